@@ -1,0 +1,247 @@
+"""Sessions on this machine: their names, their folders, and how they fare."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+import tempfile
+from pathlib import Path
+
+import msgspec
+import platformdirs
+from msgspec import Struct
+
+from gmg_tui.errors import GmgError
+from gmg_tui.files import write_atomic
+from gmg_tui.model import Session, Worker
+
+RECORD = "session.json"
+ENGINE_LOG = "engine.log"
+LOGS = "logs"
+SUMMARY = "summary.json"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+_SOCKET_PATH_BYTES = 107
+"""The longest path of a UNIX socket that Linux takes (sun_path, less its end)."""
+
+
+class WorkerBrief(Struct, frozen=True):
+    """A worker in `gmg-tui ls --json`."""
+
+    slot: str
+    state: str
+    stuck: bool
+    pid: int | None
+    attempt: int
+    fps: float | None
+    reason: str | None
+
+    @classmethod
+    def of(cls, worker: Worker) -> WorkerBrief:
+        """The brief form of `worker`."""
+        return cls(
+            slot=worker.slot,
+            state=worker.state.value,
+            stuck=worker.stuck is not None,
+            pid=worker.pid,
+            attempt=worker.attempt,
+            fps=worker.fps.last if worker.fps else None,
+            reason=worker.reason,
+        )
+
+
+class Record(Struct, frozen=True):
+    """What `session.json` holds."""
+
+    session: Session
+    workers: tuple[WorkerBrief, ...] = ()
+    ended: float | None = None
+    """Unix time when the engine ended in order, seconds; None while it runs, and for ever when it was killed."""
+
+
+class Found(Struct, frozen=True):
+    """A session in this user's state folder."""
+
+    name: str
+    folder: Path
+    state: str
+    """`running`, `ended`, or `lost` when its engine died without saying so."""
+    record: Record
+
+
+def sessions_folder() -> Path:
+    """`$XDG_STATE_HOME/gmg-tui/sessions`, which may not exist yet."""
+    return platformdirs.user_state_path("gmg-tui") / "sessions"
+
+
+def check_name(name: str) -> str:
+    """`name`, when it can be a session's.
+
+    Raises:
+        GmgError: It could leave its folder, or is too long for a socket's path.
+    """
+    if not _NAME.fullmatch(name):
+        raise GmgError(f"--name {name!r}: up to 40 letters, digits, '.', '_' and '-', the first a letter or digit")
+    return name
+
+
+def create(name: str | None, script: str) -> tuple[str, Path]:
+    """Make the folder of a session called `name`, or after `script` and the first number that is free.
+
+    Returns:
+        The session's name, and its folder, with the folder for logs in it; both of this user alone (mode 0700).
+
+    Raises:
+        GmgError: The name is taken, or the state folder cannot be written.
+    """
+    parent = sessions_folder()
+    try:
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if name is not None:
+            folder = parent / check_name(name)
+            try:
+                folder.mkdir(mode=0o700)
+            except FileExistsError:
+                raise GmgError(f"--name {name}: there is a session of that name ({folder}); take another") from None
+        else:
+            folder = _numbered(parent, script)
+        (folder / LOGS).mkdir(mode=0o700)
+    except OSError as error:
+        raise GmgError(f"cannot write the state folder {parent}: {error.strerror}; set XDG_STATE_HOME", 1) from error
+    return folder.name, folder
+
+
+def _numbered(parent: Path, script: str) -> Path:
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(script).stem).strip("-._")[:30] or "session"
+    taken = {entry.name for entry in parent.iterdir()}
+    number = 1
+    while True:
+        folder = parent / f"{stem}-{number}"
+        if folder.name not in taken:
+            try:
+                folder.mkdir(mode=0o700)
+            except FileExistsError:
+                pass  # another gmg-tui took it this moment
+            else:
+                return folder
+        number += 1
+
+
+def socket_path(name: str) -> Path:
+    """Where the engine of the session `name` listens; makes the folder, mode 0700.
+
+    `$XDG_RUNTIME_DIR/gmg-tui/NAME.sock`, else in a folder of this user's alone under the temporary folder.
+
+    Raises:
+        GmgError: The folder belongs to somebody else, or cannot be made.
+    """
+    candidates = [Path(tempfile.gettempdir()) / f"gmg-tui-{os.getuid()}"]
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and Path(runtime).is_dir():
+        candidates.insert(0, Path(runtime) / "gmg-tui")
+    trouble = ""
+    for folder in candidates:
+        path = folder / f"{name}.sock"
+        if len(os.fsencode(path)) > _SOCKET_PATH_BYTES:
+            trouble = f"{path} is too long for a socket"
+            continue
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            about = folder.lstat()
+        except OSError as error:
+            trouble = f"cannot make {folder}: {error.strerror}"
+            continue
+        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+            trouble = f"{folder} belongs to somebody else"
+            continue
+        if stat.S_IMODE(about.st_mode) != 0o700:
+            folder.chmod(0o700)
+        return path
+    raise GmgError(f"no place for the engine's socket: {trouble}; set XDG_RUNTIME_DIR", 1)
+
+
+def write_record(record: Record) -> None:
+    """Write `session.json`. Raises `OSError`."""
+    folder = Path(record.session.spec.folder)
+    write_atomic(folder / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+
+
+def hold(folder: Path) -> int:
+    """Open the engine's log for appending and lock it for the life of this process.
+
+    The lock tells everybody that the engine lives: it cannot be left behind, and no PID can be taken for it.
+
+    Returns:
+        The file's descriptor.
+
+    Raises:
+        GmgError: Another engine holds it.
+    """
+    descriptor = os.open(folder / ENGINE_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise GmgError(f"an engine runs in {folder} already", 1) from None
+    return descriptor
+
+
+def _held(folder: Path) -> bool:
+    try:
+        descriptor = os.open(folder / ENGINE_LOG, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def look(folder: Path) -> Found | None:
+    """The session in `folder`; None where there is none that can be read."""
+    try:
+        record = msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    state = "running" if _held(folder) else ("lost" if record.ended is None else "ended")
+    return Found(folder.name, folder, state, record)
+
+
+def listing() -> list[Found]:
+    """This user's sessions, the newest first."""
+    try:
+        folders = list(sessions_folder().iterdir())
+    except OSError:
+        return []
+    found = [one for folder in folders if (one := look(folder)) is not None]
+    return sorted(found, key=lambda one: one.record.session.started, reverse=True)
+
+
+def find(name: str | None, *, running: bool) -> Found:
+    """The session called `name`, or the newest one.
+
+    Args:
+        name: A session's name, or None for the newest.
+        running: Whether only a session whose engine lives will do.
+
+    Raises:
+        GmgError: There is none; the text names those that there are.
+    """
+    sessions = listing()
+    fitting = [one for one in sessions if one.state == "running"] if running else sessions
+    if name is None:
+        if not fitting:
+            raise GmgError(f"no {'running ' if running else ''}session; start one with `gmg-tui SCRIPT`", 1)
+        return fitting[0]
+    for one in fitting:
+        if one.name == name:
+            return one
+    if any(one.name == name for one in sessions):
+        raise GmgError(f"the session {name} has ended; its logs: `gmg-tui logs {name} SLOT`", 1)
+    names = ", ".join(one.name for one in fitting[:8]) or "none"
+    raise GmgError(f"no session {name}; there are: {names}", 1)

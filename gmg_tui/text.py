@@ -1,0 +1,43 @@
+"""A worker's bytes as text that can be shown: no escape sequence, no control character, of bounded length."""
+
+from __future__ import annotations
+
+import re
+
+MAX_LINE_BYTES = 8192
+"""Longer lines are cut in what is shown and searched; the log file has them whole."""
+
+ANSI = re.compile(
+    rb"\x1b(?:"
+    rb"\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor, modes
+    rb"|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, DCS, SOS, PM, APC: title, clipboard, queries
+    rb"|[ -/]*[0-~]"  # the two-character forms and character sets
+    rb")"
+)
+"""Escape sequences of ECMA-48, seven-bit forms, also unterminated strings."""
+
+_HARMFUL = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f"  # C0 and C1 controls but the tab
+    "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"  # invisible signs that reorder or hide text
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+
+
+def strip_ansi(raw: bytes) -> bytes:
+    """`raw` without escape sequences."""
+    return ANSI.sub(b"", raw) if b"\x1b" in raw else raw
+
+
+def clean(raw: bytes) -> str:
+    """One line of output, without its end, as text that is safe on any terminal.
+
+    Escape sequences go; control characters and invisible signs become `·`; tabs become spaces up to the next multiple
+    of eight; what is no UTF-8 becomes U+FFFD; what is longer than `MAX_LINE_BYTES` is cut, with how much was left out.
+    """
+    cut = len(raw) - MAX_LINE_BYTES
+    text = strip_ansi(raw[:MAX_LINE_BYTES]).decode("utf-8", "replace")
+    if "\t" in text:
+        text = text.expandtabs(8)
+    if not text.isascii() or not text.isprintable():
+        text = _HARMFUL.sub("·", text)
+    return f"{text} … (+{cut:,} bytes)" if cut > 0 else text

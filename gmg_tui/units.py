@@ -1,0 +1,80 @@
+"""The one place that writes FPS, bytes, watts, times and ages for people."""
+
+from __future__ import annotations
+
+NOT_KNOWN = "–"
+"""Stands for a figure that is not known yet."""
+NOT_SUPPORTED = "n/a"
+"""Stands for a figure that a card does not give."""
+
+_SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def fps(value: float | None) -> str:
+    """FPS in full, with thousands commas: `24,013,029`; below 100 with two decimals, as Genesis prints them."""
+    if value is None:
+        return NOT_KNOWN
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.2f}"
+
+
+def short(value: float | None) -> str:
+    """A number in at most five characters with its scale: `24.0M`, `192M`, `8,031` becomes `8.03k`."""
+    if value is None:
+        return NOT_KNOWN
+    for scale, letter in _SCALES:
+        # 999.5 and more would be written as 1000 at the smaller scale.
+        if abs(value) >= scale * 0.9995:
+            return _three_digits(value / scale) + letter
+    return _three_digits(value)
+
+
+def _three_digits(value: float) -> str:
+    if abs(value) >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
+
+
+def gib(mib: float | None) -> str:
+    """Mebibytes as gibibytes with one decimal, without the unit: `30.2`."""
+    return NOT_SUPPORTED if mib is None else f"{mib / 1024:.1f}"
+
+
+def mib(value: float | None) -> str:
+    """Mebibytes with the unit that suits: `512 MiB`, `30.2 GiB`."""
+    if value is None:
+        return NOT_SUPPORTED
+    return f"{value:.0f} MiB" if value < 1024 else f"{value / 1024:.1f} GiB"
+
+
+def whole(value: float | None) -> str:
+    """A figure of a card without decimals: per cent, watts, degrees."""
+    return NOT_SUPPORTED if value is None else f"{value:.0f}"
+
+
+def clock(seconds: float | None) -> str:
+    """A span as `HH:MM:SS`, with days in front when there are any: `2d 03:04:05`."""
+    if seconds is None:
+        return NOT_KNOWN
+    total = max(0, int(seconds))
+    days, rest = divmod(total, 86400)
+    text = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    return f"{days}d {text}" if days else text
+
+
+def span(seconds: float | None) -> str:
+    """A span in at most two units: `8 s`, `3:05`, `1h 02m`, `2d 03h`."""
+    if seconds is None:
+        return NOT_KNOWN
+    total = max(0, int(seconds))
+    if total < 60:
+        return f"{total} s"
+    if total < 3600:
+        return f"{total // 60}:{total % 60:02d}"
+    if total < 86400:
+        return f"{total // 3600}h {total // 60 % 60:02d}m"
+    return f"{total // 86400}d {total // 3600 % 24:02d}h"
+
+
+def count(number: int, noun: str) -> str:
+    """A count with its noun: `1 line`, `2 lines`, `4,096 envs`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
