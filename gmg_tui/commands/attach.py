@@ -1,0 +1,21 @@
+"""`attach`: come back to a running session."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gmg_tui import session as sessions
+from gmg_tui.commands.screen import check_terminal, check_theme, is_terminal, show
+from gmg_tui.errors import GmgError
+
+
+def attach(name: str | None, *, theme: str | None, ascii_only: bool, mouse: bool) -> int:
+    """Open the screen on a running session; the exit status. Raises `GmgError`."""
+    check_theme(theme)
+    found = sessions.find(name, running=True)
+    if not is_terminal():
+        raise GmgError(f"attach needs a terminal; a log as text: gmg-tui logs {found.name} SLOT -f")
+    check_terminal(os.environ)
+    socket = Path(found.record.session.spec.socket)
+    return show(socket, theme=theme, ascii_only=ascii_only, mouse=mouse, settle=lambda: None)

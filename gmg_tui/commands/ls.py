@@ -1,0 +1,102 @@
+"""`ls`: the sessions of this user on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from gmg_tui import session as sessions
+from gmg_tui import units
+from gmg_tui.client import EngineClient
+from gmg_tui.errors import GmgError
+from gmg_tui.headless.columns import columns
+from gmg_tui.headless.reporter import states
+from gmg_tui.session import Found, WorkerBrief
+
+_ANSWER_S = 2.0
+"""How long an engine may take to say how its workers are; then what its record says is shown."""
+_HEADER = ("name", "state", "script", "started", "workers", "FPS")
+_LEFT = frozenset({"name", "state", "script", "started", "workers"})
+_SCRIPT_COLUMNS = 40
+
+
+class _Row(Struct, frozen=True):
+    """A session in `gmg-tui ls --json`."""
+
+    name: str
+    state: str
+    engine_pid: int
+    script: str
+    started: str
+    """ISO 8601, UTC."""
+    folder: str
+    workers: tuple[WorkerBrief, ...]
+
+
+def ls(*, as_json: bool) -> int:
+    """Print the sessions, the newest first; the exit status."""
+    found = sessions.listing()
+    workers = asyncio.run(_workers(found))
+    if as_json:
+        rows = [_row(one, briefs) for one, briefs in zip(found, workers, strict=True)]
+        print(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
+    elif found:
+        cells = [_cells(one, briefs) for one, briefs in zip(found, workers, strict=True)]
+        print("\n".join(columns(_HEADER, cells, left=_LEFT)))
+    else:
+        print("no sessions yet; start one with: gmg-tui SCRIPT")
+    return 0
+
+
+async def _workers(found: list[Found]) -> list[tuple[WorkerBrief, ...]]:
+    return await asyncio.gather(*(_briefs(one) for one in found))
+
+
+async def _briefs(found: Found) -> tuple[WorkerBrief, ...]:
+    """The workers as the session's engine knows them now, else as its record has them."""
+    if found.state != "running":
+        return found.record.workers
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            client = await EngineClient.connect(Path(found.record.session.spec.socket))
+    except (GmgError, TimeoutError):
+        return found.record.workers
+    snapshot = client.welcome.snapshot
+    await client.close()
+    return tuple(WorkerBrief.of(worker) for worker in snapshot.workers)
+
+
+def _row(found: Found, workers: tuple[WorkerBrief, ...]) -> _Row:
+    session = found.record.session
+    return _Row(
+        name=found.name,
+        state=found.state,
+        engine_pid=session.engine_pid,
+        script=session.spec.script,
+        started=datetime.fromtimestamp(session.started, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        folder=str(found.folder),
+        workers=workers,
+    )
+
+
+def _cells(found: Found, workers: tuple[WorkerBrief, ...]) -> tuple[str, ...]:
+    session = found.record.session
+    speeds = [worker.fps for worker in workers if worker.fps is not None]
+    return (
+        found.name,
+        found.state,
+        _shortened(session.spec.script),
+        f"{units.span(time.time() - session.started)} ago",
+        states(worker.state for worker in workers),
+        units.fps(sum(speeds) if speeds else None),
+    )
+
+
+def _shortened(script: str) -> str:
+    """A long path without its beginning, which says the least."""
+    return script if len(script) <= _SCRIPT_COLUMNS else f"…{script[1 - _SCRIPT_COLUMNS :]}"

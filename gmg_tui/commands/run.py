@@ -1,0 +1,109 @@
+"""`run` and `demo`: make a session, start its engine, and show it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+from gmg_tui import session as sessions
+from gmg_tui.commands.launch import launch
+from gmg_tui.commands.options import Checked, RunOptions, check, check_module, check_script
+from gmg_tui.commands.screen import check_terminal, check_theme, is_terminal, show
+from gmg_tui.errors import GmgError
+from gmg_tui.model import RunSpec
+
+_DEMO_CPU_SLOTS = 2
+_DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
+    "franka.py": (),
+    "light.py": ("-B", "16", "--steps", "20000"),
+}
+"""Arguments with which an example starts soon and then runs for minutes; what the person gives comes after them."""
+
+
+def run(options: RunOptions, script: str, args: tuple[str, ...], *, module: bool) -> int:
+    """Run `script` on the slots that `options` ask for; the exit status. Raises `GmgError`."""
+    check_module(script) if module else check_script(script)
+    return _start(options, check(options), script, args, module=module)
+
+
+def demo(options: RunOptions, args: tuple[str, ...]) -> int:
+    """Run the shipped example: the Franka on the GPUs, or the light one on CPU slots. Raises `GmgError`."""
+    from gmg_tui.genesis.interpreter import has_genesis
+
+    checked = check(options)
+    if not has_genesis(checked.python):
+        raise GmgError(
+            f"{checked.python} has no Genesis; install it: {checked.python} -m pip install genesis-world torch"
+        )
+    if options.gpus is None and options.cpu is None and not _has_gpu():
+        options = options._replace(cpu=_DEMO_CPU_SLOTS)
+    example = "light.py" if options.cpu else "franka.py"
+    script = Path(__file__).parent.parent / "examples" / example
+    return _start(options, checked, str(script), (*_DEMO_ARGS[example], *args), module=False)
+
+
+def _has_gpu() -> bool:
+    from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
+
+    try:
+        with closing(Nvml.open()) as nvml:
+            return bool(nvml.cards())
+    except NvmlUnavailable:
+        return False
+
+
+def _start(options: RunOptions, checked: Checked, script: str, args: tuple[str, ...], *, module: bool) -> int:
+    headless = options.headless or not is_terminal()
+    check_theme(options.theme)
+    if not headless and not options.detach:
+        check_terminal(os.environ)
+    spec = _spec(options, checked, script, args, module=module)
+    front = "gmg_tui.headless" if headless else "gmg_tui.ui"
+    launched = launch(spec, meanwhile=lambda: None if options.detach else importlib.import_module(front))
+    for warning in launched.warnings:
+        print(f"gmg-tui: {warning}", file=sys.stderr)
+    if options.detach:
+        print(spec.name)
+        return 0
+    if not headless:
+        return show(
+            Path(spec.socket),
+            theme=options.theme,
+            ascii_only=options.ascii_only,
+            mouse=not options.no_mouse,
+            settle=launched.settle,
+        )
+    from gmg_tui import headless as reporter
+
+    status = reporter.run(Path(spec.socket), ascii_only=options.ascii_only)
+    launched.settle()
+    return status
+
+
+def _spec(options: RunOptions, checked: Checked, script: str, args: tuple[str, ...], *, module: bool) -> RunSpec:
+    name, folder = sessions.create(options.name, script)
+    try:
+        socket = sessions.socket_path(name)
+    except GmgError:
+        shutil.rmtree(folder)
+        raise
+    return RunSpec(
+        name=name,
+        folder=str(folder),
+        socket=str(socket),
+        script=script,
+        args=args,
+        cwd=checked.cwd,
+        python=checked.python,
+        module=module,
+        env=checked.env,
+        gpus=options.gpus,
+        cpu=options.cpu,
+        interval_s=options.interval,
+        summary=checked.summary,
+    )

@@ -1,0 +1,170 @@
+"""The session without a screen: prefixed lines, state changes and a status line on standard output."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from gmg_tui import session as sessions
+from gmg_tui.client import EngineClient
+from gmg_tui.errors import GmgError
+from gmg_tui.headless.output import Output
+from gmg_tui.headless.reporter import Reporter
+from gmg_tui.headless.table import exit_status, final
+from gmg_tui.model import Snapshot
+from gmg_tui.protocol import Bye, Lines, Update
+
+_TAIL = 1_000_000
+"""How many of the lines that were printed before this client came are asked for: all that the engine has kept."""
+_LAST_LINES_S = 2.0
+"""How long the last lines may take after the snapshot that says that all workers have ended."""
+
+
+def run(socket: Path, *, ascii_only: bool = False) -> int:
+    """Report the session whose engine listens at `socket` until all its workers have ended.
+
+    The first ctrl+c (or SIGTERM) stops the workers in order, the next ctrl+c kills them. When standard output is closed
+    (`| head`) the session is stopped in order, for nobody is left to see it, and the exit status is 1. When it cannot
+    be written for another reason (a full disk) the session goes on without this client.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        GmgError: The engine does not answer or was lost on the way, or standard output cannot be written.
+    """
+    return asyncio.run(_report(socket, ascii_only))
+
+
+async def _report(socket: Path, ascii_only: bool) -> int:
+    client = await EngineClient.connect(socket)
+    headless = _Headless(client, ascii_only)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, headless.interrupt)
+    loop.add_signal_handler(signal.SIGTERM, headless.terminate)
+    try:
+        try:
+            await headless.follow()
+        finally:
+            await client.close()
+        await headless.conclude()
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        loop.remove_signal_handler(signal.SIGTERM)
+    return headless.status
+
+
+class _Headless:
+    """The engine on one side; standard output, standard error and the signals on the other."""
+
+    def __init__(self, client: EngineClient, ascii_only: bool) -> None:
+        self._client = client
+        self._session = client.welcome.session
+        self._snapshot = client.welcome.snapshot
+        self._reporter = Reporter(self._session)
+        self._received: dict[str, int] = {}
+        self._gone = False
+        self._out = Output(sys.stdout, ascii_only=ascii_only, on_error=self._output_failed)
+        self._err = Output(sys.stderr, ascii_only=ascii_only)
+        self._output_error: OSError | None = None
+        self._interrupts = 0
+        self._interrupted = asyncio.Event()
+        self._requests: set[asyncio.Task[None]] = set()
+
+    @property
+    def status(self) -> int:
+        """The exit status."""
+        return 1 if self._output_error else exit_status(self._snapshot, interrupted=self._interrupts > 0)
+
+    async def follow(self) -> None:
+        """Report what the engine sends until all workers have ended and their last lines are here."""
+        await self._client.follow(*(slot.name for slot in self._session.slots), tail=_TAIL)
+        self._show(self._snapshot)
+        with suppress(TimeoutError):  # the patience for the last lines; `missed` says what has not come
+            async with asyncio.timeout(None) as patience:
+                events = self._client.events()
+                while not self._complete(patience):
+                    self._take(await anext(events))
+
+    async def conclude(self) -> None:
+        """Print what the session came to, and wait until it is read; a further ctrl+c leaves without that."""
+        self._out.say(*self._reporter.missed(self._snapshot), *final(self._session, self._snapshot))
+        self._interrupted.clear()
+        leave = asyncio.ensure_future(self._interrupted.wait())
+        written = asyncio.gather(self._out.written(), self._err.written())
+        await asyncio.wait((leave, written), return_when=asyncio.FIRST_COMPLETED)
+        leave.cancel()
+        written.cancel()
+
+    def interrupt(self) -> None:
+        """Stop the workers in order; when that was asked for already, kill them."""
+        self._interrupts += 1
+        self._interrupted.set()
+        if self._interrupts == 1:
+            self._end(kill=False)
+            self._err.say("stopping the workers (ctrl+c again kills them)")
+        else:
+            self._end(kill=True)
+            self._err.say("killing the workers")
+
+    def terminate(self) -> None:
+        """Stop the workers in order, however often it is asked for."""
+        if not self._interrupts:
+            self.interrupt()
+
+    def _take(self, event: Update | Lines | Bye) -> None:
+        match event:
+            case Lines():
+                self._received[event.slot] = event.first + len(event.lines)
+                # What is passed over here is a gap to the reporter, which says so with the lines that follow.
+                if not self._out.full:
+                    self._out.say(*self._reporter.output(event))
+            case Update():
+                self._show(event.snapshot)
+            case Bye() if self._snapshot.ended:
+                self._gone = True
+            case Bye():
+                raise GmgError(f"{event.reason}; see {self._session.spec.folder}/{sessions.ENGINE_LOG}", 1)
+        if self._output_error is not None and self._output_error.errno != errno.EPIPE:
+            raise GmgError(
+                f"cannot write standard output: {self._output_error.strerror}; the session goes on, come back with: "
+                f"gmg-tui attach {self._session.spec.name}",
+                1,
+            )
+
+    def _complete(self, patience: asyncio.Timeout) -> bool:
+        if not self._snapshot.ended:
+            return False
+        if self._gone or all(
+            self._received.get(worker.slot, 0) >= worker.log_lines for worker in self._snapshot.workers
+        ):
+            return True
+        if patience.when() is None:
+            patience.reschedule(asyncio.get_running_loop().time() + _LAST_LINES_S)
+        return False
+
+    def _show(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._out.say(*self._reporter.events(snapshot))
+        status = None if self._out.full else self._reporter.status(snapshot)
+        if status is not None:
+            self._out.say(status)
+
+    def _output_failed(self, error: OSError) -> None:
+        self._output_error = error
+        if error.errno == errno.EPIPE:
+            self._end(kill=False)
+
+    def _end(self, *, kill: bool) -> None:
+        task = asyncio.ensure_future(self._ask_end(kill=kill))
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
+
+    async def _ask_end(self, *, kill: bool) -> None:
+        # Without an engine there is nothing left to end; that it is gone is said where its messages are read.
+        with suppress(GmgError):
+            await self._client.end(kill=kill)
