@@ -102,6 +102,8 @@ class Gpu(Struct, frozen=True, omit_defaults=True):
     """Index of the instance on its card; None for a whole card."""
     parent_uuid: str | None = None
     """UUID of the card that a MIG instance is on."""
+    mig: bool = False
+    """Whether the card is in MIG mode: nothing runs on the card as a whole, only on its instances."""
 
 
 class Slot(Struct, frozen=True, omit_defaults=True):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["tests.nvml_sim.fixtures"]
+
 _OUTER = (
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",

@@ -1,0 +1,255 @@
+"""A simulated NVIDIA driver: `libnvidia-ml.so.1` for the unmodified `pynvml`, its cards described from Python.
+
+`build` compiles the library; a `Sim` writes the file that it reads; a program started with `Sim.env()` sees the cards.
+Change `Sim.cards` and call `Sim.write()` again, and the running program sees that.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SOURCES = Path(__file__).parent
+MIB = 1 << 20
+
+NO_PERMISSION = 4
+DRIVER_NOT_LOADED = 9
+GPU_IS_LOST = 15
+VERSION_MISMATCH = 18
+UNKNOWN = 999
+
+
+def build(folder: Path) -> Path:
+    """Compile the library into `folder`, once.
+
+    Returns:
+        The folder to put into `LD_LIBRARY_PATH`.
+
+    Raises:
+        subprocess.CalledProcessError: The compiler says no.
+    """
+    return _compile("nvml_sim.c", folder / "nvml" / "libnvidia-ml.so.1")
+
+
+def build_egl(folder: Path) -> Path:
+    """Compile the simulated `libEGL.so.1` into a folder of its own, once; see `egl_sim.c` for what it reads."""
+    return _compile("egl_sim.c", folder / "egl" / "libEGL.so.1")
+
+
+def _compile(source: str, library: Path) -> Path:
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", f"-Wl,-soname,{library.name}"]
+        subprocess.run(["gcc", *flags, "-o", str(library), str(SOURCES / source)], check=True)
+    return library.parent
+
+
+def uuid_of(text: str) -> str:
+    """A UUID that is the same in every run, its first digits unlike those of others."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, text))
+
+
+@dataclass
+class Process:
+    """A process on a card."""
+
+    pid: int
+    memory_mib: float | None = 512
+    """None stands for "not available"."""
+    graphics: bool = False
+
+
+@dataclass
+class Mig:
+    """A MIG instance of a card."""
+
+    uuid: str
+    index: int = 0
+    name: str = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+    memory_total_mib: float = 9984
+    memory_used_mib: float = 12
+    processes: list[Process] = field(default_factory=list)
+
+
+@dataclass
+class Card:
+    """A card and its figures; a figure that is None or named in `unsupported` is not supported."""
+
+    uuid: str
+    name: str = "NVIDIA H100 80GB HBM3"
+    pci_bus_id: str = "00000000:1B:00.0"
+    memory_total_mib: float | None = 81559
+    memory_used_mib: float | None = 30211
+    memory_reserved_mib: float = 551
+    gpu_util_pct: int | None = 97
+    memory_util_pct: int | None = 41
+    temperature_c: int | None = 61
+    power_w: float | None = 612.5
+    power_limit_w: float | None = 700
+    sm_clock_mhz: int | None = 1755
+    sm_clock_max_mhz: int | None = 1980
+    throttle: int | None = 0
+    """Bits of nvmlClocksEventReason*."""
+    fan_pct: int | None = 40
+    pcie_rx_mib_s: float | None = 1200
+    pcie_tx_mib_s: float | None = 300
+    energy_j: float | None = 1_000_000
+    persistence: bool | None = True
+    processes: list[Process] = field(default_factory=list)
+    mig: list[Mig] | None = None
+    """None where MIG is off; a list, maybe empty, where it is on. Such a card says nothing of its utilisation."""
+    lost: bool = False
+    unsupported: set[str] = field(default_factory=set)
+    """Names of fields above."""
+    fails: dict[str, int] = field(default_factory=dict)
+    """NVML functions and the error code that each returns for this card."""
+
+    def lines(self) -> Iterator[str]:
+        """The card in the words of `nvml_sim.c`."""
+        yield from ("card", f"uuid {self.uuid}", f"name {self.name}", f"pci_bus_id {self.pci_bus_id}")
+        hidden = self.unsupported | ({"gpu_util_pct"} if self.mig is not None else set())
+        for name, (key, scale) in _FIGURES.items():
+            value = getattr(self, name)
+            if value is not None and name not in hidden:
+                yield f"{key} {round(value * scale)}"
+        yield f"mig_mode {int(self.mig is not None)}"
+        yield f"lost {int(self.lost)}"
+        yield from (f"fail {function} {code}" for function, code in self.fails.items())
+        yield from _process_lines(self.processes)
+        for instance in self.mig or ():
+            yield from (f"mig {instance.index}", f"uuid {instance.uuid}", f"name {instance.name}")
+            yield f"memory_total_bytes {round(instance.memory_total_mib * MIB)}"
+            yield f"memory_used_bytes {round(instance.memory_used_mib * MIB)}"
+            yield f"gpu_instance {instance.index + 1}"
+            yield "compute_instance 0"
+            yield from _process_lines(instance.processes)
+
+
+_FIGURES = {
+    "memory_total_mib": ("memory_total_bytes", MIB),
+    "memory_used_mib": ("memory_used_bytes", MIB),
+    "memory_reserved_mib": ("memory_reserved_bytes", MIB),
+    "gpu_util_pct": ("gpu_util_pct", 1),
+    "memory_util_pct": ("memory_util_pct", 1),
+    "temperature_c": ("temperature_c", 1),
+    "power_w": ("power_mw", 1000),
+    "power_limit_w": ("power_limit_mw", 1000),
+    "sm_clock_mhz": ("sm_clock_mhz", 1),
+    "sm_clock_max_mhz": ("sm_clock_max_mhz", 1),
+    "throttle": ("throttle_mask", 1),
+    "fan_pct": ("fan_pct", 1),
+    "pcie_rx_mib_s": ("pcie_rx_kb_s", 1024),
+    "pcie_tx_mib_s": ("pcie_tx_kb_s", 1024),
+    "energy_j": ("energy_mj", 1000),
+    "persistence": ("persistence", 1),
+}
+"""A field of `Card`, its key in the file, and how many of the file's units one of the field's is."""
+
+
+def _process_lines(processes: list[Process]) -> Iterator[str]:
+    for process in processes:
+        size = -1 if process.memory_mib is None else round(process.memory_mib * MIB)
+        yield f"process {'graphics' if process.graphics else 'compute'} {process.pid} {size}"
+
+
+def cards(count: int) -> list[Card]:
+    """`count` cards like H100s, no two with the same figures."""
+    return [
+        Card(
+            uuid=f"GPU-{uuid_of(f'card {index}')}",
+            pci_bus_id=f"00000000:{0x1B + 8 * index:02X}:00.0",
+            memory_used_mib=30211 + index,
+            gpu_util_pct=90 + index % 10,
+            memory_util_pct=40 + index,
+            temperature_c=60 + index,
+            power_w=600.5 + index,
+            sm_clock_mhz=1700 + index,
+            fan_pct=30 + index,
+            pcie_rx_mib_s=1200 + index,
+            pcie_tx_mib_s=300 + index,
+            energy_j=1_000_000 + index,
+        )
+        for index in range(count)
+    ]
+
+
+class Sim:
+    """A driver and its cards, for the programs started with `env()`.
+
+    Attributes:
+        library: The folder of the library.
+        cards: The cards in the order of their indices.
+        driver: The driver's version.
+        error: A code that every call returns: `DRIVER_NOT_LOADED`, `NO_PERMISSION` …; 0 for none.
+        epoch: When it grows, programs get "uninitialized" until they initialise anew.
+        delay_ms: Every call takes this long, as on a card that hangs.
+        fails: Functions and the code that each returns for every card.
+    """
+
+    def __init__(self, folder: Path, library: Path, count: int = 8, egl: Path | None = None) -> None:
+        """Write `count` distinct cards into `folder`.
+
+        Args:
+            folder: Where the described state lives.
+            library: What `build` returned.
+            count: How many cards.
+            egl: What `build_egl` returned, for tests of the EGL mapping.
+        """
+        self.cards = cards(count)
+        self.driver = "570.86.15"
+        self.error = 0
+        self.epoch = 0
+        self.delay_ms = 0
+        self.fails: dict[str, int] = {}
+        self.library = library
+        self._egl = egl
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.write()
+
+    @property
+    def state(self) -> Path:
+        """The file that the library reads."""
+        return self._folder / "state"
+
+    def no_driver(self) -> None:
+        """As without a driver, or with one that was unloaded."""
+        self.error = DRIVER_NOT_LOADED
+        self.epoch += 1
+        self.write()
+
+    def driver_back(self) -> None:
+        """The end of a global failure; running programs must initialise anew."""
+        self.error = 0
+        self.epoch += 1
+        self.write()
+
+    def write(self) -> None:
+        """Make the present state known, at once."""
+        lines = [f"driver {self.driver}", f"error {self.error}", f"epoch {self.epoch}", f"delay_ms {self.delay_ms}"]
+        lines += [f"log {self._folder / 'calls'}"]
+        lines += [f"fail {function} {code}" for function, code in self.fails.items()]
+        for card in self.cards:
+            lines += card.lines()
+        temporary = self.state.with_suffix(".new")
+        temporary.write_text("\n".join(lines) + "\n")
+        temporary.replace(self.state)
+
+    def calls(self) -> list[str]:
+        """The NVML functions called since the last `calls`, in order, by all programs."""
+        taken = self._folder / "calls.taken"
+        try:
+            (self._folder / "calls").replace(taken)
+        except FileNotFoundError:
+            return []
+        return taken.read_text().split()
+
+    def env(self) -> dict[str, str]:
+        """What a program's environment needs so that it sees these cards."""
+        folders = [str(self.library), str(self._egl or ""), os.environ.get("LD_LIBRARY_PATH", "")]
+        path = os.pathsep.join(filter(None, folders))
+        return {"LD_LIBRARY_PATH": path, "GMG_NVML_SIM": str(self.state)}

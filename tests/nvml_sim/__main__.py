@@ -1,0 +1,54 @@
+"""Cards that live, for trying gmg-tui by hand: `python -m tests.nvml_sim DIR [--cards 8]`, ended by Ctrl+C."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from pathlib import Path
+
+from tests.nvml_sim import Process, Sim, build
+
+_POWER_CAP = 0x4
+
+
+def animate(sim: Sim, second: int) -> None:
+    """Give each card the figures of `second`: waves that are out of step with one another."""
+    for index, card in enumerate(sim.cards):
+        wave = math.sin(second / 9 + index)
+        card.gpu_util_pct = round(85 + 14 * wave)
+        card.memory_util_pct = round(40 + 20 * wave)
+        card.memory_used_mib = 30211 + 4096 * wave
+        card.temperature_c = round(58 + 9 * wave)
+        card.power_w = 560 + 140 * wave
+        card.sm_clock_mhz = round(1755 - 120 * max(0.0, wave))
+        card.throttle = _POWER_CAP if wave > 0.9 else 0
+        card.fan_pct = round(40 + 15 * wave)
+        card.pcie_rx_mib_s = 900 + 600 * wave
+        card.pcie_tx_mib_s = 300 + 200 * wave
+        card.energy_j = (card.energy_j or 0) + card.power_w
+        card.processes = [Process(pid=40_000 + index, memory_mib=card.memory_used_mib)]
+    sim.write()
+
+
+def main() -> None:
+    """Write a state each second until interrupted."""
+    parser = argparse.ArgumentParser(prog="python -m tests.nvml_sim", description=__doc__)
+    parser.add_argument("folder", type=Path, metavar="DIR")
+    parser.add_argument("--cards", type=int, default=8)
+    options = parser.parse_args()
+    folder = options.folder.resolve()
+    sim = Sim(folder, build(folder), options.cards)
+    print(*(f"export {name}={value}" for name, value in sim.env().items()), sep="\n", flush=True)
+    second = 0
+    try:
+        while True:
+            animate(sim, second)
+            second += 1
+            time.sleep(1)
+    except KeyboardInterrupt:
+        return
+
+
+if __name__ == "__main__":
+    main()
