@@ -1,0 +1,148 @@
+"""An engine that does what a test says: it speaks the protocol on a real socket and holds a session's real lock."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import gmg_tui
+from gmg_tui import protocol
+from gmg_tui import session as sessions
+from gmg_tui.model import RunSpec, Session, Slot, SlotKind, Snapshot, Worker, WorkerState
+from gmg_tui.protocol import Answer, Bye, End, Follow, Hello, Lines, Message, Update, Welcome
+
+
+class ScriptedEngine:
+    """A session with CPU slots whose workers stand still until the test moves them."""
+
+    def __init__(self, slots: tuple[str, ...] = ("cpu0", "cpu1"), script: str = "sim.py") -> None:
+        name, self.folder = sessions.create(None, script)
+        self.socket = sessions.socket_path(name)
+        spec = RunSpec(
+            name=name,
+            folder=str(self.folder),
+            socket=str(self.socket),
+            script=script,
+            args=(),
+            cwd=str(self.folder),
+            python="python",
+            cpu=len(slots),
+        )
+        made = tuple(Slot(slot, SlotKind.CPU) for slot in slots)
+        self.session = Session(spec, made, os.getpid(), time.time(), gmg_tui.__version__)
+        self.snapshot = Snapshot(
+            time=time.time(),
+            elapsed_s=0.0,
+            workers=tuple(
+                Worker(slot, index, WorkerState.STARTING, attempt=1, pid=100 + index)
+                for index, slot in enumerate(slots)
+            ),
+        )
+        self.ends: asyncio.Queue[End] = asyncio.Queue()
+        self.followed = asyncio.Event()
+        self._lines: dict[str, list[str]] = {slot: [] for slot in slots}
+        self._writers: list[asyncio.StreamWriter] = []
+        self._lock: int | None = None
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> ScriptedEngine:
+        self._lock = sessions.hold(self.folder)
+        sessions.write_record(sessions.Record(self.session, self.briefs))
+        self._server = await asyncio.start_unix_server(self._connected, self.socket)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.leave(ended=True)
+
+    @property
+    def briefs(self) -> tuple[sessions.WorkerBrief, ...]:
+        """The workers as a record has them."""
+        return tuple(sessions.WorkerBrief.of(worker) for worker in self.snapshot.workers)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a client."""
+        return bool(self._writers)
+
+    async def leave(self, *, ended: bool) -> None:
+        """End in order, or (not `ended`) as a killed engine would."""
+        if self._server is None or self._lock is None:
+            return
+        self._server.close()
+        if ended:
+            sessions.write_record(sessions.Record(self.session, self.briefs, time.time()))
+        for writer in self._writers:
+            if ended:
+                writer.write(protocol.frame(Bye("the session has ended")))
+            writer.close()
+        os.close(self._lock)
+        self._server = self._lock = None
+
+    def move(self, slot: str, state: WorkerState, **changes: Any) -> None:
+        """Bring a worker into a state, a second after the last move, and tell the clients."""
+        workers = tuple(
+            msgspec.structs.replace(worker, state=state, **changes) if worker.slot == slot else worker
+            for worker in self.snapshot.workers
+        )
+        self.snapshot = msgspec.structs.replace(
+            self.snapshot,
+            time=self.snapshot.time + 1,
+            elapsed_s=self.snapshot.elapsed_s + 1,
+            workers=workers,
+            clients=len(self._writers),
+        )
+        self._tell(Update(self.snapshot))
+
+    def say(self, slot: str, *lines: str, left_out: int = 0) -> None:
+        """Have a worker print lines; the clients never see `left_out` that came before them."""
+        known = self._lines[slot]
+        known.extend("" for _ in range(left_out))
+        self._tell(Lines(slot, len(known), lines))
+        known.extend(lines)
+
+    def end_all(self, state: WorkerState = WorkerState.FINISHED) -> None:
+        """Bring all workers that have not ended into a final state, all their output counted."""
+        for worker in self.snapshot.workers:
+            self.move(
+                worker.slot,
+                worker.state if worker.state.ended else state,
+                log_lines=len(self._lines[worker.slot]),
+            )
+
+    def _tell(self, message: Message) -> None:
+        for writer in self._writers:
+            writer.write(protocol.frame(message))
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert isinstance(await protocol.read_request(reader), Hello)
+        writer.write(protocol.frame(Welcome(protocol.VERSION, self.session, self.snapshot, ())))
+        self._writers.append(writer)
+        try:
+            while True:
+                match await protocol.read_request(reader):
+                    case Follow(slots=slots):
+                        for slot in slots:
+                            if self._lines[slot]:
+                                writer.write(protocol.frame(Lines(slot, 0, tuple(self._lines[slot]))))
+                        self.followed.set()
+                    case End(id=number) as end:
+                        writer.write(protocol.frame(Answer(number)))
+                        self.ends.put_nowait(end)
+                    case request:
+                        raise AssertionError(request)
+        except (OSError, EOFError):
+            self._writers.remove(writer)
+            writer.close()
+
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def environ(**changes: str) -> dict[str, str]:
+    """The environment of a program under test: it finds gmg_tui wherever it runs."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), **changes}

@@ -1,0 +1,82 @@
+"""`logs`: a worker's file, whole, its end, or followed."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import subprocess
+import sys
+from asyncio.subprocess import PIPE
+from unittest.mock import patch
+
+import pexpect
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gmg_tui.commands import logs
+from tests.cli.scripted import ScriptedEngine, environ
+
+_COMMAND = (sys.executable, "-m", "gmg_tui", "logs")
+_RAW = b"\x1b[31mred\x1b[0m\nbar 1\rbar 2\r\nno UTF-8: \xff\n\x1b]0;title\x07last"
+
+
+@given(st.lists(st.sampled_from([b"", b"a", b"b" * 7, b"\r"])), st.booleans(), st.integers(0, 12))
+def test_the_last_lines_are_found_from_the_end(lines: list[bytes], ended: bool, number: int) -> None:
+    data = b"\n".join(lines) + (b"\n" if ended else b"")
+    with patch.object(logs, "_BLOCK_BYTES", 4):
+        start = logs._start_of_last(io.BytesIO(data), number)
+    whole = io.BytesIO(data).readlines()
+    assert data[start:] == b"".join(whole[max(len(whole) - number, 0) :])
+
+
+def _gmg(*words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*_COMMAND, *words], capture_output=True, env=environ())
+
+
+async def test_a_pipe_gets_the_bytes_and_a_terminal_gets_text() -> None:
+    async with ScriptedEngine() as engine:
+        (engine.folder / "logs" / "cpu1.log").write_bytes(_RAW)
+    done = _gmg("cpu1")
+    assert (done.stdout, done.stderr, done.returncode) == (_RAW, b"", 0)
+    assert _gmg("sim-1", "cpu1", "-n", "2").stdout == _RAW[_RAW.index(b"no UTF") :]
+    terminal = pexpect.spawn(sys.executable, [*_COMMAND[1:], "cpu1"], env=environ())
+    assert terminal.read() == "red\r\nbar 1\r\nbar 2\r\nno UTF-8: \ufffd\r\nlast\r\n".encode()
+
+
+async def test_following_ends_with_the_session_and_misses_nothing() -> None:
+    async with ScriptedEngine() as engine:
+        log = engine.folder / "logs" / "cpu0.log"
+        log.write_bytes(b"one\n")
+        process = await asyncio.create_subprocess_exec(*_COMMAND, "cpu0", "-f", stdout=PIPE, env=environ())
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"one\n"
+        with log.open("ab") as file:
+            file.write(b"two\n")
+        assert await process.stdout.readline() == b"two\n"
+        with log.open("ab") as file:
+            file.write(b"three")
+    assert await process.stdout.read() == b"three"
+    assert await process.wait() == 0
+
+
+async def test_a_reader_that_has_seen_enough_ends_it_silently() -> None:
+    async with ScriptedEngine() as engine:
+        (engine.folder / "logs" / "cpu0.log").write_bytes(b"line\n" * 1_000_000)
+    with subprocess.Popen(
+        [*_COMMAND, "cpu0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ()
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"line\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+async def test_an_unknown_slot_names_those_that_there_are() -> None:
+    async with ScriptedEngine():
+        pass
+    done = _gmg("../../session.json")
+    assert done.returncode == 2
+    assert done.stderr == b"gmg-tui: no slot ../../session.json in session sim-1; there are: cpu0, cpu1\n"
+    assert _gmg("sim-1", "cpu0").stderr.startswith(b"gmg-tui: cpu0 of session sim-1 has written no log yet")
+    assert _gmg().returncode == _gmg("a", "b", "c").returncode == 2

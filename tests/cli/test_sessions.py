@@ -1,0 +1,126 @@
+"""`ls` and `stop` on scripted engines, as real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+
+from gmg_tui.model import Fps, WorkerState
+from tests.cli.scripted import ScriptedEngine, environ
+
+
+async def _start(*words: str) -> Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gmg_tui", *words, stdout=PIPE, stderr=PIPE, env=environ()
+    )
+
+
+async def _gmg(*words: str) -> tuple[str, str, int | None]:
+    process = await _start(*words)
+    out, err = await process.communicate()
+    return out.decode(), err.decode(), process.returncode
+
+
+async def test_ls_without_a_session_says_what_to_do() -> None:
+    assert await _gmg("ls") == ("no sessions yet; start one with: gmg-tui SCRIPT\n", "", 0)
+    assert await _gmg("ls", "--json") == ("[]\n", "", 0)
+
+
+async def test_ls_asks_running_engines_and_knows_ended_and_lost_ones() -> None:
+    async with ScriptedEngine(("cpu0",), "ended.py"):
+        pass
+    lost = ScriptedEngine(("cpu0",), "lost.py")
+    async with lost:
+        await lost.leave(ended=False)
+    async with ScriptedEngine(("cpu0", "cpu1"), "sim.py") as engine:
+        # The record still has the workers as starting: what is shown comes from the engine.
+        engine.move("cpu0", WorkerState.RUNNING, fps=Fps(1500.0, 1400.0, 1600.0, 3))
+        engine.move("cpu1", WorkerState.FAILED, reason="out of memory", stuck="silent")
+        out, _, status = await _gmg("ls", "--json")
+        table, _, _ = await _gmg("ls")
+    assert status == 0
+    running, *others = json.loads(out)
+    assert {one["name"]: one["state"] for one in others} == {"lost-1": "lost", "ended-1": "ended"}
+    assert running.pop("started").endswith("Z")
+    worker = {
+        "slot": "cpu0",
+        "state": "running",
+        "stuck": False,
+        "pid": 100,
+        "attempt": 1,
+        "fps": 1500.0,
+        "reason": None,
+    }
+    failed = {"slot": "cpu1", "state": "failed", "stuck": True, "pid": 101, "attempt": 1, "fps": None}
+    assert running == {
+        "name": "sim-1",
+        "state": "running",
+        "engine_pid": engine.session.engine_pid,
+        "script": "sim.py",
+        "folder": str(engine.folder),
+        "workers": [worker, {**failed, "reason": "out of memory"}],
+    }
+    header, first, *_ = table.splitlines()
+    assert header.split() == ["name", "state", "script", "started", "workers", "FPS"]
+    assert first.split()[:3] == ["sim-1", "running", "sim.py"]
+    assert first.endswith("1 failed, 1 running  1,500")
+
+
+async def test_stop_tells_who_is_left_and_waits_for_the_engine() -> None:
+    async with ScriptedEngine() as engine:
+        process = await _start("stop")
+        assert (await engine.ends.get()).kill is False
+        engine.move("cpu0", WorkerState.STOPPING, stopping="SIGINT sent, waiting up to 15 s")
+        engine.move("cpu1", WorkerState.STOPPED)
+        engine.move("cpu0", WorkerState.STOPPING, stopping="SIGTERM sent, waiting up to 10 s")
+        engine.move("cpu0", WorkerState.STOPPED)
+        while engine.connected:
+            await asyncio.sleep(0.01)
+        assert process.returncode is None
+        await engine.leave(ended=True)
+        _, err = await process.communicate()
+    assert process.returncode == 0
+    assert err.decode().splitlines() == [
+        "stopping sim-1",
+        "still there: cpu0 (SIGINT), cpu1 (starting)",
+        "still there: cpu0 (SIGINT)",
+        "still there: cpu0 (SIGTERM)",
+        "all workers have ended",
+        "sim-1 has ended",
+    ]
+
+
+async def test_a_second_interrupt_of_stop_kills() -> None:
+    async with ScriptedEngine() as engine:
+        process = await _start("stop", "sim-1")
+        await engine.ends.get()
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        while b"again" not in await process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        assert (await engine.ends.get()).kill is True
+        engine.end_all(WorkerState.STOPPED)
+        await engine.leave(ended=True)
+        await process.communicate()
+    assert process.returncode == 0
+
+
+async def test_stop_and_attach_without_a_running_session_say_so_in_one_line() -> None:
+    async with ScriptedEngine():
+        pass
+    for words in (("stop",), ("attach",), ("stop", "sim-1"), ("attach", "other")):
+        out, err, status = await _gmg(*words)
+        assert (out, status) == ("", 1)
+        assert err.startswith("gmg-tui: ")
+        assert err.count("\n") == 1
+
+
+async def test_attach_without_a_terminal_names_the_command_that_needs_none() -> None:
+    async with ScriptedEngine():
+        out, err, status = await _gmg("attach")
+    assert (out, status) == ("", 2)
+    assert "gmg-tui logs sim-1 SLOT -f" in err

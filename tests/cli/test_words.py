@@ -1,0 +1,67 @@
+"""How the words of a command line are told apart."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from gmg_tui.cli import arrange
+from tests.cli.scripted import environ
+
+
+@pytest.mark.parametrize(
+    ("words", "arranged"),
+    [
+        ("sim.py", "run sim.py"),
+        ("sim.py ls -h --gpus 2 -- x", "run sim.py ls -h --gpus 2 -- x"),
+        ("--cpu 2 sim.py --cpu 3", "run --cpu 2 sim.py --cpu 3"),
+        ("--name=ls sim.py", "run --name=ls sim.py"),
+        ("--name ls sim.py", "run --name ls sim.py"),
+        ("--cpu 2 run sim.py", "run --cpu 2 sim.py"),
+        ("--headless demo -B 4", "demo --headless -B 4"),
+        ("run ls", "run ls"),
+        ("-m pkg.mod", "run -m pkg.mod"),
+        ("--cpu 2 -- ls", "run --cpu 2 -- ls"),
+        ("--json gpus", "gpus --json"),
+        ("-n 5 logs cpu0", "logs -n 5 cpu0"),
+        ("ls --json", "ls --json"),
+        ("-h", "-h"),
+        ("--help sim.py", "--help"),
+        ("-h run", "run -h"),
+        ("--version", "--version"),
+        ("--name --help sim.py", "run --name --help sim.py"),
+        ("--unknown sim.py", "run --unknown sim.py"),
+    ],
+)
+def test_the_command_comes_first_and_a_script_keeps_its_own(words: str, arranged: str) -> None:
+    assert arrange(words.split()) == arranged.split()
+
+
+def _gmg(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "gmg_tui", *words], capture_output=True, text=True, env=environ())
+
+
+def test_the_help_shows_every_command_and_every_option_of_run() -> None:
+    done = _gmg("--help")
+    assert done.returncode == 0
+    for word in "run demo gpus ls attach stop logs --gpus --cpu --name --python --module --env --interval".split():
+        assert word in done.stdout
+    for word in "--headless --detach --summary --theme --ascii --no-mouse --version --help".split():
+        assert word in done.stdout
+
+
+def test_without_a_word_the_help_is_shown_as_wrong_usage() -> None:
+    done = _gmg()
+    assert done.stdout.startswith("Usage: gmg-tui [OPTIONS] SCRIPT")
+    assert done.returncode == 2
+
+
+def test_the_command_line_alone_imports_neither_the_screen_nor_the_cards() -> None:
+    program = (
+        "import sys, gmg_tui.cli, gmg_tui.commands.run, gmg_tui.commands.logs;"
+        "print([name for name in ('textual', 'rich', 'asyncio', 'pynvml', 'psutil') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environ(), check=True)
+    assert done.stdout == "[]\n"
