@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from itertools import islice
 
 from gmg_tui.model import GpuReading, Series, Worker, WorkerState
 
@@ -43,7 +43,7 @@ class History:
         fps = worker.fps.last if worker.fps and worker.state is WorkerState.RUNNING else None
         util = reading.gpu_util_pct if reading else worker.cpu_pct
         second = int(time)
-        if self.end and second > self.end and self.fps:
+        if self.fps and second > self.end:
             for _ in range(min(second - self.end - 1, KEPT_S)):
                 self._append(self.fps[-1], self.util_pct[-1])
         if second > self.end:
@@ -59,7 +59,7 @@ class History:
         self.fps_max = max(self.fps_max, fps or 0.0)
 
 
-def buckets(points: Iterable[float | None], end: int, width: int, seconds: int) -> list[float | None]:
+def buckets(points: deque[float | None], end: int, width: int, seconds: int) -> list[float | None]:
     """The means of the last points over spans of `seconds`, at most `width` of them, oldest first.
 
     The spans are aligned to the clock, not to the newest point: a graph of them moves one cell every `seconds` and is
@@ -71,18 +71,14 @@ def buckets(points: Iterable[float | None], end: int, width: int, seconds: int) 
         width: How many spans.
         seconds: Length of a span.
     """
-    newest = end // seconds
-    sums: dict[int, tuple[float, int]] = {}
-    first = newest
-    kept = list(points)
-    for age, value in enumerate(reversed(kept)):
-        bucket = (end - age) // seconds
-        if bucket <= newest - width:
-            break
-        first = bucket
+    groups: list[list[float]] = []
+    bucket = None
+    for age, value in enumerate(islice(reversed(points), width * seconds)):
+        if (end - age) // seconds != bucket:
+            if len(groups) == width:
+                break
+            bucket = (end - age) // seconds
+            groups.append([])
         if value is not None:
-            total, number = sums.get(bucket, (0.0, 0))
-            sums[bucket] = (total + value, number + 1)
-    if not kept:
-        return []
-    return [sums[bucket][0] / sums[bucket][1] if bucket in sums else None for bucket in range(first, newest + 1)]
+            groups[-1].append(value)
+    return [sum(group) / len(group) if group else None for group in reversed(groups)]

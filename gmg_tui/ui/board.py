@@ -1,0 +1,170 @@
+"""All workers at once: cards in a grid, or a table. One widget draws them all."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import NamedTuple
+
+from rich.segment import Segment
+from textual import events
+from textual.message import Message
+from textual.strip import Strip
+
+from gmg_tui.model import Worker, WorkerState
+from gmg_tui.ui.line import Line
+from gmg_tui.ui.look import ASCII, Look
+from gmg_tui.ui.renderables import card, table
+from gmg_tui.ui.renderables.words import Shown
+from gmg_tui.ui.rows import Rows
+from gmg_tui.ui.state import UiState, View
+
+LOG_MIN = 6
+"""Rows that the log keeps, its title among them, before cards give way to the table."""
+_LOG_MIN_TALL = 14
+"""Rows that the log keeps before cards are drawn with large digits."""
+
+
+class Plan(NamedTuple):
+    """How the workers are laid out in a given room."""
+
+    cards: bool
+    columns: int
+    """Cards beside each other; 1 in the table."""
+    rows: int
+    """Rows of cards, or of the table."""
+    height: int
+    """Rows of cells that the board takes."""
+    tall: bool = False
+    """Whether the cards have large digits."""
+
+    @property
+    def row_height(self) -> int:
+        """Cells from one row to the next."""
+        if not self.cards:
+            return 1
+        return card.TALL_HEIGHT if self.tall else card.HEIGHT
+
+
+def plan(number: int, width: int, height: int, view: View, *, digits: bool) -> Plan:
+    """How to lay out `number` workers in `width` times `height` cells, which the log shares.
+
+    Args:
+        number: How many workers.
+        width: Columns.
+        height: Rows, those of the log among them.
+        view: What the person wants.
+        digits: Whether large digits may be drawn.
+    """
+    number = max(1, number)
+    across = max(1, min(number, width // card.MIN_WIDTH))
+    rows = -(-number // across)
+    columns = -(-number // rows)
+    room = height - LOG_MIN
+    fits = rows * card.HEIGHT <= room and width >= card.MIN_WIDTH
+    if view is View.TABLE or (view is View.AUTO and not fits) or room < card.HEIGHT:
+        return Plan(cards=False, columns=1, rows=number, height=max(2, min(number + 1, height - LOG_MIN)))
+    tall = digits and rows * card.TALL_HEIGHT <= height - _LOG_MIN_TALL
+    full = Plan(cards=True, columns=columns, rows=rows, height=0, tall=tall)
+    visible = min(rows, max(1, room // full.row_height))
+    return full._replace(height=visible * full.row_height)
+
+
+class Board(Rows):
+    """The cards or the table. It scrolls by whole rows, and keeps the chosen worker in sight."""
+
+    class Chosen(Message):
+        """A worker was clicked."""
+
+        def __init__(self, slot: str) -> None:
+            super().__init__()
+            self.slot = slot
+
+    def __init__(self, state: UiState, look: Look, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.state = state
+        self.look = look
+        self.plan = Plan(cards=False, columns=1, rows=1, height=2)
+        self._first = 0
+
+    def lay_out(self, width: int, height: int) -> None:
+        """Choose how to draw in `width` times `height` cells, which the log shares, and take the rows for it."""
+        digits = self.look.signs is not ASCII
+        planned = plan(len(self.state.slots), width, height, self.state.view, digits=digits)
+        self.plan = planned
+        self.styles.height = planned.height
+
+    def on_resize(self) -> None:
+        """Fill the new size."""
+        self.draw()
+
+    def draw(self) -> None:
+        """Draw what is visible of the workers."""
+        if self.size.width <= 0 or self.size.height <= 0:
+            return
+        self._keep_in_sight()
+        self.show_rows(self._cards() if self.plan.cards else self._table())
+
+    @property
+    def _visible(self) -> int:
+        """Rows of workers that there is room for."""
+        head = 0 if self.plan.cards else 1
+        return max(1, (self.size.height - head) // self.plan.row_height)
+
+    def _keep_in_sight(self) -> None:
+        slots = self.state.slots
+        row = slots.index(self.state.chosen) // self.plan.columns if self.state.chosen in slots else 0
+        self._first = max(row - self._visible + 1, min(self._first, row))
+        self._first = max(0, min(self._first, self.plan.rows - self._visible))
+
+    def _slots(self) -> tuple[str, ...]:
+        columns = self.plan.columns
+        return self.state.slots[self._first * columns : (self._first + self._visible) * columns]
+
+    def _shown(self, name: str) -> Shown:
+        state = self.state
+        slot = state.session.slot(name)
+        assert slot is not None  # the names are the session's own
+        worker = state.snapshot.worker(name) or Worker(name, state.slots.index(name), WorkerState.WAITING)
+        reading = state.reading(name)
+        return Shown(slot, worker, reading, state.histories[name], name == state.chosen, state.snapshot.time)
+
+    def _cards(self) -> list[Strip]:
+        width, columns = self.size.width, self.plan.columns
+        edges = [round(column * width / columns) for column in range(columns + 1)]
+        names = self._slots()
+        strips: list[Strip] = []
+        for begin in range(0, len(names), columns):
+            here = names[begin : begin + columns]
+            drawn = [
+                card.card(self._shown(name), right - left, self.look, tall=self.plan.tall)
+                for name, left, right in zip(here, edges, edges[1:], strict=False)
+            ]
+            rest = width - edges[len(here)]
+            filler = [Segment(" " * rest, self.look.style("text"))] if rest else []
+            strips.extend(Strip([*chain.from_iterable(rows), *filler], width) for rows in zip(*drawn, strict=True))
+        return strips
+
+    def _table(self) -> list[Strip]:
+        layout = table.columns(self.state.slots, self.size.width, on_cards=self.state.on_cards)
+        head = table.heading(layout, self.look)
+        names = self._slots()
+        rows = [table.row(self._shown(name), layout, self.look).strip() for name in names]
+        return [self._with_place(head, len(names)).strip(style="dim"), *rows]
+
+    def _with_place(self, head: Line, visible: int) -> Line:
+        """Say in the heading which workers are visible, where not all are."""
+        number = len(self.state.slots)
+        if visible < number:
+            head.end(f" {self._first + 1}-{self._first + visible} of {number}", "strong")
+        return head
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the worker under the mouse."""
+        columns = self.plan.columns
+        y = event.y if self.plan.cards else event.y - 1
+        if y < 0:
+            return
+        column = min(columns - 1, event.x * columns // max(1, self.size.width))
+        place = (self._first + y // self.plan.row_height) * columns + column
+        if place < len(self.state.slots):
+            self.post_message(self.Chosen(self.state.slots[place]))

@@ -1,0 +1,1 @@
+"""Pure drawing: from the model's types to rows of cells, without an app."""

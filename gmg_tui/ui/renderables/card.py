@@ -1,0 +1,207 @@
+"""A worker as a card of a fixed size, framed."""
+
+from __future__ import annotations
+
+from rich.segment import Segment
+
+from gmg_tui import units
+from gmg_tui.model import WorkerState
+from gmg_tui.ui.history import buckets
+from gmg_tui.ui.line import Line
+from gmg_tui.ui.look import Look
+from gmg_tui.ui.renderables import graphs, words
+from gmg_tui.ui.renderables.digits import ROWS as DIGIT_ROWS
+from gmg_tui.ui.renderables.digits import digits, digits_width
+from gmg_tui.ui.renderables.words import Note, Shown
+
+HEIGHT = 9
+"""Rows of a card, with its frame."""
+TALL_HEIGHT = HEIGHT + DIGIT_ROWS - 1
+"""Rows of a card whose FPS are drawn in large digits."""
+MIN_WIDTH = 38
+"""Columns below which a card is no use."""
+_LABEL = 5
+"""Columns of the words at the left of the graphs."""
+_FIGURE = 7
+"""Columns of the figure at the right of a graph: ` 1650 %`."""
+
+
+def card(shown: Shown, width: int, look: Look, *, tall: bool = False) -> list[list[Segment]]:
+    """The rows of a card, `HEIGHT` or `TALL_HEIGHT` of them, each exactly `width` cells."""
+    inner = width - 4
+    rows = [*_top(shown, inner, look, tall=tall), *_middle(shown, inner, look), *_bottom(shown, inner, look)]
+    return _framed(shown, rows, width, look)
+
+
+def _framed(shown: Shown, rows: list[Line], width: int, look: Look) -> list[list[Segment]]:
+    signs = look.signs
+    corner, line = (signs.chosen_corner, signs.chosen_line) if shown.chosen else (signs.corner, signs.line)
+    border = "selected" if shown.chosen else "border"
+    worker = shown.worker
+    head = Line(look, width)
+    head.end(f" {line[0]}{corner[1]}", border)
+    if not worker.state.ended and not words.getting_ready(worker):
+        head.end(f" {units.span(worker.state_s)}", "text")
+    head.end(f" {words.sign_of(worker, look)} {words.state_of(worker)}", words.style_of(worker))
+    head.add(f"{corner[0]}{line[0]} ", border).add(shown.slot.name, "strong" if shown.chosen else "title")
+    head.add(f" {words.card_name(shown.slot)} ", "dim", limit=head.room - 1)
+    side = look.style(border)
+    return [
+        head.segments(line[0], border),
+        *[[Segment(f"{line[1]} ", side), *row.segments(), Segment(f" {line[1]}", side)] for row in rows],
+        [Segment(corner[2] + line[0] * (width - 2) + corner[3], side)],
+    ]
+
+
+def _top(shown: Shown, inner: int, look: Look, *, tall: bool) -> list[Line]:
+    """The number that matters: FPS, or what keeps the worker from having any."""
+    worker = shown.worker
+    if words.getting_ready(worker):
+        first = Line(look, inner).add(f"{words.spinner(shown.time, look)} {words.phase_of(worker)} ", "title")
+        rows = [first.add(units.span(worker.phase_s), "strong")]
+    elif worker.fps is None:
+        rows = [Line(look, inner).add(f"{units.NOT_KNOWN} FPS", "dim")]
+    else:
+        rows = _figure(shown, inner, look, tall=tall)
+    if worker.n_envs is not None:
+        rows[0].end(f" {worker.n_envs:,} envs", "dim")
+    missing = (DIGIT_ROWS if tall else 1) - len(rows)
+    return [*rows, *[Line(look, inner) for _ in range(missing)]]
+
+
+def _figure(shown: Shown, inner: int, look: Look, *, tall: bool) -> list[Line]:
+    fps = shown.worker.fps
+    assert fps is not None
+    running = shown.worker.state is WorkerState.RUNNING
+    style = "fps" if running else "strong"
+    number = units.fps(fps.last)
+    unit = " FPS" if running else " FPS at last"
+    if not tall or digits_width(number) + len(unit) > inner:
+        return [Line(look, inner).add(number, style).add(unit, style if running else "dim")]
+    rows = [Line(look, inner).add(row, style) for row in digits(number)]
+    rows[-1].add(unit, style if running else "dim")
+    return rows
+
+
+def _middle(shown: Shown, inner: int, look: Look) -> list[Line]:
+    """The histories and the card's figures."""
+    return [_fps_row(shown, inner, look), _util_row(shown, inner, look), _memory_row(shown, inner, look)]
+
+
+def _fps_row(shown: Shown, inner: int, look: Look) -> Line:
+    row = Line(look, inner)
+    worker, history = shown.worker, shown.history
+    if words.getting_ready(worker):
+        expected = words.usual(worker)
+        if expected is None:
+            return row.add("no time known for this phase yet" if worker.phase_s < 60 else "not timed before", "dim")
+        fraction, text = expected
+        return _bar(row, fraction, "title", text, look)
+    row.add("FPS".ljust(_LABEL), "dim")
+    note = words.rate_now(worker)
+    if note:
+        row.end(f" {note}", "strong")
+    elif worker.fps is not None and worker.state.ended:
+        row.end(f" mean {units.short(worker.fps.mean)}", "text")
+    values = buckets(history.fps, history.end, row.room, graphs.SPAN_S)
+    return row.add(graphs.history(values, history.fps_max, row.room, look.signs), "fps-graph")
+
+
+def _util_row(shown: Shown, inner: int, look: Look) -> Line:
+    row = Line(look, inner)
+    history, reading, worker = shown.history, shown.reading, shown.worker
+    if shown.slot.gpu is None:
+        row.add("CPU".ljust(_LABEL), "dim").end(_percent(worker.cpu_pct).rjust(_FIGURE))
+        top = max(100.0, *(value or 0.0 for value in history.util_pct)) if history.util_pct else 100.0
+    else:
+        row.add("GPU".ljust(_LABEL), "dim").end(_percent(reading.gpu_util_pct if reading else None).rjust(_FIGURE))
+        top = 100.0
+    values = buckets(history.util_pct, history.end, row.room, graphs.SPAN_S)
+    return row.add(graphs.history(values, top, row.room, look.signs), "util")
+
+
+def _percent(value: float | None) -> str:
+    return units.NOT_SUPPORTED if value is None else f"{value:.0f} %"
+
+
+def _memory_row(shown: Shown, inner: int, look: Look) -> Line:
+    row = Line(look, inner)
+    reading, worker = shown.reading, shown.worker
+    if shown.slot.gpu is None:
+        row.add("RAM".ljust(_LABEL), "dim").add(units.mib(worker.memory_rss_mib))
+        return row.end(f"pid {worker.pid}", "dim") if worker.pid is not None else row
+    row.add("VRAM".ljust(_LABEL), "dim")
+    used = reading.memory_used_mib if reading else None
+    total = reading.memory_total_mib if reading else None
+    if used is None or not total:
+        return row.add(units.NOT_SUPPORTED)
+    return _bar(row, used / total, "vram", f"{units.gib(used)} / {units.gib(total)} GiB", look)
+
+
+def _bar(row: Line, fraction: float, style: str, text: str, look: Look) -> Line:
+    row.end(f" {text}")
+    full, rest = graphs.bar(fraction, row.room, look.signs)
+    return row.add(full, style).add(rest, "border")
+
+
+def _bottom(shown: Shown, inner: int, look: Look) -> list[Line]:
+    """Watts and degrees, then the two things most worth a line each: trouble, progress, a comparison, the last output."""
+    notes = words.trouble(shown)
+    first: list[Line] = []
+    if shown.slot.gpu is not None:
+        first = [_electric_row(shown, inner, look)]
+    return [*first, *_notes(shown, notes, inner, look, 3 - len(first))]
+
+
+def _electric_row(shown: Shown, inner: int, look: Look) -> Line:
+    row, reading = Line(look, inner), shown.reading
+    if reading is None:
+        return row.add("no figures of the card", "dim")
+    limit = f" / {reading.power_limit_w:.0f}" if reading.power_limit_w is not None else ""
+    row.add(f"{units.whole(reading.power_w)}{limit} W".ljust(14))
+    row.add(f"{units.whole(reading.temperature_c)} {look.signs.degree}C".ljust(8))
+    if reading.sm_clock_mhz is not None:
+        row.add(f"{reading.sm_clock_mhz:.0f} MHz", "dim")
+    if reading.throttle:
+        row.end(" throttled", "warn")
+    return row
+
+
+def _notes(shown: Shown, notes: list[Note], inner: int, look: Look, rows: int) -> list[Line]:
+    lines: list[Line] = []
+    if shown.worker.progress is not None and not shown.worker.state.ended:
+        lines.append(progress_row(shown, inner, look))
+    compared = words.before_after(shown.worker, look)
+    if compared:
+        notes = [*notes, Note(compared, "strong")]
+    for note in notes:
+        lines.extend(wrapped(note, inner, look, rows - len(lines)))
+    if len(lines) < rows:
+        missing = rows - len(lines) - 1
+        lines.extend(Line(look, inner) for _ in range(missing))
+        lines.append(Line(look, inner).add(shown.worker.last_line, "dim"))
+    return lines[:rows]
+
+
+def wrapped(note: Note, width: int, look: Look, rows: int) -> list[Line]:
+    """A note over at most `rows` rows, broken at spaces; what does not fit is cut."""
+    rest = look.text(note.text)
+    lines: list[Line] = []
+    while rest and len(lines) < rows:
+        here = rest
+        if len(rest) > width and len(lines) < rows - 1:
+            space = rest.rfind(" ", 0, width + 1)
+            here = rest[: space if space > width // 2 else width]
+        lines.append(Line(look, width).add(here, note.style))
+        rest = rest[len(here) :].lstrip() if len(lines) < rows else ""
+    return lines
+
+
+def progress_row(shown: Shown, width: int, look: Look) -> Line:
+    """A bar of how far the run is, with the time left where it is known."""
+    progress = shown.worker.progress
+    assert progress is not None
+    text = f"{progress.done:,.0f}/{progress.total:,.0f} {progress.unit}"
+    if progress.eta_s is not None:
+        text += f", {units.span(progress.eta_s)} left"
+    return _bar(Line(look, width), progress.done / progress.total if progress.total else 0.0, "title", text, look)

@@ -1,0 +1,41 @@
+"""Graphs of one row: a history on a fixed scale, and a bar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gmg_tui.ui.look import Signs
+
+SPAN_S = 2
+"""Seconds that one cell of a history stands for."""
+
+
+def history(values: Sequence[float | None], top: float, width: int, signs: Signs) -> str:
+    """A graph of `values` from 0 to `top`, the newest at the right end, in exactly `width` cells.
+
+    What is not known is empty; what is above 0 has at least the lowest level, so that little can be told from nothing.
+    """
+    levels = signs.levels
+    full = len(levels) - 1
+    cells = []
+    for value in values[-width:] if width > 0 else ():
+        if value is None or value <= 0 or top <= 0:
+            cells.append(levels[0])
+        else:
+            cells.append(levels[min(full, max(1, round(value / top * full)))])
+    return "".join(cells).rjust(max(0, width), levels[0])
+
+
+def bar(fraction: float, width: int, signs: Signs) -> tuple[str, str]:
+    """A bar of exactly `width` cells: its full part, and its empty part.
+
+    Args:
+        fraction: How much is full, from 0 to 1; what is outside is taken for the nearer of the two.
+        width: In cells.
+        signs: The characters to draw with.
+    """
+    parts = len(signs.partial) or 1
+    eighths = round(min(1.0, max(0.0, fraction)) * width * parts)
+    whole, rest = divmod(eighths, parts)
+    full = signs.bar[0] * whole + (signs.partial[rest] if rest else "")
+    return full, signs.bar[1] * (width - len(full))

@@ -1,0 +1,151 @@
+"""The workers as a table of one row each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gmg_tui import units
+from gmg_tui.model import WorkerState
+from gmg_tui.ui.history import buckets
+from gmg_tui.ui.line import Line
+from gmg_tui.ui.look import Look
+from gmg_tui.ui.renderables import graphs, words
+from gmg_tui.ui.renderables.words import Shown
+
+_STATE = 13
+"""Columns of sign and state: `● restarting `."""
+_TIME = 8
+_FPS = 12
+_FIGURES_GPU = (("GPU %", 6), ("VRAM GiB", 12), ("W", 5), ("°C", 4))
+_FIGURES_CPU = (("CPU %", 7), ("RAM GiB", 9))
+_HISTORY_MAX = 30
+
+
+class Columns(NamedTuple):
+    """Where the columns of a table begin, for one width and one set of slots."""
+
+    width: int
+    slot: int
+    """Columns of the slot's name."""
+    history: int
+    """Columns of the FPS graph."""
+    figures: tuple[tuple[str, int], ...]
+    """Headings and columns of the figures at the right."""
+
+    @property
+    def message(self) -> int:
+        """The column where FPS begin, and what is said instead."""
+        return 2 + self.slot + _STATE + _TIME
+
+    @property
+    def figures_at(self) -> int:
+        """The column where the figures at the right begin."""
+        return self.width - sum(width for _, width in self.figures) - 1
+
+
+def columns(slots: tuple[str, ...], width: int, *, on_cards: bool) -> Columns:
+    """The columns of a table `width` cells wide.
+
+    Args:
+        slots: The slots' names.
+        width: In cells.
+        on_cards: Whether the figures are those of cards, or of the CPU.
+    """
+    figures = _FIGURES_GPU if on_cards else _FIGURES_CPU
+    name = max([4, *(len(slot) for slot in slots)]) + 1
+    layout = Columns(width, name, 0, figures)
+    free = layout.figures_at - layout.message - _FPS - 1
+    history = max(0, free if free <= 10 else min(_HISTORY_MAX, 8 + (free - 8) // 3))
+    return layout._replace(history=history)
+
+
+def heading(layout: Columns, look: Look) -> Line:
+    """The row above the table."""
+    line = Line(look, layout.width)
+    line.add("  slot").to(2 + layout.slot).add("state").right("for", layout.message - 1)
+    line.right("FPS", layout.message + _FPS - 1).to(layout.message + _FPS)
+    if layout.history > 6:
+        line.add("history")
+    at = layout.figures_at
+    for name, width in layout.figures:
+        at += width
+        line.right(name, at)
+    return line
+
+
+def row(shown: Shown, layout: Columns, look: Look) -> Line:
+    """One worker, in `layout.width` cells."""
+    worker = shown.worker
+    line = Line(look, layout.width)
+    pointer = look.signs.pointer if shown.chosen else " "
+    line.add(f"{pointer} ", "selected").add(shown.slot.name, "strong" if shown.chosen else "text")
+    line.to(2 + layout.slot).add(f"{words.sign_of(worker, look)} ", words.style_of(worker))
+    line.add("STUCK" if worker.stuck else worker.state.value, words.style_of(worker), limit=_STATE - 3)
+    line.right(_time(shown), layout.message - 1, "dim").to(layout.message)
+    _message(line, shown, layout, look)
+    _figures(line, shown, layout)
+    return line
+
+
+def _time(shown: Shown) -> str:
+    worker = shown.worker
+    if worker.state is WorkerState.RESTARTING and worker.restart_in_s is not None:
+        return f"in {units.span(max(0.0, worker.restart_in_s))}"
+    return units.span(worker.phase_s if words.getting_ready(worker) else worker.state_s)
+
+
+def _message(line: Line, shown: Shown, layout: Columns, look: Look) -> None:
+    """FPS, history and a note; where there is no FPS, the note has the room of all three."""
+    worker = shown.worker
+    edge = layout.figures_at - 1
+    if worker.fps is not None and not words.getting_ready(worker):
+        running = worker.state is WorkerState.RUNNING
+        line.right(units.fps(worker.fps.last), layout.message + _FPS - 1, "fps" if running else "strong")
+        line.to(layout.message + _FPS)
+        if running or layout.history + 3 < edge - layout.message - _FPS:
+            history = shown.history
+            values = buckets(history.fps, history.end, layout.history, graphs.SPAN_S)
+            line.add(graphs.history(values, history.fps_max, layout.history, look.signs), "fps-graph").add(" ")
+    text, style = _note(shown, look)
+    line.add(text, style, limit=edge - (line.width - line.room))
+
+
+def _note(shown: Shown, look: Look) -> tuple[str, str]:
+    """The one thing most worth saying."""
+    worker = shown.worker
+    notes = words.trouble(shown)
+    if notes and notes[0].style != "text":
+        return notes[0].text, notes[0].style
+    if words.getting_ready(worker):
+        expected = words.usual(worker)
+        words_of_time = f", {expected[1]}" if expected else ""
+        return f"{words.spinner(shown.time, look)} {words.phase_of(worker)}{words_of_time}", "title"
+    if notes:
+        return notes[0].text, notes[0].style
+    compared = words.before_after(worker, look)
+    if compared:
+        return compared, "strong"
+    if worker.progress is not None and not worker.state.ended and worker.progress.total:
+        progress = worker.progress
+        left = f", {units.span(progress.eta_s)} left" if progress.eta_s is not None else ""
+        return f"{progress.done / progress.total * 100:.0f} %{left}", "title"
+    return (words.rate_now(worker) or "", "strong")
+
+
+def _figures(line: Line, shown: Shown, layout: Columns) -> None:
+    reading, worker = shown.reading, shown.worker
+    if shown.slot.gpu is None:
+        memory = units.gib(worker.memory_rss_mib)
+        values = [units.whole(worker.cpu_pct), memory, "", ""]
+    elif reading is None:
+        values = [units.NOT_KNOWN] * 4
+    else:
+        used, total = units.gib(reading.memory_used_mib), units.gib(reading.memory_total_mib)
+        memory = units.NOT_SUPPORTED if reading.memory_used_mib is None else f"{used}/{total}"
+        figures = (reading.gpu_util_pct, reading.power_w, reading.temperature_c)
+        util, power, temperature = (units.whole(value) for value in figures)
+        values = [util, memory, power, temperature]
+    at = layout.figures_at
+    for (_, width), value in zip(layout.figures, values, strict=False):
+        at += width
+        line.right(value, at, "dim" if value in {units.NOT_SUPPORTED, units.NOT_KNOWN} else "text")

@@ -1,0 +1,318 @@
+"""Sessions as they look in real life, at fixed moments."""
+
+from __future__ import annotations
+
+import math
+
+from gmg_tui.model import (
+    Figures,
+    Fps,
+    Gpu,
+    GpuReading,
+    Phase,
+    Progress,
+    RunSpec,
+    Series,
+    Session,
+    Slot,
+    SlotKind,
+    Snapshot,
+    Worker,
+    WorkerState,
+)
+
+NOW = 1_795_244_467.0
+ARGS = ("-B", "4096", "--seed", "{seed}")
+FULL_MIB = 81559.0
+
+
+def session(gpus: int = 8, *, cpus: int = 0, name: str = "franka-1") -> Session:
+    """A session on `gpus` H100 cards, or on `cpus` shares of the CPU."""
+    cards = tuple(
+        Slot(
+            f"gpu{i}",
+            SlotKind.GPU,
+            Gpu(i, f"GPU-{i:08d}", "NVIDIA H100 80GB HBM3", f"00000000:{i:02X}:00.0", 81559, 700.0, persistence=True),
+        )
+        for i in range(gpus)
+    )
+    shares = tuple(Slot(f"cpu{i}", SlotKind.CPU) for i in range(cpus))
+    spec = RunSpec(
+        name=name,
+        folder=f"/home/me/.local/state/gmg-tui/sessions/{name}",
+        socket=f"/run/user/1000/gmg-tui/{name}.sock",
+        script="franka.py",
+        args=("-B", "4096"),
+        cwd="/home/me/sim",
+        python="/opt/venv/bin/python",
+    )
+    return Session(spec, cards + shares, engine_pid=4711, started=NOW - 2467, version="0.1.0")
+
+
+def fps_line(i: int, fps: float) -> str:
+    """A progress line as Genesis 1.4.5 prints it."""
+    return f"[Genesis] [07:41:{i % 60:02d}] [INFO] Running at {fps:,.2f} FPS ({fps / 4096:.2f} FPS per env, 4096 envs)."
+
+
+def running(i: int, *, second: float = 0.0, slot: str | None = None) -> Worker:
+    """A worker in full swing."""
+    fps = 24_013_029.0 + 87_842 * i + 31_337 * math.sin(second + i)
+    return Worker(
+        slot=slot or f"gpu{i}",
+        index=i,
+        state=WorkerState.RUNNING,
+        state_s=2352.0 - i + second,
+        phase=Phase.RUNNING,
+        phase_s=2352.0 - i + second,
+        args=ARGS,
+        attempt=1,
+        pid=50_000 + i,
+        fps=Fps(last=fps, mean=23_900_000.0, max=24_300_000.0, samples=47_000),
+        n_envs=4096,
+        device="NVIDIA H100 80GB HBM3",
+        backend="cuda",
+        genesis_version="1.4.5",
+        cpu_pct=99.0,
+        memory_rss_mib=4211.0,
+        last_line=fps_line(int(second), fps),
+        log_lines=47_310,
+        now=Figures(1, ARGS, fps=fps, n_envs=4096, gpu_util_pct=97.0, memory_peak_mib=30_940.0, power_w=611.0),
+    )
+
+
+def reading(i: int, *, second: float = 0.0, busy: bool = True) -> GpuReading:
+    """What an H100 says, at work or idle."""
+    wave = math.sin(second * 1.7 + i)
+    return GpuReading(
+        uuid=f"GPU-{i:08d}",
+        gpu_util_pct=round(97 + 2 * wave) if busy else 0.0,
+        memory_util_pct=61.0 if busy else 0.0,
+        memory_used_mib=30_940.0 + i if busy else 612.0,
+        memory_total_mib=FULL_MIB,
+        temperature_c=round(61 + wave) if busy else 33.0,
+        power_w=612.0 + 6 * wave if busy else 71.0,
+        power_limit_w=700.0,
+        sm_clock_mhz=1980.0 if busy else 345.0,
+        sm_clock_max_mhz=1980.0,
+        throttle=(),
+        energy_j=1e6,
+    )
+
+
+def recent(slots: int, seconds: int = 300, name: str = "gpu") -> tuple[Series, ...]:
+    """The minutes before `NOW`: a start-up, then full speed."""
+    return tuple(
+        Series(
+            slot=f"{name}{i}",
+            end=NOW,
+            step_s=1.0,
+            fps=tuple(
+                None if s < 30 else 24e6 * (1 - 0.9 * math.exp(-(s - 30) / 60)) * (1 + 0.04 * math.sin(s / 7 + i))
+                for s in range(seconds)
+            ),
+            gpu_util_pct=tuple(
+                max(0.0, min(100.0, (5 if s < 30 else 92) + 8 * math.sin(s / 5 + i))) for s in range(seconds)
+            ),
+            memory_used_mib=(30_000.0,) * seconds,
+            power_w=(600.0,) * seconds,
+        )
+        for i in range(slots)
+    )
+
+
+def busy_snapshot(gpus: int = 8, second: float = 0.0) -> Snapshot:
+    """All workers run."""
+    return Snapshot(
+        time=NOW + second,
+        elapsed_s=2467.0 + second,
+        workers=tuple(running(i, second=second) for i in range(gpus)),
+        readings=tuple(reading(i, second=second) for i in range(gpus)),
+        clients=1,
+    )
+
+
+def varied_snapshot(second: float = 0.0) -> Snapshot:
+    """Eight cards on which nearly everything happens that can."""
+    throttled = GpuReading(
+        uuid="GPU-00000001",
+        gpu_util_pct=99.0,
+        memory_used_mib=79_800.0,
+        memory_total_mib=FULL_MIB,
+        temperature_c=87.0,
+        power_w=699.0,
+        power_limit_w=700.0,
+        sm_clock_mhz=1410.0,
+        sm_clock_max_mhz=1980.0,
+        throttle=("power cap", "thermal"),
+    )
+    edited = running(1, second=second)
+    edited = Worker(
+        **{
+            **{field: getattr(edited, field) for field in edited.__struct_fields__},
+            "fps": Fps(last=24_910_400.0, mean=24_100_000.0, max=25_000_000.0, samples=900, rate=27_400_000.0),
+            "n_envs": 16_384,
+            "args": ("-B", "16384"),
+            "before": Figures(1, ARGS, fps=21_200_000.0, n_envs=4096, memory_peak_mib=30_940.0),
+            "now": Figures(2, ("-B", "16384"), fps=24_910_400.0, n_envs=16_384, memory_peak_mib=79_800.0),
+            "progress": Progress(312, 1500, "iteration", eta_s=1188.0),
+        }
+    )
+    workers = (
+        running(0, second=second),
+        edited,
+        Worker(
+            slot="gpu2",
+            index=2,
+            state=WorkerState.COMPILING,
+            state_s=161.0 + second,
+            phase=Phase.COMPILING,
+            phase_s=161.0 + second,
+            phase_usual_s=250.0,
+            args=ARGS,
+            attempt=1,
+            pid=50_002,
+            cpu_pct=100.0,
+            memory_rss_mib=3010.0,
+            last_line="[Genesis] [07:38:46] [INFO] Compiling simulation kernels...",
+            log_lines=31,
+        ),
+        Worker(
+            slot="gpu3",
+            index=3,
+            state=WorkerState.FAILED,
+            state_s=1204.0 + second,
+            args=ARGS,
+            attempt=4,
+            exit_code=1,
+            reason="CUDA out of memory: 61.4 GiB more were asked for, 12.1 GiB were free",
+            advice="fewer environments: e, then a smaller -B",
+            last_line="RuntimeError: CUDA out of memory.",
+            log_lines=212,
+        ),
+        Worker(
+            slot="gpu4",
+            index=4,
+            state=WorkerState.COMPILING,
+            state_s=874.0 + second,
+            phase=Phase.COMPILING,
+            phase_s=874.0 + second,
+            args=ARGS,
+            attempt=1,
+            pid=50_004,
+            stuck=f"no output, no CPU time for {74 + second:.0f} s",
+            last_line="[Genesis] [07:26:53] [INFO] Compiling simulation kernels...",
+            log_lines=31,
+        ),
+        Worker(
+            slot="gpu5",
+            index=5,
+            state=WorkerState.STOPPING,
+            state_s=4.0 + second,
+            phase=Phase.SAVING,
+            phase_s=4.0 + second,
+            args=ARGS,
+            attempt=1,
+            pid=50_005,
+            stopping="SIGINT sent, SIGTERM in 11 s",
+            fps=Fps(last=23_100_000.0, mean=23_000_000.0, max=23_800_000.0, samples=400),
+            n_envs=4096,
+            last_line="[Genesis] [07:41:03] [INFO] 💤 Exiting Genesis and caching compiled kernels...",
+            log_lines=9000,
+        ),
+        Worker(
+            slot="gpu6",
+            index=6,
+            state=WorkerState.RESTARTING,
+            state_s=2.0 + second,
+            args=ARGS,
+            attempt=2,
+            restart_in_s=6.0,
+            reason="the kernel cache was being written by another worker",
+            last_line="EOFError: Ran out of input",
+            log_lines=77,
+        ),
+        running(7, second=second),
+    )
+    lost = GpuReading(uuid="GPU-00000007", lost=True, error="GPU is lost (Xid 79)")
+    return Snapshot(
+        time=NOW + second,
+        elapsed_s=2467.0 + second,
+        workers=workers,
+        readings=(
+            reading(0, second=second),
+            throttled,
+            reading(2, busy=False),
+            reading(3, busy=False),
+            reading(4, busy=False),
+            reading(5),
+            reading(6, busy=False),
+            lost,
+        ),
+        clients=2,
+    )
+
+
+def ended_snapshot() -> Snapshot:
+    """All have ended: seven finished, one failed."""
+    workers = tuple(
+        Worker(
+            slot=f"gpu{i}",
+            index=i,
+            state=WorkerState.FINISHED if i != 3 else WorkerState.FAILED,
+            state_s=12.0 + i,
+            attempt=1,
+            exit_code=0 if i != 3 else 1,
+            reason=None if i != 3 else "RuntimeError: nan in the velocities of entity 3",
+            fps=Fps(24_013_029.0 + 87_842 * i, 23_900_000.0, 24_300_000.0, 47_000),
+            n_envs=4096,
+            last_line="[Genesis] [07:41:07] [INFO] 💤 Exiting Genesis and caching compiled kernels...",
+            log_lines=47_310,
+        )
+        for i in range(8)
+    )
+    readings = tuple(reading(i, busy=False) for i in range(8))
+    return Snapshot(time=NOW, elapsed_s=2467.0, workers=workers, readings=readings, clients=1)
+
+
+def cpu_snapshot() -> Snapshot:
+    """Two workers on shares of the CPU."""
+    one = Worker(
+        slot="cpu0",
+        index=0,
+        state=WorkerState.RUNNING,
+        state_s=61.0,
+        phase=Phase.RUNNING,
+        phase_s=61.0,
+        attempt=1,
+        pid=812,
+        fps=Fps(14_047.31, 12_900.0, 14_100.0, 310, rate=12_795.0),
+        n_envs=16,
+        cpu_pct=187.0,
+        memory_rss_mib=1903.0,
+        last_line=fps_line(7, 14_047.31),
+        log_lines=340,
+        backend="cpu",
+    )
+    two = Worker(
+        slot="cpu1",
+        index=1,
+        state=WorkerState.WAITING,
+        state_s=61.0,
+        reason="for cpu0 to fill the kernel cache",
+    )
+    return Snapshot(time=NOW, elapsed_s=94.0, workers=(one, two), clients=1)
+
+
+def log_of(lines: int) -> list[str]:
+    """What a Genesis worker prints: a start-up, a warning, then progress."""
+    head = [
+        "[Genesis] [07:00:02] [INFO] ╭───────────────────────────────────────────────╮",
+        "[Genesis] [07:00:02] [INFO] │┈┉┈┉┈┉┈┉┈┉┈┉┈┉┈┉┈┉┈ Genesis ┈┉┈┉┈┉┈┉┈┉┈┉┈┉┈┉┈┉┈│",
+        "[Genesis] [07:00:02] [INFO] ╰───────────────────────────────────────────────╯",
+        "[Genesis] [07:00:03] [INFO] Running on [NVIDIA H100 80GB HBM3] with backend gs.cuda. Device memory: 79.65 GB.",
+        "[Genesis] [07:00:03] [INFO] 🚀 Genesis initialized. 🔖 version: 1.4.5, 🎨 theme: dark, 🌱 seed: None",
+        "[Genesis] [07:00:26] [INFO] Building scene <4bc769b>...",
+        "[Genesis] [07:00:34] [WARNING] Neutral robot position (qpos0) exceeds joint limits.",
+        "[Genesis] [07:01:00] [INFO] Compiling simulation kernels...",
+    ]
+    return head + [fps_line(i, 24e6 + 1e5 * math.sin(i)) for i in range(lines - len(head))]
