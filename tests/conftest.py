@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tests.nvml_sim.fixtures"]
+pytest_plugins = ["tests.nvml_sim.fixtures", "tests.selection"]
 
 _OUTER = (
     "CUDA_VISIBLE_DEVICES",

@@ -1,0 +1,120 @@
+"""One process of a worker, with all that is read from it and measured of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from gmg_tui.engine.cutter import Cutter
+from gmg_tui.engine.logfile import LogFile
+from gmg_tui.engine.meter import Meter
+from gmg_tui.engine.process import Process
+from gmg_tui.engine.pump import Pump
+from gmg_tui.engine.ring import Ring
+from gmg_tui.genesis.environ import Environment
+from gmg_tui.genesis.reader import Reader
+from gmg_tui.model import Attempt, Figures, WorkerState
+
+
+class RunningAttempt:
+    """An attempt from its start to its end.
+
+    Args:
+        number: From 1.
+        args: The script's arguments, placeholders filled in.
+        command: The whole command line.
+        environment: What the process gets.
+        gpu_slot: Whether it runs on a card.
+        pump: Reads its pipes.
+        log: Takes every byte that it writes.
+        ring: Takes its lines.
+        changed: Called when something that is shown has changed.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        args: tuple[str, ...],
+        command: Sequence[str],
+        environment: Environment,
+        *,
+        gpu_slot: bool,
+        pump: Pump,
+        log: LogFile,
+        ring: Ring,
+        changed: Callable[[], None],
+    ) -> None:
+        self.number = number
+        self.args = args
+        self.started = time.time()
+        """Unix time, seconds."""
+        self.started_clock = time.monotonic()
+        self.command = tuple(command)
+        self.environment = environment
+        self.reader = Reader(gpu_slot, self.started_clock)
+        self.meter = Meter()
+        self.process = Process(pump, environment.set["GMG_SLOT"], self._take)
+        self.ended: float | None = None
+        self.state = WorkerState.STARTING
+        self.reason: str | None = None
+        self._log = log
+        self._ring = ring
+        self._changed = changed
+        self._cutters = (Cutter(), Cutter())
+
+    async def start(self, cwd: str) -> None:
+        """Start the process. Raises `OSError` when that cannot be done."""
+        await self.process.start(self.command, cwd=cwd, env=self.environment.full)
+
+    def _take(self, chunk: bytes, is_error: bool) -> None:
+        raw, block = self._cutters[is_error].feed(chunk)
+        self._log.write(raw)
+        self._give(block)
+
+    def _give(self, block: bytes) -> None:
+        if block:
+            self._ring.feed(block)
+            if self.reader.feed(block, time.monotonic()):
+                self._changed()
+
+    def settle(self) -> None:
+        """Bring what waits for the end of its line to the log file."""
+        for cutter in self._cutters:
+            self._log.write(cutter.settle())
+
+    async def finish(self) -> None:
+        """Read what is left after the end of all processes."""
+        await self.process.drain()
+        for cutter in self._cutters:
+            raw, block = cutter.end()
+            self._log.write(raw)
+            self._give(block)
+        self.ended = time.time()
+
+    def figures(self) -> Figures:
+        """What it has reached so far."""
+        fps = self.reader.fps
+        return Figures(
+            attempt=self.number,
+            args=self.args,
+            fps=fps.last if fps else None,
+            rate=fps.rate if fps else None,
+            n_envs=self.reader.n_envs,
+            gpu_util_pct=self.meter.gpu_util_mean_pct,
+            memory_peak_mib=self.meter.memory_peak_mib,
+            power_w=self.meter.power_mean_w,
+        )
+
+    def record(self) -> Attempt:
+        """What is kept of it."""
+        return Attempt(
+            number=self.number,
+            args=self.args,
+            pid=self.process.pid if self.process.started else None,
+            started=self.started,
+            ended=self.ended,
+            exit_code=self.process.exit_code,
+            state=self.state,
+            reason=self.reason,
+            figures=self.figures(),
+        )

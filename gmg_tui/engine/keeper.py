@@ -1,0 +1,66 @@
+"""What a session leaves on the disk while it runs: `session.json`, `summary.json`, the phases' times."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from gmg_tui import session as sessions
+from gmg_tui.engine import summary
+from gmg_tui.genesis.phase_times import PhaseTimes
+from gmg_tui.model import Session, Snapshot
+
+_LOOK_S = 1.0
+_FIGURES_S = 30.0
+"""How often figures alone are a reason to write: each write is flushed to the disk."""
+
+
+class Keeper:
+    """Writes the session's files when a worker's state changes, and now and then.
+
+    Args:
+        session: The session.
+        phase_times: Saved along.
+        snapshot: Gives the present state.
+        note: Takes a subject and what a person should know about it, None when all is well again.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        phase_times: PhaseTimes,
+        snapshot: Callable[[], Snapshot],
+        note: Callable[[str, str | None], None],
+    ) -> None:
+        self._session = session
+        self._phase_times = phase_times
+        self._snapshot = snapshot
+        self._note = note
+
+    async def run(self) -> None:
+        """Keep the files up to date until cancelled; the disk is waited for in a thread, not by the engine."""
+        written: object = None
+        due = 0.0
+        while True:
+            snapshot = self._snapshot()
+            key = [(w.state, w.attempt, w.pid, w.stuck is None, w.reason) for w in snapshot.workers]
+            if key != written or time.monotonic() >= due:
+                if await asyncio.to_thread(self.write, snapshot):
+                    written = key
+                due = time.monotonic() + _FIGURES_S
+            await asyncio.sleep(_LOOK_S)
+
+    def write(self, snapshot: Snapshot, *, ended: bool = False) -> bool:
+        """Write all files. Returns whether that went well; if not, the session has a note about it."""
+        briefs = tuple(sessions.WorkerBrief.of(worker) for worker in snapshot.workers)
+        try:
+            sessions.write_record(sessions.Record(self._session, briefs, time.time() if ended else None))
+            summary.write(self._session, snapshot)
+            self._phase_times.save()
+        except OSError as error:
+            where = error.filename or self._session.spec.folder
+            self._note("disk", f"{where}: {error.strerror}; the session's files are not up to date")
+            return False
+        self._note("disk", None)
+        return True

@@ -1,0 +1,90 @@
+"""From a worker to an attempt: the command line and the environment, made anew each time."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from gmg_tui.engine.attempt import RunningAttempt
+from gmg_tui.engine.process import Step
+from gmg_tui.engine.pump import Pump
+from gmg_tui.genesis.environ import threads_each, worker_environment
+from gmg_tui.genesis.placeholders import fill, values_for
+from gmg_tui.gpu.egl import EglMap
+from gmg_tui.model import Gpu, RunSpec, SlotKind
+
+if TYPE_CHECKING:
+    from gmg_tui.engine.worker import Worker
+
+
+class Launcher:
+    """Prepares attempts for all workers of a session.
+
+    Args:
+        spec: What to run.
+        count: How many workers there are.
+        pump: Reads their pipes.
+        index_of: The NVML index of a card at this moment; a card's index may change when another one is lost.
+        egl: The mapping from cards to EGL devices, once it is known.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        count: int,
+        pump: Pump,
+        index_of: Callable[[Gpu], Awaitable[int]],
+        egl: Awaitable[EglMap],
+    ) -> None:
+        self.spec = spec
+        self.stop_steps: tuple[Step, ...] = (
+            (signal.SIGINT, spec.sigint_wait_s),
+            (signal.SIGTERM, spec.sigterm_wait_s),
+            (signal.SIGKILL, 5.0),
+        )
+        self._count = count
+        self._pump = pump
+        self._index_of = index_of
+        self._egl = egl
+        self._threads = threads_each(len(os.sched_getaffinity(0)), count)
+        self.egl_notes: dict[str, str] = {}
+        """How each slot's EGL index was found, or why it is unset."""
+
+    async def prepare(self, worker: Worker, number: int, changed: Callable[[], None]) -> RunningAttempt:
+        """The next attempt of `worker`, not yet started."""
+        slot = worker.slot
+        gpu_index = egl_index = None
+        if slot.gpu is not None:
+            gpu_index = await self._index_of(slot.gpu)
+            egl_index, note = (await self._egl).index_of(slot.gpu)
+        else:
+            note = "a CPU slot: Genesis takes the first EGL device that works"
+        self.egl_notes[slot.name] = note
+        values = values_for(slot, worker.index, self._count, gpu_index)
+        args = tuple(fill(arg, values) for arg in worker.args)
+        environment = worker_environment(
+            os.environ,
+            session=self.spec.name,
+            slot=slot,
+            index=worker.index,
+            count=self._count,
+            attempt=number,
+            gpu_index=gpu_index,
+            egl_index=egl_index,
+            threads=self._threads,
+            extra={name: fill(value, values) for name, value in worker.env.items()},
+        )
+        command = (self.spec.python, *(("-m",) if self.spec.module else ()), self.spec.script, *args)
+        return RunningAttempt(
+            number,
+            args,
+            command,
+            environment,
+            gpu_slot=slot.kind is not SlotKind.CPU,
+            pump=self._pump,
+            log=worker.log,
+            ring=worker.ring,
+            changed=changed,
+        )

@@ -1,0 +1,56 @@
+"""A worker's log file: each byte that it wrote, in a file that may refuse them."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+_RETRY_S = 5.0
+"""After a failed write the next try waits this long: a full disk should not be asked for each chunk."""
+
+
+class LogFile:
+    """Appends to one file; never raises once it is made.
+
+    Attributes:
+        trouble: Why bytes are not being written, in one line; None while all is well.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.trouble: str | None = None
+        self._file: int | None = None
+        self._lost_bytes = 0
+        self._retry_at = 0.0
+
+    def write(self, data: bytes) -> None:
+        """Append `data`; what the disk refuses is counted, and said in the file when it takes bytes again."""
+        if not data:
+            return
+        if self.trouble is not None and time.monotonic() < self._retry_at:
+            self._lost_bytes += len(data)
+            return
+        rest = memoryview(data)
+        try:
+            if self._file is None:
+                self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            if self._lost_bytes:
+                gap = f"\n[gmg-tui] {self._lost_bytes:,} bytes are missing here: {self.trouble}\n"
+                os.write(self._file, gap.encode())
+                self._lost_bytes = 0
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            self._lost_bytes += len(rest)
+            self.trouble = f"log not written: {error.strerror} ({self.path})"
+            self._retry_at = time.monotonic() + _RETRY_S
+            self.close()
+        else:
+            self.trouble = None
+
+    def close(self) -> None:
+        """Close the file; a later write opens it again."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

@@ -1,0 +1,80 @@
+"""From the engine's state to what a client sees of it."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from gmg_tui import model
+from gmg_tui.engine.worker import Worker
+from gmg_tui.model import Details, Phase
+from gmg_tui.text import clean
+
+_KEPT_ENV_CHARS = 2000
+
+
+def worker_view(worker: Worker, now: float) -> model.Worker:
+    """The worker at this moment; `now` is monotonic seconds."""
+    attempt = worker.attempt
+    common = model.Worker(
+        slot=worker.slot.name,
+        index=worker.index,
+        state=worker.state,
+        state_s=now - worker.state_since,
+        args=worker.args if attempt is None else attempt.args,
+        reason=worker.reason,
+        advice=worker.advice,
+        before=worker.before,
+        log_lines=worker.ring.end,
+        last_line=clean(worker.ring.newest),
+        warnings=_warnings(worker),
+    )
+    if attempt is None:
+        return common
+    reader, meter = attempt.reader, attempt.meter
+    phase = worker.phase
+    return structs.replace(
+        common,
+        phase=phase,
+        phase_s=now - reader.phase_started if phase else 0.0,
+        phase_usual_s=worker.phase_times.usual(phase) if phase not in (Phase.NONE, Phase.RUNNING) else None,
+        attempt=attempt.number,
+        pid=attempt.process.pid if worker.state.live and attempt.process.started else None,
+        exit_code=attempt.process.exit_code,
+        fps=reader.fps,
+        n_envs=reader.n_envs,
+        progress=reader.progress,
+        device=reader.device,
+        backend=reader.backend,
+        genesis_version=reader.genesis_version,
+        stopping=worker.stopping,
+        cpu_pct=worker.cpu_pct,
+        memory_rss_mib=worker.memory_rss_mib,
+        now=attempt.figures() if worker.before is not None else None,
+        gpu_util_mean_pct=meter.gpu_util_mean_pct,
+        memory_peak_mib=meter.memory_peak_mib,
+        power_mean_w=meter.power_mean_w,
+        energy_j=meter.energy_j,
+    )
+
+
+def _warnings(worker: Worker) -> tuple[str, ...]:
+    found = [worker.survivors, worker.misplaced, worker.log.trouble]
+    said = worker.attempt.reader.warnings if worker.attempt is not None else ()
+    return (*(text for text in found if text is not None), *said)
+
+
+def details(worker: Worker, cwd: str, egl: str) -> Details:
+    """What a details screen shows of the worker, but for its card's processes."""
+    attempt = worker.attempt
+    attempts = (*worker.past, *((attempt.record(),) if attempt is not None else ()))
+    return Details(
+        slot=worker.slot.name,
+        command=attempt.command if attempt is not None else (),
+        cwd=cwd,
+        env={name: value[:_KEPT_ENV_CHARS] for name, value in attempt.environment.set.items()} if attempt else {},
+        unset=attempt.environment.unset if attempt is not None else (),
+        egl=egl,
+        attempts=attempts,
+        args=worker.args,
+        extra_env=worker.env,
+    )

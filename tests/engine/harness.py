@@ -1,0 +1,155 @@
+"""A real engine in a process of its own, and a client of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+from gmg_tui import session
+from gmg_tui.client import EngineClient
+from gmg_tui.model import RunSpec, Snapshot, Worker, WorkerState
+from gmg_tui.protocol import Bye, Lines, Update
+
+FAKE = str(Path(__file__).parents[1] / "fake_worker.py")
+
+
+class Running:
+    """An engine, its client, and all that it has sent."""
+
+    def __init__(self, process: asyncio.subprocess.Process, client: EngineClient, spec: RunSpec) -> None:
+        self.process = process
+        self.client = client
+        self.spec = spec
+        self.folder = Path(spec.folder)
+        self.snapshot = client.welcome.snapshot
+        self.lines: dict[str, dict[int, str]] = {}
+        self.bye: str | None = None
+        self._news = asyncio.Event()
+        self._task = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        async for event in self.client.events():
+            match event:
+                case Update(snapshot=snapshot):
+                    self.snapshot = snapshot
+                case Lines(slot=slot, first=first, lines=lines):
+                    self.lines.setdefault(slot, {}).update(enumerate(lines, first))
+                case Bye(reason=reason):
+                    self.bye = reason
+            self._news.set()
+
+    async def until(self, holds: Callable[[Snapshot], Any], *, timeout_s: float = 30.0) -> Snapshot:
+        """Wait for a snapshot of which `holds` is true."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not holds(self.snapshot):
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise AssertionError(f"never so: {self.snapshot}\n{self.log()}") from None
+        return self.snapshot
+
+    async def until_lines(self, slot: str, holds: Callable[[dict[int, str]], Any], *, timeout_s: float = 30.0) -> None:
+        """Wait until `holds` of the lines of a slot, by number."""
+        async with asyncio.timeout(timeout_s):
+            while not holds(self.lines.get(slot, {})):
+                self._news.clear()
+                await self._news.wait()
+
+    async def until_state(self, slot: str, *states: WorkerState) -> Worker:
+        """Wait until the worker on `slot` is in one of the states."""
+        snapshot = await self.until(lambda snapshot: self.worker(slot).state in states)
+        worker = snapshot.worker(slot)
+        assert worker is not None
+        return worker
+
+    def worker(self, slot: str) -> Worker:
+        """The worker as it was last seen."""
+        worker = self.snapshot.worker(slot)
+        assert worker is not None
+        return worker
+
+    def log(self) -> str:
+        """The engine's own log."""
+        return (self.folder / session.ENGINE_LOG).read_text()
+
+    def output(self, slot: str) -> bytes:
+        """A worker's log file."""
+        return (self.folder / session.LOGS / f"{slot}.log").read_bytes()
+
+    def record(self) -> session.Record:
+        """What `session.json` says."""
+        return msgspec.json.decode((self.folder / session.RECORD).read_bytes(), type=session.Record)
+
+    def summary(self) -> dict[str, Any]:
+        """What `summary.json` says."""
+        data = msgspec.json.decode((self.folder / session.SUMMARY).read_bytes())
+        assert isinstance(data, dict)
+        return data
+
+    async def leave(self) -> None:
+        """Close the client's connection."""
+        await self.client.close()
+        await self._task
+
+
+def spec_for(*args: str, cpu: int | None = 1, script: str = FAKE, **more: Any) -> RunSpec:
+    """A spec in a session folder made for it."""
+    name, folder = session.create(None, script)
+    defaults: dict[str, Any] = {
+        "cwd": str(folder),
+        "python": sys.executable,
+        "sigint_wait_s": 1.0,
+        "sigterm_wait_s": 1.0,
+    }
+    return RunSpec(name, str(folder), str(session.socket_path(name)), script, args, cpu=cpu, **(defaults | more))
+
+
+async def spawn(spec: RunSpec, env: dict[str, str] | None = None) -> tuple[asyncio.subprocess.Process, dict[str, Any]]:
+    """Start an engine. Returns its process, and the line that it says."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "gmg_tui.engine",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, **(env or {})},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(msgspec.json.encode(spec))
+    process.stdin.close()
+    line = await process.stdout.readline()
+    return process, msgspec.json.decode(line)
+
+
+@contextlib.asynccontextmanager
+async def running(spec: RunSpec, env: dict[str, str] | None = None) -> AsyncIterator[Running]:
+    """An engine that runs `spec`; at the end it is gone, and so is everything that it started."""
+    process, said = await spawn(spec, env)
+    assert said["ok"], said
+    children: list[psutil.Process] = []
+    engine = psutil.Process(process.pid)
+    client = await EngineClient.connect(Path(spec.socket))
+    run = Running(process, client, spec)
+    try:
+        yield run
+        children = engine.children(recursive=True) if engine.is_running() else []
+    finally:
+        await run.leave()
+        if process.returncode is None:
+            process.terminate()
+            await asyncio.sleep(0)
+            process.terminate()
+        await process.wait()
+        _, alive = psutil.wait_procs(children, timeout=5)
+        assert not alive, f"left running: {alive}"

@@ -1,0 +1,282 @@
+"""The engine as a process, real workers under it, and a client that looks on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gmg_tui.engine.supervisor import PHASE_TIMES
+from gmg_tui.errors import GmgError
+from gmg_tui.model import WorkerState
+from gmg_tui.protocol import Action
+from gmg_tui.session import look, sessions_folder
+
+from .harness import running, spawn, spec_for
+
+NEVER = ("--lines", "0")
+
+
+def _printed(output: bytes) -> list[float]:
+    plain = re.sub(rb"\x1b\[[0-9;]*m", b"", output)
+    return [float(number.replace(b",", b"")) for number in re.findall(rb"Running at ([\d,.]+) FPS", plain)]
+
+
+async def test_two_workers_run_to_their_end_and_the_summary_agrees_with_their_logs() -> None:
+    async with running(spec_for("-B", "64", "--lines", "30", "--rate", "200", cpu=2)) as run:
+        snapshot = await run.until(lambda snapshot: snapshot.ended)
+        printed = {slot: _printed(run.output(slot)) for slot in ("cpu0", "cpu1")}
+        for worker in snapshot.workers:
+            assert worker.state is WorkerState.FINISHED
+            assert worker.exit_code == 0
+            assert worker.n_envs == 64
+            assert worker.fps is not None
+            assert worker.fps.last == printed[worker.slot][-1]
+            assert worker.fps.samples == len(printed[worker.slot]) == 30
+        await run.leave()
+        assert await run.process.wait() == 0
+        summary = run.summary()
+        assert summary["total_fps"] == pytest.approx(sum(numbers[-1] for numbers in printed.values()))
+        for worker in summary["workers"]:
+            numbers = printed[worker["slot"]]
+            assert worker["fps"]["max"] == max(numbers)
+            assert worker["fps"]["mean"] == pytest.approx(sum(numbers) / len(numbers), rel=1e-3)
+            assert worker["attempts"] == 1
+            assert worker["gpu"] is None
+        found = look(run.folder)
+        assert found is not None
+        assert found.state == "ended"
+        assert not Path(run.spec.socket).exists()
+
+
+async def test_each_worker_has_its_own_environment_and_arguments(tmp_path: Path) -> None:
+    spec = spec_for(
+        "--print-env", f"{tmp_path}/{{slot}}.json", "--seed={seed}", "--device", "{{i}}", "--lines", "1",
+        cpu=2, env={"OUT": "run-{i}-of-{n}"},
+    )  # fmt: skip
+    async with running(spec) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        for index, slot in enumerate(("cpu0", "cpu1")):
+            said = json.loads((tmp_path / f"{slot}.json").read_text())
+            env = said["env"]
+            assert env["CUDA_VISIBLE_DEVICES"] == ""
+            assert env["PYTHONUNBUFFERED"] == "1"
+            assert env["OUT"] == f"run-{index}-of-2"
+            assert env["GMG_SESSION"] == spec.name
+            assert env["GMG_SLOT"] == slot
+            assert env["GMG_WORKER_INDEX"] == str(index)
+            assert env["GMG_NUM_WORKERS"] == "2"
+            assert env["GMG_ATTEMPT"] == "1"
+            assert int(env["OMP_NUM_THREADS"]) == max(1, len(os.sched_getaffinity(0)) // 2)
+            assert "{i}" in said["argv"]
+
+
+async def test_restart_stop_and_kill_act_on_the_right_worker_only() -> None:
+    async with running(spec_for(*NEVER, cpu=3)) as run:
+        before = await run.until(lambda snapshot: all(w.state is WorkerState.RUNNING for w in snapshot.workers))
+        await run.client.act(Action.RESTART, "cpu1")
+        await run.until(lambda snapshot: run.worker("cpu1").attempt == 2)
+        await run.until_state("cpu1", WorkerState.RUNNING)
+        await run.client.act(Action.STOP, "cpu0")
+        stopped = await run.until_state("cpu0", WorkerState.STOPPED)
+        assert stopped.exit_code == -signal.SIGINT
+        await run.client.act(Action.KILL, "cpu2")
+        killed = await run.until_state("cpu2", WorkerState.STOPPED)
+        assert killed.exit_code == -signal.SIGKILL
+        assert run.worker("cpu1").attempt == 2
+        assert run.worker("cpu0").attempt == run.worker("cpu2").attempt == 1
+        await run.client.act(Action.RESTART, "cpu0")
+        again = await run.until(lambda snapshot: run.worker("cpu0").state is WorkerState.RUNNING)
+        assert run.worker("cpu0").attempt == 2
+        assert b"attempt 2" in run.output("cpu0")
+        assert not {w.pid for w in before.workers} & {w.pid for w in again.workers if w.pid}
+
+
+async def test_edit_restarts_with_other_arguments_and_keeps_the_figures_before() -> None:
+    async with running(spec_for("-B", "16", *NEVER, "--rate", "100", cpu=2)) as run:
+        await run.until(lambda snapshot: all(w.fps for w in snapshot.workers))
+        await run.client.edit(("cpu1",), ("-B", "32", *NEVER, "--rate", "100"), {"MORE": "{slot}"})
+        await run.until(lambda snapshot: run.worker("cpu1").n_envs == 32)
+        worker = run.worker("cpu1")
+        assert worker.before is not None
+        assert worker.before.n_envs == 16
+        assert worker.now is not None
+        assert worker.now.n_envs == 32
+        assert run.worker("cpu0").attempt == 1
+        details = await run.client.details("cpu1")
+        assert details.env["MORE"] == "cpu1"
+        assert details.extra_env == {"MORE": "{slot}"}
+        assert [attempt.args[1] for attempt in details.attempts] == ["16", "32"]
+        assert details.attempts[0].state is WorkerState.STOPPED
+
+
+async def test_a_stop_takes_back_a_restart_that_has_not_begun() -> None:
+    async with running(spec_for(*NEVER, "--ignore-sigint", cpu=1)) as run:
+        await run.until_state("cpu0", WorkerState.RUNNING)
+        await run.client.act(Action.RESTART, "cpu0")
+        stopping = await run.until_state("cpu0", WorkerState.STOPPING)
+        assert stopping.stopping is not None
+        await run.client.act(Action.STOP, "cpu0")
+        await run.until_state("cpu0", WorkerState.STOPPED)
+        assert run.worker("cpu0").attempt == 1
+
+
+async def test_failures_have_a_reason_in_one_line() -> None:
+    async with running(spec_for("--crash", "traceback", cpu=1)) as run:
+        failed = await run.until_state("cpu0", WorkerState.FAILED)
+        assert failed.reason
+        assert "Error" in failed.reason
+        assert "\n" not in failed.reason
+
+
+@pytest.mark.parametrize(
+    ("spec", "word"),
+    [({"python": "/nowhere/python"}, "/nowhere/python"), ({"cwd": "/nowhere"}, "cannot start")],
+)
+async def test_what_cannot_be_started_is_a_failure_and_no_traceback(spec: dict[str, str], word: str) -> None:
+    async with running(spec_for(**spec)) as run:
+        failed = await run.until_state("cpu0", WorkerState.FAILED)
+        assert failed.reason
+        assert word in failed.reason
+        assert "Traceback" not in run.log()
+
+
+async def test_children_that_outlive_the_script_are_ended(tmp_path: Path) -> None:
+    async with running(spec_for("--fork-grandchild", str(tmp_path / "pid"), "--lines", "3")) as run:
+        await run.until_state("cpu0", WorkerState.FINISHED)
+        pid = int((tmp_path / "pid").read_text())
+        gone = not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        assert gone
+
+
+async def test_garbage_and_endless_lines_reach_the_log_whole_and_clients_clean() -> None:
+    async with running(spec_for("--garbage", "--long-line", "3000000", "--lines", "2")) as run:
+        await run.client.follow("cpu0", tail=4000)
+        await run.until(lambda snapshot: snapshot.ended)
+        await run.until_lines("cpu0", lambda lines: len(lines) == run.worker("cpu0").log_lines)
+        assert len(run.output("cpu0")) > 3_000_000
+        text = "".join(run.lines["cpu0"].values())
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)
+        assert max(map(len, run.lines["cpu0"].values())) < 10_000
+
+
+async def test_a_client_that_comes_late_sees_the_lines_and_the_history() -> None:
+    async with running(spec_for(*NEVER, "--rate", "100")) as run:
+        await run.until(lambda snapshot: run.worker("cpu0").log_lines > 50)
+        await run.client.follow("cpu0", tail=10)
+        await run.until_lines("cpu0", lambda lines: len(lines) >= 10)
+        first = min(run.lines["cpu0"])
+        assert first > 30
+        await run.until_lines("cpu0", lambda lines: len(lines) > 60)
+        assert sorted(run.lines["cpu0"]) == list(range(first, first + len(run.lines["cpu0"])))
+        series = await run.client.series("cpu0")
+        assert len(series.fps) == len(series.power_w) > 0
+
+
+async def test_a_client_that_does_not_read_holds_nothing_up() -> None:
+    async with running(spec_for(*NEVER, "--flood", cpu=1)) as run:
+        reader, writer = await asyncio.open_unix_connection(run.spec.socket)
+        from gmg_tui import protocol
+
+        writer.write(protocol.frame(protocol.Hello(protocol.VERSION)) + protocol.frame(protocol.Follow(("cpu0",), 10)))
+        reader._transport.pause_reading()
+        seen = run.worker("cpu0").log_lines
+        for _ in range(3):
+            seen = (
+                (await run.until(lambda snapshot, n=seen: run.worker("cpu0").log_lines > n + 10_000))
+                .workers[0]
+                .log_lines
+            )
+        await run.client.act(Action.KILL, "cpu0")
+        ended = await run.until_state("cpu0", WorkerState.STOPPED)
+        assert ended.log_lines == run.output("cpu0").count(b"\n") + (not run.output("cpu0").endswith(b"\n"))
+        writer.close()
+
+
+async def test_nonsense_on_the_socket_ends_that_connection_alone() -> None:
+    async with running(spec_for(*NEVER)) as run:
+        for data in (b"", b"\0", b"\xff" * 100, b"\0\0\0\x02\xc1\xc1", b"GET / HTTP/1.0\r\n\r\n" * 1000):
+            reader, writer = await asyncio.open_unix_connection(run.spec.socket)
+            writer.write(data)
+            writer.write_eof()
+            await reader.read()
+            writer.close()
+        with pytest.raises(GmgError, match="no slot gpu7"):
+            await run.client.act(Action.STOP, "gpu7")
+        await run.until_state("cpu0", WorkerState.RUNNING)
+
+
+async def test_end_stops_all_and_the_engine_goes_with_its_last_client() -> None:
+    async with running(spec_for(*NEVER, cpu=2)) as run:
+        await run.until(lambda snapshot: all(w.state is WorkerState.RUNNING for w in snapshot.workers))
+        await run.client.end()
+        await run.until(lambda snapshot: snapshot.ended)
+        with pytest.raises(GmgError, match="being stopped"):
+            await run.client.act(Action.RESTART, "cpu0")
+        await run.leave()
+        assert await run.process.wait() == 0
+
+
+async def test_a_signal_to_the_engine_stops_the_workers_in_order() -> None:
+    async with running(spec_for(*NEVER)) as run:
+        worker = await run.until_state("cpu0", WorkerState.RUNNING)
+        run.process.terminate()
+        assert await run.process.wait() == 0
+        assert worker.pid is not None
+        assert not psutil.pid_exists(worker.pid)
+        assert run.record().workers[0].state == "stopped"
+        assert b"Exiting Genesis" in run.output("cpu0")
+
+
+async def test_a_full_disk_is_said_and_stops_nobody() -> None:
+    spec = spec_for(*NEVER)
+    (Path(spec.folder) / "logs" / "cpu0.log").symlink_to("/dev/full")
+    async with running(spec) as run:
+        await run.until(lambda snapshot: "No space left" in " ".join(run.worker("cpu0").warnings))
+        await run.until(lambda snapshot: run.worker("cpu0").fps is not None)
+
+
+async def test_the_times_of_the_phases_are_known_at_the_next_run() -> None:
+    for attempt in (1, 2):
+        async with running(spec_for("--lines", "3", "--phase-s", "0.3")) as run:
+            if attempt == 2:
+                await run.until(lambda snapshot: run.worker("cpu0").phase_usual_s is not None)
+            await run.until(lambda snapshot: snapshot.ended)
+    assert (sessions_folder().parent / PHASE_TIMES).exists()
+
+
+async def test_an_engine_that_cannot_start_says_why_in_one_line() -> None:
+    process, said = await spawn(spec_for(cpu=None))
+    assert await process.wait() == 0
+    assert said["ok"] is False
+    assert "--cpu" in said["error"]
+    assert "\n" not in said["error"]
+
+
+async def test_a_worker_that_is_killed_from_outside_is_said_to_be() -> None:
+    async with running(spec_for(*NEVER)) as run:
+        worker = await run.until_state("cpu0", WorkerState.RUNNING)
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGKILL)
+        failed = await run.until_state("cpu0", WorkerState.FAILED)
+        assert failed.reason
+        assert "SIGKILL" in failed.reason
+
+
+async def test_fifty_restarts_leave_one_process_and_no_descriptor() -> None:
+    async with running(spec_for(*NEVER, "--phase-s", "0")) as run:
+        await run.until_state("cpu0", WorkerState.RUNNING)
+        engine = psutil.Process(run.process.pid)
+        before = engine.num_fds()
+        for attempt in range(2, 52):
+            await run.client.act(Action.RESTART, "cpu0")
+            await run.until(lambda snapshot, n=attempt: run.worker("cpu0").attempt == n)
+        await run.until_state("cpu0", WorkerState.RUNNING)
+        assert len(engine.children(recursive=True)) == 1
+        assert engine.num_fds() <= before + 2

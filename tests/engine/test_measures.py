@@ -1,0 +1,57 @@
+"""Histories and meters: bounded, and true."""
+
+from __future__ import annotations
+
+import pytest
+
+from gmg_tui.engine.history import RECENT_POINTS, History, Point
+from gmg_tui.engine.meter import Meter
+from gmg_tui.model import GpuReading
+
+
+def test_a_long_life_is_kept_in_bounded_memory_with_its_mean() -> None:
+    history = History()
+    for second in range(100_000):
+        history.add(1000.0 + second, Point(float(second), None, 1.0, None))
+    whole = history.whole("gpu0")
+    assert len(whole.fps) <= 721
+    assert whole.end == 1000.0 + 99_999
+    assert len(whole.fps) * whole.step_s == pytest.approx(100_000, rel=0.01)
+    assert whole.fps[0] == pytest.approx((whole.step_s - 1) / 2)
+    assert set(whole.gpu_util_pct) == {None}
+    recent = history.recent("gpu0")
+    assert recent.fps == tuple(float(second) for second in range(100_000 - RECENT_POINTS, 100_000))
+
+
+def test_no_points_is_an_empty_series() -> None:
+    assert History().whole("gpu0").fps == ()
+
+
+def test_means_are_over_the_running_phase_and_the_peak_is_not() -> None:
+    meter = Meter()
+    meter.add(GpuReading("u", gpu_util_pct=10.0, power_w=100.0, memory_used_mib=900.0), running=False, now=0.0)
+    meter.add(GpuReading("u", gpu_util_pct=90.0, power_w=300.0, memory_used_mib=500.0), running=True, now=1.0)
+    meter.add(GpuReading("u", gpu_util_pct=80.0, power_w=400.0), running=True, now=2.0)
+    assert meter.gpu_util_mean_pct == 85.0
+    assert meter.power_mean_w == 350.0
+    assert meter.memory_peak_mib == 900.0
+
+
+def test_energy_without_a_counter_is_power_over_time() -> None:
+    meter = Meter()
+    for second, power_w in enumerate((100.0, 300.0, 300.0)):
+        meter.add(GpuReading("u", power_w=power_w), running=False, now=float(second))
+    assert meter.energy_j == 200.0 + 300.0
+
+
+def test_energy_by_the_counter_starts_with_the_attempt() -> None:
+    meter = Meter()
+    for energy_j in (5000.0, 5600.0, 6200.0):
+        meter.add(GpuReading("u", power_w=1.0, energy_j=energy_j), running=False, now=0.0)
+    assert meter.energy_j == 1200.0
+
+
+def test_what_a_card_does_not_say_is_not_known() -> None:
+    meter = Meter()
+    meter.add(GpuReading("u"), running=True, now=0.0)
+    assert (meter.gpu_util_mean_pct, meter.power_mean_w, meter.memory_peak_mib, meter.energy_j) == (None,) * 4

@@ -1,0 +1,133 @@
+"""Real processes: read to the last byte, and ended with all that they started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gmg_tui.engine.process import Process, adopt_orphans
+from gmg_tui.engine.pump import Pump
+
+ENV = {"PATH": os.environ["PATH"], "GMG_SLOT": "cpu0", "PYTHONUNBUFFERED": "1"}
+STEPS = ((signal.SIGINT, 0.3), (signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0))
+
+
+class Run:
+    """A Python one-liner as an attempt, with all that it says."""
+
+    def __init__(self) -> None:
+        self.pump = Pump()
+        self.said = {False: b"", True: b""}
+        self.told: list[signal.Signals] = []
+        self.heard = asyncio.Event()
+        self.process = Process(self.pump, "cpu0", self._take)
+
+    def _take(self, chunk: bytes, is_error: bool) -> None:
+        self.said[is_error] += chunk
+        self.heard.set()
+
+    async def start(self, code: str, *args: str) -> Run:
+        await self.process.start((sys.executable, "-c", code, *args), cwd="/", env=ENV)
+        return self
+
+    async def end(self, steps: tuple[tuple[signal.Signals, float], ...] = STEPS) -> list[int]:
+        left = await self.process.end(steps, lambda number, _: self.told.append(number))
+        await self.process.drain()
+        return [proc.pid for proc in left]
+
+
+async def _spoken(run: Run, word: bytes) -> None:
+    while word not in run.said[False]:
+        run.heard.clear()
+        await run.heard.wait()
+
+
+async def test_both_streams_are_read_to_the_last_byte() -> None:
+    code = "import os,sys\nfor fd in 1, 2:\n os.write(fd, b'%d' % fd * 3_000_000)"
+    run = await Run().start(code)
+    assert await run.process.wait() == 0
+    await run.process.drain()
+    assert run.said == {False: b"1" * 3_000_000, True: b"2" * 3_000_000}
+
+
+async def test_a_command_that_does_not_exist_leaves_no_descriptor_open() -> None:
+    before = psutil.Process().num_fds()
+    run = Run()
+    with pytest.raises(FileNotFoundError):
+        await run.process.start(("/nowhere/python",), cwd="/", env=ENV)
+    assert not run.process.started
+    assert psutil.Process().num_fds() == before
+
+
+async def test_sigint_is_enough_for_a_script_that_heeds_it() -> None:
+    run = await Run().start("import time\nprint('up')\ntry: time.sleep(60)\nexcept KeyboardInterrupt: print('saved')")
+    await _spoken(run, b"up")
+    assert await run.end() == []
+    assert run.told == [signal.SIGINT]
+    assert b"saved" in run.said[False]
+    assert run.process.exit_code == 0
+
+
+async def test_what_ignores_sigint_and_sigterm_is_killed() -> None:
+    code = "import signal,time\nfor s in 2, 15: signal.signal(s, signal.SIG_IGN)\nprint('up')\ntime.sleep(60)"
+    run = await Run().start(code)
+    await _spoken(run, b"up")
+    assert await run.end() == []
+    assert run.told == [number for number, _ in STEPS]
+    assert run.process.exit_code == -signal.SIGKILL
+
+
+async def test_a_stopped_process_can_be_killed() -> None:
+    run = await Run().start("print('up')\nimport time\ntime.sleep(60)")
+    await _spoken(run, b"up")
+    os.kill(run.process.pid, signal.SIGSTOP)
+    assert await run.end() == []
+    assert run.process.exit_code == -signal.SIGKILL
+
+
+ESCAPE = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+open(sys.argv[1], "w").write(str(child.pid))
+print("up")
+if len(sys.argv) > 2: time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("waits", [(), ("wait",)], ids=["after it has left it behind", "together with it"])
+async def test_a_child_in_a_session_of_its_own_is_ended(tmp_path: Path, waits: tuple[str, ...]) -> None:
+    adopt_orphans()
+    run = await Run().start(ESCAPE, str(tmp_path / "pid"), *waits)
+    await _spoken(run, b"up")
+    if not waits:
+        await run.process.wait()
+    child = int((tmp_path / "pid").read_text())
+    assert psutil.pid_exists(child)
+    assert await run.end() == []
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    if not waits:
+        os.waitpid(child, 0)
+
+
+async def test_a_flood_is_read_while_the_loop_stays_free() -> None:
+    run = await Run().start("import sys\nfor _ in range(2000): sys.stdout.write('x' * 9_999 + '\\n')")
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    await run.process.wait()
+    await run.process.drain()
+    counting.cancel()
+    assert len(run.said[False]) == 20_000_000
+    assert turns > 80
