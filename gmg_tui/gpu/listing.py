@@ -11,6 +11,7 @@ from gmg_tui.gpu.processes import describe
 from gmg_tui.model import Gpu, GpuReading
 
 _NAME_WIDTH = 30
+_LINE_WIDTH = 100
 
 
 def rows(nvml: Nvml) -> list[dict[str, Any]]:
@@ -28,10 +29,10 @@ def rows(nvml: Nvml) -> list[dict[str, Any]]:
 
 
 def lines(rows: list[dict[str, Any]]) -> list[str]:
-    """`rows` for people: one line for each, the columns aligned, at most 100 columns wide."""
+    """`rows` for people: one line for each, in columns, at most 100 wide."""
     cells = [_cells(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(_aligned(line, widths)).rstrip() for line in cells]
+    return [_cut("  ".join(_aligned(line, widths)).rstrip(), _LINE_WIDTH) for line in cells]
 
 
 def _row(gpu: Gpu, reading: GpuReading) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     name = (row["name"] or "does not answer").removeprefix("NVIDIA ")
     return (
         str(row["index"]),
-        name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 1] + "…",
+        _cut(name, _NAME_WIDTH),
         _figure("%", row["gpu_util_pct"]),
         _figure("GiB", row["memory_used_mib"], row["memory_total_mib"], write=units.gib),
         _figure("W", row["power_w"], row["power_limit_w"]),
@@ -91,6 +92,10 @@ def _figure(unit: str, *values: float | None, write: Callable[[float | None], st
 
 def _processes(processes: list[dict[str, Any]] | None) -> str:
     return _figure("proc", None if processes is None else len(processes))
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _aligned(line: tuple[str, ...], widths: list[int]) -> list[str]:

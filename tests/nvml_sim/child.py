@@ -26,7 +26,8 @@ def on_simulated_driver(test: Callable[[Sim], None]) -> Callable[[Sim], None]:
     def run(sim: Sim) -> None:
         command = [sys.executable, "-m", "tests.nvml_sim.child", test.__module__, test.__name__]
         command += [str(sim.state.parent), str(sim.library)]
-        done = subprocess.run(command, cwd=ROOT, env={**os.environ, **sim.env()}, capture_output=True, text=True)
+        environment = {**os.environ, **sim.env()}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, f"in the process with the simulated driver:\n{done.stdout}{done.stderr}"
 
     return run

@@ -1,0 +1,167 @@
+"""The sampler's thread on the simulated driver."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+from gmg_tui.gpu import figures
+from gmg_tui.gpu.nvml import Nvml
+from gmg_tui.gpu.sampler import SLOW_S, Sampler
+from gmg_tui.model import Gpu, GpuReading
+from tests.nvml_sim import Process, Sim
+from tests.nvml_sim.child import on_simulated_driver
+
+TICK_S = 0.02
+FOREVER_S = 3600.0
+Round = tuple[tuple[GpuReading, ...], str | None]
+
+
+class Rounds:
+    """Takes what a sampler delivers."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Round] = queue.SimpleQueue()
+
+    def __call__(self, readings: tuple[GpuReading, ...], error: str | None) -> None:
+        self._queue.put((readings, error))
+
+    def next(self) -> Round:
+        return self._queue.get(timeout=30)
+
+    def until(self, wanted: Callable[[Round], bool]) -> Round:
+        while not wanted(found := self.next()):
+            pass
+        return found
+
+
+def cards() -> tuple[Gpu, ...]:
+    nvml = Nvml.open()
+    try:
+        return nvml.cards()
+    finally:
+        nvml.close()
+
+
+def pids(found: Round, place: int) -> list[int]:
+    return [process.pid for process in found[0][place].processes or ()]
+
+
+@on_simulated_driver
+def test_every_round_has_every_card_and_one_initialisation_serves_all(sim: Sim) -> None:
+    gpus, rounds = cards(), Rounds()
+    sim.calls()
+    thread = Sampler(gpus, TICK_S, rounds)
+    thread.start()
+    assert [reading.gpu_util_pct for reading in rounds.next()[0]] == [card.gpu_util_pct for card in sim.cards]
+    sim.cards[5].gpu_util_pct = 3
+    sim.write()
+    readings, error = rounds.until(lambda found: found[0][5].gpu_util_pct == 3)
+    assert error is None
+    assert [reading.uuid for reading in readings] == [gpu.uuid for gpu in gpus]
+    assert thread.stop()
+    calls = sim.calls()
+    assert calls.count("nvmlInitWithFlags") == calls.count("nvmlShutdown") == 1
+    assert calls.count("nvmlDeviceGetHandleByUUID") == len(gpus)
+
+
+@on_simulated_driver
+def test_the_first_round_has_all_and_the_slow_figures_are_spread_over_the_next(sim: Sim) -> None:
+    asked: queue.SimpleQueue[int] = queue.SimpleQueue()
+    gpus = cards()
+    sim.calls()
+    # Called in the sampler's thread after each round, so the log holds the calls of that round alone.
+    thread = Sampler(gpus, SLOW_S / 250, lambda *_: asked.put(sim.calls().count("nvmlDeviceGetFanSpeed")))
+    thread.start()
+    assert [asked.get(timeout=30) for _ in range(10)] == [8, 1, 1, 1, 1, 1, 1, 1, 0, 0]
+    assert thread.stop()
+
+
+@on_simulated_driver
+def test_a_poke_asks_for_all_at_once(sim: Sim) -> None:
+    gpus, rounds = cards(), Rounds()
+    thread = Sampler(gpus, FOREVER_S, rounds)
+    thread.start()
+    rounds.next()
+    for card in sim.cards:
+        card.processes = [Process(pid=77)]
+    sim.write()
+    thread.poke()
+    found = rounds.next()
+    assert [pids(found, place) for place in range(8)] == [[77]] * 8
+    assert thread.stop()
+
+
+@on_simulated_driver
+def test_a_lost_card_does_not_touch_its_neighbours(sim: Sim) -> None:
+    gpus, rounds = cards(), Rounds()
+    thread = Sampler(gpus, TICK_S, rounds, retry_s=0)
+    thread.start()
+    rounds.next()
+    sim.cards[3].lost = True
+    sim.write()
+    readings, error = rounds.until(lambda found: found[0][3].lost)
+    assert error is None
+    assert [reading.gpu_util_pct for reading in readings] == [90, 91, 92, None, 94, 95, 96, 97]
+    sim.cards[3].lost = False
+    sim.write()
+    rounds.until(lambda found: found[0][3].gpu_util_pct == 93)
+    assert thread.stop()
+
+
+@on_simulated_driver
+def test_a_driver_that_goes_and_comes_is_a_line_while_it_is_gone(sim: Sim) -> None:
+    gpus, rounds = cards(), Rounds()
+    sim.no_driver()
+    thread = Sampler(gpus, TICK_S, rounds, retry_s=0)
+    thread.start()
+    readings, error = rounds.next()
+    assert "driver is not loaded" in (error or "")
+    assert {reading.error for reading in readings} == {error}
+    sim.driver_back()
+    rounds.until(lambda found: found[1] is None and found[0][7].gpu_util_pct == 97)
+    sim.no_driver()
+    rounds.until(lambda found: found[1] is not None and found[0][7].gpu_util_pct is None)
+    sim.driver_back()
+    rounds.until(lambda found: found[1] is None and found[0][7].gpu_util_pct == 97)
+    assert thread.stop()
+
+
+@on_simulated_driver
+def test_the_thread_outlives_what_no_one_foresaw(sim: Sim) -> None:
+    gpus, rounds = cards(), Rounds()
+    deliveries = 0
+
+    def deliver(readings: tuple[GpuReading, ...], error: str | None) -> None:
+        nonlocal deliveries
+        deliveries += 1
+        if deliveries == 1:
+            raise RuntimeError("Event loop is closed")
+        rounds(readings, error)
+
+    thread = Sampler(gpus, TICK_S, deliver)
+    thread.start()
+    rounds.next()
+    real, figures.fast = figures.fast, lambda *_: 1 // 0
+    _, error = rounds.until(lambda found: found[1] is not None)
+    assert "ZeroDivisionError" in (error or "")
+    figures.fast = real
+    rounds.until(lambda found: found[1] is None and found[0][0].gpu_util_pct == 90)
+    assert thread.stop()
+
+
+@on_simulated_driver
+def test_a_driver_that_hangs_keeps_neither_the_stop_nor_the_end_of_the_process(sim: Sim) -> None:
+    sim.calls()
+    gpus = cards()
+    sim.delay_ms = 3_600_000
+    sim.write()
+    thread = Sampler(gpus, TICK_S, lambda *_: None)
+    thread.start()
+    assert not thread.stop(wait_s=0.05)
+
+
+def test_a_sampler_that_was_never_started_can_be_stopped() -> None:
+    assert Sampler((), 1.0, lambda *_: None).stop()
+    assert "nvml-sampler" not in {thread.name for thread in threading.enumerate()}
