@@ -71,6 +71,7 @@ class _Headless:
         self._out = Output(sys.stdout, ascii_only=ascii_only, on_error=self._output_failed)
         self._err = Output(sys.stderr, ascii_only=ascii_only)
         self._output_error: OSError | None = None
+        self._patience = asyncio.timeout(None)
         self._interrupts = 0
         self._interrupted = asyncio.Event()
         self._requests: set[asyncio.Task[None]] = set()
@@ -80,15 +81,21 @@ class _Headless:
         """The exit status."""
         return 1 if self._output_error else exit_status(self._snapshot, interrupted=self._interrupts > 0)
 
+    @property
+    def _stopped_by_reader(self) -> bool:
+        """Whether the reader of standard output has gone."""
+        return self._output_error is not None and self._output_error.errno == errno.EPIPE
+
     async def follow(self) -> None:
         """Report what the engine sends until all workers have ended and their last lines are here."""
         await self._client.follow(*(slot.name for slot in self._session.slots), tail=_TAIL)
         self._show(self._snapshot)
-        with suppress(TimeoutError):  # the patience for the last lines; `missed` says what has not come
-            async with asyncio.timeout(None) as patience:
+        with suppress(TimeoutError):  # what has not come of the last lines is said by `missed`
+            async with self._patience:
                 events = self._client.events()
-                while not self._complete(patience):
+                while not self._complete():
                     self._take(await anext(events))
+        self._check_output()
 
     async def conclude(self) -> None:
         """Print what the session came to, and wait until it is read; a further ctrl+c leaves without that."""
@@ -99,6 +106,7 @@ class _Headless:
         await asyncio.wait((leave, written), return_when=asyncio.FIRST_COMPLETED)
         leave.cancel()
         written.cancel()
+        self._check_output()
 
     def interrupt(self) -> None:
         """Stop the workers in order; when that was asked for already, kill them."""
@@ -129,22 +137,26 @@ class _Headless:
                 self._gone = True
             case Bye():
                 raise GmgError(f"{event.reason}; see {self._session.spec.folder}/{sessions.ENGINE_LOG}", 1)
-        if self._output_error is not None and self._output_error.errno != errno.EPIPE:
-            raise GmgError(
-                f"cannot write standard output: {self._output_error.strerror}; the session goes on, come back with: "
-                f"gmg-tui attach {self._session.spec.name}",
-                1,
-            )
 
-    def _complete(self, patience: asyncio.Timeout) -> bool:
+    def _check_output(self) -> None:
+        if self._output_error is None or self._stopped_by_reader:
+            return
+        name = self._session.spec.name
+        rest = f"the logs: gmg-tui logs {name} SLOT" if self._snapshot.ended else f"the session goes on: gmg-tui attach {name}"
+        raise GmgError(f"cannot write standard output: {self._output_error.strerror}; {rest}", 1)
+
+    def _complete(self) -> bool:
+        """Whether nothing more is to be heard of the engine; begins to be impatient when only lines are missing."""
+        if self._output_error is not None and not self._stopped_by_reader:
+            return True
         if not self._snapshot.ended:
             return False
         if self._gone or all(
             self._received.get(worker.slot, 0) >= worker.log_lines for worker in self._snapshot.workers
         ):
             return True
-        if patience.when() is None:
-            patience.reschedule(asyncio.get_running_loop().time() + _LAST_LINES_S)
+        if self._patience.when() is None:
+            self._patience.reschedule(asyncio.get_running_loop().time() + _LAST_LINES_S)
         return False
 
     def _show(self, snapshot: Snapshot) -> None:
@@ -156,8 +168,12 @@ class _Headless:
 
     def _output_failed(self, error: OSError) -> None:
         self._output_error = error
-        if error.errno == errno.EPIPE:
+        if self._stopped_by_reader:
             self._end(kill=False)
+        else:
+            # Where nobody waits for the engine at this moment, `_complete` sees it before anybody does.
+            with suppress(RuntimeError):
+                self._patience.reschedule(asyncio.get_running_loop().time())
 
     def _end(self, *, kill: bool) -> None:
         task = asyncio.ensure_future(self._ask_end(kill=kill))

@@ -45,6 +45,9 @@ class ScriptedEngine:
         )
         self.ends: asyncio.Queue[End] = asyncio.Queue()
         self.followed = asyncio.Event()
+        """Set once a client follows the lines."""
+        self.left = asyncio.Event()
+        """Set once a client has gone."""
         self._lines: dict[str, list[str]] = {slot: [] for slot in slots}
         self._writers: list[asyncio.StreamWriter] = []
         self._lock: int | None = None
@@ -63,11 +66,6 @@ class ScriptedEngine:
     def briefs(self) -> tuple[sessions.WorkerBrief, ...]:
         """The workers as a record has them."""
         return tuple(sessions.WorkerBrief.of(worker) for worker in self.snapshot.workers)
-
-    @property
-    def connected(self) -> bool:
-        """Whether there is a client."""
-        return bool(self._writers)
 
     async def leave(self, *, ended: bool) -> None:
         """End in order, or (not `ended`) as a killed engine would."""
@@ -137,6 +135,7 @@ class ScriptedEngine:
                         raise AssertionError(request)
         except (OSError, EOFError):
             self._writers.remove(writer)
+            self.left.set()
             writer.close()
 
 

@@ -8,7 +8,6 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
-from typing import IO
 
 import pytest
 
@@ -26,7 +25,7 @@ async def engine() -> AsyncIterator[ScriptedEngine]:
         yield engine
 
 
-async def _report(engine: ScriptedEngine, stdout: int | IO[bytes] = PIPE, **variables: str) -> Process:
+async def _report(engine: ScriptedEngine, stdout: int = PIPE, **variables: str) -> Process:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", _PROGRAM, engine.socket, stdout=stdout, stderr=PIPE, env=environ(**variables)
     )
@@ -113,8 +112,7 @@ async def test_interrupts_are_heard_while_nobody_reads_and_the_third_leaves(engi
     process.send_signal(signal.SIGINT)
     assert (await engine.ends.get()).kill is True
     engine.end_all(WorkerState.STOPPED)
-    while engine.connected:  # the reporter has seen the end, and waits for its reader alone
-        await asyncio.sleep(0.01)
+    await engine.left.wait()  # the reporter has seen the end, and waits for its reader alone
     assert process.returncode is None
     process.send_signal(signal.SIGINT)
     assert (await _ended(process))[2] == 130
@@ -133,12 +131,11 @@ async def test_a_closed_standard_output_stops_the_session_in_order(engine: Scrip
 
 
 async def test_a_full_disk_leaves_the_session_alone(engine: ScriptedEngine) -> None:
-    with open("/dev/full", "wb") as full:
-        process = await _report(engine, full)
+    full = os.open("/dev/full", os.O_WRONLY)
+    process = await _report(engine, full)
+    os.close(full)
     engine.say("cpu0", "one")
-    while engine.connected:
-        engine.move("cpu0", WorkerState.RUNNING)
-        await asyncio.sleep(0.01)
+    await engine.left.wait()
     _, err, status = await _ended(process)
     assert status == 1
     assert f"gmg-tui attach {engine.session.spec.name}" in err

@@ -77,8 +77,7 @@ async def test_stop_tells_who_is_left_and_waits_for_the_engine() -> None:
         engine.move("cpu1", WorkerState.STOPPED)
         engine.move("cpu0", WorkerState.STOPPING, stopping="SIGTERM sent, waiting up to 10 s")
         engine.move("cpu0", WorkerState.STOPPED)
-        while engine.connected:
-            await asyncio.sleep(0.01)
+        await engine.left.wait()
         assert process.returncode is None
         await engine.leave(ended=True)
         _, err = await process.communicate()
