@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from typing import Any
 
@@ -23,7 +24,7 @@ class Nvml:
     """One initialisation of NVML.
 
     Cards are asked through handles that are looked up by UUID and kept, since a look-up costs more than a question. Any
-    method may block for as long as the driver does.
+    method may block for as long as the driver does, and may be called in any thread.
 
     Attributes:
         error: Why NVML as a whole does not answer at the moment, in one line; None while it does.
@@ -35,6 +36,7 @@ class Nvml:
         self.silent: tuple[tuple[int, str], ...] = ()
         self._retry_s = retry_s
         self._retry_at = 0.0
+        self._healing = threading.Lock()
         self._handles: dict[str, Any] = {}
         self._slow: dict[str, GpuReading] = {}
         self._trouble: dict[str, tuple[float, GpuReading]] = {}
@@ -124,12 +126,14 @@ class Nvml:
         return reading
 
     def _ask(self, uuid: str, slow: bool) -> GpuReading:
-        if uuid not in self._handles:
-            self._handles[uuid] = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        ask = Asker(self._handles[uuid])
-        if slow or uuid not in self._slow:
-            self._slow[uuid] = figures.slow(ask, uuid)
-        reading = figures.fast(ask, self._slow[uuid])
+        handle = self._handles.get(uuid)
+        if handle is None:
+            handle = self._handles[uuid] = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        ask = Asker(handle)
+        kept = self._slow.get(uuid)
+        if slow or kept is None:
+            kept = self._slow[uuid] = figures.slow(ask, uuid)
+        reading = figures.fast(ask, kept)
         if ask.refusal and reading == GpuReading(uuid=uuid):
             return GpuReading(uuid=uuid, error=ask.refusal)
         return reading
@@ -150,6 +154,10 @@ class Nvml:
         """Whether NVML may be asked, after an attempt to heal it where one is due."""
         if self.error is None:
             return True
+        with self._healing:
+            return self.error is None or self._heal()
+
+    def _heal(self) -> bool:
         if time.monotonic() < self._retry_at:
             return False
         with contextlib.suppress(pynvml.NVMLError):  # what is left of the initialisation that failed, if anything

@@ -26,7 +26,14 @@ class Sampler:
     never ends the thread: a card's trouble is in its reading, all other trouble in the line beside the readings.
     """
 
-    def __init__(self, gpus: tuple[Gpu, ...], interval_s: float, deliver: Deliver, retry_s: float = RETRY_S) -> None:
+    def __init__(
+        self,
+        gpus: tuple[Gpu, ...],
+        interval_s: float,
+        deliver: Deliver,
+        retry_s: float = RETRY_S,
+        nvml: Nvml | None = None,
+    ) -> None:
         """Prepare; nothing is asked before `start`.
 
         Args:
@@ -34,13 +41,15 @@ class Sampler:
             interval_s: Seconds from one round to the next.
             deliver: Takes each round.
             retry_s: Seconds between attempts to reach a lost card or driver.
+            nvml: NVML that is open already, which its owner closes after `stop`; without it the thread opens its own.
         """
         self._gpus = gpus
         self._interval_s = interval_s
         self._deliver = deliver
         self._retry_s = retry_s
         self._rounds_per_slow = max(1, round(SLOW_S / interval_s))
-        self._nvml: Nvml | None = None
+        self._nvml = nvml
+        self._owner = nvml is None
         self._open_at = 0.0
         self._error: str | None = None
         self._logged = ""
@@ -59,7 +68,7 @@ class Sampler:
         self._wake.set()
 
     def stop(self, wait_s: float = 2.0) -> bool:
-        """End the thread and NVML.
+        """End the thread.
 
         Args:
             wait_s: How long to wait for it at most; a driver that hangs keeps the thread, which ends with the process.
@@ -84,7 +93,7 @@ class Sampler:
             next_at = max(next_at + self._interval_s, time.monotonic())
             self._wake.wait(max(0.0, next_at - time.monotonic()))
             self._wake.clear()
-        if self._nvml is not None:
+        if self._nvml is not None and self._owner:
             self._nvml.close()
 
     def _round(self, number: int, everything: bool) -> None:

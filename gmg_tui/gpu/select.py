@@ -55,7 +55,7 @@ def cpu_slots(number: int) -> tuple[Slot, ...]:
 
 def no_gpu(reason: str) -> GmgError:
     """The error for a machine, or a moment, without a GPU to run on; `reason` is a clause without a full stop."""
-    return GmgError(f"no GPU: {reason}; run on the CPU with --cpu N, or see `gmg-tui demo`")
+    return GmgError(f"no GPU: {reason}; run on the CPU with --cpu N, or try `gmg-tui demo`")
 
 
 def _why_none(cards: tuple[Gpu, ...]) -> str:

@@ -122,7 +122,7 @@ def test_a_lost_card_is_left_alone_for_a_while(sim: Sim) -> None:
     sim.cards[0].lost = True
     sim.write()
     lost = nvml.read(gpu, slow=True)
-    sim.calls()
+    sim.record()
     assert nvml.read(gpu, slow=True) == lost
     assert sim.calls() == []
 
@@ -176,6 +176,7 @@ def test_a_library_that_cannot_be_loaded_says_what_to_do(tmp_path: Path) -> None
 @on_simulated_driver
 def test_a_card_that_refuses_everything_says_why(sim: Sim) -> None:
     nvml, gpus = opened()
+    sim.record()
     nvml.read(gpus[0], slow=True)
     old_names = {
         "nvmlDeviceGetMemoryInfo",
@@ -250,7 +251,7 @@ def test_an_index_is_looked_up_anew_by_uuid(sim: Sim) -> None:
 def test_handles_are_kept_and_the_slow_figures_are_not_asked_for_unasked(sim: Sim) -> None:
     nvml, gpus = opened()
     nvml.read(gpus[0], slow=True)
-    sim.calls()
+    sim.record()
     nvml.read(gpus[0], slow=False)
     assert not {
         call for call in sim.calls() if "Handle" in call or "Pcie" in call or "Processes" in call or "Fan" in call

@@ -51,7 +51,7 @@ def pids(found: Round, place: int) -> list[int]:
 @on_simulated_driver
 def test_every_round_has_every_card_and_one_initialisation_serves_all(sim: Sim) -> None:
     gpus, rounds = cards(), Rounds()
-    sim.calls()
+    sim.record()
     thread = Sampler(gpus, TICK_S, rounds)
     thread.start()
     assert [reading.gpu_util_pct for reading in rounds.next()[0]] == [card.gpu_util_pct for card in sim.cards]
@@ -67,10 +67,22 @@ def test_every_round_has_every_card_and_one_initialisation_serves_all(sim: Sim) 
 
 
 @on_simulated_driver
+def test_nvml_that_is_open_already_serves_the_sampler_and_stays_open(sim: Sim) -> None:
+    sim.record()
+    nvml, rounds = Nvml.open(), Rounds()
+    thread = Sampler(nvml.cards(), TICK_S, rounds, nvml=nvml)
+    thread.start()
+    assert rounds.next()[0][7].gpu_util_pct == 97
+    assert thread.stop()
+    assert nvml.index_of(sim.cards[7].uuid) == 7
+    assert sim.calls().count("nvmlInitWithFlags") == 1
+
+
+@on_simulated_driver
 def test_the_first_round_has_all_and_the_slow_figures_are_spread_over_the_next(sim: Sim) -> None:
     asked: queue.SimpleQueue[int] = queue.SimpleQueue()
     gpus = cards()
-    sim.calls()
+    sim.record()
     # Called in the sampler's thread after each round, so the log holds the calls of that round alone.
     thread = Sampler(gpus, SLOW_S / 250, lambda *_: asked.put(sim.calls().count("nvmlDeviceGetFanSpeed")))
     thread.start()
@@ -143,7 +155,8 @@ def test_the_thread_outlives_what_no_one_foresaw(sim: Sim) -> None:
     thread = Sampler(gpus, TICK_S, deliver)
     thread.start()
     rounds.next()
-    real, figures.fast = figures.fast, lambda *_: 1 // 0
+    real = figures.fast
+    setattr(figures, "fast", lambda *_: 1 // 0)  # noqa: B010
     _, error = rounds.until(lambda found: found[1] is not None)
     assert "ZeroDivisionError" in (error or "")
     figures.fast = real
@@ -153,7 +166,6 @@ def test_the_thread_outlives_what_no_one_foresaw(sim: Sim) -> None:
 
 @on_simulated_driver
 def test_a_driver_that_hangs_keeps_neither_the_stop_nor_the_end_of_the_process(sim: Sim) -> None:
-    sim.calls()
     gpus = cards()
     sim.delay_ms = 3_600_000
     sim.write()

@@ -75,7 +75,7 @@ def test_a_card_in_mig_mode_stands_for_its_instances(gpus: str | None, visible: 
         (",", None, "a list of indices or UUIDs"),
         ("3,", "0,1", "CUDA_VISIBLE_DEVICES=0,1 hides gpu3"),
         (None, "0,9,1", "CUDA_VISIBLE_DEVICES=0,9,1: no GPU is 9"),
-        (None, "", "CUDA_VISIBLE_DEVICES= hides all 4; run on the CPU with --cpu N, or see `gmg-tui demo`"),
+        (None, "", "CUDA_VISIBLE_DEVICES= hides all 4; run on the CPU with --cpu N, or try `gmg-tui demo`"),
         (None, "-1", "hides all 4"),
         (None, "NoDevFiles", "hides all 4"),
         (None, "0,0", "names gpu0 a second time"),

@@ -161,7 +161,7 @@ def cards(count: int) -> list[Card]:
     return [
         Card(
             uuid=f"GPU-{uuid_of(f'card {index}')}",
-            pci_bus_id=f"00000000:{0x1B + 8 * index:02X}:00.0",
+            pci_bus_id=f"{index // 24:08X}:{0x1B + 8 * (index % 24):02X}:00.0",
             memory_used_mib=30211 + index,
             gpu_util_pct=90 + index % 10,
             memory_util_pct=40 + index,
@@ -208,6 +208,7 @@ class Sim:
         self.library = library
         self._egl = egl
         self._folder = folder
+        self._recording = False
         folder.mkdir(parents=True, exist_ok=True)
         self.write()
 
@@ -231,7 +232,7 @@ class Sim:
     def write(self) -> None:
         """Make the present state known, at once."""
         lines = [f"driver {self.driver}", f"error {self.error}", f"epoch {self.epoch}", f"delay_ms {self.delay_ms}"]
-        lines += [f"log {self._folder / 'calls'}"]
+        lines += [f"log {self._folder / 'calls'}"] if self._recording else []
         lines += [f"fail {function} {code}" for function, code in self.fails.items()]
         for card in self.cards:
             lines += card.lines()
@@ -239,8 +240,13 @@ class Sim:
         temporary.write_text("\n".join(lines) + "\n")
         temporary.replace(self.state)
 
+    def record(self) -> None:
+        """From now on, note the calls of all programs."""
+        self._recording = True
+        self.write()
+
     def calls(self) -> list[str]:
-        """The NVML functions called since the last `calls`, in order, by all programs."""
+        """The NVML functions called since `record` or the last `calls`, in order."""
         taken = self._folder / "calls.taken"
         try:
             (self._folder / "calls").replace(taken)
