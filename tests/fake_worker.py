@@ -1,0 +1,344 @@
+"""A stand-in for a Genesis script: its lines in their exact bytes, phase by phase, with faults on demand.
+
+Starts in some 30 ms with the standard library alone. `python tests/fake_worker.py --help` names what it can do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+
+PHASES = ("importing", "initialising", "creating", "adding", "building", "compiling", "visualizer", "running")
+
+RACE = "_pickle.UnpicklingError: pickle data was truncated"
+ERRORS = {
+    "race": RACE,
+    "oom": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB. GPU 0 has a total capacity of "
+    "14.57 GiB of which 1.58 GiB is free.",
+    "egl": "EGLError: EGL is required to create an offscreen OpenGL context, and it is unavailable on this system.",
+    "device": "RuntimeError: CUDA error: invalid device ordinal",
+    "nccl": "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1970, ncclUnhandledCudaError",
+    "permission": "PermissionError: [Errno 13] Permission denied: '/home/user/.cache/genesis/gsd'",
+    "space": "OSError: [Errno 28] No space left on device",
+    "folder": "OSError: [Errno 39] Directory not empty: 'logs/go2-walking'",
+    "nan": "genesis.GenesisException: Invalid constraint forces causing 'nan'. Please decrease Rigid simulation timestep.",
+    "traceback": "ValueError: the robot has 9 joints, 7 were given\n  in: panda.xml\n  see: control_dofs_position",
+}
+SIGNALS = {"segv": signal.SIGSEGV, "abort": signal.SIGABRT, "kill": signal.SIGKILL}
+
+GARBAGE = (
+    bytes(range(256)) + b"\n",
+    b"\x00\x00NUL in the middle\x00\n",
+    b"\xff\xfe\xc3( no UTF-8 \xf0\x9f\x92\n",
+    b"\x1b]0;a title\x07\x1b[2J\x1b[H\x1b[?1049h\x1b[31mred\x1b[999;999H\x1b[6n\n",
+    b"[/] [bold]markup[/bold] [link=file:///etc/passwd]x[/link] [/not open]\n",
+    b"overwritten\rby this\r\n",
+    b"Running at 1,2,3,,4 FPS. Running at inf FPS. Running at nan FPS (nan FPS per env, 0 envs).\n",
+    "right to left \u202egnp.exe\u202c and \u200binvisible\n".encode(),
+)
+
+
+class Colours:
+    """The ANSI codes of Genesis's dark theme (`genesis/styles.py`)."""
+
+    INFO, WARNING, ERROR = "\x1b[38;5;159m", "\x1b[38;5;226m", "\x1b[38;5;9m"
+    MINT, RESET = "\x1b[38;5;121m", "\x1b[0m"
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("-B", "--n_envs", type=int, default=16, help="environments; 0 prints the short form of the progress line")
+    add("--fps", type=float, default=12800.0, help="the true rate, over all environments")
+    add("--steady", action="store_true", help="print the true rate, not the average that Genesis would print")
+    add("--rate", type=float, default=20.0, help="lines a second")
+    add("--lines", type=int, default=40, help="progress lines before the end; 0: for ever")
+    add("--phase-s", type=float, default=0.02, help="seconds in each silent phase")
+    add("--version", default="1.4.5", choices=("0.2.1", "0.4.5", "1.4.5"), help="whose forms of the lines")
+    add("--device", default="NVIDIA H100 80GB HBM3")
+    add("--backend", default="cuda", choices=("cuda", "cpu"))
+    add("--fall-back", action="store_true", help="warn that the card cannot be used, and go on on the CPU")
+    add("--root-logger", action="store_true", help="each line a second time on stderr, as up to 0.4.5")
+    add("--seed", help="ignored, as many scripts take one")
+    add("--exit", type=int, default=0, help="exit code at the end")
+    add("--crash", choices=(*ERRORS, *SIGNALS))
+    add("--crash-at", choices=PHASES, help="default: building for race, else running, after half of the lines")
+    add("--crash-attempt", type=int, default=1 << 30, help="crash up to this attempt (GMG_ATTEMPT) only")
+    add("--ignore-sigint", action="store_true")
+    add("--ignore-sigterm", action="store_true")
+    add("--save-s", type=float, default=0.0, help="seconds to save kernels at the end")
+    add("--fork-grandchild", metavar="FILE", help="leave a process in a session of its own; its PID goes into FILE")
+    add("--hang", choices=PHASES, help="silent for ever, without CPU")
+    add("--spin", choices=PHASES, help="silent for ever, at full CPU")
+    add("--flood", nargs="?", const="plain", choices=("plain", "fps"), help="lines as fast as they are taken")
+    add("--silent", action="store_true", help="print nothing at all")
+    add("--plain", action="store_true", help="print lines without a word of Genesis")
+    add("--tqdm", type=int, metavar="N", help="a bar of N steps on stderr instead of progress lines")
+    add("--rsl", type=int, metavar="N", help="N iterations of rsl_rl instead of progress lines")
+    add("--garbage", action="store_true", help="hostile bytes between the lines")
+    add("--long-line", type=int, metavar="BYTES", help="one line of this length before the progress lines")
+    add("--print-env", metavar="FILE", help="JSON of environment, arguments, PID, process group and session")
+    add("--stamp", metavar="FILE", help="number and CLOCK_MONOTONIC of each progress line, once it is written")
+    return parser.parse_args(argv)
+
+
+class FakeWorker:
+    """One run."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.uid = f"{os.getpid():07x}"[-7:]
+        self.stream = 2 if options.version == "0.2.1" else 1
+        self.stamps = options.stamp and os.open(options.stamp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        self.average: float | None = None
+
+    def write(self, data: bytes, stream: int = 1) -> None:
+        while data and not self.options.silent:
+            data = data[os.write(stream, data) :]
+
+    def stamp(self, number: int) -> None:
+        """Say in the file of stamps that this many lines are written."""
+        if self.stamps is not None:
+            os.write(self.stamps, f"{number} {time.monotonic():.6f}\n".encode())
+
+    def log(self, text: str, level: str = "INFO") -> None:
+        """A line of Genesis's logger; `~<…>~` is what it shows in mint."""
+        if self.options.plain:
+            return
+        colour = getattr(Colours, level)
+        shown = text.replace("~<", Colours.MINT).replace(">~", Colours.RESET + colour)
+        head = f"{colour}[Genesis] [{time.strftime('%H:%M:%S')}] [{level}] "
+        self.write(f"{head}{shown}{Colours.RESET}\n".encode(), self.stream)
+        if self.options.root_logger:
+            self.write(f"{level}:genesis:{text}\n".encode(), 2)
+
+    def enter(self, phase: str) -> None:
+        """Be in a phase for its time, or for ever, or not survive it."""
+        if self.options.hang == phase:
+            while True:
+                time.sleep(3600)
+        while self.options.spin == phase:
+            pass
+        if self.options.crash_at == phase and phase != "running":
+            self.crash()
+        time.sleep(self.options.phase_s)
+
+    def crash(self) -> None:
+        if int(os.environ.get("GMG_ATTEMPT", "1")) > self.options.crash_attempt:
+            return
+        kind = self.options.crash
+        if kind in SIGNALS:
+            if kind == "abort":
+                self.write(b"terminate called without an active exception\n", 2)
+            signal.signal(SIGNALS[kind], signal.SIG_DFL)
+            os.kill(os.getpid(), SIGNALS[kind])
+            time.sleep(60)
+        name, _, text = ERRORS[kind].partition(": ")
+        raise FaultError(name, text)
+
+    def build(self) -> None:
+        options = self.options
+        self.enter("importing")
+        bar = "─" * 47
+        self.log(f"~<╭{bar}╮>~")
+        self.log(f"~<│{'┈┉' * 9}┈>~ \x1b[1m\x1b[3m~<Genesis>~ ~<{'┈┉' * 9}┈│>~")
+        self.log(f"~<╰{bar}╯>~")
+        backend = options.backend
+        if options.fall_back:
+            self.log("Backend ~<gs.gpu>~ not available on this machine. Falling back to CPU.", "WARNING")
+            backend = "cpu"
+        device = "AMD EPYC 9654 96-Core Processor" if backend == "cpu" else options.device
+        self.log(f"Running on ~<[{device}]>~ with backend ~<gs.{backend}>~. Device memory: ~<79.11>~ GB.")
+        if options.version == "1.4.5":
+            rest = (
+                "🎨 theme: ~<dark>~, 🌱 seed: ~<None>~, 🐛 debug: ~<False>~, 📏 precision: ~<32>~, 💬 verbose: ~<INFO>~"
+            )
+        else:
+            rest = "🌱 seed: ~<None>~, 📏 precision: ~<'32'>~, 🐛 debug: ~<False>~, 🎨 theme: ~<'dark'>~."
+        self.log(f"🚀 Genesis initialized. 🔖 version: ~<{options.version}>~, {rest}")
+        self.enter("initialising")
+        self.log(f"Scene ~<\x1b[3m<{self.uid}>>~ created.")
+        self.enter("creating")
+        if options.version == "1.4.5":
+            self.log(
+                f"Adding ~<<gs.engine.entities.RigidEntity>>~ ~<plane_{self.uid}>~. idx: ~<0>~, "
+                "morph: ~<<gs.morphs.Plane>>~, material: ~<<gs.materials.Rigid>>~."
+            )
+        else:
+            self.log(f"Adding ~<<gs.RigidEntity>>~. idx: ~<0>~, uid: ~<<{self.uid}>>~, morph: ~<<gs.morphs.Plane>>~.")
+        self.enter("adding")
+        self.log(f"Building scene ~<\x1b[3m<{self.uid}>>~...")
+        self.enter("building")
+        self.log("Compiling simulation kernels...")
+        self.enter("compiling")
+        self.log("Building visualizer...")
+        self.enter("visualizer")
+
+    def printed(self) -> float:
+        """The number that Genesis would print next for a rate that stands still."""
+        true = self.options.fps
+        if self.options.steady or self.options.version == "0.4.5":
+            return true  # 0.4.5 averages the seconds of steps, beginning with the first
+        if self.options.version == "0.2.1":
+            seconds = 0.95 * (1 / self.average if self.average else 0.0) + 0.05 / true
+            self.average = 1 / seconds
+        else:
+            self.average = 0.01 * true if self.average is None else 0.95 * self.average + 0.05 * true
+        return self.average
+
+    def progress(self) -> None:
+        value, envs = self.printed(), self.options.n_envs
+        if envs:
+            self.log(f"Running at ~<{value:,.2f}>~ FPS (~<{value / envs:.2f}>~ FPS per env, ~<{envs}>~ envs).")
+        else:
+            self.log(f"Running at ~<{value:.2f}>~ FPS.")
+
+    def run(self) -> None:
+        """The running phase."""
+        options = self.options
+        self.enter("running")
+        if options.long_line:
+            self.write(b"x" * options.long_line + b"\n")
+        if options.flood:
+            self.flood()
+        total = options.tqdm or options.rsl or options.lines
+        start, number = time.monotonic(), 0
+        while not total or number < total:
+            if options.crash_at == "running" and number >= (total or 20) // 2:
+                self.crash()
+            self.one(number, total, time.monotonic() - start)
+            number += 1
+            self.stamp(number)
+            time.sleep(max(0.0, start + number / options.rate - time.monotonic()))
+        if options.tqdm:
+            self.one(total, total, time.monotonic() - start)
+            self.write(b"\n", 2)
+
+    def one(self, number: int, total: int, elapsed_s: float) -> None:
+        """One progress line, or what stands for it."""
+        if self.options.garbage:
+            self.write(GARBAGE[number % len(GARBAGE)], 1 + number % 2)
+        if self.options.rsl:
+            self.iteration(number, total, elapsed_s)
+        elif self.options.tqdm:
+            self.write(bar(number, total, elapsed_s), 2)
+        elif self.options.plain:
+            self.write(f"step {number}\n".encode())
+        else:
+            self.progress()
+
+    def iteration(self, number: int, total: int, elapsed_s: float) -> None:
+        """What rsl_rl prints of an iteration: its old form for old versions of Genesis."""
+        rate = f"{self.options.fps:.0f}"
+        speed = (
+            f"{'Steps per second:':>40} {rate}"
+            if self.options.version == "1.4.5"
+            else f"{'Computation:':>40} {rate} steps/s (collection: 0.031s, learning 0.019s)"
+        )
+        title = f"\x1b[1m Learning iteration {number}/{total} \x1b[0m"
+        text = (
+            f"{'#' * 80}\n{title:^88}\n\n{speed}\n"
+            f"{'Mean reward:':>40} {number / 10:.2f}\n{'-' * 80}\n"
+            f"{'Total timesteps:':>40} {number * 24 * self.options.n_envs}\n{'ETA:':>40} 00:01:40\n\n"
+        )
+        self.write(text.encode())
+
+    def flood(self) -> None:
+        """Lines as fast as the reader takes them: `--lines` of them, or for ever."""
+        number, total, chunk = 0, self.options.lines, 500
+        while not total or number < total:
+            count = min(chunk, total - number) if total else chunk
+            if self.options.flood == "fps":
+                for _ in range(count):
+                    self.progress()
+            else:
+                self.write("".join(f"line {i} of the flood\n" for i in range(number, number + count)).encode())
+            number += count
+            self.stamp(number)
+        self.options.lines = -1  # nothing after it
+
+    def fail(self, error: BaseException) -> None:
+        """What Genesis does with an exception: the traceback on stdout from 0.3.0, then one line of its logger."""
+        name = error.name if isinstance(error, FaultError) else type(error).__name__
+        frames = (
+            "".join(traceback.format_tb(error.__traceback__))
+            if not isinstance(error, FaultError)
+            else "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)[:2]))
+        )
+        end = f"{name}: {error}" if str(error) else name
+        stream = 2 if self.options.version == "0.2.1" else 1
+        self.write(f"Traceback (most recent call last):\n{frames}{end}\n\n".encode(), stream)
+        if self.options.version != "0.2.1":
+            self.log(f"{name.rpartition('.')[2]}: {error}", "ERROR")
+
+
+class FaultError(Exception):
+    """An exception of somebody else's, by name."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
+def bar(number: int, total: int, elapsed_s: float) -> bytes:
+    """tqdm's bar, as on a pipe."""
+    pace = number / elapsed_s if number and elapsed_s > 0 else 0.0
+    left = f"{int((total - number) / pace) // 60:02d}:{int((total - number) / pace) % 60:02d}" if pace else "?"
+    clock = f"{int(elapsed_s) // 60:02d}:{int(elapsed_s) % 60:02d}"
+    full = "█" * (number * 10 // total)
+    shown = f"{pace:5.2f}it/s" if pace else "?it/s"
+    return f"\r{number * 100 / total:3.0f}%|{full:<10}| {number}/{total} [{clock}<{left}, {shown}]".encode()
+
+
+def record(path: str) -> None:
+    """Write what this process was given."""
+    import json  # late: only tests of the environment pay for it
+
+    facts = {"env": dict(os.environ), "argv": sys.argv, "cwd": str(Path.cwd()), "pid": os.getpid()}
+    facts |= {"pgid": os.getpgrp(), "sid": os.getsid(0)}
+    temporary = Path(f"{path}.{os.getpid()}")
+    temporary.write_text(json.dumps(facts))
+    temporary.replace(path)
+
+
+def main() -> int:
+    """Run to the end; the exit code."""
+    options = parse(sys.argv[1:])
+    if options.crash and not options.crash_at:
+        options.crash_at = "building" if options.crash == "race" else "running"
+    if options.print_env:
+        record(options.print_env)
+    if options.ignore_sigint:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if options.ignore_sigterm:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if options.fork_grandchild:
+        child = subprocess.Popen(["sleep", "300"], start_new_session=True)
+        Path(options.fork_grandchild).write_text(str(child.pid))
+    worker = FakeWorker(options)
+    code, interrupted = options.exit, False
+    try:
+        worker.build()
+        worker.run()
+    except KeyboardInterrupt as error:
+        interrupted = True
+        worker.fail(error)
+    except FaultError as error:
+        code = 1
+        worker.fail(error)
+    worker.log("💤 Exiting Genesis and caching compiled kernels...")
+    time.sleep(options.save_s)
+    if interrupted:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
