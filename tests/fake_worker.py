@@ -136,7 +136,8 @@ class FakeWorker:
         if kind in SIGNALS:
             if kind == "abort":
                 self.write(b"terminate called without an active exception\n", 2)
-            signal.signal(SIGNALS[kind], signal.SIG_DFL)
+            if kind != "kill":
+                signal.signal(SIGNALS[kind], signal.SIG_DFL)
             os.kill(os.getpid(), SIGNALS[kind])
             time.sleep(60)
         name, _, text = ERRORS[kind].partition(": ")
