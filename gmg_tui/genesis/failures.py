@@ -11,6 +11,8 @@ from gmg_tui.genesis import lines
 from gmg_tui.genesis.failure_signs import FailureKind, sign_in, sign_of
 from gmg_tui.text import clean
 
+__all__ = ["Failure", "FailureKind", "explain"]
+
 _MAX_TEXT = 200
 
 
@@ -59,7 +61,7 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
     found = _reason(texts, indented=[line[:1] in (b" ", b"\t") for line in tail])
     native = _native(texts)
     reason = found or native or _exit_text(exit_code, texts)
-    sign = sign_of(reason) or sign_in(texts)
+    sign = sign_of(reason) or sign_in(_errors(texts))
     if sign is not None:
         return Failure(sign.kind, _one_line(reason), sign.advice)
     if found is not None:
@@ -75,7 +77,7 @@ def _killed(number: int, texts: Sequence[bytes]) -> Failure:
     meaning, advice = _SIGNALS.get(sent, ("", ""))
     if sent is signal.SIGABRT:
         # Libraries abort after saying what went wrong.
-        said, sign = _native(texts), sign_in(texts)
+        said, sign = _native(texts), sign_in(_errors(texts))
         if said is not None:
             meaning = clean(said)
         if sign is not None:
@@ -152,6 +154,16 @@ def _exit_text(exit_code: int, texts: Sequence[bytes]) -> bytes:
         said = next((line for line in reversed(texts) if line and lines.message(line) is None), b"")
         return f"{text}: ".encode() + said if said and lines.FPS.search(said) is None else text.encode()
     return text.encode()
+
+
+def _errors(texts: Sequence[bytes]) -> list[bytes]:
+    """The lines that may tell of an error: remarks and warnings also speak of missing cards and EGL."""
+    return [text for text in texts if not _is_remark(text)]
+
+
+def _is_remark(text: bytes) -> bool:
+    logged = lines.message(text)
+    return logged[0] in (b"INFO", b"WARNING", b"DEBUG") if logged is not None else b"warning" in text.lower()
 
 
 def _one_line(text: bytes) -> str:

@@ -1,0 +1,30 @@
+"""Where Genesis and Quadrants keep what they have prepared and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def mesh_cache(environ: Mapping[str, str]) -> Path:
+    """The mesh cache: `GS_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (1.4.5: genesis/utils/cache.py)."""
+    own = environ.get("GS_CACHE_FILE_PATH")
+    return Path(own) if own else _base(environ) / "genesis"
+
+
+def kernel_cache(environ: Mapping[str, str]) -> Path:
+    """The kernel cache: `QD_OFFLINE_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (compile_config.h)."""
+    own = environ.get("QD_OFFLINE_CACHE_FILE_PATH")
+    return Path(own) if own else _base(environ) / "quadrants" / "qdcache"
+
+
+def _base(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".cache")
+
+
+def exist(environ: Mapping[str, str]) -> bool:
+    """Whether compiled kernels are there to be found; that they are this script's nobody can tell from outside."""
+    try:
+        return any(kernel_cache(environ).iterdir())
+    except OSError:
+        return False
