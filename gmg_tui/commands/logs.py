@@ -44,6 +44,8 @@ def logs(words: tuple[str, ...], *, follow: bool, lines: int | None) -> int:
     found = sessions.find(words[0] if len(words) == 2 else None, running=False)
     path = _path(found, words[-1])
     try:
+        while follow and not path.exists() and not _ended(found):
+            time.sleep(_POLL_S)
         with path.open("rb") as file:
             if lines is not None:
                 file.seek(_start_of_last(file, lines))

@@ -52,6 +52,8 @@ def check(options: RunOptions) -> Checked:
     cwd = _current_folder()
     if options.gpus is not None and options.cpu is not None:
         raise GmgError("--gpus and --cpu exclude one another; give one of them")
+    if options.gpus is not None and not options.gpus.strip():
+        raise GmgError("--gpus is empty; give 'all', a count, or a list of indices or UUIDs")
     if options.cpu is not None and options.cpu < 1:
         raise GmgError(f"--cpu {options.cpu}: at least 1")
     if not MIN_INTERVAL_S <= options.interval <= MAX_INTERVAL_S:

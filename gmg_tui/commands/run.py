@@ -19,8 +19,8 @@ from gmg_tui.model import RunSpec
 
 _DEMO_CPU_SLOTS = 2
 _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
-    "franka.py": (),
-    "light.py": ("-B", "16", "--steps", "20000"),
+    "franka.py": ("-B", "4096", "--steps", "100000"),
+    "light.py": ("-B", "16", "--steps", "200000"),
 }
 """Arguments with which an example starts soon and then runs for minutes; what the person gives comes after them."""
 
@@ -33,13 +33,11 @@ def run(options: RunOptions, script: str, args: tuple[str, ...], *, module: bool
 
 def demo(options: RunOptions, args: tuple[str, ...]) -> int:
     """Run the shipped example: the Franka on the GPUs, or the light one on CPU slots. Raises `GmgError`."""
-    from gmg_tui.genesis.interpreter import has_genesis
+    from gmg_tui.genesis.interpreter import has_genesis, install_command
 
     checked = check(options)
     if not has_genesis(checked.python):
-        raise GmgError(
-            f"{checked.python} has no Genesis; install it: {checked.python} -m pip install genesis-world torch"
-        )
+        raise GmgError(f"{checked.python} has no Genesis; install it: {install_command(checked.python)}")
     if options.gpus is None and options.cpu is None and not _has_gpu():
         options = options._replace(cpu=_DEMO_CPU_SLOTS)
     example = "light.py" if options.cpu else "franka.py"

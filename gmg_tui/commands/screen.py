@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from gmg_tui import session as sessions
 from gmg_tui.errors import GmgError
 
 MIN_COLUMNS = 20
@@ -63,7 +64,8 @@ def show(socket: Path, *, theme: str | None, ascii_only: bool, mouse: bool, sett
         print(f"gmg-tui: session {name} goes on; come back with: gmg-tui attach {name}")
         return 0
     if outcome.how == "lost" or outcome.snapshot is None:
-        raise GmgError(f"the engine of session {name} was lost; see {outcome.session.spec.folder}/engine.log", 1)
+        log = Path(outcome.session.spec.folder) / sessions.ENGINE_LOG
+        raise GmgError(f"the engine of session {name} was lost: {outcome.reason or 'it is gone'}; see {log}", 1)
     settle()
     print("\n".join(final(outcome.session, outcome.snapshot)))
     return exit_status(outcome.snapshot, interrupted=outcome.how == "stopped")

@@ -37,7 +37,7 @@ def stop(name: str | None) -> int:
 
 
 async def _stop(socket: Path) -> int:
-    """End the workers; how many other clients the engine has."""
+    """End the workers; how many other clients keep the engine."""
     client = await EngineClient.connect(socket)
     loop = asyncio.get_running_loop()
     requests: list[asyncio.Task[None]] = []
@@ -75,7 +75,7 @@ async def _stop(socket: Path) -> int:
             with suppress(GmgError):  # the engine is gone: what was asked for is done
                 await request
         loop.remove_signal_handler(signal.SIGINT)
-    return snapshot.clients - 1
+    return max(snapshot.clients - 1, 0) if snapshot.ended else 0
 
 
 def _left(snapshot: Snapshot) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from gmg_tui import session as sessions
 from tests.cli.scripted import environ
+from tests.nvml_sim import Sim
 
 _COMMAND = (sys.executable, "-m", "gmg_tui")
 
@@ -27,8 +28,9 @@ def folder(tmp_path: Path) -> Path:
     os.mkfifo(folder / "pipe.py")
     (folder / "no-python").write_text("#!/bin/sh\nexit 3\n")
     (folder / "no-python").chmod(0o755)
-    (folder / "no-genesis").write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
-    (folder / "no-genesis").chmod(0o755)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "no-genesis").write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    (folder / "bin" / "no-genesis").chmod(0o755)
     return folder
 
 
@@ -82,9 +84,7 @@ def _gmg(folder: Path, *words: str, **variables: str) -> subprocess.CompletedPro
         ("--name ../x --cpu 1 sim.py", "--name"),
         ("--theme pink --cpu 1 sim.py", "dark, light, ansi, contrast"),
         ("--unknown sim.py", "No such option"),
-        ("--python ./no-genesis demo", "pip install"),
-        ("--cpu 1 --env X={unknown} sim.py", "{unknown}"),
-        ("--cpu 1 sim.py {unknown}", "{unknown}"),
+        ("--python bin/no-genesis demo", "pip install"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(folder: Path, words: str, named: str) -> None:
@@ -106,10 +106,19 @@ def test_arguments_that_are_no_text_are_refused(folder: Path) -> None:
     assert "no UTF-8" in _complaint(done)
 
 
-def test_without_a_gpu_the_cpu_is_named(folder: Path) -> None:
-    done = _gmg(folder, "sim.py", LD_LIBRARY_PATH="")
+@pytest.mark.parametrize("gpus", ["9", "0,9", "0,0", "GPU-unknown", "0", "-1", "", "x"])
+def test_gpus_that_are_not_there_are_wrong_usage(folder: Path, sim: Sim, gpus: str) -> None:
+    done = _gmg(folder, f"--gpus={gpus}", "sim.py", **sim.env())
+    _complaint(done)
+    assert done.returncode == 2
+
+
+def test_without_a_driver_the_cpu_is_named(folder: Path, sim: Sim) -> None:
+    sim.no_driver()
+    done = _gmg(folder, "sim.py", **sim.env())
     assert "--cpu" in _complaint(done)
     assert done.returncode == 2
+    assert "no GPU" in _complaint(_gmg(folder, "gpus", **sim.env()))
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")

@@ -1,0 +1,162 @@
+"""The whole program without a screen: command line, engine and workers as real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gmg_tui import session as sessions
+from gmg_tui.text import clean
+from tests.cli.scripted import ROOT, environ
+from tests.nvml_sim import Sim
+
+_COMMAND = (sys.executable, "-m", "gmg_tui")
+
+_WORKER = str(ROOT / "tests" / "fake_worker.py")
+
+
+def _gmg(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*_COMMAND, *words], capture_output=True, text=True, env=environ(**variables))
+
+
+def _running(*words: str) -> subprocess.Popen[str]:
+    """A session without a screen, both of whose workers report progress."""
+    process = subprocess.Popen(
+        [*_COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ()
+    )
+    assert process.stdout is not None
+    silent = {"cpu0", "cpu1"}
+    while silent:
+        line = process.stdout.readline()
+        assert line
+        if "Running at" in line:
+            silent.discard(line[:4])
+    return process
+
+
+def _nothing_is_left(folder: Path) -> None:
+    """Neither the engine nor a worker of the session in `folder` lives."""
+    found = sessions.look(folder)
+    assert found is not None
+    assert found.state == "ended"
+    own = f"XDG_STATE_HOME={os.environ['XDG_STATE_HOME']}\0".encode()
+    for one in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = one.read_bytes()
+            assert own not in variables or b"GMG_SESSION=" not in variables, one
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue  # it has ended, or is another user's
+
+
+def test_a_run_to_the_end_gives_every_line_and_a_summary_that_agrees_with_the_logs(tmp_path: Path) -> None:
+    options = ("--cpu", "2", "--summary", str(tmp_path / "out.json"))
+    done = _gmg(*options, _WORKER, "--lines", "300", "--rate", "1000", "-B", "16", "--fps", "{seed}000")
+    assert (done.stderr, done.returncode) == ("", 0)
+    folder = sessions.find("fake_worker-1", running=False).folder
+    summary = json.loads((folder / "summary.json").read_text())
+    assert json.loads((tmp_path / "out.json").read_text()) == summary
+    assert summary["args"] == ["--lines", "300", "--rate", "1000", "-B", "16", "--fps", "{seed}000"]
+    lasts = []
+    for worker in summary["workers"]:
+        shown = [clean(line) for line in (folder / worker["log"]).read_bytes().split(b"\n")[:-1]]
+        printed = [float(text.replace(",", "")) for text in re.findall(r"Running at ([\d,.]+) FPS", "\n".join(shown))]
+        assert worker["state"] == "finished"
+        assert worker["n_envs"] == 16
+        assert worker["fps"]["last"] == printed[-1]
+        assert worker["fps"]["max"] == max(printed)
+        assert worker["fps"]["mean"] == pytest.approx(sum(printed) / len(printed), abs=0.001)
+        assert worker["fps"]["samples"] == len(printed) == 300
+        prefix = f"{worker['slot']} │ "
+        assert [line for line in done.stdout.splitlines() if line.startswith(prefix)] == [
+            prefix + text for text in shown
+        ]
+        lasts.append(printed[-1])
+    assert lasts[0] != lasts[1]
+    assert summary["total_fps"] == sum(lasts)
+    assert f"total {sum(lasts):,.0f} FPS" in done.stdout
+    _nothing_is_left(folder)
+
+
+def test_a_worker_that_fails_is_status_1_with_its_reason() -> None:
+    done = _gmg("--cpu", "2", _WORKER, "--lines", "10", "--crash", "traceback")
+    assert done.returncode == 1
+    assert re.search(r"^cpu1 failed: .*the robot has 9 joints, 7 were given", done.stdout, re.MULTILINE)
+    _nothing_is_left(sessions.find(None, running=False).folder)
+
+
+def test_an_interrupt_stops_in_order() -> None:
+    with _running("--cpu", "2", _WORKER, "--lines", "0") as process:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert process.returncode == 130
+    assert err == "stopping the workers (ctrl+c again kills them)\n"
+    assert re.search(r"^cpu0   stopped after ", out, re.MULTILINE)
+    folder = sessions.find(None, running=False).folder
+    # Genesis saves its kernels on SIGINT, and says so; anything harsher would have cut that off.
+    assert "caching compiled kernels" in (folder / "logs" / "cpu0.log").read_text()
+    _nothing_is_left(folder)
+
+
+def test_a_second_interrupt_kills_workers_that_do_not_listen() -> None:
+    with _running("--cpu", "2", _WORKER, "--lines", "0", "--ignore-sigint", "--ignore-sigterm") as process:
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    assert process.returncode == 130
+    _nothing_is_left(sessions.find(None, running=False).folder)
+
+
+def test_a_reader_that_has_seen_enough_stops_the_session() -> None:
+    command = f"{' '.join(_COMMAND)} --cpu 2 {_WORKER} --lines 0 | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, env=environ())
+    assert done.stderr == ""
+    _nothing_is_left(sessions.find(None, running=False).folder)
+
+
+def test_a_detached_session_is_listed_its_log_followed_and_stopped() -> None:
+    started = _gmg("--cpu", "1", "--name", "far", "--detach", _WORKER, "--lines", "0")
+    assert (started.stdout, started.stderr, started.returncode) == ("far\n", "", 0)
+    command = [*_COMMAND, "logs", "far", "cpu0", "-f"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ()) as log:
+        assert log.stdout is not None
+        while "Running at" not in log.stdout.readline():
+            assert log.poll() is None
+        (listed,) = json.loads(_gmg("ls", "--json").stdout)
+        stopped = _gmg("stop")
+        assert "caching compiled kernels" in log.stdout.read()
+    assert (listed["name"], listed["state"], listed["workers"][0]["slot"]) == ("far", "running", "cpu0")
+    assert stopped.returncode == 0
+    assert stopped.stderr.startswith("stopping far\nstill there: cpu0 (")
+    assert stopped.stderr.endswith("all workers have ended\nfar has ended\n")
+    _nothing_is_left(sessions.find("far", running=False).folder)
+
+
+def test_on_gpus_the_table_has_the_cards_and_what_they_drew(sim: Sim) -> None:
+    options = ("--gpus", "1,3", "--interval", "0.2")
+    done = _gmg(*options, _WORKER, "--lines", "20", "--rate", "20", "--backend", "cuda", **sim.env())
+    assert (done.stderr, done.returncode) == ("", 0)
+    table = done.stdout[done.stdout.index("slot ") :].splitlines()
+    header, *rows = [[cell.strip() for cell in re.split(r"  +", line)] for line in table[:3]]
+    for row, card, slot in zip(rows, (sim.cards[1], sim.cards[3]), ("gpu1", "gpu3"), strict=True):
+        cells = dict(zip(header, row, strict=True))
+        assert cells["slot"] == slot
+        assert cells["GPU"] == card.name
+        assert cells["GPU %"] == str(card.gpu_util_pct)
+        assert cells["W mean"] == f"{card.power_w:.0f}"
+    assert re.search(r"FPS/W  00:00:\d\d$", table[3])
+
+
+def test_gpus_prints_each_card_for_people_and_for_programs(sim: Sim) -> None:
+    rows = json.loads(_gmg("gpus", "--json", **sim.env()).stdout)
+    assert [row["uuid"] for row in rows] == [card.uuid for card in sim.cards]
+    lines = _gmg("gpus", **sim.env()).stdout.splitlines()
+    assert len([line for line in lines if "H100" in line]) == len(sim.cards)

@@ -1,0 +1,82 @@
+"""Starting an engine: what comes of one that dies, refuses, is slow, or is called off."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pexpect
+import psutil
+import pytest
+
+from gmg_tui import session as sessions
+from gmg_tui.commands import launch
+from gmg_tui.errors import GmgError
+from gmg_tui.model import RunSpec
+from tests.cli.scripted import ROOT, environ
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> RunSpec:
+    name, folder = sessions.create("far", "sim.py")
+    return RunSpec(name, str(folder), str(sessions.socket_path(name)), "sim.py", (), str(tmp_path), "python", cpu=1)
+
+
+def test_an_engine_that_dies_leaves_its_last_words_in_its_log(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_BOOT", "raise RuntimeError('broken installation')")
+    with pytest.raises(GmgError, match=r"see .*far/engine\.log"):
+        launch.launch(spec, meanwhile=lambda: None)
+    assert "broken installation" in (Path(spec.folder) / "engine.log").read_text()
+
+
+def test_a_refusal_is_handed_on_and_nothing_is_left(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_BOOT", """print('{"ok": false, "error": "no such GPU", "exit_code": 2}')""")
+    with pytest.raises(GmgError, match="no such GPU") as refusal:
+        launch.launch(spec, meanwhile=lambda: None)
+    assert refusal.value.exit_code == 2
+    assert not Path(spec.folder).exists()
+
+
+def test_an_engine_is_called_off_with_the_person_who_started_it(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_BOOT", "import time; time.sleep(600)")
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        launch.launch(spec, meanwhile=interrupted)
+    assert not Path(spec.folder).exists()
+    assert not psutil.Process().children()
+
+
+def test_a_wait_is_told_on_the_terminal_and_wiped_off(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import sys; from gmg_tui import cli; from gmg_tui.commands import launch\n"
+        "launch._PATIENCE_S = 0.01\n"
+        "cli.main(sys.argv[1:])\n"
+    )
+    worker = str(ROOT / "tests" / "fake_worker.py")
+    words = [str(tmp_path / "slow.py"), "--cpu", "1", "--name", "far", "--detach", worker, "--lines", "0"]
+    said = pexpect.spawn(sys.executable, words, env=environ()).read().decode()
+    assert said.startswith("waiting for the engine")
+    assert said.endswith("\r\x1b[Kfar\r\n")
+    subprocess.run([sys.executable, "-m", "gmg_tui", "stop"], env=environ(), capture_output=True, check=True)
+
+
+def test_modules_beside_the_script_do_not_take_the_place_of_pythons(tmp_path: Path) -> None:
+    for name in ("queue", "socket", "platform"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not the real one')")
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "gmg_tui",
+        "--cpu",
+        "1",
+        str(ROOT / "tests" / "fake_worker.py"),
+        "--lines",
+        "1",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, env=environ(), capture_output=True, text=True)
+    assert (done.stderr, done.returncode) == ("", 0)

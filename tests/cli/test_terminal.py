@@ -1,0 +1,51 @@
+"""The screen opened, left and opened again by the commands, on a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import sys
+
+import pexpect
+import pytest
+
+from gmg_tui import session as sessions
+from tests.cli.scripted import ROOT, environ
+
+pytestmark = pytest.mark.terminal
+
+
+def _gmg(*words: str) -> pexpect.spawn[str]:
+    return pexpect.spawn(
+        sys.executable,
+        ["-m", "gmg_tui", *words],
+        env=environ(TERM="xterm-256color"),
+        dimensions=(30, 100),
+        encoding="utf-8",
+        timeout=20,
+    )
+
+
+def test_a_session_is_left_come_back_to_and_stopped() -> None:
+    terminal = _gmg("--cpu", "1", "--name", "far", str(ROOT / "tests" / "fake_worker.py"), "--lines", "0", "--steady")
+    terminal.expect("Running at")
+    terminal.send("d")
+    terminal.expect_exact("gmg-tui: session far goes on; come back with: gmg-tui attach far\r\n")
+    terminal.expect(pexpect.EOF)
+    assert terminal.wait() == 0
+    terminal = _gmg("attach")
+    terminal.expect("Running at")
+    terminal.send("q")
+    terminal.expect("stop them and quit")
+    terminal.send("s")
+    terminal.expect(r"cpu0  stopped +12,800 .*\r\ntotal 12,800 FPS")
+    terminal.expect(pexpect.EOF)
+    assert terminal.wait() == 130
+    assert sessions.find("far", running=False).folder.joinpath("summary.json").exists()
+
+
+def test_a_session_that_ends_while_it_is_shown_leaves_its_table() -> None:
+    terminal = _gmg("--cpu", "1", str(ROOT / "tests" / "fake_worker.py"), "--lines", "20", "--crash", "traceback")
+    terminal.expect("failed")
+    terminal.send("q")
+    terminal.expect(r"cpu0 failed: .*the robot has 9 joints")
+    terminal.expect(pexpect.EOF)
+    assert terminal.wait() == 1
