@@ -33,7 +33,7 @@ _EXCEPTION = re.compile(
 _AFTER_TRACEBACK = re.compile(rb"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?")
 _TRACEBACK = b"Traceback (most recent call last)"
 _USAGE = re.compile(rb"\S{1,200}: error: .+|.{1,200}: can't open file .+|.{1,200}: No module named .+")
-_NATIVE = re.compile(rb"\[[EC] \d\d/\d\d/\d\d [\d:.]+ \d+\] (?P<text>.*)|(?:\s*what\(\): )(?P<what>.*)")
+_NATIVE = re.compile(rb"\[[EC] \d\d/\d\d/\d\d [\d:.]+ \d+\] (?P<text>.*)|what\(\):\s*(?P<what>.*)")
 
 _SIGNALS = {
     signal.SIGKILL: ("the host may have run out of memory", "look for `Out of memory` in the kernel's log (dmesg)"),
@@ -70,9 +70,8 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
 
 
 def _killed(number: int, texts: Sequence[bytes]) -> Failure:
-    try:
-        sent = signal.Signals(number)
-    except ValueError:
+    sent = _signal(number)
+    if sent is None:
         return Failure(FailureKind.KILLED, f"Killed by signal {number} (-{number})", "")
     meaning, advice = _SIGNALS.get(sent, ("", ""))
     if sent is signal.SIGABRT:
@@ -83,6 +82,11 @@ def _killed(number: int, texts: Sequence[bytes]) -> Failure:
         if sign is not None:
             return Failure(sign.kind, _one_line_of(sent, meaning), sign.advice)
     return Failure(FailureKind.KILLED, _one_line_of(sent, meaning), advice)
+
+
+def _signal(number: int) -> signal.Signals | None:
+    """The signal of this number, when it has a name: real-time signals have none."""
+    return next((each for each in signal.Signals if each.value == number), None)
 
 
 def _one_line_of(sent: signal.Signals, meaning: str) -> str:
@@ -147,8 +151,10 @@ def _native(texts: Sequence[bytes]) -> bytes | None:
 
 def _exit_text(exit_code: int, texts: Sequence[bytes]) -> bytes:
     text = f"exit code {exit_code}"
-    if exit_code > 128 and exit_code - 128 in signal.valid_signals():
-        return f"{text} ({signal.Signals(exit_code - 128).name} in a child)".encode()
+    sent = _signal(exit_code - 128)
+    if sent is not None:
+        # A shell says so of a program that it ran.
+        return f"{text} ({sent.name} in a child)".encode()
     if exit_code == 1:
         # `sys.exit("what is wrong")` ends with 1, its text on standard error.
         said = next((line for line in reversed(texts) if line and lines.message(line) is None), b"")

@@ -230,8 +230,8 @@ class Reader:
         if bar is None or self._iterations.any:
             return False
         self.progress = bar
-        self.had_progress = self.had_progress or self.phase in (Phase.VISUALIZER, Phase.RUNNING)
-        return True
+        # Before that it may be of a download, or of meshes.
+        return self._reported() if self.phase in (Phase.VISUALIZER, Phase.RUNNING) else True
 
     def _reported(self) -> bool:
         self.had_progress = True

@@ -1,0 +1,192 @@
+"""Every failure of GENESIS's table, by its own words: what it is called, and in which line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.genesis.failures import FailureKind, explain
+from gmg_tui.genesis.reader import Reader
+from gmg_tui.genesis.tail import LINES
+from tests.genesis_text.samples import logged
+
+K = FailureKind
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("_pickle.UnpicklingError: pickle data was truncated", K.CACHE_RACE),
+        ("EOFError: Ran out of input", K.CACHE_RACE),
+        ("_pickle.UnpicklingError: invalid load key, '\\x00'.", K.CACHE_RACE),
+        ("genesis.GenesisException: Corrupted cache for terrain heightmap: /c/terrain/x.gnd", K.CACHE_RACE),
+        ("FileExistsError: [Errno 17] File exists: 'logs/go2'", K.FOLDER_RACE),
+        ("OSError: [Errno 39] Directory not empty: 'logs/go2-walking'", K.FOLDER_RACE),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'logs/go2/cfgs.pkl'", K.FOLDER_RACE),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'robot.xml'", K.SCRIPT),
+        ("PermissionError: [Errno 13] Permission denied: '/home/a/.cache/genesis'", K.CONFIG),
+        ("OSError: [Errno 30] Read-only file system: '/root/.cache'", K.CONFIG),
+        ("OSError: [Errno 28] No space left on device", K.CONFIG),
+        ("ModuleNotFoundError: No module named 'genesis'", K.CONFIG),
+        ("ModuleNotFoundError: No module named 'my_robot'", K.SCRIPT),
+        ("filelock.Timeout: The file lock '/tmp/genesis_usd_bake.lock' could not be acquired.", K.CONFIG),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB. GPU 0 has a total", K.MEMORY),
+        ("torch.cuda.OutOfMemoryError: CUDA out of memory.", K.MEMORY),
+        ("RuntimeError: CUDA out of memory.", K.MEMORY),
+        ("RuntimeError: CUDA error: out of memory", K.MEMORY),
+        (
+            "RuntimeError: [cuda_driver.h:operator()@92] CUDA Error CUDA_ERROR_OUT_OF_MEMORY: out of memory while",
+            K.MEMORY,
+        ),
+        ("RuntimeError: Out of CUDA pre-allocated memory. Consider using qd.init(device_memory_frac", K.MEMORY),
+        ("MemoryError", K.MEMORY),
+        ("RuntimeError: CUDA Error CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encounte", K.DEVICE),
+        ("RuntimeError: CUDA error: invalid device ordinal", K.DEVICE),
+        ("RuntimeError: CUDA Error CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected", K.DEVICE),
+        ("genesis.GenesisException: No Torch GPU device available.", K.DEVICE),
+        ("genesis.GenesisException: Torch device 'cuda' not available for backend 'gs.cuda'.", K.DEVICE),
+        ("genesis.GenesisException: Backend gs.cuda not available on this machine.", K.DEVICE),
+        ("RuntimeError: CUDA Error CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure", K.DEVICE),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", K.DEVICE),
+        ("torch.AcceleratorError: CUDA error: device-side assert triggered", K.DEVICE),
+        ("torch.distributed.DistBackendError: NCCL error in: ../ProcessGroupNCCL.cpp:1970", K.NCCL),
+        ("ValueError: Device 'cuda:0' does not match expected device for local rank '1'.", K.NCCL),
+        ("genesis.GenesisException: EGL is required to create an offscreen OpenGL context, and it", K.EGL),
+        ("AttributeError: 'NoneType' object has no attribute 'eglQueryString'", K.EGL),
+        ("EGLError: No EGL context could not be initialized for EGL_DEVICE_ID='3'.", K.EGL),
+        ("ValueError: Invalid device ID (3) with 1 devices", K.EGL),
+        ("OpenGL.raw.EGL._errors.EGLError: GLError(err = 12289)", K.EGL),
+        ("genesis.GenesisException: No display detected. Use `show_viewer=False` for headless mode.", K.EGL),
+        ("genesis.GenesisException: Genesis already initialized.", K.SCRIPT),
+        ("genesis.GenesisException: Invalid constraint forces causing 'nan'. Please decrease Rigid", K.SCRIPT),
+        ("AssertionError", K.SCRIPT),
+        ("KeyError: 'joint'", K.SCRIPT),
+    ],
+)
+def test_an_exception_is_the_reason_and_its_words_tell_the_kind(text: str, kind: FailureKind) -> None:
+    output = f'Traceback (most recent call last):\n  File "sim.py", line 3, in <module>\n    main()\n{text}\n\n'
+    name, _, message = text.partition(": ")
+    short = name.rpartition(".")[2]
+    with_genesis = output.encode() + logged(f"{short}: {message}", "ERROR") + logged("💤 Exiting Genesis and caching")
+    for shown in (output.encode(), with_genesis):
+        reader = Reader(gpu_slot=True)
+        reader.feed(shown, 1.0)
+        failure = reader.failure(1)
+        assert (failure.kind, failure.reason) == (kind, text)
+        assert failure.advice
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "kind", "reason"),
+    [
+        (b"", 3, K.UNKNOWN, "exit code 3"),
+        (b"step 1\n", 3, K.UNKNOWN, "exit code 3"),
+        (b"step 1\nno robot called panda\n", 1, K.UNKNOWN, "exit code 1: no robot called panda"),
+        (b"", 137, K.UNKNOWN, "exit code 137 (SIGKILL in a child)"),
+        (b"", 255, K.UNKNOWN, "exit code 255"),
+        (b"", -9, K.KILLED, "Killed by SIGKILL (-9): the host may have run out of memory"),
+        (b"Fatal Python error: Segmentation fault\n", -11, K.KILLED, "Killed by SIGSEGV (-11): segmentation fault"),
+        (b"", -2, K.KILLED, "Killed by SIGINT (-2): interrupted"),
+        (b"", -70, K.KILLED, "Killed by signal 70 (-70)"),
+        (
+            b"terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: out of memory\n",
+            -6,
+            K.MEMORY,
+            "Killed by SIGABRT (-6): CUDA error: out of memory",
+        ),
+        (
+            b"[E 11/21/26 06:55:54.676 8640] [cuda_driver.h:operator()@92] CUDA Error CUDA_ERROR_OUT_OF_MEMORY: out of "
+            b"memory while calling malloc (cuMemAlloc_v2)\n",
+            1,
+            K.MEMORY,
+            "[cuda_driver.h:operator()@92] CUDA Error CUDA_ERROR_OUT_OF_MEMORY: out of memory while calling malloc "
+            "(cuMemAlloc_v2)",
+        ),
+        (b"usage: sim.py [-h]\nsim.py: error: unrecognized arguments: --x\n", 2, K.SCRIPT, None),
+        (b"python: can't open file '/x/sim.py': [Errno 2] No such file or directory\n", 2, K.SCRIPT, None),
+        (b"/usr/bin/python: No module named genesis\n", 1, K.CONFIG, None),
+        (b"  File \"sim.py\", line 1\n    foo(\n       ^\nSyntaxError: '(' was never closed\n", 1, K.SCRIPT, None),
+    ],
+)
+def test_ends_without_an_exception(output: bytes, code: int, kind: FailureKind, reason: str | None) -> None:
+    failure = explain(code, output.splitlines())
+    assert failure.kind is kind
+    assert failure.reason == (output.decode().splitlines()[-1] if reason is None else reason)
+
+
+CHAIN = """
+import torch_like
+
+def inner():
+    raise MemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+class StepFailed(Exception):
+    pass
+
+try:
+    inner()
+except MemoryError as error:
+    raise StepFailed("step 7 failed\\nin: panda.xml\\nsee: the manual") from error
+"""
+
+
+def run(tmp_path: Path, program: str) -> tuple[int, bytes]:
+    script = tmp_path / "script.py"
+    script.write_text(program)
+    environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    done = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ)
+    return done.returncode, done.stdout
+
+
+def test_of_a_real_chain_the_last_exception_is_the_reason_and_the_first_may_tell_the_kind(tmp_path: Path) -> None:
+    code, output = run(tmp_path, CHAIN.replace("import torch_like\n", ""))
+    failure = explain(code, output.splitlines())
+    assert failure.reason == "StepFailed: step 7 failed"
+    assert failure.kind is K.MEMORY
+
+
+def test_real_ends_of_python_are_told_in_one_line(tmp_path: Path) -> None:
+    for program, reason in (
+        ("import torch_like_that_is_not_there", "ModuleNotFoundError: No module named 'torch_like_that_is_not_there'"),
+        ("import sys; sys.exit('no robot')", "exit code 1: no robot"),
+        ("raise RuntimeError('\\nsecond line')", "RuntimeError: second line"),
+        ("assert False", "AssertionError"),
+        ("def f(:", "SyntaxError: invalid syntax"),
+        ("import os; os.abort()", "Killed by SIGABRT (-6): aborted"),
+    ):
+        code, output = run(tmp_path, program)
+        assert explain(code, output.splitlines()).reason == reason
+
+
+def test_remarks_of_missing_cards_do_not_explain_a_later_mistake() -> None:
+    output = (
+        logged("Backend gs.gpu not available on this machine. Falling back to CPU.", "WARNING")
+        + b"libEGL warning: egl: failed to create dri2 screen\n"
+        + b"Traceback (most recent call last):\n  File 'x'\nKeyError: 'joint'\n"
+    )
+    assert explain(1, output.splitlines()).kind is K.SCRIPT
+
+
+def test_a_reason_is_one_clean_line_of_bounded_length() -> None:
+    output = (
+        b"Traceback (most recent call last):\n  File\nValueError: \x1b]0;title\x07\x1b[31m\x00" + b"x" * 9000 + b"\n"
+    )
+    reason = explain(1, output.splitlines()).reason
+    assert reason.startswith("ValueError: ·x")
+    assert len(reason) == 200
+
+
+def test_a_reason_far_above_the_end_is_not_looked_for() -> None:
+    reader = Reader(gpu_slot=True)
+    reader.feed(b"ValueError: caught long ago\n" + b"step\n" * LINES, 1.0)
+    assert reader.failure(3).reason == "exit code 3"
+
+
+def test_every_signal_has_a_line() -> None:
+    for number in signal.valid_signals():
+        assert explain(-number, []).reason.startswith("Killed by ")
