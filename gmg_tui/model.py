@@ -85,6 +85,26 @@ class SlotKind(StrEnum):
     CPU = "cpu"
 
 
+class StartWay(StrEnum):
+    """How a session's workers start (`--start`)."""
+
+    GATED = "gated"
+    """The first one alone, the others once it has written its mesh caches."""
+    TOGETHER = "together"
+    STAGGERED = "staggered"
+    """One after another, some seconds apart."""
+
+
+class RestartWhen(StrEnum):
+    """When a worker that has ended is started again by itself (`--restart`)."""
+
+    NEVER = "never"
+    STARTUP = "startup"
+    """After failures that a retry heals, before the first progress."""
+    FAILURE = "failure"
+    ALWAYS = "always"
+
+
 class Gpu(Struct, frozen=True, omit_defaults=True):
     """One card, or one MIG instance of a card, as NVML knows it; what does not change while it runs."""
 
@@ -330,6 +350,14 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     sigint_wait_s: float = 15.0
     """How long a worker may take to end after SIGINT; Genesis saves its compiled kernels in this time."""
     sigterm_wait_s: float = 10.0
+    start: StartWay | None = None
+    """None: gated where the script's caches are cold, else together."""
+    restart: RestartWhen = RestartWhen.STARTUP
+    max_restarts: int = 3
+    """How often in a row a worker is started again by itself."""
+    stuck_after_s: float = 60.0
+    """Seconds without output and without CPU time before a worker is called stuck."""
+    restart_stuck: bool = False
 
 
 class Session(Struct, frozen=True, omit_defaults=True):

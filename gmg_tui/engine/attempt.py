@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from gmg_tui.engine.activity import Activity
 from gmg_tui.engine.cutter import Cutter
 from gmg_tui.engine.logfile import LogFile
 from gmg_tui.engine.meter import Meter
@@ -13,7 +14,11 @@ from gmg_tui.engine.pump import Pump
 from gmg_tui.engine.ring import Ring
 from gmg_tui.genesis.environ import Environment
 from gmg_tui.genesis.reader import Reader
-from gmg_tui.model import Attempt, Figures, WorkerState
+from gmg_tui.model import Attempt, Figures, GpuReading, Phase, WorkerState
+
+_KEPT_MIB = 64.0
+_KEPT_SHARE = 0.05
+"""What a card may have kept of an attempt's memory and still count as free: drivers round, and neighbours breathe."""
 
 
 class RunningAttempt:
@@ -53,6 +58,10 @@ class RunningAttempt:
         self.environment = environment
         self.reader = Reader(gpu_slot, self.started_clock)
         self.meter = Meter()
+        self.activity = Activity()
+        self.output_bytes = 0
+        self.memory_before_mib: float | None = None
+        """What was taken of the card's memory before it started."""
         self.process = Process(pump, environment.set["GMG_SLOT"], self._take)
         self.ended: float | None = None
         self.state = WorkerState.STARTING
@@ -67,6 +76,7 @@ class RunningAttempt:
         await self.process.start(self.command, cwd=cwd, env=self.environment.full)
 
     def _take(self, chunk: bytes, is_error: bool) -> None:
+        self.output_bytes += len(chunk)
         raw, block = self._cutters[is_error].feed(chunk)
         self._log.write(raw)
         self._give(block)
@@ -90,6 +100,20 @@ class RunningAttempt:
             self._log.write(raw)
             self._give(block)
         self.ended = time.time()
+
+    @property
+    def running_s(self) -> float:
+        """Seconds in the running phase, as far as it is still going on."""
+        reader = self.reader
+        return time.monotonic() - reader.phase_started if reader.phase is Phase.RUNNING else 0.0
+
+    def memory_kept_mib(self, reading: GpuReading | None) -> float | None:
+        """What the card has not got back of the memory that it took; None when all of it, or when nobody can say."""
+        peak, before = self.meter.memory_peak_mib, self.memory_before_mib
+        if reading is None or reading.memory_used_mib is None or peak is None or before is None:
+            return None
+        kept = reading.memory_used_mib - before
+        return kept if kept > max(_KEPT_MIB, _KEPT_SHARE * (peak - before)) else None
 
     def figures(self) -> Figures:
         """What it has reached so far."""

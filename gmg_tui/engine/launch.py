@@ -8,8 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from gmg_tui.engine.attempt import RunningAttempt
+from gmg_tui.engine.gate import Gate
 from gmg_tui.engine.process import Step
 from gmg_tui.engine.pump import Pump
+from gmg_tui.engine.warden_line import WardenLine
 from gmg_tui.genesis.environ import threads_each, worker_environment
 from gmg_tui.genesis.placeholders import fill, values_for
 from gmg_tui.gpu.egl import EglMap
@@ -28,6 +30,8 @@ class Launcher:
         pump: Reads their pipes.
         index_of: The NVML index of a card at this moment; a card's index may change when another one is lost.
         egl: The mapping from cards to EGL devices, once it is known.
+        gate: Says when a worker may start.
+        warden: Hears of every process.
     """
 
     def __init__(
@@ -37,8 +41,12 @@ class Launcher:
         pump: Pump,
         index_of: Callable[[Gpu], Awaitable[int]],
         egl: Awaitable[EglMap],
+        gate: Gate,
+        warden: WardenLine,
     ) -> None:
         self.spec = spec
+        self.gate = gate
+        self.warden = warden
         self.stop_steps: tuple[Step, ...] = (
             (signal.SIGINT, spec.sigint_wait_s),
             (signal.SIGTERM, spec.sigterm_wait_s),

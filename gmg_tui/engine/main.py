@@ -9,16 +9,21 @@ import signal
 from pathlib import Path
 from typing import Self
 
+from gmg_tui.engine.gate import Gate
 from gmg_tui.engine.launch import Launcher
 from gmg_tui.engine.process import adopt_orphans
 from gmg_tui.engine.pump import Pump
 from gmg_tui.engine.server import Server
-from gmg_tui.engine.supervisor import Supervisor
+from gmg_tui.engine.supervisor import PHASE_TIMES, Supervisor
+from gmg_tui.engine.warden_line import WardenLine
 from gmg_tui.errors import GmgError
+from gmg_tui.genesis import caches
+from gmg_tui.genesis.phase_times import PhaseTimes
 from gmg_tui.gpu import egl, select
 from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
 from gmg_tui.gpu.sampler import Sampler
-from gmg_tui.model import Gpu, GpuReading, RunSpec, Slot
+from gmg_tui.model import Gpu, GpuReading, Phase, RunSpec, Slot, StartWay
+from gmg_tui.session import sessions_folder
 
 _log = logging.getLogger(__name__)
 
@@ -71,8 +76,13 @@ class Engine:
         adopt_orphans()
         self._pump = Pump()
         self._egl = asyncio.create_task(self._probe_egl())
-        launcher = Launcher(self._spec, len(self._hardware.slots), self._pump, self._index_of, self._egl)
-        self._supervisor = Supervisor(self._spec, self._hardware.slots, launcher, self._changed)
+        slots = self._hardware.slots
+        self._warden = WardenLine()
+        await self._warden.start(self._spec.name)
+        phase_times = PhaseTimes.load(sessions_folder().parent / PHASE_TIMES, _script_key(self._spec, slots[0]))
+        gate = Gate(self._spec.start or _way(phase_times), slots[0].name)
+        launcher = Launcher(self._spec, len(slots), self._pump, self._index_of, self._egl, gate, self._warden)
+        self._supervisor = Supervisor(self._spec, slots, launcher, phase_times, self._changed)
         self._server = Server(self._supervisor, Path(self._spec.socket))
         await self._server.start()
         self._listen_to_signals()
@@ -92,6 +102,7 @@ class Engine:
             self._supervisor.keeper.write(self._supervisor.snapshot(), ended=True)
             await self._server.close("the session has ended")
             self._pump.close()
+            await self._warden.close()
         for failure in failures:
             if isinstance(failure, BaseException) and not isinstance(failure, asyncio.CancelledError):
                 raise failure
@@ -149,6 +160,18 @@ class Engine:
     async def _index_of(self, gpu: Gpu) -> int:
         nvml = self._hardware.nvml
         return await asyncio.to_thread(nvml.index_of, gpu.parent_uuid or gpu.uuid) if nvml is not None else gpu.index
+
+
+def _script_key(spec: RunSpec, slot: Slot) -> str:
+    """What the phases' times are kept under: a script takes other times on a card than on the CPU."""
+    script = spec.script if spec.module else str(Path(spec.cwd, spec.script).resolve())
+    return f"{script} on {slot.kind}"
+
+
+def _way(phase_times: PhaseTimes) -> StartWay:
+    """How to start where nobody has said: gated, unless this script has compiled before and its caches are there."""
+    warm = phase_times.usual(Phase.COMPILING) is not None and caches.exist(os.environ)
+    return StartWay.TOGETHER if warm else StartWay.GATED
 
 
 async def _any(*events: asyncio.Event, timeout_s: float | None = None) -> None:

@@ -48,6 +48,8 @@ class Process:
         self._seen: dict[int, int] = {}
         """PID and start time of the processes that were seen to belong to it."""
         self._process: asyncio.subprocess.Process | None = None
+        self._tried = asyncio.Event()
+        """Set once there is a process, or it is known that there will be none."""
 
     @property
     def started(self) -> bool:
@@ -92,6 +94,7 @@ class Process:
         finally:
             for end in writing:
                 os.close(end)
+            self._tried.set()
 
     async def wait(self) -> int:
         """Wait for the first process to end. Returns its exit code, negative for a signal."""
@@ -122,6 +125,9 @@ class Process:
         Returns:
             What survived the last step: processes that the kernel does not let go.
         """
+        await self._tried.wait()
+        if self._process is None:
+            return []
         left = self.members(proctree.scan())
         for number, wait_s in steps:
             if not left and self.exit_code is not None:

@@ -21,7 +21,7 @@ class Proc(NamedTuple):
     state: str
     """`R`, `S`, `D`, `T`, `Z` …"""
     cpu_s: float
-    """User and system time, and that of children already waited for."""
+    """User and system time of its own; that of children goes with them."""
     rss_mib: float
     started_ticks: int
     """Since boot; with the PID it names a process for ever."""
@@ -42,7 +42,7 @@ def read(pid: int) -> Proc | None:
         parent=int(fields[1]),
         group=int(fields[2]),
         session=int(fields[3]),
-        cpu_s=sum(map(int, fields[11:15])) / _TICKS_PER_S,
+        cpu_s=sum(map(int, fields[11:13])) / _TICKS_PER_S,
         started_ticks=int(fields[19]),
         rss_mib=int(fields[21]) * _PAGE_MIB,
     )

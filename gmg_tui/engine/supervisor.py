@@ -47,10 +47,18 @@ class Supervisor:
         spec: What to run.
         slots: Where.
         launcher: Makes the attempts.
+        phase_times: How long the phases of this script take.
         changed: Called when a state has changed and clients should hear of it soon.
     """
 
-    def __init__(self, spec: RunSpec, slots: tuple[Slot, ...], launcher: Launcher, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        slots: tuple[Slot, ...],
+        launcher: Launcher,
+        phase_times: PhaseTimes,
+        changed: Callable[[], None],
+    ) -> None:
         folder = Path(spec.folder)
         self.session = Session(spec, slots, os.getpid(), time.time(), gmg_tui.__version__)
         self.all_ended = asyncio.Event()
@@ -59,7 +67,6 @@ class Supervisor:
         self._changed = changed
         self._started = time.monotonic()
         self._stopped_at: float | None = None
-        phase_times = PhaseTimes.load(sessions.sessions_folder().parent / PHASE_TIMES, _script_key(spec, slots[0]))
         room = max(_RING_LEAST_BYTES, _RING_BYTES // len(slots))
         self.workers = {
             slot.name: Worker(
@@ -103,7 +110,7 @@ class Supervisor:
             for worker in self.workers.values():
                 if worker.attempt is not None and worker.state.live:
                     worker.attempt.settle()
-                worker.remember(moment, self._reading_of(worker))
+                worker.remember(moment)
             due = max(due + STEP_S, now)
             await asyncio.sleep(due - loop.time())
 
@@ -258,8 +265,3 @@ class Supervisor:
         elif self._notes.get(subject) != text:
             self._notes[subject] = text
             _log.warning("%s", text)
-
-
-def _script_key(spec: RunSpec, slot: Slot) -> str:
-    script = spec.script if spec.module else str(Path(spec.cwd, spec.script).resolve())
-    return f"{script} on {slot.kind}"

@@ -47,8 +47,10 @@ def worker_view(worker: Worker, now: float) -> model.Worker:
         backend=reader.backend,
         genesis_version=reader.genesis_version,
         stopping=worker.stopping,
-        cpu_pct=worker.cpu_pct,
-        memory_rss_mib=worker.memory_rss_mib,
+        cpu_pct=attempt.activity.cpu_pct if worker.state.live else None,
+        memory_rss_mib=attempt.activity.memory_rss_mib if worker.state.live else None,
+        stuck=worker.stuck,
+        restart_in_s=max(0.0, worker.restart_at - now) if worker.restart_at is not None else None,
         now=attempt.figures() if worker.before is not None else None,
         gpu_util_mean_pct=meter.gpu_util_mean_pct,
         memory_peak_mib=meter.memory_peak_mib,
@@ -58,7 +60,7 @@ def worker_view(worker: Worker, now: float) -> model.Worker:
 
 
 def _warnings(worker: Worker) -> tuple[str, ...]:
-    found = [worker.survivors, worker.misplaced, worker.log.trouble]
+    found = [worker.survivors, worker.misplaced, worker.memory_kept, worker.log.trouble]
     said = worker.attempt.reader.warnings if worker.attempt is not None else ()
     return (*(text for text in found if text is not None), *said)
 

@@ -1,0 +1,167 @@
+"""What the engine does without being asked: gates, restarts, stuck workers, and its own death."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gmg_tui.engine import policy
+from gmg_tui.genesis.failures import FailureKind
+from gmg_tui.model import RestartWhen, StartWay, WorkerState
+from gmg_tui.protocol import Action
+from tests.nvml_sim import Sim
+
+from .harness import running, spec_for
+
+NEVER = ("--lines", "0")
+RUNNING = WorkerState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("when", "kind", "had_progress", "again"),
+    [
+        (RestartWhen.NEVER, FailureKind.CACHE_RACE, False, False),
+        (RestartWhen.STARTUP, FailureKind.CACHE_RACE, False, True),
+        (RestartWhen.STARTUP, FailureKind.CACHE_RACE, True, False),
+        (RestartWhen.STARTUP, FailureKind.MEMORY, False, False),
+        (RestartWhen.STARTUP, FailureKind.SCRIPT, False, False),
+        (RestartWhen.STARTUP, None, True, False),
+        (RestartWhen.FAILURE, FailureKind.SCRIPT, True, True),
+        (RestartWhen.FAILURE, FailureKind.CONFIG, False, False),
+        (RestartWhen.FAILURE, None, True, False),
+        (RestartWhen.ALWAYS, None, True, True),
+    ],
+)
+def test_what_is_started_again(when: RestartWhen, kind: FailureKind | None, had_progress: bool, again: bool) -> None:
+    assert policy.wanted(when, kind, had_progress=had_progress) is again
+
+
+def test_pauses_grow_are_bounded_and_differ() -> None:
+    pauses = [[policy.pause_s(number) for _ in range(50)] for number in range(12)]
+    assert all(1.5 <= pause <= 2.5 for pause in pauses[0])
+    assert min(pauses[3]) > max(pauses[1])
+    assert max(map(max, pauses)) <= 75.0
+    assert len(set(pauses[2])) > 1
+
+
+async def test_a_race_heals_by_itself() -> None:
+    spec = spec_for("--crash", "race", "--crash-attempt", "1", "--lines", "3", start=StartWay.TOGETHER)
+    async with running(spec) as run:
+        waiting = await run.until_state("cpu0", WorkerState.RESTARTING)
+        assert waiting.reason
+        assert "pickle data was truncated" in waiting.reason
+        assert waiting.restart_in_s is not None
+        finished = await run.until_state("cpu0", WorkerState.FINISHED)
+        assert finished.attempt == 2
+
+
+async def test_a_race_that_never_heals_ends_after_the_last_restart() -> None:
+    async with running(spec_for("--crash", "race", "--crash-attempt", "99", max_restarts=1)) as run:
+        failed = await run.until_state("cpu0", WorkerState.FAILED)
+        assert failed.attempt == 2
+
+
+async def test_a_person_need_not_wait_for_a_restart_and_can_take_it_back() -> None:
+    async with running(spec_for("--crash", "race", "--crash-attempt", "1", *NEVER, cpu=2)) as run:
+        await run.until(lambda s: all(w.state is WorkerState.RESTARTING for w in s.workers))
+        await run.client.act(Action.RESTART, "cpu0")
+        await run.client.act(Action.STOP, "cpu1")
+        await run.until_state("cpu0", RUNNING)
+        assert run.worker("cpu1").state is WorkerState.STOPPED
+        assert run.worker("cpu1").attempt == 1
+
+
+async def test_a_failure_of_the_script_itself_is_left_alone() -> None:
+    async with running(spec_for("--crash", "traceback")) as run:
+        failed = await run.until_state("cpu0", WorkerState.FAILED)
+        assert failed.attempt == 1
+
+
+async def test_gated_workers_wait_for_the_first_and_say_so() -> None:
+    spec = spec_for(*NEVER, "--phase-s", "0.4", cpu=3, start=StartWay.GATED)
+    async with running(spec) as run:
+        waiting = await run.until(lambda s: s.workers[0].state is not WorkerState.WAITING)
+        for slot in ("cpu1", "cpu2"):
+            worker = waiting.worker(slot)
+            assert worker is not None
+            assert worker.state is WorkerState.WAITING
+            assert worker.reason
+            assert "cpu0" in worker.reason
+        await run.until(lambda s: all(w.state is RUNNING for w in s.workers))
+        first = run.output("cpu0").split(b"Compiling")[0]
+        assert first
+        details = [await run.client.details(slot) for slot in ("cpu0", "cpu1")]
+        assert details[1].attempts[0].started > details[0].attempts[0].started
+
+
+async def test_a_gate_opens_when_the_first_worker_fails() -> None:
+    spec = spec_for("--crash", "traceback", "--crash-at", "adding", cpu=2, start=StartWay.GATED)
+    async with running(spec) as run:
+        await run.until(lambda s: s.ended)
+        assert [worker.attempt for worker in run.snapshot.workers] == [1, 1]
+
+
+async def test_a_waiting_worker_starts_at_once_when_a_person_wants_it_to() -> None:
+    async with running(spec_for("--hang", "adding", cpu=2, start=StartWay.GATED)) as run:
+        await run.until_state("cpu1", WorkerState.WAITING)
+        await run.client.act(Action.RESTART, "cpu1")
+        await run.until_state("cpu1", WorkerState.BUILDING)
+
+
+async def test_silence_without_cpu_is_stuck_and_silence_at_full_cpu_is_not() -> None:
+    spec = spec_for("--hang", "compiling", cpu=1, stuck_after_s=3.0)
+    async with running(spec) as run:
+        await run.until(lambda s: s.workers[0].stuck is not None)
+        stuck = run.worker("cpu0").stuck
+        assert stuck
+        assert stuck.startswith("no output for ")
+        assert "0.0 s CPU" in stuck
+    async with running(spec_for("--spin", "compiling", cpu=1, stuck_after_s=3.0)) as run:
+        await run.until(lambda s: s.workers[0].state is WorkerState.COMPILING and s.workers[0].state_s > 7)
+        assert run.worker("cpu0").stuck is None
+
+
+async def test_a_stopped_worker_is_stuck_and_restarted_when_that_is_wanted() -> None:
+    async with running(spec_for(*NEVER, stuck_after_s=2.0, restart_stuck=True)) as run:
+        worker = await run.until_state("cpu0", RUNNING)
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGSTOP)
+        await run.until(lambda s: s.workers[0].attempt == 2)
+        await run.until_state("cpu0", RUNNING)
+
+
+async def test_workers_of_a_killed_engine_end_within_seconds(tmp_path: Path) -> None:
+    spec = spec_for(*NEVER, "--fork-grandchild", str(tmp_path / "{slot}"), cpu=2)
+    async with running(spec) as run:
+        await run.until(lambda s: all(w.state is RUNNING for w in s.workers))
+        pids = [worker.pid for worker in run.snapshot.workers if worker.pid]
+        pids += [int((tmp_path / slot).read_text()) for slot in ("cpu0", "cpu1")]
+        processes = [psutil.Process(pid) for pid in pids]
+        run.process.kill()
+        await run.process.wait()
+        _, alive = await asyncio.to_thread(psutil.wait_procs, processes, timeout=20)
+        assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+
+
+async def test_a_restart_waits_for_the_memory_of_the_card(sim: Sim) -> None:
+    sim.cards[0].memory_used_mib = 500
+    sim.write()
+    spec = spec_for(*NEVER, cpu=None, gpus="0,", interval_s=0.2)
+    async with running(spec, sim.env()) as run:
+        await run.until_state("gpu0", RUNNING)
+        sim.cards[0].memory_used_mib = 30_000
+        sim.write()
+        await run.until(lambda s: (s.workers[0].memory_peak_mib or 0) > 20_000)
+        await run.client.act(Action.STOP, "gpu0")
+        await run.until_state("gpu0", WorkerState.STOPPED)
+        await run.client.act(Action.RESTART, "gpu0")
+        waiting = await run.until(lambda s: "released" in (s.workers[0].reason or ""))
+        assert waiting.workers[0].state is WorkerState.RESTARTING
+        sim.cards[0].memory_used_mib = 510
+        sim.write()
+        await run.until_state("gpu0", RUNNING)
