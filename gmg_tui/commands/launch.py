@@ -44,6 +44,10 @@ class Launched(NamedTuple):
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(_END_S)
 
+    def call_off(self) -> None:
+        """Stop the workers in order and end the engine; ctrl+c meanwhile ends it at once."""
+        _call_off(self.process)
+
 
 class _Reply(msgspec.Struct, frozen=True):
     """The one line that an engine writes on its standard output."""
@@ -130,6 +134,7 @@ def _answer(process: subprocess.Popen[bytes]) -> bytes:
 
 
 def _call_off(process: subprocess.Popen[bytes]) -> None:
+    """End an engine: a terminated one stops its workers first, a killed one takes them along."""
     process.terminate()
     try:
         process.wait(_STOP_S)

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from gmg_tui import session as sessions
-from gmg_tui.commands.launch import launch
+from gmg_tui.commands.launch import Launched, launch
 from gmg_tui.commands.options import Checked, RunOptions, check, check_module, check_script
 from gmg_tui.commands.screen import check_terminal, check_theme, is_terminal, show
 from gmg_tui.errors import GmgError
@@ -68,9 +68,19 @@ def _start(options: RunOptions, checked: Checked, script: str, args: tuple[str, 
     if options.detach:
         print(spec.name)
         return 0
+    try:
+        return _show(options, Path(spec.socket), launched, headless=headless)
+    except KeyboardInterrupt:
+        # Before a reporter or a screen listens to the keyboard; from then on ctrl+c is theirs.
+        print("stopping the workers (ctrl+c again kills them)", file=sys.stderr)
+        launched.call_off()
+        raise
+
+
+def _show(options: RunOptions, socket: Path, launched: Launched, *, headless: bool) -> int:
     if not headless:
         return show(
-            Path(spec.socket),
+            socket,
             theme=options.theme,
             ascii_only=options.ascii_only,
             mouse=not options.no_mouse,
@@ -78,7 +88,7 @@ def _start(options: RunOptions, checked: Checked, script: str, args: tuple[str, 
         )
     from gmg_tui import headless as reporter
 
-    status = reporter.run(Path(spec.socket), ascii_only=options.ascii_only)
+    status = reporter.run(socket, ascii_only=options.ascii_only)
     launched.settle()
     return status
 

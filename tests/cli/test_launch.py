@@ -80,3 +80,16 @@ def test_modules_beside_the_script_do_not_take_the_place_of_pythons(tmp_path: Pa
     ]
     done = subprocess.run(command, cwd=tmp_path, env=environ(), capture_output=True, text=True)
     assert (done.stderr, done.returncode) == ("", 0)
+
+
+def test_an_interrupt_before_anybody_listens_stops_the_session() -> None:
+    program = (
+        "import sys; from gmg_tui import cli, headless\n"
+        "def interrupted(*_, **__): raise KeyboardInterrupt\n"
+        "headless.run = interrupted\n"
+        "cli.main(sys.argv[1:])\n"
+    )
+    words = ["--cpu", "1", str(ROOT / "tests" / "fake_worker.py"), "--lines", "0"]
+    done = subprocess.run([sys.executable, "-c", program, *words], env=environ(), capture_output=True, text=True)
+    assert (done.stderr.strip(), done.returncode) == ("stopping the workers (ctrl+c again kills them)", 130)
+    assert sessions.find(None, running=False).state == "ended"

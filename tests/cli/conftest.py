@@ -1,0 +1,24 @@
+"""What the tests of the command line share: no engine outlives the test that started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from gmg_tui import session as sessions
+
+
+@pytest.fixture(autouse=True)
+def no_engine_survives(own_folders: None) -> Iterator[None]:
+    """End the engines of a test that failed half-way; those that it scripted itself are this process."""
+    yield
+    for found in sessions.listing():
+        pid = found.record.session.engine_pid
+        if found.state == "running" and pid != os.getpid():
+            for _ in range(2):  # the second asks it to kill its workers
+                os.kill(pid, signal.SIGTERM)
+            psutil.Process(pid).wait()
