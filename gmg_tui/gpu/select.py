@@ -77,9 +77,7 @@ def _first(number: int, allowed: tuple[Gpu, ...], usable: tuple[Gpu, ...], visib
         there = f"there {'is' if len(allowed) == 1 else 'are'} {count(len(allowed), 'GPU')}"
         if len(allowed) < len(usable):
             there += f" (CUDA_VISIBLE_DEVICES={visible} leaves {len(allowed)} of {len(usable)})"
-        raise GmgError(
-            f"--gpus {number}: {there}; ask for at most {len(allowed)} (for the card of an index write `{number},`)"
-        )
+        raise GmgError(f"--gpus {number}: {there}; ask for at most {len(allowed)}")
     return allowed[:number]
 
 
