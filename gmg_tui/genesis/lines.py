@@ -13,14 +13,22 @@ from typing import Final
 from gmg_tui.model import Phase
 from gmg_tui.text import strip_ansi
 
-_NUMBER = rb"\d[\d,]{0,24}(?:\.\d{1,6})?"
+_NUMBER = rb"\d{1,24}(?:,\d{3}){0,8}(?:\.\d{1,6})?"
 _COLOUR = rb"(?:\x1b\[[\d;]{0,16}m){0,4}"
 _OPEN = _COLOUR + rb"(?:~{1,4}<)?"
 _CLOSE = rb"(?:>~{1,4})?" + _COLOUR
 
 FPS: Final = re.compile(
     rb"Running at " + _COLOUR + rb"(~{1,4}<)?(" + _NUMBER + rb")" + _CLOSE + rb" FPS"
-    rb"(?: \(" + _OPEN + _NUMBER + _CLOSE + rb" FPS per env, " + _OPEN + rb"(\d[\d,]{0,15})" + _CLOSE + rb" envs\))?\."
+    rb"(?: \("
+    + _OPEN
+    + _NUMBER
+    + _CLOSE
+    + rb" FPS per env, "
+    + _OPEN
+    + rb"(\d{1,9}(?:,\d{3}){0,2})"
+    + _CLOSE
+    + rb" envs\))?\."
 )
 """A progress line: the marker of the raw form, the rate over all environments, and their number where there are any.
 

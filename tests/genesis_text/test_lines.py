@@ -50,6 +50,7 @@ def test_a_progress_line_of_each_form_gives_its_figure(line: bytes, total: float
         b"[Genesis] [11:08:26] [INFO] Running at inf FPS.\n",
         b"[Genesis] [11:08:26] [INFO] Running at nan FPS (nan FPS per env, 4 envs).\n",
         b"Running at ,,, FPS.\n",
+        b"Running at 1,2,3,,4 FPS.\n",
         b"Running at -5.00 FPS.\n",
         b"per env: 12.00 FPS\n",
         b"the total : 12.00 FPS\n",

@@ -1,0 +1,119 @@
+"""A worker's environment, as the contract has it (DESIGN 4.2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gmg_tui.genesis.environ import Environment, threads_each, worker_environment
+from gmg_tui.model import Gpu, Slot, SlotKind
+
+CARD = Slot("gpu3", SlotKind.GPU, Gpu(3, "GPU-1234", "NVIDIA H100"))
+MIG = Slot("gpu0-mig1", SlotKind.MIG, Gpu(0, "MIG-5678", "NVIDIA A100 MIG 1g.5gb", mig_index=1))
+CPU = Slot("cpu1", SlotKind.CPU)
+
+OURS = {
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONFAULTHANDLER": "1",
+    "PYTHONUTF8": "1",
+    "OMP_NUM_THREADS": "6",
+    "QD_NUM_THREADS": "6",
+    "GMG_SESSION": "sim-1",
+    "GMG_SLOT": "",
+    "GMG_WORKER_INDEX": "2",
+    "GMG_NUM_WORKERS": "8",
+    "GMG_ATTEMPT": "4",
+}
+
+
+def environment(
+    slot: Slot,
+    base: dict[str, str] | None = None,
+    *,
+    gpu_index: int | None = None,
+    egl_index: int | None = None,
+    extra: dict[str, str] | None = None,
+) -> Environment:
+    return worker_environment(
+        base or {},
+        session="sim-1",
+        slot=slot,
+        index=2,
+        count=8,
+        attempt=4,
+        gpu_index=gpu_index,
+        egl_index=egl_index,
+        threads=6,
+        extra=extra or {},
+    )
+
+
+def test_on_a_card_every_selector_is_the_index_of_this_moment_and_not_of_the_start() -> None:
+    made = environment(CARD, gpu_index=5, egl_index=1)
+    assert made.set == OURS | {
+        "GMG_SLOT": "gpu3",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": "5",
+        "TI_VISIBLE_DEVICE": "5",
+        "QD_VISIBLE_DEVICE": "5",
+        "EGL_DEVICE_ID": "1",
+    }
+    assert made.unset == ()
+
+
+def test_a_card_without_a_known_egl_device_has_none_set() -> None:
+    made = environment(CARD, {"EGL_DEVICE_ID": "0", "HOME": "/h"}, gpu_index=3)
+    assert made.unset == ("EGL_DEVICE_ID",)
+    assert "EGL_DEVICE_ID" not in made.full
+    assert made.full["HOME"] == "/h"
+
+
+def test_on_a_mig_slot_the_instance_is_named_and_the_other_selectors_are_gone() -> None:
+    made = environment(MIG, {"TI_VISIBLE_DEVICE": "0", "QD_VISIBLE_DEVICE": "0"}, gpu_index=0)
+    assert made.set == OURS | {
+        "GMG_SLOT": "gpu0-mig1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": "MIG-5678",
+    }
+    assert made.unset == ("TI_VISIBLE_DEVICE", "QD_VISIBLE_DEVICE", "EGL_DEVICE_ID")
+    assert made.full == made.set
+
+
+def test_on_a_cpu_slot_no_card_is_visible() -> None:
+    made = environment(CPU, {"CUDA_VISIBLE_DEVICES": "0,1", "EGL_DEVICE_ID": "0"})
+    assert made.set == OURS | {"GMG_SLOT": "cpu1", "CUDA_VISIBLE_DEVICES": ""}
+    assert made.full["CUDA_VISIBLE_DEVICES"] == ""
+    assert made.full["EGL_DEVICE_ID"] == "0"
+
+
+def test_threads_that_a_person_has_set_stay() -> None:
+    made = environment(CPU, {"OMP_NUM_THREADS": "32"})
+    assert made.full["OMP_NUM_THREADS"] == "32"
+    assert made.full["QD_NUM_THREADS"] == "6"
+    assert "OMP_NUM_THREADS" not in made.set
+
+
+def test_what_a_person_gives_wins_over_all_but_gmg_tuis_own_words() -> None:
+    extra = {
+        "CUDA_VISIBLE_DEVICES": "7",
+        "EGL_DEVICE_ID": "2",
+        "OMP_NUM_THREADS": "1",
+        "GMG_SLOT": "x",
+        "GMG_MINE": "y",
+    }
+    made = environment(CARD, {"EGL_DEVICE_ID": "0"}, gpu_index=3, extra=extra)
+    assert made.full["CUDA_VISIBLE_DEVICES"] == "7"
+    assert made.full["EGL_DEVICE_ID"] == "2"
+    assert made.full["OMP_NUM_THREADS"] == "1"
+    assert made.full["GMG_SLOT"] == "gpu3"
+    assert "GMG_MINE" not in made.full
+    assert made.unset == ()
+
+
+def test_a_card_that_cannot_be_found_is_not_replaced_by_card_0() -> None:
+    with pytest.raises(ValueError, match="gpu3"):
+        environment(CARD, gpu_index=None)
+
+
+@pytest.mark.parametrize(("cores", "workers", "each"), [(64, 8, 8), (2, 8, 1), (7, 2, 3), (1, 1, 1), (8, 0, 8)])
+def test_cores_are_shared_out(cores: int, workers: int, each: int) -> None:
+    assert threads_each(cores, workers) == each

@@ -1,0 +1,72 @@
+"""Which Python the workers get."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.errors import GmgError
+from gmg_tui.genesis import interpreter
+
+
+def program(path: Path, text: str = "#!/bin/sh\nexit 0\n") -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_active_virtualenv_comes_before_condas_and_both_before_our_own(tmp_path: Path) -> None:
+    venv = program(tmp_path / "venv" / "bin" / "python")
+    conda = program(tmp_path / "conda" / "bin" / "python")
+    active = {"VIRTUAL_ENV": str(tmp_path / "venv"), "CONDA_PREFIX": str(tmp_path / "conda")}
+    assert interpreter.default_python(active) == venv
+    assert interpreter.default_python({"CONDA_PREFIX": active["CONDA_PREFIX"]}) == conda
+    assert interpreter.default_python({}) == sys.executable
+    assert interpreter.default_python({"VIRTUAL_ENV": str(tmp_path / "gone")}) == sys.executable
+
+
+def test_a_path_or_a_name_of_an_interpreter_becomes_absolute_and_links_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = tmp_path / "mypython"
+    link.symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert interpreter.check_python("./mypython") == str(link)
+    assert interpreter.check_python("mypython") == str(link)
+
+
+def test_what_is_no_interpreter_is_said_to_be_none(tmp_path: Path) -> None:
+    for path, says in (
+        (str(tmp_path / "absent"), "not a program that can be run"),
+        (str(tmp_path), "not a program that can be run"),
+        (program(tmp_path / "true"), "is no Python 3 interpreter"),
+        (program(tmp_path / "text", "no program at all"), "cannot be run"),
+    ):
+        with pytest.raises(GmgError, match=says) as caught:
+            interpreter.check_python(path)
+        assert str(caught.value).startswith(f"--python {path}")
+        assert "\n" not in str(caught.value)
+
+
+def test_an_interpreter_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter, "_ANSWER_S", 0.2)
+    silent = program(tmp_path / "silent", "#!/bin/sh\nexec sleep 60\n")
+    with pytest.raises(GmgError, match="does not answer"):
+        interpreter.check_python(silent)
+    assert not interpreter.has_genesis(silent)
+
+
+def test_genesis_is_looked_for_without_being_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "genesis"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('imported')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert interpreter.has_genesis(sys.executable)
+    monkeypatch.delenv("PYTHONPATH")
+    assert not interpreter.has_genesis(str(tmp_path / "absent"))
+    assert not interpreter.has_genesis(program(tmp_path / "false", "#!/bin/sh\nexit 1\n"))
