@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -196,6 +198,7 @@ def main(words: Sequence[str] | None = None) -> None:
         words: The words after the program's name; None for this process's.
     """
     words = sys.argv[1:] if words is None else words
+    _prepare_output()
     try:
         # Without a word there is nothing to run: the page that says what there is, and the status of wrong usage.
         status = _group.main(arrange(words) if words else ["--help"], prog_name="gmg-tui", standalone_mode=False)
@@ -211,6 +214,15 @@ def main(words: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
     sys.exit(status if words else 2)
+
+
+def _prepare_output() -> None:
+    """See that printing never fails for what is printed: a stream that is closed, a sign that the encoding lacks."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - as long as the program lives
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _complain(text: str, status: int) -> int:

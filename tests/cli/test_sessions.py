@@ -11,11 +11,11 @@ from asyncio.subprocess import PIPE, Process
 from gmg_tui.model import Fps, WorkerState
 from tests.cli.scripted import ScriptedEngine, environ
 
+_COMMAND = (sys.executable, "-m", "gmg_tui")
+
 
 async def _start(*words: str) -> Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "gmg_tui", *words, stdout=PIPE, stderr=PIPE, env=environ()
-    )
+    return await asyncio.create_subprocess_exec(*_COMMAND, *words, stdout=PIPE, stderr=PIPE, env=environ())
 
 
 async def _gmg(*words: str) -> tuple[str, str, int | None]:
@@ -67,6 +67,17 @@ async def test_ls_asks_running_engines_and_knows_ended_and_lost_ones() -> None:
     assert header.split() == ["name", "state", "script", "started", "workers", "FPS"]
     assert first.split()[:3] == ["sim-1", "running", "sim.py"]
     assert first.endswith("1 failed, 1 running  1,500")
+
+
+async def test_a_list_is_printed_in_any_encoding_and_to_a_closed_stream() -> None:
+    async with ScriptedEngine(("cpu0",), "größe.py"):
+        pass
+    plain = await asyncio.create_subprocess_exec(*_COMMAND, "ls", stdout=PIPE, env=environ(PYTHONIOENCODING="ascii"))
+    out, _ = await plain.communicate()
+    assert b"gr??e.py" in out
+    closed = await asyncio.create_subprocess_shell(f"{' '.join(_COMMAND)} ls >&-", stderr=PIPE, env=environ())
+    assert (await closed.communicate())[1] == b""
+    assert closed.returncode == 0
 
 
 async def test_stop_tells_who_is_left_and_waits_for_the_engine() -> None:
