@@ -142,7 +142,11 @@ class _Headless:
         if self._output_error is None or self._stopped_by_reader:
             return
         name = self._session.spec.name
-        rest = f"the logs: gmg-tui logs {name} SLOT" if self._snapshot.ended else f"the session goes on: gmg-tui attach {name}"
+        rest = (
+            f"the logs: gmg-tui logs {name} SLOT"
+            if self._snapshot.ended
+            else f"the session goes on: gmg-tui attach {name}"
+        )
         raise GmgError(f"cannot write standard output: {self._output_error.strerror}; {rest}", 1)
 
     def _complete(self) -> bool:
