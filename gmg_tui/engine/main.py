@@ -16,7 +16,6 @@ from gmg_tui.engine.pump import Pump
 from gmg_tui.engine.server import Server
 from gmg_tui.engine.supervisor import PHASE_TIMES, Supervisor
 from gmg_tui.engine.warden_line import WardenLine
-from gmg_tui.errors import GmgError
 from gmg_tui.genesis import caches
 from gmg_tui.genesis.phase_times import PhaseTimes
 from gmg_tui.gpu import egl, select
@@ -51,10 +50,10 @@ class Hardware:
             return cls(select.cpu_slots(spec.cpu), None)
         try:
             nvml = Nvml.open()
+            cards = nvml.cards()
         except NvmlUnavailable as error:
-            raise GmgError(f"no GPU: {error}; run on the CPU with --cpu N, or try `gmg-tui demo`") from error
-        slots = select.slots(nvml.cards(), spec.gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
-        return cls(slots, nvml)
+            raise select.no_gpu(str(error)) from error
+        return cls(select.slots(cards, spec.gpus, os.environ.get("CUDA_VISIBLE_DEVICES")), nvml)
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -98,7 +97,8 @@ class Engine:
             for task in (living, done, self._egl):
                 task.cancel()
             failures = await asyncio.gather(living, done, return_exceptions=True)
-            await asyncio.to_thread(sampler.stop)
+            if await asyncio.to_thread(sampler.stop) and self._hardware.nvml is not None:
+                self._hardware.nvml.close()
             self._supervisor.keeper.write(self._supervisor.snapshot(), ended=True)
             await self._server.close("the session has ended")
             self._pump.close()
@@ -148,7 +148,7 @@ class Engine:
         def deliver(readings: tuple[GpuReading, ...], error: str | None) -> None:
             loop.call_soon_threadsafe(self._supervisor.take_readings, readings, error)
 
-        sampler = Sampler(self._hardware.gpus, self._spec.interval_s, deliver)
+        sampler = Sampler(self._hardware.gpus, self._spec.interval_s, deliver, nvml=self._hardware.nvml)
         if self._hardware.gpus:
             sampler.start()
         return sampler

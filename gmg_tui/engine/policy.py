@@ -36,4 +36,4 @@ def wanted(when: RestartWhen, kind: FailureKind | None, *, had_progress: bool) -
 
 def pause_s(restarts: int) -> float:
     """How long to wait before the next attempt, after `restarts` in a row: 2 s, 4 s, 8 s … up to a minute, jittered."""
-    return min(_LONGEST_S, _FIRST_S * 2**restarts) * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311
+    return min(_LONGEST_S, _FIRST_S * 2.0**restarts) * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311

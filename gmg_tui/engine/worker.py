@@ -20,6 +20,7 @@ from gmg_tui.engine.logfile import LogFile
 from gmg_tui.engine.process import Step
 from gmg_tui.engine.ring import Ring
 from gmg_tui.genesis.phase_times import PhaseTimes
+from gmg_tui.gpu.nvml import NvmlUnavailable
 from gmg_tui.model import Attempt, Figures, GpuReading, Phase, Slot, WorkerState
 
 _log = logging.getLogger(__name__)
@@ -211,6 +212,8 @@ class Worker:
                 self._again.clear()
                 try:
                     await self._run_attempt()
+                except NvmlUnavailable as error:
+                    self._enter(WorkerState.FAILED, str(error))
                 except Exception as error:  # a fault of ours must not take the other workers along
                     _log.exception("%s: attempt broke off", self.slot.name)
                     self._enter(WorkerState.FAILED, f"gmg-tui: {type(error).__name__}: {error}")
@@ -256,12 +259,16 @@ class Worker:
         else:
             self._enter(WorkerState.RESTARTING)
             await self._unless_hurried(self._memory_released(self.attempt))
-        if self._state is WorkerState.STOPPED:
+        if self._taken_back():
             return None
         number = self.attempt.number + 1 if self.attempt is not None else 1
         attempt = await self._launcher.prepare(self, number, self._heard)
         attempt.memory_before_mib = self.reading.memory_used_mib if self.reading is not None else None
-        return attempt if self._state is not WorkerState.STOPPED else None
+        return None if self._taken_back() else attempt
+
+    def _taken_back(self) -> bool:
+        """Whether a person has stopped the worker before its attempt began."""
+        return self._state is WorkerState.STOPPED
 
     async def _unless_hurried(self, waiting: Coroutine[Any, Any, None]) -> None:
         tasks = [asyncio.ensure_future(waiting), asyncio.ensure_future(self._hurry.wait())]

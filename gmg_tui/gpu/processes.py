@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped,unused-ignore]
+import psutil
 from msgspec import structs
 
 from gmg_tui.model import GpuProcess
