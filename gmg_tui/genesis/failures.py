@@ -55,7 +55,7 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
         exit_code: As `returncode`: negative is a signal's number.
         tail: Its last lines as written, both streams, oldest first.
     """
-    texts = [lines.plain(line) for line in tail]
+    texts = [lines.unmarked(lines.plain(line)) for line in tail]
     if exit_code < 0:
         return _killed(-exit_code, texts)
     found = _reason(texts, indented=[line[:1] in (b" ", b"\t") for line in tail])

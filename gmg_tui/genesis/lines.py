@@ -89,8 +89,8 @@ RSL_RATE: Final = re.compile(
     rb"Computation:\s{1,40}(?P<old>\d{1,15}) steps/s \(|Steps per second:\s{1,40}(?P<new>\d{1,15})"
 )
 """rsl_rl up to 3.1 and from 3.2."""
-BENCHMARK: Final = re.compile(rb"(?P<what>per env|total) *: (?P<rate>" + _NUMBER + rb") FPS")
-"""The two lines of genesis-speed-benchmark's scripts, each a whole line."""
+BENCHMARK: Final = re.compile(rb"total *: (?P<rate>" + _NUMBER + rb") FPS")
+"""The second of the two lines of genesis-speed-benchmark's scripts, a whole line; the first is `per env: … FPS`."""
 
 TQDM: Final = re.compile(
     rb"\d{1,3}%\|[^|\r\n]{0,600}\| {0,20}(?P<done>[\d.]{1,20}[kMGTPEZY]?)/(?P<total>[\d.]{1,20}[kMGTPEZY]?)"
@@ -108,6 +108,14 @@ _LIBRARY = re.compile(
     rb"|.{0,500}?\w{0,60}(?:Warning|warning):"  # Python's warnings; the line of source under one is indented
 )
 """Lines that libraries print while Genesis starts: they say nothing of the script itself."""
+
+
+_MARKUP = re.compile(rb"~{1,4}<|>~{1,4}")
+
+
+def unmarked(text: bytes) -> bytes:
+    """`text` without the marks by which Genesis highlights, which stand in the text of its exceptions."""
+    return _MARKUP.sub(b"", text) if b"~" in text else text
 
 
 def plain(line: bytes) -> bytes:

@@ -52,7 +52,8 @@ class Reader:
         device: Name of the device that Genesis says it runs on.
         backend: `cuda`, `cpu` …
         genesis_version: As in Genesis's greeting.
-        had_progress: Whether any simulation was reported: a rate, an iteration, or a bar once Genesis had built.
+        had_progress: Whether any simulation was reported: a rate, an iteration, or a bar; a bar that was done
+            before Genesis began does not count.
     """
 
     def __init__(self, gpu_slot: bool, started: float | None = None) -> None:
@@ -80,6 +81,7 @@ class Reader:
         self._fps: Fps | None = None
         self._fps_known = True
         self._in_traceback = False
+        self._has_simulated = False
 
     @property
     def state(self) -> WorkerState:
@@ -170,12 +172,7 @@ class Reader:
         return changed
 
     def _ran(self, found: list[tuple[bytes, bytes, bytes]]) -> bool:
-        if self._throughput.take_lines(found):
-            self._fps_known = False
-            self.had_progress = True
-            self._enter(Phase.RUNNING)
-            return True
-        return False
+        return self._throughput.take_lines(found) and self._simulated()
 
     def _read_message(self, text: bytes) -> bool:
         """A line of Genesis's logger."""
@@ -215,34 +212,37 @@ class Reader:
         iteration = self._iterations.take(line, self._now)
         if iteration is not None:
             self.progress = iteration
-            return self._reported()
+            return self._simulated()
         rate = lines.RSL_RATE.search(line)
-        if rate is not None and self._throughput.take_number(Source.RSL, float(rate["old"] or rate["new"])):
-            self._fps_known = False
-            return self._reported()
-        benchmark = lines.BENCHMARK.fullmatch(line)
-        if benchmark is not None and benchmark["what"] == b"total":
-            if self._throughput.take_number(Source.BENCHMARK, lines.number(benchmark["rate"])):
-                self._fps_known = False
-                return self._reported()
-            return False
+        if rate is not None:
+            return self._throughput.take_number(Source.RSL, float(rate["old"] or rate["new"])) and self._simulated()
+        total = lines.BENCHMARK.fullmatch(line)
+        if total is not None:
+            return self._throughput.take_number(Source.BENCHMARK, lines.number(total["rate"])) and self._simulated()
         bar = progress.bar(line) if b"%|" in line else None
         if bar is None or self._iterations.any:
             return False
         self.progress = bar
-        # Before that it may be of a download, or of meshes.
-        return self._reported() if self.phase in (Phase.VISUALIZER, Phase.RUNNING) else True
+        if self._watches_lines() or self.phase is Phase.RUNNING:
+            # While Genesis builds, a bar is of a download, or of meshes.
+            self.had_progress = True
+            self._enter(Phase.RUNNING)
+        return True
 
-    def _reported(self) -> bool:
-        self.had_progress = True
+    def _simulated(self) -> bool:
+        """A simulation has said how it fares."""
+        self._fps_known = False
+        self.had_progress = self._has_simulated = True
         self._enter(Phase.RUNNING)
         return True
 
     def _was_importing(self) -> None:
-        """Genesis begins after lines of the script's own: it was being imported all the time."""
-        if self.phase is Phase.RUNNING and not self.had_progress and len(self._phases) == 1:
+        """Genesis begins after lines or bars of the script's own: it was being imported all the time."""
+        if self.phase is Phase.RUNNING and not self._has_simulated and len(self._phases) == 1:
             self.phase, seconds = self._phases.pop()
             self.phase_started -= seconds
+            self.progress = None
+            self.had_progress = False
 
     def _enter(self, phase: Phase) -> bool:
         """Begin `phase`; returns whether it is another one."""

@@ -172,6 +172,16 @@ def test_remarks_of_missing_cards_do_not_explain_a_later_mistake() -> None:
     assert explain(1, output.splitlines()).kind is K.SCRIPT
 
 
+def test_the_marks_of_genesis_are_not_part_of_its_reason() -> None:
+    output = (
+        b"Traceback (most recent call last):\n  File 'x'\n"
+        b"genesis.GenesisException: Backend ~<gs.cuda>~ not available on this machine.\n\n"
+    ) + logged("GenesisException: Backend gs.cuda not available on this machine.", "ERROR")
+    failure = explain(1, output.splitlines())
+    assert failure.reason == "genesis.GenesisException: Backend gs.cuda not available on this machine."
+    assert failure.kind is K.DEVICE
+
+
 def test_a_reason_is_one_clean_line_of_bounded_length() -> None:
     output = (
         b"Traceback (most recent call last):\n  File\nValueError: \x1b]0;title\x07\x1b[31m\x00" + b"x" * 9000 + b"\n"

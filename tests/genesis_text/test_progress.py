@@ -62,6 +62,14 @@ def test_a_bar_before_the_scene_is_built_is_no_progress_of_the_simulation() -> N
     assert (reader.phase, reader.had_progress) == (Phase.CREATING, False)
 
 
+def test_a_bar_before_genesis_begins_is_forgotten_then() -> None:
+    reader = Reader(gpu_slot=True)
+    reader.feed(b"\r  0%|          | 0/2 [00:00<?, ?it/s]", 1.0)
+    assert (reader.state, reader.had_progress) == (WorkerState.RUNNING, True)
+    reader.feed(samples.logged("Running on [NVIDIA H100] with backend gs.cuda. Device memory: 79.33 GB."), 2.0)
+    assert (reader.state, reader.had_progress, reader.progress) == (WorkerState.BUILDING, False, None)
+
+
 def logged_ready() -> bytes:
     return samples.logged("Building visualizer...")
 
