@@ -13,6 +13,9 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import Details, Series
 from gmg_tui.protocol import Action, Answer, Bye, Lines, Request, Update, Welcome
 
+_Asking = protocol.Act | protocol.Edit | protocol.AskDetails | protocol.AskSeries | protocol.EndProcess | protocol.End
+"""The requests that are answered."""
+
 _HELLO_S = 10.0
 """How long an engine may take to say welcome; a stopped one (SIGSTOP) never does."""
 
@@ -44,6 +47,10 @@ class Engine(Protocol):
 
     async def series(self, slot: str) -> Series:
         """The worker's figures over its whole life. Raises `GmgError` when there are none."""
+        ...
+
+    async def end_process(self, slot: str, pid: int, *, kill: bool = False) -> None:
+        """Send SIGTERM (or SIGKILL) to a process on the slot's card. Raises `GmgError` when that cannot be done."""
         ...
 
     async def end(self, *, kill: bool = False) -> None:
@@ -149,6 +156,10 @@ class EngineClient:
             raise GmgError(f"the engine gave no history of {slot}", 1)
         return answer.series
 
+    async def end_process(self, slot: str, pid: int, *, kill: bool = False) -> None:
+        """Send SIGTERM (or SIGKILL) to a process on the slot's card. Raises `GmgError` when that cannot be done."""
+        await self._ask(protocol.EndProcess(self._number(), slot, pid, kill))
+
     async def end(self, *, kill: bool = False) -> None:
         """Stop (or kill) all workers. Returns when the engine has heard it, not when they have ended."""
         await self._ask(protocol.End(self._number(), kill))
@@ -175,9 +186,7 @@ class EngineClient:
         except OSError as error:
             raise GmgError(f"the connection to the engine broke: {error}", 1) from error
 
-    async def _ask(
-        self, request: protocol.Act | protocol.Edit | protocol.AskDetails | protocol.AskSeries | protocol.End
-    ) -> Answer:
+    async def _ask(self, request: _Asking) -> Answer:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._answers[request.id] = future
         try:

@@ -83,6 +83,16 @@ class AskSeries(Struct, frozen=True, tag=True):
     slot: str
 
 
+class EndProcess(Struct, frozen=True, tag=True):
+    """End a process on a card that is not this session's: SIGTERM, or SIGKILL."""
+
+    id: int
+    slot: str
+    """The slot whose card it is on."""
+    pid: int
+    kill: bool = False
+
+
 class End(Struct, frozen=True, tag=True):
     """Stop all workers; the engine ends when they have, and no client is left."""
 
@@ -91,7 +101,7 @@ class End(Struct, frozen=True, tag=True):
     """At once, by SIGKILL."""
 
 
-Request = Hello | Follow | Act | Edit | AskDetails | AskSeries | End
+Request = Hello | Follow | Act | Edit | AskDetails | AskSeries | EndProcess | End
 
 
 class Welcome(Struct, frozen=True, tag=True):

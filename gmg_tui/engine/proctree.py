@@ -48,6 +48,11 @@ def read(pid: int) -> Proc | None:
     )
 
 
+def owner(pid: int) -> int:
+    """The user that the process runs as. Raises `FileNotFoundError` when there is no such process."""
+    return os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116 - as in read()
+
+
 class Table:
     """All processes at one moment, by PID, by parent, and by group or session."""
 

@@ -94,6 +94,8 @@ class _Client:
                     return Answer(number, details=await supervisor.details(slot))
                 case protocol.AskSeries(id=number, slot=slot):
                     return Answer(number, series=supervisor.series(slot))
+                case protocol.EndProcess(id=number, slot=slot, pid=pid, kill=kill):
+                    await supervisor.end_process(slot, pid, kill=kill)
                 case protocol.End(id=number, kill=kill):
                     supervisor.end(kill=kill)
                 case Hello() | Follow():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -241,6 +242,28 @@ class Supervisor:
         self._check_open()
         for worker in [self._worker(slot) for slot in slots]:
             worker.edit(args, env)
+
+    async def end_process(self, slot: str, pid: int, *, kill: bool = False) -> None:
+        """End a process on the slot's card that is not this session's.
+
+        Raises:
+            GmgError: It is not there, is another user's, or belongs to a worker.
+        """
+        processes = (await self.details(slot)).processes or ()
+        found = next((process for process in processes if process.pid == pid), None)
+        if found is None:
+            raise GmgError(f"process {pid} is not on {slot}'s card any more", 1)
+        if found.slot is not None:
+            raise GmgError(f"process {pid} is {found.slot}'s worker; x stops it", 1)
+        if found.command is None and found.user is None:
+            raise GmgError(f"process {pid} is in another container, or has ended", 1)
+        try:
+            if proctree.owner(pid) != os.getuid():
+                raise GmgError(f"process {pid} belongs to {found.user}", 1)
+            os.kill(pid, signal.SIGKILL if kill else signal.SIGTERM)
+        except (FileNotFoundError, ProcessLookupError) as error:
+            raise GmgError(f"process {pid} has ended", 1) from error
+        _log.info("sent %s to process %d (%s)", "SIGKILL" if kill else "SIGTERM", pid, found.command or found.name)
 
     def end(self, *, kill: bool = False) -> None:
         """Stop all workers, for good."""

@@ -11,10 +11,11 @@ import psutil
 import pytest
 
 from gmg_tui.engine import policy
+from gmg_tui.errors import GmgError
 from gmg_tui.genesis.failures import FailureKind
 from gmg_tui.model import RestartWhen, StartWay, WorkerState
 from gmg_tui.protocol import Action
-from tests.nvml_sim import Sim
+from tests.nvml_sim import Process, Sim
 
 from .harness import running, spec_for
 
@@ -165,3 +166,27 @@ async def test_a_restart_waits_for_the_memory_of_the_card(sim: Sim) -> None:
         sim.cards[0].memory_used_mib = 510
         sim.write()
         await run.until_state("gpu0", RUNNING)
+
+
+async def test_a_process_on_the_card_can_be_ended_if_it_is_ones_own_and_no_worker(sim: Sim) -> None:
+    other = await asyncio.create_subprocess_exec("sleep", "60")
+    init = 1
+    sim.cards[0].processes = [Process(pid=other.pid, memory_mib=900), Process(pid=init, memory_mib=10)]
+    sim.write()
+    async with running(spec_for(*NEVER, cpu=None, gpus="0,", interval_s=0.2), sim.env()) as run:
+        worker = await run.until_state("gpu0", RUNNING)
+        assert worker.pid is not None
+        details = await run.client.details("gpu0")
+        assert {process.pid for process in details.processes or ()} == {other.pid, init}
+        with pytest.raises(GmgError, match="is not on gpu0's card"):
+            await run.client.end_process("gpu0", worker.pid)
+        sim.cards[0].processes.append(Process(pid=worker.pid, memory_mib=20))
+        sim.write()
+        await run.until(lambda s: "gpu0" in [process.slot for process in s.readings[0].processes or ()])
+        with pytest.raises(GmgError, match="gpu0's worker"):
+            await run.client.end_process("gpu0", worker.pid)
+        if os.getuid() != 0:
+            with pytest.raises(GmgError, match="belongs to"):
+                await run.client.end_process("gpu0", init)
+        await run.client.end_process("gpu0", other.pid)
+        assert await other.wait() == -signal.SIGTERM
