@@ -38,7 +38,8 @@ def check_python(path: str) -> str:
     Raises:
         GmgError: It is none, or does not answer.
     """
-    found = shutil.which(str(Path(path).expanduser()))
+    # By os.path: a Path would lose the `./` that keeps `./python` from being looked up in `PATH`.
+    found = shutil.which(os.path.expanduser(path))  # noqa: PTH111
     if found is None:
         raise GmgError(f"--python {path}: not a program that can be run; give the path of a Python interpreter")
     python = str(Path(found).absolute())

@@ -32,12 +32,17 @@ def test_the_active_virtualenv_comes_before_condas_and_both_before_our_own(tmp_p
 def test_a_path_or_a_name_of_an_interpreter_becomes_absolute_and_links_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    link = tmp_path / "mypython"
-    link.symlink_to(sys.executable)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert interpreter.check_python("./mypython") == str(link)
-    assert interpreter.check_python("mypython") == str(link)
+    links = [tmp_path / folder / "mypython" for folder in ("here", "there")]
+    for link in links:
+        link.parent.mkdir()
+        link.symlink_to(sys.executable)
+    here, there = map(str, links)
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("PATH", str(tmp_path / "there"), prepend=os.pathsep)
+    assert interpreter.check_python("./mypython") == here
+    assert interpreter.check_python("mypython") == there
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert interpreter.check_python("~/here/mypython") == here
 
 
 def test_what_is_no_interpreter_is_said_to_be_none(tmp_path: Path) -> None:
