@@ -59,6 +59,56 @@ _screen = _options(
     click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII signs only."),
     click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal."),
 )
+_supervision = _options(
+    click.option(
+        "--start",
+        type=click.Choice(["gated", "together", "staggered"]),
+        metavar="WAY",
+        help="gated (the others wait until the first has written its mesh caches), together, or staggered (3 s apart).  "
+        "[default: gated while the script's caches are cold, else together]",
+    ),
+    click.option(
+        "--restart",
+        type=click.Choice(["never", "startup", "failure", "always"]),
+        default="startup",
+        show_default=True,
+        metavar="WHEN",
+        help="never, startup (after failures that a retry heals, before the first progress), failure, or always.",
+    ),
+    click.option(
+        "--max-restarts",
+        type=int,
+        default=3,
+        show_default=True,
+        metavar="N",
+        help="How often in a row a worker is started again.",
+    ),
+    click.option(
+        "--stuck-after",
+        type=float,
+        default=60.0,
+        show_default=True,
+        metavar="S",
+        help="Seconds without output and CPU time before a worker is called stuck.",
+    ),
+    click.option("--restart-stuck", is_flag=True, help="Restart stuck workers without being asked."),
+    click.option(
+        "--sigint-wait",
+        type=float,
+        default=15.0,
+        show_default=True,
+        metavar="S",
+        help="Seconds from SIGINT to SIGTERM when a worker is stopped: Genesis saves its kernels meanwhile.",
+    ),
+    click.option(
+        "--sigterm-wait",
+        type=float,
+        default=10.0,
+        show_default=True,
+        metavar="S",
+        help="Seconds from SIGTERM to SIGKILL.",
+    ),
+)
 _slots = _options(
     click.option(
         "--gpus", metavar="WHAT", help="'all', a count, or a list of indices or UUIDs: 0,2,5.  [default: all allowed]"
@@ -74,6 +124,7 @@ _slots = _options(
     click.option(
         "--interval", type=float, default=1.0, show_default=True, metavar="S", help="Seconds between looks at the GPUs."
     ),
+    _supervision,
     click.option("--headless", is_flag=True, help="Print lines instead of drawing; also where there is no terminal."),
     click.option("--detach", is_flag=True, help="Start, print the session's name, and return."),
     click.option("--summary", metavar="FILE", help="Write the summary (JSON) there too."),
@@ -97,7 +148,7 @@ def _group() -> None:
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(script: str, args: tuple[str, ...], module: bool, **options: Any) -> int:
-    """Run SCRIPT; the word `run` is needed for a script of a command's name."""
+    """Run SCRIPT, also one that is named like a command."""
     from gmg_tui.commands import run as command
     from gmg_tui.commands.options import RunOptions
 

@@ -11,8 +11,11 @@ from typing import NamedTuple
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis import interpreter
 
-MIN_INTERVAL_S = 0.2
-MAX_INTERVAL_S = 60.0
+_INTERVAL_S = (0.2, 60.0)
+_STUCK_AFTER_S = (2.0, 86400.0)
+"""The engine looks at the workers' CPU time every two seconds; within less nobody can be seen to stand still."""
+_WAIT_S = (0.0, 3600.0)
+_MAX_RESTARTS = (0, 1_000_000)
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -26,6 +29,13 @@ class RunOptions(NamedTuple):
     python: str | None = None
     env: tuple[str, ...] = ()
     interval: float = 1.0
+    start: str | None = None
+    restart: str = "startup"
+    max_restarts: int = 3
+    stuck_after: float = 60.0
+    restart_stuck: bool = False
+    sigint_wait: float = 15.0
+    sigterm_wait: float = 10.0
     headless: bool = False
     detach: bool = False
     summary: str | None = None
@@ -56,8 +66,11 @@ def check(options: RunOptions) -> Checked:
         raise GmgError("--gpus is empty; give 'all', a count, or a list of indices or UUIDs")
     if options.cpu is not None and options.cpu < 1:
         raise GmgError(f"--cpu {options.cpu}: at least 1")
-    if not MIN_INTERVAL_S <= options.interval <= MAX_INTERVAL_S:
-        raise GmgError(f"--interval {options.interval:g}: from {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g} seconds")
+    _within("--interval", options.interval, _INTERVAL_S, " seconds")
+    _within("--max-restarts", options.max_restarts, _MAX_RESTARTS, "")
+    _within("--stuck-after", options.stuck_after, _STUCK_AFTER_S, " seconds")
+    _within("--sigint-wait", options.sigint_wait, _WAIT_S, " seconds")
+    _within("--sigterm-wait", options.sigterm_wait, _WAIT_S, " seconds")
     return Checked(
         cwd=cwd,
         python=python(options.python, os.environ),
@@ -93,6 +106,12 @@ def check_module(module: str) -> None:
 def python(path: str | None, environ: Mapping[str, str]) -> str:
     """The workers' interpreter: `path`, or the one of the active environment. Raises `GmgError` when it is none."""
     return interpreter.check_python(path) if path is not None else interpreter.default_python(environ)
+
+
+def _within(option: str, value: float, limits: tuple[float, float], unit: str) -> None:
+    low, high = limits
+    if not low <= value <= high:  # written so that NaN is outside
+        raise GmgError(f"{option} {value:g}: from {low:g} to {high:,g}{unit}")
 
 
 def _current_folder() -> str:

@@ -15,7 +15,7 @@ from gmg_tui.commands.launch import Launched, launch
 from gmg_tui.commands.options import Checked, RunOptions, check, check_module, check_script
 from gmg_tui.commands.screen import check_terminal, check_theme, is_terminal, show
 from gmg_tui.errors import GmgError
-from gmg_tui.model import RunSpec
+from gmg_tui.model import RestartWhen, RunSpec, StartWay
 
 _DEMO_CPU_SLOTS = 2
 _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
@@ -114,4 +114,11 @@ def _spec(options: RunOptions, checked: Checked, script: str, args: tuple[str, .
         cpu=options.cpu,
         interval_s=options.interval,
         summary=checked.summary,
+        sigint_wait_s=options.sigint_wait,
+        sigterm_wait_s=options.sigterm_wait,
+        start=None if options.start is None else StartWay(options.start),
+        restart=RestartWhen(options.restart),
+        max_restarts=options.max_restarts,
+        stuck_after_s=options.stuck_after,
+        restart_stuck=options.restart_stuck,
     )

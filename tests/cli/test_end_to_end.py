@@ -91,6 +91,15 @@ def test_a_worker_that_fails_is_status_1_with_its_reason() -> None:
     _nothing_is_left(sessions.find(None, running=False).folder)
 
 
+def test_a_race_is_not_tried_again_where_that_is_not_wanted() -> None:
+    done = _gmg("--cpu", "1", "--restart", "never", _WORKER, "--crash", "race", "--crash-attempt", "1")
+    assert done.returncode == 1
+    assert re.search(r"^cpu0 failed: .*pickle data was truncated", done.stdout, re.MULTILINE)
+    assert "attempt 2" not in done.stdout
+    again = _gmg("--cpu", "1", _WORKER, "--crash", "race", "--crash-attempt", "1")
+    assert (again.returncode, "attempt 2" in again.stdout) == (0, True)
+
+
 def test_an_interrupt_stops_in_order() -> None:
     with _running("--cpu", "2", _WORKER, "--lines", "0") as process:
         process.send_signal(signal.SIGINT)
