@@ -358,6 +358,8 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     stuck_after_s: float = 60.0
     """Seconds without output and without CPU time before a worker is called stuck."""
     restart_stuck: bool = False
+    host: str = ""
+    """The machine that it runs on (`uname -n`); several may share the state folder."""
 
 
 class Session(Struct, frozen=True, omit_defaults=True):

@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import tempfile
+import time
 from pathlib import Path
 
 import msgspec
@@ -52,13 +53,24 @@ class WorkerBrief(Struct, frozen=True):
         )
 
 
+class Loss(Struct, frozen=True):
+    """What was found of a session whose engine had been killed, and cleared away (`gmg_tui.lost`)."""
+
+    died: float
+    """Unix time at about which the engine died, seconds."""
+    pids: tuple[int, ...]
+    """The processes that were ended after it."""
+
+
 class Record(Struct, frozen=True):
     """What `session.json` holds."""
 
     session: Session
     workers: tuple[WorkerBrief, ...] = ()
     ended: float | None = None
-    """Unix time when the engine ended in order, seconds; None while it runs, and for ever when it was killed."""
+    """Unix time when the engine ended, seconds; None while it runs, and after it was killed until that is found out."""
+    loss: Loss | None = None
+    """Set when the engine was killed and what it left has been cleared away."""
 
 
 class Found(Struct, frozen=True):
@@ -69,6 +81,26 @@ class Found(Struct, frozen=True):
     state: str
     """`running`, `ended`, or `lost` when its engine died without saying so."""
     record: Record
+
+    def epitaph(self) -> str:
+        """What became of a lost session, in one line."""
+        said = "its engine died without a word"
+        if self.record.loss is not None:
+            moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.record.loss.died))
+            said = f"its engine died at about {moment}; {_ended_text(len(self.record.loss.pids))}"
+        host = self.record.session.spec.host
+        where = f" on {host}" if host and host != os.uname().nodename else ""
+        return f"{self.name} was lost{where}: {said}; its logs are in {self.folder / LOGS}"
+
+
+def _ended_text(processes: int) -> str:
+    match processes:
+        case 0:
+            return "it left no process"
+        case 1:
+            return "1 process was ended"
+        case _:
+            return f"{processes} processes were ended"
 
 
 def sessions_folder() -> Path:
@@ -129,6 +161,15 @@ def _numbered(parent: Path, script: str) -> Path:
         number += 1
 
 
+def runtime_folders() -> list[Path]:
+    """The folders where sockets may be, the better one first; they may not exist."""
+    folders = [Path(tempfile.gettempdir()) / f"gmg-tui-{os.getuid()}"]
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and Path(runtime).is_dir():
+        folders.insert(0, Path(runtime) / "gmg-tui")
+    return folders
+
+
 def socket_path(name: str) -> Path:
     """Where the engine of the session `name` listens; makes the folder, mode 0700.
 
@@ -137,12 +178,8 @@ def socket_path(name: str) -> Path:
     Raises:
         GmgError: The folder belongs to somebody else, or cannot be made.
     """
-    candidates = [Path(tempfile.gettempdir()) / f"gmg-tui-{os.getuid()}"]
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and Path(runtime).is_dir():
-        candidates.insert(0, Path(runtime) / "gmg-tui")
     trouble = ""
-    for folder in candidates:
+    for folder in runtime_folders():
         path = folder / f"{name}.sock"
         if len(os.fsencode(path)) > _SOCKET_PATH_BYTES:
             trouble = f"{path} is too long for a socket"
@@ -204,12 +241,22 @@ def _held(folder: Path) -> bool:
 
 def look(folder: Path) -> Found | None:
     """The session in `folder`; None where there is none that can be read."""
+    record = _read(folder)
+    if record is None:
+        return None
+    if _held(folder):
+        return Found(folder.name, folder, "running", record)
+    # The engine that wrote the record has gone; what it wrote last may have come after the first reading.
+    record = _read(folder) or record
+    lost = record.ended is None or record.loss is not None
+    return Found(folder.name, folder, "lost" if lost else "ended", record)
+
+
+def _read(folder: Path) -> Record | None:
     try:
-        record = msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
+        return msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
     except (OSError, msgspec.MsgspecError):
         return None
-    state = "running" if _held(folder) else ("lost" if record.ended is None else "ended")
-    return Found(folder.name, folder, state, record)
 
 
 def listing() -> list[Found]:
@@ -236,12 +283,16 @@ def find(name: str | None, *, running: bool) -> Found:
     fitting = [one for one in sessions if one.state == "running"] if running else sessions
     if name is None:
         if not fitting:
+            if sessions and sessions[0].state == "lost":
+                raise GmgError(sessions[0].epitaph(), 1)
             raise GmgError(f"no {'running ' if running else ''}session; start one with `gmg-tui SCRIPT`", 1)
         return fitting[0]
     for one in fitting:
         if one.name == name:
             return one
-    if any(one.name == name for one in sessions):
-        raise GmgError(f"the session {name} has ended; its logs: `gmg-tui logs {name} SLOT`", 1)
+    for one in sessions:
+        if one.name == name:
+            ended = f"the session {name} has ended; its logs: `gmg-tui logs {name} SLOT`"
+            raise GmgError(one.epitaph() if one.state == "lost" else ended, 1)
     names = ", ".join(one.name for one in fitting[:8]) or "none"
     raise GmgError(f"no session {name}; there are: {names}", 1)

@@ -10,9 +10,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from gmg_tui import lost, units
 from gmg_tui import session as sessions
-from gmg_tui import units
 from gmg_tui.client import EngineClient
+from gmg_tui.commands.tell import tell
 from gmg_tui.errors import GmgError
 from gmg_tui.headless.columns import columns
 from gmg_tui.headless.reporter import states
@@ -39,7 +40,8 @@ class _Row(Struct, frozen=True):
 
 
 def ls(*, as_json: bool) -> int:
-    """Print the sessions, the newest first; the exit status."""
+    """Print the sessions, the newest first, after clearing away what lost ones have left; the exit status."""
+    lost.clear(tell)
     found = sessions.listing()
     workers = asyncio.run(_workers(found))
     if as_json:
@@ -47,7 +49,8 @@ def ls(*, as_json: bool) -> int:
         print(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
     elif found:
         cells = [_cells(one, briefs) for one, briefs in zip(found, workers, strict=True)]
-        print("\n".join(columns(_HEADER, cells, left=_LEFT)))
+        epitaphs = [one.epitaph() for one in found if one.state == "lost"]
+        print("\n".join([*columns(_HEADER, cells, left=_LEFT), *epitaphs]))
     else:
         print("no sessions yet; start one with: gmg-tui SCRIPT")
     return 0

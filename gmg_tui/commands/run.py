@@ -121,4 +121,5 @@ def _spec(options: RunOptions, checked: Checked, script: str, args: tuple[str, .
         max_restarts=options.max_restarts,
         stuck_after_s=options.stuck_after,
         restart_stuck=options.restart_stuck,
+        host=os.uname().nodename,
     )

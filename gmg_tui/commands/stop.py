@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import signal
-import sys
 from contextlib import suppress
 from pathlib import Path
 
+from gmg_tui import lost
 from gmg_tui import session as sessions
 from gmg_tui.client import EngineClient
+from gmg_tui.commands.tell import tell
 from gmg_tui.errors import GmgError
 from gmg_tui.headless.reporter import signal_sent
 from gmg_tui.model import Snapshot, WorkerState
@@ -25,14 +26,15 @@ def stop(name: str | None) -> int:
     Raises:
         GmgError: There is no such session, or its engine does not answer.
     """
+    lost.clear(tell)
     found = sessions.find(name, running=True)
-    _say(f"stopping {found.name}")
+    tell(f"stopping {found.name}")
     others = asyncio.run(_stop(Path(found.record.session.spec.socket)))
     if others:
-        _say(f"all workers have ended; the engine ends when nobody looks at the session any more ({others} still do)")
+        tell(f"all workers have ended; the engine ends when nobody looks at the session any more ({others} still do)")
     else:
         _await_engine(found.folder)
-        _say(f"{found.name} has ended")
+        tell(f"{found.name} has ended")
     return 0
 
 
@@ -51,9 +53,9 @@ async def _stop(socket: Path) -> int:
         nonlocal interrupts
         interrupts += 1
         if interrupts == 1:
-            _say("ctrl+c again kills the workers")
+            tell("ctrl+c again kills the workers")
         else:
-            _say("killing the workers")
+            tell("killing the workers")
             ask(kill=True)
 
     loop.add_signal_handler(signal.SIGINT, interrupt)
@@ -66,7 +68,7 @@ async def _stop(socket: Path) -> int:
                 text = _left(snapshot)
                 if text != said:
                     said = text
-                    _say(text)
+                    tell(text)
             if isinstance(event, Bye) or snapshot.ended:
                 break
     finally:
@@ -96,7 +98,3 @@ def _await_engine(folder: Path) -> None:
             fcntl.flock(log, fcntl.LOCK_SH)
     except FileNotFoundError:
         return  # somebody removed the folder, and the engine with it
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -20,7 +20,7 @@ from gmg_tui.protocol import Answer, Bye, End, Follow, Hello, Lines, Message, Up
 class ScriptedEngine:
     """A session with CPU slots whose workers stand still until the test moves them."""
 
-    def __init__(self, slots: tuple[str, ...] = ("cpu0", "cpu1"), script: str = "sim.py") -> None:
+    def __init__(self, slots: tuple[str, ...] = ("cpu0", "cpu1"), script: str = "sim.py", host: str = "") -> None:
         name, self.folder = sessions.create(None, script)
         self.socket = sessions.socket_path(name)
         spec = RunSpec(
@@ -32,6 +32,7 @@ class ScriptedEngine:
             cwd=str(self.folder),
             python="python",
             cpu=len(slots),
+            host=host,
         )
         made = tuple(Slot(slot, SlotKind.CPU) for slot in slots)
         self.session = Session(spec, made, os.getpid(), time.time(), gmg_tui.__version__)
