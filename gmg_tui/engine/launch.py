@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from gmg_tui.engine.attempt import RunningAttempt
@@ -12,6 +14,7 @@ from gmg_tui.engine.gate import Gate
 from gmg_tui.engine.process import Step
 from gmg_tui.engine.pump import Pump
 from gmg_tui.engine.warden_line import WardenLine
+from gmg_tui.genesis import locks
 from gmg_tui.genesis.environ import threads_each, worker_environment
 from gmg_tui.genesis.placeholders import fill, values_for
 from gmg_tui.gpu.egl import EglMap
@@ -19,6 +22,8 @@ from gmg_tui.model import Gpu, RunSpec, SlotKind
 
 if TYPE_CHECKING:
     from gmg_tui.engine.worker import Worker
+
+_log = logging.getLogger(__name__)
 
 
 class Launcher:
@@ -84,6 +89,7 @@ class Launcher:
             threads=self._threads,
             extra={name: fill(value, values) for name, value in worker.env.items()},
         )
+        await asyncio.to_thread(_unlock, environment.full)
         command = (self.spec.python, *(("-m",) if self.spec.module else ()), self.spec.script, *args)
         return RunningAttempt(
             number,
@@ -96,3 +102,9 @@ class Launcher:
             ring=worker.ring,
             changed=changed,
         )
+
+
+def _unlock(environ: Mapping[str, str]) -> None:
+    """Remove the locks that killed workers have left on the kernel cache: with one, an attempt compiles for minutes."""
+    for path in locks.remove(locks.stale(environ)):
+        _log.warning("removed a stale lock of the kernel cache: %s", path)

@@ -18,6 +18,13 @@ def kernel_cache(environ: Mapping[str, str]) -> Path:
     return Path(own) if own else _base(environ) / "quadrants" / "qdcache"
 
 
+def kernel_caches(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """The kernel cache, and where it was when Quadrants was GsTaichi (Genesis 0.3) and Taichi (0.2)."""
+    own = environ.get("TI_OFFLINE_CACHE_FILE_PATH")
+    before = (Path(own),) if own else tuple(_base(environ) / name / "ticache" for name in ("gstaichi", "taichi"))
+    return kernel_cache(environ), *before
+
+
 def _base(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".cache")
 

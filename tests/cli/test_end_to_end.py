@@ -100,6 +100,18 @@ def test_a_race_is_not_tried_again_where_that_is_not_wanted() -> None:
     assert (again.returncode, "attempt 2" in again.stdout) == (0, True)
 
 
+def test_a_stale_lock_of_the_kernel_cache_goes_before_a_worker_starts(tmp_path: Path) -> None:
+    lock = tmp_path / "kernel_compilation_manager" / "qdcache.lock"
+    lock.parent.mkdir()
+    lock.touch()
+    os.utime(lock, (1.0, 1.0))
+    env = f"QD_OFFLINE_CACHE_FILE_PATH={tmp_path}"
+    assert _gmg("--cpu", "1", "--env", env, _WORKER, "--lines", "1").returncode == 0
+    assert not lock.exists()
+    log = sessions.find(None, running=False).folder / "engine.log"
+    assert f"removed a stale lock of the kernel cache: {lock}" in log.read_text()
+
+
 def test_an_interrupt_stops_in_order() -> None:
     with _running("--cpu", "2", _WORKER, "--lines", "0") as process:
         process.send_signal(signal.SIGINT)
