@@ -172,7 +172,7 @@ async def read_request(reader: asyncio.StreamReader) -> Request:
     body = await _read(reader, MAX_REQUEST_BYTES)
     try:
         return _requests.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:  # the latter from thousands of lists in one another
         raise ProtocolError(str(error)) from error
 
 
@@ -186,7 +186,7 @@ async def read_message(reader: asyncio.StreamReader) -> Message:
     body = await _read(reader, MAX_MESSAGE_BYTES)
     try:
         return _messages.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ProtocolError(str(error)) from error
 
 

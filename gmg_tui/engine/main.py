@@ -83,7 +83,7 @@ class Engine:
         launcher = Launcher(self._spec, len(slots), self._pump, self._index_of, self._egl, gate, self._warden)
         self._supervisor = Supervisor(self._spec, slots, launcher, phase_times, self._changed)
         self._server = Server(self._supervisor, Path(self._spec.socket))
-        await self._server.start()
+        self._server.start()
         self._listen_to_signals()
 
     async def run(self) -> None:
@@ -100,7 +100,7 @@ class Engine:
             if await asyncio.to_thread(sampler.stop) and self._hardware.nvml is not None:
                 self._hardware.nvml.close()
             self._supervisor.keeper.write(self._supervisor.snapshot(), ended=True)
-            await self._server.close("the session has ended")
+            self._server.close("the session has ended")
             self._pump.close()
             await self._warden.close()
         for failure in failures:

@@ -11,6 +11,7 @@ from collections import deque
 from pathlib import Path
 
 from gmg_tui import protocol
+from gmg_tui.engine.listener import Listener
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.errors import GmgError
 from gmg_tui.protocol import Answer, Bye, Follow, Hello, Lines, Request, Update, Welcome
@@ -141,16 +142,14 @@ class Server:
         self.busy = asyncio.Event()
         self.visited = asyncio.Event()
         self._supervisor = supervisor
-        self._path = path
         self._clients: set[_Client] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._soon = asyncio.Event()
-        self._server: asyncio.Server | None = None
+        self._listener = Listener(path, self._connected)
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Begin to listen. Raises `OSError`."""
-        self._server = await asyncio.start_unix_server(self._connected, self._path, backlog=128)
-        self._path.chmod(0o600)
+        self._listener.open()
 
     def soon(self) -> None:
         """A state has changed: clients are to hear of it soon."""
@@ -159,6 +158,7 @@ class Server:
     async def run(self) -> None:
         """Report to the clients until cancelled."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._listener.run())
             tasks.create_task(self._send_snapshots())
             tasks.create_task(self._send_lines())
 
@@ -184,37 +184,35 @@ class Server:
                     client.wake.set()
             await asyncio.sleep(_LINES_S)
 
-    async def close(self, reason: str) -> None:
+    def close(self, reason: str) -> None:
         """Say goodbye to all clients and stop listening."""
-        if self._server is not None:
-            self._server.close()
+        self._listener.close()
         for writer in self._writers:
             writer.write(protocol.frame(Bye(reason)))
             writer.close()
-        self._path.unlink(missing_ok=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             refusal = await self._greet(reader, writer)
-            if refusal is not None:
-                writer.write(protocol.frame(Bye(refusal)))
-                return
-            await self._serve(reader, writer)
         except (OSError, EOFError, TimeoutError, protocol.ProtocolError) as error:
-            _log.info("a client went: %s", error or type(error).__name__)
-        finally:
-            writer.close()
+            _log.debug("a connection went before its hello: %s", error or type(error).__name__)
+            return
+        self._listener.known(writer)
+        if refusal is not None:
+            writer.write(protocol.frame(Bye(refusal)))
+        else:
+            await self._serve(reader, writer)
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str | None:
         """Hear a client's hello. Why it is refused, or None."""
-        if len(self._writers) >= _MAX_CLIENTS:
-            return f"the engine has {_MAX_CLIENTS} clients already"
         connection: socket.socket = writer.get_extra_info("socket")
         _, user, _ = _CREDENTIALS.unpack(
             connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         )
         if user != os.getuid():
             return "this session belongs to another user"
+        if len(self._writers) >= _MAX_CLIENTS:
+            return f"the engine has {_MAX_CLIENTS} clients already"
         async with asyncio.timeout(_HELLO_S):
             hello = await protocol.read_request(reader)
         if not isinstance(hello, Hello):

@@ -116,7 +116,12 @@ class Supervisor:
             await asyncio.sleep(due - loop.time())
 
     def _scan(self) -> None:
-        table = proctree.scan()
+        try:
+            table = proctree.scan()
+        except OSError as error:  # too many open files: looked at again at the next beat
+            self.note("processes", f"/proc cannot be read: {error.strerror}; the workers' CPU and memory are old")
+            return
+        self.note("processes", None)
         now = time.monotonic()
         for worker in self.workers.values():
             worker.look(table, now)

@@ -1,0 +1,181 @@
+"""What comes to the engine's socket without being a client of it: strangers, noise, crowds, and the deaf."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gmg_tui import protocol
+from gmg_tui.client import EngineClient
+from gmg_tui.model import WorkerState
+from gmg_tui.protocol import Action
+from tests.engine.harness import Running, running, spec_for
+
+from .patience import eventually
+from .scale import full
+
+NEVER = ("--lines", "0")
+NOBODY = 65534
+
+STRANGER = """
+import socket, sys
+client = socket.socket(socket.AF_UNIX)
+try:
+    client.connect(sys.argv[1])
+except PermissionError:
+    sys.exit(13)
+try:
+    client.sendall(bytes.fromhex(sys.argv[2]))
+except BrokenPipeError:
+    pass
+said = b""
+while chunk := client.recv(65536):
+    said += chunk
+sys.stdout.buffer.write(said)
+"""
+
+
+def _as_nobody(socket: Path, sent: bytes) -> subprocess.CompletedProcess[bytes]:
+    """What another user hears who connects to `socket` and sends `sent`."""
+    command = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    python = (os.path.realpath(sys.executable), "-I", "-S", "-c", STRANGER)
+    return subprocess.run([*command, *python, str(socket), sent.hex()], capture_output=True, timeout=30)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody may enter."""
+    with tempfile.TemporaryDirectory(prefix="gmg-open-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def _descriptors(most: int) -> Iterator[None]:
+    """What is started meanwhile may have `most` files open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.asynccontextmanager
+async def _watched(run: Running) -> AsyncIterator[None]:
+    """What happens meanwhile neither parts the real client from the engine nor keeps its snapshots back."""
+    before = (await run.until_state("cpu0", WorkerState.RUNNING)).log_lines
+    yield
+    moment = run.snapshot.time
+    await run.until(lambda snapshot: snapshot.time > moment and run.worker("cpu0").log_lines > before)
+    assert run.bye is None
+    assert run.worker("cpu0").attempt == 1
+    assert "Traceback" not in run.log()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+async def test_another_user_is_kept_out_by_the_folder_and_refused_by_the_engine(open_folder: Path) -> None:
+    hello = protocol.frame(protocol.Hello(protocol.VERSION)) + protocol.frame(protocol.End(1, kill=True))
+    async with running(spec_for(*NEVER)) as run, _watched(run):
+        socket = Path(run.spec.socket)
+        assert (await asyncio.to_thread(_as_nobody, socket, hello)).returncode == 13
+        exposed = open_folder / "exposed.sock"
+        exposed.hardlink_to(socket)
+        exposed.chmod(0o666)
+        refused = await asyncio.to_thread(_as_nobody, exposed, hello)
+        assert refused.stderr == b""
+        assert b"belongs to another user" in refused.stdout
+        assert run.spec.name.encode() not in refused.stdout
+        client = await EngineClient.connect(exposed)  # the same door is open to its owner
+        await client.close()
+
+
+NOISE = {
+    "nothing": b"",
+    "half a length": b"\0\0",
+    "half a message": b"\0\0\1\0abc",
+    "a length without a message": b"\0\x0f\xff\xff",
+    "a length beyond all bounds": b"\xff\xff\xff\xff",
+    "no msgpack": b"\0\0\0\2\xc1\xc1",
+    "another protocol": b"GET / HTTP/1.0\r\n\r\n" * 5000,
+    "no hello": protocol.frame(protocol.Follow(("cpu0",))),
+    "another version": protocol.frame(protocol.Hello(999)),
+    "two hellos": protocol.frame(protocol.Hello(protocol.VERSION)) * 2,
+    "a nest": (bytes(2) + b"\xc3\x50\x82\xa4type\xa5Hello\xa1x").ljust(4 + 0xC350, b"\x91"),
+    "random bytes": random.Random(7).randbytes(100_000),
+}
+
+
+@pytest.mark.parametrize("behind_a_hello", [False, True])
+async def test_noise_on_the_socket_ends_that_connection_alone(behind_a_hello: bool) -> None:
+    async with running(spec_for(*NEVER)) as run, _watched(run):
+        for data in NOISE.values():
+            reader, writer = await asyncio.open_unix_connection(run.spec.socket)
+            if behind_a_hello:
+                writer.write(protocol.frame(protocol.Hello(protocol.VERSION)))
+            writer.write(data)
+            writer.write_eof()
+            with contextlib.suppress(ConnectionResetError):
+                async with asyncio.timeout(20):
+                    await reader.read()
+            writer.close()
+
+
+async def test_a_crowd_that_says_nothing_takes_no_descriptor_from_clients_and_workers() -> None:
+    crowd: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    with _descriptors(300):
+        engine = running(spec_for(*NEVER, cpu=2))
+        run = await engine.__aenter__()
+    try:
+        async with _watched(run):
+            for number in range(full(10_000, short=1_000)):
+                crowd.append(await asyncio.open_unix_connection(run.spec.socket))
+                if len(crowd) == 500:
+                    await run.client.act(Action.RESTART, "cpu1")
+                    attempt = 2 + number // 500
+                    await run.until(lambda _, n=attempt: run.worker("cpu1").attempt == n)
+                    newcomer = await EngineClient.connect(Path(run.spec.socket))
+                    await newcomer.close()
+                    for _, writer in crowd:
+                        writer.close()
+                    crowd.clear()
+        assert psutil.Process(run.process.pid).num_fds() < 200
+        assert len(run.log()) < 100_000
+    finally:
+        await engine.__aexit__(None, None, None)
+
+
+async def test_clients_that_ask_and_never_read_are_let_go_with_all_that_waits_for_them() -> None:
+    async with running(spec_for(*NEVER, "--rate", "1000")) as run, _watched(run):
+        await run.until(lambda _: run.worker("cpu0").log_lines > 2000)
+        engine = psutil.Process(run.process.pid)
+        descriptors, memory = engine.num_fds(), engine.memory_info().rss
+        deaf = []
+        for _ in range(full(300, short=100)):
+            reader, writer = await asyncio.open_unix_connection(run.spec.socket)
+            reader._transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(protocol.frame(protocol.Hello(protocol.VERSION)))
+            writer.write(protocol.frame(protocol.Follow(("cpu0",), 4000)))
+            for number in range(5000):
+                writer.write(protocol.frame(protocol.AskDetails(number, "cpu0")))
+            deaf.append(writer)
+            async with asyncio.timeout(20):
+                # Refused or thrown out: the engine has closed its side before this client read a byte.
+                with contextlib.suppress(OSError):
+                    await writer.drain()
+        await run.until(lambda snapshot: snapshot.clients == 1)
+        await eventually(lambda: engine.num_fds() <= descriptors + 5)
+        assert engine.memory_info().rss - memory < 64 << 20
+        for writer in deaf:
+            writer.transport.abort()
