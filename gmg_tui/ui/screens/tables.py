@@ -1,0 +1,38 @@
+"""The keys of the screens beside the main one, in the form of the main table (`ui.keys`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gmg_tui.ui.keys import KEYS, Key
+
+DETAILS: Final = (
+    Key("escape", "back", "esc", "back", "Return to the main screen.", True),
+    Key("left,h", "neighbour(-1)", "← h", "previous", "Show the worker before.", True),
+    Key("right,l", "neighbour(1)", "→ l", "next", "Show the next worker.", True),
+    Key("tab", "section(1)", "tab", "section", "Show the next section.", True),
+    Key("shift+tab", "section(-1)", "shift+tab", "section back", "Show the section before."),
+    Key("1", "show('charts')", "1", "charts", "Show the charts and the current figures."),
+    Key("2", "show('attempts')", "2", "attempts", "Show the attempts, and the figures before and after an edit."),
+    Key("3", "show('setup')", "3", "setup", "Show command line, folder and environment."),
+    Key("4", "show('card')", "4", "card", "Show the card: all its figures and its processes."),
+    Key("up,k", "scroll('up')", "↑ k", "up", "Scroll up."),
+    Key("down,j", "scroll('down')", "↓ j", "down", "Scroll down."),
+    Key("pageup", "scroll('page_up')", "PgUp", "page up", "Scroll up by a page."),
+    Key("pagedown", "scroll('page_down')", "PgDn", "page down", "Scroll down by a page."),
+    Key("home", "scroll('home')", "Home", "top", "Scroll to the top."),
+    Key("end", "scroll('end')", "End", "bottom", "Scroll to the bottom."),
+)
+"""Of the details screen; `r`, `x`, `X`, `e`, `p`, `d`, `q` and `?` do there what they do on the main screen."""
+
+EDIT: Final = (
+    Key("ctrl+s", "apply", "ctrl+s", "apply", "Restart with what is written.", True),
+    Key("escape", "cancel", "esc", "cancel", "Close; nothing changes.", True),
+    Key("tab", "app.focus_next", "tab", "next field", "Go to the next field.", True),
+    Key("ctrl+up,alt+up", "scale(2)", "ctrl+↑", "double", "Double the number under the cursor.", True),
+    Key("ctrl+down,alt+down", "scale(-2)", "ctrl+↓", "halve", "Halve the number under the cursor.", True),
+)
+"""Of the dialog that edits arguments and environment."""
+
+ACTING: Final = tuple(key for key in KEYS if key.action in {"restart", "stop", "kill", "edit", "help"})
+"""What the foot of the details screen has of the main screen's keys."""

@@ -1,0 +1,275 @@
+"""A stage for the screens: a session of fixed figures, an engine that answers from it, and an app that shows a screen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable
+from typing import Any, ClassVar
+
+import msgspec
+from textual.app import App, ComposeResult
+from textual.screen import Screen
+from textual.widgets import Static
+
+from gmg_tui.errors import GmgError
+from gmg_tui.model import (
+    Attempt,
+    Details,
+    Figures,
+    Fps,
+    Gpu,
+    GpuProcess,
+    GpuReading,
+    Phase,
+    Progress,
+    RunSpec,
+    Series,
+    Session,
+    Slot,
+    SlotKind,
+    Snapshot,
+    Worker,
+    WorkerState,
+)
+from gmg_tui.protocol import VERSION, Action, Bye, Lines, Update, Welcome
+from gmg_tui.ui.look import Look
+from gmg_tui.ui.screens.parts import ASCII_CLASS
+from gmg_tui.ui.themes import all_themes, make_look
+
+NOW = 1_795_244_427.0
+"""Unix time of the snapshot: 2026-11-21 07:00:27 UTC."""
+EVIL = "\x1b]0;owned\x07\x1b[31m[/] [bold] [/tmp/x] \u202e"
+"""What would be a title, colours and markup if anything took it for that."""
+ARGS = ("-B", "4096", "-e", "run-{i}", "--seed", "{seed}")
+SLOTS = ("gpu0", "gpu1", "gpu2", "gpu3")
+
+
+def gpu(index: int) -> Gpu:
+    """A card."""
+    return Gpu(
+        index=index,
+        uuid=f"GPU-4d23aa10-{index:04d}",
+        name="NVIDIA H100 80GB HBM3",
+        pci_bus_id=f"00000000:{index + 1:02X}:00.0",
+        memory_total_mib=81559,
+        power_limit_w=700.0,
+        persistence=True,
+    )
+
+
+def session(slots: tuple[Slot, ...]) -> Session:
+    """A session on `slots`."""
+    spec = RunSpec(
+        name="franka-1",
+        folder="/home/ada/.local/state/gmg-tui/sessions/franka-1",
+        socket="/run/user/1000/gmg-tui/franka-1.sock",
+        script="franka.py",
+        args=ARGS,
+        cwd="/home/ada/sim",
+        python="/home/ada/venv/bin/python",
+    )
+    return Session(spec=spec, slots=slots, engine_pid=4100, started=NOW - 2400, version="0.1.0")
+
+
+GPU_SESSION = session(tuple(Slot(name, SlotKind.GPU, gpu(index)) for index, name in enumerate(SLOTS)))
+CPU_SESSION = session((Slot("cpu0", SlotKind.CPU), Slot("cpu1", SlotKind.CPU)))
+
+
+def reading(index: int) -> GpuReading:
+    """What the card says: it gives no fan, as cards in a server do."""
+    return GpuReading(
+        uuid=gpu(index).uuid,
+        gpu_util_pct=97.0,
+        memory_util_pct=41.0,
+        memory_used_mib=30925.0,
+        memory_total_mib=81559.0,
+        temperature_c=61.0,
+        power_w=612.4,
+        power_limit_w=700.0,
+        sm_clock_mhz=1755.0,
+        sm_clock_max_mhz=1980.0,
+        throttle=("power cap",),
+        pcie_rx_mib_s=312.0,
+        pcie_tx_mib_s=4.5,
+        energy_j=91_263_000.0,
+    )
+
+
+def worker(index: int, slot: str) -> Worker:
+    """A worker in its second attempt, with twice the environments of the first."""
+    before = Figures(1, ("-B", "2048", "-e", f"run-{index}"), 13_020_115.0, 13_100_000.0, 2048, 71.0, 17010.0, 455.0)
+    now = Figures(2, ("-B", "4096", "-e", f"run-{index}"), 24_013_029.0, 24_200_311.0, 4096, 97.0, 30925.0, 612.0)
+    return Worker(
+        slot=slot,
+        index=index,
+        state=WorkerState.RUNNING,
+        state_s=2352.0,
+        phase=Phase.RUNNING,
+        args=now.args,
+        attempt=2,
+        pid=5200 + index,
+        fps=Fps(24_013_029.0, 23_950_114.0, 24_410_777.0, 812, 24_200_311.0),
+        n_envs=4096,
+        progress=Progress(412.0, 1000.0, "iteration", 3340.0),
+        device="NVIDIA H100 80GB HBM3",
+        backend="cuda",
+        genesis_version="1.4.5",
+        cpu_pct=131.0,
+        memory_rss_mib=6144.0,
+        now=now,
+        before=before,
+        gpu_util_mean_pct=96.4,
+        memory_peak_mib=30925.0,
+        power_mean_w=608.0,
+        energy_j=1_430_000.0,
+    )
+
+
+def snapshot(**changes: Any) -> Snapshot:
+    """Four workers that run; `changes` are made to the first."""
+    workers = [worker(index, slot) for index, slot in enumerate(SLOTS)]
+    workers[0] = msgspec.structs.replace(workers[0], **changes)
+    return Snapshot(NOW, 2400.0, tuple(workers), tuple(reading(index) for index in range(4)))
+
+
+def details(slot: str = "gpu0") -> Details:
+    """What the engine tells beside the snapshot."""
+    index = int(slot[3:])
+    first = Figures(1, ("-B", "2048", "-e", f"run-{index}"), 13_020_115.0, None, 2048, 71.0, 17010.0, 455.0)
+    second = Figures(2, ("-B", "4096", "-e", f"run-{index}"), 24_013_029.0, None, 4096, 97.0, 30925.0, 612.0)
+    return Details(
+        slot=slot,
+        command=("/home/ada/venv/bin/python", "franka.py", "-B", "4096", "-e", f"run-{index}", "--seed", "1"),
+        cwd="/home/ada/sim",
+        env={
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "CUDA_VISIBLE_DEVICES": str(index),
+            "EGL_DEVICE_ID": str(index),
+            "GMG_WORKER_INDEX": str(index),
+            "GMG_NUM_WORKERS": "4",
+            "PYTHONUNBUFFERED": "1",
+        },
+        unset=("DISPLAY", "LOCAL_RANK"),
+        egl=f"EGL device {index} is the card, by EGL_CUDA_DEVICE_NV",
+        attempts=(
+            Attempt(1, first.args, 5100, NOW - 2400, NOW - 2360, -2, WorkerState.STOPPED, "stopped by a person", first),
+            Attempt(2, second.args, 5200, NOW - 2352, state=WorkerState.RUNNING, figures=second),
+        ),
+        processes=(
+            GpuProcess(5200, "python", 30100.0, "ada", "/home/ada/venv/bin/python franka.py -B 4096", 2352.0, slot),
+            GpuProcess(811, "Xorg", 96.0, "root", "/usr/lib/xorg/Xorg :0", 864_000.0),
+            GpuProcess(7_340_112, "python", None, None, None, None),
+        ),
+        args=ARGS,
+        extra_env={"GS_CACHE": "/tmp/cache-{i}"},
+    )
+
+
+def series(slot: str = "gpu0") -> Series:
+    """Forty minutes: a compilation, two thousand environments, an edit, four thousand."""
+    steps = range(600)
+    slow = [0.55 if 30 <= step < 180 else 1.0 if step >= 220 else None for step in steps]
+    wave = [1 + 0.03 * math.sin(step / 7) for step in steps]
+    return Series(
+        slot,
+        NOW,
+        4.0,
+        tuple(s and 24.0e6 * s * w for s, w in zip(slow, wave, strict=True)),
+        tuple(97.0 * w * s if s else 3.0 for s, w in zip(slow, wave, strict=True)),
+        tuple(30925.0 * s if s else 1200.0 for s in slow),
+        tuple(612.0 * s * w if s else 118.0 for s, w in zip(slow, wave, strict=True)),
+    )
+
+
+class StageEngine:
+    """Answers as an engine would, from fixed figures; what it was asked is kept in `asked`."""
+
+    def __init__(self, state: Session = GPU_SESSION) -> None:
+        self.welcome = Welcome(VERSION, state, snapshot(), ())
+        self.asked: list[str] = []
+        self.answer_details: Callable[[str], Details] = details
+        self.answer_series: Callable[[str], Series] = series
+        self.error: str | None = None
+
+    async def events(self) -> AsyncIterator[Update | Lines | Bye]:
+        """Nothing comes by itself."""
+        yield Bye("the stage is empty")
+
+    async def follow(self, *slots: str, tail: int) -> None:
+        """No lines here."""
+
+    async def act(self, action: Action, *slots: str) -> None:
+        """Keep what was asked."""
+        self.asked.append(f"{action} {slots}")
+
+    async def edit(self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str]) -> None:
+        """Keep what was asked."""
+        self.asked.append(f"edit {slots} {args} {env}")
+
+    async def details(self, slot: str) -> Details:
+        """The fixed details of `slot`."""
+        self.asked.append(f"details {slot}")
+        if self.error:
+            raise GmgError(self.error)
+        return self.answer_details(slot)
+
+    async def series(self, slot: str) -> Series:
+        """The fixed series of `slot`."""
+        self.asked.append(f"series {slot}")
+        if self.error:
+            raise GmgError(self.error)
+        return self.answer_series(slot)
+
+    async def end(self, *, kill: bool = False) -> None:
+        """Keep what was asked."""
+        self.asked.append(f"end {kill}")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class Stage(App[None]):
+    """Shows one screen over an empty one, in the project's themes; actions of the main screen are kept in `done`."""
+
+    def __init__(self, make: Callable[[Look], Screen[Any]], theme: str = "dark", ascii_only: bool = False) -> None:
+        super().__init__()
+        for known in all_themes():
+            self.register_theme(known)
+        self.theme = f"gmg-{theme}"
+        self.set_class(ascii_only, ASCII_CLASS)
+        self._ascii_only = ascii_only
+        self.answers: list[Any] = []
+        self.done: list[str] = []
+        self._make = make
+
+    BINDINGS: ClassVar[list[tuple[str, str, str]]] = [
+        ("r", "restart", ""),
+        ("x", "stop", ""),
+        ("X", "kill", ""),
+        ("e", "edit", ""),
+        ("q,ctrl+c", "quit_session", ""),
+    ]
+
+    def compose(self) -> ComposeResult:
+        """What the screen lies over."""
+        yield Static("\n".join("the main screen" for _ in range(60)), markup=False)
+
+    def on_mount(self) -> None:
+        """Show the screen."""
+        look = make_look(self.theme_variables, ascii_only=self._ascii_only)
+        self.push_screen(self._make(look), self.answers.append)
+
+    def action_restart(self) -> None:
+        self.done.append("restart")
+
+    def action_stop(self) -> None:
+        self.done.append("stop")
+
+    def action_kill(self) -> None:
+        self.done.append("kill")
+
+    def action_edit(self) -> None:
+        self.done.append("edit")
+
+    def action_quit_session(self) -> None:
+        self.done.append("quit")
