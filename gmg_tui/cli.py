@@ -214,6 +214,16 @@ def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
     return command.logs(words, follow=follow, lines=lines)
 
 
+@_group.command(context_settings=_HELP)
+@click.option("--python", metavar="PATH", help="The workers' interpreter, as for `run`.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(python: str | None, as_json: bool) -> int:
+    """Print what this machine has and lacks for a run."""
+    from gmg_tui.commands import doctor as command
+
+    return command.doctor(python, as_json=as_json)
+
+
 def arrange(words: Sequence[str]) -> list[str]:
     """The command's name first, then all other words in their order.
 

@@ -7,8 +7,8 @@ import select
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ import msgspec
 
 import gmg_tui
 from gmg_tui import session as sessions
+from gmg_tui.commands.tell import notice
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec
 
@@ -128,7 +129,7 @@ def _answer(process: subprocess.Popen[bytes]) -> bytes:
         return b""
     with process.stdout as stdout:
         if not select.select([stdout], [], [], _PATIENCE_S)[0]:
-            with _notice("waiting for the engine; without persistence mode the driver takes its time"):
+            with notice("waiting for the engine; without persistence mode the driver takes its time"):
                 select.select([stdout], [], [])
         return stdout.readline()
 
@@ -146,18 +147,3 @@ def _call_off(process: subprocess.Popen[bytes]) -> None:
 def _remove(spec: RunSpec) -> None:
     shutil.rmtree(spec.folder, ignore_errors=True)
     Path(spec.socket).unlink(missing_ok=True)
-
-
-@contextmanager
-def _notice(text: str) -> Iterator[None]:
-    """Show `text` on the terminal as long as something takes; nothing where standard error is no terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    sys.stderr.write(text)
-    sys.stderr.flush()
-    try:
-        yield
-    finally:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()

@@ -49,7 +49,7 @@ def test_the_help_shows_every_command_and_every_option_of_run() -> None:
     done = _gmg("--help")
     assert done.returncode == 0
     params = [f"--{name.replace('_', '-')}" for name in RunOptions._fields if name != "ascii_only"]
-    commands = ["run", "demo", "gpus", "ls", "attach", "stop", "logs"]
+    commands = ["run", "demo", "gpus", "ls", "attach", "stop", "logs", "doctor"]
     for word in (*commands, *params, "--ascii", "--module", "--version", "--help"):
         assert re.search(rf"^ .*{word}\b", done.stdout, re.MULTILINE), word
 
