@@ -1,4 +1,4 @@
-"""Files that are whole or absent: a reader never sees half of one."""
+"""Files that are whole or absent, so that a reader never sees half of one; and folders of one user alone."""
 
 from __future__ import annotations
 
@@ -25,3 +25,10 @@ def write_atomic(path: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def make_private(folder: Path) -> None:
+    """Make `folder`, and whatever is missing above it, for this user alone (mode 0700). Raises `OSError`."""
+    if not folder.parent.is_dir():
+        make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from gmg_tui import session as sessions
+from gmg_tui.engine import own_log
 from gmg_tui.engine.main import Engine, Hardware
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec
@@ -29,9 +29,7 @@ def _answer(**fields: Any) -> None:
     os.close(nowhere)
 
 
-def _log_to(descriptor: int) -> None:
-    """Send the log, and whatever else is written to standard error, to the engine's log file."""
-    os.dup2(descriptor, 2)
+def _log_to_stderr() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
@@ -45,7 +43,8 @@ def main() -> None:
     """Run one session from its start to its end."""
     try:
         spec = msgspec.json.decode(sys.stdin.buffer.read(), type=RunSpec)
-        _log_to(sessions.hold(Path(spec.folder)))
+        own_log.hold(Path(spec.folder))
+        _log_to_stderr()
         hardware = Hardware.find(spec)
     except GmgError as error:
         _answer(ok=False, error=str(error), exit_code=error.exit_code)

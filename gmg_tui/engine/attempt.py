@@ -99,7 +99,11 @@ class RunningAttempt:
             raw, block = cutter.end()
             self._log.write(raw)
             self._give(block)
-        self.ended = time.time()
+        self.mark_ended()
+
+    def mark_ended(self) -> None:
+        """Note the end; by the steady clock, so that no setting of the clock makes an attempt last a day."""
+        self.ended = self.started + time.monotonic() - self.started_clock
 
     @property
     def running_s(self) -> float:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from gmg_tui import session as sessions
-from gmg_tui.engine import summary
+from gmg_tui.engine import own_log, summary
+from gmg_tui.errors import GmgError
 from gmg_tui.genesis.phase_times import PhaseTimes
 from gmg_tui.model import Session, Snapshot
 
@@ -43,6 +45,8 @@ class Keeper:
         written: object = None
         due = 0.0
         while True:
+            if self._put_back():
+                written = None
             snapshot = self._snapshot()
             key = [(w.state, w.attempt, w.pid, w.stuck is None, w.reason) for w in snapshot.workers]
             if key != written or time.monotonic() >= due:
@@ -50,6 +54,18 @@ class Keeper:
                     written = key
                 due = time.monotonic() + _FIGURES_S
             await asyncio.sleep(_LOOK_S)
+
+    def _put_back(self) -> bool:
+        """See that the session's folder is there, or nobody would find the session. Whether it had been removed."""
+        folder = self._session.spec.folder
+        try:
+            removed = own_log.put_back(Path(folder))
+        except (OSError, GmgError) as error:
+            self._note("folder", f"{folder} was removed: {error}")
+            return False
+        if removed:
+            self._note("folder", f"{folder} was removed and made anew; what the logs had before is gone")
+        return removed
 
     def write(self, snapshot: Snapshot, *, ended: bool = False) -> bool:
         """Write all files. Returns whether that went well; if not, the session has a note about it."""

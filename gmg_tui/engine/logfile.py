@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+from gmg_tui.files import make_private
+
 _RETRY_S = 5.0
 """After a failed write the next try waits this long: a full disk should not be asked for each chunk."""
 
@@ -33,8 +35,10 @@ class LogFile:
             return
         rest = memoryview(data)
         try:
+            if self._file is not None and os.fstat(self._file).st_nlink == 0:
+                self.close()  # somebody has removed it: what is written to it would be lost
             if self._file is None:
-                self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                self._file = self._open()
             if self._lost_bytes:
                 gap = f"\n[gmg-tui] {self._lost_bytes:,} bytes are missing here: {self.trouble}\n"
                 os.write(self._file, gap.encode())
@@ -48,6 +52,14 @@ class LogFile:
             self.close()
         else:
             self.trouble = None
+
+    def _open(self) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        try:
+            return os.open(self.path, flags, 0o600)
+        except FileNotFoundError:
+            make_private(self.path.parent)
+            return os.open(self.path, flags, 0o600)
 
     def close(self) -> None:
         """Close the file; a later write opens it again."""

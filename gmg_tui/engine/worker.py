@@ -237,7 +237,7 @@ class Worker:
         try:
             await attempt.start(self._launcher.spec.cwd)
         except OSError as error:
-            attempt.ended = time.time()
+            attempt.mark_ended()
             self._conclude(WorkerState.FAILED, f"cannot start {attempt.command[0]}: {error.strerror}")
             return
         _log.info("%s: attempt %d is process %d", self.slot.name, attempt.number, attempt.process.pid)
