@@ -27,7 +27,9 @@ class Tail:
             self._bytes -= len(self._blocks.popleft())
         if len(self._blocks) > _BLOCKS:
             # Many blocks of one short line each: as one they cost their bytes and no more.
-            self._blocks = deque((b"".join(self._blocks),))
+            joined = b"".join(self._blocks)[-_BYTES:]
+            self._blocks = deque((joined,))
+            self._bytes = len(joined)
 
     def lines(self) -> list[bytes]:
         """The last lines, without their ends, oldest first; blank ones are left out."""
