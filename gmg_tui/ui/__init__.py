@@ -6,6 +6,7 @@ This module is light: Textual is imported when the interface starts, not when th
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +30,13 @@ class Outcome(NamedTuple):
     """Why the engine was lost, in one line."""
 
 
+def load() -> None:
+    """Import what the interface draws with, so that this can be done while the engine starts."""
+    for name, value in _SWITCHES.items():
+        os.environ.setdefault(name, value)
+    importlib.import_module("gmg_tui.ui.app")
+
+
 def run(socket: Path, *, theme: str | None = None, ascii: bool = False, mouse: bool = True) -> Outcome:  # noqa: A002
     """Show the session whose engine listens at `socket`, until a person leaves.
 
@@ -41,11 +49,10 @@ def run(socket: Path, *, theme: str | None = None, ascii: bool = False, mouse: b
     Raises:
         GmgError: There is no terminal, no engine answers, or the interface failed.
     """
-    for name, value in _SWITCHES.items():
-        os.environ.setdefault(name, value)
     from gmg_tui.ui import lifeline
 
     lifeline.check_terminal()
+    load()
     return asyncio.run(_run(socket, theme, ascii_only=ascii, mouse=mouse))
 
 

@@ -47,7 +47,7 @@ KEYS: tuple[Key, ...] = (
         "Show the worker's charts, attempts, environment and card; esc returns.",
         True,
     ),
-    Key("t", "view", "t", "view", "Switch between cards and table.", True),
+    Key("t", "view", "t", "table", "Switch between cards and table.", True),
     Key("slash", "search", "/", "search", "Search the log; n and N go to the next and the one before.", True),
     Key("f", "follow", "f", "follow", "Follow the log, or hold it where it is.", True),
     Key("n", "search_next('down')", "n", "next", "Go to the next place that the search found."),

@@ -22,7 +22,7 @@ MIN_WIDTH, MIN_HEIGHT = 60, 12
 class MainScreen(Screen[None]):
     """Lays the widgets out, and hands what is new to them."""
 
-    CSS = """
+    DEFAULT_CSS = """
     MainScreen { layout: vertical; overflow: hidden; }
     MainScreen > Rows { width: 100%; height: 1; }
     MainScreen > LogView { height: 1fr; }

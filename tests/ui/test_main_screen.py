@@ -1,0 +1,38 @@
+"""How the main screen shares out its rows."""
+
+from __future__ import annotations
+
+import pytest
+from rich.cells import cell_len
+
+from tests.ui import play
+
+
+@pytest.mark.parametrize("size", [(60, 12), (80, 24), (120, 36), (160, 48), (200, 60)])
+async def test_headline_workers_log_and_keys_fill_the_screen(size: tuple[int, int]) -> None:
+    app = play.varied()
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        rows = play.screen(app)
+        assert len(rows) == size[1]
+        assert {cell_len(row) for row in rows} == {size[0]}
+        assert "franka-1" in rows[0]
+        assert "r restart" in rows[-1]
+        assert "? help" in rows[-1]
+        title = next(y for y, row in enumerate(rows) if "gpu0 log" in row)
+        assert "Running at" in rows[-2]
+        assert len(rows) - 1 - title >= 4
+
+
+@pytest.mark.parametrize("size", [(59, 24), (80, 11), (10, 3)])
+async def test_too_small_a_terminal_is_told_and_a_larger_one_is_filled_again(size: tuple[int, int]) -> None:
+    app = play.busy()
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        text = play.shown(app)
+        assert "x".join(map(str, size)) in text
+        assert "gpu0" not in text
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert "too small" not in play.shown(app)
+        assert "q quit" in play.screen(app)[-1]
