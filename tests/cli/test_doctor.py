@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gmg_tui.commands.doctor import cards, filesystem, graphics, interpreter, logout, storage, terminal
+from gmg_tui.commands.doctor import _line, cards, filesystem, graphics, interpreter, logout, storage, terminal
 from gmg_tui.commands.doctor.cards import Cards
 from gmg_tui.commands.doctor.finding import Finding, Verdict
 from gmg_tui.gpu.egl import EglMap
@@ -115,6 +115,16 @@ def test_what_takes_its_time_is_shown_on_a_terminal_and_wiped_off(machine: dict[
     assert done.returncode == 0
     assert "importing torch, which takes seconds\r\x1b[K" in said
     assert said.endswith("\r\x1b[K")
+
+
+def test_a_long_finding_goes_on_below_its_beginning_on_a_terminal_alone() -> None:
+    long = Finding("cache", WARN, "a " * 40 + "/path/that-is-not/broken", "do this")
+    first, *rest = _line(long, 60).splitlines()
+    assert first.startswith("warn  cache          a a")
+    assert max(map(len, (first, *rest))) <= 60
+    assert {line[:21].strip() for line in rest} == {""}
+    assert _line(long, None).split() == _line(long, 60).split()
+    assert "\n" not in _line(long, None)
 
 
 def test_cards_that_are_asleep_silent_or_hidden_are_named() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
@@ -31,10 +32,11 @@ def doctor(python: str | None, *, as_json: bool) -> int:
         GmgError: `python` is no interpreter.
     """
     findings = []
-    for finding in examine(checked_python(python, os.environ), os.environ, _size(), _silence if as_json else notice):
+    size = _size()
+    for finding in examine(checked_python(python, os.environ), os.environ, size, _silence if as_json else notice):
         findings.append(finding)
         if not as_json:
-            print(_line(finding), flush=True)
+            print(_line(finding, size.columns if size else None), flush=True)
     if as_json:
         print(msgspec.json.format(msgspec.json.encode(findings), indent=2).decode())
     return int(any(finding.verdict is Verdict.FAIL for finding in findings))
@@ -51,6 +53,18 @@ def _size() -> os.terminal_size | None:
         return None
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: Finding, columns: int | None) -> str:
+    """The finding as one line; on a terminal it goes on below its own beginning."""
     advice = f"; {finding.advice}" if finding.advice else ""
-    return f"{finding.verdict:<4}  {finding.check:<{_CHECK_COLUMNS}}  {finding.found}{advice}"
+    head = f"{finding.verdict:<4}  {finding.check:<{_CHECK_COLUMNS}}  "
+    text = f"{finding.found}{advice}"
+    if columns is None or columns < 2 * len(head):
+        return head + text
+    return textwrap.fill(
+        text,
+        columns,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
