@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gmg_tui.engine.activity import Activity
 from gmg_tui.engine.cutter import Cutter
+from gmg_tui.engine.launch import Launch
 from gmg_tui.engine.logfile import LogFile
 from gmg_tui.engine.meter import Meter
 from gmg_tui.engine.process import Process
 from gmg_tui.engine.pump import Pump
 from gmg_tui.engine.ring import Ring
-from gmg_tui.genesis.environ import Environment
 from gmg_tui.genesis.reader import Reader
-from gmg_tui.model import Attempt, Figures, GpuReading, Phase, WorkerState
+from gmg_tui.model import Attempt, Figures, GpuReading, Phase, Slot, WorkerState
 
 _KEPT_MIB = 64.0
 _KEPT_SHARE = 0.05
@@ -26,10 +26,8 @@ class RunningAttempt:
 
     Args:
         number: From 1.
-        args: The script's arguments, placeholders filled in.
-        command: The whole command line.
-        environment: What the process gets.
-        gpu_slot: Whether it runs on a card.
+        launch: What it is started with.
+        slot: Where it runs.
         pump: Reads its pipes.
         log: Takes every byte that it writes.
         ring: Takes its lines.
@@ -39,30 +37,26 @@ class RunningAttempt:
     def __init__(
         self,
         number: int,
-        args: tuple[str, ...],
-        command: Sequence[str],
-        environment: Environment,
+        launch: Launch,
+        slot: Slot,
         *,
-        gpu_slot: bool,
         pump: Pump,
         log: LogFile,
         ring: Ring,
         changed: Callable[[], None],
     ) -> None:
         self.number = number
-        self.args = args
+        self.args, self.command, self.environment = launch
         self.started = time.time()
         """Unix time, seconds."""
         self.started_clock = time.monotonic()
-        self.command = tuple(command)
-        self.environment = environment
-        self.reader = Reader(gpu_slot, self.started_clock)
+        self.reader = Reader(slot.gpu is not None, self.started_clock)
         self.meter = Meter()
         self.activity = Activity()
         self.output_bytes = 0
         self.memory_before_mib: float | None = None
         """What was taken of the card's memory before it started."""
-        self.process = Process(pump, environment.set["GMG_SLOT"], self._take)
+        self.process = Process(pump, slot.name, self._take)
         self.ended: float | None = None
         self.state = WorkerState.STARTING
         self.reason: str | None = None
@@ -142,7 +136,7 @@ class RunningAttempt:
             started=self.started,
             ended=self.ended,
             exit_code=self.process.exit_code,
-            state=self.state,
+            state=self.state if self.ended is not None else self.reader.state,
             reason=self.reason,
             figures=self.figures(),
         )

@@ -7,23 +7,29 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from gmg_tui.engine.attempt import RunningAttempt
 from gmg_tui.engine.gate import Gate
 from gmg_tui.engine.process import Step
 from gmg_tui.engine.pump import Pump
 from gmg_tui.engine.warden_line import WardenLine
 from gmg_tui.genesis import locks
-from gmg_tui.genesis.environ import threads_each, worker_environment
+from gmg_tui.genesis.environ import Environment, threads_each, worker_environment
 from gmg_tui.genesis.placeholders import fill, values_for
 from gmg_tui.gpu.egl import EglMap
-from gmg_tui.model import Gpu, RunSpec, SlotKind
-
-if TYPE_CHECKING:
-    from gmg_tui.engine.worker import Worker
+from gmg_tui.model import Gpu, RunSpec, Slot
 
 _log = logging.getLogger(__name__)
+
+
+class Launch(NamedTuple):
+    """What one attempt is started with."""
+
+    args: tuple[str, ...]
+    """The script's arguments, placeholders filled in."""
+    command: tuple[str, ...]
+    """The whole command line."""
+    environment: Environment
 
 
 class Launcher:
@@ -58,16 +64,28 @@ class Launcher:
             (signal.SIGKILL, 5.0),
         )
         self._count = count
-        self._pump = pump
+        self.pump = pump
         self._index_of = index_of
         self._egl = egl
         self._threads = threads_each(len(os.sched_getaffinity(0)), count)
         self.egl_notes: dict[str, str] = {}
         """How each slot's EGL index was found, or why it is unset."""
 
-    async def prepare(self, worker: Worker, number: int, changed: Callable[[], None]) -> RunningAttempt:
-        """The next attempt of `worker`, not yet started."""
-        slot = worker.slot
+    async def prepare(
+        self, slot: Slot, index: int, number: int, args: tuple[str, ...], env: Mapping[str, str]
+    ) -> Launch:
+        """What the next attempt of a worker is started with.
+
+        Args:
+            slot: Where it runs.
+            index: The worker's number.
+            number: The attempt's number, from 1.
+            args: The script's arguments, placeholders not filled in.
+            env: The worker's `--env`, placeholders not filled in.
+
+        Raises:
+            NvmlUnavailable: The slot's card does not answer.
+        """
         gpu_index = egl_index = None
         if slot.gpu is not None:
             gpu_index = await self._index_of(slot.gpu)
@@ -75,33 +93,23 @@ class Launcher:
         else:
             note = "a CPU slot: Genesis takes the first EGL device that works"
         self.egl_notes[slot.name] = note
-        values = values_for(slot, worker.index, self._count, gpu_index)
-        args = tuple(fill(arg, values) for arg in worker.args)
+        values = values_for(slot, index, self._count, gpu_index)
+        filled = tuple(fill(arg, values) for arg in args)
         environment = worker_environment(
             os.environ,
             session=self.spec.name,
             slot=slot,
-            index=worker.index,
+            index=index,
             count=self._count,
             attempt=number,
             gpu_index=gpu_index,
             egl_index=egl_index,
             threads=self._threads,
-            extra={name: fill(value, values) for name, value in worker.env.items()},
+            extra={name: fill(value, values) for name, value in env.items()},
         )
         await asyncio.to_thread(_unlock, environment.full)
-        command = (self.spec.python, *(("-m",) if self.spec.module else ()), self.spec.script, *args)
-        return RunningAttempt(
-            number,
-            args,
-            command,
-            environment,
-            gpu_slot=slot.kind is not SlotKind.CPU,
-            pump=self._pump,
-            log=worker.log,
-            ring=worker.ring,
-            changed=changed,
-        )
+        module = ("-m",) if self.spec.module else ()
+        return Launch(filled, (self.spec.python, *module, self.spec.script, *filled), environment)
 
 
 def _unlock(environ: Mapping[str, str]) -> None:

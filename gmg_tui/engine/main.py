@@ -132,13 +132,14 @@ class Engine:
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._told_to_end)
+            loop.add_signal_handler(number, self._told_to_end, number)
         # The engine has no terminal; a hang-up that reaches it all the same is no reason to end a day's work. It is
         # caught rather than ignored, because workers would inherit that.
         loop.add_signal_handler(signal.SIGHUP, _log.info, "SIGHUP came, and changes nothing")
 
-    def _told_to_end(self) -> None:
+    def _told_to_end(self, number: signal.Signals) -> None:
         """First signal: stop all workers in order. Second: kill them."""
+        _log.info("%s came: the session ends", number.name)
         self._supervisor.end(kill=self._enough.is_set())
         self._enough.set()
 

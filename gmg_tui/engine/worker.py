@@ -262,9 +262,14 @@ class Worker:
         if self._taken_back():
             return None
         number = self.attempt.number + 1 if self.attempt is not None else 1
-        attempt = await self._launcher.prepare(self, number, self._heard)
+        launch = await self._launcher.prepare(self.slot, self.index, number, self.args, self.env)
+        if self._taken_back():
+            return None
+        attempt = RunningAttempt(
+            number, launch, self.slot, pump=self._launcher.pump, log=self.log, ring=self.ring, changed=self._heard
+        )
         attempt.memory_before_mib = self.reading.memory_used_mib if self.reading is not None else None
-        return None if self._taken_back() else attempt
+        return attempt
 
     def _taken_back(self) -> bool:
         """Whether a person has stopped the worker before its attempt began."""
