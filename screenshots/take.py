@@ -1,0 +1,194 @@
+"""Takes the pictures in this folder from real runs: `python screenshots/take.py [NAME ...]`.
+
+Each picture is the interface itself, drawn by Textual without a terminal, on a session of a real engine. `main`,
+`details` and `edit` show the shipped Genesis examples on two slots of the CPU (they need the extra `genesis`);
+`cards` and `table` show eight cards of the simulated driver in `tests/nvml_sim`, with `tests/fake_worker.py` as the
+script. A PNG of `main` is made with Chromium, where there is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+sys.path.insert(0, str(ROOT))
+
+from gmg_tui import session  # noqa: E402
+from gmg_tui.client import EngineClient  # noqa: E402
+from gmg_tui.model import Snapshot, WorkerState  # noqa: E402
+from gmg_tui.protocol import Action  # noqa: E402
+from gmg_tui.ui.app import GmgApp  # noqa: E402
+from tests.nvml_sim import Sim, build  # noqa: E402
+
+LIGHT = "gmg_tui/examples/light.py"
+FRANKA = "gmg_tui/examples/franka.py"
+FAKE = "tests/fake_worker.py"
+
+
+class Stage(NamedTuple):
+    """A session that is being looked at."""
+
+    app: GmgApp
+    pilot: Any
+    client: EngineClient
+
+    async def until(self, holds: Callable[[Snapshot], bool]) -> None:
+        """Wait until the snapshot on the screen is so."""
+        while not holds(self.app.state.snapshot):
+            await self.pilot.pause(0.2)
+
+    async def seconds(self, seconds: float) -> None:
+        """Let the run go on, for its history."""
+        await self.pilot.pause(seconds)
+
+    async def press(self, *keys: str) -> None:
+        """Type, and let the screen settle."""
+        await self.pilot.press(*keys)
+        await self.pilot.pause(1.5)
+
+
+class Picture(NamedTuple):
+    """One picture: what runs, at which size, and what is done before it is taken."""
+
+    command: tuple[str, ...]
+    size: tuple[int, int]
+    script: Callable[[Stage], Awaitable[None]]
+    simulated: bool = False
+
+
+def _all(state: WorkerState) -> Callable[[Snapshot], bool]:
+    return lambda snapshot: all(worker.state is state for worker in snapshot.workers)
+
+
+async def _main(stage: Stage) -> None:
+    await stage.until(_all(WorkerState.RUNNING))
+    await stage.seconds(30)
+
+
+async def _details(stage: Stage) -> None:
+    await stage.until(_all(WorkerState.RUNNING))
+    await stage.seconds(20)
+    await stage.client.edit(("cpu0",), ("-B", "64", "--steps", "10000000"), {})
+    await stage.until(lambda snapshot: snapshot.workers[0].attempt == 2)
+    await stage.until(_all(WorkerState.RUNNING))
+    await stage.seconds(40)
+    await stage.press("enter")
+
+
+async def _edit(stage: Stage) -> None:
+    await stage.until(_all(WorkerState.RUNNING))
+    await stage.seconds(5)
+    await stage.press("e")
+
+
+async def _cards(stage: Stage) -> None:
+    await stage.until(_all(WorkerState.RUNNING))
+    await stage.seconds(25)
+    await stage.client.act(Action.KILL, "gpu5")
+    await stage.client.act(Action.RESTART, "gpu2")
+    await stage.seconds(4)
+
+
+async def _table(stage: Stage) -> None:
+    await stage.until(_all(WorkerState.RUNNING))
+    await stage.seconds(15)
+
+
+_LIGHT_RUN = ("--cpu", "2", LIGHT, "-B", "16", "--steps", "10000000")
+_FAKE_RUN = ("--start", "together", FAKE, "-B", "4096", "--fps", "24000000", "--lines", "0", "--phase-s", "3")
+PICTURES = {
+    "main": Picture(("--cpu", "2", FRANKA, "-B", "16", "--steps", "10000000"), (132, 36), _main),
+    "details": Picture(_LIGHT_RUN, (132, 44), _details),
+    "edit": Picture(_LIGHT_RUN, (110, 32), _edit),
+    "cards": Picture(_FAKE_RUN, (160, 44), _cards, simulated=True),
+    "table": Picture(_FAKE_RUN, (80, 24), _table, simulated=True),
+}
+
+
+def _gmg(*words: str, env: Mapping[str, str]) -> str:
+    done = subprocess.run(
+        (sys.executable, "-m", "gmg_tui", *words), cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+@asynccontextmanager
+async def _stage(picture: Picture, env: Mapping[str, str]) -> AsyncIterator[Stage]:
+    name = await asyncio.to_thread(_gmg, "--detach", *picture.command, env=env)
+    client = await EngineClient.connect(Path(session.find(name, running=True).record.session.spec.socket))
+    try:
+        app = GmgApp(client)
+        async with app.run_test(size=picture.size) as pilot:
+            yield Stage(app, pilot, client)
+    finally:
+        await client.close()
+        await asyncio.to_thread(_gmg, "stop", name, env=env)
+
+
+async def take(name: str, folder: Path) -> None:
+    """Take one picture; sessions are kept in `folder`."""
+    picture = PICTURES[name]
+    env = dict(os.environ)
+    animation = None
+    if picture.simulated:
+        sim = Sim(folder / "sim", build(folder))
+        env |= sim.env()
+        animation = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.nvml_sim", str(folder / "sim")), cwd=ROOT, stdout=subprocess.DEVNULL
+        )
+    try:
+        async with _stage(picture, env) as stage:
+            await picture.script(stage)
+            stage.app.save_screenshot(f"{name}.svg", str(HERE))
+    finally:
+        if animation is not None:
+            animation.terminate()
+            await animation.wait()
+    print(HERE / f"{name}.svg")
+
+
+def _png(name: str) -> None:
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        print(f"no Chromium: {name}.png is not made", file=sys.stderr)
+        return
+    svg = HERE / f"{name}.svg"
+    width, height = _size(svg.read_text())
+    subprocess.run(
+        (browser, "--headless", "--no-sandbox", "--hide-scrollbars", "--default-background-color=00000000",
+         f"--window-size={width},{height}", f"--screenshot={HERE / f'{name}.png'}", svg.as_uri()),
+        check=True,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    print(HERE / f"{name}.png")
+
+
+def _size(svg: str) -> tuple[int, int]:
+    """The width and height that an SVG's viewBox says."""
+    _, _, width, height = svg.split('viewBox="', 1)[1].split('"', 1)[0].split()
+    return round(float(width)), round(float(height))
+
+
+def main() -> None:
+    """Take the pictures named on the command line, or all."""
+    names = sys.argv[1:] or list(PICTURES)
+    with tempfile.TemporaryDirectory(prefix="gmg-") as folder:
+        os.environ |= {"XDG_STATE_HOME": f"{folder}/state", "XDG_RUNTIME_DIR": folder}
+        for name in names:
+            asyncio.run(take(name, Path(folder)))
+    if "main" in names:
+        _png("main")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Two real Genesis workers under the screen: what it shows is what they printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from gmg_tui import units
+from tests.terminal.screen import Terminal
+
+pytestmark = [pytest.mark.genesis, pytest.mark.terminal, pytest.mark.timeout(900)]
+
+_PHASES = ("importing", "initialising", "building scene", "compiling kernels", "running")
+
+
+def _last(log: Path) -> float:
+    plain = re.sub(rb"\x1b\[[0-9;]*m", b"", log.read_bytes())
+    return float(re.findall(rb"Running at ([\d,.]+) FPS", plain)[-1].replace(b",", b""))
+
+
+def test_the_screen_agrees_with_the_logs_of_two_real_workers(light: str) -> None:
+    seen: set[str] = set()
+
+    def ended(text: str) -> bool:
+        seen.update(phase for phase in _PHASES if phase in text)
+        return "2 finished" in text
+
+    args = ("--name", "real", "--cpu", "2", light, "-B", "16", "--steps", "20000")
+    with Terminal(*args, columns=132, rows=36) as terminal:
+        terminal.until(ended, timeout_s=800)
+        folder = Path(os.environ["XDG_STATE_HOME"]) / "gmg-tui" / "sessions" / "real"
+        lasts = [_last(folder / "logs" / f"{slot}.log") for slot in ("cpu0", "cpu1")]
+        assert {"importing", "compiling kernels", "running"} <= seen
+        total = f"{units.fps(sum(lasts))} FPS"
+        terminal.until(total, "FPS at last", lambda text: text.count("16 envs") >= 2)
+        assert total in terminal.line("real")
+        terminal.press("t")  # the cards draw their numbers large; the table writes them
+        terminal.until(*map(units.fps, lasts))
+        terminal.press("q")
+        assert terminal.until_ended() == 0
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["total_fps"] == pytest.approx(sum(lasts), abs=0.01)
