@@ -22,6 +22,8 @@ LOG_MIN = 6
 """Rows that the log keeps, its title among them, before cards give way to the table."""
 _LOG_MIN_TALL = 14
 """Rows that the log keeps before cards are drawn with large digits."""
+_AROUND_TABLE = 2
+"""Rows of the heading above and of the chosen worker's line below the table."""
 
 
 class Plan(NamedTuple):
@@ -62,7 +64,7 @@ def plan(number: int, width: int, height: int, view: View, *, digits: bool) -> P
     room = height - LOG_MIN
     fits = rows * card.HEIGHT <= room and width >= card.MIN_WIDTH
     if view is View.TABLE or (view is View.AUTO and not fits) or room < card.HEIGHT:
-        return Plan(cards=False, columns=1, rows=number, height=max(2, min(number + 1, height - LOG_MIN)))
+        return Plan(cards=False, columns=1, rows=number, height=max(3, min(number + _AROUND_TABLE, height - LOG_MIN)))
     tall = digits and rows * card.TALL_HEIGHT <= height - _LOG_MIN_TALL
     full = Plan(cards=True, columns=columns, rows=rows, height=0, tall=tall)
     visible = min(rows, max(1, room // full.row_height))
@@ -107,8 +109,8 @@ class Board(Rows):
     @property
     def _visible(self) -> int:
         """Rows of workers that there is room for."""
-        head = 0 if self.plan.cards else 1
-        return max(1, (self.size.height - head) // self.plan.row_height)
+        around = 0 if self.plan.cards else _AROUND_TABLE
+        return max(1, (self.size.height - around) // self.plan.row_height)
 
     def _keep_in_sight(self) -> None:
         slots = self.state.slots
@@ -148,8 +150,9 @@ class Board(Rows):
         layout = table.columns(self.state.slots, self.size.width, on_cards=self.state.on_cards)
         head = table.heading(layout, self.look)
         names = self._slots()
-        rows = [table.row(self._shown(name), layout, self.look).strip() for name in names]
-        return [self._with_place(head, len(names)).strip(style="dim"), *rows]
+        rows = [table.row(self._shown(name), layout, self.look) for name in names]
+        detail = table.detail(self._shown(self.state.chosen), self.size.width, self.look)
+        return [self._with_place(head, len(names)).strip(style="dim"), *[row.strip() for row in (*rows, detail)]]
 
     def _with_place(self, head: Line, visible: int) -> Line:
         """Say in the heading which workers are visible, where not all are."""
@@ -161,10 +164,8 @@ class Board(Rows):
     def on_click(self, event: events.Click) -> None:
         """Choose the worker under the mouse."""
         columns = self.plan.columns
-        y = event.y if self.plan.cards else event.y - 1
-        if y < 0:
-            return
+        row = (event.y if self.plan.cards else event.y - 1) // self.plan.row_height
         column = min(columns - 1, event.x * columns // max(1, self.size.width))
-        place = (self._first + y // self.plan.row_height) * columns + column
-        if place < len(self.state.slots):
+        place = (self._first + row) * columns + column
+        if 0 <= row < self._visible and place < len(self.state.slots):
             self.post_message(self.Chosen(self.state.slots[place]))

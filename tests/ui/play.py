@@ -14,7 +14,7 @@ def engine_of(snapshot: Snapshot, *, cpus: int = 0) -> FakeEngine:
     """An engine on as many slots as `snapshot` has workers, each with a past and a log."""
     number = len(snapshot.workers)
     session = sessions.session(0, cpus=cpus) if cpus else sessions.session(number)
-    recent = sessions.recent(number, name="cpu" if cpus else "gpu")
+    recent = sessions.recent(number, name="cpu", top=14_000) if cpus else sessions.recent(number)
     log = {slot.name: sessions.log_of(LOG_LINES) for slot in session.slots}
     return FakeEngine(session, snapshot, recent=recent, log=log)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
+
+import msgspec
 
 from gmg_tui.model import (
     Figures,
@@ -22,7 +25,7 @@ from gmg_tui.model import (
 )
 
 NOW = 1_795_244_467.0
-ARGS = ("-B", "4096", "--seed", "{seed}")
+ARGS = ("-B", "4096", "--seed", "7")
 FULL_MIB = 81559.0
 
 
@@ -99,7 +102,7 @@ def reading(i: int, *, second: float = 0.0, busy: bool = True) -> GpuReading:
     )
 
 
-def recent(slots: int, seconds: int = 300, name: str = "gpu") -> tuple[Series, ...]:
+def recent(slots: int, seconds: int = 300, name: str = "gpu", top: float = 24e6) -> tuple[Series, ...]:
     """The minutes before `NOW`: a start-up, then full speed."""
     return tuple(
         Series(
@@ -107,7 +110,7 @@ def recent(slots: int, seconds: int = 300, name: str = "gpu") -> tuple[Series, .
             end=NOW,
             step_s=1.0,
             fps=tuple(
-                None if s < 30 else 24e6 * (1 - 0.9 * math.exp(-(s - 30) / 60)) * (1 + 0.04 * math.sin(s / 7 + i))
+                None if s < 30 else top * (1 - 0.9 * math.exp(-(s - 30) / 60)) * (1 + 0.04 * math.sin(s / 7 + i))
                 for s in range(seconds)
             ),
             gpu_util_pct=tuple(
@@ -145,17 +148,14 @@ def varied_snapshot(second: float = 0.0) -> Snapshot:
         sm_clock_max_mhz=1980.0,
         throttle=("power cap", "thermal"),
     )
-    edited = running(1, second=second)
-    edited = Worker(
-        **{
-            **{field: getattr(edited, field) for field in edited.__struct_fields__},
-            "fps": Fps(last=24_910_400.0, mean=24_100_000.0, max=25_000_000.0, samples=900, rate=27_400_000.0),
-            "n_envs": 16_384,
-            "args": ("-B", "16384"),
-            "before": Figures(1, ARGS, fps=21_200_000.0, n_envs=4096, memory_peak_mib=30_940.0),
-            "now": Figures(2, ("-B", "16384"), fps=24_910_400.0, n_envs=16_384, memory_peak_mib=79_800.0),
-            "progress": Progress(312, 1500, "iteration", eta_s=1188.0),
-        }
+    edited = changed(
+        running(1, second=second),
+        fps=Fps(last=24_910_400.0, mean=24_100_000.0, max=25_000_000.0, samples=900, rate=27_400_000.0),
+        n_envs=16_384,
+        args=("-B", "16384"),
+        before=Figures(1, ARGS, fps=21_200_000.0, n_envs=4096, memory_peak_mib=30_940.0),
+        now=Figures(2, ("-B", "16384"), fps=24_910_400.0, n_envs=16_384, memory_peak_mib=79_800.0),
+        progress=Progress(312, 1500, "iteration", eta_s=1188.0),
     )
     workers = (
         running(0, second=second),
@@ -250,6 +250,45 @@ def varied_snapshot(second: float = 0.0) -> Snapshot:
         ),
         clients=2,
     )
+
+
+def changed(worker: Worker, **fields: Any) -> Worker:
+    """`worker` with other `fields`."""
+    return msgspec.structs.replace(worker, **fields)
+
+
+def troubled_snapshot() -> Snapshot:
+    """Eight workers that wait, come back, are stuck or are not as they should be."""
+    waiting = Worker("gpu1", 1, WorkerState.WAITING, 61.0, args=ARGS)
+    restarting = Worker("gpu2", 2, WorkerState.RESTARTING, 9.0, args=ARGS, attempt=1, log_lines=212)
+    workers = (
+        Worker("gpu0", 0, WorkerState.BUILDING, 58.0, Phase.MESHES, 12.0, args=ARGS, attempt=1, pid=50_000),
+        changed(waiting, reason="for gpu0 to write the mesh caches (at most 120 s)"),
+        changed(restarting, reason="for 12.1 GiB on gpu2 to be released (p shows by whom)"),
+        changed(
+            restarting,
+            slot="gpu3",
+            index=3,
+            restart_in_s=4.2,
+            reason="out of memory on the card (CUDA_ERROR_OUT_OF_MEMORY)",
+            advice="fewer environments: e, then a smaller -B",
+        ),
+        changed(running(4), warnings=("runs on the CPU: Genesis fell back from cuda",), n_envs=1_048_576),
+        changed(
+            running(5),
+            state=WorkerState.STOPPING,
+            state_s=8.0,
+            stuck="no output and no CPU time for 74 s",
+            stopping="SIGTERM sent, waiting up to 10 s",
+        ),
+        Worker("gpu6", 6, WorkerState.STARTING, 2.0, Phase.IMPORTING, 2.0, 9.0, args=ARGS, attempt=3, pid=50_006),
+        changed(
+            running(7), fps=Fps(192_104_233.0, 1.9e8, 2e8, 900, 1.4e8), warnings=("the log is not written: disk full",)
+        ),
+    )
+    readings = tuple(reading(i, busy=i in {4, 5, 7}) for i in range(8))
+    notes = ("the disk of the session's folder is full: the logs have gaps",)
+    return Snapshot(time=NOW, elapsed_s=2467.0, workers=workers, readings=readings, notes=notes, clients=1)
 
 
 def ended_snapshot() -> Snapshot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.segment import Segment
 
 from gmg_tui import units
-from gmg_tui.model import WorkerState
+from gmg_tui.model import Worker, WorkerState
 from gmg_tui.ui.history import buckets
 from gmg_tui.ui.line import Line
 from gmg_tui.ui.look import Look
@@ -29,7 +29,12 @@ _FIGURE = 7
 def card(shown: Shown, width: int, look: Look, *, tall: bool = False) -> list[list[Segment]]:
     """The rows of a card, `HEIGHT` or `TALL_HEIGHT` of them, each exactly `width` cells."""
     inner = width - 4
-    rows = [*_top(shown, inner, look, tall=tall), *_middle(shown, inner, look), *_bottom(shown, inner, look)]
+    large = tall and _fits_large(shown, inner)
+    rows = [
+        *_top(shown, inner, look, rows=DIGIT_ROWS if tall else 1, large=large),
+        *_middle(shown, inner, look, large=large),
+        *_bottom(shown, inner, look),
+    ]
     return _framed(shown, rows, width, look)
 
 
@@ -53,55 +58,84 @@ def _framed(shown: Shown, rows: list[Line], width: int, look: Look) -> list[list
     ]
 
 
-def _top(shown: Shown, inner: int, look: Look, *, tall: bool) -> list[Line]:
-    """The number that matters: FPS, or what keeps the worker from having any."""
+def _fits_large(shown: Shown, inner: int) -> bool:
+    """Whether the FPS are there, and fit in large digits with a word beside them."""
     worker = shown.worker
+    if worker.fps is None or words.getting_ready(worker):
+        return False
+    return digits_width(units.fps(worker.fps.last)) + len(_unit(worker)) <= inner
+
+
+def _unit(worker: Worker) -> str:
+    return " FPS" if worker.state is WorkerState.RUNNING else " at last"
+
+
+def _top(shown: Shown, inner: int, look: Look, *, rows: int, large: bool) -> list[Line]:
+    """The number that matters, in `rows` rows: FPS, or what keeps the worker from having any."""
+    if large:
+        return _large_figure(shown.worker, inner, look)
+    worker = shown.worker
+    first = Line(look, inner)
     if words.getting_ready(worker):
-        first = Line(look, inner).add(f"{words.spinner(shown.time, look)} {words.phase_of(worker)} ", "title")
-        rows = [first.add(units.span(worker.phase_s), "strong")]
+        first.add(f"{words.spinner(shown.time, look)} {words.phase_of(worker)} ", "title")
+        first.add(units.span(worker.phase_s), "strong")
     elif worker.fps is None:
-        rows = [Line(look, inner).add(f"{units.NOT_KNOWN} FPS", "dim")]
+        first.add(f"{units.NOT_KNOWN} FPS", "dim")
     else:
-        rows = _figure(shown, inner, look, tall=tall)
-    if worker.n_envs is not None:
-        rows[0].end(f" {worker.n_envs:,} envs", "dim")
-    missing = (DIGIT_ROWS if tall else 1) - len(rows)
-    return [*rows, *[Line(look, inner) for _ in range(missing)]]
+        running = worker.state is WorkerState.RUNNING
+        first.add(units.fps(worker.fps.last), "fps" if running else "strong")
+        first.add(" FPS", "fps" if running else "dim").add("" if running else " at last", "dim")
+    first.end(_envs(worker), "dim")
+    return [first, *[Line(look, inner) for _ in range(rows - 1)]]
 
 
-def _figure(shown: Shown, inner: int, look: Look, *, tall: bool) -> list[Line]:
-    fps = shown.worker.fps
-    assert fps is not None
-    running = shown.worker.state is WorkerState.RUNNING
+def _envs(worker: Worker) -> str:
+    return f" {units.count(worker.n_envs, 'env')}" if worker.n_envs is not None else ""
+
+
+def _large_figure(worker: Worker, inner: int, look: Look) -> list[Line]:
+    assert worker.fps is not None
+    running = worker.state is WorkerState.RUNNING
     style = "fps" if running else "strong"
-    number = units.fps(fps.last)
-    unit = " FPS" if running else " FPS at last"
-    if not tall or digits_width(number) + len(unit) > inner:
-        return [Line(look, inner).add(number, style).add(unit, style if running else "dim")]
-    rows = [Line(look, inner).add(row, style) for row in digits(number)]
-    rows[-1].add(unit, style if running else "dim")
+    rows = [Line(look, inner).add(row, style) for row in digits(units.fps(worker.fps.last))]
+    rows[-1].add(_unit(worker), style if running else "dim")
+    now = words.rate_now(worker)
+    if now is not None:
+        rows[0].end(" now", "dim")
+        rows[1].end(f" {now}", "strong")
     return rows
 
 
-def _middle(shown: Shown, inner: int, look: Look) -> list[Line]:
+def _middle(shown: Shown, inner: int, look: Look, *, large: bool) -> list[Line]:
     """The histories and the card's figures."""
-    return [_fps_row(shown, inner, look), _util_row(shown, inner, look), _memory_row(shown, inner, look)]
+    return [_fps_row(shown, inner, look, large=large), _util_row(shown, inner, look), _memory_row(shown, inner, look)]
 
 
-def _fps_row(shown: Shown, inner: int, look: Look) -> Line:
+def _fps_row(shown: Shown, inner: int, look: Look, *, large: bool) -> Line:
+    """The history of the FPS, or how far the phase before them is.
+
+    Args:
+        shown: What is drawn.
+        inner: In cells.
+        look: Styles and signs.
+        large: Whether the FPS are drawn in large digits, which leave no room for the number of environments beside
+            them, but for the rate of this moment.
+    """
     row = Line(look, inner)
     worker, history = shown.worker, shown.history
     if words.getting_ready(worker):
         expected = words.usual(worker)
         if expected is None:
-            return row.add("no time known for this phase yet" if worker.phase_s < 60 else "not timed before", "dim")
+            return row.add("no time known for this phase yet", "dim")
         fraction, text = expected
         return _bar(row, fraction, "title", text, look)
     row.add("FPS".ljust(_LABEL), "dim")
-    note = words.rate_now(worker)
-    if note:
-        row.end(f" {note}", "strong")
-    elif worker.fps is not None and worker.state.ended:
+    now = words.rate_now(worker)
+    if large:
+        row.end(_envs(worker), "text")
+    elif now is not None:
+        row.end(f" now {now} FPS", "strong")
+    if worker.fps is not None and worker.state.ended:
         row.end(f" mean {units.short(worker.fps.mean)}", "text")
     values = buckets(history.fps, history.end, row.room, graphs.SPAN_S)
     return row.add(graphs.history(values, history.fps_max, row.room, look.signs), "fps-graph")
@@ -179,7 +213,7 @@ def _notes(shown: Shown, notes: list[Note], inner: int, look: Look, rows: int) -
     if len(lines) < rows:
         missing = rows - len(lines) - 1
         lines.extend(Line(look, inner) for _ in range(missing))
-        lines.append(Line(look, inner).add(shown.worker.last_line, "dim"))
+        lines.append(Line(look, inner).add(words.last_line(shown.worker), "dim"))
     return lines[:rows]
 
 

@@ -10,7 +10,7 @@ from gmg_tui.ui.history import buckets
 from gmg_tui.ui.line import Line
 from gmg_tui.ui.look import Look
 from gmg_tui.ui.renderables import graphs, words
-from gmg_tui.ui.renderables.words import Shown
+from gmg_tui.ui.renderables.words import Note, Shown
 
 _STATE = 13
 """Columns of sign and state: `● restarting `."""
@@ -19,6 +19,15 @@ _FPS = 12
 _FIGURES_GPU = (("GPU %", 6), ("VRAM GiB", 12), ("W", 5), ("°C", 4))
 _FIGURES_CPU = (("CPU %", 7), ("RAM GiB", 9))
 _HISTORY_MAX = 30
+_ENVS = 10
+_ENVS_FROM = 120
+"""Columns of a table from which it has one for the number of environments."""
+_WITHOUT_FPS = frozenset({WorkerState.STOPPING, WorkerState.RESTARTING})
+"""States in which a last number says less than what is happening."""
+_NOTE_MIN = 12
+"""Cells below which a note says nothing."""
+_URGENT = frozenset({"warn", "error"})
+"""Styles of notes for which the graph gives way where there is no room for both."""
 
 
 class Columns(NamedTuple):
@@ -31,11 +40,18 @@ class Columns(NamedTuple):
     """Columns of the FPS graph."""
     figures: tuple[tuple[str, int], ...]
     """Headings and columns of the figures at the right."""
+    envs: int = 0
+    """Columns of the number of environments; 0 where there is no room."""
 
     @property
     def message(self) -> int:
         """The column where FPS begin, and what is said instead."""
         return 2 + self.slot + _STATE + _TIME
+
+    @property
+    def history_at(self) -> int:
+        """The column where the FPS graph begins."""
+        return self.message + _FPS + self.envs
 
     @property
     def figures_at(self) -> int:
@@ -53,8 +69,8 @@ def columns(slots: tuple[str, ...], width: int, *, on_cards: bool) -> Columns:
     """
     figures = _FIGURES_GPU if on_cards else _FIGURES_CPU
     name = max([4, *(len(slot) for slot in slots)]) + 1
-    layout = Columns(width, name, 0, figures)
-    free = layout.figures_at - layout.message - _FPS - 1
+    layout = Columns(width, name, 0, figures, _ENVS if width >= _ENVS_FROM else 0)
+    free = layout.figures_at - layout.history_at - 1
     history = max(0, free if free <= 10 else min(_HISTORY_MAX, 8 + (free - 8) // 3))
     return layout._replace(history=history)
 
@@ -63,7 +79,10 @@ def heading(layout: Columns, look: Look) -> Line:
     """The row above the table."""
     line = Line(look, layout.width)
     line.add("  slot").to(2 + layout.slot).add("state").right("for", layout.message - 1)
-    line.right("FPS", layout.message + _FPS - 1).to(layout.message + _FPS)
+    line.right("FPS", layout.message + _FPS - 1)
+    if layout.envs:
+        line.right("envs", layout.history_at - 1)
+    line.to(layout.history_at)
     if layout.history > 6:
         line.add("history")
     at = layout.figures_at
@@ -95,41 +114,64 @@ def _time(shown: Shown) -> str:
 
 
 def _message(line: Line, shown: Shown, layout: Columns, look: Look) -> None:
-    """FPS, history and a note; where there is no FPS, the note has the room of all three."""
+    """FPS, environments, history and a note; where there is no FPS, the note has the room of all."""
     worker = shown.worker
     edge = layout.figures_at - 1
-    if worker.fps is not None and not words.getting_ready(worker):
+    note = _note(shown, look)
+    if worker.fps is not None and not words.getting_ready(worker) and worker.state not in _WITHOUT_FPS:
         running = worker.state is WorkerState.RUNNING
         line.right(units.fps(worker.fps.last), layout.message + _FPS - 1, "fps" if running else "strong")
-        line.to(layout.message + _FPS)
-        if running or layout.history + 3 < edge - layout.message - _FPS:
+        if layout.envs and worker.n_envs is not None:
+            line.right(f"{worker.n_envs:,}", layout.history_at - 1, "dim")
+        line.to(layout.history_at)
+        after = edge - layout.history_at - layout.history - 1
+        if after >= _NOTE_MIN or (running and note.style not in _URGENT):
             history = shown.history
             values = buckets(history.fps, history.end, layout.history, graphs.SPAN_S)
             line.add(graphs.history(values, history.fps_max, layout.history, look.signs), "fps-graph").add(" ")
-    text, style = _note(shown, look)
-    line.add(text, style, limit=edge - (line.width - line.room))
+            if after < _NOTE_MIN:
+                return
+    line.add(note.text, note.style, limit=edge - (line.width - line.room))
 
 
-def _note(shown: Shown, look: Look) -> tuple[str, str]:
+def _note(shown: Shown, look: Look) -> Note:
     """The one thing most worth saying."""
     worker = shown.worker
     notes = words.trouble(shown)
-    if notes and notes[0].style != "text":
-        return notes[0].text, notes[0].style
+    if notes and notes[0].style in _URGENT:
+        return notes[0]
     if words.getting_ready(worker):
         expected = words.usual(worker)
-        words_of_time = f", {expected[1]}" if expected else ""
-        return f"{words.spinner(shown.time, look)} {words.phase_of(worker)}{words_of_time}", "title"
+        time = f", {expected[1]}" if expected else ""
+        return Note(f"{words.spinner(shown.time, look)} {words.phase_of(worker)}{time}", "title")
     if notes:
-        return notes[0].text, notes[0].style
+        return notes[0]
     compared = words.before_after(worker, look)
     if compared:
-        return compared, "strong"
+        return Note(compared, "strong")
     if worker.progress is not None and not worker.state.ended and worker.progress.total:
         progress = worker.progress
         left = f", {units.span(progress.eta_s)} left" if progress.eta_s is not None else ""
-        return f"{progress.done / progress.total * 100:.0f} %{left}", "title"
-    return (words.rate_now(worker) or "", "strong")
+        return Note(f"{progress.done / progress.total * 100:.0f} %{left}", "title")
+    now = words.rate_now(worker)
+    return Note(f"now {now} FPS" if now is not None else "", "strong")
+
+
+def detail(shown: Shown, width: int, look: Look) -> Line:
+    """The row below the table: all that there is to say of the chosen worker, which its own row may have to cut."""
+    worker = shown.worker
+    line = Line(look, width).add("  ").add(shown.slot.name, "strong")
+    notes = words.trouble(shown)
+    compared = words.before_after(worker, look)
+    if compared:
+        notes.append(Note(compared, "strong"))
+    if worker.n_envs is not None:
+        notes.append(Note(units.count(worker.n_envs, "env"), "text"))
+    if worker.args:
+        notes.append(Note(" ".join(worker.args), "dim"))
+    for number, note in enumerate(notes):
+        line.add(f" {look.signs.dot} " if number else "  ", "dim").add(note.text, note.style)
+    return line
 
 
 def _figures(line: Line, shown: Shown, layout: Columns) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from gmg_tui import units
@@ -11,6 +12,8 @@ from gmg_tui.ui.look import Look
 
 _DIFFERS = 0.03
 """The rate won back from a moving average is shown while it is further than this from the printed number."""
+_PREFIX = re.compile(r"\[Genesis\] \[[\d:]+\] \[[A-Z]+\] ")
+"""What Genesis 1.4.5 begins each of its lines with."""
 _BEFORE_RUNNING = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
 _STATE_STYLES = {
     WorkerState.RUNNING: "ok",
@@ -84,13 +87,13 @@ def usual(worker: Worker) -> tuple[float, str] | None:
 
 
 def rate_now(worker: Worker) -> str | None:
-    """The rate of this moment, while the printed average is far from it: `now 24.1M`."""
+    """The rate of this moment, while the printed average is far from it: `24.1M`."""
     fps = worker.fps
     if fps is None or fps.rate is None or worker.state is not WorkerState.RUNNING:
         return None
     if abs(fps.rate - fps.last) <= _DIFFERS * max(abs(fps.last), abs(fps.rate)):
         return None
-    return f"now {units.short(fps.rate)} FPS"
+    return units.short(fps.rate)
 
 
 def before_after(worker: Worker, look: Look) -> str | None:
@@ -114,6 +117,11 @@ def before_after(worker: Worker, look: Look) -> str | None:
     return "  ".join(parts) or None
 
 
+def last_line(worker: Worker) -> str:
+    """The worker's newest line without what Genesis begins each line with."""
+    return _PREFIX.sub("", worker.last_line, count=1)
+
+
 def trouble(shown: Shown) -> list[Note]:
     """What is not as it should be, the worst first."""
     worker, reading = shown.worker, shown.reading
@@ -131,13 +139,20 @@ def trouble(shown: Shown) -> list[Note]:
             Note(f"attempt {worker.attempt + 1} begins in {units.span(max(0.0, worker.restart_in_s))}", "warn")
         )
     if worker.reason:
-        notes.append(Note(worker.reason, "error" if worker.state is WorkerState.FAILED else "text"))
+        notes.append(_reason(worker, worker.reason))
     if worker.advice:
         notes.append(Note(worker.advice, "text"))
     notes.extend(Note(warning, "warn") for warning in worker.warnings)
     if reading is not None and reading.throttle:
         notes.append(Note("throttled: " + ", ".join(reading.throttle), "warn"))
     return notes
+
+
+def _reason(worker: Worker, reason: str) -> Note:
+    if worker.state is WorkerState.FAILED:
+        return Note(reason, "error")
+    waits = worker.state in {WorkerState.WAITING, WorkerState.RESTARTING} and reason.startswith("for ")
+    return Note(f"waits {reason}" if waits else reason, "text")
 
 
 def card_name(slot: Slot) -> str:
