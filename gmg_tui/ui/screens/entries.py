@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
-from rich.text import Text
 from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
 from gmg_tui.ui.line import safe
 from gmg_tui.ui.screens.parts import style
+from gmg_tui.ui.screens.sheet import fold
 
 _LEAST_TEXT = 12
 """Cells that the text must keep beside its label; where there are fewer, it stands under it."""
@@ -68,11 +68,9 @@ class Entries(Widget):
         if not text:
             return [Content.styled(label, style(row.style, "bold"))]
         indent = self._label_width if width >= self._label_width + _LEAST_TEXT else 2
-        folded = Text(text).wrap(self.app.console, width - indent, overflow="fold")
-        lines = [Content.assemble(" " * indent, (line.plain.rstrip(), style(row.style))) for line in folded]
+        folded = fold(text, width - indent)
+        lines = [Content.assemble(" " * indent, (line, style(row.style))) for line in folded]
         if cell_len(label) >= indent:
             return [Content.styled(label, style("dim")), *lines]
-        head = Content.assemble(
-            (set_cell_size(label, indent), style("dim")), (folded[0].plain.rstrip(), style(row.style))
-        )
+        head = Content.assemble((set_cell_size(label, indent), style("dim")), (folded[0], style(row.style)))
         return [head, *lines[1:]]

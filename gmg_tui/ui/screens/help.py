@@ -61,6 +61,8 @@ class HelpScreen(Dialog[None]):
                 _GAP,
                 *_keys("In the details of a worker", tables.DETAILS, signs),
                 _GAP,
+                *_keys("In the list of processes", tables.PROCESSES, signs),
+                _GAP,
                 *_keys("While editing", tables.EDIT, signs),
                 _GAP,
                 *_states(signs),

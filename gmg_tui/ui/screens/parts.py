@@ -17,7 +17,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from gmg_tui.ui.keys import Key
-from gmg_tui.ui.look import ASCII, STYLES, UNICODE, Signs
+from gmg_tui.ui.look import ASCII, STYLES, UNICODE, Look, Signs
+from gmg_tui.ui.themes import make_look
 
 Result = TypeVar("Result")
 
@@ -29,6 +30,11 @@ _WORDS = str.maketrans({"↑": "up", "↓": "down", "←": "left", "→": "right
 def signs_of(app: App[Any]) -> Signs:
     """The signs that `app` may draw."""
     return ASCII if app.has_class(ASCII_CLASS) else UNICODE
+
+
+def look_of(app: App[Any]) -> Look:
+    """The styles and signs of the theme that `app` wears now."""
+    return make_look(app.get_css_variables(), ascii_only=app.has_class(ASCII_CLASS))
 
 
 def spelled(text: str, signs: Signs) -> str:

@@ -8,7 +8,7 @@ from gmg_tui.ui.keys import KEYS, Key
 
 DETAILS: Final = (
     Key("escape", "back", "esc", "back", "Return to the main screen.", True),
-    Key("left,h", "neighbour(-1)", "← h", "previous", "Show the worker before.", True),
+    Key("left,h", "neighbour(-1)", "← h", "prev", "Show the worker before.", True),
     Key("right,l", "neighbour(1)", "→ l", "next", "Show the next worker.", True),
     Key("tab", "section(1)", "tab", "section", "Show the next section.", True),
     Key("shift+tab", "section(-1)", "shift+tab", "section back", "Show the section before."),
@@ -33,6 +33,15 @@ EDIT: Final = (
     Key("ctrl+down,alt+down", "scale(-2)", "ctrl+↓", "halve", "Halve the number under the cursor.", True),
 )
 """Of the dialog that edits arguments and environment."""
+
+PROCESSES: Final = (
+    Key("escape,p", "back", "esc", "back", "Return to the screen before.", True),
+    Key("up,k", "move(-1)", "↑ k", "up", "Choose the process above.", True),
+    Key("down,j", "move(1)", "↓ j", "down", "Choose the process below.", True),
+    Key("x", "end_process(False)", "x", "end by SIGTERM", "Send SIGTERM to the process, after a question.", True),
+    Key("X", "end_process(True)", "X", "end by SIGKILL", "Send SIGKILL to the process, after a question.", True),
+)
+"""Of the screen of the processes on a card."""
 
 ACTING: Final = tuple(key for key in KEYS if key.action in {"restart", "stop", "kill", "edit", "help"})
 """What the foot of the details screen has of the main screen's keys."""

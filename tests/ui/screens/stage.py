@@ -1,17 +1,14 @@
-"""A stage for the screens: a session of fixed figures, an engine that answers from it, and an app that shows a screen."""
+"""A stage for the screens: a session of fixed figures, and the app on an engine that answers from it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
-from textual.app import App, ComposeResult
-from textual.screen import Screen
-from textual.widgets import Static
+from textual.app import App
+from textual.pilot import Pilot
 
-from gmg_tui.errors import GmgError
 from gmg_tui.model import (
     Attempt,
     Details,
@@ -31,10 +28,8 @@ from gmg_tui.model import (
     Worker,
     WorkerState,
 )
-from gmg_tui.protocol import VERSION, Action, Bye, Lines, Update, Welcome
-from gmg_tui.ui.look import Look
-from gmg_tui.ui.screens.parts import ASCII_CLASS
-from gmg_tui.ui.themes import all_themes, make_look
+from gmg_tui.ui.app import GmgApp
+from tests.ui.fake_engine import FakeEngine
 
 NOW = 1_795_244_427.0
 """Unix time of the snapshot: 2026-11-21 07:00:27 UTC."""
@@ -181,95 +176,36 @@ def series(slot: str = "gpu0") -> Series:
     )
 
 
-class StageEngine:
-    """Answers as an engine would, from fixed figures; what it was asked is kept in `asked`."""
-
-    def __init__(self, state: Session = GPU_SESSION) -> None:
-        self.welcome = Welcome(VERSION, state, snapshot(), ())
-        self.asked: list[str] = []
-        self.answer_details: Callable[[str], Details] = details
-        self.answer_series: Callable[[str], Series] = series
-        self.error: str | None = None
-
-    async def events(self) -> AsyncIterator[Update | Lines | Bye]:
-        """Nothing comes by itself."""
-        yield Bye("the stage is empty")
-
-    async def follow(self, *slots: str, tail: int) -> None:
-        """No lines here."""
-
-    async def act(self, action: Action, *slots: str) -> None:
-        """Keep what was asked."""
-        self.asked.append(f"{action} {slots}")
-
-    async def edit(self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str]) -> None:
-        """Keep what was asked."""
-        self.asked.append(f"edit {slots} {args} {env}")
-
-    async def details(self, slot: str) -> Details:
-        """The fixed details of `slot`."""
-        self.asked.append(f"details {slot}")
-        if self.error:
-            raise GmgError(self.error)
-        return self.answer_details(slot)
-
-    async def series(self, slot: str) -> Series:
-        """The fixed series of `slot`."""
-        self.asked.append(f"series {slot}")
-        if self.error:
-            raise GmgError(self.error)
-        return self.answer_series(slot)
-
-    async def end(self, *, kill: bool = False) -> None:
-        """Keep what was asked."""
-        self.asked.append(f"end {kill}")
-
-    async def close(self) -> None:
-        """Nothing is open."""
+def engine(**changes: Any) -> FakeEngine:
+    """An engine on four cards; `changes` are made to the first worker."""
+    made = FakeEngine(GPU_SESSION, snapshot(**changes), recent=tuple(series(slot) for slot in SLOTS))
+    made.details_of = {slot: details(slot) for slot in SLOTS}
+    return made
 
 
-class Stage(App[None]):
-    """Shows one screen over an empty one, in the project's themes; actions of the main screen are kept in `done`."""
+def cpu_engine() -> FakeEngine:
+    """An engine on two shares of the CPU."""
+    workers = tuple(
+        msgspec.structs.replace(worker(index, slot.name), device="CPU", backend="cpu")
+        for index, slot in enumerate(CPU_SESSION.slots)
+    )
+    whole = tuple(Series(one.slot, NOW, 4.0, series().fps) for one in workers)
+    return FakeEngine(CPU_SESSION, Snapshot(NOW, 2400.0, workers), recent=whole)
 
-    def __init__(self, make: Callable[[Look], Screen[Any]], theme: str = "dark", ascii_only: bool = False) -> None:
-        super().__init__()
-        for known in all_themes():
-            self.register_theme(known)
-        self.theme = f"gmg-{theme}"
-        self.set_class(ascii_only, ASCII_CLASS)
-        self._ascii_only = ascii_only
-        self.answers: list[Any] = []
-        self.done: list[str] = []
-        self._make = make
 
-    BINDINGS: ClassVar[list[tuple[str, str, str]]] = [
-        ("r", "restart", ""),
-        ("x", "stop", ""),
-        ("X", "kill", ""),
-        ("e", "edit", ""),
-        ("q,ctrl+c", "quit_session", ""),
-    ]
+def app(of: FakeEngine | None = None, *, theme: str = "dark", ascii_only: bool = False) -> GmgApp:
+    """The interface on `of`."""
+    return GmgApp(of or engine(), theme=theme, ascii_only=ascii_only, pace_s=0.0)
 
-    def compose(self) -> ComposeResult:
-        """What the screen lies over."""
-        yield Static("\n".join("the main screen" for _ in range(60)), markup=False)
 
-    def on_mount(self) -> None:
-        """Show the screen."""
-        look = make_look(self.theme_variables, ascii_only=self._ascii_only)
-        self.push_screen(self._make(look), self.answers.append)
+async def settled(pilot: Pilot[Any]) -> None:
+    """Wait until all that was asked is answered and drawn."""
+    for _ in range(3):
+        await pilot.pause()
 
-    def action_restart(self) -> None:
-        self.done.append("restart")
 
-    def action_stop(self) -> None:
-        self.done.append("stop")
-
-    def action_kill(self) -> None:
-        self.done.append("kill")
-
-    def action_edit(self) -> None:
-        self.done.append("edit")
-
-    def action_quit_session(self) -> None:
-        self.done.append("quit")
+def shown(one: App[Any]) -> str:
+    """What stands on the screen, row by row."""
+    return "\n".join(
+        "".join(segment.text for segment in strip).rstrip() for strip in one.screen._compositor.render_strips()
+    )
