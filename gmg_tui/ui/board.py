@@ -11,7 +11,6 @@ from textual.message import Message
 from textual.strip import Strip
 
 from gmg_tui.model import Worker, WorkerState
-from gmg_tui.ui.line import Line
 from gmg_tui.ui.look import ASCII, Look
 from gmg_tui.ui.renderables import card, table
 from gmg_tui.ui.renderables.words import Shown
@@ -148,18 +147,15 @@ class Board(Rows):
 
     def _table(self) -> list[Strip]:
         layout = table.columns(self.state.slots, self.size.width, on_cards=self.state.on_cards)
-        head = table.heading(layout, self.look)
         names = self._slots()
+        detail = table.detail(self._shown(self.state.chosen), self.size.width, self.look, place=self._place(len(names)))
         rows = [table.row(self._shown(name), layout, self.look) for name in names]
-        detail = table.detail(self._shown(self.state.chosen), self.size.width, self.look)
-        return [self._with_place(head, len(names)).strip(style="dim"), *[row.strip() for row in (*rows, detail)]]
+        return [table.heading(layout, self.look).strip(style="dim"), *[line.strip() for line in (*rows, detail)]]
 
-    def _with_place(self, head: Line, visible: int) -> Line:
-        """Say in the heading which workers are visible, where not all are."""
+    def _place(self, visible: int) -> str:
+        """Which workers are visible, where not all are."""
         number = len(self.state.slots)
-        if visible < number:
-            head.end(f" {self._first + 1}-{self._first + visible} of {number}", "strong")
-        return head
+        return f" {self._first + 1}-{self._first + visible} of {number}" if visible < number else ""
 
     def on_click(self, event: events.Click) -> None:
         """Choose the worker under the mouse."""

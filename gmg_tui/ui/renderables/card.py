@@ -99,10 +99,10 @@ def _large_figure(worker: Worker, inner: int, look: Look) -> list[Line]:
     style = "fps" if running else "strong"
     rows = [Line(look, inner).add(row, style) for row in digits(units.fps(worker.fps.last))]
     rows[-1].add(_unit(worker), style if running else "dim")
-    now = words.rate_now(worker)
-    if now is not None:
+    rate = words.current_rate(worker)
+    if rate is not None:
         rows[0].end(" now", "dim")
-        rows[1].end(f" {now}", "strong")
+        rows[1].end(f" {units.short(rate)}", "strong")
     return rows
 
 
@@ -134,7 +134,7 @@ def _fps_row(shown: Shown, inner: int, look: Look, *, large: bool) -> Line:
     if large:
         row.end(_envs(worker), "text")
     elif now is not None:
-        row.end(f" now {now} FPS", "strong")
+        row.end(f" {now}", "strong")
     if worker.fps is not None and worker.state.ended:
         row.end(f" mean {units.short(worker.fps.mean)}", "text")
     values = buckets(history.fps, history.end, row.room, graphs.SPAN_S)

@@ -153,14 +153,20 @@ def _note(shown: Shown, look: Look) -> Note:
         progress = worker.progress
         left = f", {units.span(progress.eta_s)} left" if progress.eta_s is not None else ""
         return Note(f"{progress.done / progress.total * 100:.0f} %{left}", "title")
-    now = words.rate_now(worker)
-    return Note(f"now {now} FPS" if now is not None else "", "strong")
+    return Note(words.rate_now(worker) or "", "strong")
 
 
-def detail(shown: Shown, width: int, look: Look) -> Line:
-    """The row below the table: all that there is to say of the chosen worker, which its own row may have to cut."""
+def detail(shown: Shown, width: int, look: Look, *, place: str = "") -> Line:
+    """The row below the table: all that there is to say of the chosen worker, which its own row may have to cut.
+
+    Args:
+        shown: The chosen worker.
+        width: In cells.
+        look: Styles and signs.
+        place: Which workers are visible, for the right end.
+    """
     worker = shown.worker
-    line = Line(look, width).add("  ").add(shown.slot.name, "strong")
+    line = Line(look, width).end(place, "strong").add("  ").add(shown.slot.name, "strong")
     notes = words.trouble(shown)
     compared = words.before_after(worker, look)
     if compared:

@@ -86,14 +86,19 @@ def usual(worker: Worker) -> tuple[float, str] | None:
     return worker.phase_s / worker.phase_usual_s, words
 
 
-def rate_now(worker: Worker) -> str | None:
-    """The rate of this moment, while the printed average is far from it: `24.1M`."""
+def current_rate(worker: Worker) -> float | None:
+    """The rate of this moment, FPS, while the printed average is far from it; else None."""
     fps = worker.fps
     if fps is None or fps.rate is None or worker.state is not WorkerState.RUNNING:
         return None
-    if abs(fps.rate - fps.last) <= _DIFFERS * max(abs(fps.last), abs(fps.rate)):
-        return None
-    return units.short(fps.rate)
+    near = abs(fps.rate - fps.last) <= _DIFFERS * max(abs(fps.last), abs(fps.rate))
+    return None if near else fps.rate
+
+
+def rate_now(worker: Worker) -> str | None:
+    """The rate of this moment in words, while the printed average is far from it: `now 24.1M FPS`."""
+    rate = current_rate(worker)
+    return None if rate is None else f"now {units.short(rate)} FPS"
 
 
 def before_after(worker: Worker, look: Look) -> str | None:

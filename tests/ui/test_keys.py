@@ -1,0 +1,302 @@
+"""Every key of the table, from the keyboard to the engine or the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from textual.pilot import Pilot
+
+from gmg_tui.model import WorkerState
+from gmg_tui.protocol import Bye
+from gmg_tui.ui import Outcome
+from gmg_tui.ui.app import GmgApp
+from gmg_tui.ui.keys import KEYS
+from tests.ui import play, sessions
+from tests.ui.fake_engine import FakeEngine
+
+WIDE = (160, 48)
+SMALL = (80, 24)
+
+
+async def _press(pilot: Pilot[Outcome], *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+        await pilot.pause()
+
+
+def _asked(engine: FakeEngine) -> list[tuple[object, ...]]:
+    """What the engine was asked, but for logs."""
+    return [request for request in engine.asked if request[0] != "follow"]
+
+
+def _followed(engine: FakeEngine) -> str:
+    """The slot whose log was asked for last."""
+    return next(str(slots[0]) for name, *slots in reversed(engine.asked) if name == "follow")
+
+
+def test_each_key_has_one_action_and_each_action_exists() -> None:
+    keys = [key for entry in KEYS for key in entry.keys.split(",")]
+    assert len(keys) == len(set(keys))
+    for entry in KEYS:
+        assert hasattr(GmgApp, "action_" + entry.action.partition("(")[0]), entry.action
+
+
+@pytest.mark.parametrize(("key", "request_name"), [("r", "restart"), ("x", "stop")])
+async def test_restart_and_stop_reach_the_chosen_worker_only(key: str, request_name: str) -> None:
+    app = play.busy()
+    async with app.run_test(size=WIDE) as pilot:
+        await _press(pilot, "right", "down", key)
+        assert _asked(app.engine) == [(request_name, "gpu5")]
+
+
+async def test_restart_failed_takes_all_that_failed_or_are_stuck_and_says_when_there_are_none() -> None:
+    app = play.varied()
+    async with app.run_test(size=WIDE) as pilot:
+        await _press(pilot, "R")
+        assert _asked(app.engine) == [("restart", "gpu3", "gpu4")]
+        app.engine.push(sessions.busy_snapshot(second=1.0))
+        await pilot.pause()
+        await _press(pilot, "R")
+        assert len(_asked(app.engine)) == 1
+        assert "no worker has failed" in play.screen(app)[1]
+
+
+async def test_kill_asks_first_unless_the_worker_is_being_stopped_already() -> None:
+    app = play.varied()
+    async with app.run_test(size=WIDE) as pilot:
+        await _press(pilot, "X")
+        assert "Kill gpu0 now?" in play.shown(app)
+        await _press(pilot, "n")
+        assert _asked(app.engine) == []
+        await _press(pilot, "X", "escape")
+        assert _asked(app.engine) == []
+        await _press(pilot, "X", "y")
+        assert _asked(app.engine) == [("kill", "gpu0")]
+        app.state.choose("gpu5")
+        assert app.state.worker is not None
+        assert app.state.worker.state is WorkerState.STOPPING
+        await _press(pilot, "X")
+        assert _asked(app.engine)[1:] == [("kill", "gpu5")]
+
+
+async def test_edit_gives_new_arguments_to_the_chosen_worker() -> None:
+    app = play.busy()
+    async with app.run_test(size=WIDE) as pilot:
+        await _press(pilot, "l", "e")
+        assert "Edit gpu1" in play.shown(app)
+        await _press(pilot, "escape")
+        assert [name for name, *_ in _asked(app.engine)] == ["details"]
+        await _press(pilot, "e", "backspace", "9", "ctrl+s")
+        assert _asked(app.engine)[-1] == ("edit", ("gpu1",), ("-B", "4096", "--seed", "9"), {})
+        assert app.screen is app.main
+
+
+async def test_what_the_engine_refuses_is_told_under_the_headline_until_the_next_key() -> None:
+    app = play.busy()
+    async with app.run_test(size=SMALL) as pilot:
+        app.engine.refuse = "gpu0 is [bold]busy[/bold]"
+        await _press(pilot, "r")
+        assert "gpu0 is [bold]busy[/bold]" in play.screen(app)[1]
+        app.engine.refuse = ""
+        await _press(pilot, "r")
+        assert "busy" not in play.shown(app)
+
+
+@pytest.mark.parametrize(
+    ("size", "keys", "slot"),
+    [
+        (WIDE, "right", "gpu1"),
+        (WIDE, "l l l l h", "gpu3"),
+        (WIDE, "down", "gpu4"),
+        (WIDE, "j k", "gpu0"),
+        (WIDE, "left up", "gpu0"),
+        (SMALL, "down j", "gpu2"),
+        (SMALL, "down down up", "gpu1"),
+        (SMALL, "j j j j j j j j j j", "gpu7"),
+    ],
+)
+async def test_arrows_and_letters_choose_the_neighbour_and_open_its_log(
+    size: tuple[int, int], keys: str, slot: str
+) -> None:
+    app = play.busy()
+    async with app.run_test(size=size) as pilot:
+        await _press(pilot, *keys.split())
+        assert app.state.chosen == slot
+        assert _followed(app.engine) == slot
+        assert f"{slot} log" in play.shown(app)
+
+
+async def test_down_from_above_a_shorter_last_row_goes_to_its_end() -> None:
+    app = play.busy(7)
+    async with app.run_test(size=WIDE) as pilot:
+        await _press(pilot, "right", "right", "right", "down")
+        assert app.state.chosen == "gpu6"
+
+
+@pytest.mark.parametrize(
+    ("size", "at", "slot"),
+    [(WIDE, (130, 3), "gpu3"), (WIDE, (50, 20), "gpu5"), (SMALL, (70, 4), "gpu2"), (SMALL, (3, 10), "gpu0")],
+)
+async def test_a_click_chooses_the_worker_under_it(size: tuple[int, int], at: tuple[int, int], slot: str) -> None:
+    app = play.busy()
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        await pilot.click(offset=at)
+        await pilot.pause()
+        assert app.state.chosen == slot
+
+
+async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does() -> None:
+    app = play.busy()
+    async with app.run_test(size=SMALL) as pilot:
+        await pilot.pause()
+        at = play.screen(app)[-1].index("x stop")
+        await pilot.click(offset=(at, 23))
+        await pilot.pause()
+        assert _asked(app.engine) == [("stop", "gpu0")]
+
+
+async def test_t_changes_between_cards_and_table_and_says_when_cards_have_no_room() -> None:
+    app = play.busy()
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        assert "VRAM GiB" not in play.shown(app)
+        await _press(pilot, "t")
+        assert "VRAM GiB" in play.shown(app)
+        assert "? help" in play.screen(app)[-1]
+        await _press(pilot, "t")
+        assert "VRAM GiB" not in play.shown(app)
+        await pilot.resize_terminal(60, 12)
+        await _press(pilot, "t", "t")
+        assert "no room for cards" in play.shown(app)
+
+
+async def test_64_workers_scroll_with_the_chosen_one_in_the_table() -> None:
+    app = play.busy(64)
+    async with app.run_test(size=SMALL) as pilot:
+        await pilot.pause()
+        assert "1-14 of 64" in play.shown(app)
+        await _press(pilot, *["down"] * 20)
+        assert "8-21 of 64" in play.shown(app)
+        assert "▸ gpu20" in play.shown(app)
+
+
+# Screens
+
+
+async def test_help_shows_every_key_and_escape_returns() -> None:
+    app = play.busy()
+    async with app.run_test(size=(160, 100)) as pilot:
+        await _press(pilot, "question_mark")
+        assert app.screen is not app.main
+        text = play.shown(app)
+        for key in KEYS:
+            assert key.shown in text
+        await _press(pilot, "r", "escape")
+        assert app.screen is app.main
+        assert _asked(app.engine) == []
+
+
+async def test_the_palette_does_what_keys_do() -> None:
+    app = play.busy()
+    async with app.run_test(size=WIDE) as pilot:
+        await _press(pilot, "ctrl+p")
+        assert app.screen is not app.main
+        commands = {command.title: command.callback for command in app.get_system_commands(app.screen)}
+        await _press(pilot, "escape")
+        await commands["stop"]()
+        await pilot.pause()
+        assert _asked(app.engine) == [("stop", "gpu0")]
+        commands["theme: light"]()
+        await pilot.pause()
+        assert app.theme == "gmg-light"
+
+
+async def test_ctrl_l_draws_all_again() -> None:
+    app = play.busy()
+    async with app.run_test(size=SMALL) as pilot:
+        await pilot.pause()
+        before = play.screen(app)
+        await _press(pilot, "ctrl+l")
+        assert play.screen(app) == before
+
+
+# Leaving
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+async def test_quit_asks_and_escape_stays(key: str) -> None:
+    app = play.busy()
+    async with app.run_test(size=WIDE) as pilot:
+        await _press(pilot, key)
+        assert "8 workers are running" in play.shown(app)
+        await _press(pilot, "escape")
+        assert app.screen is app.main
+        assert app.return_value is None
+        assert _asked(app.engine) == []
+
+
+async def test_quit_and_stop_leaves_once_all_have_ended() -> None:
+    app = play.busy()
+    async with app.run_test(size=WIDE) as pilot:
+        await _press(pilot, "q", "s")
+        assert _asked(app.engine) == [("end", False)]
+        assert app.return_value is None
+        assert "stopping: 8 workers left" in play.shown(app)
+        await _press(pilot, "q", "k")
+        assert _asked(app.engine) == [("end", False), ("end", True)]
+        app.engine.push(sessions.ended_snapshot())
+        await pilot.pause()
+    assert app.return_value is not None
+    assert app.return_value.how == "stopped"
+    assert app.return_value.snapshot.ended
+
+
+@pytest.mark.parametrize("keys", ["d", "q l"])
+async def test_detach_and_quit_without_stopping_leave_the_workers_alone(keys: str) -> None:
+    app = play.busy()
+    async with app.run_test(size=WIDE) as pilot:
+        await _press(pilot, *keys.split())
+    assert app.return_value is not None
+    assert app.return_value.how == "detached"
+    assert _asked(app.engine) == []
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+async def test_quit_asks_nothing_when_all_have_ended(key: str) -> None:
+    app = play.app_of(play.engine_of(sessions.ended_snapshot()))
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        assert "7 finished" in play.screen(app)[1]
+        await _press(pilot, key)
+    assert app.return_value is not None
+    assert app.return_value.how == "ended"
+
+
+def _bye(app: GmgApp) -> None:
+    app.engine.push(Bye("the engine was killed"))
+
+
+def _ended_then_bye(app: GmgApp) -> None:
+    app.engine.push(sessions.ended_snapshot())
+    app.engine.push(Bye("idle"))
+
+
+@pytest.mark.parametrize(("what", "how"), [(_bye, "lost"), (_ended_then_bye, None)])
+async def test_an_engine_that_goes_is_a_loss_but_a_result_stays(
+    what: Callable[[GmgApp], None], how: str | None
+) -> None:
+    app = play.busy()
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        what(app)
+        await pilot.pause()
+        if how is None:
+            assert app.return_value is None
+            assert "7 finished" in play.shown(app)
+            assert "the engine has left: idle" in play.shown(app)
+            return
+    assert app.return_value is not None
+    assert app.return_value.how == how
+    assert app.return_value.reason == "the engine was killed"
