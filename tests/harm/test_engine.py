@@ -1,0 +1,128 @@
+"""The engine is killed, stopped and told to end; its workers are restarted again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gmg_tui import session as sessions
+from gmg_tui.client import EngineClient
+from gmg_tui.errors import GmgError
+from gmg_tui.model import WorkerState
+from gmg_tui.protocol import Action
+from tests.engine.harness import Running, running, spec_for
+
+from .patience import eventually
+from .scale import full
+from .stamps import largest_gap_s, last_number
+
+NEVER = ("--lines", "0")
+RUNNING = WorkerState.RUNNING
+
+
+def _listed() -> list[dict[str, object]]:
+    command = [sys.executable, "-m", "gmg_tui", "ls", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    rows = json.loads(done.stdout)
+    assert isinstance(rows, list)
+    return rows
+
+
+async def test_a_killed_engine_is_listed_as_lost_once_its_workers_have_ended(tmp_path: Path) -> None:
+    spec = spec_for(*NEVER, "--ignore-sigint", "--fork-grandchild", str(tmp_path / "{slot}"), cpu=2)
+    async with running(spec) as run:
+        await run.until(lambda s: all(worker.state is RUNNING for worker in s.workers))
+        processes = [psutil.Process(worker.pid) for worker in run.snapshot.workers if worker.pid]
+        processes += [psutil.Process(int((tmp_path / slot).read_text())) for slot in ("cpu0", "cpu1")]
+        run.process.kill()
+        await run.process.wait()
+        await eventually(lambda: sessions.look(run.folder).state == "lost")  # until then the warden works for it
+        assert [process for process in processes if process.is_running() and process.status() != "zombie"] == []
+        (row,) = await asyncio.to_thread(_listed)
+        assert (row["name"], row["state"]) == (spec.name, "lost")
+        with pytest.raises(GmgError):
+            await EngineClient.connect(Path(spec.socket))
+        assert "WARDEN" in run.log()
+
+
+@pytest.mark.slow
+async def test_an_engine_that_is_stopped_for_a_while_loses_nothing_and_suspects_nobody(tmp_path: Path) -> None:
+    """What the engine did not see while it was stopped is no sign that its workers did nothing."""
+    pause_s = full(30.0, short=5.0)
+    stamps = tmp_path / "stamps"
+    args = ("--plain", "--phase-s", "0", "--lines", "0", "--rate", "20", "--stamp", str(stamps))
+    async with running(spec_for(*args, stuck_after_s=pause_s / 2, restart_stuck=True)) as run:
+        await run.until(lambda _: run.worker("cpu0").log_lines > 20)
+        seen: set[str | None] = set()
+        engine = psutil.Process(run.process.pid)
+        engine.suspend()
+        await asyncio.sleep(pause_s)
+        with pytest.raises(GmgError, match="stopped"):
+            await EngineClient.connect(Path(run.spec.socket))
+        printed = last_number(stamps)
+        engine.resume()
+
+        def watched(_: object) -> bool:
+            seen.add(run.worker("cpu0").stuck)
+            return run.worker("cpu0").log_lines > printed + 100
+
+        await run.until(watched)
+        assert seen == {None}
+        assert run.worker("cpu0").attempt == 1
+        assert largest_gap_s(stamps) < pause_s / 2
+        await run.client.act(Action.KILL, "cpu0")
+        await run.until_state("cpu0", WorkerState.STOPPED)
+        steps = [int(number) for number in re.findall(rb"^step (\d+)$", run.output("cpu0"), re.MULTILINE)]
+        assert steps in (list(range(last_number(stamps))), list(range(last_number(stamps) + 1)))
+
+
+async def _restarted(run: Running, first: int, last: int) -> None:
+    for attempt in range(first, last + 1):
+        await run.client.act(Action.RESTART, "cpu0")
+        await run.until(lambda _, n=attempt: run.worker("cpu0").attempt == n)
+
+
+@pytest.mark.slow
+async def test_many_restarts_leave_neither_memory_nor_descriptors_nor_processes_behind(tmp_path: Path) -> None:
+    count = full(200, short=60)
+    args = (*NEVER, "--phase-s", "0", "--garbage", "--long-line", "500000", "--fork-grandchild", str(tmp_path / "pid"))
+    async with running(spec_for(*args, "--ignore-sigint", sigint_wait_s=0.05, sigterm_wait_s=0.5)) as run:
+        await run.until_state("cpu0", RUNNING)
+        engine = psutil.Process(run.process.pid)
+        await _restarted(run, 2, count // 3)
+        descriptors, memory = engine.num_fds(), engine.memory_info().rss
+        await _restarted(run, count // 3 + 1, count)
+        await run.until_state("cpu0", RUNNING)
+        await eventually(lambda: engine.num_fds() <= descriptors + 2)
+        assert engine.memory_info().rss - memory < 8 << 20
+        # The worker, what it left in a session of its own, and the warden.
+        await eventually(lambda: len(engine.children(recursive=True)) == 3)
+        assert len(re.findall(rb"gmg-tui: attempt \d+", run.output("cpu0"))) == count - 1
+        assert len((await run.client.details("cpu0")).attempts) <= 201
+
+
+async def test_a_second_signal_kills_what_does_not_heed_the_first() -> None:
+    async with running(spec_for(*NEVER, "--ignore-sigint", "--ignore-sigterm", cpu=2, sigint_wait_s=60.0)) as run:
+        await run.until(lambda s: all(worker.state is RUNNING for worker in s.workers))
+        os.kill(run.process.pid, signal.SIGTERM)
+        await run.until(lambda s: all(worker.state is WorkerState.STOPPING for worker in s.workers))
+        os.kill(run.process.pid, signal.SIGTERM)
+        assert await run.process.wait() == 0
+        assert {worker.state for worker in run.record().workers} == {"stopped"}
+
+
+async def test_a_hang_up_that_reaches_the_engine_changes_nothing() -> None:
+    async with running(spec_for(*NEVER)) as run:
+        before = await run.until_state("cpu0", RUNNING)
+        os.kill(run.process.pid, signal.SIGHUP)
+        await run.until(lambda _: run.worker("cpu0").log_lines > before.log_lines + 20)
+        assert run.worker("cpu0").attempt == 1
