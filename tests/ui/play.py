@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from textual.app import App
+from textual.pilot import Pilot
+
 from gmg_tui.model import Snapshot
+from gmg_tui.ui import Outcome
 from gmg_tui.ui.app import GmgApp
 from tests.ui import sessions
 from tests.ui.fake_engine import FakeEngine
 
 LOG_LINES = 400
+_TRIES, _TRY_S = 500, 0.01
 
 
 def engine_of(snapshot: Snapshot, *, cpus: int = 0) -> FakeEngine:
@@ -36,11 +43,20 @@ def varied() -> GmgApp:
     return app_of(engine_of(sessions.varied_snapshot()))
 
 
-def screen(app: GmgApp) -> list[str]:
+def screen(app: App[Any]) -> list[str]:
     """The rows that the screen shows."""
     return [strip.text for strip in app.screen._compositor.render_strips()]
 
 
-def shown(app: GmgApp) -> str:
+def shown(app: App[Any]) -> str:
     """All that the screen shows."""
     return "\n".join(screen(app))
+
+
+async def sees(pilot: Pilot[Outcome], *texts: str) -> None:
+    """Wait until the screen shows all of `texts`."""
+    for _ in range(_TRIES):
+        if all(text in shown(pilot.app) for text in texts):
+            return
+        await pilot.pause(_TRY_S)
+    raise AssertionError(f"not all of {texts} are on the screen:\n{shown(pilot.app)}")
