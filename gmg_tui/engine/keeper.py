@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,9 @@ class Keeper:
         self._phase_times = phase_times
         self._snapshot = snapshot
         self._note = note
+        self._writing = threading.Lock()
+        self._ended = False
+        """The last word is written: a write that was under way in its thread when the engine ended must not follow it."""
 
     async def run(self) -> None:
         """Keep the files up to date until cancelled; the disk is waited for in a thread, not by the engine."""
@@ -69,6 +73,13 @@ class Keeper:
 
     def write(self, snapshot: Snapshot, *, ended: bool = False) -> bool:
         """Write all files. Returns whether that went well; if not, the session has a note about it."""
+        with self._writing:
+            if self._ended:
+                return True
+            self._ended = ended
+            return self._write(snapshot, ended)
+
+    def _write(self, snapshot: Snapshot, ended: bool) -> bool:
         briefs = tuple(sessions.WorkerBrief.of(worker) for worker in snapshot.workers)
         try:
             sessions.write_record(sessions.Record(self._session, briefs, time.time() if ended else None))
