@@ -150,7 +150,8 @@ class Actions:
 
     def action_redraw(self) -> None:
         """Draw the whole screen again, after something else wrote on the terminal."""
-        self._app.screen.refresh()
+        self._app.shadow.forget()
+        self._app.screen.refresh(layout=True)
 
     # The log
 

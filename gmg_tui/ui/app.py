@@ -9,6 +9,8 @@ from rich.console import RenderableType
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.events import Resize
+from textual.geometry import Size
 from textual.screen import Screen
 
 from gmg_tui.client import Engine
@@ -58,7 +60,8 @@ class GmgApp(Actions, App[Outcome], inherit_bindings=False):
         self.main = MainScreen(self.state, self.look)
         self.left_by_stop = False
         self._pace = Pace(self, self._draw, pace_s)
-        self._shadow = Shadow()
+        self.shadow = Shadow()
+        self._size_drawn = Size(0, 0)
 
     @property
     def look(self) -> Look:
@@ -72,8 +75,16 @@ class GmgApp(Actions, App[Outcome], inherit_bindings=False):
     def on_mount(self) -> None:
         """Begin to listen."""
         self.theme_changed_signal.subscribe(self, lambda _: self.main.wear(self.look))
+        self._size_drawn = self.size
+        self.app_resume_signal.subscribe(self, lambda _: self.shadow.forget())
         self.run_worker(self._listen(), name="listen")
         self.open_log()
+
+    def on_resize(self, event: Resize) -> None:
+        """A terminal of another size may have moved its rows."""
+        if event.size != self._size_drawn:
+            self._size_drawn = event.size
+            self.shadow.forget()
 
     async def _listen(self) -> None:
         async for event in self.engine.events():
@@ -133,6 +144,6 @@ class GmgApp(Actions, App[Outcome], inherit_bindings=False):
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
         """Send a frame by way of the shadow, which leaves out what the terminal shows already."""
         if isinstance(renderable, LayoutUpdate | ChopsUpdate):
-            super()._display(screen, cast("RenderableType", Frame(renderable, self._shadow)))
+            super()._display(screen, cast("RenderableType", Frame(renderable, self.shadow)))
         else:
             super()._display(screen, renderable)

@@ -52,6 +52,10 @@ class MainScreen(Screen[None]):
         yield self.footer
         yield self._small
 
+    def on_mount(self) -> None:
+        """Lay out before anything is sent."""
+        self.lay_out()
+
     def on_resize(self) -> None:
         """Lay out for the new size."""
         self.lay_out()

@@ -49,32 +49,29 @@ class Shadow:
     def __init__(self) -> None:
         self._rows: dict[int, _Row] = {}
 
-    def write(self, update: LayoutUpdate | ChopsUpdate, console: Console) -> str:
-        """What must be sent so that the terminal shows `update`.
+    def forget(self) -> None:
+        """Take nothing for granted any more: something else may have written on the terminal, or it changed its size."""
+        self._rows.clear()
 
-        A `LayoutUpdate` is sent whole: it is what Textual makes of a new size or a new screen, when what the terminal
-        shows is not certain.
-        """
+    def write(self, update: LayoutUpdate | ChopsUpdate, console: Console) -> str:
+        """What must be sent so that the terminal shows `update`."""
         system = COLOR_SYSTEMS[console.color_system or "truecolor"]
         pen = _Pen()
         if isinstance(update, LayoutUpdate):
-            self._rows.clear()
             for y, strips in enumerate(update.strips, update.region.y):
-                row = _cells(list(strips), system)
-                self._rows[y] = row
-                pen.run(row, y, update.region.x, len(row.texts))
+                self._write_row(y, _cells(list(strips), system), pen)
             return pen.finish()
         for y in sorted({y for y, _, _ in update.spans}):
-            self._write_row(y, update, system, pen)
+            pieces = update.chops[y]
+            strips = [strip for strip in pieces.values() if strip is not None]
+            if len(strips) == len(pieces):
+                self._write_row(y, _cells(strips, system), pen)
+            else:
+                self._write_row(y, self._patched(self._rows.get(y), pieces, update.chop_ends[y], system), pen)
         return pen.finish()
 
-    def _write_row(self, y: int, update: ChopsUpdate, system: ColorSystem, pen: _Pen) -> None:
+    def _write_row(self, y: int, row: _Row, pen: _Pen) -> None:
         old = self._rows.get(y)
-        pieces = update.chops[y]
-        if all(strip is not None for strip in pieces.values()):
-            row = _cells([strip for strip in pieces.values() if strip is not None], system)
-        else:
-            row = self._patched(old, pieces, update.chop_ends[y], system)
         self._rows[y] = row
         if old is None or len(old.texts) != len(row.texts):
             pen.run(row, y, 0, len(row.texts))
