@@ -61,8 +61,7 @@ def _start(options: RunOptions, checked: Checked, script: str, args: tuple[str, 
     if not headless and not options.detach:
         check_terminal(os.environ)
     spec = _spec(options, checked, script, args, module=module)
-    front = "gmg_tui.headless" if headless else "gmg_tui.ui"
-    launched = launch(spec, meanwhile=lambda: None if options.detach else importlib.import_module(front))
+    launched = launch(spec, meanwhile=lambda: None if options.detach else _load(headless=headless))
     for warning in launched.warnings:
         print(f"gmg-tui: {warning}", file=sys.stderr)
     if options.detach:
@@ -91,6 +90,16 @@ def _show(options: RunOptions, socket: Path, launched: Launched, *, headless: bo
     status = reporter.run(socket, ascii_only=options.ascii_only)
     launched.settle()
     return status
+
+
+def _load(*, headless: bool) -> None:
+    """Import what shows the session, while its engine starts."""
+    if headless:
+        importlib.import_module("gmg_tui.headless")
+    else:
+        from gmg_tui import ui
+
+        ui.load()
 
 
 def _spec(options: RunOptions, checked: Checked, script: str, args: tuple[str, ...], *, module: bool) -> RunSpec:
