@@ -37,7 +37,7 @@ def clean(raw: bytes) -> str:
     cut = len(raw) - MAX_LINE_BYTES
     text = strip_ansi(raw[:MAX_LINE_BYTES]).decode("utf-8", "replace")
     if "\t" in text:
-        text = text.expandtabs(8)
+        text = text.expandtabs(8)[:MAX_LINE_BYTES]  # a line of tabs alone would become eight times as long
     if not text.isascii() or not text.isprintable():
         text = _HARMFUL.sub("·", text)
     return f"{text} … (+{cut:,} bytes)" if cut > 0 else text

@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 from collections import deque
+from itertools import accumulate
 from pathlib import Path
 
 from gmg_tui import protocol
@@ -28,6 +29,8 @@ _MAX_CLIENTS = 64
 _MAX_ANSWERS = 256
 _MAX_LINES = 1000
 """Lines in one message; of more than that the oldest are left out."""
+_MAX_LINES_BYTES = 1 << 20
+"""The same for their bytes."""
 _BUFFER_BYTES = 1 << 18
 _CREDENTIALS = struct.Struct("3i")
 
@@ -122,6 +125,8 @@ class _Client:
         first, raw = self._supervisor.workers[slot].ring.since(number, _MAX_LINES if number else _MAX_LINES * 8)
         if not raw or self._next_line.get(slot) != number:
             return  # nothing, or another Follow came in between
+        fitting = _newest(raw, _MAX_LINES_BYTES)
+        first, raw = first + len(raw) - len(fitting), fitting
         self._next_line[slot] = first + len(raw)
         self._writer.write(protocol.frame(Lines(slot, first, tuple(map(clean, raw)))))
         await self._writer.drain()
@@ -246,3 +251,9 @@ class Server:
         else:
             self.busy.clear()
             self.idle.set()
+
+
+def _newest(lines: list[bytes], most_bytes: int) -> list[bytes]:
+    """The newest of `lines` that have no more than `most_bytes` together, at least one."""
+    sizes = accumulate(len(line) for line in reversed(lines))
+    return lines[-max(1, sum(1 for size in sizes if size <= most_bytes)) :]
