@@ -251,6 +251,8 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     args: tuple[str, ...] = ()
     attempt: int = 0
     """Number of the current attempt, from 1; 0 before the first."""
+    attempt_s: float | None = None
+    """Seconds since the attempt's start, or from its start to its end; None before the first."""
     pid: int | None = None
     exit_code: int | None = None
     reason: str | None = None

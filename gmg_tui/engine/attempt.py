@@ -100,6 +100,11 @@ class RunningAttempt:
         self.ended = self.started + time.monotonic() - self.started_clock
 
     @property
+    def elapsed_s(self) -> float:
+        """Seconds since its start, or from its start to its end."""
+        return self.ended - self.started if self.ended is not None else time.monotonic() - self.started_clock
+
+    @property
     def running_s(self) -> float:
         """Seconds in the running phase, as far as it is still going on."""
         reader = self.reader

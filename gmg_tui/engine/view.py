@@ -38,6 +38,7 @@ def worker_view(worker: Worker, now: float) -> model.Worker:
         phase_s=now - reader.phase_started if phase else 0.0,
         phase_usual_s=worker.phase_times.usual(phase) if phase not in (Phase.NONE, Phase.RUNNING) else None,
         attempt=attempt.number,
+        attempt_s=attempt.elapsed_s,
         pid=attempt.process.pid if worker.state.live and attempt.process.started else None,
         exit_code=attempt.process.exit_code,
         fps=reader.fps,

@@ -23,7 +23,6 @@ class Reporter:
         self._width = max((len(slot.name) for slot in session.slots), default=0)
         self._next_line: Counter[str] = Counter()
         self._workers: dict[str, Worker] = {}
-        self._attempt_began: dict[str, float] = {}
         self._said: set[tuple[str, str]] = set()
         self._status = ""
         self._status_time = float("-inf")
@@ -44,9 +43,7 @@ class Reporter:
         """What has become of the workers and of the session since the snapshot before."""
         for worker in snapshot.workers:
             before = self._workers.get(worker.slot)
-            if worker.state is WorkerState.STARTING:
-                self._attempt_began[worker.slot] = snapshot.time - worker.state_s
-            for text in _happened(before, worker, self._ago(snapshot, worker)):
+            for text in _happened(before, worker):
                 yield self._line(worker.slot, text)
             for warning in worker.warnings:
                 if self._first(worker.slot, warning):
@@ -86,11 +83,6 @@ class Reporter:
             left_out = units.count(missing, "line")
             yield f"{slot:<{self._width}} │ … {left_out} left out; all are in logs/{slot}.log"
 
-    def _ago(self, snapshot: Snapshot, worker: Worker) -> str:
-        """How long after the attempt's start the worker came into its state."""
-        began = self._attempt_began.get(worker.slot)
-        return "" if began is None else f" after {units.span(snapshot.time - worker.state_s - began)}"
-
     def _line(self, slot: str, text: str) -> str:
         return f"{slot:<{self._width}}   {text}"
 
@@ -117,17 +109,25 @@ def signal_sent(worker: Worker) -> str:
     return (worker.stopping or "").partition(" ")[0].rstrip(",;:")
 
 
-def _happened(before: Worker | None, worker: Worker, ago: str) -> Iterator[str]:
+def _happened(before: Worker | None, worker: Worker) -> Iterator[str]:
     moved = before is None or (before.state, before.attempt) != (worker.state, worker.attempt)
     if moved or (before and signal_sent(before) != signal_sent(worker)):
-        yield _state(worker, ago)
+        yield _state(worker)
     if worker.stuck and not (before and before.stuck):
         yield f"⚠ stuck: {worker.stuck}"
     if before and before.stuck and not worker.stuck and not worker.state.ended:
         yield "no longer stuck"
 
 
-def _state(worker: Worker, ago: str) -> str:
+def _ago(worker: Worker) -> str:
+    """How long after its attempt's start the worker came into its state."""
+    if worker.attempt_s is None:
+        return ""
+    since_s = worker.attempt_s if worker.state.ended else worker.attempt_s - worker.state_s
+    return f" after {units.span(since_s)}"
+
+
+def _state(worker: Worker) -> str:
     reason = f": {worker.reason}" if worker.reason else ""
     match worker.state:
         case WorkerState.STARTING:
@@ -138,8 +138,8 @@ def _state(worker: Worker, ago: str) -> str:
         case WorkerState.STOPPING:
             return f"stopping: {worker.stopping}" if worker.stopping else "stopping"
         case WorkerState.COMPILING if worker.phase_usual_s is not None:
-            return f"compiling{ago}; this took {units.span(worker.phase_usual_s)} the last time"
+            return f"compiling{_ago(worker)}; this took {units.span(worker.phase_usual_s)} the last time"
         case WorkerState.WAITING:
             return f"waiting{reason}"
         case _:
-            return f"{worker.state}{ago}{reason}"
+            return f"{worker.state}{_ago(worker)}{reason}"

@@ -84,8 +84,9 @@ class ScriptedEngine:
 
     def move(self, slot: str, state: WorkerState, **changes: Any) -> None:
         """Bring a worker into a state, a second after the last move, and tell the clients."""
+        changes |= {"state": state, "attempt_s": self.snapshot.elapsed_s + 1}
         workers = tuple(
-            msgspec.structs.replace(worker, state=state, **changes) if worker.slot == slot else worker
+            msgspec.structs.replace(worker, **changes) if worker.slot == slot else worker
             for worker in self.snapshot.workers
         )
         self.snapshot = msgspec.structs.replace(

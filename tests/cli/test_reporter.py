@@ -37,11 +37,11 @@ def test_a_state_is_told_once_with_the_time_since_the_attempt_began() -> None:
     starting = Worker("gpu0", 0, WorkerState.STARTING, state_s=2.0, attempt=1)
     assert list(reporter.events(_snapshot(10, starting))) == ["gpu0    starting"]
     assert list(reporter.events(_snapshot(11, replace(starting, state_s=3.0)))) == []
-    compiling = Worker("gpu0", 0, WorkerState.COMPILING, state_s=1.0, attempt=1, phase_usual_s=100.0)
+    compiling = Worker("gpu0", 0, WorkerState.COMPILING, state_s=1.0, attempt=1, attempt_s=12.0, phase_usual_s=100.0)
     assert list(reporter.events(_snapshot(20, compiling))) == [
         "gpu0    compiling after 11 s; this took 1:40 the last time"
     ]
-    failed = Worker("gpu0", 0, WorkerState.FAILED, attempt=1, reason="out of memory")
+    failed = Worker("gpu0", 0, WorkerState.FAILED, state_s=0.4, attempt=1, attempt_s=22.0, reason="out of memory")
     assert list(reporter.events(_snapshot(30, failed))) == ["gpu0    failed after 22 s: out of memory"]
     again = Worker("gpu0", 0, WorkerState.RESTARTING, attempt=1, restart_in_s=4.0, reason="out of memory")
     assert list(reporter.events(_snapshot(31, again))) == ["gpu0    restarting in 4 s, attempt 2: out of memory"]
