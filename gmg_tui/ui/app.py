@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import ClassVar, cast
 
@@ -49,7 +50,8 @@ class GmgApp(Actions, App[Outcome], inherit_bindings=False):
     def __init__(
         self, engine: Engine, *, theme: str | None = None, ascii_only: bool = False, pace_s: float = PACE_S
     ) -> None:
-        super().__init__()
+        # Without this Textual 8.2.8 makes greys of colours for NO_COLOR, and sends them (`app.py`, `Monochrome`).
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.engine = engine
         self.state = UiState(engine.welcome)
         self.ascii_only = ascii_only

@@ -1,0 +1,85 @@
+"""Nothing that a worker, a card or a script's name says is taken for markup or for terminal control."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console, RenderableType
+from textual.app import App
+from textual.screen import Screen
+
+from gmg_tui.model import Phase, Worker, WorkerState
+from gmg_tui.protocol import Lines
+from gmg_tui.ui.shadow import Frame
+from tests.ui import play, sessions
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m[/] [red] [/red \u202e \x08\r\n\tend"
+SHOWN = "[/] [red] [/red"
+_ALLOWED_FINALS = set("mHCG")
+"""SGR, and the cursor's moves: the only sequences that a frame is made of."""
+
+
+def _evil_worker(slot: str, index: int, state: WorkerState) -> Worker:
+    return Worker(
+        slot,
+        index,
+        state,
+        state_s=3.0,
+        phase=Phase.COMPILING,
+        args=(EVIL, "-B", "4"),
+        attempt=1,
+        pid=1,
+        reason=EVIL,
+        advice=EVIL,
+        warnings=(EVIL,),
+        stuck=EVIL if index == 1 else None,
+        stopping=EVIL if index == 2 else None,
+        last_line=EVIL,
+    )
+
+
+def _controls(sent: str) -> set[str]:
+    """The last characters of all escape sequences, and every other control character."""
+    found: set[str] = set()
+    rest = iter(sent)
+    for character in rest:
+        if character == "\x1b":
+            if next(rest) != "[":
+                found.add("escape without [")
+            found.add(next(c for c in rest if c.isalpha()))
+        elif not character.isprintable():
+            found.add(repr(character))
+    return found
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+@pytest.mark.parametrize("ascii_only", [False, True])
+async def test_hostile_texts_are_shown_and_do_nothing(
+    size: tuple[int, int], ascii_only: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    console = Console(color_system="256", force_terminal=True)
+
+    def display(app: App[object], screen: Screen[object], frame: RenderableType | None) -> None:
+        if isinstance(frame, Frame):
+            sent.append(frame.render_segments(console))
+
+    monkeypatch.setattr(App, "_display", display)
+    states = (WorkerState.FAILED, WorkerState.COMPILING, WorkerState.STOPPING, WorkerState.RUNNING)
+    workers = tuple(_evil_worker(f"gpu{i}", i, state) for i, state in enumerate(states))
+    snapshot = sessions.changed(sessions.busy_snapshot(4), workers=workers, notes=(EVIL,), nvml_error=EVIL)
+    engine = play.engine_of(snapshot)
+    engine.log = {"gpu0": [EVIL, "plain"]}
+    spec = sessions.changed(engine.welcome.session.spec, script=EVIL, args=(EVIL,))
+    engine.welcome = sessions.changed(engine.welcome, session=sessions.changed(engine.welcome.session, spec=spec))
+    app = play.app_of(engine, ascii_only=ascii_only)
+    async with app.run_test(size=size) as pilot:
+        await play.sees(pilot, "2 lines")
+        engine.push(Lines("gpu0", 2, (EVIL,)))
+        engine.refuse = EVIL
+        await pilot.press("r")
+        await play.sees(pilot, "3 lines")
+        rows = play.screen(app)
+    assert sum(SHOWN in row for row in rows) >= 6
+    assert _controls("".join(sent)) <= _ALLOWED_FINALS
+    if ascii_only:
+        assert "".join(rows).isascii()
