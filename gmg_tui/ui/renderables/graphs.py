@@ -22,7 +22,7 @@ def history(values: Sequence[float | None], top: float, width: int, signs: Signs
         if value is None or value <= 0 or top <= 0:
             cells.append(levels[0])
         else:
-            cells.append(levels[min(full, max(1, round(value / top * full)))])
+            cells.append(levels[max(1, round(min(1.0, value / top) * full))])
     return "".join(cells).rjust(max(0, width), levels[0])
 
 
