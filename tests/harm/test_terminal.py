@@ -1,0 +1,159 @@
+"""The terminal is not read, hangs up, dies; others come and go: the workers do not notice."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gmg_tui import session as sessions
+from tests.engine.harness import FAKE
+from tests.terminal.screen import Terminal
+
+from .patience import wait_until
+from .scale import full
+from .sessions import STEPS, look, steps, stop, the_session
+from .stamps import largest_gap_s, last_number
+
+pytestmark = pytest.mark.terminal
+
+REDRAW = "\x0c"
+
+
+def _shown(text: str) -> int:
+    """The newest step on the screen; -1 without one."""
+    return max((int(number) for number in re.findall(r"step (\d+)", text)), default=-1)
+
+
+def _written_bytes(pid: int) -> int:
+    """What the process has written in all its life, to terminals too."""
+    return int(re.search(r"wchar: (\d+)", Path(f"/proc/{pid}/io").read_text())[1])  # type: ignore[index]
+
+
+def _blocked(terminal: Terminal) -> bool:
+    """Whether the interface can write no more, although it is asked to draw everything anew."""
+    before = _written_bytes(terminal.pid)
+    for _ in range(4):
+        terminal.press(REDRAW)
+        time.sleep(0.25)
+    return _written_bytes(terminal.pid) == before
+
+
+def _close(terminal: Terminal) -> None:
+    """Close the window: the master's side of the pseudo-terminal goes, and something harmless takes its number."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, terminal._child.child_fd)
+    os.close(nothing)
+
+
+@pytest.mark.slow
+def test_a_terminal_that_is_not_read_stops_no_worker_and_is_up_to_date_once_it_is_read(tmp_path: Path) -> None:
+    stall_s = full(60.0, short=6.0)
+    stamps = {f"cpu{number}": tmp_path / f"stamps-cpu{number}" for number in range(4)}
+    with Terminal("--cpu", "4", FAKE, *STEPS, "--stamp", str(tmp_path / "stamps-{slot}")) as terminal:
+        terminal.until("cpu0 log", lambda text: _shown(text) > 20)
+        found = the_session()
+        wait_until(lambda: _blocked(terminal))
+        before = {slot: steps(found, slot)[-1] for slot in stamps}
+        time.sleep(stall_s)
+        assert _blocked(terminal)
+        # While the interface stands still the engine reads on: all lines are in the files by now.
+        for slot in stamps:
+            assert steps(found, slot)[-1] - before[slot] > 20 * stall_s / 2
+        now = last_number(stamps["cpu0"])
+        terminal.until(lambda text: _shown(text) >= now)
+        terminal.press("?")
+        terminal.until("─ Help ─")
+    stop(found)
+    for slot, path in stamps.items():
+        assert largest_gap_s(path) < stall_s / 3
+        assert steps(found, slot)[: last_number(path)] == list(range(last_number(path)))
+
+
+@pytest.mark.parametrize("how", ["SIGHUP", "SIGKILL", "the window is closed", "closed while it is not read"])
+def test_an_interface_that_is_lost_leaves_the_session_as_it_was(how: str) -> None:
+    with Terminal("--cpu", "2", FAKE, *STEPS) as terminal:
+        terminal.until("cpu0 log", lambda text: _shown(text) > 20)
+        found = the_session()
+        before = look(found)
+        if how.startswith("SIG"):
+            os.kill(terminal.pid, signal.Signals[how])
+        else:
+            if "not read" in how:
+                wait_until(lambda: _blocked(terminal))
+            _close(terminal)
+        wait_until(lambda: not terminal._child.isalive())
+    wait_until(lambda: look(found).clients == 1)  # the one that looks
+    with Terminal("attach", columns=80, rows=24) as again:
+        printed = look(found).workers[0].log_lines
+        again.until("cpu0 log", lambda text: _shown(text) >= printed)
+        again.press("l")
+        again.until("cpu1 log", lambda text: _shown(text) >= printed)
+        after = look(found)
+        assert [worker.pid for worker in after.workers] == [worker.pid for worker in before.workers]
+        assert after.elapsed_s > before.elapsed_s
+    stop(found)
+    for slot in ("cpu0", "cpu1"):
+        numbers = steps(found, slot)
+        assert numbers == list(range(len(numbers)))
+        assert len(numbers) > after.workers[0].log_lines - 20
+
+
+def test_two_interfaces_of_different_sizes_show_one_session_and_either_may_leave() -> None:
+    with Terminal("--cpu", "2", FAKE, *STEPS, columns=160, rows=48) as large:
+        large.until("cpu0 log")
+        found = the_session()
+        with Terminal("attach", found.name, columns=60, rows=15) as small:
+            small.until("cpu0", lambda text: _shown(text) > 0)
+            assert look(found).clients == 3
+            small.press("l", "j")  # beside the first or under it
+            small.until("cpu1 log")
+            small.press("X")
+            small.until("Sure?")
+            small.press("y")
+            for terminal in (large, small):
+                terminal.until("stopped")
+            large.press("d")
+            assert large.until_ended() == 0
+            printed = look(found).workers[0].log_lines
+            small.press("h", "k")
+            small.until("cpu0 log", lambda text: _shown(text) > printed)
+            assert [worker.state for worker in look(found).workers] == ["running", "stopped"]
+            small.press("d")
+            assert small.until_ended() == 0
+    stop(found)
+
+
+def test_an_interface_says_it_and_ends_when_its_engine_is_killed() -> None:
+    with Terminal("--cpu", "1", FAKE, *STEPS) as terminal:
+        terminal.until("cpu0 log", lambda text: _shown(text) > 0)
+        found = the_session()
+        os.kill(found.record.session.engine_pid, signal.SIGKILL)
+        assert terminal.until_ended() == 1
+        assert "attach" in terminal.text or "lost" in terminal.text or "gone" in terminal.text
+    wait_until(lambda: sessions.find(found.name, running=False).state == "lost")
+
+
+def test_an_interface_stays_and_goes_on_when_its_engine_is_stopped_for_a_while() -> None:
+    with Terminal("--cpu", "1", FAKE, *STEPS) as terminal:
+        terminal.until("cpu0 log", lambda text: _shown(text) > 0)
+        found = the_session()
+        engine = psutil.Process(found.record.session.engine_pid)
+        engine.suspend()
+        before = _shown(terminal.text)
+        deadline = time.monotonic() + full(30.0, short=4.0)
+        while time.monotonic() < deadline:
+            terminal.read()
+        terminal.press("?")
+        terminal.until("─ Help ─")
+        terminal.press("\x1b")
+        engine.resume()
+        terminal.until("cpu0 log", lambda text: _shown(text) > before + 60)
+    stop(found)
+    numbers = steps(found, "cpu0")
+    assert numbers == list(range(len(numbers)))
