@@ -110,9 +110,8 @@ def main(kind: str, size: str, gate: str) -> None:
         wait_for(gate)
         raise ValueError("\x1b]52;c;c3RvbGVu\x07\x1b[2Jthe end\x1b]0;stolen\x07 [/] [bold")
     count = int(size)
-    chunks = list(KINDS[kind](count)) if kind == "tabs" else KINDS[kind](count)
     third = sum(1 for _ in KINDS[kind](count)) // 3
-    for number, chunk in enumerate(chunks):
+    for number, chunk in enumerate(KINDS[kind](count)):
         if number == third:
             wait_for(gate)
         _write(chunk)

@@ -39,6 +39,11 @@ def steps(found: sessions.Found, slot: str) -> list[int]:
     return [int(number) for number in re.findall(rb"^step (\d+)$", text, re.MULTILINE)]
 
 
+def shown(text: str) -> int:
+    """The newest step on a screen with this text; -1 without one."""
+    return max((int(number) for number in re.findall(r"step (\d+)", text)), default=-1)
+
+
 def stop(found: sessions.Found) -> None:
     """End the session as a person would."""
     subprocess.run([sys.executable, "-m", "gmg_tui", "stop", found.name], check=True, capture_output=True)

@@ -17,17 +17,12 @@ from tests.terminal.screen import Terminal
 
 from .patience import wait_until
 from .scale import full
-from .sessions import STEPS, look, steps, stop, the_session
+from .sessions import STEPS, look, shown, steps, stop, the_session
 from .stamps import largest_gap_s, last_number
 
 pytestmark = pytest.mark.terminal
 
 REDRAW = "\x0c"
-
-
-def _shown(text: str) -> int:
-    """The newest step on the screen; -1 without one."""
-    return max((int(number) for number in re.findall(r"step (\d+)", text)), default=-1)
 
 
 def _written_bytes(pid: int) -> int:
@@ -56,7 +51,7 @@ def test_a_terminal_that_is_not_read_stops_no_worker_and_is_up_to_date_once_it_i
     stall_s = full(60.0, short=6.0)
     stamps = {f"cpu{number}": tmp_path / f"stamps-cpu{number}" for number in range(4)}
     with Terminal("--cpu", "4", FAKE, *STEPS, "--stamp", str(tmp_path / "stamps-{slot}")) as terminal:
-        terminal.until("cpu0 log", lambda text: _shown(text) > 20)
+        terminal.until("cpu0 log", lambda text: shown(text) > 20)
         found = the_session()
         wait_until(lambda: _blocked(terminal))
         before = {slot: steps(found, slot)[-1] for slot in stamps}
@@ -66,7 +61,7 @@ def test_a_terminal_that_is_not_read_stops_no_worker_and_is_up_to_date_once_it_i
         for slot in stamps:
             assert steps(found, slot)[-1] - before[slot] > 20 * stall_s / 2
         now = last_number(stamps["cpu0"])
-        terminal.until(lambda text: _shown(text) >= now)
+        terminal.until(lambda text: shown(text) >= now)
         terminal.press("?")
         terminal.until("─ Help ─")
     stop(found)
@@ -78,7 +73,7 @@ def test_a_terminal_that_is_not_read_stops_no_worker_and_is_up_to_date_once_it_i
 @pytest.mark.parametrize("how", ["SIGHUP", "SIGKILL", "the window is closed", "closed while it is not read"])
 def test_an_interface_that_is_lost_leaves_the_session_as_it_was(how: str) -> None:
     with Terminal("--cpu", "2", FAKE, *STEPS) as terminal:
-        terminal.until("cpu0 log", lambda text: _shown(text) > 20)
+        terminal.until("cpu0 log", lambda text: shown(text) > 20)
         found = the_session()
         before = look(found)
         if how.startswith("SIG"):
@@ -91,9 +86,9 @@ def test_an_interface_that_is_lost_leaves_the_session_as_it_was(how: str) -> Non
     wait_until(lambda: look(found).clients == 1)  # the one that looks
     with Terminal("attach", columns=80, rows=24) as again:
         printed = look(found).workers[0].log_lines
-        again.until("cpu0 log", lambda text: _shown(text) >= printed)
+        again.until("cpu0 log", lambda text: shown(text) >= printed)
         again.press("l")
-        again.until("cpu1 log", lambda text: _shown(text) >= printed)
+        again.until("cpu1 log", lambda text: shown(text) >= printed)
         after = look(found)
         assert [worker.pid for worker in after.workers] == [worker.pid for worker in before.workers]
         assert after.elapsed_s > before.elapsed_s
@@ -109,7 +104,7 @@ def test_two_interfaces_of_different_sizes_show_one_session_and_either_may_leave
         large.until("cpu0 log")
         found = the_session()
         with Terminal("attach", found.name, columns=60, rows=15) as small:
-            small.until("cpu0", lambda text: _shown(text) > 0)
+            small.until("cpu0", lambda text: shown(text) > 0)
             assert look(found).clients == 3
             small.press("l", "j")  # beside the first or under it
             small.until("cpu1 log")
@@ -122,7 +117,7 @@ def test_two_interfaces_of_different_sizes_show_one_session_and_either_may_leave
             assert large.until_ended() == 0
             printed = look(found).workers[0].log_lines
             small.press("h", "k")
-            small.until("cpu0 log", lambda text: _shown(text) > printed)
+            small.until("cpu0 log", lambda text: shown(text) > printed)
             assert [worker.state for worker in look(found).workers] == ["running", "stopped"]
             small.press("d")
             assert small.until_ended() == 0
@@ -131,7 +126,7 @@ def test_two_interfaces_of_different_sizes_show_one_session_and_either_may_leave
 
 def test_an_interface_says_it_and_ends_when_its_engine_is_killed() -> None:
     with Terminal("--cpu", "1", FAKE, *STEPS) as terminal:
-        terminal.until("cpu0 log", lambda text: _shown(text) > 0)
+        terminal.until("cpu0 log", lambda text: shown(text) > 0)
         found = the_session()
         os.kill(found.record.session.engine_pid, signal.SIGKILL)
         assert terminal.until_ended() == 1
@@ -141,11 +136,11 @@ def test_an_interface_says_it_and_ends_when_its_engine_is_killed() -> None:
 
 def test_an_interface_stays_and_goes_on_when_its_engine_is_stopped_for_a_while() -> None:
     with Terminal("--cpu", "1", FAKE, *STEPS) as terminal:
-        terminal.until("cpu0 log", lambda text: _shown(text) > 0)
+        terminal.until("cpu0 log", lambda text: shown(text) > 0)
         found = the_session()
         engine = psutil.Process(found.record.session.engine_pid)
         engine.suspend()
-        before = _shown(terminal.text)
+        before = shown(terminal.text)
         deadline = time.monotonic() + full(30.0, short=4.0)
         while time.monotonic() < deadline:
             terminal.read()
@@ -153,7 +148,7 @@ def test_an_interface_stays_and_goes_on_when_its_engine_is_stopped_for_a_while()
         terminal.until("─ Help ─")
         terminal.press("\x1b")
         engine.resume()
-        terminal.until("cpu0 log", lambda text: _shown(text) > before + 60)
+        terminal.until("cpu0 log", lambda text: shown(text) > before + 60)
     stop(found)
     numbers = steps(found, "cpu0")
     assert numbers == list(range(len(numbers)))
