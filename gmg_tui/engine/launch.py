@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
+from gmg_tui.engine.aside import aside
 from gmg_tui.engine.gate import Gate
 from gmg_tui.engine.process import Step
 from gmg_tui.engine.pump import Pump
@@ -107,7 +107,7 @@ class Launcher:
             threads=self._threads,
             extra={name: fill(value, values) for name, value in env.items()},
         )
-        await asyncio.to_thread(_unlock, environment.full)
+        await aside(_unlock, environment.full)
         module = ("-m",) if self.spec.module else ()
         return Launch(filled, (self.spec.python, *module, self.spec.script, *filled), environment)
 

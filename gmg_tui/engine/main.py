@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 from typing import Self
 
+from gmg_tui.engine.aside import aside
 from gmg_tui.engine.gate import Gate
 from gmg_tui.engine.launch import Launcher
 from gmg_tui.engine.process import adopt_orphans
@@ -160,7 +161,7 @@ class Engine:
 
     async def _index_of(self, gpu: Gpu) -> int:
         nvml = self._hardware.nvml
-        return await asyncio.to_thread(nvml.index_of, gpu.parent_uuid or gpu.uuid) if nvml is not None else gpu.index
+        return await aside(nvml.index_of, gpu.parent_uuid or gpu.uuid) if nvml is not None else gpu.index
 
 
 def _script_key(spec: RunSpec, slot: Slot) -> str:

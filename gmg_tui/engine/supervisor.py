@@ -15,6 +15,7 @@ from msgspec import structs
 import gmg_tui
 from gmg_tui import session as sessions
 from gmg_tui.engine import proctree
+from gmg_tui.engine.aside import aside
 from gmg_tui.engine.history import STEP_S
 from gmg_tui.engine.keeper import Keeper
 from gmg_tui.engine.launch import Launcher
@@ -223,7 +224,7 @@ class Supervisor:
         reading = self._reading_of(worker)
         if reading is None or reading.processes is None:
             return found
-        described = await asyncio.to_thread(describe, reading.processes)
+        described = await aside(describe, reading.processes)
         return structs.replace(found, processes=self._owned(described))
 
     # What it is told

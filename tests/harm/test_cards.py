@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import psutil
@@ -135,10 +136,13 @@ async def test_a_driver_that_hangs_holds_up_neither_workers_nor_snapshots_nor_th
         moment = run.snapshot.time
         await _all_go_on(run, lines)
         await run.until(lambda s: s.time > moment + 2)
+        await run.client.act(Action.RESTART, "gpu3")  # asks for the card's index, and gets no answer
+        await run.until_state("gpu3", WorkerState.RESTARTING)
         await run.client.end(kill=True)
         await run.until(lambda s: s.ended)
         await run.leave()
-        assert await run.process.wait() == 0
+        async with asyncio.timeout(20):
+            assert await run.process.wait() == 0
         assert run.record().ended is not None
 
 
