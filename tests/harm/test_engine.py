@@ -126,3 +126,22 @@ async def test_a_hang_up_that_reaches_the_engine_changes_nothing() -> None:
         os.kill(run.process.pid, signal.SIGHUP)
         await run.until(lambda _: run.worker("cpu0").log_lines > before.log_lines + 20)
         assert run.worker("cpu0").attempt == 1
+
+
+async def test_a_killed_warden_has_a_successor_that_knows_the_workers() -> None:
+    async with running(spec_for(*NEVER, cpu=2)) as run:
+        await run.until(lambda s: all(worker.state is RUNNING for worker in s.workers))
+        workers = [psutil.Process(worker.pid) for worker in run.snapshot.workers if worker.pid]
+        engine = psutil.Process(run.process.pid)
+
+        def wardens() -> list[psutil.Process]:
+            return [child for child in engine.children() if child not in workers and child.status() != "zombie"]
+
+        (warden,) = wardens()
+        warden.kill()
+        await eventually(lambda: wardens() and warden not in wardens())
+        assert {worker.attempt for worker in run.snapshot.workers} == {1}
+        run.process.kill()
+        await run.process.wait()
+        _, alive = await asyncio.to_thread(psutil.wait_procs, workers, timeout=20)
+        assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
