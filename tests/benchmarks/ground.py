@@ -1,0 +1,119 @@
+"""What a run of the benchmark stands on: a folder, simulated cards that live, and words about the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests import nvml_sim
+from tests.nvml_sim.__main__ import animate
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+FAKE = ROOT / "tests" / "fake_worker.py"
+
+
+class Ground:
+    """A temporary folder with all state of the programs that are measured.
+
+    Attributes:
+        folder: The folder; short, because sockets lie in it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._library = self._build()
+        self._marks = 0
+
+    def _build(self) -> Path:
+        """Compile the simulated driver, with what only the peers ask for."""
+        library = self.folder / "nvml" / "libnvidia-ml.so.1"
+        library.parent.mkdir()
+        sources = [str(HERE / "more_nvml.c"), str(nvml_sim.SOURCES / "nvml_sim.c")]
+        flags = ["-shared", "-fPIC", "-O1", "-pthread", f"-Wl,-soname,{library.name}"]
+        subprocess.run(["gcc", *flags, "-o", str(library), *sources], check=True)
+        return library.parent
+
+    def mark(self) -> str:
+        """A word by which the processes of the next program are known."""
+        self._marks += 1
+        return f"{self.folder.name}-{self._marks}"
+
+    def env(self) -> dict[str, str]:
+        """The environment of every program, without cards."""
+        run = self.folder / "run"
+        run.mkdir(mode=0o700, exist_ok=True)
+        return {
+            **os.environ,
+            "TERM": "xterm-256color",
+            "LANG": "C.UTF-8",
+            "COLORTERM": "",
+            "PYTHONPATH": str(ROOT),
+            "XDG_STATE_HOME": str(self.folder / "state"),
+            "XDG_RUNTIME_DIR": str(run),
+        }
+
+    @contextlib.contextmanager
+    def cards(self, count: int, *, living: bool = True) -> Iterator[dict[str, str]]:
+        """`count` simulated cards, and the environment that shows them.
+
+        Args:
+            count: How many.
+            living: Whether their figures change each second.
+        """
+        folder = self.folder / f"cards{count}"
+        sim = nvml_sim.Sim(folder, self._library, count)
+        animate(sim, 0)
+        animator: subprocess.Popen[bytes] | None = None
+        if living:
+            command = [sys.executable, "-m", "tests.benchmarks.ground", str(folder), str(self._library), str(count)]
+            animator = subprocess.Popen(command, cwd=ROOT)
+        try:
+            yield self.env() | sim.env()
+        finally:
+            if animator is not None:
+                animator.terminate()
+                animator.wait()
+
+
+@contextlib.contextmanager
+def ground() -> Iterator[Ground]:
+    """A ground for one run; nothing of it is left."""
+    with tempfile.TemporaryDirectory(prefix="gmg-bench-", ignore_cleanup_errors=True) as folder:
+        yield Ground(Path(folder))
+
+
+def machine() -> str:
+    """The machine and the versions, in one line."""
+    model = "unknown CPU"
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
+    load = "/".join(f"{value:.1f}" for value in os.getloadavg())
+    return (
+        f"{os.cpu_count()} cores ({model}), Linux {platform.release()}, Python {platform.python_version()}, "
+        f"Textual {importlib.metadata.version('textual')}; load average at the start {load}"
+    )
+
+
+def main() -> None:
+    """Let the cards live until ended."""
+    folder, library, count = sys.argv[1:]
+    sim = nvml_sim.Sim(Path(folder), Path(library), int(count))
+    second = 0
+    while True:
+        animate(sim, second)
+        second += 1
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    main()

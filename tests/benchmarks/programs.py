@@ -1,0 +1,94 @@
+"""The programs that are compared: how each is started, and when its screen is complete."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.benchmarks.ground import FAKE, HERE, Ground
+
+WORKER = ("--lines", "0", "--fps", "24000000", "-B", "4096", "--rate")
+"""The worker of all programs: Genesis's progress lines, a rate to follow."""
+_MEMORY = re.compile(r"\d ?(?:GiB|Gi)? ?/ ?79\.6")
+"""A card's memory in use and whole, as gmg-tui, nvitop and nvtop write it: figures, not only names."""
+
+
+class Program(NamedTuple):
+    """One that can be measured."""
+
+    name: str
+    command: Callable[[Ground, int], list[str]]
+    """Its command line, for so many cards and workers."""
+    figures: Callable[[str], int]
+    """How many slots a screen shows with their figures; the most that it ever shows is the complete frame."""
+    workers: bool = True
+    """Whether it starts the workers."""
+
+
+def is_worker(command: list[str]) -> bool:
+    """Whether a command line is a worker's, or of the shell that starts it."""
+    return str(FAKE) in command[1:2] or (command[0].endswith("sh") and str(FAKE) in " ".join(command[1:]))
+
+
+def _cards(text: str) -> int:
+    return len(_MEMORY.findall(text))
+
+
+def gmg(rate: str = "20", *options: str) -> Program:
+    """gmg-tui itself, its workers printing `rate` lines a second."""
+
+    def command(_: Ground, __: int) -> list[str]:
+        run = [sys.executable, "-m", "gmg_tui", "--start", "together", "--stuck-after", "3600", *options]
+        return [*run, str(FAKE), *WORKER, rate]
+
+    return Program("gmg-tui", command, _cards)
+
+
+def label() -> Program:
+    """A Textual app of one label."""
+    command = [sys.executable, str(HERE / "label_app.py")]
+    return Program("Textual, one label", lambda *_: command, lambda text: int("label-is-shown" in text), workers=False)
+
+
+def _mprocs(path: str) -> Program:
+    def command(ground: Ground, count: int) -> list[str]:
+        worker = {"cmd": [sys.executable, str(FAKE), *WORKER, "20"]}
+        config = ground.folder / f"mprocs{count}.json"
+        config.write_text(json.dumps({"procs": {f"gpu{number}": worker for number in range(count)}}))
+        return [path, "--config", str(config)]
+
+    def figures(text: str) -> int:
+        return len(re.findall(r"gpu\d+ +UP", text)) if "Running at" in text else 0
+
+    return Program(f"mprocs {_version(path)}", command, figures)
+
+
+def peers(given: dict[str, Path | None]) -> tuple[list[Program], list[str]]:
+    """The peers that are here, and for each that is not, why it is left out.
+
+    Args:
+        given: Paths of programs by name; None looks for the name on PATH.
+    """
+    found, missing = [], []
+    for name, path in given.items():
+        place = shutil.which(path or name)
+        if place is None:
+            missing.append(f"{name} is left out: {path or 'nothing of that name on PATH'} cannot be run")
+        elif name == "mprocs":
+            found.append(_mprocs(place))
+        else:
+            command = [place]
+            found.append(Program(f"{name} {_version(place)}", lambda *_, c=command: c, _cards, workers=False))
+    return found, missing
+
+
+def _version(path: str) -> str:
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    match = re.search(r"\d+(?:\.\d+)+", said)
+    return match[0] if match else "of unknown version"
