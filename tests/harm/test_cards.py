@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from gmg_tui.model import Snapshot, StartWay, WorkerState
+from gmg_tui.model import RunSpec, Snapshot, StartWay, WorkerState
 from gmg_tui.protocol import Action
 from tests.engine.harness import Running, running, spec_for
 from tests.nvml_sim import Process, Sim
@@ -17,7 +18,7 @@ NEVER = ("--lines", "0")
 RUNNING = WorkerState.RUNNING
 
 
-def _on(cards: str, *args: str, **more: object) -> object:
+def _on(cards: str, *args: str, **more: Any) -> RunSpec:
     return spec_for(*args, cpu=None, gpus=cards, interval_s=0.2, start=StartWay.TOGETHER, **more)
 
 

@@ -45,7 +45,9 @@ async def test_a_killed_engine_is_listed_as_lost_once_its_workers_have_ended(tmp
         processes += [psutil.Process(int((tmp_path / slot).read_text())) for slot in ("cpu0", "cpu1")]
         run.process.kill()
         await run.process.wait()
-        await eventually(lambda: sessions.look(run.folder).state == "lost")  # until then the warden works for it
+        await eventually(
+            lambda: sessions.find(spec.name, running=False).state == "lost"
+        )  # until then the warden works for it
         assert [process for process in processes if process.is_running() and process.status() != "zombie"] == []
         (row,) = await asyncio.to_thread(_listed)
         assert (row["name"], row["state"]) == (spec.name, "lost")

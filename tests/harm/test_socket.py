@@ -164,7 +164,7 @@ async def test_clients_that_ask_and_never_read_are_let_go_with_all_that_waits_fo
         deaf = []
         for _ in range(full(300, short=100)):
             reader, writer = await asyncio.open_unix_connection(run.spec.socket)
-            reader._transport.pause_reading()  # type: ignore[attr-defined]
+            reader._transport.pause_reading()
             writer.write(protocol.frame(protocol.Hello(protocol.VERSION)))
             writer.write(protocol.frame(protocol.Follow(("cpu0",), 4000)))
             for number in range(5000):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import time
 from pathlib import Path
@@ -27,7 +26,8 @@ REDRAW = "\x0c"
 
 def _written_bytes(pid: int) -> int:
     """What the process has written in all its life, to terminals too."""
-    return int(re.search(r"wchar: (\d+)", Path(f"/proc/{pid}/io").read_text())[1])  # type: ignore[index]
+    figures = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return int(figures["wchar"])
 
 
 def _blocked(terminal: Terminal) -> bool:
