@@ -40,7 +40,7 @@ class Rows(Widget, inherit_bindings=False):
         """The row `y`, cut or filled to the widget's width."""
         row = self._rows[y] if y < len(self._rows) else _BLANK
         width = self.size.width
-        return row.adjust_cell_length(width) if row.cell_length != width else row
+        return row.adjust_cell_length(width, self.rich_style) if row.cell_length != width else row
 
 
 def changed(old: Strip, new: Strip) -> tuple[int, int] | None:

@@ -41,10 +41,13 @@ def make_look(variables: Mapping[str, str], *, ascii_only: bool) -> Look:
 
     from gmg_tui.ui.look import ASCII, ATTRIBUTES, STYLES, UNICODE, Look
 
+    background = Color.parse(variables["background"])
+    # The terminal's own background only with the terminal's own colours: others may be illegible on it.
+    ground = Style() if background.ansi is not None else Style(bgcolor=background.rich_color)
     styles = {}
     for name, variable in STYLES.items():
         color = Color.parse(variables[variable])
-        attributes = Style.parse(ATTRIBUTES.get(name, ""))
+        attributes = ground + Style.parse(ATTRIBUTES.get(name, ""))
         if color.ansi is not None and name in {"dim", "border"}:
             attributes += Style(dim=True)
         styles[name] = Style(color=color.rich_color) + attributes

@@ -7,6 +7,7 @@ import re
 import pytest
 from rich.console import Console, RenderableType
 from textual.app import App
+from textual.color import Color
 from textual.screen import Screen
 
 from gmg_tui.ui import themes
@@ -76,3 +77,16 @@ async def test_no_color_sends_attributes_only(monkeypatch: pytest.MonkeyPatch) -
     parameters = _parameters(await _sent(None, monkeypatch))
     assert parameters <= _ATTRIBUTES | {"39", "49"}
     assert {"1", "7"} <= parameters
+
+
+@pytest.mark.parametrize("name", [name for name in themes.NAMES if name != "ansi"])
+async def test_every_cell_has_the_theme_s_background_so_that_it_is_legible_on_any_terminal(name: str) -> None:
+    app = play.app_of(play.engine_of(sessions.varied_snapshot()), theme=name)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await play.sees(pilot, "400 lines")
+        grounds = {
+            segment.style.bgcolor.get_truecolor() if segment.style and segment.style.bgcolor else None
+            for strip in app.screen._compositor.render_strips()
+            for segment in strip
+        }
+        assert grounds == {Color.parse(app.current_theme.background or "").rich_color.get_truecolor()}
