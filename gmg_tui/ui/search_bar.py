@@ -7,10 +7,11 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
+from gmg_tui.ui.in_order import InOrder
 from gmg_tui.ui.log_view import LogView
 
 
-class SearchBar(Input):
+class SearchBar(Input, InOrder):
     """Searches while one types; `enter` keeps the search and gives the keys back, `escape` ends it."""
 
     DEFAULT_CSS = """

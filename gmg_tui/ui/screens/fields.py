@@ -11,11 +11,12 @@ from textual.message import Message
 from textual.style import Style
 from textual.widgets import Static, TextArea
 
+from gmg_tui.ui.in_order import InOrder
 from gmg_tui.ui.screens import arguments
 from gmg_tui.ui.screens.parts import style
 
 
-class Field(TextArea):
+class Field(TextArea, InOrder):
     """A text of a few lines under a title; tab leaves it, and numbers in it can be doubled and halved.
 
     Args:

@@ -1,0 +1,136 @@
+"""The whole program on a real pseudo-terminal: eight simulated cards, real workers, keys."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.nvml_sim import Sim
+from tests.terminal.screen import CTRL_C, DOWN, ENTER, ESCAPE, Terminal, sessions_processes
+
+pytestmark = [pytest.mark.terminal, pytest.mark.timeout(180)]
+
+FAKE = str(Path(__file__).parents[1] / "fake_worker.py")
+FOREVER = ("--start", "together", FAKE, "--lines", "0", "--fps", "24000000", "--steady", "-B", "4096")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """Every process of the test's sessions has ended when the test has."""
+    yield
+    _, alive = psutil.wait_procs(sessions_processes(os.environ["XDG_STATE_HOME"]), timeout=15)
+    assert [process.cmdline() for process in alive] == []
+
+
+def _workers() -> dict[str, dict[str, object]]:
+    said = subprocess.run([sys.executable, "-m", "gmg_tui", "ls", "--json"], capture_output=True, check=True)
+    (session,) = json.loads(said.stdout)
+    return {worker["slot"]: worker for worker in session["workers"]}
+
+
+def _quit(terminal: Terminal) -> None:
+    terminal.press("q")
+    terminal.until("leave")
+    terminal.press("s")
+    assert terminal.until_ended() == 130
+
+
+def test_eight_cards_on_a_small_terminal_are_all_readable_and_true(sim: Sim) -> None:
+    for index, card in enumerate(sim.cards):
+        card.gpu_util_pct, card.power_w, card.temperature_c = 90 + index, 600 + index, 60 + index
+        card.memory_used_mib = 10_240 + 1024 * index
+    sim.write()
+    with Terminal(*FOREVER, columns=80, rows=24, env=sim.env()) as terminal:
+        terminal.until("8 running", "192,000,000", lambda _: "24,000,000" in terminal.line("gpu7"))
+        for index in range(8):
+            row = terminal.line(f" gpu{index} ")
+            assert "running" in row
+            assert "24,000,000" in row
+            assert f" {90 + index} " in row
+            assert f"{10 + index}.0/79.6" in row
+            assert f" {600 + index} " in row
+            assert row.rstrip().endswith(str(60 + index))
+        assert "quit" in terminal.text
+        sim.cards[3].gpu_util_pct = 7
+        sim.write()
+        terminal.until(lambda _: re.search(r" 7 ", terminal.line(" gpu3 ")) is not None)
+        _quit(terminal)
+
+
+def test_cards_on_a_wide_terminal_show_all_that_a_person_asks(sim: Sim) -> None:
+    with Terminal(*FOREVER, columns=160, rows=48, env=sim.env()) as terminal:
+        text = terminal.until("8 running", "FPS/W", "Σ 192,000,000 FPS", "4,096 envs")
+        for word in ("H100", "VRAM", "GiB", " W", "°C", "MHz", "gpu7", "gpu0 log", "following"):
+            assert word in text, word
+        _quit(terminal)
+
+
+def test_keys_act_on_the_chosen_worker_only(sim: Sim) -> None:
+    with Terminal(*FOREVER, columns=120, rows=36, env=sim.env()) as terminal:
+        terminal.until("8 running")
+        terminal.press("t", DOWN, "j")
+        terminal.until("gpu2 log")
+        before = _workers()
+        terminal.press("r")
+        terminal.until(lambda _: _workers()["gpu2"]["attempt"] == 2, "8 running")
+        terminal.press("x")
+        terminal.until("1 stopped", "7 running")
+        terminal.press("j", "X")
+        terminal.until("Kill gpu3 now?")
+        terminal.press("y")
+        terminal.until("2 stopped", "6 running")
+        after = _workers()
+        assert after["gpu2"]["state"] == after["gpu3"]["state"] == "stopped"
+        for slot in ("gpu0", "gpu1", "gpu4", "gpu5", "gpu6", "gpu7"):
+            assert after[slot] == before[slot] | {"fps": after[slot]["fps"]}
+        _quit(terminal)
+
+
+def test_arguments_are_edited_and_the_figures_before_stand_beside(sim: Sim) -> None:
+    with Terminal(*FOREVER, columns=160, rows=48, env=sim.env()) as terminal:
+        terminal.until("8 running", "4,096 envs")
+        terminal.press("e")
+        terminal.until("Edit gpu0", "ctrl+s")
+        terminal.press("\x7f" * 4, "8192", "\x13")
+        terminal.until("8,192", "8 running")
+        workers = _workers()
+        assert workers["gpu0"]["attempt"] == 2
+        assert workers["gpu1"]["attempt"] == 1
+        terminal.press(ENTER)
+        terminal.until("esc back", "charts")
+        terminal.press("2")
+        terminal.until("-B 4096", "-B 8192")
+        terminal.press(ESCAPE)
+        terminal.until("gpu0 log", "8 running")
+        _quit(terminal)
+
+
+def test_workers_that_die_and_come_back_are_seen_to(sim: Sim) -> None:
+    args = (*FOREVER, "--crash", "race", "--crash-attempt", "1")
+    with Terminal(*args, columns=120, rows=36, env=sim.env()) as terminal:
+        terminal.until("8 restarting")
+        terminal.until("8 running")
+        assert {worker["attempt"] for worker in _workers().values()} == {2}
+        _quit(terminal)
+
+
+def test_ctrl_c_asks_as_q_does_and_the_result_stays_until_it_is_quit(sim: Sim) -> None:
+    summary = Path(os.environ["XDG_STATE_HOME"]).with_name("summary.json")
+    args = ("--gpus", "2", "--summary", str(summary), FAKE, "--lines", "20", "--rate", "50", "-B", "64")
+    with Terminal(*args, env=sim.env()) as terminal:
+        terminal.until("running")
+        terminal.press(CTRL_C)
+        terminal.until("leave")
+        terminal.press(ESCAPE)
+        terminal.until("2 finished")
+        terminal.press("q")
+        assert terminal.until_ended() == 0
+    assert json.loads(summary.read_text())["total_fps"] > 0
