@@ -60,6 +60,8 @@ class RunningAttempt:
         self.ended: float | None = None
         self.state = WorkerState.STARTING
         self.reason: str | None = None
+        self._on_card = False
+        """Whether NVML has named one of its processes on the card."""
         self._log = log
         self._ring = ring
         self._changed = changed
@@ -110,10 +112,24 @@ class RunningAttempt:
         reader = self.reader
         return time.monotonic() - reader.phase_started if reader.phase is Phase.RUNNING else 0.0
 
+    def measure(self, reading: GpuReading, *, running: bool, now: float) -> None:
+        """Take a reading of its card; `now` is monotonic seconds."""
+        self.meter.add(reading, running=running, now=now)
+        self._on_card = self._on_card or self._holds_memory(reading)
+
+    def _holds_memory(self, reading: GpuReading) -> bool:
+        return any(process.pid in self.activity.pids for process in reading.processes or ())
+
     def memory_kept_mib(self, reading: GpuReading | None) -> float | None:
-        """What the card has not got back of the memory that it took; None when all of it, or when nobody can say."""
+        """What the card has not got back of the memory that it took; None when all of it, or when nobody can say.
+
+        Where NVML has named its processes on the card, their absence is enough: what is taken is somebody else's. In a
+        container NVML's PIDs are not ours, and the card's memory alone must tell.
+        """
         peak, before = self.meter.memory_peak_mib, self.memory_before_mib
         if reading is None or reading.memory_used_mib is None or peak is None or before is None:
+            return None
+        if self._on_card and reading.processes is not None and not self._holds_memory(reading):
             return None
         kept = reading.memory_used_mib - before
         return kept if kept > max(_KEPT_MIB, _KEPT_SHARE * (peak - before)) else None

@@ -354,7 +354,7 @@ class Worker:
         self._measured.set()
         self._measured.clear()
         if self.attempt is not None and self.state.live and reading is not None:
-            self.attempt.meter.add(reading, running=self.state is WorkerState.RUNNING, now=now)
+            self.attempt.measure(reading, running=self.state is WorkerState.RUNNING, now=now)
 
     def remember(self, moment: float) -> None:
         """Add a point to its history; `moment` is Unix time in seconds."""

@@ -190,3 +190,20 @@ async def test_a_process_on_the_card_can_be_ended_if_it_is_ones_own_and_no_worke
                 await run.client.end_process("gpu0", init)
         await run.client.end_process("gpu0", other.pid)
         assert await other.wait() == -signal.SIGTERM
+
+
+async def test_a_restart_does_not_wait_for_memory_that_somebody_else_has_taken(sim: Sim) -> None:
+    sim.cards[0].memory_used_mib = 500
+    sim.write()
+    async with running(spec_for(*NEVER, cpu=None, gpus="0,", interval_s=0.2), sim.env()) as run:
+        worker = await run.until_state("gpu0", RUNNING)
+        assert worker.pid is not None
+        sim.cards[0].processes = [Process(pid=worker.pid, memory_mib=20_000)]
+        sim.cards[0].memory_used_mib = 20_500
+        sim.write()
+        await run.until(lambda s: "gpu0" in [process.slot for process in s.readings[0].processes or ()])
+        sim.cards[0].processes = [Process(pid=os.getpid(), memory_mib=30_000)]
+        sim.cards[0].memory_used_mib = 30_500
+        sim.write()
+        await run.client.act(Action.RESTART, "gpu0")
+        await run.until(lambda s: s.workers[0].attempt == 2, timeout_s=20.0)
