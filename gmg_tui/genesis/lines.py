@@ -13,16 +13,21 @@ from typing import Final
 from gmg_tui.model import Phase
 from gmg_tui.text import strip_ansi
 
-_NUMBER = rb"\d{1,24}(?:,\d{3}){0,8}(?:\.\d{1,6})?"
-_COLOUR = rb"(?:\x1b\[[\d;]{0,16}m){0,4}"
-_OPEN = _COLOUR + rb"(?:~{1,4}<)?"
-_CLOSE = rb"(?:>~{1,4})?" + _COLOUR
+# What follows a repetition here never begins as the repetition goes on, so that the possessive forms (`++`) find the
+# same and need not remember where they could step back to.
+NUMBER: Final = rb"\d{1,24}+(?:,\d{3}){0,8}+(?:\.\d{1,6}+)?+"
+"""A number as Genesis writes it, with thousands commas."""
+CLOCK: Final = re.compile(rb"(?<!\d)\d\d:\d\d:\d\d(?!\d)")
+"""The time of day in the head of a line of Genesis's logger."""
+_COLOUR = rb"(?:\x1b\[[\d;]{0,16}+m){0,4}+"
+_OPEN = _COLOUR + rb"(?:~{1,4}<)?+"
+_CLOSE = rb"(?:>~{1,4})?+" + _COLOUR
 
 FPS: Final = re.compile(
-    rb"Running at " + _COLOUR + rb"(~{1,4}<)?(" + _NUMBER + rb")" + _CLOSE + rb" FPS"
+    rb"Running at " + _COLOUR + rb"(~{1,4}<)?(" + NUMBER + rb")" + _CLOSE + rb" FPS"
     rb"(?: \("
     + _OPEN
-    + _NUMBER
+    + NUMBER
     + _CLOSE
     + rb" FPS per env, "
     + _OPEN
@@ -34,6 +39,9 @@ FPS: Final = re.compile(
 
 The raw form, `Running at ~<1,989.47>~ FPS`, is the same line again through the root logger (up to 0.4.5).
 """
+
+PER_ENVIRONMENT: Final = re.compile(NUMBER + rb"(?=" + _CLOSE + rb" FPS per env, )")
+"""The rate of one environment in a progress line."""
 
 OTHER: Final = re.compile(rb"\[Genesis(?:\] \[[^\]\r\n]{8,24}\] \[[A-Z]{1,8}\]| [^\]\r\n]{8,40}\]) (?!Running at )")
 """The head of a line of Genesis's logger that is no progress line."""
@@ -89,7 +97,7 @@ RSL_RATE: Final = re.compile(
     rb"Computation:\s{1,40}(?P<old>\d{1,15}) steps/s \(|Steps per second:\s{1,40}(?P<new>\d{1,15})"
 )
 """rsl_rl up to 3.1 and from 3.2."""
-BENCHMARK: Final = re.compile(rb"total *: (?P<rate>" + _NUMBER + rb") FPS")
+BENCHMARK: Final = re.compile(rb"total *: (?P<rate>" + NUMBER + rb") FPS")
 """The second of the two lines of genesis-speed-benchmark's scripts, a whole line; the first is `per env: … FPS`."""
 
 TQDM: Final = re.compile(

@@ -10,6 +10,7 @@ from gmg_tui.genesis.failures import Failure, explain
 from gmg_tui.genesis.progress import Iterations
 from gmg_tui.genesis.tail import Tail
 from gmg_tui.genesis.throughput import Source, Throughput
+from gmg_tui.genesis.uniform import LEARN_FROM, Uniform
 from gmg_tui.model import Fps, Phase, Progress, WorkerState
 from gmg_tui.text import clean
 
@@ -39,7 +40,7 @@ class Reader:
     """Reads the output of one attempt, both streams together, block by block.
 
     A block without anything but plain lines costs a few searches for short literals; one with nothing but progress
-    lines costs one pass of one expression. Any other block is read line by line. `Fps.samples`, `mean` and `max` count
+    lines costs one pass of one expression, of a faster one in a flood (`uniform`). Any other block is read line by line. `Fps.samples`, `mean` and `max` count
     every progress line; the rate behind the average is of the last 21 numbers (`rate.WINDOW`), and worked out only when
     asked for.
 
@@ -78,6 +79,7 @@ class Reader:
         self._iterations = Iterations()
         self._alerts = Alerts(gpu_slot)
         self._tail = Tail()
+        self._uniform = Uniform()
         self._fps: Fps | None = None
         self._fps_known = True
         self._in_traceback = False
@@ -134,9 +136,16 @@ class Reader:
             self.phase_started, self._clock_known = now, True
         self._now = now
         self._tail.add(block)
-        if self._watches_lines() or _holds_other(block):
+        if self._watches_lines():
+            return self._read_lines(block)
+        rates = self._uniform.rates(block)
+        if rates is not None:
+            return self._throughput.take_alike(rates) and self._simulated()
+        if _holds_other(block):
             return self._read_lines(block)
         found = lines.FPS.findall(block)
+        if len(found) >= LEARN_FROM:
+            self._uniform.learn(block[block.rfind(b"\n", 0, -1) + 1 :])
         return bool(found) and self._ran(found)
 
     def _watches_lines(self) -> bool:

@@ -7,6 +7,7 @@ from enum import IntEnum
 
 from gmg_tui.genesis import lines
 from gmg_tui.genesis.rate import RateWindow, averages_seconds
+from gmg_tui.genesis.uniform import Rates
 from gmg_tui.model import Fps
 
 
@@ -40,6 +41,14 @@ class Throughput:
     def new_scene(self) -> None:
         """Another scene is built: its average begins anew, and the numbers count on."""
         self._window = None
+
+    def take_alike(self, rates: Rates) -> bool:
+        """Take progress lines of Genesis that all look the same; returns whether they counted."""
+        if not self._admit(Source.RAW if rates.marker else Source.GENESIS):
+            return False
+        self._environments(rates.environments)
+        self._add([float(number.replace(b",", b"")) for number in rates.numbers])
+        return True
 
     def take_lines(self, found: Sequence[tuple[bytes, bytes, bytes]]) -> bool:
         """Take progress lines of Genesis, in order, as `lines.FPS` finds them; returns whether any counted."""
