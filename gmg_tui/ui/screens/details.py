@@ -105,11 +105,11 @@ class DetailsScreen(Screen[None]):
         if subject is None or not self.is_mounted:
             return
         notes = self._notes(subject)
-        head = self._head(subject, notes)
+        head, full = self._head(subject, notes)
         rows = self.query_one("#head", Rows)
         rows.styles.height = len(head)
         rows.show_rows(head)
-        self._draw_section(subject, notes, len(head))
+        self._draw_section(subject, [] if full else notes, len(head))
 
     def _draw_section(self, subject: Subject, notes: list[Note], above: int) -> None:
         width = self.size.width
@@ -141,7 +141,8 @@ class DetailsScreen(Screen[None]):
         shown = Shown(subject.slot, subject.worker, subject.reading, history, chosen=True, time=subject.time)
         return said + words.trouble(shown)
 
-    def _head(self, subject: Subject, notes: list[Note]) -> list[Strip]:
+    def _head(self, subject: Subject, notes: list[Note]) -> tuple[list[Strip], bool]:
+        """What stands above the section, and whether all notes are in it."""
         worker, look, width = subject.worker, self.look, self.size.width
         at = self._state.slots.index(self._slot) + 1
         line = Line(look, width).end(f" {at} of {len(self._state.slots)} ", "dim")
@@ -156,10 +157,11 @@ class DetailsScreen(Screen[None]):
         sheet = Sheet(width, look).line(line)
         for note in notes:
             sheet.row(f" {look.signs.pointer}", note.text, note.style, label_width=3)
-        if len(sheet.rows) > _NOTE_ROWS + 1:
+        full = len(sheet.rows) <= _NOTE_ROWS + 1
+        if not full:
             del sheet.rows[_NOTE_ROWS:]
-            sheet.row("", "more of this in section 4", "dim", label_width=3)
-        return [*sheet.rows, tabs.strip(look.signs.line[0], "border")]
+            sheet.row("", "all of this is in section 4", "dim", label_width=3)
+        return [*sheet.rows, tabs.strip(look.signs.line[0], "border")], full
 
     # What is asked
 

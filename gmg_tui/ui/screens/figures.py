@@ -99,4 +99,7 @@ def _known_mib(value: float | None) -> str:
 
 def _energy(joules: float | None) -> str:
     """Energy in watt-hours, as bills have it."""
-    return units.NOT_SUPPORTED if joules is None else f"{units.short(joules / 3600)}Wh"
+    if joules is None:
+        return units.NOT_SUPPORTED
+    hours = joules / 3600
+    return f"{hours:.0f} Wh" if hours < 1000 else f"{hours / 1000:.1f} kWh"

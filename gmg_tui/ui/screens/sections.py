@@ -122,7 +122,7 @@ def _tracks(subject: Subject, series: Series, look: Look) -> list[Track]:
     worker, reading, gpu = subject.worker, subject.reading, subject.slot.gpu
     last = look.text(units.fps(worker.fps.last if worker.fps else None))
     high = _highest(series.fps)
-    fps = Track("FPS", last, series.fps, high, units.short, "fps-graph", mean, "none printed yet")
+    fps = Track("FPS", last, series.fps, high, _edge, "fps-graph", mean, "none printed yet")
     if gpu is None:
         return [fps]
     missing = "not read yet"
@@ -165,6 +165,10 @@ def _tracks(subject: Subject, series: Series, look: Look) -> list[Track]:
             missing,
         ),
     ]
+
+
+def _edge(fps: float) -> str:
+    return units.short(fps) if fps else "0"
 
 
 def _highest(values: Values) -> float:

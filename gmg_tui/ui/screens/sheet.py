@@ -19,6 +19,7 @@ _WORD: Final = re.compile(r"^\s+|\S+\s*")
 
 def fold(text: str, width: int) -> list[str]:
     """`text` in rows of at most `width` cells, parted between words; a word that is longer is parted where it must be."""
+    width = max(2, width)  # the room of one wide character
     rows: list[str] = []
     row = ""
     for word in _WORD.findall(text):
