@@ -51,6 +51,16 @@ def whole(value: float | None) -> str:
     return NOT_SUPPORTED if value is None else f"{value:.0f}"
 
 
+def energy(joules: float | None) -> str:
+    """Energy in watt-hours, as bills have it: `6.2 Wh`, `73 Wh`, `1.4 kWh`."""
+    if joules is None:
+        return NOT_SUPPORTED
+    hours = joules / 3600
+    if hours >= 1000:
+        return f"{hours / 1000:.1f} kWh"
+    return f"{hours:.0f} Wh" if hours >= 10 else f"{hours:.1f} Wh"
+
+
 def clock(seconds: float | None) -> str:
     """A span as `HH:MM:SS`, with days in front when there are any: `2d 03:04:05`."""
     if seconds is None:

@@ -68,7 +68,7 @@ def _gpu_cells(session: Session, worker: Worker) -> tuple[str, ...]:
         units.whole(worker.gpu_util_mean_pct),
         units.mib(worker.memory_peak_mib),
         units.whole(worker.power_mean_w),
-        units.NOT_SUPPORTED if worker.energy_j is None else f"{worker.energy_j / 1000:,.1f} kJ",
+        units.energy(worker.energy_j),
     )
 
 

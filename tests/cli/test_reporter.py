@@ -104,7 +104,7 @@ def test_the_table_sums_what_is_known_and_invents_nothing() -> None:
         "energy",
     ]
     assert rows[1] == [
-        *("gpu0", "finished", "2,000", "2,000", "2,000", "–", "H100 80GB", "97", "29.5 GiB", "500", "263.0 kJ")
+        *("gpu0", "finished", "2,000", "2,000", "2,000", "–", "H100 80GB", "97", "29.5 GiB", "500", "73 Wh")
     ]
     assert rows[2] == ["gpu10", "failed", *"––––", "–", *["n/a"] * 4]
     assert lines[3] == "total 2,000 FPS  4.00 FPS/W  01:01:01"

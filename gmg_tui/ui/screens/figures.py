@@ -59,7 +59,11 @@ def of_card(gpu: Gpu, reading: GpuReading | None, worker: Worker | None) -> Iter
     yield "fan", _given(reading.fan_pct, "{:.0f} %"), "text"
     received, sent = _given(reading.pcie_rx_mib_s, "{:.0f}"), _given(reading.pcie_tx_mib_s, "{:.0f}")
     yield "PCIe", f"in {received}, out {sent} MiB/s", "text"
-    yield "energy", f"{_energy(worker.energy_j if worker else None)} here, {_energy(reading.energy_j)} in all", "text"
+    yield (
+        "energy",
+        f"{units.energy(worker.energy_j if worker else None)} here, {units.energy(reading.energy_j)} in all",
+        "text",
+    )
 
 
 def identity(gpu: Gpu) -> Iterator[Figure]:
@@ -95,11 +99,3 @@ def _known(value: float | None, form: str) -> str:
 
 def _known_mib(value: float | None) -> str:
     return units.NOT_KNOWN if value is None else units.mib(value)
-
-
-def _energy(joules: float | None) -> str:
-    """Energy in watt-hours, as bills have it."""
-    if joules is None:
-        return units.NOT_SUPPORTED
-    hours = joules / 3600
-    return f"{hours:.0f} Wh" if hours < 1000 else f"{hours / 1000:.1f} kWh"

@@ -1,0 +1,125 @@
+"""Figures as people read them, totals, and text that is safe on any terminal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gmg_tui import units
+from gmg_tui.model import Fps, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.text import MAX_LINE_BYTES, clean
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0.0, "0.00"),
+        (4.994, "4.99"),
+        (99.994, "99.99"),
+        (100.0, "100"),
+        (24_013_029.12, "24,013,029"),
+    ],
+)
+def test_fps_in_full(value: float | None, text: str) -> None:
+    assert units.fps(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, "0.50"),
+        (9.994, "9.99"),
+        (9.996, "10.0"),
+        (99.96, "100"),
+        (999.4, "999"),
+        (999.6, "1.00k"),
+        (42_812.0, "42.8k"),
+        (999_600.0, "1.00M"),
+        (192_000_000.0, "192M"),
+        (1.5e12, "1.50T"),
+    ],
+)
+def test_short_numbers_never_take_more_than_five_characters(value: float, text: str) -> None:
+    assert units.short(value) == text
+    assert len(text) <= 5
+
+
+@given(st.floats(0, 9e14))
+def test_short_numbers_are_true_to_three_digits(value: float) -> None:
+    text = units.short(value)
+    scale = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(text[-1], 1.0)
+    assert float(text.rstrip("kMGT")) * scale == pytest.approx(value, rel=0.006, abs=0.006)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "span", "clock"),
+    [
+        (None, "–", "–"),
+        (0.4, "0 s", "00:00:00"),
+        (59.9, "59 s", "00:00:59"),
+        (185, "3:05", "00:03:05"),
+        (3720, "1h 02m", "01:02:00"),
+        (183_845, "2d 03h", "2d 03:04:05"),
+    ],
+)
+def test_spans_and_clocks(seconds: float | None, span: str, clock: str) -> None:
+    assert (units.span(seconds), units.clock(seconds)) == (span, clock)
+
+
+@pytest.mark.parametrize(
+    ("joules", "text"), [(None, "n/a"), (0, "0.0 Wh"), (22_400, "6.2 Wh"), (263_000, "73 Wh"), (5_040_000, "1.4 kWh")]
+)
+def test_energy(joules: float | None, text: str) -> None:
+    assert units.energy(joules) == text
+
+
+def _worker(slot: str, state: WorkerState, fps: float | None) -> Worker:
+    return Worker(slot, 0, state, fps=Fps(fps, fps, fps, 1) if fps else None)
+
+
+def test_the_total_is_of_the_running_ones_until_all_have_ended() -> None:
+    running = _worker("gpu0", WorkerState.RUNNING, 100.0)
+    failed = _worker("gpu1", WorkerState.FAILED, 50.0)
+    finished = _worker("gpu2", WorkerState.FINISHED, 25.0)
+    silent = _worker("gpu3", WorkerState.COMPILING, None)
+    assert total_fps((running, failed, finished, silent)) == 100.0
+    assert total_fps((failed, finished)) == 75.0
+    assert total_fps((silent,)) is None
+
+
+def test_fps_per_watt_leaves_out_cards_that_do_not_say_their_power_on_both_sides() -> None:
+    workers = (_worker("gpu0", WorkerState.RUNNING, 300.0), _worker("gpu1", WorkerState.RUNNING, 999.0))
+    assert fps_per_watt(workers, {"gpu0": 100.0}) == 3.0
+    assert fps_per_watt(workers, {}) is None
+    assert fps_per_watt(workers, {"gpu0": 0.0}) is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"\x1b[38;5;159m[Genesis]\x1b[0m [/] [red]x", "[Genesis] [/] [red]x"),
+        (b"\x1b]0;title\x07after", "after"),
+        (b"\x1b]52;c;aGk=\x1b\\after", "after"),
+        (b'\x1bP$q"p\x1b\\after\x1bc', "after"),
+        (b"a\tb", "a       b"),
+        (b"bell\x07 nul\x00 del\x7f", "bell· nul· del·"),
+        ("\u202eevil\u200b \x9b31m".encode(), "·evil· ·31m"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        ("🚀 gut".encode(), "🚀 gut"),
+    ],
+)
+def test_what_could_harm_a_terminal_is_gone(raw: bytes, text: str) -> None:
+    assert clean(raw) == text
+
+
+@given(st.binary(max_size=400))
+def test_cleaned_text_has_no_control_character(raw: bytes) -> None:
+    assert not any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in clean(raw))
+
+
+def test_a_long_line_is_cut_and_says_by_how_much() -> None:
+    text = clean(b"x" * (MAX_LINE_BYTES + 1234))
+    assert text.endswith("1,234 bytes)")
+    assert len(text) < MAX_LINE_BYTES + 40
