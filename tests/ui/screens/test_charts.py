@@ -1,0 +1,91 @@
+"""Charts drawn without an app, dot by dot."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.style import Style
+
+from gmg_tui.ui import charts
+from gmg_tui.ui.charts import Reduction, Values
+from gmg_tui.ui.look import ASCII, UNICODE, Signs
+
+_figures = st.lists(st.none() | st.floats(0, 1e13), max_size=60)
+
+
+def _rows(
+    values: Values, width: int, height: int, *, signs: Signs = UNICODE, how: Reduction = charts.mean
+) -> list[str]:
+    drawn = charts.chart(values, width=width, height=height, low=0.0, high=8.0, style=Style(), signs=signs, how=how)
+    return [strip.text for strip in drawn]
+
+
+def test_each_column_of_dots_is_one_value_from_the_lower_edge_to_the_upper() -> None:
+    assert _rows([0.0, 2.0, 4.0, 6.0, 8.0, 8.0], 3, 1) == ["⣀⣴⣿"]
+    assert _rows([1.0, 2.0, 5.0, 8.0], 2, 2) == [" ⣸", "⣠⣿"]
+
+
+def test_unknown_is_a_gap_and_nought_is_a_dot() -> None:
+    assert _rows([None, 0.0, None, None, 8.0, None], 3, 1) == ["⢀ ⡇"]
+    assert _rows([math.nan, 8.0], 1, 1) == ["⢸"]
+
+
+def test_what_is_outside_the_scale_is_drawn_at_its_edge() -> None:
+    assert _rows([-5.0, 900.0], 1, 2) == ["⢸", "⣸"]
+
+
+def test_fewer_values_than_columns_stand_at_the_right() -> None:
+    assert _rows([8.0, 8.0], 4, 1) == ["   ⣿"]
+    assert _rows([8.0], 2, 1) == [" ⢸"]
+    assert _rows([], 3, 1) == ["   "]
+
+
+def test_more_values_than_columns_are_means_or_peaks_of_the_known_ones() -> None:
+    values = [0.0, 4.0, None, 8.0, None, None, 2.0, 2.0]
+    assert charts.reduce(values, 4, charts.mean) == [2.0, 8.0, None, 2.0]
+    assert charts.reduce(values, 4, charts.peak) == [4.0, 8.0, None, 2.0]
+    assert _rows(values, 2, 1) == ["⣸⢀"]
+    assert _rows(values, 2, 1, how=charts.peak) == ["⣼⢀"]
+
+
+def test_all_unknown_is_blank_and_no_height_is_no_row() -> None:
+    assert _rows([None] * 90, 5, 3) == ["     "] * 3
+    assert _rows([1.0], 5, 0) == []
+    assert _rows([1.0, 2.0], 0, 2) == ["", ""]
+
+
+def test_ascii_has_one_value_in_a_cell() -> None:
+    assert _rows([None, 0.0, 4.0, 8.0], 5, 1, signs=ASCII) == ["  .=#"]
+    assert _rows([2.0, 6.0], 2, 2, signs=ASCII) == [" =", "=#"]
+
+
+@given(_figures, st.integers(1, 20), st.integers(0, 5), st.sampled_from([UNICODE, ASCII]))
+def test_a_chart_fills_its_room_exactly(values: Values, width: int, height: int, signs: Signs) -> None:
+    rows = _rows(values, width, height, signs=signs)
+    assert [len(row) for row in rows] == [width] * height
+    if signs is ASCII:
+        assert "".join(rows).isascii()
+
+
+@given(_figures, st.integers(1, 20))
+def test_no_peak_is_lost_and_none_is_made_up(values: Values, columns: int) -> None:
+    reduced = charts.reduce(values, columns, charts.peak)
+    assert len(reduced) == columns
+    assert max((v for v in reduced if v is not None), default=None) == max(
+        (v for v in values if v is not None), default=None
+    )
+
+
+@given(st.floats(1e-3, 1e13))
+def test_a_ceiling_is_not_below_its_value_and_at_most_half_above(value: float) -> None:
+    assert value <= charts.ceiling(value) <= value * 1.5 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("value", "edge"), [(0.0, 1.0), (-3.0, 1.0), (1.0, 1.0), (24.0e6, 25e6), (25e6, 25e6), (8.1, 10.0), (99.9, 100.0)]
+)
+def test_a_ceiling_is_a_round_number(value: float, edge: float) -> None:
+    assert charts.ceiling(value) == edge
