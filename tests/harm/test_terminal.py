@@ -152,3 +152,14 @@ def test_an_interface_stays_and_goes_on_when_its_engine_is_stopped_for_a_while()
     stop(found)
     numbers = steps(found, "cpu0")
     assert numbers == list(range(len(numbers)))
+
+
+def test_keys_that_arrive_in_one_piece_with_the_search_key_belong_to_the_search() -> None:
+    """As over a slow line: `x` in a word that is searched for stops no worker."""
+    with Terminal("--cpu", "1", FAKE, *STEPS) as terminal:
+        terminal.until("cpu0 log", lambda text: shown(text) > 0)
+        found = the_session()
+        terminal.press("/xtep 1\r")
+        terminal.until("found")
+        assert look(found).workers[0].state == "running"
+    stop(found)
