@@ -86,6 +86,9 @@ class FakeEngine:
         self._hear("series", slot)
         return next((series for series in self.welcome.recent if series.slot == slot), Series(slot, 0.0, 1.0))
 
+    async def end_process(self, slot: str, pid: int, *, kill: bool = False) -> None:
+        self._hear("end_process", slot, pid, kill)
+
     async def end(self, *, kill: bool = False) -> None:
         self._hear("end", kill)
 

@@ -74,10 +74,10 @@ class EditScreen(Dialog[EditResult | None]):
         yield Static(foot(tables.EDIT, signs_of(self.app)), markup=False, id="foot", classes="foot")
 
     def on_mount(self) -> None:
-        """Begin at the end of the arguments, where the number to tune often is."""
-        field = self.query_one("#args", Field)
-        field.move_cursor(field.document.end)
-        field.focus()
+        """Begin at the end of the arguments, where the number to tune often is, and of the environment, to add to it."""
+        for field in self.query(Field):
+            field.move_cursor(field.document.end)
+        self.query_one("#args", Field).focus()
         self._review()
 
     @on(TextArea.Changed)

@@ -20,7 +20,7 @@ BLOCKED = b"the loop is blocked"
 class _Blocking(FakeEngine):
     async def act(self, action: Action, *slots: str) -> None:
         os.write(2, BLOCKED)
-        time.sleep(3600)
+        time.sleep(3600)  # noqa: ASYNC251 - that is the point
 
 
 async def _main() -> int:

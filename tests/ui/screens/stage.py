@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import msgspec
-from textual.app import App
 from textual.pilot import Pilot
 
 from gmg_tui.model import (
@@ -29,6 +28,7 @@ from gmg_tui.model import (
     WorkerState,
 )
 from gmg_tui.ui.app import GmgApp
+from tests.ui import play
 from tests.ui.fake_engine import FakeEngine
 
 NOW = 1_795_244_427.0
@@ -195,17 +195,32 @@ def cpu_engine() -> FakeEngine:
 
 def app(of: FakeEngine | None = None, *, theme: str = "dark", ascii_only: bool = False) -> GmgApp:
     """The interface on `of`."""
-    return GmgApp(of or engine(), theme=theme, ascii_only=ascii_only, pace_s=0.0)
+    return play.app_of(of or engine(), theme=theme, ascii_only=ascii_only)
 
 
-async def settled(pilot: Pilot[Any]) -> None:
-    """Wait until all that was asked is answered and drawn."""
-    for _ in range(3):
+async def press(pilot: Pilot[Any], *keys: str) -> None:
+    """Press keys, each once the one before has done its work."""
+    for key in keys:
+        await pilot.press(key)
         await pilot.pause()
 
 
-def shown(one: App[Any]) -> str:
-    """What stands on the screen, row by row."""
-    return "\n".join(
-        "".join(segment.text for segment in strip).rstrip() for strip in one.screen._compositor.render_strips()
-    )
+async def write(pilot: Pilot[Any], text: str) -> None:
+    """Type `text`."""
+    await pilot.press(*text)
+    await pilot.pause()
+
+
+async def click(pilot: Pilot[Any], text: str) -> None:
+    """Click the first place where `text` stands on the screen."""
+    for y, row in enumerate(play.screen(pilot.app)):
+        if text in row:
+            await pilot.click(offset=(row.index(text) + len(text) // 2, y))
+            await pilot.pause()
+            return
+    raise AssertionError(f"{text!r} is not on the screen")
+
+
+def asked(of: FakeEngine) -> list[tuple[object, ...]]:
+    """What the engine was told to do."""
+    return [request for request in of.asked if request[0] not in {"follow", "details", "series"}]

@@ -13,6 +13,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pexpect
@@ -52,6 +53,10 @@ def _cpu_s_until_ended(child: pexpect.spawn) -> float:
         assert time.monotonic() < deadline, "still there"
         time.sleep(0.05)
     return _children_cpu_s() - before
+
+
+def _descriptors() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
 def _close_window(child: pexpect.spawn) -> None:
@@ -110,7 +115,7 @@ def test_without_a_terminal_the_interface_is_refused_in_one_line(name: str) -> N
 
 async def test_a_watch_that_is_left_leaves_nothing_behind() -> None:
     master, slave = pty.openpty()
-    descriptors = set(os.listdir("/proc/self/fd"))
+    descriptors = _descriptors()
     handler = signal.getsignal(signal.SIGHUP)
     lost: list[bool] = []
     with lifeline.watch(lambda: lost.append(True), descriptor=slave):
@@ -121,5 +126,5 @@ async def test_a_watch_that_is_left_leaves_nothing_behind() -> None:
     assert signal.getsignal(signal.SIGHUP) == handler
     os.close(master)
     os.close(slave)
-    assert set(os.listdir("/proc/self/fd")) <= descriptors
+    assert _descriptors() <= descriptors
     assert lost == []
