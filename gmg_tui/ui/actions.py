@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from textual.screen import Screen
 
 from gmg_tui.errors import GmgError
 from gmg_tui.model import WorkerState
@@ -13,6 +16,8 @@ from gmg_tui.ui.state import View
 
 if TYPE_CHECKING:
     from gmg_tui.ui.app import GmgApp
+
+T = TypeVar("T")
 
 LOG_TAIL = 1000
 """Lines of a worker's past that are asked for when it is chosen."""
@@ -31,7 +36,14 @@ class Actions:
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether `action` can be done now."""
-        return action not in _MAIN_ONLY or self._app.screen is self._app.main
+        on_main = self._app.screen is self._app.main
+        if action == "at_once":
+            return on_main and self._app.main.focused is None
+        return on_main or action not in _MAIN_ONLY
+
+    async def action_at_once(self, action: str) -> None:
+        """Do what a key of the main screen does before the next key is looked at."""
+        await self._app.run_action(action)
 
     def say(self, message: str) -> None:
         """Tell why something could not be done; an empty message takes the last one away."""
@@ -43,6 +55,24 @@ class Actions:
     def _ask(self, request: Callable[[], Awaitable[object]]) -> None:
         self.say("")
         self._app.run_worker(self._answered(request), group="requests")
+
+    def _open(self, opening: Callable[[], Awaitable[object]]) -> None:
+        """Open a screen that asks something; keys that follow at once are meant for it."""
+        self._app.keys.hold()
+        self._ask(lambda: self._opened(opening))
+
+    async def _opened(self, opening: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await opening()
+        finally:
+            await self._app.keys.release()  # whatever kept the screen from being shown
+
+    async def _show(self, screen: Screen[T]) -> T | None:
+        """Put `screen` on top, give it the keys that have waited for it, and wait for its answer."""
+        answered: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+        await self._app.push_screen(screen, callback=answered.set_result)
+        await self._app.keys.release()
+        return await answered
 
     async def _answered(self, request: Callable[[], Awaitable[object]]) -> None:
         try:
@@ -90,7 +120,7 @@ class Actions:
 
     def action_kill(self) -> None:
         """Kill the chosen worker, after a question unless it is being stopped already."""
-        self._ask(self._kill)
+        self._open(self._kill)
 
     async def _kill(self) -> None:
         from gmg_tui.ui.screens.confirm import ConfirmScreen
@@ -99,44 +129,44 @@ class Actions:
         worker = app.state.worker
         if worker is not None and worker.state is not WorkerState.STOPPING:
             question = f"Kill {slot} now? Genesis cannot save its compiled kernels then."
-            if not await app.push_screen_wait(ConfirmScreen(question)):
+            if not await self._show(ConfirmScreen(question)):
                 return
         await app.engine.act(Action.KILL, slot)
 
     def action_edit(self) -> None:
         """Edit arguments and environment, then restart with them."""
-        self._ask(self._edit)
+        self._open(self._edit)
 
     async def _edit(self) -> None:
         from gmg_tui.ui.screens.edit import EditScreen
 
         app = self._app
         details = await app.engine.details(app.state.chosen)
-        result = await app.push_screen_wait(EditScreen(details, app.state.slots))
+        result = await self._show(EditScreen(details, app.state.slots))
         if result is not None:
             await app.engine.edit(result.slots, result.args, result.env)
 
     # What is shown
 
-    def action_details(self) -> None:
+    async def action_details(self) -> None:
         """Show the chosen worker's details."""
         from gmg_tui.ui.screens.details import DetailsScreen
 
         app = self._app
-        app.push_screen(DetailsScreen(app.state, app.engine, app.state.chosen, app.look))
+        await app.push_screen(DetailsScreen(app.state, app.engine, app.state.chosen, app.look))
 
-    def action_processes(self) -> None:
+    async def action_processes(self) -> None:
         """Show the processes on the chosen worker's card."""
         from gmg_tui.ui.screens.processes import ProcessesScreen
 
         app = self._app
-        app.push_screen(ProcessesScreen(app.engine, app.state.chosen, app.look))
+        await app.push_screen(ProcessesScreen(app.engine, app.state.chosen, app.look))
 
-    def action_help(self) -> None:
+    async def action_help(self) -> None:
         """Show the help."""
         from gmg_tui.ui.screens.help import HelpScreen
 
-        self._app.push_screen(HelpScreen())
+        await self._app.push_screen(HelpScreen())
 
     def action_view(self) -> None:
         """Switch between cards and table."""
@@ -172,7 +202,9 @@ class Actions:
         from gmg_tui.ui.search_bar import SearchBar
 
         main = self._app.main
-        await main.mount(SearchBar(main.log_view), before=main.footer)
+        bar = SearchBar(main.log_view)
+        await main.mount(bar, before=main.footer)
+        main.set_focus(bar)
 
     def action_search_next(self, direction: str) -> None:
         """Go to the next place."""
@@ -194,7 +226,7 @@ class Actions:
         if self._app.state.snapshot.ended:
             self._app.finish("ended")
         else:
-            self._ask(self._quit)
+            self._open(self._quit)
 
     async def _quit(self) -> None:
         from gmg_tui.ui.screens.quit import QuitScreen
@@ -202,7 +234,7 @@ class Actions:
         app = self._app
         spec = app.state.session.spec
         live = sum(1 for worker in app.state.snapshot.workers if not worker.state.ended)
-        answer = await app.push_screen_wait(
+        answer = await self._show(
             QuitScreen(live, spec.name, stopping=app.left_by_stop, sigint_wait_s=spec.sigint_wait_s)
         )
         if answer == "leave":

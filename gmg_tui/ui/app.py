@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.events import Resize
+from textual.events import Event, Key, Resize
 from textual.geometry import Size
 from textual.screen import Screen
 
@@ -20,6 +20,7 @@ from gmg_tui.protocol import Bye, Lines, Update
 from gmg_tui.ui import Outcome, themes
 from gmg_tui.ui.actions import Actions
 from gmg_tui.ui.board import Board
+from gmg_tui.ui.held_keys import HeldKeys
 from gmg_tui.ui.keys import KEYS
 from gmg_tui.ui.look import Look
 from gmg_tui.ui.main_screen import MainScreen
@@ -44,7 +45,10 @@ class GmgApp(Actions, App[Outcome], inherit_bindings=False):
     TITLE = "gmg-tui"
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.label, show=False, system=True) for key in KEYS
+        # Textual sends a key that nobody has the focus for on a round through the screen before its binding is looked
+        # up; keys that came with it are looked at meanwhile. With priority it acts at once, on the main screen alone.
+        *(Binding(key.keys, f"at_once({key.action!r})", show=False, system=True, priority=True) for key in KEYS),
+        *(Binding(key.keys, key.action, key.label, show=False, system=True) for key in KEYS),
     ]
 
     def __init__(
@@ -60,6 +64,7 @@ class GmgApp(Actions, App[Outcome], inherit_bindings=False):
             self.register_theme(one)
         self.theme = themes.textual_name(theme, no_color=self.no_color)
         self.main = MainScreen(self.state, self.look)
+        self.keys = HeldKeys(super().on_event)
         self.left_by_stop = False
         self._pace = Pace(self, self._draw, pace_s)
         self.shadow = Shadow()
@@ -69,6 +74,12 @@ class GmgApp(Actions, App[Outcome], inherit_bindings=False):
     def look(self) -> Look:
         """The styles and signs of the present theme."""
         return themes.make_look(self.get_css_variables(), ascii_only=self.ascii_only)
+
+    async def on_event(self, event: Event) -> None:
+        """Keep keys for a screen that is being opened."""
+        if isinstance(event, Key) and not event.is_forwarded and self.keys.keep(event):
+            return
+        await super().on_event(event)
 
     def get_default_screen(self) -> Screen[None]:
         """The main screen."""

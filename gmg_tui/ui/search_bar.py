@@ -27,10 +27,6 @@ class SearchBar(Input, InOrder):
         self.cursor_blink = False  # a blinking cursor costs the line bytes
         self._log = log
 
-    def on_mount(self) -> None:
-        """Take the keys."""
-        self.focus()
-
     def on_input_changed(self, event: Input.Changed) -> None:
         """Search for what is there by now."""
         event.stop()

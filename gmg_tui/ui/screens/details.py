@@ -21,7 +21,7 @@ from gmg_tui.ui.renderables.words import Note, Shown
 from gmg_tui.ui.rows import Rows
 from gmg_tui.ui.screens import sections, tables
 from gmg_tui.ui.screens.asking import keep_asking
-from gmg_tui.ui.screens.parts import bindings, foot, look_of, scroll
+from gmg_tui.ui.screens.parts import bindings, fit_scrollbar, foot, look_of, scroll
 from gmg_tui.ui.screens.sections import Subject
 from gmg_tui.ui.screens.sheet import Sheet
 from gmg_tui.ui.state import UiState
@@ -84,6 +84,7 @@ class DetailsScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Begin to ask."""
+        fit_scrollbar(self.query_one("#body"))
         self.app.theme_changed_signal.subscribe(self, lambda _: self._wear())
         self._ask_anew()
 

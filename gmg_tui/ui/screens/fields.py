@@ -13,7 +13,7 @@ from textual.widgets import Static, TextArea
 
 from gmg_tui.ui.in_order import InOrder
 from gmg_tui.ui.screens import arguments
-from gmg_tui.ui.screens.parts import style
+from gmg_tui.ui.screens.parts import fit_scrollbar, style
 
 
 class Field(TextArea, InOrder):
@@ -38,11 +38,17 @@ class Field(TextArea, InOrder):
     }
     App.-ascii Field, App.-ascii Field:focus { border: ascii $primary; }
     """
+    SCOPED_CSS: ClassVar[bool] = False
+    """A rule that names the app stands outside the field."""
 
     def __init__(self, text: str, title: str, *, id: str) -> None:  # noqa: A002 - as Textual names it
         super().__init__(text, id=id, soft_wrap=True, tab_behavior="focus", show_line_numbers=False)
         self.cursor_blink = False  # a blinking cursor is traffic on a slow line
         self.border_title = Text(title)
+
+    def on_mount(self) -> None:
+        """Scroll with what the app may draw."""
+        fit_scrollbar(self)
 
     def get_line(self, line_index: int) -> Text:
         """The line as it is drawn: a control character in it reaches no terminal."""

@@ -39,7 +39,7 @@ FIGURES: Final = (
     ("n/a", "the card does not give this figure"),
 )
 """How the figures of the screen are defined."""
-_GAP: Final = Entry("\u00a0")
+_GAP: Final = Entry(" ")
 
 
 class HelpScreen(Dialog[None]):

@@ -12,6 +12,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen
+from textual.scrollbar import ScrollBarRender
 from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import Static
@@ -94,6 +95,18 @@ def scroll(widget: Widget, where: str) -> None:
     ways[where](animate=False)
 
 
+class _WholeCells(ScrollBarRender):
+    """A scrollbar without the signs of a part of a cell that Textual draws at its ends."""
+
+    VERTICAL_BARS: ClassVar[list[str]] = [" "]
+
+
+def fit_scrollbar(widget: Widget) -> None:
+    """Have the scrollbar of `widget`, which is mounted, drawn with what the app may draw."""
+    if widget.app.has_class(ASCII_CLASS):
+        widget.vertical_scrollbar.renderer = _WholeCells  # type: ignore[misc] - as `ScrollBar.renderer` says
+
+
 class Dialog(ModalScreen[Result]):
     """A framed box in the middle of the screen, over what was there; it scrolls where the terminal is small."""
 
@@ -115,6 +128,8 @@ class Dialog(ModalScreen[Result]):
     }
     App.-ascii Dialog > .box { border: ascii $primary; }
     """
+    SCOPED_CSS: ClassVar[bool] = False
+    """A rule that names the app stands outside the dialog."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "cancel", show=False)]
     TITLE_TEXT: ClassVar[str] = ""
@@ -124,6 +139,10 @@ class Dialog(ModalScreen[Result]):
         with VerticalScroll(classes="box", can_focus=False) as box:
             box.border_title = Text(self.heading())
             yield from self.contents()
+
+    def on_mount(self) -> None:
+        """Scroll with what the app may draw."""
+        fit_scrollbar(self.query_one(".box"))
 
     def heading(self) -> str:
         """What stands in the frame."""
