@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 KEPT_LINES = 5000
 """Older lines are in the worker's log file only."""
+KEPT_CHARS = 2_000_000
+"""So are older ones when the lines are long: the engine cuts a line at 8 KiB, and 5000 of these were 40 MB."""
 
 
 class LogRow(NamedTuple):
@@ -26,11 +28,13 @@ class LogBuffer:
         next_line: Number that the worker's next line is expected to have; None before the first.
     """
 
-    def __init__(self, kept: int = KEPT_LINES) -> None:
+    def __init__(self, kept: int = KEPT_LINES, kept_chars: int = KEPT_CHARS) -> None:
         self.first = 0
         self.next_line: int | None = None
         self._rows: deque[LogRow] = deque()
         self._kept = kept
+        self._kept_chars = kept_chars
+        self._chars = 0
         self._query = ""
         self.matches: list[int] = []
         """Numbers of the rows that hold the query, ascending."""
@@ -87,9 +91,10 @@ class LogBuffer:
         return bool(self._query) and self._query in row.text.casefold()
 
     def _append(self, row: LogRow) -> None:
-        if len(self._rows) == self._kept:
-            self._rows.popleft()
-            self.first += 1
         if self._holds(row):
             self.matches.append(self.end)
         self._rows.append(row)
+        self._chars += len(row.text)
+        while len(self._rows) > self._kept or self._chars > self._kept_chars:
+            self._chars -= len(self._rows.popleft().text)
+            self.first += 1

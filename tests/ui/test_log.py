@@ -179,3 +179,10 @@ async def test_a_slow_line_shows_that_lines_are_missing() -> None:
         await play.sees(pilot, "400 lines")
         app.engine.push(Lines("gpu0", 90_400, ("after the gap",)))
         await play.sees(pilot, "… 90,000 lines left out", "after the gap", "90,401 lines")
+
+
+def test_long_lines_are_bounded_by_their_length() -> None:
+    buffer = LogBuffer(kept=1000, kept_chars=10_000)
+    buffer.extend(0, ["x" * 3000 for _ in range(50)])
+    assert buffer.end == 50
+    assert buffer.end - buffer.first == 3
