@@ -104,7 +104,7 @@ class _WholeCells(ScrollBarRender):
 def fit_scrollbar(widget: Widget) -> None:
     """Have the scrollbar of `widget`, which is mounted, drawn with what the app may draw."""
     if widget.app.has_class(ASCII_CLASS):
-        widget.vertical_scrollbar.renderer = _WholeCells  # type: ignore[misc] - as `ScrollBar.renderer` says
+        widget.vertical_scrollbar.renderer = _WholeCells  # type: ignore[misc]  # as `ScrollBar.renderer` says
 
 
 class Dialog(ModalScreen[Result]):
