@@ -95,6 +95,6 @@ class LogBuffer:
             self.matches.append(self.end)
         self._rows.append(row)
         self._chars += len(row.text)
-        while len(self._rows) > self._kept or self._chars > self._kept_chars:
+        while len(self._rows) > self._kept or (self._chars > self._kept_chars and len(self._rows) > 1):
             self._chars -= len(self._rows.popleft().text)
             self.first += 1
