@@ -30,7 +30,7 @@ K = FailureKind
         ("FileNotFoundError: [Errno 2] No such file or directory: 'logs/go2/cfgs.pkl'", K.FOLDER_RACE),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'robot.xml'", K.SCRIPT),
         ("PermissionError: [Errno 13] Permission denied: '/home/a/.cache/genesis'", K.CONFIG),
-        ("OSError: [Errno 30] Read-only file system: '/root/.cache'", K.CONFIG),
+        ("OSError: [Errno 30] Read-only file system: '/home/me/.cache'", K.CONFIG),
         ("OSError: [Errno 28] No space left on device", K.CONFIG),
         ("ModuleNotFoundError: No module named 'genesis'", K.CONFIG),
         ("ModuleNotFoundError: No module named 'my_robot'", K.SCRIPT),
