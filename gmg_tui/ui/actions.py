@@ -50,7 +50,7 @@ class Actions:
         header = self._app.main.header
         if header.message != message:
             header.message = message
-            self._app.main.draw()
+            self._app.draw()
 
     def _ask(self, request: Callable[[], Awaitable[object]]) -> None:
         self.say("")

@@ -66,7 +66,7 @@ class GmgApp(Actions, App[Outcome], inherit_bindings=False):
         self.main = MainScreen(self.state, self.look)
         self.keys = HeldKeys(super().on_event)
         self.left_by_stop = False
-        self._pace = Pace(self, self._draw, pace_s)
+        self._pace = Pace(self, self.draw, pace_s)
         self.shadow = Shadow()
         self._size_drawn = Size(0, 0)
 
@@ -119,7 +119,8 @@ class GmgApp(Actions, App[Outcome], inherit_bindings=False):
             return
         self._pace.ask(now=states != [(worker.state, worker.stuck) for worker in snapshot.workers])
 
-    def _draw(self) -> None:
+    def draw(self) -> None:
+        """Draw what the state says now on the screen that is on top; another one catches up when it is."""
         with self.batch_update():
             if self.screen is self.main:
                 self.main.draw()

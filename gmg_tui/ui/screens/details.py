@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widgets import Static
@@ -107,10 +109,11 @@ class DetailsScreen(Screen[None]):
             return
         notes = self._notes(subject)
         head, full = self._head(subject, notes)
-        rows = self.query_one("#head", Rows)
-        rows.styles.height = len(head)
-        rows.show_rows(head)
-        self._draw_section(subject, [] if full else notes, len(head))
+        with suppress(NoMatches):  # an answer came while the screen is taken down, its widgets first
+            rows = self.query_one("#head", Rows)
+            rows.styles.height = len(head)
+            rows.show_rows(head)
+            self._draw_section(subject, [] if full else notes, len(head))
 
     def _draw_section(self, subject: Subject, notes: list[Note], above: int) -> None:
         width = self.size.width

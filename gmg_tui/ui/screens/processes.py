@@ -73,9 +73,9 @@ class ProcessesScreen(Screen[None]):
 
     def draw(self) -> None:
         """Draw the table."""
-        if not self.is_mounted:
+        rows = next(iter(self.query(Rows)), None)
+        if rows is None:  # an answer came while the screen is taken down, its widgets first
             return
-        rows = self.query_one(Rows)
         above = self._above(rows.size.width)
         room = max(0, rows.size.height - len(above))
         sheet = Sheet(rows.size.width, self.look)

@@ -1,0 +1,407 @@
+"""The details of one worker: four sections, on any terminal, and the keys that act on the worker shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from gmg_tui.model import Attempt, Figures, Fps, GpuReading, Series, Slot, WorkerState
+from gmg_tui.ui import Outcome
+from gmg_tui.ui.screens import compared, sections
+from gmg_tui.ui.screens.sections import Subject
+from tests.ui import play
+from tests.ui.fake_engine import FakeEngine
+from tests.ui.screens import stage
+from tests.ui.screens.stage import asked, press
+
+SIZES = [(60, 12), (80, 24), (120, 36)]
+_LOOK = stage.app().look
+_AXIS = re.compile(r"╰[─┬]+$")
+
+
+@asynccontextmanager
+async def detailed(
+    engine: FakeEngine | None = None, *keys: str, size: tuple[int, int] = (80, 24), slot: str = ""
+) -> AsyncIterator[Pilot[Outcome]]:
+    app = stage.app(engine)
+    async with app.run_test(size=size) as pilot:
+        app.state.choose(slot)
+        await press(pilot, "enter", *keys)
+        yield pilot
+
+
+def _charts(width: int = 80, height: int = 40, **changes: Any) -> list[str]:
+    """The section of charts of a subject with `changes`."""
+    snapshot = stage.snapshot()
+    subject = Subject(
+        stage.GPU_SESSION.slots[0], snapshot.workers[0], snapshot.readings[0], stage.NOW, None, stage.series()
+    )
+    return [strip.text for strip in sections.charts(subject._replace(**changes), width, height, _LOOK)]
+
+
+def _plots(rows: list[str]) -> dict[str, list[str]]:
+    """The rows of each chart, right of the line, by the chart's title."""
+    found: dict[str, list[str]] = {}
+    title = ""
+    for row in rows:
+        label, line, plot = row.partition("│")
+        if line and found:
+            found[title].append(plot)
+        elif not label.startswith(" "):
+            title = row.split()[0]
+            found[title] = []
+    return found
+
+
+def _edges(rows: list[str], title: str) -> tuple[str, str]:
+    """What stands at the upper and at the lower edge of a chart."""
+    at = next(number for number, row in enumerate(rows) if row.startswith(title))
+    labels = [row.partition("│")[0].strip() for row in rows[at + 1 : at + 1 + len(_plots(rows)[title])]]
+    return labels[0], labels[-1]
+
+
+# Charts
+
+
+def test_the_four_charts_stand_on_one_time_axis() -> None:
+    some = tuple(None if 40 <= step < 60 else 100.0 for step in range(142))
+    rows = _charts(series=Series("gpu0", stage.NOW, 4.0, some, some, some, some))
+    plots = _plots(rows)
+    assert list(plots) == ["FPS", "GPU", "VRAM", "power"]
+    assert {len(row) for row in rows} == {80}
+    assert sum(bool(_AXIS.search(row.rstrip())) for row in rows) == 1
+    for plot in plots.values():
+        assert [column for column, dots in enumerate(plot[-1]) if dots == " "] == list(range(20, 30))
+    ticks = [number for number, sign in enumerate(rows[-2]) if sign == "┬"]
+    ago = [(match.start() + match.end() - 1) / 2 for match in re.finditer(r"-\S+", rows[-1])]
+    assert [round(one) for one in ago] == pytest.approx(ticks, abs=1)
+    assert len(ticks) >= 2
+
+
+def test_titles_and_edges_have_the_figures_with_their_units() -> None:
+    rows = _charts()
+    titles = [row for row in rows if row[:1].strip() and "│" not in row]
+    assert titles[0].startswith("FPS 24,013,029  1 column = 16 s")
+    assert [title.rstrip() for title in titles[1:]] == ["GPU 97 %", "VRAM 30.2 of 79.6 GiB", "power 612 of 700 W"]
+    assert _edges(rows, "FPS") == ("25.0M", "0")
+    assert _edges(rows, "GPU") == ("100 %", "0 %")
+    assert _edges(rows, "VRAM") == ("80 GiB", "0 GiB")
+    assert _edges(rows, "power") == ("700 W", "0 W")
+
+
+def test_the_height_of_a_column_is_its_figure_on_its_scale() -> None:
+    flat = Series("gpu0", stage.NOW, 1.0, (20e6,) * 10, (50.0,) * 10, (81559 / 4,) * 10, (700.0,) * 10)
+    plots = _plots(_charts(height=38, series=flat))
+    heights = {title: sum("⣿" in row for row in rows) for title, rows in plots.items()}
+    assert [len(rows) for rows in plots.values()] == [8] * 4
+    assert heights == {"FPS": 8, "GPU": 4, "VRAM": 2, "power": 8}
+    assert all(row.endswith("⣿" * 5) and not row[:-5].strip() for row in plots["power"])
+
+
+def test_a_peak_of_memory_is_kept_where_others_are_means() -> None:
+    many = 1420
+    spike = tuple(81559.0 if step == 700 else 0.0 for step in range(many))
+    load = tuple(100.0 if step == 700 else 0.0 for step in range(many))
+    plots = _plots(_charts(series=Series("gpu0", stage.NOW, 1.0, (1.0,) * many, load, spike, (1.0,) * many)))
+    assert plots["VRAM"][0].strip()
+    assert not plots["GPU"][0].strip()
+
+
+def test_figures_that_are_missing_are_named_and_not_drawn_as_nought() -> None:
+    unknown = Series("gpu0", stage.NOW, 1.0, (None,) * 9, (None,) * 9, (None,) * 9, (None,) * 9)
+    worker = msgspec.structs.replace(stage.snapshot().workers[0], fps=None)
+    silent = GpuReading(stage.gpu(0).uuid, gpu_util_pct=3.0)
+    lost = GpuReading(stage.gpu(0).uuid, lost=True, error="GPU is lost (Xid 79)")
+    for reading, why, now in (
+        (None, "not read yet", "GPU n/a %"),
+        (silent, "n/a: the card does not give it", "GPU 3 %"),
+        (lost, "GPU is lost (Xid 79)", "GPU n/a %"),
+    ):
+        rows = _charts(series=unknown, worker=worker, reading=reading)
+        assert sum(why in row for row in rows) == 3
+        assert sum("none printed yet" in row for row in rows) == 1
+        assert any(row.startswith(now) for row in rows)
+        assert any(row.startswith("FPS – ") for row in rows)
+        assert not re.search("[⠁-⣿]", "".join(rows))
+
+
+def test_a_share_of_the_cpu_has_the_chart_of_its_fps_alone() -> None:
+    slot = stage.CPU_SESSION.slots[0]
+    rows = _charts(slot=slot, reading=None, height=12, series=Series("cpu0", stage.NOW, 1.0, (100.0, 140.0)))
+    assert list(_plots(rows)) == ["FPS"]
+    assert _edges(rows, "FPS") == ("150", "0")
+    assert len(rows) == 12
+
+
+@pytest.mark.parametrize(("height", "titles"), [(14, 4), (13, 3), (8, 2), (5, 1), (4, 0)])
+def test_charts_give_way_from_below_where_rows_are_few(height: int, titles: int) -> None:
+    rows = _charts(height=height)
+    assert sum(bool(plot) for plot in _plots(rows).values()) == titles
+    assert len(rows) <= height
+    assert (rows[0].strip() == "too small for charts") == (titles == 0)
+
+
+@pytest.mark.parametrize("width", [80, 101, 102, 120, 200])
+def test_figures_stand_beside_the_charts_where_there_is_room(width: int) -> None:
+    rows = _charts(width=width, height=30)
+    assert {len(row.rstrip()) <= width for row in rows} == {True}
+    assert any("SM clock" in row for row in rows) == (width >= 102)
+
+
+# Attempts
+
+
+def test_the_figures_before_and_after_an_edit_stand_beside_each_other_with_the_difference() -> None:
+    worker, look = stage.snapshot().workers[0], _LOOK
+    subject = Subject(stage.GPU_SESSION.slots[0], worker, None, stage.NOW, stage.details(), None)
+    rows = [" ".join(strip.text.split()) for strip in sections.attempts(subject, 80, look)]
+    for row in (
+        "before after difference",
+        "attempt 1 2",
+        "FPS 13,020,115 24,013,029 +84 %",
+        "envs 2,048 4,096 +100 %",
+        "VRAM peak GiB 16.6 30.2 +82 %",
+        "GPU % 71 97 +37 %",
+        "power W 455 612 +35 %",
+        "args before -B 2048 -e run-0",
+        "args after -B 4096 -e run-0",
+        "2 ● running 00:39:12 24,013,029 97 30.2 612",
+        "1 ■ stopped SIGINT 00:00:40 13,020,115 71 16.6 455",
+        "stopped by a person",
+    ):
+        assert row in rows
+    assert rows.index("stopped by a person") > rows.index("2 ● running 00:39:12 24,013,029 97 30.2 612")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (100.0, 184.4, "+84 %"),
+        (100.0, 50.0, "-50 %"),
+        (2.0, 2.0, "+0 %"),
+        (0.0, 5.0, ""),
+        (None, 5.0, ""),
+        (5, None, ""),
+    ],
+)
+def test_a_difference_is_said_where_it_can_be(before: float | None, after: float | None, said: str) -> None:
+    assert compared.difference(before, after) == said
+
+
+@pytest.mark.parametrize(("code", "said"), [(None, ""), (0, "0"), (3, "3"), (-9, "SIGKILL"), (-40, "signal 40")])
+def test_an_exit_code_is_named(code: int | None, said: str) -> None:
+    assert compared.exit_of(code) == said
+
+
+async def test_a_failed_attempt_has_its_reason_and_figures_not_known_are_dashes() -> None:
+    engine = stage.engine()
+    failed = Attempt(3, ("-B", "9"), 9, stage.NOW - 9, stage.NOW, 1, WorkerState.FAILED, "out of memory on the card")
+    engine.details_of["gpu0"] = msgspec.structs.replace(stage.details(), attempts=(failed,))
+    async with detailed(engine, "2") as pilot:
+        await play.sees(pilot, "✗ failed", "00:00:09             –      –", "out of memory on the card")
+
+
+# Setup and card
+
+
+async def test_setup_has_command_environment_and_why_there_is_no_egl_device() -> None:
+    engine = stage.engine()
+    why = "unset: no EGL device of this card is open to this user"
+    engine.details_of["gpu1"] = msgspec.structs.replace(stage.details("gpu1"), egl=why)
+    async with detailed(engine, "3", slot="gpu1") as pilot:
+        await play.sees(
+            pilot,
+            "/home/ada/venv/bin/python franka.py -B 4096 -e run-1 --seed 1",
+            "-B 4096 -e run-{i} --seed {seed}",
+            "GS_CACHE=/tmp/cache-{i}",
+            "CUDA_VISIBLE_DEVICES=1",
+            "DISPLAY LOCAL_RANK",
+        )
+        await press(pilot, "end")
+        await play.sees(pilot, why)
+
+
+async def test_card_has_what_the_card_says_and_its_processes() -> None:
+    async with detailed(None, "4", size=(120, 60)) as pilot:
+        shown = re.sub(" +", " ", play.shown(pilot.app))
+    for text in (
+        "card NVIDIA H100 80GB HBM3",
+        "index 0, PCI 00000000:01:00.0",
+        "UUID GPU-4d23aa10-0000",
+        "persistence on",
+        "FPS 24,013,029",
+        "mean, max 24.0M, 24.4M of 812 samples",
+        "progress iteration 412 of 1,000, 55:40 left",
+        "process tree CPU 131 %, RAM 6.0 GiB",
+        "Genesis 1.4.5 on cuda, NVIDIA H100 80GB HBM3",
+        "GPU 97 %, memory 41 %",
+        "VRAM 30.2 of 79.6 GiB",
+        "power 612 of 700 W",
+        "temperature 61 °C",
+        "SM clock 1755 of 1980 MHz",
+        "throttled power cap",
+        "fan n/a",
+        "PCIe in 312, out 4 MiB/s",
+        "energy 397 Wh here, 25.4 kWh in all",
+        "5200 ada 39:12 29.4 GiB gpu0 worker",
+        "811 root 10d 00h 96 MiB not ours /usr/lib/xorg/Xorg :0",
+    ):
+        assert text in shown, text
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("section", "last"), [("2", "stopped by a person"), ("3", "EGL device 0 is the card"), ("4", "not visible")]
+)
+async def test_scrolling_reaches_the_last_line_on_any_terminal(size: tuple[int, int], section: str, last: str) -> None:
+    async with detailed(None, section, size=size) as pilot:
+        await press(pilot, "end")
+        await play.sees(pilot, last)
+        body = pilot.app.screen.query_one("#body")
+        assert body.scroll_y == body.max_scroll_y
+        await press(pilot, "pageup", "home", "j", "k")
+        assert body.scroll_y == 0
+        await play.sees(pilot, "esc back", "1 of 4")
+
+
+# Keys
+
+
+async def test_sections_are_reached_by_their_numbers_and_by_tab() -> None:
+    async with detailed() as pilot:
+        await play.sees(pilot, "[1 charts]", "1 column")
+        for key, name in (("tab", "2 attempts"), ("tab", "3 setup"), ("tab", "4 card"), ("tab", "1 charts")):
+            await press(pilot, key)
+            await play.sees(pilot, f"[{name}]")
+        await press(pilot, "shift+tab")
+        await play.sees(pilot, "[4 card]")
+        await press(pilot, "2")
+        await play.sees(pilot, "[2 attempts]", "+84 %")
+
+
+async def test_h_and_l_show_the_neighbour_and_choose_it() -> None:
+    async with detailed(None, "3") as pilot:
+        app = pilot.app
+        await press(pilot, "l", "right", "h")
+        await play.sees(pilot, "2 of 4", "-e run-1", "[3 setup]")
+        assert app.state.chosen == "gpu1"
+        await press(pilot, "h", "h", "left")
+        await play.sees(pilot, "1 of 4", "-e run-0")
+        await press(pilot, *"llllll")
+        await play.sees(pilot, "4 of 4", "-e run-3")
+        await press(pilot, "escape")
+        assert app.screen is app.main
+        await play.sees(pilot, "gpu3 log")
+
+
+@pytest.mark.parametrize(
+    ("keys", "request_"),
+    [
+        (["r"], ("restart", "gpu1")),
+        (["x"], ("stop", "gpu1")),
+        (["X", "y"], ("kill", "gpu1")),
+        (
+            ["e", "backspace", "ctrl+s"],
+            ("edit", ("gpu1",), (*stage.ARGS[:-1], "{seed"), {"GS_CACHE": "/tmp/cache-{i}"}),
+        ),
+    ],
+)
+async def test_keys_act_on_the_worker_shown(keys: list[str], request_: tuple[object, ...]) -> None:
+    engine = stage.engine()
+    async with detailed(engine, "l", *keys) as pilot:
+        assert asked(engine) == [request_]
+        await play.sees(pilot, "2 of 4")
+
+
+async def test_other_screens_open_above_and_the_main_screens_keys_do_nothing() -> None:
+    async with detailed() as pilot:
+        await press(pilot, "t", "f", "slash", "enter", "n")
+        await play.sees(pilot, "[1 charts]")
+        await press(pilot, "p")
+        await play.sees(pilot, "processes on the card")
+        await press(pilot, "escape", "question_mark")
+        await play.sees(pilot, "Help")
+        await press(pilot, "escape")
+        await play.sees(pilot, "[1 charts]")
+        await press(pilot, "q")
+        await play.sees(pilot, "Quit franka-1")
+
+
+async def test_what_the_engine_refuses_is_shown_at_once() -> None:
+    engine = stage.engine()
+    async with detailed(engine) as pilot:
+        await play.sees(pilot, "1 column")
+        engine.refuse = "gpu0 is being stopped already"
+        await press(pilot, "x")
+        assert "gpu0 is being stopped already" in play.shown(pilot.app)
+
+
+# What comes
+
+
+async def test_each_snapshot_is_shown_and_trouble_stands_above_the_section() -> None:
+    engine = stage.engine()
+    async with detailed(engine) as pilot:
+        await play.sees(pilot, "FPS 24,013,029", "attempt 2")
+        engine.push(stage.snapshot(fps=Fps(31.5, 31.0, 32.0, 4), stuck="no output for 74 s", attempt=3, pid=77))
+        await play.sees(pilot, "FPS 31.50", "attempt 3  PID 77", "STUCK running", "▸ no output for 74 s")
+        engine.push(stage.snapshot(state=WorkerState.FAILED, reason="nan in entity 3", advice="a smaller dt", pid=None))
+        await play.sees(pilot, "✗ failed", "▸ nan in entity 3", "▸ a smaller dt")
+        assert "STUCK" not in play.shown(pilot.app)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_many_warnings_leave_room_for_the_section_which_has_them_all(size: tuple[int, int]) -> None:
+    engine = stage.engine(warnings=tuple(f"warning {number} " + "and more " * 12 for number in range(6)))
+    async with detailed(engine, size=size) as pilot:
+        await play.sees(pilot, "all of this is in section 4", "[1 charts]", "esc back")
+        await press(pilot, "4")
+        seen = ""
+        for _ in range(40):
+            seen += play.shown(pilot.app)
+            await press(pilot, "pagedown")
+        assert all(f"warning {number} " in seen for number in range(6))
+
+
+async def test_an_engine_that_gives_no_details_is_said_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gmg_tui.ui.screens.asking.PERIOD_S", 0.01)
+    engine = stage.engine()
+    engine.refuse = "the engine is busy"
+    async with detailed(engine, "3") as pilot:
+        await play.sees(pilot, "the engine is busy", "Asking the engine")
+        engine.refuse = ""
+        await play.sees(pilot, "DISPLAY LOCAL_RANK")
+        assert "busy" not in play.shown(pilot.app)
+
+
+async def test_a_share_of_the_cpu_is_shown_without_a_card() -> None:
+    async with detailed(stage.cpu_engine(), "1") as pilot:
+        await play.sees(pilot, "cpu0 · CPU", "FPS 24,013,029")
+        assert "VRAM" not in play.shown(pilot.app)
+        await press(pilot, "4", "end")
+        await play.sees(pilot, "cpu0 is a share of the CPU: there is no card.")
+
+
+async def test_a_slot_without_a_worker_breaks_nothing() -> None:
+    engine = stage.engine()
+    slots = (*stage.GPU_SESSION.slots, Slot("gpu9", stage.GPU_SESSION.slots[0].kind, stage.gpu(9)))
+    engine.welcome = msgspec.structs.replace(
+        engine.welcome, session=msgspec.structs.replace(stage.GPU_SESSION, slots=slots)
+    )
+    async with detailed(engine, slot="gpu9") as pilot:
+        await press(pilot, "2", "3", "4", "h")
+        await play.sees(pilot, "4 of 5")
+
+
+def test_figures_of_an_edit_that_has_none_yet_are_dashes() -> None:
+    worker = msgspec.structs.replace(stage.snapshot().workers[0], now=None, before=Figures(1, (), fps=5000.0))
+    subject = Subject(stage.GPU_SESSION.slots[0], worker, None, stage.NOW, None, None)
+    rows = [" ".join(strip.text.split()) for strip in sections.attempts(subject, 80, _LOOK)]
+    assert "FPS 5,000 –" in rows
+    assert "args before no arguments" in rows
