@@ -9,8 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
-from gmg_tui.ui.line import safe
-from gmg_tui.ui.screens.parts import Choice, Dialog, Menu
+from gmg_tui.ui.screens.parts import Choice, Dialog, Menu, as_shown
 
 
 class ConfirmScreen(Dialog[bool]):
@@ -36,7 +35,7 @@ class ConfirmScreen(Dialog[bool]):
 
     def contents(self) -> ComposeResult:
         """The question and its answers."""
-        yield Static(safe(self._question), markup=False)
+        yield Static(as_shown(self._question, self.app), markup=False)
         yield Static(" ", markup=False)
         yield Menu([Choice("n", self._no, "", False), Choice("y", self._yes, "", True)])
 

@@ -14,11 +14,10 @@ from textual.widgets import Button, Static, TextArea
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis import placeholders
 from gmg_tui.model import Details, WorkerState
-from gmg_tui.ui.line import safe
 from gmg_tui.ui.screens import arguments, tables
 from gmg_tui.ui.screens.entries import Entries, Entry
 from gmg_tui.ui.screens.fields import Field, Scope
-from gmg_tui.ui.screens.parts import Dialog, bindings, foot, signs_of, style
+from gmg_tui.ui.screens.parts import Dialog, as_shown, bindings, foot, signs_of, style
 
 
 class EditResult(NamedTuple):
@@ -59,7 +58,7 @@ class EditScreen(Dialog[EditResult | None]):
 
     def heading(self) -> str:
         """The worker's slot."""
-        return f"Edit {safe(self._details.slot)}"
+        return f"Edit {self._details.slot}"
 
     def contents(self) -> ComposeResult:
         """The two fields, what becomes of them, and for whom they are."""
@@ -133,7 +132,7 @@ class EditScreen(Dialog[EditResult | None]):
         signs = signs_of(self.app)
         sign = {"warn": f"{signs.stuck} ", "error": f"{signs.states[WorkerState.FAILED]} "}.get(kind, "")
         standing = self.query_one("#standing", Static)
-        standing.update(Content.styled(f"{sign}{safe(text)}", style(kind)))
+        standing.update(Content.styled(f"{sign}{as_shown(text, self.app)}", style(kind)))
         if kind != "dim":
             self.call_after_refresh(standing.scroll_visible, animate=False)
 

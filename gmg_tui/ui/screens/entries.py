@@ -10,8 +10,7 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
-from gmg_tui.ui.line import safe
-from gmg_tui.ui.screens.parts import style
+from gmg_tui.ui.screens.parts import as_shown, style
 from gmg_tui.ui.screens.sheet import fold
 
 _LEAST_TEXT = 12
@@ -64,7 +63,7 @@ class Entries(Widget):
         return [line for row in self._entries for line in self._wrapped(row, max(1, width))]
 
     def _wrapped(self, row: Entry, width: int) -> list[Content]:
-        label, text = safe(row.label), safe(row.text)
+        label, text = as_shown(row.label, self.app), as_shown(row.text, self.app)
         if not text:
             return [Content.styled(label, style(row.style, "bold"))]
         indent = self._label_width if width >= self._label_width + _LEAST_TEXT else 2

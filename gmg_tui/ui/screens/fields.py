@@ -12,8 +12,9 @@ from textual.style import Style
 from textual.widgets import Static, TextArea
 
 from gmg_tui.ui.in_order import InOrder
+from gmg_tui.ui.look import ASCII
 from gmg_tui.ui.screens import arguments
-from gmg_tui.ui.screens.parts import fit_scrollbar, style
+from gmg_tui.ui.screens.parts import fit_scrollbar, signs_of, style
 
 
 class Field(TextArea, InOrder):
@@ -51,9 +52,12 @@ class Field(TextArea, InOrder):
         fit_scrollbar(self)
 
     def get_line(self, line_index: int) -> Text:
-        """The line as it is drawn: a control character in it reaches no terminal."""
+        """The line as it is drawn: each character stands for itself or has one in its place."""
         line = self.document.get_line(line_index)
-        return Text("".join(char if char.isprintable() or char == "\t" else "·" for char in line), end="")
+        ascii_only = signs_of(self.app) is ASCII
+        other = "?" if ascii_only else "·"
+        shown = (c if c == "\t" or (c.isprintable() and (c.isascii() or not ascii_only)) else other for c in line)
+        return Text("".join(shown), end="")
 
     def scale(self, factor: int) -> bool:
         """Double (2) or halve (-2) the number under the cursor. Returns whether there is one."""

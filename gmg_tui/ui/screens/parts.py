@@ -38,6 +38,11 @@ def look_of(app: App[Any]) -> Look:
     return make_look(app.get_css_variables(), ascii_only=app.has_class(ASCII_CLASS))
 
 
+def as_shown(text: str, app: App[Any]) -> str:
+    """`text` as `app` may show it: nothing that a terminal would act on, and ASCII where only that is wanted."""
+    return Look({}, signs_of(app)).text(text)
+
+
 def spelled(text: str, signs: Signs) -> str:
     """`text` with its arrows and dashes in ASCII where the signs are."""
     return text.translate(_WORDS) if signs.levels.isascii() else text
@@ -137,7 +142,7 @@ class Dialog(ModalScreen[Result]):
     def compose(self) -> ComposeResult:
         """The frame, with `contents` in it."""
         with VerticalScroll(classes="box", can_focus=False) as box:
-            box.border_title = Text(self.heading())
+            box.border_title = Text(as_shown(self.heading(), self.app))
             yield from self.contents()
 
     def on_mount(self) -> None:
@@ -254,13 +259,14 @@ class _Item(Vertical):
         """The label, and what the choice does under it."""
         yield Static("", classes="label", markup=False)
         if self._choice.explanation:
-            yield Static(self._choice.explanation, classes="explanation", markup=False)
+            yield Static(as_shown(self._choice.explanation, self.app), classes="explanation", markup=False)
 
     def point(self, at: bool) -> None:
         """Draw the choice with or without the pointer."""
         self.set_class(at, "-at")
         pointer = signs_of(self.app).pointer if at else " "
-        self.query_one(".label", Static).update(f"{pointer} {self._choice.key}  {self._choice.label}", layout=False)
+        label = as_shown(self._choice.label, self.app)
+        self.query_one(".label", Static).update(f"{pointer} {self._choice.key}  {label}", layout=False)
 
     def on_click(self) -> None:
         """Take this choice."""

@@ -1,0 +1,93 @@
+"""Pictures of the screens, compared cell by cell; `--snapshot-update` makes them anew, after they were looked at."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.ui import play
+from tests.ui.fake_engine import FakeEngine
+from tests.ui.screens import stage
+
+Compare = Callable[..., bool]
+SMALL, LARGE = (80, 24), (120, 36)
+
+
+@pytest.fixture(autouse=True)
+def universal_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The clock at the end of the time axis is the same everywhere."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def _after(keys: str, *texts: str) -> Callable[[Pilot[Any]], Awaitable[None]]:
+    async def act(pilot: Pilot[Any]) -> None:
+        await stage.press(pilot, *keys.split())
+        await play.sees(pilot, *texts)
+
+    return act
+
+
+def _drawn(
+    compare: Compare,
+    size: tuple[int, int],
+    keys: str,
+    *texts: str,
+    engine: FakeEngine | None = None,
+    ascii_only: bool = False,
+) -> bool:
+    app = stage.app(engine, ascii_only=ascii_only)
+    return compare(app, terminal_size=size, run_before=_after(keys, *texts))
+
+
+def test_edit(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, SMALL, "e left left left backspace", "Edit gpu0", "gpu0 is stopped")
+
+
+def test_quit(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, SMALL, "q", "Quit franka-1")
+
+
+def test_help(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, SMALL, "question_mark", "Keys")
+
+
+def test_help_on_120x36(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, LARGE, "question_mark end", "n/a")
+
+
+def test_processes(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, SMALL, "p down", "Xorg")
+
+
+def test_confirm(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, SMALL, "X", "Kill gpu0 now?")
+
+
+SECTIONS = {"1": "07:00:27", "2": "stopped by a person", "3": "folder", "4": "UUID"}
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "120x36"])
+def test_details(snap_compare: Compare, size: tuple[int, int], section: str) -> None:
+    assert _drawn(snap_compare, size, f"enter {section}", SECTIONS[section])
+
+
+def test_details_of_a_worker_in_trouble(snap_compare: Compare) -> None:
+    engine = stage.engine(stuck="no output and no CPU time for 74 s", warnings=("the log is not written: disk full",))
+    assert _drawn(snap_compare, SMALL, "enter", "disk full", "07:00:27", engine=engine)
+
+
+def test_details_in_ascii(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, LARGE, "enter", "07:00:27", ascii_only=True)
+
+
+def test_edit_in_ascii(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, SMALL, "e", "Nothing is changed", ascii_only=True)
