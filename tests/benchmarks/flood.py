@@ -15,7 +15,7 @@ from tests.benchmarks import usage
 from tests.benchmarks.ground import HERE, ROOT, Ground
 from tests.benchmarks.printer import FORMS, lines
 from tests.benchmarks.report import markdown, quantile, say
-from tests.benchmarks.terminal import Terminal
+from tests.benchmarks.terminal import Terminal, text_of
 
 PRINTER = HERE / "printer.py"
 BLOCK = 500
@@ -134,7 +134,7 @@ def answers_s(terminal: Terminal, presses: list[Press]) -> list[float]:
     for press, until in itertools.zip_longest(presses, [press.at for press in presses[1:]], fillvalue=float("inf")):
         for chunk in chunks:
             stream.feed(chunk.data)
-            if chunk.at >= until or (chunk.at >= press.at and press.effect in "\n".join(screen.display)):
+            if chunk.at >= until or (chunk.at >= press.at and press.effect in text_of(screen)):
                 found.append(min(chunk.at, until) - press.at)
                 break
     return found

@@ -39,7 +39,7 @@ def run(ground: Ground, *, quick: bool) -> None:
     rows = []
     for work in _works(quick=quick):
         took: dict[str, list[float]] = {way: [] for way in work.ways}
-        for turn in range(1 + (1 if quick else 5)):
+        for turn in range(1 + (1 if quick else 3)):
             for way in work.ways:
                 seconds = _took(ground, work, _WAYS[way])
                 say(f"{work.name}, {way}: {seconds:.6f} s")
@@ -63,7 +63,7 @@ def _works(*, quick: bool) -> list[Work]:
 
     def simulating(took: Path, _: Path) -> list[str]:
         script = str(ROOT / "gmg_tui" / "examples" / "light.py")
-        return [str(HERE / "steps.py"), str(took), script, "-B", "16", "--steps", "2000" if quick else "10000"]
+        return [str(HERE / "steps.py"), str(took), script, "-B", "16", "--steps", "2000" if quick else "5000"]
 
     works = [Work("a loop that only prints", printing, tuple(_WAYS))]
     if importlib.util.find_spec("genesis") is not None:

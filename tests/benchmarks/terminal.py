@@ -125,7 +125,7 @@ class Terminal:
 
     def text(self) -> str:
         """What the screen shows now."""
-        return "\n".join(self.replay().display)
+        return text_of(self.replay())
 
     def replay(self, chunks: Sequence[Chunk] | None = None) -> pyte.Screen:
         """The screen after `chunks`, without them after all of them."""
@@ -150,7 +150,7 @@ class Terminal:
             stream.feed(chunk.data)
             last = number + 1 == len(chunks)
             whole = last or chunks[number + 1].at - chunk.at >= quiet_s
-            if number >= since and whole and holds("\n".join(screen.display)):
+            if number >= since and whole and holds(text_of(screen)):
                 return chunk.at
         return None
 
@@ -161,3 +161,9 @@ class Terminal:
         self.process.wait()
         self.resume()
         os.close(self._master)
+
+
+def text_of(screen: pyte.Screen) -> str:
+    """What a screen shows. `pyte.Screen.display` fails where one half of a wide character has been written over."""
+    lines = (screen.buffer[row] for row in range(screen.lines))
+    return "\n".join("".join(line[column].data or " " for column in range(screen.columns)) for line in lines)
