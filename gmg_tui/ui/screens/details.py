@@ -53,7 +53,7 @@ class DetailsScreen(Screen[None]):
         overflow: hidden;
         & > #head { height: 2; }
         & > #body { height: 1fr; }
-        & > .foot { height: auto; color: $text-muted; }
+        & > .foot { height: auto; color: $text-muted; link-style: none; link-style-hover: bold; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -129,7 +129,7 @@ class Dialog(ModalScreen[Result]):
             border-title-color: $text;
             border-title-style: bold;
         }
-        .foot { height: auto; margin-top: 1; color: $text-muted; }
+        .foot { height: auto; margin-top: 1; color: $text-muted; link-style: none; link-style-hover: bold; }
     }
     App.-ascii Dialog > .box { border: ascii $primary; }
     """

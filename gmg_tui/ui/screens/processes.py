@@ -38,7 +38,7 @@ class ProcessesScreen(Screen[None]):
         layout: vertical;
         overflow: hidden;
         & > Rows { height: 1fr; }
-        & > .foot { height: auto; color: $text-muted; }
+        & > .foot { height: auto; color: $text-muted; link-style: none; link-style-hover: bold; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -83,7 +83,9 @@ def resolution(count: int, step_s: float, width: int, look: Look) -> str:
 
 def _title(track: Track, width: int, look: Look) -> Strip:
     name = look.style(track.style) + Style(bold=True)
-    return Strip([Segment(f"{track.title} ", name), Segment(track.now, look.style("text"))]).adjust_cell_length(width)
+    return Strip([Segment(f"{track.title} ", name), Segment(track.now, look.style("text"))]).adjust_cell_length(
+        width, look.style("text")
+    )
 
 
 def _body(track: Track, plot: int, height: int, look: Look) -> list[Strip]:
@@ -95,7 +97,7 @@ def _body(track: Track, plot: int, height: int, look: Look) -> list[Strip]:
     labels[0] = track.label(track.high)
     if all(value is None for value in track.values):
         rows = [Strip([Segment(" " * plot)], plot)] * height
-        rows[height // 2] = Strip([Segment(f" {track.missing}", dim)]).adjust_cell_length(plot)
+        rows[height // 2] = Strip([Segment(f" {track.missing}", dim)]).adjust_cell_length(plot, dim)
     else:
         rows = chart(
             track.values,
