@@ -111,6 +111,7 @@ async def test_the_choice_stays_on_its_process_while_others_come_and_go() -> Non
         await play.sees(screen.pilot, "there is no process to end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 12), (80, 24), (120, 36)])
 async def test_more_processes_than_rows_scroll_with_the_choice(size: tuple[int, int]) -> None:
     engine = stage.engine()
