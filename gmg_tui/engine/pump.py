@@ -2,8 +2,8 @@
 
 Waking for each line that a worker prints would cost more than reading it: at 20 lines a second and 8 workers there
 are 160 wake-ups a second. So the pipes are looked at together at even, short intervals; a pipe that gave a full chunk
-is read again at once, after the loop has had its turn. The pipes are made large, so that no worker waits for its
-reader in between.
+is read again at once, after the loop has had its turn, and soon after that. The pipes are made large, so that no
+worker waits for its reader in between.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import os
 from collections.abc import Callable
 
 INTERVAL_S = 0.05
+_FLOOD_INTERVAL_S = 0.005
+"""After a full chunk: a loop that only prints fills the largest pipe within `INTERVAL_S`, and would wait there."""
 _CHUNK_BYTES = 256 * 1024
 _PIPE_BYTES = (1 << 20, 1 << 18)
 """Wanted sizes of a pipe, the first that the system grants (`/proc/sys/fs/pipe-max-size`, per-user soft limit)."""
@@ -26,6 +28,8 @@ class Pump:
         self._pipes: dict[int, tuple[Callable[[bytes], None], Callable[[int], None]]] = {}
         self._buffer = bytearray(_CHUNK_BYTES)
         self._timer: asyncio.Handle | None = None
+        self._flooded = False
+        """Whether the last round had a full chunk."""
 
     def open(self, take: Callable[[bytes], None], ended: Callable[[int], None]) -> tuple[int, int]:
         """Make a pipe and read it from now on.
@@ -78,7 +82,8 @@ class Pump:
         elif full:
             self._timer = loop.call_soon(self._round)
         else:
-            self._timer = loop.call_later(INTERVAL_S, self._round)
+            self._timer = loop.call_later(_FLOOD_INTERVAL_S if self._flooded else INTERVAL_S, self._round)
+        self._flooded = full
 
     def _read(self, reading: int) -> bool:
         """Read one chunk. Whether more is likely to be there."""
