@@ -145,24 +145,25 @@ def _util_row(shown: Shown, inner: int, look: Look) -> Line:
     row = Line(look, inner)
     history, reading, worker = shown.history, shown.reading, shown.worker
     if shown.slot.gpu is None:
-        row.add("CPU".ljust(_LABEL), "dim").end(_percent(worker.cpu_pct).rjust(_FIGURE))
+        row.add("CPU".ljust(_LABEL), "dim").end(_percent(worker.cpu_pct, units.NOT_KNOWN).rjust(_FIGURE))
         top = max(100.0, *(value or 0.0 for value in history.util_pct)) if history.util_pct else 100.0
     else:
-        row.add("GPU".ljust(_LABEL), "dim").end(_percent(reading.gpu_util_pct if reading else None).rjust(_FIGURE))
+        util = _percent(reading.gpu_util_pct, units.NOT_SUPPORTED) if reading else units.NOT_KNOWN
+        row.add("GPU".ljust(_LABEL), "dim").end(util.rjust(_FIGURE))
         top = 100.0
     values = buckets(history.util_pct, history.end, row.room, graphs.SPAN_S)
     return row.add(graphs.history(values, top, row.room, look.signs), "util")
 
 
-def _percent(value: float | None) -> str:
-    return units.NOT_SUPPORTED if value is None else f"{value:.0f} %"
+def _percent(value: float | None, missing: str) -> str:
+    return missing if value is None else f"{value:.0f} %"
 
 
 def _memory_row(shown: Shown, inner: int, look: Look) -> Line:
     row = Line(look, inner)
     reading, worker = shown.reading, shown.worker
     if shown.slot.gpu is None:
-        row.add("RAM".ljust(_LABEL), "dim").add(units.mib(worker.memory_rss_mib))
+        row.add("RAM".ljust(_LABEL), "dim").add(_tree(worker.memory_rss_mib))
         return row.end(f"pid {worker.pid}", "dim") if worker.pid is not None else row
     row.add("VRAM".ljust(_LABEL), "dim")
     used = reading.memory_used_mib if reading else None
@@ -170,6 +171,11 @@ def _memory_row(shown: Shown, inner: int, look: Look) -> Line:
     if used is None or not total:
         return row.add(units.NOT_SUPPORTED)
     return _bar(row, used / total, "vram", f"{units.gib(used)} / {units.gib(total)} GiB", look)
+
+
+def _tree(mib: float | None) -> str:
+    """Memory of a process tree, which is not known while there is none."""
+    return units.NOT_KNOWN if mib is None else units.mib(mib)
 
 
 def _bar(row: Line, fraction: float, style: str, text: str, look: Look) -> Line:
