@@ -85,6 +85,8 @@ class Engine:
         self._supervisor = Supervisor(self._spec, slots, launcher, phase_times, self._changed)
         self._server = Server(self._supervisor, Path(self._spec.socket))
         self._server.start()
+        # Whoever is told that the session has begun must find it: `gmg-tui --detach sim.py && gmg-tui attach`.
+        self._supervisor.keeper.write(self._supervisor.snapshot())
         self._listen_to_signals()
 
     async def run(self) -> None:

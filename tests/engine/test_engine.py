@@ -259,6 +259,16 @@ async def test_an_engine_that_cannot_start_says_why_in_one_line() -> None:
     assert "\n" not in said["error"]
 
 
+async def test_a_session_can_be_found_as_soon_as_it_is_said_to_have_begun() -> None:
+    process, said = await spawn(spec := spec_for(*NEVER))
+    found = look(Path(spec.folder))
+    process.terminate()
+    assert await process.wait() == 0
+    assert said["ok"] is True
+    assert found is not None
+    assert found.state == "running"
+
+
 async def test_a_worker_that_is_killed_from_outside_is_said_to_be() -> None:
     async with running(spec_for(*NEVER)) as run:
         worker = await run.until_state("cpu0", WorkerState.RUNNING)
