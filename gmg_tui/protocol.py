@@ -14,9 +14,9 @@ from enum import StrEnum
 import msgspec
 from msgspec import Struct
 
-from gmg_tui.model import Details, Series, Session, Snapshot
+from gmg_tui.model import Details, QueueAction, QueueView, Series, Session, Snapshot
 
-VERSION = 1
+VERSION = 2
 """Both sides must have the same."""
 MAX_REQUEST_BYTES = 1 << 20
 """A longer message from a client ends its connection."""
@@ -101,7 +101,33 @@ class End(Struct, frozen=True, tag=True):
     """At once, by SIGKILL."""
 
 
-Request = Hello | Follow | Act | Edit | AskDetails | AskSeries | EndProcess | End
+class AskQueue(Struct, frozen=True, tag=True):
+    """Answer with a part of the queue."""
+
+    id: int
+    first: int = 0
+    """How many records to pass over."""
+    count: int = 100
+
+
+class ActOnJobs(Struct, frozen=True, tag=True):
+    """Do something to jobs of the queue."""
+
+    id: int
+    action: QueueAction
+    jobs: tuple[int, ...]
+    """Their numbers."""
+
+
+class UseSlot(Struct, frozen=True, tag=True):
+    """Let jobs start on a slot, or on none of its card's any more; a job that runs there goes on."""
+
+    id: int
+    slot: str
+    used: bool
+
+
+Request = Hello | Follow | Act | Edit | AskDetails | AskSeries | EndProcess | End | AskQueue | ActOnJobs | UseSlot
 
 
 class Welcome(Struct, frozen=True, tag=True):
@@ -137,6 +163,7 @@ class Answer(Struct, frozen=True, tag=True):
     """One line; None when it was done."""
     details: Details | None = None
     series: Series | None = None
+    queue: QueueView | None = None
 
 
 class Bye(Struct, frozen=True, tag=True):

@@ -16,12 +16,15 @@ from msgspec import Struct
 
 from gmg_tui.errors import GmgError
 from gmg_tui.files import write_atomic
-from gmg_tui.model import Session, Worker
+from gmg_tui.model import Queue, Session, Worker
 
 RECORD = "session.json"
 ENGINE_LOG = "engine.log"
 LOGS = "logs"
 SUMMARY = "summary.json"
+STORE = "store.sqlite"
+JOBS = "jobs"
+"""Where the jobs of a sweep have their own folders, unless the sweep says otherwise."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _SOCKET_PATH_BYTES = 107
@@ -69,6 +72,8 @@ class Record(Struct, frozen=True):
     workers: tuple[WorkerBrief, ...] = ()
     ended: float | None = None
     """Unix time when the engine ended, seconds; None while it runs, and after it was killed until that is found out."""
+    queue: Queue | None = None
+    """How far a sweep was; None in a plain run."""
     loss: Loss | None = None
     """Set when the engine was killed and what it left has been cleared away."""
 

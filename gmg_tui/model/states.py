@@ -1,0 +1,99 @@
+"""The words for what a worker does and for how workers are started."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class WorkerState(StrEnum):
+    """What a worker is doing, in the words that the screen shows."""
+
+    WAITING = "waiting"
+    """For the start gate or for the queue."""
+    STARTING = "starting"
+    """The process is spawned and has printed nothing."""
+    BUILDING = "building"
+    """Genesis initialises, adds entities, prepares meshes or builds the scene."""
+    COMPILING = "compiling"
+    """Genesis compiles its kernels, or builds the visualizer after that."""
+    RUNNING = "running"
+    """Progress has been reported (or, for a script without Genesis, anything at all)."""
+    STOPPING = "stopping"
+    """A signal was sent and the process is still there."""
+    RESTARTING = "restarting"
+    """Between two attempts."""
+    FINISHED = "finished"
+    """Ended with exit code 0."""
+    FAILED = "failed"
+    """Ended otherwise, by itself; the worker's `reason` says why in one line."""
+    STOPPED = "stopped"
+    """Ended by a person."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether no process is left and none will follow unless a person asks for one."""
+        return self in _ENDED
+
+    @property
+    def live(self) -> bool:
+        """Whether a process of this worker exists."""
+        return self in _LIVE
+
+
+_ENDED = frozenset({WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED})
+_LIVE = frozenset(
+    {
+        WorkerState.STARTING,
+        WorkerState.BUILDING,
+        WorkerState.COMPILING,
+        WorkerState.RUNNING,
+        WorkerState.STOPPING,
+    }
+)
+
+
+class Phase(StrEnum):
+    """Where a Genesis script is, finer than `WorkerState`; the value is what the screen shows."""
+
+    NONE = ""
+    """No process."""
+    IMPORTING = "importing"
+    """Nothing printed yet: Python imports torch and Genesis."""
+    INITIALISING = "initialising"
+    CREATING = "creating scene"
+    ADDING = "adding entities"
+    MESHES = "preparing meshes"
+    BUILDING = "building scene"
+    COMPILING = "compiling kernels"
+    VISUALIZER = "building visualizer"
+    RUNNING = "running"
+    SAVING = "saving kernels"
+    """After `Exiting Genesis and caching compiled kernels...`."""
+
+
+class SlotKind(StrEnum):
+    """What a slot is a share of."""
+
+    GPU = "gpu"
+    MIG = "mig"
+    CPU = "cpu"
+
+
+class StartWay(StrEnum):
+    """How a session's workers start (`--start`)."""
+
+    GATED = "gated"
+    """The first one alone, the others once it has written its mesh caches."""
+    TOGETHER = "together"
+    STAGGERED = "staggered"
+    """One after another, some seconds apart."""
+
+
+class RestartWhen(StrEnum):
+    """When a worker that has ended is started again by itself (`--restart`)."""
+
+    NEVER = "never"
+    STARTUP = "startup"
+    """After failures that a retry heals, before the first progress."""
+    FAILURE = "failure"
+    ALWAYS = "always"
