@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gmg_tui.model import Slot, SlotKind
 
@@ -31,6 +32,16 @@ class Environment:
     """The whole environment: gmg-tui's own, less `unset`, plus `set`."""
 
 
+class JobVariables(NamedTuple):
+    """What a job of a sweep is told of itself: `GMG_JOB`, `GMG_JOB_NAME`, `GMG_OUT_DIR`."""
+
+    number: int
+    """From 1."""
+    name: str
+    out_dir: str
+    """Its own folder, absolute."""
+
+
 def worker_environment(
     base: Mapping[str, str],
     *,
@@ -43,6 +54,7 @@ def worker_environment(
     egl_index: int | None,
     threads: int,
     extra: Mapping[str, str],
+    job: JobVariables | None = None,
 ) -> Environment:
     """The environment of one attempt on `slot`.
 
@@ -58,6 +70,7 @@ def worker_environment(
             unset, so that Genesis tries all devices (0.3.0 and later) rather than one that may be wrong.
         threads: The worker's share of the host's cores; set only where `base` says nothing.
         extra: The `--env` of this worker, placeholders filled in. It wins over everything but `GMG_…`.
+        job: In a sweep, which job it is.
 
     Raises:
         ValueError: The slot is a card and `gpu_index` is None: without an index the worker would take card 0.
@@ -73,6 +86,8 @@ def worker_environment(
         "GMG_NUM_WORKERS": str(count),
         "GMG_ATTEMPT": str(attempt),
     }
+    if job is not None:
+        settings |= {"GMG_JOB": str(job.number), "GMG_JOB_NAME": job.name, "GMG_OUT_DIR": job.out_dir}
     removed = tuple(name for name in unset if name not in settings)
     full = {name: value for name, value in base.items() if name not in removed}
     return Environment(settings, removed, full | settings)

@@ -1,4 +1,4 @@
-"""`{slot}`, `{gpu}`, `{i}`, `{n}` and `{seed}` in a worker's arguments and environment.
+"""`{slot}`, `{gpu}`, `{i}`, `{n}` and `{seed}` in a worker's arguments and environment; in a sweep also its values.
 
 Workers that write to one folder delete each other's checkpoints (Genesis's go2_train.py removes `logs/<exp_name>`), and
 workers with one seed compute the same thing: `-e run-{i} --seed {seed}` helps against both.
@@ -12,26 +12,33 @@ from collections.abc import Mapping
 from gmg_tui.model import Slot
 
 NAMES = ("slot", "gpu", "i", "n", "seed")
-"""All that is filled in."""
+"""What every worker has."""
+JOB_NAMES = ("job", "name", "out_dir")
+"""What the jobs of a sweep have beside these, and beside the values of the experiments' file."""
+NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
+"""What can be filled in has such a name; dots and dashes are there for hydra's `optim.lr` and for options' own names."""
 
-_MARK = re.compile(r"\{\{|\}\}|\{(" + "|".join(NAMES) + r")\}")
+_MARK = re.compile(r"(?P<foreign>\$\{NAME\})|\{\{|\}\}|\{(?P<name>NAME)\}".replace("NAME", NAME.pattern))
 _SEED_STEP = 1000
 """Between the seeds of two workers: scripts that derive a seed for each environment add small numbers to it."""
 
 
 def fill(text: str, values: Mapping[str, object]) -> str:
-    """`text` with its placeholders filled in.
+    """`text` with its placeholders filled in from `values`, in one pass: what is filled in is not looked through again.
 
-    `{{` becomes `{`, and the `}}` that closes it becomes `}`. All else in braces stays as it is: hydra's `${…}`, JSON,
-    also nested JSON, where `}}` closes two braces that stood alone.
+    `{{` becomes `{`, and the `}}` that closes it becomes `}`. All else in braces stays as it is: names that `values`
+    lacks, hydra's `${…}`, JSON, also nested JSON, where `}}` closes two braces that stood alone. Booleans are filled in
+    as `true` and `false`.
     """
     doubled = 0
 
     def value(match: re.Match[str]) -> str:
         nonlocal doubled
-        name = match[1]
+        name = match["name"]
         if name is not None:
-            return str(values.get(name, match[0]))
+            return as_text(values[name]) if name in values else match[0]
+        if match["foreign"] is not None:
+            return match[0]
         if match[0] == "{{":
             doubled += 1
             return "{"
@@ -41,6 +48,16 @@ def fill(text: str, values: Mapping[str, object]) -> str:
         return "}"
 
     return _MARK.sub(value, text)
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The names of the placeholders in `text`, each once, in the order in which they come."""
+    return tuple(dict.fromkeys(match["name"] for match in _MARK.finditer(text) if match["name"] is not None))
+
+
+def as_text(value: object) -> str:
+    """A value as it is filled in: booleans as TOML and JSON write them, all else as Python does."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def values_for(slot: Slot, index: int, count: int, gpu_index: int | None) -> dict[str, object]:

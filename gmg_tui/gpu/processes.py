@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import psutil
 from msgspec import structs
 
 from gmg_tui.model import GpuProcess
 from gmg_tui.text import clean
+
+if TYPE_CHECKING:
+    import psutil
 
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of Linux's include/linux/proc_ns.h."""
@@ -42,6 +45,8 @@ def _uses_nvidia(pid: int) -> bool:
 
 
 def _describe(process: GpuProcess) -> GpuProcess:
+    import psutil  # not with the engine, which needs it only here
+
     try:
         system = psutil.Process(process.pid)
         with system.oneshot():
@@ -59,6 +64,8 @@ def _describe(process: GpuProcess) -> GpuProcess:
 
 
 def _ask(system: psutil.Process, question: str) -> object:
+    import psutil
+
     try:
         return getattr(system, question)()
     except (psutil.Error, OSError, KeyError):

@@ -25,8 +25,10 @@ def averaged(rates: list[float], *, seconds: bool) -> list[float]:
 
 
 @given(
-    true=st.floats(1e3, 1e9),
-    first=st.floats(0.001, 1.0),
+    # An average of seconds that begins a thousand times too low stays at a few FPS for many lines, and then its two
+    # decimals hide more than the rates differ: the sample between two numbers v is off by about 0.2 * true / v².
+    true=st.floats(1e4, 1e9),
+    first=st.floats(0.05, 1.0),
     noise=st.lists(st.floats(0.97, 1.03), min_size=25, max_size=60),
     seconds=st.booleans(),
 )
