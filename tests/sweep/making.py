@@ -1,0 +1,37 @@
+"""Sweeps made from a file's text, as the command makes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gmg_tui.sweep import plan
+from gmg_tui.sweep.file import read
+from gmg_tui.sweep.overlay import SweepOptions, overlay, sets
+from gmg_tui.sweep.plan import Plan
+
+SCRIPT = 'script = "sim.py"\n'
+
+
+def no_check(script: str, module: bool) -> None:
+    """Every script will do."""
+
+
+def write(folder: Path, text: str) -> str:
+    """A file `sweep.toml` with a script and `text`."""
+    file = folder / "sweep.toml"
+    file.write_text(SCRIPT + text)
+    return str(file)
+
+
+def made(folder: Path, text: str, *set_words: str, cpu: bool = False, **options: object) -> Plan:
+    """The sweep of a file with a script and `text`, with the command line's options."""
+    path = write(folder, text)
+    own = SweepOptions(**{"sets": set_words, **options})  # type: ignore[arg-type]
+    return plan.make(
+        plan.choose(read(path), own.presets, all_presets=own.all_presets),
+        path=path,
+        upper=overlay(own, gpus=None, env={}),
+        sets=sets(own.sets),
+        check_script=no_check,
+        cpu=cpu,
+    )
