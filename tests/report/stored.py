@@ -1,0 +1,72 @@
+"""Sessions with a store, as an engine leaves them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from msgspec import structs
+
+from gmg_tui import session as sessions
+from gmg_tui.model import Group, JobRecord, SweepSpec, WorkerState
+from gmg_tui.results import Results
+from gmg_tui.session import STORE
+from gmg_tui.store.records import Event, FiguresRow, JobAttempt
+from gmg_tui.store.writer import StoreWriter
+from tests.store import records
+
+HOSTILE = "</script><script>document.title='stolen'</script><b>x</b>\x1b]0;stolen\x07"
+"""What a worker may call anything."""
+
+
+def jobs(count: int) -> list[JobRecord]:
+    """Jobs that went well, but for each fifth."""
+    bad = {"state": WorkerState.FAILED, "exit_code": 1, "reason": "out of memory", "result": {}}
+    return [records.finished(number, **(bad if number % 5 == 0 else {})) for number in range(1, count + 1)]
+
+
+def figures(count: int = 300, *, cards: bool = True) -> list[FiguresRow]:
+    """Figures of two slots, one each second."""
+    card = (90.0, 30211.0, 612.5, 61.0) if cards else (None, None, None, None)
+    return [
+        FiguresRow(records.START + second, f"cpu{slot}", 1 + second // 20, 1000.0 + second, *card)
+        for second in range(count)
+        for slot in range(2)
+    ]
+
+
+async def session(
+    name: str,
+    listed: Iterable[JobRecord],
+    *,
+    attempts: Iterable[JobAttempt] | None = None,
+    rows: Sequence[FiguresRow] = (),
+    events: Iterable[Event] = (),
+    ended: bool = True,
+    best: str | None = None,
+    started: float = records.START,
+) -> Path:
+    """Make a session with this store; its folder. Without `ended` it counts as lost."""
+    listed = list(listed)
+    _, folder = sessions.create(name, "sim.py")
+    session = records.session(folder)
+    if best is not None:
+        spec = structs.replace(session.spec, sweep=SweepSpec((Group(),), best=best))
+        session = structs.replace(session, spec=spec)
+    session = structs.replace(session, started=started)
+    sessions.write_record(sessions.Record(session, (), time.time() if ended else None))
+    said: list[str | None] = []
+    writer = StoreWriter(folder / STORE, said.append, results=Results(folder))
+    writer.start()
+    writer.session(session)
+    for job in listed:
+        writer.job(job)
+    for one in [records.attempt_of(job) for job in listed if job.started] if attempts is None else attempts:
+        writer.attempt(one)
+    for event in events:
+        writer.event(event)
+    writer.figures(rows)
+    await writer.close()
+    assert said == []
+    return folder
