@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 import gmg_tui
 from gmg_tui.errors import GmgError
@@ -18,6 +19,7 @@ _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 _RUN = {**_HELP, "allow_interspersed_args": False}
 _DEMO = {**_RUN, "ignore_unknown_options": True}
 _INTERRUPTED = 130
+_AFTER = "gmg_tui.after"
 
 
 class _Page(click.Group):
@@ -109,7 +111,7 @@ _supervision = _options(
         help="Seconds from SIGTERM to SIGKILL.",
     ),
 )
-_slots = _options(
+_shared = _options(
     click.option(
         "--gpus", metavar="WHAT", help="'all', a count, or a list of indices or UUIDs: 0,2,5.  [default: all allowed]"
     ),
@@ -130,6 +132,34 @@ _slots = _options(
     click.option("--summary", metavar="FILE", help="Write the summary (JSON) there too."),
     _screen,
 )
+_jobs = _options(
+    click.option("--script", metavar="SCRIPT", help="What the jobs run, instead of the file's; without FILE needed."),
+    click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`."),
+    click.option(
+        "--set",
+        "sets",
+        multiple=True,
+        metavar="KEY=V1,V2",
+        help="The values of a key of the grid; repeatable. One value holds for single experiments too.",
+    ),
+    click.option("--args", metavar="WORDS", help="The script's arguments, as for a shell; or write them after --."),
+    click.option("--per-gpu", type=int, metavar="N", help="Jobs on one card at once.  [default: 1]"),
+    click.option("--retries", type=int, metavar="N", help="How often a failed job is run again.  [default: 0]"),
+    click.option(
+        "--timeout", metavar="T", help="How long an attempt may take: 30m, 1h30m, 45s, none.  [default: none]"
+    ),
+    click.option(
+        "--min-free-mib", type=float, metavar="M", help="VRAM that must be free before a job starts on a card."
+    ),
+    click.option("--out-dir", metavar="TEMPLATE", help="Each job's own folder, with placeholders: runs/{name}."),
+    click.option("--results", metavar="DIR", help="Write the results there too."),
+    click.option("--best", metavar="COLUMN", help="What the final table is ordered by; -COLUMN: the smallest first."),
+    click.option("--preset", "presets", multiple=True, metavar="NAME", help="A preset of the file; repeatable."),
+    click.option("--all", "all_presets", is_flag=True, help="All presets of the file, one after another."),
+    click.option("--dry-run", is_flag=True, help="List the jobs; run none."),
+    click.option("--resume", metavar="NAME", help="Go on with a sweep that has ended or was lost; without FILE."),
+    click.option("--retry-failed", is_flag=True, help="With --resume: run failed jobs again too."),
+)
 
 
 @click.group(cls=_Page, context_settings=_HELP, no_args_is_help=False)
@@ -143,27 +173,69 @@ def _group() -> None:
 
 
 @_group.command(context_settings=_RUN)
-@_slots
+@_shared
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(script: str, args: tuple[str, ...], module: bool, **options: Any) -> int:
     """Run SCRIPT, also one that is named like a command."""
-    from gmg_tui.commands import run as command
-    from gmg_tui.commands.options import RunOptions
+    from gmg_tui.commands.ahead import Ahead
 
-    return command.run(RunOptions(**options), script, args, module=module)
+    with Ahead() as engine:
+        from gmg_tui.commands import run as command
+        from gmg_tui.commands.options import RunOptions
+
+        return command.run(RunOptions(**options), engine, script, args, module=module)
 
 
 @_group.command(context_settings=_DEMO)
-@_slots
+@_shared
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def demo(args: tuple[str, ...], **options: Any) -> int:
     """Run the shipped Genesis example; on two CPU slots without a GPU."""
-    from gmg_tui.commands import run as command
-    from gmg_tui.commands.options import RunOptions
+    from gmg_tui.commands.ahead import Ahead
 
-    return command.demo(RunOptions(**options), args)
+    with Ahead() as engine:
+        from gmg_tui.commands import run as command
+        from gmg_tui.commands.options import RunOptions
+
+        return command.demo(RunOptions(**options), engine, args)
+
+
+class _Sweep(click.Command):
+    """The command that keeps the words after `--` apart from its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the words after the first `--` away; they are `ctx.meta[_AFTER]`, which is not there without one."""
+        if "--" in args:
+            position = args.index("--")
+            ctx.meta[_AFTER] = tuple(args[position + 1 :])
+            args = args[:position]
+        return super().parse_args(ctx, args)
+
+
+@_group.command(cls=_Sweep, context_settings=_HELP, options_metavar="[OPTIONS]")
+@_jobs
+@_shared
+@click.argument("file", required=False)
+@click.pass_context
+def sweep(ctx: click.Context, /, file: str | None, **options: Any) -> int:
+    """Queue the jobs of FILE (TOML) over the slots.
+
+    In its args, env and out_dir, and in WORDS after --, {slot}, {gpu}, {i}, {n}, {seed}, {job}, {name}, {out_dir} and
+    the values of the file are filled in for each job; {{ is a brace. Options win over the file.
+    """
+    from gmg_tui.commands import resume as resuming
+    from gmg_tui.commands import sweep as command
+    from gmg_tui.commands.options import RunOptions
+    from gmg_tui.sweep.overlay import SweepOptions
+
+    run_options = RunOptions(**{name: options.pop(name) for name in RunOptions._fields})
+    own = SweepOptions(**options, words=ctx.meta.get(_AFTER))
+    if own.resume is None:
+        return command.sweep(file, run_options, own)
+    given = frozenset(name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE)
+    return resuming.resume(file, run_options, own, given)
 
 
 @_group.command(context_settings=_HELP)
@@ -204,14 +276,27 @@ def stop(name: str | None) -> int:
 
 
 @_group.command(context_settings=_HELP, options_metavar="[-f] [-n N]")
-@click.argument("words", nargs=-1, metavar="[NAME] SLOT")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the session has ended.")
+@click.argument("words", nargs=-1, metavar="[NAME] SLOT|JOB")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the session, or the job, has ended.")
 @click.option("-n", "--lines", type=int, metavar="N", help="Begin with the last N lines.")
 def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
     """Print a worker's log, by default the newest session's."""
     from gmg_tui.commands import logs as command
 
     return command.logs(words, follow=follow, lines=lines)
+
+
+@_group.command(context_settings=_HELP)
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print the detailed results (JSON).")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the summary of the results (CSV).")
+@click.option("--html", metavar="FILE", help="Write a page with the timeline, charts and all jobs.")
+@click.option("--best", metavar="COLUMN", help="What the table is ordered by; -COLUMN: the smallest first.")
+def report(name: str | None, as_json: bool, as_csv: bool, html: str | None, best: str | None) -> int:
+    """Print what a session did, by default the newest."""
+    from gmg_tui.commands import report as command
+
+    return command.report(name, as_json=as_json, as_csv=as_csv, html=html, best=best)
 
 
 @_group.command(context_settings=_HELP)

@@ -10,10 +10,20 @@ from typing import Protocol, Self
 import gmg_tui
 from gmg_tui import protocol
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Details, Series
+from gmg_tui.model import Details, QueueAction, QueueView, Series
 from gmg_tui.protocol import Action, Answer, Bye, Lines, Request, Update, Welcome
 
-_Asking = protocol.Act | protocol.Edit | protocol.AskDetails | protocol.AskSeries | protocol.EndProcess | protocol.End
+_Asking = (
+    protocol.Act
+    | protocol.Edit
+    | protocol.AskDetails
+    | protocol.AskSeries
+    | protocol.EndProcess
+    | protocol.End
+    | protocol.AskQueue
+    | protocol.ActOnJobs
+    | protocol.UseSlot
+)
 """The requests that are answered."""
 
 _HELLO_S = 10.0
@@ -51,6 +61,18 @@ class Engine(Protocol):
 
     async def end_process(self, slot: str, pid: int, *, kill: bool = False) -> None:
         """Send SIGTERM (or SIGKILL) to a process on the slot's card. Raises `GmgError` when that cannot be done."""
+        ...
+
+    async def queue(self, first: int, count: int) -> QueueView:
+        """A part of the queue: `count` jobs from place `first` on. Raises `GmgError` in a plain run."""
+        ...
+
+    async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
+        """Do something to jobs of the queue. Raises `GmgError` when it cannot be done."""
+        ...
+
+    async def use_slot(self, slot: str, *, used: bool) -> None:
+        """Let jobs start on a slot, or on it no more. Raises `GmgError` when that cannot be done."""
         ...
 
     async def end(self, *, kill: bool = False) -> None:
@@ -159,6 +181,21 @@ class EngineClient:
     async def end_process(self, slot: str, pid: int, *, kill: bool = False) -> None:
         """Send SIGTERM (or SIGKILL) to a process on the slot's card. Raises `GmgError` when that cannot be done."""
         await self._ask(protocol.EndProcess(self._number(), slot, pid, kill))
+
+    async def queue(self, first: int, count: int) -> QueueView:
+        """A part of the queue: `count` jobs from place `first` on. Raises `GmgError` in a plain run."""
+        answer = await self._ask(protocol.AskQueue(self._number(), first, count))
+        if answer.queue is None:
+            raise GmgError("the engine gave no queue", 1)
+        return answer.queue
+
+    async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
+        """Do something to jobs of the queue. Raises `GmgError` when it cannot be done."""
+        await self._ask(protocol.ActOnJobs(self._number(), action, jobs))
+
+    async def use_slot(self, slot: str, *, used: bool) -> None:
+        """Let jobs start on a slot, or on it no more. Raises `GmgError` when that cannot be done."""
+        await self._ask(protocol.UseSlot(self._number(), slot, used))
 
     async def end(self, *, kill: bool = False) -> None:
         """Stop (or kill) all workers. Returns when the engine has heard it, not when they have ended."""

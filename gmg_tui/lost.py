@@ -28,6 +28,9 @@ _LOG_BYTES = 1 << 16
 _CONNECT_S = 1.0
 _SOCKET_AGE_S = 10.0
 """A younger socket may be that of an engine that is about to listen."""
+_WARDEN_S = 12.0
+"""Somewhat longer than the warden's own waits."""
+_LOOK_S = 0.1
 _DIED = "the engine of its session died"
 
 
@@ -39,11 +42,32 @@ def clear(say: Callable[[str], None]) -> None:
     Args:
         say: Takes a line for the person before a process is ended, and about what could not be done.
     """
-    found = sessions.listing()
+    found = [_after_its_warden(one, say) for one in sessions.listing()]
     for one in found:
         if one.state == "lost" and one.record.loss is None and _is_here(one):
             _clear(one, say)
     _remove_stale_sockets({one.name for one in found if one.state == "running"})
+
+
+def _after_its_warden(found: Found, say: Callable[[str], None]) -> Found:
+    """A session whose engine was killed, once the warden has ended its workers; any other as it is."""
+    if found.state != "running" or not _is_here(found) or _lives(found.record.session.engine_pid):
+        return found
+    say(f"{found.name}: its engine was killed; waiting for its workers to end")
+    deadline = time.monotonic() + _WARDEN_S
+    while found.state == "running" and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)  # nothing tells: the lock goes with the warden's process
+        found = sessions.look(found.folder) or found
+    return found
+
+
+def _lives(pid: int) -> bool:
+    """Whether there is such a process, other than one that is dead and has not been waited for."""
+    try:
+        stat = Path("/proc", str(pid), "stat").read_bytes()
+    except OSError:
+        return False
+    return stat.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
 
 
 def _is_here(found: Found) -> bool:

@@ -20,5 +20,11 @@ def attach(name: str | None, *, theme: str | None, ascii_only: bool, mouse: bool
     if not is_terminal():
         raise GmgError(f"attach needs a terminal; a log as text: gmg-tui logs {found.name} SLOT -f")
     check_terminal(os.environ)
-    socket = Path(found.record.session.spec.socket)
-    return show(socket, theme=theme, ascii_only=ascii_only, mouse=mouse, settle=lambda: None)
+    spec = found.record.session.spec
+    ended: list[bool] = []
+    status = show(Path(spec.socket), theme=theme, ascii_only=ascii_only, mouse=mouse, settle=lambda: ended.append(True))
+    if not ended or spec.sweep is None:
+        return status
+    from gmg_tui.commands.sweep import conclude
+
+    return conclude(spec, status)

@@ -1,12 +1,10 @@
-"""Starting an engine and hearing whether it took the run."""
+"""Giving an engine its run, and hearing whether it took it."""
 
 from __future__ import annotations
 
-import os
 import select
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,18 +12,12 @@ from typing import NamedTuple
 
 import msgspec
 
-import gmg_tui
 from gmg_tui import session as sessions
+from gmg_tui.commands.ahead import Ahead
 from gmg_tui.commands.tell import notice
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec
 
-_BOOT = (
-    "import sys; sys.path.append(sys.argv.pop(1)); "
-    "import runpy; runpy.run_module('gmg_tui.engine', run_name='__main__', alter_sys=True)"
-)
-"""Runs the engine as `python -m gmg_tui.engine` does, but (with `-P`) without the current folder on the path: beside a
-script there may be a `queue.py` that is not Python's."""
 _PATIENCE_S = 1.0
 """After how long a person is told what is waited for."""
 _STOP_S = 30.0
@@ -59,68 +51,71 @@ class _Reply(msgspec.Struct, frozen=True):
     exit_code: int = 2
 
 
-def launch(spec: RunSpec, *, meanwhile: Callable[[], object]) -> Launched:
-    """Start an engine for `spec`, in a session of its own (setsid), and wait until it listens.
+def launch(
+    spec: RunSpec,
+    *,
+    meanwhile: Callable[[], object],
+    engine: Ahead | None = None,
+    viewer: bool = False,
+    fresh: bool = True,
+) -> Launched:
+    """Have an engine run `spec`, and wait until it listens.
 
     Args:
         spec: The run; its folder is there.
         meanwhile: Called while the engine starts.
+        engine: One that was started ahead; None starts one now.
+        viewer: Whether a screen is opened on it next: the workers then wait a moment for its first frame.
+        fresh: Whether the folder was made for this run; else it holds what an earlier engine did, and stays.
 
     Raises:
-        GmgError: The engine cannot be started or refuses the run, and the session's folder is gone; or it died, and
-            the folder holds its log.
-        BaseException: What interrupted the wait; the engine has ended and the folder is gone.
+        GmgError: The engine cannot be started or refuses the run, and a fresh folder is gone; or it died, and the
+            folder holds its log.
+        BaseException: What interrupted the wait; the engine has ended and a fresh folder is gone.
     """
+    remove = _remove if fresh else _leave
+    if engine is None:
+        with Ahead() as engine:
+            return launch(spec, meanwhile=meanwhile, engine=engine, viewer=viewer, fresh=fresh)
     try:
-        process = _spawn(spec)
+        _order(engine, spec, viewer=viewer)
     except BaseException:
-        _remove(spec)
+        remove(spec)
         raise
+    process = engine.process
     try:
         meanwhile()
         line = _answer(process)
     except BaseException:
         _call_off(process)
-        _remove(spec)
+        remove(spec)
         raise
     try:
         reply = msgspec.json.decode(line, type=_Reply)
     except msgspec.MsgspecError:
         _call_off(process)
-        raise GmgError(f"the engine died while it started; see {Path(spec.folder) / sessions.ENGINE_LOG}", 1) from None
+        log = Path(spec.folder) / sessions.ENGINE_LOG
+        _keep_last_words(engine, log)
+        raise GmgError(f"the engine died while it started; see {log}", 1) from None
     if not reply.ok:
         _call_off(process)
-        _remove(spec)
+        remove(spec)
         raise GmgError(reply.error, reply.exit_code)
     return Launched(process, reply.warnings)
 
 
-def _spawn(spec: RunSpec) -> subprocess.Popen[bytes]:
+def _order(engine: Ahead, spec: RunSpec, *, viewer: bool) -> None:
     try:
         described = msgspec.json.encode(spec)
     except UnicodeEncodeError:
         raise GmgError("the arguments are no UTF-8; gmg-tui cannot hand them on") from None
-    root = Path(gmg_tui.__file__).parent.parent
-    # The engine keeps its log itself; what comes before that, or of a crash in native code, is to be found there too.
-    log = os.open(Path(spec.folder) / sessions.ENGINE_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _BOOT, str(root)],
-            cwd=spec.cwd,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise GmgError(f"cannot start the engine: {error}", 1) from error
-    finally:
-        os.close(log)
-    if process.stdin is not None:
-        # An engine that has died already is found out by its silence.
-        with suppress(BrokenPipeError), process.stdin as stdin:
-            stdin.write(described)
-    return process
+    engine.order(described + (b"\nviewer" if viewer else b""))
+
+
+def _keep_last_words(engine: Ahead, log: Path) -> None:
+    """Put what an engine said before it had a log where one looks for it."""
+    with suppress(OSError), log.open("ab") as file:
+        file.write(engine.last_words())
 
 
 def _answer(process: subprocess.Popen[bytes]) -> bytes:
@@ -147,3 +142,7 @@ def _call_off(process: subprocess.Popen[bytes]) -> None:
 def _remove(spec: RunSpec) -> None:
     shutil.rmtree(spec.folder, ignore_errors=True)
     Path(spec.socket).unlink(missing_ok=True)
+
+
+def _leave(spec: RunSpec) -> None:
+    """Nothing: the folder is an earlier session's, and the socket may be that of an engine that runs there."""

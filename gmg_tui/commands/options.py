@@ -79,6 +79,13 @@ def check(options: RunOptions) -> Checked:
     )
 
 
+def check_queued(options: RunOptions) -> Checked:
+    """Check the options of a sweep. Raises `GmgError` as `check` does."""
+    if options.restart == "always":
+        raise GmgError("--restart always: a finished job would be run again for ever; give failure, or --retries N")
+    return check(options)
+
+
 def check_script(script: str) -> None:
     """Raise `GmgError` unless Python could run the file, or the folder with a `__main__.py`, called `script`."""
     path = Path(script)
@@ -106,6 +113,21 @@ def check_module(module: str) -> None:
 def python(path: str | None, environ: Mapping[str, str]) -> str:
     """The workers' interpreter: `path`, or the one of the active environment. Raises `GmgError` when it is none."""
     return interpreter.check_python(path) if path is not None else interpreter.default_python(environ)
+
+
+def check_folder(option: str, folder: str) -> str:
+    """The absolute path of a folder that is there and can be written, or can be made. Raises `GmgError`."""
+    path = Path(folder).absolute()
+    try:
+        above = next(one for one in (path, *path.parents) if one.exists())
+        fits = bool(folder) and above.is_dir()
+    except (OSError, ValueError) as error:
+        raise GmgError(f"{option} {folder}: {error}") from error
+    if not fits:
+        raise GmgError(f"{option} {folder}: give the path of a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise GmgError(f"{option} {folder}: the folder {above} cannot be written; give another one")
+    return str(path)
 
 
 def _within(option: str, value: float, limits: tuple[float, float], unit: str) -> None:

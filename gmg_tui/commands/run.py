@@ -6,12 +6,13 @@ import importlib
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
 from gmg_tui import session as sessions
-from gmg_tui.commands.launch import Launched, launch
+from gmg_tui.commands.ahead import Ahead
+from gmg_tui.commands.launch import launch
 from gmg_tui.commands.options import Checked, RunOptions, check, check_module, check_script
 from gmg_tui.commands.screen import check_terminal, check_theme, is_terminal, show
 from gmg_tui.errors import GmgError
@@ -25,14 +26,15 @@ _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
 """Arguments with which an example starts soon and then runs for minutes; what the person gives comes after them."""
 
 
-def run(options: RunOptions, script: str, args: tuple[str, ...], *, module: bool) -> int:
-    """Run `script` on the slots that `options` ask for; the exit status. Raises `GmgError`."""
+def run(options: RunOptions, engine: Ahead, script: str, args: tuple[str, ...], *, module: bool) -> int:
+    """Have `engine` run `script` on the slots that `options` ask for; the exit status. Raises `GmgError`."""
     check_module(script) if module else check_script(script)
-    return _start(options, check(options), script, args, module=module)
+    checked = check(options)
+    return start(options, lambda: describe(options, checked, script, args, module=module), engine=engine)
 
 
-def demo(options: RunOptions, args: tuple[str, ...]) -> int:
-    """Run the shipped example: the Franka on the GPUs, or the light one on CPU slots. Raises `GmgError`."""
+def demo(options: RunOptions, engine: Ahead, args: tuple[str, ...]) -> int:
+    """Have `engine` run the shipped example: the Franka on the GPUs, or the light one on CPU slots. Raises `GmgError`."""
     from gmg_tui.genesis.interpreter import has_genesis, install_command
 
     checked = check(options)
@@ -42,7 +44,8 @@ def demo(options: RunOptions, args: tuple[str, ...]) -> int:
         options = options._replace(cpu=_DEMO_CPU_SLOTS)
     example = "light.py" if options.cpu else "franka.py"
     script = Path(__file__).parent.parent / "examples" / example
-    return _start(options, checked, str(script), (*_DEMO_ARGS[example], *args), module=False)
+    words = (*_DEMO_ARGS[example], *args)
+    return start(options, lambda: describe(options, checked, str(script), words, module=False), engine=engine)
 
 
 def _has_gpu() -> bool:
@@ -55,40 +58,77 @@ def _has_gpu() -> bool:
         return False
 
 
-def _start(options: RunOptions, checked: Checked, script: str, args: tuple[str, ...], *, module: bool) -> int:
+def start(
+    options: RunOptions,
+    make: Callable[[], RunSpec],
+    *,
+    engine: Ahead | None = None,
+    fresh: bool = True,
+    conclude: Callable[[RunSpec, int], int] = lambda _, status: status,
+) -> int:
+    """Start the engine of a session and show it.
+
+    Args:
+        options: How to show it.
+        make: Makes the session's folder and says what to run; called once all else has been checked.
+        engine: One that was started ahead; None starts one.
+        fresh: Whether the folder was made for this run, and goes when the engine refuses it.
+        conclude: Called with the exit status once the session has ended before the person's eyes; gives the exit
+            status. Not called when the person leaves the session running.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        GmgError: It cannot be started, or was lost on the way.
+    """
     headless = options.headless or not is_terminal()
     check_theme(options.theme)
     if not headless and not options.detach:
         check_terminal(os.environ)
-    spec = _spec(options, checked, script, args, module=module)
-    launched = launch(spec, meanwhile=lambda: None if options.detach else _load(headless=headless))
+    spec = make()
+    launched = launch(
+        spec,
+        meanwhile=lambda: None if options.detach else _load(headless=headless),
+        viewer=not (headless or options.detach),
+        engine=engine,
+        fresh=fresh,
+    )
     for warning in launched.warnings:
         print(f"gmg-tui: {warning}", file=sys.stderr)
     if options.detach:
         print(spec.name)
         return 0
+    settled = False
+
+    def settle() -> None:
+        nonlocal settled
+        launched.settle()
+        settled = True
+
     try:
-        return _show(options, Path(spec.socket), launched, headless=headless)
+        status = _show(options, Path(spec.socket), settle, headless=headless)
     except KeyboardInterrupt:
         # Before a reporter or a screen listens to the keyboard; from then on ctrl+c is theirs.
         print("stopping the workers (ctrl+c again kills them)", file=sys.stderr)
         launched.call_off()
         raise
+    return conclude(spec, status) if settled else status
 
 
-def _show(options: RunOptions, socket: Path, launched: Launched, *, headless: bool) -> int:
+def _show(options: RunOptions, socket: Path, settle: Callable[[], None], *, headless: bool) -> int:
     if not headless:
         return show(
             socket,
             theme=options.theme,
             ascii_only=options.ascii_only,
             mouse=not options.no_mouse,
-            settle=launched.settle,
+            settle=settle,
         )
     from gmg_tui import headless as reporter
 
     status = reporter.run(socket, ascii_only=options.ascii_only)
-    launched.settle()
+    settle()
     return status
 
 
@@ -102,8 +142,29 @@ def _load(*, headless: bool) -> None:
         ui.load()
 
 
-def _spec(options: RunOptions, checked: Checked, script: str, args: tuple[str, ...], *, module: bool) -> RunSpec:
-    name, folder = sessions.create(options.name, script)
+def describe(
+    options: RunOptions,
+    checked: Checked,
+    script: str,
+    args: tuple[str, ...],
+    *,
+    module: bool,
+    after: str | None = None,
+) -> RunSpec:
+    """What to run, as the options have it, in a folder that is made here.
+
+    Args:
+        options: The options.
+        checked: What their checks found out.
+        script: A path, or the name of a module.
+        args: The script's.
+        module: Whether the script is a module.
+        after: The file that the session is named after where the options have no name; None for the script.
+
+    Raises:
+        GmgError: The folder cannot be made.
+    """
+    name, folder = sessions.create(options.name, after or script)
     try:
         socket = sessions.socket_path(name)
     except GmgError:

@@ -56,7 +56,6 @@ def show(socket: Path, *, theme: str | None, ascii_only: bool, mouse: bool, sett
         GmgError: The engine does not answer, or was lost on the way.
     """
     from gmg_tui import ui
-    from gmg_tui.headless.table import exit_status, final
 
     outcome = ui.run(socket, theme=theme, ascii=ascii_only, mouse=mouse)
     name = outcome.session.spec.name
@@ -66,6 +65,8 @@ def show(socket: Path, *, theme: str | None, ascii_only: bool, mouse: bool, sett
     if outcome.how == "lost" or outcome.snapshot is None:
         log = Path(outcome.session.spec.folder) / sessions.ENGINE_LOG
         raise GmgError(f"the engine of session {name} was lost: {outcome.reason or 'it is gone'}; see {log}", 1)
+    from gmg_tui.headless.table import exit_status, final  # not before the screen: it would wait for this
+
     settle()
     print("\n".join(final(outcome.session, outcome.snapshot)))
     return exit_status(outcome.snapshot, interrupted=outcome.how == "stopped")

@@ -30,13 +30,14 @@ class Activity:
         self._busy_at = 0.0
         self._idle_cpu_s = 0.0
 
-    def look(self, members: Iterable[Proc], output: int, now: float) -> None:
+    def look(self, members: Iterable[Proc], output: int, now: float, *, held: bool = False) -> None:
         """Take a look.
 
         Args:
             members: The worker's live processes.
             output: Grows with each byte that the worker writes.
             now: Monotonic seconds.
+            held: Whether it does nothing because it is not let.
         """
         members = list(members)
         cpu_s = {(proc.pid, proc.started_ticks): proc.cpu_s for proc in members}
@@ -47,7 +48,7 @@ class Activity:
         else:
             self.cpu_pct = 100 * used_s / (now - self._looked_at)
             self._idle_cpu_s += used_s
-            if self.cpu_pct > _IDLE_PCT:
+            if held or self.cpu_pct > _IDLE_PCT:
                 self._busy_at, self._idle_cpu_s = now, 0.0
         if output != self._output:
             self._output, self._output_at = output, now

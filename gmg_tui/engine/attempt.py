@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
+from gmg_tui.engine import reported
 from gmg_tui.engine.activity import Activity
 from gmg_tui.engine.cutter import Cutter
+from gmg_tui.engine.ending import Ending
+from gmg_tui.engine.gate import Gate
+from gmg_tui.engine.held import Held
 from gmg_tui.engine.launch import Launch
-from gmg_tui.engine.logfile import LogFile
+from gmg_tui.engine.logs import Log
 from gmg_tui.engine.meter import Meter
 from gmg_tui.engine.process import Process
 from gmg_tui.engine.pump import Pump
@@ -31,7 +36,9 @@ class RunningAttempt:
         pump: Reads its pipes.
         log: Takes every byte that it writes.
         ring: Takes its lines.
-        changed: Called when something that is shown has changed.
+        gate: Says whether it has to be held; None for an attempt that a person does not want to wait.
+        heard: Called when the script has said something that is shown.
+        changed: Called when something else that is shown has changed.
     """
 
     def __init__(
@@ -41,12 +48,18 @@ class RunningAttempt:
         slot: Slot,
         *,
         pump: Pump,
-        log: LogFile,
+        log: Log,
         ring: Ring,
+        gate: Gate | None,
+        heard: Callable[[], None],
         changed: Callable[[], None],
     ) -> None:
         self.number = number
-        self.args, self.command, self.environment = launch
+        self.args, self.command, self.environment = launch.args, launch.command, launch.environment
+        self.gpu_index = launch.gpu_index
+        """NVML index of its card when it started; None on a CPU slot."""
+        self.reported: dict[str, Any] = {}
+        """What the script has reported by `gmg:result` lines."""
         self.started = time.time()
         """Unix time, seconds."""
         self.started_clock = time.monotonic()
@@ -57,6 +70,8 @@ class RunningAttempt:
         self.memory_before_mib: float | None = None
         """What was taken of the card's memory before it started."""
         self.process = Process(pump, slot.name, self._take)
+        self.ending = Ending(self.process, changed)
+        self.held = Held(self.process, slot.name, gate, changed)
         self.ended: float | None = None
         self.state = WorkerState.STARTING
         self.reason: str | None = None
@@ -64,7 +79,7 @@ class RunningAttempt:
         """Whether NVML has named one of its processes on the card."""
         self._log = log
         self._ring = ring
-        self._changed = changed
+        self._heard = heard
         self._cutters = (Cutter(), Cutter())
 
     async def start(self, cwd: str) -> None:
@@ -80,8 +95,10 @@ class RunningAttempt:
     def _give(self, block: bytes) -> None:
         if block:
             self._ring.feed(block)
+            if reported.MARK in block:
+                self.reported |= reported.results_in(block)
             if self.reader.feed(block, time.monotonic()):
-                self._changed()
+                self._heard()
 
     def settle(self) -> None:
         """Bring what waits for the end of its line to the log file."""
@@ -96,6 +113,7 @@ class RunningAttempt:
             self._log.write(raw)
             self._give(block)
         self.mark_ended()
+        await self._log.written()
 
     def mark_ended(self) -> None:
         """Note the end; by the steady clock, so that no setting of the clock makes an attempt last a day."""

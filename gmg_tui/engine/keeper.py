@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any, Protocol
 
 from gmg_tui import session as sessions
 from gmg_tui.engine import own_log, summary
+from gmg_tui.engine.aside import aside
+from gmg_tui.engine.logs import GIVEN_UP_S, PATIENCE_S
 from gmg_tui.errors import GmgError
-from gmg_tui.genesis.phase_times import PhaseTimes
 from gmg_tui.model import Session, Snapshot
+
+_log = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
 _FIGURES_S = 30.0
 """How often figures alone are a reason to write: each write is flushed to the disk."""
+
+
+class Saved(Protocol):
+    """Something that is saved along."""
+
+    def save(self) -> None:
+        """Write what has changed. Raises `OSError`."""
+        ...
 
 
 class Keeper:
@@ -26,38 +39,61 @@ class Keeper:
         session: The session.
         phase_times: Saved along.
         snapshot: Gives the present state.
+        states: What of it is written soon after it has changed, to be compared.
         note: Takes a subject and what a person should know about it, None when all is well again.
     """
 
     def __init__(
         self,
         session: Session,
-        phase_times: PhaseTimes,
+        phase_times: Saved,
         snapshot: Callable[[], Snapshot],
+        states: Callable[[], object],
         note: Callable[[str, str | None], None],
     ) -> None:
         self._session = session
         self._phase_times = phase_times
         self._snapshot = snapshot
+        self._states = states
         self._note = note
         self._writing = threading.Lock()
         self._ended = False
         """The last word is written: a write that was under way in its thread when the engine ended must not follow it."""
 
     async def run(self) -> None:
-        """Keep the files up to date until cancelled; the disk is waited for in a thread, not by the engine."""
+        """Keep the files up to date until cancelled; the disk is waited for in threads, not by the engine."""
         written: object = None
         due = 0.0
         while True:
-            if self._put_back():
+            if await self._in_time(aside(self._put_back)):
                 written = None
-            snapshot = self._snapshot()
-            key = [(w.state, w.attempt, w.pid, w.stuck is None, w.reason) for w in snapshot.workers]
-            if key != written or time.monotonic() >= due:
-                if await asyncio.to_thread(self.write, snapshot):
-                    written = key
+            states = self._states()
+            if states != written or time.monotonic() >= due:
+                if await self._in_time(aside(self.write, self._snapshot())):
+                    written = states
                 due = time.monotonic() + _FIGURES_S
             await asyncio.sleep(_LOOK_S)
+
+    async def _in_time(self, work: Coroutine[Any, Any, bool]) -> bool:
+        """What `work` on the disk returns; the session has a note while that takes longer than it may."""
+        working = asyncio.create_task(work)
+        done, _ = await asyncio.wait([working], timeout=PATIENCE_S)
+        if done:
+            return await working
+        folder = self._session.spec.folder
+        self._note("silent disk", f"{folder}: the disk does not answer; the session's files are not up to date")
+        try:
+            return await working
+        finally:
+            self._note("silent disk", None)
+
+    async def end(self) -> None:
+        """Write the last word; a disk that does not answer is given up."""
+        try:
+            async with asyncio.timeout(GIVEN_UP_S):
+                await aside(self.write, self._snapshot(), ended=True)
+        except TimeoutError:
+            _log.warning("the disk does not answer: the session's end is not recorded")
 
     def _put_back(self) -> bool:
         """See that the session's folder is there, or nobody would find the session. Whether it had been removed."""
@@ -82,7 +118,8 @@ class Keeper:
     def _write(self, snapshot: Snapshot, ended: bool) -> bool:
         briefs = tuple(sessions.WorkerBrief.of(worker) for worker in snapshot.workers)
         try:
-            sessions.write_record(sessions.Record(self._session, briefs, time.time() if ended else None))
+            ended_at = time.time() if ended else None
+            sessions.write_record(sessions.Record(self._session, briefs, ended_at, snapshot.queue))
             summary.write(self._session, snapshot)
             self._phase_times.save()
         except OSError as error:

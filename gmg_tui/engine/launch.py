@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from gmg_tui.engine.aside import aside
 from gmg_tui.engine.gate import Gate
+from gmg_tui.engine.logs import Logs
 from gmg_tui.engine.process import Step
 from gmg_tui.engine.pump import Pump
+from gmg_tui.engine.task import Task
 from gmg_tui.engine.warden_line import WardenLine
+from gmg_tui.errors import GmgError
 from gmg_tui.genesis import locks
-from gmg_tui.genesis.environ import Environment, threads_each, worker_environment
+from gmg_tui.genesis.environ import Environment, JobVariables, threads_each, worker_environment
 from gmg_tui.genesis.placeholders import fill, values_for
 from gmg_tui.gpu.egl import EglMap
 from gmg_tui.model import Gpu, RunSpec, Slot
 
 _log = logging.getLogger(__name__)
+
+
+class NoRoomError(GmgError):
+    """The disk has no room for a job's folder."""
 
 
 class Launch(NamedTuple):
@@ -30,6 +39,10 @@ class Launch(NamedTuple):
     command: tuple[str, ...]
     """The whole command line."""
     environment: Environment
+    out_dir: str | None = None
+    """The job's own folder, absolute; None in a plain run."""
+    gpu_index: int | None = None
+    """NVML index of the slot's card; None on a CPU slot."""
 
 
 class Launcher:
@@ -37,8 +50,9 @@ class Launcher:
 
     Args:
         spec: What to run.
-        count: How many workers there are.
+        count: How many workers run at once.
         pump: Reads their pipes.
+        logs: Write what they said.
         index_of: The NVML index of a card at this moment; a card's index may change when another one is lost.
         egl: The mapping from cards to EGL devices, once it is known.
         gate: Says when a worker may start.
@@ -50,6 +64,7 @@ class Launcher:
         spec: RunSpec,
         count: int,
         pump: Pump,
+        logs: Logs,
         index_of: Callable[[Gpu], Awaitable[int]],
         egl: Awaitable[EglMap],
         gate: Gate,
@@ -63,8 +78,8 @@ class Launcher:
             (signal.SIGTERM, spec.sigterm_wait_s),
             (signal.SIGKILL, 5.0),
         )
-        self._count = count
         self.pump = pump
+        self.logs = logs
         self._index_of = index_of
         self._egl = egl
         self._threads = threads_each(len(os.sched_getaffinity(0)), count)
@@ -72,19 +87,21 @@ class Launcher:
         """How each slot's EGL index was found, or why it is unset."""
 
     async def prepare(
-        self, slot: Slot, index: int, number: int, args: tuple[str, ...], env: Mapping[str, str]
+        self, slot: Slot, task: Task, number: int, args: tuple[str, ...], env: Mapping[str, str]
     ) -> Launch:
         """What the next attempt of a worker is started with.
 
         Args:
             slot: Where it runs.
-            index: The worker's number.
+            task: What it runs.
             number: The attempt's number, from 1.
             args: The script's arguments, placeholders not filled in.
             env: The worker's `--env`, placeholders not filled in.
 
         Raises:
             NvmlUnavailable: The slot's card does not answer.
+            NoRoomError: The disk has no room for the job's folder.
+            GmgError: The job's folder cannot be made for another reason.
         """
         gpu_index = egl_index = None
         if slot.gpu is not None:
@@ -93,26 +110,39 @@ class Launcher:
         else:
             note = "a CPU slot: Genesis takes the first EGL device that works"
         self.egl_notes[slot.name] = note
-        values = values_for(slot, index, self._count, gpu_index)
+        values = {**task.values, **values_for(slot, task.index, task.count, gpu_index)}
+        out_dir = None
+        if task.out_dir is not None:
+            values["out_dir"] = out_dir = os.path.join(self.spec.cwd, fill(task.out_dir, values))  # noqa: PTH118
         filled = tuple(fill(arg, values) for arg in args)
         environment = worker_environment(
             os.environ,
             session=self.spec.name,
             slot=slot,
-            index=index,
-            count=self._count,
+            index=task.index,
+            count=task.count,
             attempt=number,
             gpu_index=gpu_index,
             egl_index=egl_index,
             threads=self._threads,
             extra={name: fill(value, values) for name, value in env.items()},
+            job=None if task.job is None else JobVariables(task.job, task.name, out_dir or ""),
         )
-        await aside(_unlock, environment.full)
-        module = ("-m",) if self.spec.module else ()
-        return Launch(filled, (self.spec.python, *module, self.spec.script, *filled), environment)
+        await aside(_make_ready, environment.full, out_dir)
+        module = ("-m",) if task.module else ()
+        return Launch(filled, (self.spec.python, *module, task.script, *filled), environment, out_dir, gpu_index)
 
 
-def _unlock(environ: Mapping[str, str]) -> None:
-    """Remove the locks that killed workers have left on the kernel cache: with one, an attempt compiles for minutes."""
+def _make_ready(environ: Mapping[str, str], out_dir: str | None) -> None:
+    """Do what may have to wait for a disk: make the job's folder, remove locks that killed workers have left.
+
+    With such a lock on the kernel cache an attempt compiles for minutes.
+    """
+    if out_dir is not None:
+        try:
+            Path(out_dir).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            kind = NoRoomError if error.errno in (errno.ENOSPC, errno.EDQUOT) else GmgError
+            raise kind(f"cannot make the job's folder {out_dir}: {error.strerror}", 1) from error
     for path in locks.remove(locks.stale(environ)):
         _log.warning("removed a stale lock of the kernel cache: %s", path)

@@ -24,12 +24,11 @@ class LogFile:
         self.trouble: str | None = None
         self._file: int | None = None
         self._lost_bytes = 0
+        self._why = ""
         self._retry_at = 0.0
 
     def write(self, data: bytes) -> None:
         """Append `data`; what the disk refuses is counted, and said in the file when it takes bytes again."""
-        if not data:
-            return
         if self.trouble is not None and time.monotonic() < self._retry_at:
             self._lost_bytes += len(data)
             return
@@ -40,18 +39,24 @@ class LogFile:
             if self._file is None:
                 self._file = self._open()
             if self._lost_bytes:
-                gap = f"\n[gmg-tui] {self._lost_bytes:,} bytes are missing here: {self.trouble}\n"
+                gap = f"\n[gmg-tui] {self._lost_bytes:,} bytes are missing here: {self._why}\n"
                 os.write(self._file, gap.encode())
                 self._lost_bytes = 0
             while rest:
                 rest = rest[os.write(self._file, rest) :]
         except OSError as error:
             self._lost_bytes += len(rest)
-            self.trouble = f"log not written: {error.strerror} ({self.path})"
+            self.trouble = self._why = f"log not written: {error.strerror} ({self.path})"
             self._retry_at = time.monotonic() + _RETRY_S
             self.close()
         else:
             self.trouble = None
+
+    def skip(self, size: int, why: str) -> None:
+        """Say in the file that `size` bytes are missing, and why."""
+        self._lost_bytes += size
+        self._why = why
+        self.write(b"")
 
     def _open(self) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import os
 import signal
 from pathlib import Path
-from typing import Self
 
-from gmg_tui.engine.aside import aside
-from gmg_tui.engine.gate import Gate
-from gmg_tui.engine.launch import Launcher
+from gmg_tui.engine.assembly import assemble
+from gmg_tui.engine.hardware import Hardware
+from gmg_tui.engine.logs import Logs
 from gmg_tui.engine.process import adopt_orphans
 from gmg_tui.engine.pump import Pump
 from gmg_tui.engine.server import Server
-from gmg_tui.engine.supervisor import PHASE_TIMES, Supervisor
 from gmg_tui.engine.warden_line import WardenLine
-from gmg_tui.genesis import caches
-from gmg_tui.genesis.phase_times import PhaseTimes
-from gmg_tui.gpu import egl, select
-from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
+from gmg_tui.gpu import egl
 from gmg_tui.gpu.sampler import Sampler
-from gmg_tui.model import Gpu, GpuReading, Phase, RunSpec, Slot, StartWay
-from gmg_tui.session import sessions_folder
+from gmg_tui.model import GpuReading, RunSpec
 
 _log = logging.getLogger(__name__)
 
@@ -31,58 +25,50 @@ _FIRST_VISIT_S = 10.0
 """How long an engine whose workers have all ended waits for a first client."""
 _LAST_VISIT_S = 0.5
 """How long it waits for another one after the last has gone."""
-
-
-class Hardware:
-    """The slots of a session, and the NVML handle that found them; None for CPU slots."""
-
-    def __init__(self, slots: tuple[Slot, ...], nvml: Nvml | None) -> None:
-        self.slots = slots
-        self.nvml = nvml
-
-    @classmethod
-    def find(cls, spec: RunSpec) -> Self:
-        """The slots that `spec` asks for.
-
-        Raises:
-            GmgError: There is no card, or not the cards asked for.
-        """
-        if spec.cpu is not None:
-            return cls(select.cpu_slots(spec.cpu), None)
-        try:
-            nvml = Nvml.open()
-            cards = nvml.cards()
-        except NvmlUnavailable as error:
-            raise select.no_gpu(str(error)) from error
-        return cls(select.slots(cards, spec.gpus, os.environ.get("CUDA_VISIBLE_DEVICES")), nvml)
-
-    @property
-    def gpus(self) -> tuple[Gpu, ...]:
-        """The cards of the slots."""
-        return tuple(slot.gpu for slot in self.slots if slot.gpu is not None)
+_VIEWER_S = 1.0
+"""How long the workers wait at most for the viewer that was announced."""
 
 
 class Engine:
-    """Runs a session on `hardware`."""
+    """Runs a session on `hardware`.
 
-    def __init__(self, spec: RunSpec, hardware: Hardware) -> None:
+    Args:
+        spec: What to run.
+        hardware: Where.
+        logs: Write the workers' output; closed by the caller.
+        viewer_comes: Whether a screen is being opened on the session. Its first frame is drawn before the workers are
+            started, at the latest `_VIEWER_S` after the engine listens: a dozen interpreters that start at once would
+            take the cores from it, and the workers have hours.
+    """
+
+    def __init__(self, spec: RunSpec, hardware: Hardware, logs: Logs, *, viewer_comes: bool = False) -> None:
         self._spec = spec
         self._hardware = hardware
+        self._logs = logs
+        self._viewer_comes = viewer_comes
         self._enough = asyncio.Event()
         """A signal has said that clients need not be waited for."""
 
     async def start(self) -> None:
         """Begin to listen, and put all parts together. Raises `OSError`."""
         adopt_orphans()
+        self._loop = asyncio.get_running_loop()
+        self._measured = False
+        self._sampling = self._sampler()  # cards take their time to answer; a first frame without their figures is none
         self._pump = Pump()
+        self._begun = asyncio.Event()
         self._egl = asyncio.create_task(self._probe_egl())
-        slots = self._hardware.slots
         self._warden = WardenLine()
-        await self._warden.start(self._spec.name)
-        phase_times = PhaseTimes.load(sessions_folder().parent / PHASE_TIMES, _script_key(self._spec, slots[0]))
-        gate = Gate(self._spec.start or _way(phase_times), slots[0].name)
-        launcher = Launcher(self._spec, len(slots), self._pump, self._index_of, self._egl, gate, self._warden)
-        self._supervisor = Supervisor(self._spec, slots, launcher, phase_times, self._changed)
+        self._supervisor, self._store = assemble(
+            self._spec,
+            self._hardware,
+            self._pump,
+            self._logs,
+            self._warden,
+            self._egl,
+            self._changed,
+            self._store_trouble,
+        )
         self._server = Server(self._supervisor, Path(self._spec.socket))
         self._server.start()
         # Whoever is told that the session has begun must find it: `gmg-tui --detach sim.py && gmg-tui attach`.
@@ -91,7 +77,6 @@ class Engine:
 
     async def run(self) -> None:
         """Run the workers until they have ended and no client is left."""
-        sampler = self._sampler()
         living = asyncio.create_task(self._live())
         done = asyncio.create_task(self._done())
         try:
@@ -100,9 +85,10 @@ class Engine:
             for task in (living, done, self._egl):
                 task.cancel()
             failures = await asyncio.gather(living, done, return_exceptions=True)
-            if await asyncio.to_thread(sampler.stop) and self._hardware.nvml is not None:
+            if await asyncio.to_thread(self._sampling.stop) and self._hardware.nvml is not None:
                 self._hardware.nvml.close()
-            self._supervisor.keeper.write(self._supervisor.snapshot(), ended=True)
+            await self._store.close()
+            await self._supervisor.keeper.end()
             self._server.close("the session has ended")
             self._pump.close()
             await self._warden.close()
@@ -112,8 +98,17 @@ class Engine:
 
     async def _live(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._supervisor.run())
+            tasks.create_task(self._work())
             tasks.create_task(self._server.run())
+
+    async def _work(self) -> None:
+        """Run the workers, once the viewer that comes has had its first frame; what watches over them comes first."""
+        if self._viewer_comes:
+            await _any(self._server.watched, timeout_s=_VIEWER_S)
+        self._begun.set()
+        await self._warden.start(self._spec.name)
+        self._store.start()
+        await self._supervisor.run()
 
     async def _done(self) -> None:
         """Return when the workers have ended, and the clients have seen it."""
@@ -129,7 +124,13 @@ class Engine:
             elif supervisor.all_ended.is_set():
                 return
 
+    def _store_trouble(self, text: str | None) -> None:
+        """The store's thread has trouble with the disk, or (None) has it no more."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the engine has ended meanwhile
+            self._loop.call_soon_threadsafe(self._supervisor.note, "store", text)
+
     def _changed(self) -> None:
+        self._supervisor.changed()
         self._server.soon()
 
     def _listen_to_signals(self) -> None:
@@ -150,32 +151,24 @@ class Engine:
         loop = asyncio.get_running_loop()
 
         def deliver(readings: tuple[GpuReading, ...], error: str | None) -> None:
-            loop.call_soon_threadsafe(self._supervisor.take_readings, readings, error)
+            # By way of the loop, which has nothing else to do before all parts are there.
+            loop.call_soon_threadsafe(self._take_readings, readings, error)
 
         sampler = Sampler(self._hardware.gpus, self._spec.interval_s, deliver, nvml=self._hardware.nvml)
         if self._hardware.gpus:
             sampler.start()
         return sampler
 
+    def _take_readings(self, readings: tuple[GpuReading, ...], error: str | None) -> None:
+        self._supervisor.take_readings(readings, error)
+        if not self._measured:
+            self._measured = True
+            self._server.soon()
+
     async def _probe_egl(self) -> egl.EglMap:
-        """Ask EGL for its devices; on CPU slots nobody wants to know."""
+        """Ask EGL for its devices when the workers begin; on CPU slots nobody wants to know."""
+        await self._begun.wait()
         return await egl.probe() if self._hardware.gpus else egl.EglMap(())
-
-    async def _index_of(self, gpu: Gpu) -> int:
-        nvml = self._hardware.nvml
-        return await aside(nvml.index_of, gpu.parent_uuid or gpu.uuid) if nvml is not None else gpu.index
-
-
-def _script_key(spec: RunSpec, slot: Slot) -> str:
-    """What the phases' times are kept under: a script takes other times on a card than on the CPU."""
-    script = spec.script if spec.module else str(Path(spec.cwd, spec.script).resolve())
-    return f"{script} on {slot.kind}"
-
-
-def _way(phase_times: PhaseTimes) -> StartWay:
-    """How to start where nobody has said: gated, unless this script has compiled before and its caches are there."""
-    warm = phase_times.usual(Phase.COMPILING) is not None and caches.exist(os.environ)
-    return StartWay.TOGETHER if warm else StartWay.GATED
 
 
 async def _any(*events: asyncio.Event, timeout_s: float | None = None) -> None:

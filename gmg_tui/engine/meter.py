@@ -5,18 +5,22 @@ from __future__ import annotations
 from gmg_tui.model import GpuReading
 
 
-class _Mean:
+class Mean:
+    """The mean of what was added so far."""
+
     def __init__(self) -> None:
         self._sum = 0.0
         self._count = 0
 
     def add(self, value: float | None) -> None:
+        """Add `value`; None is left out."""
         if value is not None:
             self._sum += value
             self._count += 1
 
     @property
     def value(self) -> float | None:
+        """The mean; None of nothing."""
         return self._sum / self._count if self._count else None
 
 
@@ -27,8 +31,8 @@ class Meter:
     """
 
     def __init__(self) -> None:
-        self._util = _Mean()
-        self._power = _Mean()
+        self._util = Mean()
+        self._power = Mean()
         self._energy_start_j: float | None = None
         self._last: tuple[float, float] | None = None
         self.memory_peak_mib: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -9,6 +10,24 @@ from gmg_tui import session as sessions
 from gmg_tui.files import make_private
 
 _STDERR = 2
+
+
+class StandardError:
+    """Where the engine's own log is written to; a `Sink` of `logs`."""
+
+    trouble: str | None = None
+
+    def write(self, data: bytes) -> None:
+        """Append `data`; a disk that refuses it leaves nowhere to say so."""
+        with contextlib.suppress(OSError):
+            os.write(_STDERR, data)
+
+    def skip(self, size: int, why: str) -> None:
+        """Say that `size` bytes are missing, and why."""
+        self.write(f"[gmg-tui] {size:,} bytes are missing here: {why}\n".encode())
+
+    def close(self) -> None:
+        """It stays open."""
 
 
 def hold(folder: Path) -> None:

@@ -116,7 +116,7 @@ class Process:
         """Send the signals of `steps` in order, each to all that is left, until nothing is.
 
         SIGINT goes to the process group alone, as the terminal's ctrl+c does; the others also reach processes that
-        have left the group.
+        have left the group. A process that is stopped is told to go on, or it could not obey.
 
         Args:
             steps: The signals and their waits.
@@ -137,14 +137,28 @@ class Process:
             left = await self._gone(wait_s)
         return left
 
+    def pause(self) -> None:
+        """Stop its group (SIGSTOP): it does nothing until `resume`."""
+        if self.exit_code is None:
+            self._send_group(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let its group go on."""
+        if self.exit_code is None:
+            self._send_group(signal.SIGCONT)
+
     def _signal(self, number: signal.Signals, left: list[proctree.Proc]) -> None:
         outside = [] if number is signal.SIGINT else [proc.pid for proc in left if proc.group != self.pid]
+        for sent in (number, signal.SIGCONT):
+            self._send_group(sent)
+            for pid in outside:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, sent)
+
+    def _send_group(self, number: signal.Signals) -> None:
         # Who ended this moment, or has become another user's, cannot be signalled and need not be.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
-        for pid in outside:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
 
     async def _gone(self, wait_s: float) -> list[proctree.Proc]:
         loop = asyncio.get_running_loop()
@@ -159,6 +173,7 @@ class Process:
 
     async def drain(self) -> None:
         """Wait until all output has been read, then close the pipes; a process that holds one open is not waited for."""
+        self._pump.look(list(self._pipes))
         if self._pipes:
             try:
                 async with asyncio.timeout(_DRAIN_S):

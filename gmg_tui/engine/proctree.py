@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_STAT_BYTES = 4096
+"""A line has 52 numbers and a name of at most 64 characters."""
+_FIELDS = 22
+"""Fields after the name that are parted; the last one used is the 22nd."""
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
@@ -29,20 +33,26 @@ class Proc(NamedTuple):
 
 def read(pid: int) -> Proc | None:
     """The process `pid`; None when there is none."""
+    # Not by a file object, and no more fields than are used: there are hundreds of processes, looked at again and again.
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - a Path for each process costs more than the read
-            text = file.read()
+        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        text = os.read(file, _STAT_BYTES)
+    except OSError:
+        return None
+    finally:
+        os.close(file)
     # The command's name, in brackets, may hold blanks and brackets itself.
-    fields = text[text.rfind(b")") + 2 :].split()
+    fields = text[text.rfind(b")") + 2 :].split(None, _FIELDS)
     return Proc(
         pid=pid,
         state=fields[0].decode("ascii", "replace"),
         parent=int(fields[1]),
         group=int(fields[2]),
         session=int(fields[3]),
-        cpu_s=sum(map(int, fields[11:13])) / _TICKS_PER_S,
+        cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_PER_S,
         started_ticks=int(fields[19]),
         rss_mib=int(fields[21]) * _PAGE_MIB,
     )
@@ -64,6 +74,14 @@ class Table:
             self._children.setdefault(proc.parent, []).append(proc)
             for leader in {proc.group, proc.session}:
                 self._together.setdefault(leader, []).append(proc)
+
+    @cached_property
+    def _own(self) -> dict[str | None, list[int]]:
+        """The PIDs of the engine's own children, by the slot in their environment."""
+        by_slot: dict[str | None, list[int]] = {}
+        for proc in self.children(os.getpid()):
+            by_slot.setdefault(_slot_of(proc.pid, proc.started_ticks), []).append(proc.pid)
+        return by_slot
 
     def holds(self, pid: int, started_ticks: int) -> bool:
         """Whether that very process is there."""
@@ -89,7 +107,7 @@ class Table:
         if leader is not None:
             todo.add(leader)
             todo.update(proc.pid for proc in self._together.get(leader, []))
-        todo.update(proc.pid for proc in self.children(os.getpid()) if _slot_of(proc.pid, proc.started_ticks) == slot)
+        todo.update(self._own.get(slot, ()))
         taken: dict[int, Proc] = {}
         while todo:
             proc = self.by_pid.get(todo.pop())

@@ -38,10 +38,17 @@ _CREDENTIALS = struct.Struct("3i")
 class _Client:
     """One connection. Its writer takes what is newest when the last message has gone out; there is no queue."""
 
-    def __init__(self, supervisor: Supervisor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        watched: asyncio.Event,
+    ) -> None:
         self.wake = asyncio.Event()
         self.snapshot_due = False
         self._supervisor = supervisor
+        self._watched = watched
         self._reader = reader
         self._writer = writer
         self._answers: deque[Answer] = deque()
@@ -50,8 +57,8 @@ class _Client:
     @property
     def has_lines(self) -> bool:
         """Whether a followed worker has lines that were not sent."""
-        workers = self._supervisor.workers
-        return any(workers[slot].ring.end > number for slot, number in self._next_line.items())
+        rings = self._supervisor.rings
+        return any(rings[slot].end > number for slot, number in self._next_line.items())
 
     async def serve(self) -> None:
         """Answer and report until the client goes."""
@@ -82,9 +89,10 @@ class _Client:
             self.wake.set()
 
     def _follow(self, request: Follow) -> None:
-        workers = self._supervisor.workers
-        slots = [slot for slot in request.slots if slot in workers]
-        self._next_line = {slot: max(workers[slot].ring.end - request.tail, 0) for slot in slots}
+        rings = self._supervisor.rings
+        slots = [slot for slot in request.slots if slot in rings]
+        self._next_line = {slot: max(rings[slot].end - request.tail, 0) for slot in slots}
+        self._watched.set()
 
     async def _answer(self, request: Request) -> Answer:
         supervisor = self._supervisor
@@ -100,6 +108,12 @@ class _Client:
                     return Answer(number, series=supervisor.series(slot))
                 case protocol.EndProcess(id=number, slot=slot, pid=pid, kill=kill):
                     await supervisor.end_process(slot, pid, kill=kill)
+                case protocol.AskQueue(id=number, first=first, count=count):
+                    return Answer(number, queue=supervisor.queue_view(first, count))
+                case protocol.ActOnJobs(id=number, action=queue_action, jobs=jobs):
+                    supervisor.act_on_jobs(queue_action, jobs)
+                case protocol.UseSlot(id=number, slot=slot, used=used):
+                    supervisor.use_slot(slot, used=used)
                 case protocol.End(id=number, kill=kill):
                     supervisor.end(kill=kill)
                 case Hello() | Follow():
@@ -122,7 +136,7 @@ class _Client:
                 await self._send_lines(slot, number)
 
     async def _send_lines(self, slot: str, number: int) -> None:
-        first, raw = self._supervisor.workers[slot].ring.since(number, _MAX_LINES if number else _MAX_LINES * 8)
+        first, raw = self._supervisor.rings[slot].since(number, _MAX_LINES if number else _MAX_LINES * 8)
         if not raw or self._next_line.get(slot) != number:
             return  # nothing, or another Follow came in between
         fitting = _newest(raw, _MAX_LINES_BYTES)
@@ -139,6 +153,7 @@ class Server:
         idle: Set while there is no client.
         busy: Set while there is one.
         visited: Set once there has been one.
+        watched: Set once one has followed a worker.
     """
 
     def __init__(self, supervisor: Supervisor, path: Path) -> None:
@@ -146,6 +161,7 @@ class Server:
         self.idle.set()
         self.busy = asyncio.Event()
         self.visited = asyncio.Event()
+        self.watched = asyncio.Event()
         self._supervisor = supervisor
         self._clients: set[_Client] = set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -202,11 +218,11 @@ class Server:
         except (OSError, EOFError, TimeoutError, protocol.ProtocolError) as error:
             _log.debug("a connection went before its hello: %s", error or type(error).__name__)
             return
-        self._listener.known(writer)
         if refusal is not None:
-            writer.write(protocol.frame(Bye(refusal)))
-        else:
-            await self._serve(reader, writer)
+            await _turn_away(reader, writer, refusal)
+            return
+        self._listener.known(writer)
+        await self._serve(reader, writer)
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str | None:
         """Hear a client's hello. Why it is refused, or None."""
@@ -229,7 +245,7 @@ class Server:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.set_write_buffer_limits(high=_BUFFER_BYTES)
-        client = _Client(self._supervisor, reader, writer)
+        client = _Client(self._supervisor, reader, writer, self.watched)
         self._clients.add(client)
         self._writers.add(writer)
         self._count()
@@ -251,6 +267,22 @@ class Server:
         else:
             self.busy.clear()
             self.idle.set()
+
+
+async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refusal: str) -> None:
+    """Tell a client why it is not served, and let it close the connection.
+
+    A UNIX socket that is closed with something unread in it resets the connection, and the client may find that in
+    place of what was said to it (Linux, net/unix/af_unix.c, `unix_release_sock`).
+    """
+    writer.write(protocol.frame(Bye(refusal)))
+    try:
+        writer.write_eof()
+        async with asyncio.timeout(_HELLO_S):
+            while await reader.read(_BUFFER_BYTES):
+                pass  # nothing of it matters
+    except (OSError, TimeoutError):
+        return
 
 
 def _newest(lines: list[bytes], most_bytes: int) -> list[bytes]:

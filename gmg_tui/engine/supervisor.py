@@ -7,95 +7,96 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Mapping
 
 from msgspec import structs
 
-import gmg_tui
-from gmg_tui import session as sessions
 from gmg_tui.engine import proctree
 from gmg_tui.engine.aside import aside
+from gmg_tui.engine.crew import Crew
 from gmg_tui.engine.history import STEP_S
-from gmg_tui.engine.keeper import Keeper
-from gmg_tui.engine.launch import Launcher
-from gmg_tui.engine.logfile import LogFile
-from gmg_tui.engine.ring import Ring
-from gmg_tui.engine.view import details, worker_view
+from gmg_tui.engine.keeper import Keeper, Saved
+from gmg_tui.engine.place import Place
+from gmg_tui.engine.recorder import Recorder
+from gmg_tui.engine.view import details, place_view
 from gmg_tui.engine.worker import Worker
 from gmg_tui.errors import GmgError
-from gmg_tui.genesis.phase_times import PhaseTimes
 from gmg_tui.gpu.processes import describe
-from gmg_tui.model import Details, GpuProcess, GpuReading, RunSpec, Series, Session, Slot, SlotKind, Snapshot
+from gmg_tui.model import (
+    Details,
+    GpuProcess,
+    GpuReading,
+    QueueAction,
+    QueueView,
+    Series,
+    Session,
+    SlotKind,
+    Snapshot,
+)
 from gmg_tui.protocol import Action
 
 _log = logging.getLogger(__name__)
 
-PHASE_TIMES = "phase_times.json"
-"""Beside the sessions' folder: how long the phases of each script took the last time."""
-
 _SCAN_S = 2.0
 """How often the workers' processes are looked at: a pass over `/proc` costs 10 to 20 microseconds a process."""
-_RING_BYTES = 8 << 20
-"""For the kept lines of all workers together."""
-_RING_LINES = 4000
-_RING_LEAST_BYTES = 128 << 10
 
 
 class Supervisor:
     """The engine's state.
 
     Args:
-        spec: What to run.
-        slots: Where.
-        launcher: Makes the attempts.
-        phase_times: How long the phases of this script take.
-        changed: Called when a state has changed and clients should hear of it soon.
+        session: The session.
+        places: Its slots, by name.
+        crew: Who works on them.
+        recorder: What the store is told by.
+        phase_times: How long the phases of its scripts take; saved along.
+        egl_notes: How each slot's EGL index was found, or why it is unset.
+
+    Attributes:
+        all_ended: Set while no work is left.
+        clients: How many clients there are.
+        rings: The newest lines of each slot.
     """
 
     def __init__(
         self,
-        spec: RunSpec,
-        slots: tuple[Slot, ...],
-        launcher: Launcher,
-        phase_times: PhaseTimes,
-        changed: Callable[[], None],
+        session: Session,
+        places: Mapping[str, Place],
+        crew: Crew,
+        recorder: Recorder,
+        phase_times: Saved,
+        egl_notes: Mapping[str, str],
     ) -> None:
-        folder = Path(spec.folder)
-        self.session = Session(spec, slots, os.getpid(), time.time(), gmg_tui.__version__)
+        self.session = session
         self.all_ended = asyncio.Event()
         self.clients = 0
-        self._launcher = launcher
-        self._changed = changed
-        self._started = time.monotonic()
-        self._stopped_at: float | None = None
-        room = max(_RING_LEAST_BYTES, _RING_BYTES // len(slots))
-        self.workers = {
-            slot.name: Worker(
-                slot,
-                index,
-                launcher,
-                LogFile(folder / sessions.LOGS / f"{slot.name}.log"),
-                Ring(_RING_LINES, room),
-                phase_times,
-                self._worker_changed,
-            )
-            for index, slot in enumerate(slots)
-        }
-        self.keeper = Keeper(self.session, phase_times, self.snapshot, self.note)
+        self.rings = {name: place.ring for name, place in places.items()}
+        self._places = places
+        self._crew = crew
+        self._recorder = recorder
+        self._egl_notes = egl_notes
+        self._since: float | None = time.monotonic()
+        """Since when there is work, monotonic seconds; None while there is none."""
+        self._worked_s = 0.0
+        """How long there was work before."""
+        self.keeper = Keeper(self.session, phase_times, self.snapshot, self._states, self.note)
         self._readings: dict[str, GpuReading] = {}
         self._nvml_error: str | None = None
         self._notes: dict[str, str] = {}
         self._ending = False
         self._zombies: frozenset[int] = frozenset()
 
+    @property
+    def _workers(self) -> list[Worker]:
+        """The present or last worker of each slot that has had one."""
+        return [place.worker for place in self._places.values() if place.worker is not None]
+
     # Its life
 
     async def run(self) -> None:
-        """Run all workers until cancelled; whatever runs then is killed."""
+        """Have all work done until cancelled; whatever runs then is killed."""
         async with asyncio.TaskGroup() as tasks:
-            for worker in self.workers.values():
-                tasks.create_task(worker.run(), name=worker.slot.name)
+            tasks.create_task(self._crew.run(), name="crew")
             tasks.create_task(self._beat(), name="beat")
             tasks.create_task(self.keeper.run(), name="keeper")
 
@@ -109,10 +110,11 @@ class Supervisor:
                 scan_due = now + _SCAN_S
                 self._scan()
             moment = time.time()
-            for worker in self.workers.values():
+            for worker in self._workers:
                 if worker.attempt is not None and worker.state.live:
                     worker.attempt.settle()
                 worker.remember(moment)
+            self._recorder.figures(moment, self._places.values())
             due = max(due + STEP_S, now)
             await asyncio.sleep(due - loop.time())
 
@@ -124,7 +126,7 @@ class Supervisor:
             return
         self.note("processes", None)
         now = time.monotonic()
-        for worker in self.workers.values():
+        for worker in self._workers:
             worker.look(table, now)
         self._reap(table)
         self._find_misplaced()
@@ -145,42 +147,51 @@ class Supervisor:
 
     def _find_misplaced(self) -> None:
         """Tell workers whose process NVML sees on another card than their slot's."""
-        for worker in self.workers.values():
+        cards: dict[int, set[str]] = {}
+        for reading in self._readings.values():
+            for process in reading.processes or ():
+                cards.setdefault(process.pid, set()).add(reading.uuid)
+        for worker in self._workers:
             if worker.slot.kind is not SlotKind.GPU:
                 continue
             own = worker.slot.gpu
             assert own is not None
+            on = {uuid for pid in worker.pids for uuid in cards.get(pid, ())}
             found = [
                 slot.name
-                for slot in self.session.slots
-                if slot.gpu is not None and slot.gpu.uuid != own.uuid and self._holds(slot.gpu.uuid, worker.pids)
+                for slot in (self.session.slots if on and own.uuid not in on else ())
+                if slot.gpu is not None and slot.gpu.uuid in on
             ]
-            here = self._holds(own.uuid, worker.pids)
-            worker.misplaced = (
-                f"runs on {', '.join(found)} instead of {worker.slot.name}" if found and not here else None
-            )
+            worker.misplaced = f"runs on {', '.join(found)} instead of {worker.slot.name}" if found else None
 
-    def _holds(self, uuid: str, pids: frozenset[int]) -> bool:
-        reading = self._readings.get(uuid)
-        return reading is not None and any(process.pid in pids for process in reading.processes or ())
-
-    def _worker_changed(self) -> None:
-        ended = all(worker.state.ended for worker in self.workers.values())
+    def changed(self) -> None:
+        """Something of the work has changed: see whether any is left."""
+        ended = self._crew.ended
         if ended and not self.all_ended.is_set():
-            self._stopped_at = time.monotonic()
+            self._worked_s, self._since = self._elapsed_s(time.monotonic()), None
             self.all_ended.set()
         elif not ended and self.all_ended.is_set():
-            self._stopped_at = None
+            self._since = time.monotonic()
             self.all_ended.clear()
-        self._changed()
+
+    def _elapsed_s(self, now: float) -> float:
+        return self._worked_s + (now - self._since if self._since is not None else 0.0)
+
+    def _states(self) -> list[object]:
+        """What of the workers is worth writing the session's record for."""
+        return [
+            (worker.task.job, worker.state, worker.stuck is None, worker.reason, worker.attempt_started)
+            for worker in self._workers
+        ]
 
     def take_readings(self, readings: tuple[GpuReading, ...], error: str | None) -> None:
         """Take what the sampler has read."""
         now = time.monotonic()
         self._readings = {reading.uuid: reading for reading in readings}
         self._nvml_error = error
-        for worker in self.workers.values():
+        for worker in self._workers:
             worker.measure(self._reading_of(worker), now)
+        self._crew.take_readings(self._readings, error)
 
     def _reading_of(self, worker: Worker) -> GpuReading | None:
         return self._readings.get(worker.slot.gpu.uuid) if worker.slot.gpu is not None else None
@@ -190,64 +201,66 @@ class Supervisor:
     def snapshot(self) -> Snapshot:
         """Everything at this moment."""
         now = time.monotonic()
+        owners = self._owners()
         return Snapshot(
             time=time.time(),
-            elapsed_s=(self._stopped_at or now) - self._started,
-            workers=tuple(worker_view(worker, now) for worker in self.workers.values()),
-            readings=tuple(self._with_slots(reading) for reading in self._readings.values()),
+            elapsed_s=self._elapsed_s(now),
+            workers=tuple(place_view(place, now) for place in self._places.values() if place.shown),
+            readings=tuple(_with_slots(reading, owners) for reading in self._readings.values()),
             nvml_error=self._nvml_error,
             notes=tuple(self._notes.values()),
             clients=self.clients,
+            queue=self._crew.queue(),
         )
 
-    def _with_slots(self, reading: GpuReading) -> GpuReading:
-        if not reading.processes:
-            return reading
-        return structs.replace(reading, processes=self._owned(reading.processes))
-
-    def _owned(self, processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
-        owners = {pid: worker.slot.name for worker in self.workers.values() for pid in worker.pids}
-        return tuple(structs.replace(process, slot=owners.get(process.pid)) for process in processes)
+    def _owners(self) -> dict[int, str]:
+        """The slots of the workers' processes, by PID."""
+        return {pid: worker.slot.name for worker in self._workers for pid in worker.pids}
 
     def recent(self) -> tuple[Series, ...]:
         """The last minutes of each worker."""
-        return tuple(worker.history.recent(name) for name, worker in self.workers.items())
+        return tuple(place.history.recent(name) for name, place in self._places.items())
 
     def series(self, slot: str) -> Series:
         """A worker's figures over its whole life. Raises `GmgError` when there is no such slot."""
-        return self._worker(slot).history.whole(slot)
+        return self._place(slot).history.whole(slot)
 
     async def details(self, slot: str) -> Details:
-        """What a details screen shows. Raises `GmgError` when there is no such slot."""
-        worker = self._worker(slot)
-        found = details(worker, self.session.spec.cwd, self._launcher.egl_notes.get(slot, "not asked yet"))
+        """What a details screen shows. Raises `GmgError` when there is no such slot, or no job has run there."""
+        worker = self._place(slot).worker
+        if worker is None:
+            raise GmgError(f"no job has run on {slot} yet", 1)
+        found = details(worker, self.session.spec.cwd, self._egl_notes.get(slot, "not asked yet"))
         reading = self._reading_of(worker)
         if reading is None or reading.processes is None:
             return found
         described = await aside(describe, reading.processes)
-        return structs.replace(found, processes=self._owned(described))
+        return structs.replace(found, processes=_owned(described, self._owners()))
 
     # What it is told
 
     def act(self, action: Action, slots: tuple[str, ...]) -> None:
         """Do something to workers. Raises `GmgError` when there is no such slot or the session is ending."""
-        workers = [self._worker(slot) for slot in slots]
+        for slot in slots:
+            self._place(slot)
         if action is Action.RESTART:
             self._check_open()
-        for worker in workers:
-            match action:
-                case Action.RESTART:
-                    worker.restart()
-                case Action.STOP:
-                    worker.stop()
-                case Action.KILL:
-                    worker.stop(kill=True)
+        for slot in slots:
+            if action is Action.RESTART:
+                self._crew.restart(slot)
+            else:
+                self._crew.stop(slot, kill=action is Action.KILL)
 
     def edit(self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str]) -> None:
-        """Restart workers with other arguments. Raises `GmgError` as `act` does."""
+        """Restart workers with other arguments. Raises `GmgError` as `act` does, and for a job that has ended."""
         self._check_open()
-        for worker in [self._worker(slot) for slot in slots]:
-            worker.edit(args, env)
+        workers = [(slot, self._place(slot).worker) for slot in slots]
+        for slot, worker in workers:
+            if worker is None or (worker.task.job is not None and worker.state.ended):
+                raise GmgError(f"no job runs on {slot}", 1)
+        for _, worker in workers:
+            if worker is not None:
+                worker.edit(args, env)
 
     async def end_process(self, slot: str, pid: int, *, kill: bool = False) -> None:
         """End a process on the slot's card that is not this session's.
@@ -274,18 +287,29 @@ class Supervisor:
     def end(self, *, kill: bool = False) -> None:
         """Stop all workers, for good."""
         self._ending = True
-        for worker in self.workers.values():
-            worker.stop(kill=kill)
+        self._crew.end(kill=kill)
+
+    def queue_view(self, first: int, count: int) -> QueueView:
+        """A part of the queue. Raises `GmgError` in a plain run."""
+        return self._crew.view(first, count)
+
+    def act_on_jobs(self, action: QueueAction, numbers: tuple[int, ...]) -> None:
+        """Do something to jobs of the queue. Raises `GmgError` when there is none, or no such job."""
+        self._crew.act(action, numbers)
+
+    def use_slot(self, slot: str, *, used: bool) -> None:
+        """Let jobs start on a slot, or not any more. Raises `GmgError` in a plain run."""
+        self._crew.use(slot, used=used)
 
     def _check_open(self) -> None:
         if self._ending:
             raise GmgError("the session is being stopped; start another one", 1)
 
-    def _worker(self, slot: str) -> Worker:
-        worker = self.workers.get(slot)
-        if worker is None:
-            raise GmgError(f"no slot {slot}; there are {', '.join(self.workers)}", 1)
-        return worker
+    def _place(self, slot: str) -> Place:
+        place = self._places.get(slot)
+        if place is None:
+            raise GmgError(f"no slot {slot}; there are {', '.join(self._places)}", 1)
+        return place
 
     def note(self, subject: str, text: str | None) -> None:
         """Say something of the session itself on all screens, or (None) say it no more."""
@@ -294,3 +318,13 @@ class Supervisor:
         elif self._notes.get(subject) != text:
             self._notes[subject] = text
             _log.warning("%s", text)
+
+
+def _with_slots(reading: GpuReading, owners: Mapping[int, str]) -> GpuReading:
+    if not reading.processes:
+        return reading
+    return structs.replace(reading, processes=_owned(reading.processes, owners))
+
+
+def _owned(processes: tuple[GpuProcess, ...], owners: Mapping[int, str]) -> tuple[GpuProcess, ...]:
+    return tuple(structs.replace(process, slot=owners.get(process.pid)) for process in processes)

@@ -5,14 +5,33 @@ from __future__ import annotations
 from msgspec import structs
 
 from gmg_tui import model
+from gmg_tui.engine.place import Place
 from gmg_tui.engine.worker import Worker
-from gmg_tui.model import Details, Phase
+from gmg_tui.model import Details, Phase, WorkerState
 from gmg_tui.text import clean
 
 _KEPT_ENV_CHARS = 2000
 
 
-def worker_view(worker: Worker, now: float) -> model.Worker:
+def place_view(place: Place, now: float) -> model.Worker:
+    """What is on a slot at this moment; `now` is monotonic seconds.
+
+    A slot that waits for its next job shows the last lines of the one before, and what it waits for.
+    """
+    worker = place.worker
+    if worker is not None and (place.over or place.waits is None or not worker.state.ended):
+        return _worker_view(worker, now)
+    return model.Worker(
+        slot=place.slot.name,
+        index=place.index,
+        state=WorkerState.FINISHED if place.over else WorkerState.WAITING,
+        reason=place.waits,
+        log_lines=place.ring.end,
+        last_line=clean(place.ring.newest),
+    )
+
+
+def _worker_view(worker: Worker, now: float) -> model.Worker:
     """The worker at this moment; `now` is monotonic seconds."""
     attempt = worker.attempt
     common = model.Worker(
@@ -27,13 +46,18 @@ def worker_view(worker: Worker, now: float) -> model.Worker:
         log_lines=worker.ring.end,
         last_line=clean(worker.ring.newest),
         warnings=_warnings(worker),
+        job=worker.task.job,
+        job_name=worker.task.name,
+        timeout_s=worker.task.timeout_s,
     )
     if attempt is None:
         return common
     reader, meter = attempt.reader, attempt.meter
-    phase = worker.phase
+    phase, timeout_s = worker.phase, worker.task.timeout_s
     return structs.replace(
         common,
+        reason=worker.reason or attempt.held.reason,
+        timeout_s=timeout_s + attempt.held.total_s if timeout_s is not None else None,
         phase=phase,
         phase_s=now - reader.phase_started if phase else 0.0,
         phase_usual_s=worker.phase_times.usual(phase) if phase not in (Phase.NONE, Phase.RUNNING) else None,
@@ -47,7 +71,7 @@ def worker_view(worker: Worker, now: float) -> model.Worker:
         device=reader.device,
         backend=reader.backend,
         genesis_version=reader.genesis_version,
-        stopping=worker.stopping,
+        stopping=attempt.ending.sent if worker.state is WorkerState.STOPPING else None,
         cpu_pct=attempt.activity.cpu_pct if worker.state.live else None,
         memory_rss_mib=attempt.activity.memory_rss_mib if worker.state.live else None,
         stuck=worker.stuck,
@@ -61,8 +85,10 @@ def worker_view(worker: Worker, now: float) -> model.Worker:
 
 
 def _warnings(worker: Worker) -> tuple[str, ...]:
-    found = [worker.survivors, worker.misplaced, worker.memory_kept, worker.log.trouble]
-    said = worker.attempt.reader.warnings if worker.attempt is not None else ()
+    attempt = worker.attempt
+    survivors = attempt.ending.survivors if attempt is not None else None
+    found = [survivors, worker.misplaced, worker.memory_kept, worker.log.trouble]
+    said = attempt.reader.warnings if attempt is not None else ()
     return (*(text for text in found if text is not None), *said)
 
 

@@ -62,6 +62,7 @@ def _end(groups: set[int], marks: set[bytes]) -> list[int]:
         for pid in alive:
             try:
                 os.kill(pid, number)
+                os.kill(pid, signal.SIGCONT)  # one that is stopped could not obey
             except (ProcessLookupError, PermissionError):
                 continue  # it has ended meanwhile
         deadline = time.monotonic() + wait_s

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from gmg_tui import units
-from gmg_tui.engine import policy, proctree
+from gmg_tui.engine import proctree
+from gmg_tui.engine.again import Again
 from gmg_tui.engine.attempt import RunningAttempt
+from gmg_tui.engine.ending import KILL, LEFTOVERS
 from gmg_tui.engine.history import History, Point
-from gmg_tui.engine.launch import Launcher
-from gmg_tui.engine.logfile import LogFile
+from gmg_tui.engine.launch import Launcher, NoRoomError
+from gmg_tui.engine.logs import Log
 from gmg_tui.engine.process import Step
 from gmg_tui.engine.ring import Ring
+from gmg_tui.engine.task import Task
+from gmg_tui.errors import GmgError
+from gmg_tui.genesis.failures import Failure, FailureKind
 from gmg_tui.genesis.phase_times import PhaseTimes
 from gmg_tui.gpu.nvml import NvmlUnavailable
 from gmg_tui.model import Attempt, Figures, GpuReading, Phase, Slot, WorkerState
@@ -29,9 +33,22 @@ MEMORY_WAIT_S = 30.0
 """How long a restart waits for the card's memory."""
 
 _KEPT_ATTEMPTS = 200
-_LEFTOVERS: tuple[Step, ...] = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
-"""For processes that outlive the script; they have had its whole time to end."""
-_KILL: tuple[Step, ...] = ((signal.SIGKILL, 5.0),)
+
+
+class Watcher(Protocol):
+    """Who hears of what happens to workers."""
+
+    def changed(self, worker: Worker) -> None:
+        """Something that is shown has changed."""
+        ...
+
+    def began(self, worker: Worker) -> None:
+        """Its attempt is a process."""
+        ...
+
+    def ended(self, worker: Worker) -> None:
+        """Its attempt has ended; the attempt's record says how."""
+        ...
 
 
 class Worker:
@@ -41,10 +58,12 @@ class Worker:
         slot: Where it runs.
         index: Its number among the session's workers.
         launcher: Makes its command lines and environments.
+        task: What it runs.
         log: Takes all output.
         ring: Takes the newest lines.
+        history: Takes the figures of each second.
         phase_times: How long the phases of this script take.
-        changed: Called when something that is shown has changed.
+        watcher: Hears of what happens to it.
     """
 
     def __init__(
@@ -52,28 +71,29 @@ class Worker:
         slot: Slot,
         index: int,
         launcher: Launcher,
-        log: LogFile,
+        task: Task,
+        log: Log,
         ring: Ring,
+        history: History,
         phase_times: PhaseTimes,
-        changed: Callable[[], None],
+        watcher: Watcher,
     ) -> None:
         self.slot = slot
         self.index = index
-        self.args = launcher.spec.args
+        self.task = task
+        self.args = task.args
         """Before placeholders are filled in."""
-        self.env = dict(launcher.spec.env)
+        self.env = dict(task.env)
         """Before placeholders are filled in."""
         self.log = log
         self.ring = ring
-        self.history = History()
+        self.history = history
         self.attempt: RunningAttempt | None = None
         self.past: deque[Attempt] = deque(maxlen=_KEPT_ATTEMPTS)
         self.before: Figures | None = None
         self.phase_times = phase_times
         self.reason: str | None = None
         self.advice: str | None = None
-        self.stopping: str | None = None
-        self.survivors: str | None = None
         self.stuck: str | None = None
         """What was seen, when it does nothing."""
         self.reading: GpuReading | None = None
@@ -82,24 +102,25 @@ class Worker:
         """Set when an attempt was started although the card's memory had not been released."""
         self.misplaced: str | None = None
         """Set when NVML sees this worker on another card."""
+        self.concluded = asyncio.Event()
+        """Set while it has ended: no process is left, and none follows unless somebody asks for one."""
+        self.unready: str | None = None
+        """Why an attempt could not be prepared, by no fault of what it runs: its card is silent, the disk is full."""
+        self.out_dir: str | None = None
+        """The job's own folder, absolute, once it is made."""
         self._launcher = launcher
-        self._changed = changed
+        self._watcher = watcher
         self._state = WorkerState.WAITING
         self.state_since = time.monotonic()
         """When the state began, monotonic seconds."""
         self._said = (WorkerState.STARTING, Phase.IMPORTING)
-        self._again = asyncio.Event()
-        self._again.set()
-        self._restarts = 0
-        """Restarts without a person's doing since the last healthy attempt."""
-        self.restart_at: float | None = None
-        """When the next attempt starts by itself, monotonic seconds."""
+        self._again = Again(task)
+        self._overtime = False
+        """Whether the attempt was ended because its time was over."""
         self._by_person = False
-        self._ending: asyncio.Task[list[proctree.Proc]] | None = None
         self._hurry = asyncio.Event()
         """A person does not want what is waited for before an attempt to be waited for."""
         self._measured = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
 
     # What it is doing
 
@@ -111,6 +132,11 @@ class Worker:
         return self._state
 
     @property
+    def restart_at(self) -> float | None:
+        """When the next attempt starts by itself, monotonic seconds; None when none does."""
+        return self._again.at
+
+    @property
     def phase(self) -> Phase:
         """Where the script is; `NONE` without a process."""
         return self.attempt.reader.phase if self.attempt is not None and self.state.live else Phase.NONE
@@ -119,7 +145,11 @@ class Worker:
         self._state = state
         self.state_since = time.monotonic()
         self.reason, self.advice = reason, advice
-        self._changed()
+        if state.ended:
+            self.concluded.set()
+        else:
+            self.concluded.clear()
+        self._watcher.changed(self)
 
     def _heard(self) -> None:
         """The script has said something that is shown; only another state or phase is worth an early snapshot."""
@@ -131,16 +161,23 @@ class Worker:
         if said[0] is not self._said[0] and self._state is WorkerState.STARTING:
             self.state_since = time.monotonic()
         self._said = said
-        self._launcher.gate.heard(self.slot.name, said[1], ended=False)
-        self._changed()
+        self._launcher.gate.heard(self.slot.name, said[1])
+        if self._state is WorkerState.STARTING:
+            self.attempt.held.heard(said[1])
+        self._watcher.changed(self)
 
     # What it is told
 
     def restart(self) -> None:
-        """Stop the process if there is one, in order, then start the next attempt; one that waits starts at once."""
-        self._restarts = 0
-        self._forget_timer()
-        self._again.set()
+        """Stop the process if there is one, in order, then start the next attempt.
+
+        One that waits starts at once, and one that is held goes on.
+        """
+        if self.attempt is None or not self.attempt.held.release():
+            self._restart()
+
+    def _restart(self) -> None:
+        self._again.now()
         if self.state in (WorkerState.WAITING, WorkerState.RESTARTING):
             self._hurry.set()
         if self.state.live:
@@ -152,55 +189,25 @@ class Worker:
         if self.attempt is not None:
             self.before = self.attempt.figures()
         self.args, self.env = args, dict(env)
-        self.restart()
+        self._restart()
 
     def stop(self, *, kill: bool = False) -> None:
         """End the process, in order or at once, and start no other."""
-        self._forget_timer()
-        self._again.clear()
+        self._again.never()
         if self.state in (WorkerState.WAITING, WorkerState.RESTARTING):
             self._hurry.set()
-            self._launcher.gate.heard(self.slot.name, Phase.NONE, ended=True)
+            self._launcher.gate.left(self.slot.name)
             self._enter(WorkerState.STOPPED)
         elif self.state.live:
             self._by_person = True
-            self._end(_KILL if kill else self._launcher.stop_steps)
-
-    def _restart_later(self, pause_s: float) -> None:
-        self._restarts += 1
-        self.restart_at = time.monotonic() + pause_s
-        self._timer = asyncio.get_running_loop().call_later(pause_s, self._again.set)
-
-    def _forget_timer(self) -> None:
-        self.restart_at = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+            self._end(KILL if kill else self._launcher.stop_steps)
 
     def _end(self, steps: Sequence[Step]) -> None:
         assert self.attempt is not None
-        if self._ending is not None:
-            if steps is not _KILL:
-                return  # it is being ended already
-            self._ending.cancel()
-        self._start_ending(self.attempt, steps)
+        self.attempt.held.release()
+        self.attempt.ending.begin(steps)
         if self._state is not WorkerState.STOPPING:
             self._enter(WorkerState.STOPPING)
-
-    def _start_ending(self, attempt: RunningAttempt, steps: Sequence[Step]) -> None:
-        self._ending = asyncio.create_task(attempt.process.end(steps, self._told))
-        self._ending.add_done_callback(self._ended)
-
-    def _ended(self, ending: asyncio.Task[list[proctree.Proc]]) -> None:
-        if ending.cancelled() or ending.exception() is not None or not ending.result():
-            return
-        pids = ", ".join(f"{proc.pid} (state {proc.state})" for proc in ending.result())
-        self.survivors = f"survives SIGKILL: process {pids}; the kernel does not let it go"
-        self._changed()
-
-    def _told(self, number: signal.Signals, wait_s: float) -> None:
-        self.stopping = f"{number.name} sent, waiting up to {units.span(wait_s)}"
-        self._changed()
 
     # Its life
 
@@ -209,29 +216,30 @@ class Worker:
         try:
             while True:
                 await self._again.wait()
-                self._again.clear()
                 try:
                     await self._run_attempt()
-                except NvmlUnavailable as error:
+                except (NvmlUnavailable, NoRoomError) as error:
+                    self.unready = str(error)
+                    self._enter(WorkerState.FAILED, self.unready)
+                except GmgError as error:
                     self._enter(WorkerState.FAILED, str(error))
                 except Exception as error:  # a fault of ours must not take the other workers along
                     _log.exception("%s: attempt broke off", self.slot.name)
                     self._enter(WorkerState.FAILED, f"gmg-tui: {type(error).__name__}: {error}")
         finally:
             if self.attempt is not None and self.attempt.process.started and self.attempt.ended is None:
-                await asyncio.shield(self.attempt.process.end(_KILL, lambda *_: None))
+                await asyncio.shield(self.attempt.process.end(KILL, lambda *_: None))
             self.log.close()
 
     async def _run_attempt(self) -> None:
         attempt = await self._next_attempt()
         if attempt is None:
             return
-        self._by_person, self._ending = False, None
-        self.stopping = self.survivors = self.misplaced = None
+        self._by_person, self._overtime, self.misplaced = False, False, None
         self._said = (WorkerState.STARTING, Phase.IMPORTING)
         if self.attempt is not None:
             self.past.append(self.attempt.record())
-            self._part(attempt)
+        self._part(attempt)
         self.attempt = attempt
         self._enter(WorkerState.STARTING)
         try:
@@ -242,34 +250,73 @@ class Worker:
             return
         _log.info("%s: attempt %d is process %d", self.slot.name, attempt.number, attempt.process.pid)
         self._launcher.warden.began(attempt.process.pid)
-        exit_code = await attempt.process.wait()
+        self._watcher.began(self)
+        exit_code = await self._exit_code(attempt)
+        attempt.held.release()
         await self._clear_away(attempt)
         self._launcher.warden.ended(attempt.process.pid)
         await attempt.finish()
         self._judge(attempt, exit_code)
 
+    async def _exit_code(self, attempt: RunningAttempt) -> int:
+        """Wait for the attempt's end; when its time is over, end it."""
+        if self.task.timeout_s is None:
+            return await attempt.process.wait()
+        timer = asyncio.create_task(self._time_out(attempt, self.task.timeout_s))
+        try:
+            return await attempt.process.wait()
+        finally:
+            timer.cancel()
+
+    async def _time_out(self, attempt: RunningAttempt, timeout_s: float) -> None:
+        rest_s = timeout_s
+        while rest_s > 0:  # what it was held for meanwhile is given back to it
+            await asyncio.sleep(rest_s)
+            rest_s = timeout_s + attempt.held.total_s - attempt.elapsed_s
+        if not attempt.ending.begun:
+            self._overtime = True
+            self._end(self._launcher.stop_steps)
+            self.reason = f"its time of {units.span(timeout_s)} is over"
+
     async def _next_attempt(self) -> RunningAttempt | None:
         """Wait for what an attempt has to wait for, and prepare it; None when a person has stopped it meanwhile."""
-        self._forget_timer()
         self._hurry.clear()
         gate = self._launcher.gate
         if self.attempt is None:
-            self._enter(WorkerState.WAITING, gate.reason(self.index))
-            await self._unless_hurried(gate.wait(self.index))
+            awaited = gate.enter(self.slot.name)
+            self._enter(WorkerState.WAITING, awaited)
+            if awaited is not None:
+                await self._unless_hurried(gate.wait(self.slot.name, self._wait_for))
         else:
             self._enter(WorkerState.RESTARTING)
-            await self._unless_hurried(self._memory_released(self.attempt))
+            await self._unless_hurried(
+                self.memory_released(lambda awaited: self._enter(WorkerState.RESTARTING, awaited))
+            )
         if self._taken_back():
             return None
-        number = self.attempt.number + 1 if self.attempt is not None else 1
-        launch = await self._launcher.prepare(self.slot, self.index, number, self.args, self.env)
+        number = self.attempt.number + 1 if self.attempt is not None else self.task.first_attempt
+        launch = await self._launcher.prepare(self.slot, self.task, number, self.args, self.env)
+        self.out_dir = launch.out_dir
         if self._taken_back():
             return None
         attempt = RunningAttempt(
-            number, launch, self.slot, pump=self._launcher.pump, log=self.log, ring=self.ring, changed=self._heard
+            number,
+            launch,
+            self.slot,
+            pump=self._launcher.pump,
+            log=self.log,
+            ring=self.ring,
+            gate=gate if not self._hurry.is_set() else None,
+            heard=self._heard,
+            changed=lambda: self._watcher.changed(self),
         )
         attempt.memory_before_mib = self.reading.memory_used_mib if self.reading is not None else None
         return attempt
+
+    def _wait_for(self, awaited: str) -> None:
+        if awaited != self.reason and not self._taken_back():
+            self.reason = awaited
+            self._watcher.changed(self)
 
     def _taken_back(self) -> bool:
         """Whether a person has stopped the worker before its attempt began."""
@@ -283,67 +330,74 @@ class Worker:
             for task in tasks:
                 task.cancel()
 
-    async def _memory_released(self, last: RunningAttempt) -> None:
-        """Wait until the card has back what the last attempt took of its memory."""
+    async def memory_released(self, say: Callable[[str], None]) -> None:
+        """Wait until the card has back what the last attempt took of its memory, for half a minute at most.
+
+        Args:
+            say: Told what is waited for, in one line.
+        """
         self.memory_kept = None
         deadline = time.monotonic() + MEMORY_WAIT_S
-        while (kept_mib := last.memory_kept_mib(self.reading)) is not None:
+        while (
+            kept_mib := self.attempt.memory_kept_mib(self.reading) if self.attempt is not None else None
+        ) is not None:
             rest_s = deadline - time.monotonic()
             if rest_s <= 0:
                 self.memory_kept = f"started while {units.mib(kept_mib)} of the last attempt was still taken"
                 return
-            self._enter(
-                WorkerState.RESTARTING,
-                f"for {units.mib(kept_mib)} on {self.slot.name} to be released (p shows by whom)",
-            )
+            say(f"for {units.mib(kept_mib)} on {self.slot.name} to be released (p shows by whom)")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(rest_s):
                     await self._measured.wait()
 
     def _part(self, attempt: RunningAttempt) -> None:
-        """Write the line that parts this attempt's output from the last one's."""
+        """Write the line that parts this attempt's output from what went before."""
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
-        line = f"──── gmg-tui: attempt {attempt.number} · {moment} · {' '.join(attempt.args)}\n".encode()
-        self.log.write(line)
-        self.ring.feed(line)
+        job = f"job {self.task.job} · {self.task.name} · " if self.task.job is not None else ""
+        line = f"──── gmg-tui: {job}attempt {attempt.number} · {moment} · {' '.join(attempt.args)}\n".encode()
+        if attempt.number > 1:
+            self.log.write(line)
+        if attempt.number > 1 or job:
+            self.ring.feed(line)  # which other jobs have used before
 
     async def _clear_away(self, attempt: RunningAttempt) -> None:
         """End what the script's first process has left behind."""
-        if self._ending is None:
+        if not attempt.ending.begun:
             left = attempt.process.members(proctree.scan())
             if not left:
                 return
             noun = "process" if len(left) == 1 else "processes"
-            self._start_ending(attempt, _LEFTOVERS)
+            attempt.ending.begin(LEFTOVERS)
             self._enter(WorkerState.STOPPING, f"ending {len(left)} {noun} that the script left behind")
-        while (ending := self._ending) is not None and not ending.done():
-            await asyncio.wait([ending])  # a kill may have put another one in its place
+        await attempt.ending.wait()
 
     def _judge(self, attempt: RunningAttempt, exit_code: int) -> None:
         for phase, seconds in attempt.reader.phases:
-            self.phase_times.record(phase, seconds)
+            if phase is not attempt.held.phase:
+                self.phase_times.record(phase, seconds)
         if self._by_person:
             self._conclude(WorkerState.STOPPED, None)
             return
-        failure = attempt.reader.failure(exit_code) if exit_code != 0 else None
-        spec = self._launcher.spec
-        if attempt.running_s >= policy.HEALTHY_S:
-            self._restarts = 0
-        asked = policy.wanted(spec.restart, failure.kind if failure else None, had_progress=attempt.reader.had_progress)
-        if asked and self._restarts < spec.max_restarts and not self._again.is_set():
-            self._restart_later(policy.pause_s(self._restarts))
+        failure = self._failure(attempt, exit_code)
+        self._again.after(failure, had_progress=attempt.reader.had_progress, running_s=attempt.running_s)
         if failure is None:
             self._conclude(WorkerState.FINISHED, None)
         else:
             self._conclude(WorkerState.FAILED, failure.reason, failure.advice or None)
 
+    def _failure(self, attempt: RunningAttempt, exit_code: int) -> Failure | None:
+        if self._overtime and self.task.timeout_s is not None:
+            return Failure(FailureKind.UNKNOWN, f"timed out after {units.span(self.task.timeout_s)}", "")
+        return attempt.reader.failure(exit_code) if exit_code != 0 else None
+
     def _conclude(self, state: WorkerState, reason: str | None, advice: str | None = None) -> None:
         assert self.attempt is not None
         self.attempt.state, self.attempt.reason = state, reason
-        self.stopping = self.stuck = None
-        self._launcher.gate.heard(self.slot.name, Phase.NONE, ended=True)
-        again = self._again.is_set() or self.restart_at is not None
-        self._enter(WorkerState.RESTARTING if again else state, reason, advice)
+        self.stuck = None
+        gate = self._launcher.gate
+        (gate.left if self._by_person else gate.ended)(self.slot.name)
+        self._enter(WorkerState.RESTARTING if self._again.pending else state, reason, advice)
+        self._watcher.ended(self)
         _log.info("%s: attempt %d %s %s", self.slot.name, self.attempt.number, state, reason or "")
 
     # What is measured of it
@@ -375,22 +429,28 @@ class Worker:
         attempt = self.attempt
         if attempt is None or not self.state.live or not attempt.process.started:
             return
-        attempt.activity.look(attempt.process.members(table), attempt.output_bytes, now)
+        members, held = attempt.process.members(table), attempt.held.reason is not None
+        attempt.activity.look(members, attempt.output_bytes, now, held=held)
         spec = self._launcher.spec
         idle = attempt.activity.idle_for_s(now) >= spec.stuck_after_s and self.state is not WorkerState.STOPPING
         was_stuck, self.stuck = self.stuck, self._seen_idle(attempt, now) if idle else None
         if (was_stuck is None) == (self.stuck is None):
             return
         _log.info("%s: %s", self.slot.name, f"stuck: {self.stuck}" if self.stuck else "not stuck any more")
-        self._changed()
-        if self.stuck and spec.restart_stuck and self._restarts < spec.max_restarts:
-            self._restarts += 1
-            self._again.set()
+        self._watcher.changed(self)
+        if self.stuck:
+            self._launcher.gate.ended(self.slot.name)
+        if self.stuck and spec.restart_stuck and self._again.instead():
             self._end(self._launcher.stop_steps)
 
     def _seen_idle(self, attempt: RunningAttempt, now: float) -> str:
         util = self.reading.gpu_util_pct if self.reading is not None else None
         return attempt.activity.idleness(now) + (f", GPU {units.whole(util)} %" if util is not None else "")
+
+    @property
+    def attempt_started(self) -> int | None:
+        """The number of its attempt once that is a process; None before."""
+        return self.attempt.number if self.attempt is not None and self.attempt.process.started else None
 
     @property
     def pids(self) -> frozenset[int]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from gmg_tui import session as sessions
 from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
+from gmg_tui.headless.jobs import Jobs
 from gmg_tui.headless.output import Output
 from gmg_tui.headless.reporter import Reporter
 from gmg_tui.headless.table import exit_status, final
@@ -66,6 +67,9 @@ class _Headless:
         self._session = client.welcome.session
         self._snapshot = client.welcome.snapshot
         self._reporter = Reporter(self._session)
+        self._jobs = Jobs(self._session)
+        self._telling: asyncio.Task[None] | None = None
+        """Asks for the jobs that have ended, while there are some that were not told."""
         self._received: dict[str, int] = {}
         self._gone = False
         self._out = Output(sys.stdout, ascii_only=ascii_only, on_error=self._output_failed)
@@ -155,29 +159,54 @@ class _Headless:
             return True
         if not self._snapshot.ended:
             return False
-        if self._gone or all(
-            self._received.get(worker.slot, 0) >= worker.log_lines for worker in self._snapshot.workers
-        ):
+        telling = self._telling is not None and not self._telling.done()
+        if self._gone or (not telling and self._has_all_lines):
             return True
         if self._patience.when() is None:
             self._patience.reschedule(asyncio.get_running_loop().time() + _LAST_LINES_S)
         return False
 
+    @property
+    def _has_all_lines(self) -> bool:
+        return all(self._received.get(worker.slot, 0) >= worker.log_lines for worker in self._snapshot.workers)
+
     def _show(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._out.say(*self._reporter.events(snapshot))
+        if snapshot.queue is not None and (self._telling is None or self._telling.done()):
+            if not self._jobs.behind(
+                snapshot.queue
+            ):  # else the next job of a slot would start before its last one ends
+                self._out.say(*self._jobs.starts(snapshot))
+            self._telling = asyncio.ensure_future(self._tell_jobs())
+            self._telling.add_done_callback(lambda _: self._look_again())
         status = None if self._out.full else self._reporter.status(snapshot)
         if status is not None:
             self._out.say(status)
+
+    async def _tell_jobs(self) -> None:
+        """Tell of the jobs that have ended by now, which the engine gives a part at a time, then of those that start."""
+        with suppress(GmgError):  # that it is gone is said where its messages are read
+            while (queue := self._snapshot.queue) is not None and (part := self._jobs.wanted(queue)) is not None:
+                view = await self._client.queue(part.first, part.number)
+                self._out.say(*self._jobs.take(view.first, view.jobs))
+                if self._jobs.wanted(queue) == part:
+                    break  # the queue is shorter than it was; the next snapshot knows
+        self._out.say(*self._jobs.starts(self._snapshot))
+
+    def _look_again(self) -> None:
+        """Stop waiting for the engine when nothing more is to be heard of it."""
+        if self._complete():
+            # Where nobody waits for the engine at this moment, `follow` sees it before anybody does.
+            with suppress(RuntimeError):
+                self._patience.reschedule(asyncio.get_running_loop().time())
 
     def _output_failed(self, error: OSError) -> None:
         self._output_error = error
         if self._stopped_by_reader:
             self._end(kill=False)
         else:
-            # Where nobody waits for the engine at this moment, `_complete` sees it before anybody does.
-            with suppress(RuntimeError):
-                self._patience.reschedule(asyncio.get_running_loop().time())
+            self._look_again()
 
     def _end(self, *, kill: bool) -> None:
         task = asyncio.ensure_future(self._ask_end(kill=kill))

@@ -11,7 +11,7 @@ from typing import TextIO
 
 _ROOM_BYTES = 1 << 20
 """How much may wait to be written before `Output.full` says so."""
-_SIGNS = {"│": "|", "Σ": "Sum", "–": "-", "…": "...", "·": ".", "⚠": "!"}
+_SIGNS = {"│": "|", "Σ": "Sum", "–": "-", "…": "...", "·": ".", "⚠": "!", "\N{MULTIPLICATION SIGN}": "x"}
 _PLAIN = str.maketrans(_SIGNS)
 
 

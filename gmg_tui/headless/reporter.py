@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gmg_tui import units
+from gmg_tui.headless.jobs import counts
 from gmg_tui.model import Session, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.protocol import Lines
 
@@ -40,13 +41,20 @@ class Reporter:
             yield from self._left_out(worker.slot, worker.log_lines)
 
     def events(self, snapshot: Snapshot) -> Iterator[str]:
-        """What has become of the workers and of the session since the snapshot before."""
+        """What has become of the workers and of the session since the snapshot before.
+
+        Of a sweep's workers only what is out of the ordinary: their jobs' starts and ends are told by `Jobs`.
+        """
+        happened = _happened if snapshot.queue is None else _out_of_the_ordinary
         for worker in snapshot.workers:
             before = self._workers.get(worker.slot)
-            for text in _happened(before, worker):
+            if before is not None and before.job != worker.job:
+                before = None
+            for text in happened(before, worker):
                 yield self._line(worker.slot, text)
+            whose = worker.slot if worker.job is None else f"{worker.slot} {worker.job}"
             for warning in worker.warnings:
-                if self._first(worker.slot, warning):
+                if self._first(whose, warning):
                     yield self._line(worker.slot, f"warning: {warning}")
             self._workers[worker.slot] = worker
         notes = (*snapshot.notes, snapshot.nvml_error) if snapshot.nvml_error else snapshot.notes
@@ -63,7 +71,9 @@ class Reporter:
         if text == self._status and since_s < _STATUS_AT_LEAST_S:
             return None
         self._status, self._status_time = text, snapshot.time
-        return f"{text}  {units.clock(snapshot.elapsed_s)}"
+        eta_s = snapshot.queue.eta_s if snapshot.queue is not None else None
+        left = f"  {units.clock(eta_s)} left" if eta_s is not None else ""
+        return f"{text}  {units.clock(snapshot.elapsed_s)}{left}"
 
     def _totals(self, snapshot: Snapshot) -> Iterator[str]:
         yield self._session.spec.name
@@ -71,7 +81,10 @@ class Reporter:
         per_watt = fps_per_watt(snapshot.workers, powers_w(self._session, snapshot))
         if per_watt is not None:
             yield f"{units.short(per_watt)} FPS/W"
-        yield states(worker.state for worker in snapshot.workers)
+        if snapshot.queue is None:
+            yield states(worker.state for worker in snapshot.workers)
+        else:
+            yield counts(snapshot.queue)
         stuck = sum(worker.stuck is not None for worker in snapshot.workers)
         if stuck:
             yield f"⚠ {stuck} stuck"
@@ -81,7 +94,8 @@ class Reporter:
         if missing > 0:
             self._next_line[slot] = up_to
             left_out = units.count(missing, "line")
-            yield f"{slot:<{self._width}} │ … {left_out} left out; all are in logs/{slot}.log"
+            file = f"{slot}.log" if self._session.spec.sweep is None else ""  # each job of a sweep has its own
+            yield f"{slot:<{self._width}} │ … {left_out} left out; all are in logs/{file}"
 
     def _line(self, slot: str, text: str) -> str:
         return f"{slot:<{self._width}}   {text}"
@@ -112,6 +126,15 @@ def signal_sent(worker: Worker) -> str:
 def _happened(before: Worker | None, worker: Worker) -> Iterator[str]:
     moved = before is None or (before.state, before.attempt) != (worker.state, worker.attempt)
     if moved or (before and signal_sent(before) != signal_sent(worker)):
+        yield _state(worker)
+    if worker.stuck and not (before and before.stuck):
+        yield f"⚠ stuck: {worker.stuck}"
+    if before and before.stuck and not worker.stuck and not worker.state.ended:
+        yield "no longer stuck"
+
+
+def _out_of_the_ordinary(before: Worker | None, worker: Worker) -> Iterator[str]:
+    if worker.state is WorkerState.RESTARTING and (before is None or before.state is not WorkerState.RESTARTING):
         yield _state(worker)
     if worker.stuck and not (before and before.stuck):
         yield f"⚠ stuck: {worker.stuck}"

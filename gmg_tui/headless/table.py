@@ -15,8 +15,13 @@ _GPU_HEADER = ("GPU", "GPU %", "VRAM peak", "W mean", "energy")
 
 
 def final(session: Session, snapshot: Snapshot) -> list[str]:
-    """The lines that say what each worker and all of them together reached, why some failed, and where the files are."""
+    """The lines that say what each worker and all of them together reached, why some failed, and where the files are.
+
+    Of a sweep only the last: what its jobs reached is in its results, which have a table of their own.
+    """
     folder = Path(session.spec.folder)
+    if snapshot.queue is not None:
+        return [f"logs: {folder / sessions.LOGS}/"]
     return [
         *_table(session, snapshot.workers),
         _sum(snapshot),
@@ -27,16 +32,19 @@ def final(session: Session, snapshot: Snapshot) -> list[str]:
 
 
 def exit_status(snapshot: Snapshot, *, interrupted: bool) -> int:
-    """The command's exit status: 0 all finished, 1 one failed, 130 interrupted by a person.
+    """The command's exit status: 0 all (of a sweep: all jobs) finished, 1 one failed, 130 interrupted by a person.
 
     Args:
         snapshot: The last one.
         interrupted: Whether the person stopped the session from here; a worker that fails on being stopped does not
             make it a failure then.
     """
-    states = {worker.state for worker in snapshot.workers}
     if interrupted:
         return 130
+    if snapshot.queue is not None:
+        queue = snapshot.queue
+        return 1 if queue.failed else 0 if queue.finished == queue.jobs else 130
+    states = {worker.state for worker in snapshot.workers}
     if WorkerState.FAILED in states:
         return 1
     return 130 if WorkerState.STOPPED in states else 0

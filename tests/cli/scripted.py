@@ -13,14 +13,33 @@ import msgspec
 import gmg_tui
 from gmg_tui import protocol
 from gmg_tui import session as sessions
-from gmg_tui.model import RunSpec, Session, Slot, SlotKind, Snapshot, Worker, WorkerState
-from gmg_tui.protocol import Answer, Bye, End, Follow, Hello, Lines, Message, Update, Welcome
+from gmg_tui.model import (
+    JobRecord,
+    Queue,
+    QueueView,
+    RunSpec,
+    Session,
+    Slot,
+    SlotKind,
+    Snapshot,
+    SweepSpec,
+    Worker,
+    WorkerState,
+)
+from gmg_tui.protocol import Answer, AskQueue, Bye, End, Follow, Hello, Lines, Message, Update, Welcome
 
 
 class ScriptedEngine:
     """A session with CPU slots whose workers stand still until the test moves them."""
 
-    def __init__(self, slots: tuple[str, ...] = ("cpu0", "cpu1"), script: str = "sim.py", host: str = "") -> None:
+    def __init__(
+        self,
+        slots: tuple[str, ...] = ("cpu0", "cpu1"),
+        script: str = "sim.py",
+        host: str = "",
+        *,
+        sweep: SweepSpec | None = None,
+    ) -> None:
         name, self.folder = sessions.create(None, script)
         self.socket = sessions.socket_path(name)
         spec = RunSpec(
@@ -33,6 +52,7 @@ class ScriptedEngine:
             python="python",
             cpu=len(slots),
             host=host,
+            sweep=sweep,
         )
         made = tuple(Slot(slot, SlotKind.CPU) for slot in slots)
         self.session = Session(spec, made, os.getpid(), time.time(), gmg_tui.__version__)
@@ -44,6 +64,12 @@ class ScriptedEngine:
                 for index, slot in enumerate(slots)
             ),
         )
+        self.jobs: list[JobRecord] = []
+        """The queue, in its order; without any it is a plain run."""
+        self.mute = False
+        """Whether questions for the queue are heard, but not answered."""
+        self.asked = asyncio.Event()
+        """Set once a client has asked for the queue."""
         self.ends: asyncio.Queue[End] = asyncio.Queue()
         self.followed = asyncio.Event()
         """Set once a client follows the lines."""
@@ -98,6 +124,25 @@ class ScriptedEngine:
         )
         self._tell(Update(self.snapshot))
 
+    def advance(self, slot: str, *jobs: JobRecord) -> None:
+        """Make `jobs` the queue, and have the slot hold the one of them that names it and has not ended."""
+        self.jobs = list(jobs)
+        states = [job.state for job in jobs]
+        ended = {
+            state: states.count(state) for state in (WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED)
+        }
+        waiting = states.count(WorkerState.WAITING)
+        running = len(jobs) - waiting - sum(ended.values())
+        before = self.snapshot.queue
+        over = not waiting and not running
+        queue = Queue(waiting, running, *ended.values(), version=before.version + 1 if before else 1, ended=over)
+        self.snapshot = msgspec.structs.replace(self.snapshot, queue=queue)
+        held = next((job for job in jobs if job.slot == slot and not job.state.ended), None)
+        if held is not None:
+            self.move(slot, WorkerState.RUNNING, job=held.number, job_name=held.name)
+        else:
+            self.move(slot, WorkerState.FINISHED)
+
     def say(self, slot: str, *lines: str, left_out: int = 0) -> None:
         """Have a worker print lines; the clients never see `left_out` that came before them."""
         known = self._lines[slot]
@@ -133,6 +178,13 @@ class ScriptedEngine:
                     case End(id=number) as end:
                         writer.write(protocol.frame(Answer(number)))
                         self.ends.put_nowait(end)
+                    case AskQueue(id=number, first=first, count=count) if self.snapshot.queue is not None:
+                        self.asked.set()
+                        if self.mute:
+                            continue
+                        part = tuple(self.jobs[first : first + count])
+                        view = QueueView(self.snapshot.queue.version, first, len(self.jobs), part, (), ("",))
+                        writer.write(protocol.frame(Answer(number, queue=view)))
                     case request:
                         raise AssertionError(request)
         except (OSError, EOFError):

@@ -6,12 +6,14 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
-from gmg_tui.model import Fps, WorkerState
+from gmg_tui.model import Fps, Group, JobRecord, SweepSpec, WorkerState
 from tests.cli.scripted import ScriptedEngine, environ
 
 _PROGRAM = (
@@ -160,3 +162,39 @@ async def test_an_engine_that_dies_is_an_error_that_names_its_log(engine: Script
     _, err, status = await _ended(process)
     assert status == 1
     assert f"{engine.folder}/engine.log" in err
+
+
+async def test_each_job_of_a_sweep_is_told_also_one_that_no_snapshot_had() -> None:
+    async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Group(),))) as engine:
+        first, second, third = (JobRecord(number, f"x={number}") for number in (1, 2, 3))
+        running = replace(first, state=WorkerState.RUNNING, slot="cpu0", attempts=1)
+        engine.advance("cpu0", running, second, third)
+        process = await _report(engine)
+        ends = {"slot": "cpu0", "attempts": 1, "ended": time.time() + 9, "elapsed_s": 62.0}
+        failed = replace(second, state=WorkerState.FAILED, reason="out of memory", **ends)
+        finished = [replace(one, state=WorkerState.FINISHED, **ends) for one in (first, third)]
+        engine.advance("cpu0", failed, *finished)
+        out, err, status = await _ended(process)
+    assert (err, status) == ("", 1)
+    assert [line for line in out.splitlines() if " job " in line] == [
+        "cpu0   job 1/3 x=1 starts",
+        "cpu0   job 2/3 x=2 starts",
+        "cpu0   job 2/3 x=2 failed after 1:02: out of memory",
+        "cpu0   job 1/3 x=1 finished after 1:02",
+        "cpu0   job 3/3 x=3 starts",
+        "cpu0   job 3/3 x=3 finished after 1:02",
+    ]
+    assert "FPS last" not in out
+
+
+async def test_an_engine_that_leaves_before_it_has_told_of_all_jobs_holds_nothing_up() -> None:
+    async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Group(),))) as engine:
+        job = JobRecord(1, "x=1", slot="cpu0", attempts=1)
+        engine.advance("cpu0", replace(job, state=WorkerState.RUNNING))
+        engine.mute = True
+        process = await _report(engine)
+        await engine.asked.wait()
+        engine.advance("cpu0", replace(job, state=WorkerState.FINISHED, ended=time.time()))
+        await engine.leave(ended=True)
+        _, err, status = await _ended(process)
+    assert (err, status) == ("", 0)

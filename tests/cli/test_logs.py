@@ -13,7 +13,11 @@ import pexpect
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gmg_tui import session as sessions
 from gmg_tui.commands import logs
+from gmg_tui.model import Group, Job, JobRecord, SweepSpec, WorkerState
+from gmg_tui.store import reader
+from gmg_tui.store.writer import StoreWriter
 from tests.cli.scripted import ScriptedEngine, environ
 
 _COMMAND = (sys.executable, "-m", "gmg_tui", "logs")
@@ -75,3 +79,54 @@ async def test_an_unknown_slot_names_those_that_there_are() -> None:
     assert done.stderr == b"gmg-tui: no slot ../../session.json in session sim-1; there are: cpu0, cpu1\n"
     assert _gmg("sim-1", "cpu0").stderr.startswith(b"gmg-tui: cpu0 of session sim-1 has written no log yet")
     assert _gmg().returncode == _gmg("a", "b", "c").returncode == 2
+
+
+# Of a sweep
+
+_JOBS = tuple(Job(number, f"x={number}") for number in (1, 2, 3))
+
+
+async def _keep(engine: ScriptedEngine, *records: JobRecord) -> None:
+    """Write records into the engine's store."""
+    writer = StoreWriter(engine.folder / sessions.STORE, lambda line: None)
+    writer.start()
+    for record in records:
+        writer.job(record)
+    await writer.close()
+
+
+def _record(number: int, state: WorkerState, slot: str = "cpu0") -> JobRecord:
+    log = f"logs/{number:04}-x={number}.log"
+    return JobRecord(number, f"x={number}", state=state, slot=slot, place=float(number), log=log)
+
+
+async def test_a_jobs_log_is_found_by_number_by_name_and_by_its_slot() -> None:
+    async with ScriptedEngine(sweep=SweepSpec((Group(),))) as engine:
+        reader.create(engine.folder / sessions.STORE, _JOBS)
+        await _keep(engine, _record(1, WorkerState.FINISHED), _record(2, WorkerState.RUNNING))
+        for number in (1, 2):
+            (engine.folder / "logs" / f"{number:04}-x={number}.log").write_text(f"of job {number}\n")
+    for word, text in (("1", b"of job 1\n"), ("x=2", b"of job 2\n"), ("cpu0", b"of job 2\n")):
+        assert _gmg("sim-1", word).stdout == text
+    assert _gmg("3").stderr.startswith(b"gmg-tui: job 3 (x=3) of session sim-1 has written no log yet")
+    assert _gmg("cpu1").stderr == b"gmg-tui: no job has run on cpu1 of session sim-1 yet\n"
+    unknown = _gmg("../../session.json")
+    assert unknown.returncode == 2
+    assert b"there are 1 to 3, also by name, and the slots cpu0, cpu1" in unknown.stderr
+
+
+async def test_following_a_job_begins_before_it_and_ends_with_it() -> None:
+    async with ScriptedEngine(sweep=SweepSpec((Group(),))) as engine:
+        reader.create(engine.folder / sessions.STORE, _JOBS)
+        process = await asyncio.create_subprocess_exec(*_COMMAND, "x=2", "-f", stdout=PIPE, env=environ())
+        assert process.stdout is not None
+        log = engine.folder / "logs" / "0002-x=2.log"
+        log.write_bytes(b"one\n")
+        assert await process.stdout.readline() == b"one\n"
+        await _keep(engine, _record(1, WorkerState.FINISHED), _record(2, WorkerState.RUNNING))
+        with log.open("ab") as file:
+            file.write(b"two\n")
+        assert await process.stdout.readline() == b"two\n"
+        await _keep(engine, _record(2, WorkerState.FAILED))
+        assert await process.stdout.read() == b""
+        assert await process.wait() == 0  # and the session goes on

@@ -8,7 +8,9 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 
-from gmg_tui.model import Fps, WorkerState
+from msgspec.structs import replace
+
+from gmg_tui.model import Fps, Group, JobRecord, SweepSpec, WorkerState
 from tests.cli.scripted import ScriptedEngine, environ
 
 _COMMAND = (sys.executable, "-m", "gmg_tui")
@@ -134,3 +136,15 @@ async def test_attach_without_a_terminal_names_the_command_that_needs_none() -> 
         out, err, status = await _gmg("attach")
     assert (out, status) == ("", 2)
     assert "gmg-tui logs sim-1 SLOT -f" in err
+
+
+async def test_ls_counts_the_jobs_of_a_sweep() -> None:
+    async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Group(),))) as engine:
+        one, two, three = (JobRecord(number, f"x={number}") for number in (1, 2, 3))
+        failed = replace(one, state=WorkerState.FAILED)
+        engine.advance("cpu0", failed, replace(two, state=WorkerState.RUNNING, slot="cpu0"), three)
+        table, _, _ = await _gmg("ls")
+        out, _, _ = await _gmg("ls", "--json")
+    assert "1/3 jobs, 1 running, 1 failed" in table
+    jobs = {"total": 3, "waiting": 1, "running": 1, "finished": 0, "failed": 1, "stopped": 0}
+    assert json.loads(out)[0]["jobs"] == jobs

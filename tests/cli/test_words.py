@@ -27,6 +27,8 @@ from tests.cli.scripted import environ
         ("-m pkg.mod", "run -m pkg.mod"),
         ("--cpu 2 -- ls", "run --cpu 2 -- ls"),
         ("--json gpus", "gpus --json"),
+        ("--cpu 2 sweep f.toml --set a=1 -- run", "sweep --cpu 2 f.toml --set a=1 -- run"),
+        ("--script sim.py sweep", "sweep --script sim.py"),
         ("-n 5 logs cpu0", "logs -n 5 cpu0"),
         ("ls --json", "ls --json"),
         ("-h", "-h"),
@@ -49,7 +51,7 @@ def test_the_help_shows_every_command_and_every_option_of_run() -> None:
     done = _gmg("--help")
     assert done.returncode == 0
     params = [f"--{name.replace('_', '-')}" for name in RunOptions._fields if name != "ascii_only"]
-    commands = ["run", "demo", "gpus", "ls", "attach", "stop", "logs", "doctor"]
+    commands = ["run", "demo", "sweep", "gpus", "ls", "attach", "stop", "logs", "doctor"]
     for word in (*commands, *params, "--ascii", "--module", "--version", "--help"):
         assert re.search(rf"^ .*{word}\b", done.stdout, re.MULTILINE), word
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ import psutil
 
 from gmg_tui import session
 from gmg_tui.client import EngineClient
-from gmg_tui.model import RunSpec, Snapshot, Worker, WorkerState
+from gmg_tui.model import Group, Job, JobRecord, Queue, RunSpec, Snapshot, SweepSpec, Value, Worker, WorkerState
 from gmg_tui.protocol import Bye, Lines, Update
+from gmg_tui.store import reader
 
 FAKE = str(Path(__file__).parents[1] / "fake_worker.py")
 
@@ -95,6 +96,21 @@ class Running:
         assert isinstance(data, dict)
         return data
 
+    @property
+    def queue(self) -> Queue:
+        """How far the sweep is, as it was last seen."""
+        assert self.snapshot.queue is not None
+        return self.snapshot.queue
+
+    async def until_done(self) -> Queue:
+        """Wait until all jobs have ended."""
+        await self.until(lambda snapshot: snapshot.ended)
+        return self.queue
+
+    async def jobs(self) -> dict[str, JobRecord]:
+        """What the engine says of its jobs, by name."""
+        return {record.name: record for record in (await self.client.queue(0, 500)).jobs}
+
     async def leave(self) -> None:
         """Close the client's connection."""
         await self.client.close()
@@ -153,3 +169,31 @@ async def running(spec: RunSpec, env: dict[str, str] | None = None) -> AsyncIter
         await process.wait()
         _, alive = psutil.wait_procs(children, timeout=5)
         assert not alive, f"left running: {alive}"
+
+
+JOB = str(Path(__file__).parents[1] / "job.py")
+
+
+def sweep_for(jobs: Sequence[Mapping[str, Value]], *groups: Group, **more: Any) -> RunSpec:
+    """A spec of a sweep in a session folder made for it, with a store that holds a job for each of `jobs`' values.
+
+    A value `group` is the place of the job's group; a value `name` is its name.
+    """
+    chosen = groups or (job_group(),)
+    spec = spec_for(script=chosen[0].script, sweep=SweepSpec(chosen), **({"cpu": None} | more))
+    made = [
+        Job(
+            number,
+            str(values.get("name", f"job-{number}")),
+            int(values.get("group", 0)),
+            {key: value for key, value in values.items() if key not in ("group", "name")},
+        )
+        for number, values in enumerate(jobs, 1)
+    ]
+    reader.create(Path(spec.folder) / session.STORE, made)
+    return spec
+
+
+def job_group(*args: str, **settings: Any) -> Group:
+    """A group of jobs that run `tests/job.py`."""
+    return Group(script=JOB, args=args, **settings)

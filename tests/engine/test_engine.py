@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gmg_tui.engine.supervisor import PHASE_TIMES
+from gmg_tui.engine.assembly import PHASE_TIMES
 from gmg_tui.errors import GmgError
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action

@@ -85,12 +85,13 @@ async def test_what_ignores_sigint_and_sigterm_is_killed() -> None:
     assert run.process.exit_code == -signal.SIGKILL
 
 
-async def test_a_stopped_process_can_be_killed() -> None:
-    run = await Run().start("print('up')\nimport time\ntime.sleep(60)")
+async def test_a_stopped_process_goes_on_to_end_in_order() -> None:
+    run = await Run().start("import time\nprint('up')\ntry: time.sleep(60)\nexcept KeyboardInterrupt: print('saved')")
     await _spoken(run, b"up")
     os.kill(run.process.pid, signal.SIGSTOP)
     assert await run.end() == []
-    assert run.process.exit_code == -signal.SIGKILL
+    assert run.told == [signal.SIGINT]
+    assert b"saved" in run.said[False]
 
 
 ESCAPE = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -19,7 +20,8 @@ from gmg_tui import session as sessions
 from gmg_tui.client import EngineClient
 from gmg_tui.model import RestartWhen, WorkerState
 from gmg_tui.protocol import Action
-from tests.engine.harness import Running, running, spawn, spec_for
+from gmg_tui.store.reader import load_jobs
+from tests.engine.harness import Running, job_group, running, spawn, spec_for, sweep_for
 
 from .patience import eventually
 
@@ -39,17 +41,28 @@ def _last_stamp(stamps: Path) -> int:
 
 @pytest.fixture
 def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file system of 1 MiB with the state folder on it."""
+    """A file system of 1 MiB and 500 files with the state folder on it."""
     folder = tmp_path / "disk"
     folder.mkdir()
     done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "gmg-tui-test", str(folder)], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=500", "gmg-tui-test", str(folder)],
+        capture_output=True,
+        text=True,
     )
     if done.returncode != 0:
         pytest.skip(f"no file system of its own can be mounted: {done.stderr.strip()}")
     monkeypatch.setenv("XDG_STATE_HOME", str(folder))
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _fill_with_files(folder: Path) -> None:
+    """Take all that a small file system has: its bytes, and the places for further files."""
+    folder.mkdir()
+    _fill(folder / "bytes")
+    with contextlib.suppress(OSError):
+        for number in itertools.count():
+            (folder / str(number)).touch()
 
 
 def _fill(path: Path) -> None:
@@ -199,3 +212,22 @@ async def test_a_clock_that_jumps_moves_no_duration_and_no_wait(clock_library: P
         assert [0 < (one.ended or 0) - one.started < 120 for one in details.attempts] == [True] * 3
         series = await run.client.series("cpu0")
         assert len(series.fps) < 120
+
+
+async def test_a_sweep_waits_while_the_disk_is_full_and_no_job_is_lost(small_disk: Path, tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    group = job_group("--marks", str(marks), "--s", "0.5", "--value", "{x}")
+    async with running(sweep_for([{"x": n} for n in range(4)], group, cpu=1, cwd=str(tmp_path))) as run:
+        await run.until(lambda s: s.queue and s.queue.finished == 1)
+        _fill_with_files(small_disk / "filler")
+        waiting = await run.until(lambda s: "No space left on device" in (s.workers[0].reason or ""))
+        assert waiting.queue is not None
+        assert waiting.queue.failed == 0
+        shutil.rmtree(small_disk / "filler")
+        queue = await run.until_done()
+        assert queue.finished == 4
+    records = load_jobs(run.folder / sessions.STORE)
+    assert {record.state for record in records} == {WorkerState.FINISHED}
+    assert len((run.folder / "summary_results.csv").read_text().splitlines()) == 5
+    assert len(list(marks.iterdir())) == 4

@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import resource
+import socket
 import subprocess
 import sys
 import tempfile
@@ -46,11 +47,11 @@ sys.stdout.buffer.write(said)
 """
 
 
-def _as_nobody(socket: Path, sent: bytes) -> subprocess.CompletedProcess[bytes]:
-    """What another user hears who connects to `socket` and sends `sent`."""
+def _as_nobody(path: Path, sent: bytes) -> subprocess.CompletedProcess[bytes]:
+    """What another user hears who connects to `path` and sends `sent`."""
     command = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
     python = (os.path.realpath(sys.executable), "-I", "-S", "-c", STRANGER)
-    return subprocess.run([*command, *python, str(socket), sent.hex()], capture_output=True, timeout=30)
+    return subprocess.run([*command, *python, str(path), sent.hex()], capture_output=True, timeout=30)
 
 
 @pytest.fixture
@@ -88,10 +89,10 @@ async def _watched(run: Running) -> AsyncIterator[None]:
 async def test_another_user_is_kept_out_by_the_folder_and_refused_by_the_engine(open_folder: Path) -> None:
     hello = protocol.frame(protocol.Hello(protocol.VERSION)) + protocol.frame(protocol.End(1, kill=True))
     async with running(spec_for(*NEVER)) as run, _watched(run):
-        socket = Path(run.spec.socket)
-        assert (await asyncio.to_thread(_as_nobody, socket, hello)).returncode == 13
+        path = Path(run.spec.socket)
+        assert (await asyncio.to_thread(_as_nobody, path, hello)).returncode == 13
         exposed = open_folder / "exposed.sock"
-        exposed.hardlink_to(socket)
+        exposed.hardlink_to(path)
         exposed.chmod(0o666)
         refused = await asyncio.to_thread(_as_nobody, exposed, hello)
         assert refused.stderr == b""
@@ -130,6 +131,23 @@ async def test_noise_on_the_socket_ends_that_connection_alone(behind_a_hello: bo
                 async with asyncio.timeout(20):
                     await reader.read()
             writer.close()
+
+
+def _said_to(path: str, sent: bytes) -> bytes:
+    """All that the engine says to who sends `sent` and then listens. Raises `ConnectionResetError`."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(30)
+        client.connect(path)
+        client.sendall(sent)
+        client.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+async def test_who_is_turned_away_hears_why_even_when_it_has_said_more_than_was_read() -> None:
+    async with running(spec_for(*NEVER)) as run, _watched(run):
+        hello = protocol.frame(protocol.Hello(999, "gmg-tui 99"))
+        said = await asyncio.to_thread(_said_to, run.spec.socket, hello + bytes(1_000_000))
+        assert b"this is gmg-tui 99; use that version" in said
 
 
 async def test_a_crowd_that_says_nothing_takes_no_descriptor_from_clients_and_workers() -> None:

@@ -1,0 +1,284 @@
+"""A sweep in a real engine: its jobs are real processes, its cards those of the simulated driver."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gmg_tui import session
+from gmg_tui.errors import GmgError
+from gmg_tui.model import JobRecord, QueueAction, WorkerState
+from gmg_tui.protocol import Action
+from gmg_tui.store import reader
+from tests.nvml_sim import Sim
+
+from .harness import Running, job_group, running, spawn, sweep_for
+
+FINISHED, FAILED, STOPPED = WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED
+CARDS = {"gpus": "0,1,2"}
+
+
+def marks(folder: Path) -> list[dict[str, Any]]:
+    """What the jobs wrote down, in the order in which they began."""
+    return sorted((json.loads(path.read_text()) for path in folder.iterdir()), key=lambda mark: mark["began"])
+
+
+def stored(run: Running) -> dict[str, JobRecord]:
+    """What the store says of the jobs, by name."""
+    return {record.name: record for record in reader.load_jobs(run.folder / session.STORE)}
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    """The rows of the summary."""
+    with (folder / "summary_results.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def marked(tmp_path: Path) -> Path:
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    return folder
+
+
+async def test_each_job_runs_on_one_card_and_no_card_has_two(sim: Sim, marked: Path) -> None:
+    group = job_group("--marks", str(marked), "--s", "0.2", "--value", "{x}", **CARDS)
+    async with running(sweep_for([{"x": n} for n in range(8)], group), sim.env()) as run:
+        queue = await run.until_done()
+    assert (queue.finished, queue.jobs) == (8, 8)
+    by_card = defaultdict(list)
+    for mark in marks(marked):
+        by_card[mark["CUDA_VISIBLE_DEVICES"]].append(mark)
+        assert mark["GMG_SLOT"] == f"gpu{mark['CUDA_VISIBLE_DEVICES']}"
+    assert set(by_card) == {"0", "1", "2"}
+    for ran in by_card.values():
+        for earlier, later in itertools.pairwise(ran):
+            assert earlier["ended"] <= later["began"]
+    records = stored(run)
+    for mark in marks(marked):
+        record = records[mark["GMG_JOB_NAME"]]
+        assert record.state is FINISHED
+        assert (str(record.gpu_index), record.gpu_uuid) == (
+            mark["CUDA_VISIBLE_DEVICES"],
+            sim.cards[int(mark["CUDA_VISIBLE_DEVICES"])].uuid,
+        )
+    assert len(rows(run.folder)) == 8
+
+
+async def test_a_job_has_a_folder_of_its_own_and_its_results_are_kept(sim: Sim, marked: Path, tmp_path: Path) -> None:
+    group = job_group("--marks", str(marked), "--value", "{x}", "--result", **CARDS)
+    spec = sweep_for([{"x": "four", "name": "wide"}], group)
+    async with running(spec, sim.env()) as run:
+        await run.until_done()
+    (mark,) = marks(marked)
+    assert mark["GMG_OUT_DIR"] == str(run.folder / "jobs" / "gpu0_wide")
+    record = stored(run)["wide"]
+    assert record.out_dir == mark["GMG_OUT_DIR"]
+    assert record.result == {"score": 0.5, "from": "output", "deep": {"a": [1]}, "n": 3}
+    assert record.log == "logs/0001-wide.log"
+    assert b"gmg:result" in (run.folder / record.log).read_bytes()
+    (row,) = rows(run.folder)
+    assert (row["name"], row["x"], row["score"], row["from"], row["n"]) == ("wide", "four", "0.5", "output", "3")
+    detailed = json.loads((run.folder / "detailed_results.json").read_text())
+    assert detailed["jobs"][0]["result"]["deep"] == {"a": [1]}
+
+
+async def test_two_jobs_on_one_card_where_that_is_allowed(sim: Sim, marked: Path) -> None:
+    group = job_group("--marks", str(marked), "--s", "0.3", gpus="1,", per_gpu=2)
+    async with running(sweep_for([{}] * 4, group), sim.env()) as run:
+        first = await run.until(lambda snapshot: snapshot.queue and snapshot.queue.running == 2)
+        assert [worker.slot for worker in first.workers] == ["gpu1-1", "gpu1-2"]
+        await run.until_done()
+    assert {mark["CUDA_VISIBLE_DEVICES"] for mark in marks(marked)} == {"1"}
+    assert {mark["GMG_SLOT"] for mark in marks(marked)} == {"gpu1-1", "gpu1-2"}
+
+
+async def test_a_job_waits_for_the_memory_that_it_needs(sim: Sim, marked: Path) -> None:
+    total = sim.cards[0].memory_total_mib
+    assert total is not None
+    sim.cards[0].memory_used_mib = total - 1000
+    sim.write()
+    group = job_group("--marks", str(marked), gpus="0,", min_free_mib=8000.0)
+    async with running(sweep_for([{}], group, interval_s=0.2), sim.env()) as run:
+        waiting = await run.until(lambda snapshot: "of free VRAM" in (snapshot.workers[0].reason or ""))
+        assert waiting.workers[0].state is WorkerState.WAITING
+        assert not marks(marked)
+        sim.cards[0].memory_used_mib = 1000
+        sim.write()
+        assert (await run.until_done()).finished == 1
+
+
+async def test_two_jobs_on_a_card_do_not_count_on_the_same_memory(sim: Sim, marked: Path) -> None:
+    sim.cards[0].memory_total_mib, sim.cards[0].memory_used_mib = 20_000, 1000
+    sim.write()
+    group = job_group("--marks", str(marked), "--s", "0.3", gpus="0,", per_gpu=2, min_free_mib=12_000.0)
+    async with running(sweep_for([{}] * 3, group, interval_s=0.2), sim.env()) as run:
+        await run.until_done()
+    ran = marks(marked)
+    for earlier, later in itertools.pairwise(ran):
+        assert earlier["ended"] <= later["began"]
+
+
+async def test_whatever_becomes_of_a_job_its_card_is_given_back_and_the_results_say_so(
+    sim: Sim, marked: Path, tmp_path: Path
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    common = ("--marks", str(marked))
+    groups = (
+        job_group(*common, name="no folder", out_dir=f"{blocked}/x", gpus="0,"),
+        job_group(*common, "--s", "60", name="slow", timeout_s=1.0, gpus="0,"),
+        job_group(*common, "--oom", name="oom", gpus="0,"),
+        job_group(*common, "--fail", "3", name="twice", retries=1, gpus="0,"),
+        job_group(*common, "--fail", "3", "--fail-attempts", "1", name="once", retries=1, gpus="0,"),
+        job_group(*common, name="well", gpus="0,"),
+    )
+    jobs = [{"group": place, "name": group.name.replace(" ", "-")} for place, group in enumerate(groups)]
+    async with running(sweep_for(jobs, *groups), sim.env()) as run:
+        queue = await run.until_done()
+        said = await run.jobs()
+    assert (queue.finished, queue.failed, queue.waiting) == (2, 4, 0)
+    kept = stored(run)
+    assert {name: record.state for name, record in kept.items()} == {name: said[name].state for name in said}
+    assert "cannot make the job's folder" in (kept["no-folder"].reason or "")
+    assert kept["no-folder"].attempts == 0
+    assert kept["slow"].reason == "timed out after 1 s"
+    assert "out of memory" in (kept["oom"].reason or "")
+    assert (kept["twice"].attempts, kept["twice"].exit_code) == (2, 3)
+    assert (kept["once"].attempts, kept["once"].state) == (2, FINISHED)
+    assert kept["well"].state is FINISHED
+    by_name = {row["name"]: row for row in rows(run.folder)}
+    assert {name: row["state"] for name, row in by_name.items()} == {n: r.state.value for n, r in kept.items()}
+    assert all(row["gpu"] == "0" for row in by_name.values())
+
+
+async def test_an_interpreter_that_is_gone_fails_the_jobs_and_not_the_sweep(sim: Sim) -> None:
+    async with running(sweep_for([{}, {}], job_group(**CARDS), python="/nowhere/python"), sim.env()) as run:
+        queue = await run.until_done()
+    assert queue.failed == 2
+    assert "cannot start /nowhere/python" in (stored(run)["job-1"].reason or "")
+
+
+async def test_what_a_person_does_to_jobs(sim: Sim, marked: Path) -> None:
+    group = job_group("--marks", str(marked), "--s", "{s}", gpus="0,")
+    jobs = [{"s": 60.0}, *({"s": 0.0} for _ in range(4))]
+    async with running(sweep_for(jobs, group), sim.env()) as run:
+        await run.until(lambda s: marks(marked))
+        await run.client.act_on_jobs(QueueAction.TOP, 4)
+        await run.client.act_on_jobs(QueueAction.SKIP, 3)
+        await run.client.act_on_jobs(QueueAction.DOWN, 2)
+        with pytest.raises(GmgError, match=r"job 1 .* runs"):
+            await run.client.act_on_jobs(QueueAction.UP, 1)
+        await run.client.act_on_jobs(QueueAction.SKIP, 1)
+        queue = await run.until_done()
+        assert (queue.finished, queue.stopped) == (3, 2)
+        await run.client.act_on_jobs(QueueAction.RETRY, 3)
+        assert (await run.until(lambda s: s.queue and s.queue.finished == 4)).queue
+    assert [mark["GMG_JOB"] for mark in marks(marked)] == ["1", "4", "5", "2", "3"]
+    assert stored(run)["job-1"].state is STOPPED
+
+
+async def test_cards_come_and_go_while_it_runs(sim: Sim, marked: Path) -> None:
+    group = job_group("--marks", str(marked), "--s", "{s}", gpus="0,")
+    jobs = [{"s": 1.0}, {"s": 0.0}, {"s": 0.0}]
+    async with running(sweep_for(jobs, group), sim.env()) as run:
+        await run.until_state("gpu0", WorkerState.STARTING)
+        assert [worker.slot for worker in run.snapshot.workers] == ["gpu0"]
+        await run.client.use_slot("gpu0", used=False)
+        await run.client.use_slot("gpu2", used=True)
+        await run.until_done()
+        view = await run.client.queue(0, 10)
+        assert {lane.slot: lane.used for lane in view.lanes}["gpu0"] is False
+    cards = {mark["GMG_JOB"]: mark["CUDA_VISIBLE_DEVICES"] for mark in marks(marked)}
+    assert cards == {"1": "0", "2": "2", "3": "2"}
+
+
+async def test_no_job_starts_on_a_card_that_is_lost(sim: Sim, marked: Path) -> None:
+    group = job_group("--marks", str(marked), "--s", "{s}", gpus="0,1")
+    jobs = [{"s": 1.5}, {"s": 1.5}, *({"s": 0.0} for _ in range(4))]
+    async with running(sweep_for(jobs, group, interval_s=0.2), sim.env()) as run:
+        await run.until(lambda s: len(marks(marked)) == 2)
+        sim.cards[0].lost = True
+        sim.write()
+        queue = await run.until_done()
+        assert queue.finished == 6
+    cards = {mark["GMG_JOB"]: mark["CUDA_VISIBLE_DEVICES"] for mark in marks(marked)}
+    assert cards == {"1": "0", "2": "1", "3": "1", "4": "1", "5": "1", "6": "1"}
+
+
+async def test_a_sweep_that_was_stopped_goes_on_where_it_was(sim: Sim, marked: Path) -> None:
+    group = job_group("--marks", str(marked), "--s", "{s}", gpus="0,")
+    spec = sweep_for([{"s": 0.0}, {"s": 1.5}, {"s": 0.0}], group)
+    async with running(spec, sim.env()) as run:
+        await run.until(lambda s: len(marks(marked)) == 2)
+        await run.client.end()
+        await run.until(lambda s: s.ended)
+    assert {name: record.state for name, record in stored(run).items()} == {
+        "job-1": FINISHED,
+        "job-2": WorkerState.WAITING,
+        "job-3": WorkerState.WAITING,
+    }
+    async with running(spec, sim.env()) as run:
+        queue = await run.until_done()
+    assert queue.finished == 3
+    assert stored(run)["job-2"].attempts == 2
+    assert [mark["GMG_JOB"] for mark in marks(marked)] == ["1", "2", "2", "3"]
+
+
+async def test_a_sweep_whose_engine_was_killed_goes_on_where_it_was(sim: Sim, marked: Path) -> None:
+    group = job_group("--marks", str(marked), "--s", "{s}", gpus="0,")
+    spec = sweep_for([{"s": 0.0}, {"s": 1.5}, {"s": 0.0}], group)
+    async with running(spec, sim.env()) as run:
+        await run.until(lambda s: len(marks(marked)) == 2)
+        run.process.kill()
+        await run.process.wait()
+    async with running(spec, sim.env()) as again:
+        queue = await again.until_done()
+    assert queue.finished == 3
+    assert queue.before_s > 0.0
+    one_card = queue.busy_s / (queue.before_s + again.snapshot.elapsed_s)
+    assert one_card < 1.5, "one card is not faster than itself"
+    with reader.Stored(again.folder / session.STORE) as store:
+        first, second = store.attempts[2]
+    assert (first.attempt.state, first.attempt.reason) == (STOPPED, "interrupted: the engine was killed")
+    assert (second.attempt.number, second.attempt.state) == (2, FINISHED)
+    detailed = json.loads((again.folder / "detailed_results.json").read_text())
+    assert [len(job["attempts"]) for job in detailed["jobs"]] == [1, 2, 1]
+
+
+async def test_a_restart_on_a_slot_is_of_its_job(sim: Sim, marked: Path) -> None:
+    group = job_group("--marks", str(marked), "--fail", "1", "--fail-attempts", "1", gpus="0,")
+    async with running(sweep_for([{}], group), sim.env()) as run:
+        queue = await run.until_done()
+        assert queue.failed == 1
+        await run.client.act(Action.RESTART, "gpu0")
+        await run.until(lambda s: s.queue and s.queue.finished == 1)
+        details = await run.client.details("gpu0")
+        assert details.attempts[-1].number == 2
+
+
+async def test_cpu_slots_take_jobs_too(marked: Path) -> None:
+    group = job_group("--marks", str(marked))
+    async with running(sweep_for([{}] * 4, group, cpu=2)) as run:
+        assert (await run.until_done()).finished == 4
+    assert {mark["GMG_SLOT"] for mark in marks(marked)} == {"cpu0", "cpu1"}
+    assert {mark["CUDA_VISIBLE_DEVICES"] for mark in marks(marked)} == {""}
+    assert all(row["gpu"] == "" for row in rows(run.folder))
+    kept = run.record().queue
+    assert kept is not None
+    assert (kept.finished, kept.jobs) == (4, 4), "ls counts the jobs of a sweep that has ended too"
+
+
+async def test_a_store_that_is_gone_is_an_error_in_one_line(sim: Sim) -> None:
+    spec = sweep_for([{}], job_group(**CARDS))
+    (Path(spec.folder) / session.STORE).unlink()
+    process, said = await spawn(spec, sim.env())
+    await process.wait()
+    assert not said["ok"]
+    assert "\n" not in said["error"]

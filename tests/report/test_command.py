@@ -1,0 +1,106 @@
+"""`gmg-tui report` as a real process, on stores as engines leave them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import pytest
+
+from gmg_tui import session as sessions
+from gmg_tui.model import JobRecord, WorkerState
+from gmg_tui.results import DETAILED, SUMMARY
+from gmg_tui.session import STORE
+from gmg_tui.store.writer import StoreWriter
+from tests.store import records
+
+from . import stored
+
+
+async def _gmg(*words: str) -> tuple[str, str, int | None]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gmg_tui", "report", *words, stdout=PIPE, stderr=PIPE, env={**os.environ, "COLUMNS": "80"}
+    )
+    out, err = await process.communicate()
+    return out.decode(), err.decode(), process.returncode
+
+
+async def test_the_newest_session_without_a_name() -> None:
+    await stored.session("old", stored.jobs(2))
+    await stored.session("young", stored.jobs(3), started=records.START + 5)
+    out, err, status = await _gmg()
+    assert (err, status) == ("", 0)
+    assert out.startswith("young  ended  sim.py  since 20")
+    assert "3 jobs, by tm_score, the largest first" in out
+    assert (await _gmg("old"))[0].startswith("old  ended")
+
+
+async def test_json_and_csv_are_the_results_files() -> None:
+    folder = await stored.session("sim-1", stored.jobs(12))
+    assert await _gmg("--json") == ((folder / DETAILED).read_text(), "", 0)
+    assert await _gmg("--csv") == ((folder / SUMMARY).read_text(), "", 0)
+
+
+async def test_a_lost_session_has_what_its_store_has_though_its_files_are_old() -> None:
+    folder = await stored.session("sim-1", stored.jobs(2), ended=False)
+    old = (folder / SUMMARY).read_text()
+    writer = StoreWriter(folder / STORE, lambda line: None)
+    writer.start()
+    writer.job(JobRecord(3, "job-3", state=WorkerState.RUNNING, slot="cpu0", started=records.START))
+    await writer.close()
+    out, _, status = await _gmg("sim-1")
+    assert status == 0
+    assert "sim-1  lost" in out
+    assert "1 job ran when the engine died" in out
+    assert "sim-1 was lost" in out
+    table, _, _ = await _gmg("--csv")
+    assert table.startswith(old.splitlines()[0])
+    assert "3,job-3,running" in table
+
+
+async def test_a_running_session(tmp_path: Path) -> None:
+    folder = await stored.session("sim-1", stored.jobs(2), ended=False)
+    descriptor = sessions.hold(folder)  # as its engine does
+    writer = StoreWriter(folder / STORE, lambda line: None)
+    writer.start()
+    writer.job(JobRecord(3, "job-3", state=WorkerState.RUNNING, slot="cpu0", started=records.START))
+    try:
+        out, _, status = await _gmg("sim-1", "--best", "job")
+        await writer.close()
+    finally:
+        os.close(descriptor)
+    assert status == 0
+    assert out.startswith("sim-1  running")
+    assert "died" not in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "status"),
+    [
+        (["nobody"], "gmg-tui: no session nobody; there are: sim-1\n", 1),
+        (["--json", "--csv"], "gmg-tui: give one of --json, --csv and --html\n", 2),
+        (["--html", "/nowhere/at/all.html"], "gmg-tui: --html /nowhere/at/all.html: No such file or directory\n", 1),
+    ],
+)
+async def test_what_cannot_be_done_is_said_in_one_line(words: list[str], said: str, status: int) -> None:
+    await stored.session("sim-1", stored.jobs(2))
+    assert await _gmg(*words) == ("", said, status)
+
+
+async def test_a_session_without_a_store_is_said() -> None:
+    folder = await stored.session("sim-1", stored.jobs(2))
+    (folder / STORE).unlink()
+    out, err, status = await _gmg()
+    assert (out, status) == ("", 1)
+    assert "there is no store" in err
+    assert err.count("\n") == 1
+
+
+async def test_an_unknown_column_is_said_with_those_that_are() -> None:
+    await stored.session("sim-1", stored.jobs(2))
+    out, err, status = await _gmg("--best", "nope")
+    assert (out, status) == ("", 2)
+    assert "there are: job, name, state," in err
