@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from textual import work
 from textual.screen import Screen
 
 from gmg_tui.errors import GmgError
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.ui import themes
+from gmg_tui.ui.held_job import held_job
+from gmg_tui.ui.keys import KEYS
 from gmg_tui.ui.state import View
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ _MAIN_ONLY = frozenset(
     {"move", "view", "follow", "search", "search_next", "log_page", "log_across", "details", "leave_search"}
 )
 """Actions that make no sense while another screen covers the main one."""
+_KEYED = frozenset(key.action.partition("(")[0] for key in KEYS)
 
 
 class Actions:
@@ -36,6 +40,9 @@ class Actions:
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether `action` can be done now."""
+        taken: frozenset[str] | None = getattr(self._app.screen, "TAKES", None)
+        if taken is not None and action in _KEYED and action not in taken:
+            return False  # a screen that shows no chosen worker must not act on it
         on_main = self._app.screen is self._app.main
         if action == "at_once":
             return on_main and self._app.main.focused is None
@@ -54,7 +61,7 @@ class Actions:
 
     def _ask(self, request: Callable[[], Awaitable[object]]) -> None:
         self.say("")
-        self._app.run_worker(self._answered(request), group="requests")
+        self._answered(request)
 
     def _open(self, opening: Callable[[], Awaitable[object]]) -> None:
         """Open a screen that asks something; keys that follow at once are meant for it."""
@@ -74,6 +81,7 @@ class Actions:
         await self._app.keys.release()
         return await answered
 
+    @work(group="requests")
     async def _answered(self, request: Callable[[], Awaitable[object]]) -> None:
         try:
             await request()
@@ -93,14 +101,27 @@ class Actions:
         self.open_log()
 
     def open_log(self) -> None:
-        """Follow the log of the chosen worker."""
+        """Show the log of the chosen worker."""
+        self._app.main.log_view.open(self._app.state.chosen)
+        self.say("")
+        self.follow_chosen()
+
+    def follow_chosen(self) -> None:
+        """Have the engine send the lines of the chosen worker."""
+        slots = (self._app.state.chosen,) if self._app.state.chosen else ()
+        self._answered(lambda: self._app.engine.follow(*slots, tail=LOG_TAIL))
+
+    def _chosen(self) -> str:
+        """The slot that a key acts on; empty, and said so, where no slot is used."""
         slot = self._app.state.chosen
-        self._app.main.log_view.open(slot)
-        self._ask(lambda: self._app.engine.follow(slot, tail=LOG_TAIL))
+        if not slot:
+            self.say("no slot is used: Q, then c, chooses cards")
+        return slot
 
     def action_restart(self) -> None:
         """Restart the chosen worker."""
-        self._act(Action.RESTART, self._app.state.chosen)
+        if slot := self._chosen():
+            self._act(Action.RESTART, slot)
 
     def action_restart_failed(self) -> None:
         """Restart all that failed or are stuck."""
@@ -113,14 +134,16 @@ class Actions:
 
     def action_stop(self) -> None:
         """Stop the chosen worker."""
-        self._act(Action.STOP, self._app.state.chosen)
+        if slot := self._chosen():
+            self._act(Action.STOP, slot)
 
     def _act(self, action: Action, *slots: str) -> None:
         self._ask(lambda: self._app.engine.act(action, *slots))
 
     def action_kill(self) -> None:
         """Kill the chosen worker, after a question unless it is being stopped already."""
-        self._open(self._kill)
+        if self._chosen():
+            self._open(self._kill)
 
     async def _kill(self) -> None:
         from gmg_tui.ui.screens.confirm import ConfirmScreen
@@ -135,14 +158,19 @@ class Actions:
 
     def action_edit(self) -> None:
         """Edit arguments and environment, then restart with them."""
-        self._open(self._edit)
+        if self._chosen():
+            self._open(self._edit)
 
     async def _edit(self) -> None:
         from gmg_tui.ui.screens.edit import EditScreen
 
         app = self._app
         details = await app.engine.details(app.state.chosen)
-        result = await self._show(EditScreen(details, app.state.slots))
+        slots, queue, job = app.state.slots, app.state.queue, None
+        if queue is not None:
+            slots = tuple(worker.slot for worker in app.state.snapshot.workers if worker.job and worker.state.live)
+            job = await held_job(app.engine, app.state, details.slot)
+        result = await self._show(EditScreen(details, slots, job=job, count=queue.jobs if queue else 0))
         if result is not None:
             await app.engine.edit(result.slots, result.args, result.env)
 
@@ -153,14 +181,27 @@ class Actions:
         from gmg_tui.ui.screens.details import DetailsScreen
 
         app = self._app
-        await app.push_screen(DetailsScreen(app.state, app.engine, app.state.chosen, app.look))
+        if slot := self._chosen():
+            await app.push_screen(DetailsScreen(app.state, app.engine, slot, app.look))
 
     async def action_processes(self) -> None:
         """Show the processes on the chosen worker's card."""
         from gmg_tui.ui.screens.processes import ProcessesScreen
 
         app = self._app
-        await app.push_screen(ProcessesScreen(app.engine, app.state.chosen, app.look))
+        if slot := self._chosen():
+            await app.push_screen(ProcessesScreen(app.engine, slot, app.look))
+
+    async def action_queue(self) -> None:
+        """Show the queue of a sweep."""
+        app = self._app
+        if app.state.queue is None:
+            self.say("Q: there is no queue: this session runs one script on every slot (gmg-tui sweep has one)")
+            return
+        from gmg_tui.ui.screens.queue import QueueScreen
+
+        self.say("")
+        await app.push_screen(QueueScreen(app.state, app.engine, app.look))
 
     async def action_help(self) -> None:
         """Show the help."""
@@ -233,9 +274,10 @@ class Actions:
 
         app = self._app
         spec = app.state.session.spec
+        queue = app.state.queue
         live = sum(1 for worker in app.state.snapshot.workers if not worker.state.ended)
         answer = await self._show(
-            QuitScreen(live, spec.name, stopping=app.left_by_stop, sigint_wait_s=spec.sigint_wait_s)
+            QuitScreen(live, spec.name, stopping=app.left_by_stop, sigint_wait_s=spec.sigint_wait_s, queue=queue)
         )
         if answer == "leave":
             app.finish("detached")

@@ -30,6 +30,8 @@ from gmg_tui.ui.state import UiState
 
 PACE_S = 0.9
 """Shortest time between two drawings of figures, seconds; the engine's clock of one second has room beside it."""
+SWEEP_PACE_S = 0.25
+"""Shortest time between two drawings of what has become of a sweep's workers, seconds: jobs may be shorter than that."""
 
 
 class GmgApp(Actions, App[Outcome], inherit_bindings=False):
@@ -66,7 +68,7 @@ class GmgApp(Actions, App[Outcome], inherit_bindings=False):
         self.main = MainScreen(self.state, self.look)
         self.keys = HeldKeys(super().on_event)
         self.left_by_stop = False
-        self._pace = Pace(self, self.draw, pace_s)
+        self._pace = Pace(self, self.draw, pace_s, least_s=0.0 if self.state.queue is None else SWEEP_PACE_S)
         self.shadow = Shadow()
         self._size_drawn = Size(0, 0)
 
@@ -91,7 +93,11 @@ class GmgApp(Actions, App[Outcome], inherit_bindings=False):
         self._size_drawn = self.size
         self.app_resume_signal.subscribe(self, lambda _: self.shadow.forget())
         self.run_worker(self._listen(), name="listen")
-        self.open_log()
+        self.main.log_view.open(self.state.chosen)
+
+    def on_ready(self) -> None:
+        """Follow once the first frame is drawn: the workers of a session that begins start when somebody watches."""
+        self.call_after_refresh(self.follow_chosen)
 
     def on_resize(self, event: Resize) -> None:
         """A terminal of another size may have moved its rows."""
@@ -113,7 +119,8 @@ class GmgApp(Actions, App[Outcome], inherit_bindings=False):
     def _apply(self, snapshot: Snapshot) -> None:
         """Make `snapshot` what is shown: at once when a worker's state changed, else at the pace of the eye."""
         states = [(worker.state, worker.stuck) for worker in self.state.snapshot.workers]
-        self.state.apply(snapshot)
+        if self.state.apply(snapshot):
+            self.open_log()
         if snapshot.ended and self.left_by_stop:
             self.finish("stopped")
             return

@@ -11,6 +11,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from gmg_tui.model import Worker, WorkerState
+from gmg_tui.ui.line import Line
 from gmg_tui.ui.look import ASCII, Look
 from gmg_tui.ui.renderables import card, table
 from gmg_tui.ui.renderables.words import Shown
@@ -85,11 +86,14 @@ class Board(Rows):
         self.state = state
         self.look = look
         self.plan = Plan(cards=False, columns=1, rows=1, height=2)
+        self.slots_planned = 0
+        """How many slots there were when the rows were shared out."""
         self._first = 0
 
     def lay_out(self, width: int, height: int) -> None:
         """Choose how to draw in `width` times `height` cells, which the log shares, and take the rows for it."""
         digits = self.look.signs is not ASCII
+        self.slots_planned = len(self.state.slots)
         planned = plan(len(self.state.slots), width, height, self.state.view, digits=digits)
         self.plan = planned
         self.styles.height = planned.height
@@ -101,6 +105,10 @@ class Board(Rows):
     def draw(self) -> None:
         """Draw what is visible of the workers."""
         if self.size.width <= 0 or self.size.height <= 0:
+            return
+        if not self.state.slots:
+            line = Line(self.look, self.size.width).add("  no slot is used: Q, then c, chooses cards", "warn")
+            self.show_rows([line.strip()])
             return
         self._keep_in_sight()
         self.show_rows(self._cards() if self.plan.cards else self._table())
@@ -146,9 +154,10 @@ class Board(Rows):
         return strips
 
     def _table(self) -> list[Strip]:
-        layout = table.columns(self.state.slots, self.size.width, on_cards=self.state.on_cards)
+        state, width = self.state, self.size.width
+        layout = table.columns(state.slots, width, on_cards=state.on_cards, jobs=state.queue is not None)
         names = self._slots()
-        detail = table.detail(self._shown(self.state.chosen), self.size.width, self.look, place=self._place(len(names)))
+        detail = table.detail(self._shown(state.chosen), width, self.look, place=self._place(len(names)))
         rows = [table.row(self._shown(name), layout, self.look) for name in names]
         return [table.heading(layout, self.look).strip(style="dim"), *[line.strip() for line in (*rows, detail)]]
 

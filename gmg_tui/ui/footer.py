@@ -22,9 +22,14 @@ class Place(NamedTuple):
     key: Key
 
 
-def places(width: int) -> list[Place]:
-    """The keys that fit into `width` columns; how to quit and how to get help are always among them."""
-    keys = [key for key in KEYS if key.footer]
+def places(width: int, *, sweep: bool = False) -> list[Place]:
+    """The keys that fit into `width` columns; how to quit and how to get help are always among them.
+
+    Args:
+        width: In cells.
+        sweep: Whether the session has a queue, and so the keys that are for one.
+    """
+    keys = [key for key in KEYS if key.footer or (sweep and key.sweep)]
     room = width - sum(_length(key) for key in keys if key.action in _ALWAYS)
     found: list[Place] = []
     at = 0
@@ -48,6 +53,8 @@ class Footer(Rows):
     def __init__(self, look: Look, *, id: str | None = None) -> None:  # noqa: A002 - as Textual names it
         super().__init__(id=id)
         self.look = look
+        self.sweep = False
+        """Whether the session has a queue."""
 
     def on_resize(self) -> None:
         """Fill the new size."""
@@ -56,12 +63,12 @@ class Footer(Rows):
     def draw(self) -> None:
         """Draw the keys."""
         line = Line(self.look, self.size.width)
-        for place in places(self.size.width):
+        for place in places(self.size.width, sweep=self.sweep):
             line.to(place.start).add(f" {place.key.shown}", "key").add(f" {place.key.label}", "dim")
         self.show_rows([line.strip()])
 
     async def on_click(self, event: events.Click) -> None:
         """Do what the key under the mouse does."""
-        for place in places(self.size.width):
+        for place in places(self.size.width, sweep=self.sweep):
             if place.start <= event.x < place.end:
                 await self.app.run_action(place.key.action)

@@ -20,6 +20,8 @@ class Key(NamedTuple):
     """One sentence for the help screen."""
     footer: bool = False
     """Whether the footer has it."""
+    sweep: bool = False
+    """Whether the footer has it where there is a queue."""
 
 
 KEYS: tuple[Key, ...] = (
@@ -47,6 +49,7 @@ KEYS: tuple[Key, ...] = (
         "Show the worker's charts, attempts, environment and card; esc returns.",
         True,
     ),
+    Key("Q", "queue", "Q", "queue", "Show the queue of a sweep: its jobs, their order, and the cards.", sweep=True),
     Key("t", "view", "t", "table", "Switch between cards and table.", True),
     Key("slash", "search", "/", "search", "Search the log; n and N go to the next and the one before.", True),
     Key("f", "follow", "f", "follow", "Follow the log, or hold it where it is.", True),

@@ -148,7 +148,9 @@ def safe(text: str) -> str:
     return text if text.isprintable() else clean(text.encode("utf-8", "replace"))
 
 
-_IN_ASCII = str.maketrans({"–": "-", "—": "-", "…": "...", "·": ".", "°": "", "→": "->", "Σ": "Sum"})
+_IN_ASCII = str.maketrans(
+    {"–": "-", "—": "-", "…": "...", "·": ".", "°": "", "→": "->", "Σ": "Sum", "\N{MULTIPLICATION SIGN}": "x"}
+)
 
 
 class Look(NamedTuple):

@@ -76,10 +76,17 @@ class MainScreen(Screen[None]):
         head = self.header.rows_needed
         self.header.styles.height = head
         self.board.lay_out(width, height - head - 1)
+        if self.footer.sweep != (self.state.queue is not None):
+            self.footer.sweep = not self.footer.sweep
+            self.footer.draw()
 
     def draw(self) -> None:
         """Draw what the state says now."""
-        if self.header.rows_needed != self.header.size.height:
+        if (
+            self.header.rows_needed != self.header.size.height
+            or len(self.state.slots) != self.board.slots_planned
+            or self.footer.sweep != (self.state.queue is not None)
+        ):
             self.lay_out()
         self.header.draw()
         self.board.draw()

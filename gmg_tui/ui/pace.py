@@ -16,10 +16,12 @@ class Pace:
         pump: Whose timers are used.
         draw: Draws.
         period_s: The shortest time between two drawings, seconds.
+        least_s: The shortest time between two of which the second is to be made now, seconds.
     """
 
-    def __init__(self, pump: MessagePump, draw: Callable[[], object], period_s: float) -> None:
+    def __init__(self, pump: MessagePump, draw: Callable[[], object], period_s: float, *, least_s: float = 0.0) -> None:
         self.period_s = period_s
+        self._least_s = least_s
         self._pump = pump
         self._draw = draw
         self._last = float("-inf")
@@ -27,10 +29,12 @@ class Pace:
 
     def ask(self, *, now: bool = False) -> None:
         """Draw: now when `now` or when the last time is long enough ago, else as soon as it is."""
-        wait = 0.0 if now else self._last + self.period_s - monotonic()
+        wait = self._last + (min(self._least_s, self.period_s) if now else self.period_s) - monotonic()
         if wait <= 0:
             self._go()
-        elif self._timer is None:
+        elif self._timer is None or now:
+            if self._timer is not None:
+                self._timer.stop()
             self._timer = self._pump.set_timer(wait, self._go)
 
     def settle(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from gmg_tui.model import GpuReading, Session, Slot, Snapshot, Worker
+from gmg_tui.model import GpuReading, Queue, Session, Slot, Snapshot, Worker
 from gmg_tui.protocol import Welcome
 from gmg_tui.ui.history import History
 
@@ -27,7 +27,9 @@ class UiState:
     Attributes:
         session: What does not change while the session runs.
         snapshot: The newest state of the session.
-        chosen: Name of the slot that keys act on.
+        slots: The names of the slots that are drawn, in their order: all of the session's, but in a sweep those that
+            have a worker now, for they come and go.
+        chosen: Name of the slot that keys act on; empty where there is none.
         view: How the person wants the workers drawn.
         histories: The recent past, by slot.
     """
@@ -37,6 +39,8 @@ class UiState:
         self.snapshot: Snapshot = welcome.snapshot
         self.view = View.AUTO
         self.histories = {slot.name: History() for slot in self.session.slots}
+        self._all_slots = tuple(slot.name for slot in self.session.slots)
+        self.slots = self._all_slots
         self.chosen: str = self.slots[0] if self.slots else ""
         for series in welcome.recent:
             if series.slot in self.histories:
@@ -44,9 +48,9 @@ class UiState:
         self.apply(welcome.snapshot)
 
     @property
-    def slots(self) -> tuple[str, ...]:
-        """The names of the slots, in the order in which they are drawn."""
-        return tuple(slot.name for slot in self.session.slots)
+    def queue(self) -> Queue | None:
+        """How far the sweep is; None in a plain run."""
+        return self.snapshot.queue
 
     @property
     def worker(self) -> Worker | None:
@@ -67,9 +71,14 @@ class UiState:
         found = self.session.slot(slot)
         return self.snapshot.reading(found.gpu) if found else None
 
-    def apply(self, snapshot: Snapshot) -> None:
-        """Make `snapshot` the newest and add it to the past."""
+    def apply(self, snapshot: Snapshot) -> bool:
+        """Make `snapshot` the newest and add it to the past.
+
+        Returns:
+            Whether another slot is chosen now, because the one that was has gone.
+        """
         self.snapshot = snapshot
+        moved = snapshot.queue is not None and self._follow_slots(snapshot)
         readings = {reading.uuid: reading for reading in snapshot.readings}
         gpus = {slot.name: slot.gpu for slot in self.session.slots}
         for worker in snapshot.workers:
@@ -77,10 +86,23 @@ class UiState:
             if history is not None and not worker.state.ended:
                 gpu = gpus[worker.slot]
                 history.add(snapshot.time, worker, readings.get(gpu.uuid) if gpu else None)
+        return moved
+
+    def _follow_slots(self, snapshot: Snapshot) -> bool:
+        """Draw the slots that have a worker; where the chosen one has none any more, choose the nearest that has."""
+        there = {worker.slot for worker in snapshot.workers}
+        self.slots = tuple(name for name in self._all_slots if name in there)
+        if self.chosen in there:
+            return False
+        places = {name: place for place, name in enumerate(self._all_slots)}
+        here = places.get(self.chosen, 0)
+        before = self.chosen
+        self.chosen = min(self.slots, key=lambda name: abs(places[name] - here), default="")
+        return self.chosen != before
 
     def choose(self, slot: str) -> bool:
         """Make `slot` the chosen one. Returns whether that changed anything."""
-        if slot == self.chosen or slot not in self.histories:
+        if slot == self.chosen or slot not in self.slots:
             return False
         self.chosen = slot
         return True

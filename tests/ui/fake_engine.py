@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
+
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Details, Series, Session, Snapshot
+from gmg_tui.model import Details, JobRecord, Lane, QueueAction, QueueView, Series, Session, Snapshot
 from gmg_tui.protocol import Action, Bye, Lines, Update, Welcome
 
 
@@ -17,6 +19,8 @@ class FakeEngine:
         asked: Every request, as its name and arguments, in order.
         refuse: When not empty, every request but `follow` is refused with this text.
         log: Lines that `follow` answers with, by slot.
+        jobs: The queue, in its order; a session without any has no queue.
+        lanes: Its slots.
     """
 
     def __init__(
@@ -33,6 +37,8 @@ class FakeEngine:
         self.log = log or {}
         self.snapshot = snapshot
         self.details_of: dict[str, Details] = {}
+        self.jobs: list[JobRecord] = []
+        self.lanes: list[Lane] = []
         self._events: asyncio.Queue[Update | Lines | Bye] = asyncio.Queue()
 
     def push(self, event: Update | Lines | Bye | Snapshot) -> None:
@@ -88,6 +94,22 @@ class FakeEngine:
 
     async def end_process(self, slot: str, pid: int, *, kill: bool = False) -> None:
         self._hear("end_process", slot, pid, kill)
+
+    async def queue(self, first: int, count: int) -> QueueView:
+        self._hear("queue", first, count)
+        queue = self.snapshot.queue
+        if queue is None:
+            raise GmgError("this session has no queue", 1)
+        first = max(0, min(first, len(self.jobs)))
+        part = tuple(self.jobs[first : first + count])
+        return QueueView(queue.version, first, len(self.jobs), part, tuple(self.lanes), (queue.group,))
+
+    async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
+        self._hear(action, *jobs)
+
+    async def use_slot(self, slot: str, *, used: bool) -> None:
+        self._hear("use_slot", slot, used)
+        self.lanes = [msgspec.structs.replace(lane, used=used) if lane.slot == slot else lane for lane in self.lanes]
 
     async def end(self, *, kill: bool = False) -> None:
         self._hear("end", kill)

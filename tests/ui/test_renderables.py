@@ -156,6 +156,10 @@ def test_a_row_shows_the_fps_in_full_and_environments_where_there_is_room(width:
     ("changes", "words"),
     [
         ({"state": WorkerState.WAITING, "reason": "for gpu0 to write the mesh caches"}, "waits for gpu0"),
+        (
+            {"state": WorkerState.BUILDING, "phase": Phase.INITIALISING, "reason": "held for gpu0 to write"},
+            "held for gpu0",
+        ),
         ({"state": WorkerState.RESTARTING, "restart_in_s": 6.0, "attempt": 1}, "attempt 2 begins in 6 s"),
         ({"state": WorkerState.RESTARTING, "reason": "for 12.1 GiB on gpu0 to be released"}, "waits for 12.1 GiB"),
         ({"state": WorkerState.STOPPING, "stopping": "SIGTERM sent, waiting"}, "SIGTERM sent"),
@@ -174,6 +178,15 @@ def test_what_keeps_a_worker_is_said_on_its_card_in_its_row_and_below_the_table(
     assert words in _row(shown)
     if worker.state is not WorkerState.COMPILING or worker.stuck:
         assert words in table.detail(shown, 80, _LOOK).strip().text
+
+
+def test_nothing_turns_on_the_card_of_a_worker_that_is_held_and_no_time_is_foretold() -> None:
+    ready = changed(sessions.running(0), fps=None, state=WorkerState.BUILDING, phase=Phase.INITIALISING, phase_s=9.0)
+    assert "no time known" in _card(_shown(ready))
+    held = _card(_shown(changed(ready, reason="held for gpu0 to write the mesh caches", phase_usual_s=20.0)))
+    assert "… initialising 9 s" in held
+    assert "usually" not in held
+    assert "no time known" not in held
 
 
 def test_a_change_of_arguments_is_compared() -> None:

@@ -22,6 +22,8 @@ MIN_WIDTH = 38
 """Columns below which a card is no use."""
 _LABEL = 5
 """Columns of the words at the left of the graphs."""
+_WITH_TIMEOUT = 52
+"""Columns within a card from which watts, degrees and a time-out have room beside each other."""
 _FIGURE = 7
 """Columns of the figure at the right of a graph: ` 1650 %`."""
 
@@ -49,13 +51,25 @@ def _framed(shown: Shown, rows: list[Line], width: int, look: Look) -> list[list
         head.end(f" {units.span(worker.state_s)}", "text")
     head.end(f" {words.sign_of(worker, look)} {words.state_of(worker)}", words.style_of(worker))
     head.add(f"{corner[0]}{line[0]} ", border).add(shown.slot.name, "strong" if shown.chosen else "title")
-    head.add(f" {words.card_name(shown.slot)} ", "dim", limit=head.room - 1)
+    if worker.job is None:
+        head.add(f" {words.card_name(shown.slot)} ", "dim", limit=head.room - 1)
+    else:
+        _add_job(head, shown, look)
     side = look.style(border)
     return [
         head.segments(line[0], border),
         *[[Segment(f"{line[1]} ", side), *row.segments(), Segment(f" {line[1]}", side)] for row in rows],
         [Segment(corner[2] + line[0] * (width - 2) + corner[3], side)],
     ]
+
+
+def _add_job(head: Line, shown: Shown, look: Look) -> None:
+    """The job beside the slot's name, and the card between the two where there is room for it."""
+    job = words.job_of(shown.worker)
+    name = f" {look.signs.dot} {words.card_name(shown.slot)}"
+    if len(name) + len(job) + 5 <= head.room:
+        head.add(name, "dim").add(" \N{EM DASH}", "dim")
+    head.add(f" {job} ", "text", limit=head.room - 1)
 
 
 def _fits_large(shown: Shown, inner: int) -> bool:
@@ -77,7 +91,7 @@ def _top(shown: Shown, inner: int, look: Look, *, rows: int, large: bool) -> lis
     worker = shown.worker
     first = Line(look, inner)
     if words.getting_ready(worker):
-        first.add(f"{words.spinner(shown.time, look)} {words.phase_of(worker)} ", "title")
+        first.add(f"{words.spinner(shown, look)} {words.phase_of(worker)} ", "title")
         first.add(units.span(worker.phase_s), "strong")
     elif worker.fps is None:
         first.add(f"{units.NOT_KNOWN} FPS", "dim")
@@ -123,6 +137,8 @@ def _fps_row(shown: Shown, inner: int, look: Look, *, large: bool) -> Line:
     """
     row = Line(look, inner)
     worker, history = shown.worker, shown.history
+    if words.held(worker):
+        return row
     if words.getting_ready(worker):
         expected = words.usual(worker)
         if expected is None:
@@ -204,7 +220,15 @@ def _electric_row(shown: Shown, inner: int, look: Look) -> Line:
         row.add(f"{reading.sm_clock_mhz:.0f} MHz", "dim")
     if reading.throttle:
         row.end(" throttled", "warn")
+    left = words.timeout_of(shown.worker)
+    if left is not None and _timeout_beside(shown, inner):
+        row.end(f" {left}", "dim")
     return row
+
+
+def _timeout_beside(shown: Shown, inner: int) -> bool:
+    """Whether the time-out has room beside watts and degrees, rather than beside the last output."""
+    return shown.reading is not None and not shown.reading.throttle and inner >= _WITH_TIMEOUT
 
 
 def _notes(shown: Shown, notes: list[Note], inner: int, look: Look, rows: int) -> list[Line]:
@@ -219,7 +243,10 @@ def _notes(shown: Shown, notes: list[Note], inner: int, look: Look, rows: int) -
     if len(lines) < rows:
         missing = rows - len(lines) - 1
         lines.extend(Line(look, inner) for _ in range(missing))
-        lines.append(Line(look, inner).add(words.last_line(shown.worker), "dim"))
+        last, left = Line(look, inner), words.timeout_of(shown.worker)
+        if left is not None and not _timeout_beside(shown, inner):
+            last.end(f" {left}", "dim")
+        lines.append(last.add(words.last_line(shown.worker), "dim"))
     return lines[:rows]
 
 

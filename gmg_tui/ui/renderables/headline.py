@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import PurePath
 from typing import TypeAlias
 
 from gmg_tui import units
@@ -55,7 +56,11 @@ def headline(state: UiState, width: int, look: Look) -> Line:
         line.end(text, style)
     spec = state.session.spec
     line.add(f" {spec.name}", "title", limit=line.room - 1)
-    command = " ".join([spec.script, *spec.args])
+    sweep = spec.sweep
+    # In a sweep the arguments differ from job to job; the file says what they are of.
+    command = (
+        " ".join([spec.script, *spec.args]) if sweep is None else f"sweep {PurePath(sweep.file or spec.script).name}"
+    )
     return line.add(f"  {command}", "dim", limit=line.room - 2) if line.room > 8 else line
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from gmg_tui import units
+from gmg_tui.model import WorkerState
 from gmg_tui.ui.renderables.words import Note
 from gmg_tui.ui.state import UiState
 
@@ -24,7 +25,7 @@ def notices(state: UiState, *, message: str, stopping: bool) -> list[Note]:
     found = [Note(message, "error")] if message else []
     if stopping:
         found.append(Note(_stopping(state), "warn"))
-    elif snapshot.ended:
+    elif snapshot.ended and snapshot.queue is None:  # of a queue its own row says it
         found.append(Note(_result(state), "strong"))
     if snapshot.nvml_error:
         found.append(Note(f"no figures of the cards: {snapshot.nvml_error}", "warn"))
@@ -33,7 +34,8 @@ def notices(state: UiState, *, message: str, stopping: bool) -> list[Note]:
 
 
 def _stopping(state: UiState) -> str:
-    left = [worker for worker in state.snapshot.workers if not worker.state.ended]
+    idle = WorkerState.WAITING if state.queue is not None else None  # a slot without a job has nothing to stop
+    left = [worker for worker in state.snapshot.workers if not worker.state.ended and worker.state is not idle]
     text = f"stopping: {units.count(len(left), 'worker')} left"
     doing = next((f" ({worker.slot}: {worker.stopping})" for worker in left if worker.stopping), "")
     return f"{text}{doing}; q again to kill them"

@@ -19,6 +19,10 @@ _FPS = 12
 _FIGURES_GPU = (("GPU %", 6), ("VRAM GiB", 12), ("W", 5), ("°C", 4))
 _FIGURES_CPU = (("CPU %", 7), ("RAM GiB", 9))
 _HISTORY_MAX = 30
+_JOB, _JOB_MAX = 9, 24
+"""Columns of a job's number and name in a narrow table, and at most."""
+_JOB_GROWS_FROM = 72
+"""Columns of a table from which one in four goes to the job's name."""
 _ENVS = 10
 _ENVS_FROM = 120
 """Columns of a table from which it has one for the number of environments."""
@@ -42,11 +46,18 @@ class Columns(NamedTuple):
     """Headings and columns of the figures at the right."""
     envs: int = 0
     """Columns of the number of environments; 0 where there is no room."""
+    job: int = 0
+    """Columns of the job's number and name; 0 in a plain run."""
+
+    @property
+    def state(self) -> int:
+        """The column where the state begins."""
+        return 2 + self.slot + self.job
 
     @property
     def message(self) -> int:
         """The column where FPS begin, and what is said instead."""
-        return 2 + self.slot + _STATE + _TIME
+        return self.state + _STATE + _TIME
 
     @property
     def history_at(self) -> int:
@@ -59,17 +70,22 @@ class Columns(NamedTuple):
         return self.width - sum(width for _, width in self.figures) - 1
 
 
-def columns(slots: tuple[str, ...], width: int, *, on_cards: bool) -> Columns:
+def columns(slots: tuple[str, ...], width: int, *, on_cards: bool, jobs: bool = False) -> Columns:
     """The columns of a table `width` cells wide.
 
     Args:
         slots: The slots' names.
         width: In cells.
         on_cards: Whether the figures are those of cards, or of the CPU.
+        jobs: Whether the slots take jobs from a queue, whose names then have a column.
     """
     figures = _FIGURES_GPU if on_cards else _FIGURES_CPU
     name = max([4, *(len(slot) for slot in slots)]) + 1
     layout = Columns(width, name, 0, figures, _ENVS if width >= _ENVS_FROM else 0)
+    if jobs:
+        layout = layout._replace(job=min(_JOB_MAX, _JOB + max(0, width - _JOB_GROWS_FROM) // 4))
+        while len(layout.figures) > 1 and layout.figures_at < layout.history_at:
+            layout = layout._replace(figures=layout.figures[:-1])
     free = layout.figures_at - layout.history_at - 1
     history = max(0, free if free <= 10 else min(_HISTORY_MAX, 8 + (free - 8) // 3))
     return layout._replace(history=history)
@@ -78,7 +94,10 @@ def columns(slots: tuple[str, ...], width: int, *, on_cards: bool) -> Columns:
 def heading(layout: Columns, look: Look) -> Line:
     """The row above the table."""
     line = Line(look, layout.width)
-    line.add("  slot").to(2 + layout.slot).add("state").right("for", layout.message - 1)
+    line.add("  slot").to(2 + layout.slot)
+    if layout.job:
+        line.add("job").to(layout.state)
+    line.add("state").right("for", layout.message - 1)
     line.right("FPS", layout.message + _FPS - 1)
     if layout.envs:
         line.right("envs", layout.history_at - 1)
@@ -98,7 +117,10 @@ def row(shown: Shown, layout: Columns, look: Look) -> Line:
     line = Line(look, layout.width)
     pointer = look.signs.pointer if shown.chosen else " "
     line.add(f"{pointer} ", "selected").add(shown.slot.name, "strong" if shown.chosen else "text")
-    line.to(2 + layout.slot).add(f"{words.sign_of(worker, look)} ", words.style_of(worker))
+    line.to(2 + layout.slot)
+    if layout.job:
+        line.add(words.job_of(worker), "text", limit=layout.job - 1).to(layout.state)
+    line.add(f"{words.sign_of(worker, look)} ", words.style_of(worker))
     line.add("STUCK" if worker.stuck else worker.state.value, words.style_of(worker), limit=_STATE - 3)
     line.right(_time(shown), layout.message - 1, "dim").to(layout.message)
     _message(line, shown, layout, look)
@@ -140,10 +162,10 @@ def _note(shown: Shown, look: Look) -> Note:
     notes = words.trouble(shown)
     if notes and notes[0].style in _URGENT:
         return notes[0]
-    if words.getting_ready(worker):
+    if words.getting_ready(worker) and not words.held(worker):
         expected = words.usual(worker)
         time = f", {expected[1]}" if expected else ""
-        return Note(f"{words.spinner(shown.time, look)} {words.phase_of(worker)}{time}", "title")
+        return Note(f"{words.spinner(shown, look)} {words.phase_of(worker)}{time}", "title")
     if notes:
         return notes[0]
     compared = words.before_after(worker, look)
@@ -168,6 +190,11 @@ def detail(shown: Shown, width: int, look: Look, *, place: str = "") -> Line:
     worker = shown.worker
     line = Line(look, width).end(place, "strong").add("  ").add(shown.slot.name, "strong")
     notes = words.trouble(shown)
+    if worker.job is not None:
+        notes.insert(0, Note(words.job_of(worker), "title"))
+        left = words.timeout_of(worker)
+        if left is not None:
+            notes.append(Note(left, "text"))
     compared = words.before_after(worker, look)
     if compared:
         notes.append(Note(compared, "strong"))

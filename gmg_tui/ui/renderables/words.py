@@ -12,6 +12,8 @@ from gmg_tui.ui.look import Look
 
 _DIFFERS = 0.03
 """The rate won back from a moving average is shown while it is further than this from the printed number."""
+_TIMEOUT_NEAR = 0.1
+"""The share of a time-out that is left when it becomes a thing to know."""
 _PREFIX = re.compile(r"\[Genesis\] \[[\d:]+\] \[[A-Z]+\] ")
 """What Genesis 1.4.5 begins each of its lines with."""
 _BEFORE_RUNNING = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
@@ -66,14 +68,21 @@ def getting_ready(worker: Worker) -> bool:
     return worker.state in _BEFORE_RUNNING
 
 
+def held(worker: Worker) -> bool:
+    """Whether the worker is kept from going on; its reason says what for."""
+    return getting_ready(worker) and worker.reason is not None
+
+
 def phase_of(worker: Worker) -> str:
     """What the worker does before it runs."""
     return worker.phase.value if worker.phase is not Phase.NONE else worker.state.value
 
 
-def spinner(time: float, look: Look) -> str:
-    """One step for each second of the snapshot's time, so that it turns only while the engine speaks."""
-    return look.signs.spinner[int(time) % len(look.signs.spinner)]
+def spinner(shown: Shown, look: Look) -> str:
+    """One step for each second of the snapshot's time, so that it turns only while the engine speaks, and work goes on."""
+    if held(shown.worker):
+        return look.signs.states[WorkerState.WAITING]
+    return look.signs.spinner[int(shown.time) % len(look.signs.spinner)]
 
 
 def usual(worker: Worker) -> tuple[float, str] | None:
@@ -127,6 +136,24 @@ def last_line(worker: Worker) -> str:
     return _PREFIX.sub("", worker.last_line, count=1)
 
 
+def job_of(worker: Worker) -> str:
+    """The job's number and name: `#12 wide`; empty where there is no job."""
+    return "" if worker.job is None else f"#{worker.job} {worker.job_name}"
+
+
+def timeout_left_s(worker: Worker) -> float | None:
+    """How long the attempt may still take, seconds; None where it may take for ever, or there is none."""
+    if worker.timeout_s is None or worker.attempt_s is None or not worker.state.live:
+        return None
+    return max(0.0, worker.timeout_s - worker.attempt_s)
+
+
+def timeout_of(worker: Worker) -> str | None:
+    """The time left of the time-out in words: `time-out in 12:31`."""
+    left_s = timeout_left_s(worker)
+    return None if left_s is None else f"time-out in {units.span(left_s)}"
+
+
 def trouble(shown: Shown) -> list[Note]:
     """What is not as it should be, the worst first."""
     worker, reading = shown.worker, shown.reading
@@ -148,6 +175,9 @@ def trouble(shown: Shown) -> list[Note]:
     if worker.advice:
         notes.append(Note(worker.advice, "text"))
     notes.extend(Note(warning, "warn") for warning in worker.warnings)
+    left_s = timeout_left_s(worker)
+    if left_s is not None and worker.timeout_s is not None and left_s < _TIMEOUT_NEAR * worker.timeout_s:
+        notes.append(Note(f"time-out in {units.span(left_s)}", "warn"))
     if reading is not None and reading.throttle:
         notes.append(Note("throttled: " + ", ".join(reading.throttle), "warn"))
     return notes

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis import placeholders
-from gmg_tui.model import Slot, SlotKind
+from gmg_tui.model import JobRecord, Slot, SlotKind
 
 _BARE: Final = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -66,14 +66,21 @@ def split_env(text: str) -> dict[str, str]:
 
 
 def values_of(slot: str, slots: Sequence[str]) -> dict[str, object]:
-    """What the placeholders stand for on `slot`, one of `slots` (`genesis.placeholders.values_for`).
+    """What the placeholders stand for on `slot`, one of `slots` (`genesis.placeholders.values_for`)."""
+    return _values_at(slot, slots.index(slot) if slot in slots else 0, len(slots))
 
-    A card's slot carries the card's index in its name (`gpu3`, `gpu0-mig1`).
-    """
+
+def values_of_job(slot: str, job: JobRecord, count: int) -> dict[str, object]:
+    """What the placeholders stand for in a sweep's `job`, one of `count`, on `slot`."""
+    own = {"job": job.number, "name": job.name, **({"out_dir": job.out_dir} if job.out_dir is not None else {})}
+    return _values_at(slot, job.number - 1, count) | job.values | own
+
+
+def _values_at(slot: str, index: int, count: int) -> dict[str, object]:
+    """A card's slot carries the card's index in its name (`gpu3`, `gpu0-mig1`)."""
     card = _CARD.match(slot)
     kind = SlotKind.GPU if card else SlotKind.CPU
-    index = slots.index(slot) if slot in slots else 0
-    return placeholders.values_for(Slot(slot, kind), index, len(slots), int(card[1]) if card else None)
+    return placeholders.values_for(Slot(slot, kind), index, count, int(card[1]) if card else None)
 
 
 class Scaled(NamedTuple):

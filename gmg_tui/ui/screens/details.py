@@ -6,16 +6,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.css.query import NoMatches
-from textual.screen import Screen
 from textual.strip import Strip
 from textual.widgets import Static
 
 from gmg_tui import units
 from gmg_tui.client import Engine
-from gmg_tui.model import Details, Series, Snapshot
+from gmg_tui.model import Details, JobRecord, Series, Snapshot, Worker
+from gmg_tui.ui.held_job import held_job
 from gmg_tui.ui.line import Line
 from gmg_tui.ui.look import Look
 from gmg_tui.ui.renderables import words
@@ -23,7 +23,9 @@ from gmg_tui.ui.renderables.words import Note, Shown
 from gmg_tui.ui.rows import Rows
 from gmg_tui.ui.screens import sections, tables
 from gmg_tui.ui.screens.asking import keep_asking
-from gmg_tui.ui.screens.parts import bindings, fit_scrollbar, foot, look_of, scroll
+from gmg_tui.ui.screens.page import Page
+from gmg_tui.ui.screens.parts import bindings, fit_scrollbar, foot, scroll
+from gmg_tui.ui.screens.queue_table import values_of
 from gmg_tui.ui.screens.sections import Subject
 from gmg_tui.ui.screens.sheet import Sheet
 from gmg_tui.ui.state import UiState
@@ -37,7 +39,7 @@ _NOTE_ROWS: Final = 5
 """Rows that warnings, reason and advice may take above the section; the section `card` has them in full."""
 
 
-class DetailsScreen(Screen[None]):
+class DetailsScreen(Page):
     """Shows one worker; the keys that act on the main screen's chosen worker act on this one.
 
     Args:
@@ -49,28 +51,21 @@ class DetailsScreen(Screen[None]):
 
     DEFAULT_CSS = """
     DetailsScreen {
-        layout: vertical;
-        overflow: hidden;
         & > #head { height: 2; }
         & > #body { height: 1fr; }
-        & > .foot { height: auto; color: $text-muted; link-style: none; link-style-hover: bold; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings(tables.DETAILS),
-        Binding("ctrl+c", "app.quit_session", "quit", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings(tables.DETAILS)
 
     def __init__(self, state: UiState, engine: Engine, slot: str, look: Look) -> None:
-        super().__init__()
-        self.look = look
+        super().__init__(look)
         self._state = state
         self._engine = engine
         self._slot = slot
         self._section = SECTIONS[0]
         self._details: Details | None = None
         self._series: Series | None = None
-        self._failure = ""
+        self._job: JobRecord | None = None
 
     @property
     def _app(self) -> GmgApp:
@@ -87,7 +82,6 @@ class DetailsScreen(Screen[None]):
     def on_mount(self) -> None:
         """Begin to ask."""
         fit_scrollbar(self.query_one("#body"))
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._wear())
         self._ask_anew()
 
     def on_resize(self) -> None:
@@ -99,13 +93,22 @@ class DetailsScreen(Screen[None]):
         self.call_after_refresh(self.draw)
 
     def show(self, snapshot: Snapshot) -> None:
-        """Draw what `snapshot` says; the state has it already."""
+        """Draw what `snapshot` says; the state has it already. In a sweep the slot may have gone: the chosen one stays."""
+        if self._slot not in self._state.slots and self._state.chosen:
+            self._turn_to(self._state.chosen)
+        worker = snapshot.worker(self._slot)
+        if worker is not None and worker.job is not None and self._job is not None and worker.job != self._job.number:
+            self._job = None  # another one has taken the slot
+            self._ask_anew()
         self.draw()
 
     def draw(self) -> None:
         """Draw all of it."""
         subject = self._subject()
-        if subject is None or not self.is_mounted:
+        if not self.is_mounted:
+            return
+        if subject is None:
+            self._draw_nobody()
             return
         notes = self._notes(subject)
         head, full = self._head(subject, notes)
@@ -114,6 +117,13 @@ class DetailsScreen(Screen[None]):
             rows.styles.height = len(head)
             rows.show_rows(head)
             self._draw_section(subject, [] if full else notes, len(head))
+
+    def _draw_nobody(self) -> None:
+        """Say that the slot has gone, and that there is no other."""
+        line = Line(self.look, self.size.width).add(f" {self._slot} is not used any more", "warn")
+        with suppress(NoMatches):
+            self.query_one("#head", Rows).show_rows([line.strip()])
+            self.query_one("#section", Rows).show_rows([])
 
     def _draw_section(self, subject: Subject, notes: list[Note], above: int) -> None:
         width = self.size.width
@@ -159,13 +169,23 @@ class DetailsScreen(Screen[None]):
             chosen = name == self._section
             tabs.add(f"[{number} {name}]" if chosen else f" {number} {name} ", "key" if chosen else "dim")
         sheet = Sheet(width, look).line(line)
+        if worker.job is not None:
+            sheet.line(self._job_line(worker))
         for note in notes:
             sheet.row(f" {look.signs.pointer}", note.text, note.style, label_width=3)
-        full = len(sheet.rows) <= _NOTE_ROWS + 1
+        full = len(sheet.rows) <= _NOTE_ROWS + 1 + (worker.job is not None)
         if not full:
             del sheet.rows[_NOTE_ROWS:]
             sheet.row("", "all of this is in section 4", "dim", label_width=3)
         return [*sheet.rows, tabs.strip(look.signs.line[0], "border")], full
+
+    def _job_line(self, worker: Worker) -> Line:
+        """The job and its values, as far as they are known yet, and the time that is left to it."""
+        left = words.timeout_of(worker)
+        line = Line(self.look, self.size.width).end(f" {left} " if left is not None else "", "text")
+        line.add(f" job {words.job_of(worker)}", "strong")
+        job = self._job if self._job is not None and self._job.number == worker.job else None
+        return line.add(f"  {values_of(job)}", "text") if job is not None else line
 
     # What is asked
 
@@ -176,36 +196,37 @@ class DetailsScreen(Screen[None]):
         """Ask for what snapshots do not have, and draw it."""
         self._details = await self._engine.details(self._slot)
         self._series = await self._engine.series(self._slot)
+        await self._ask_job()
         self._failure = ""
         self.draw()
 
-    def _fail(self, text: str) -> None:
-        self._failure = text
-        self.draw()
-
-    def _wear(self) -> None:
-        self.look = look_of(self.app)
-        self.draw()
+    async def _ask_job(self) -> None:
+        """Ask for the slot's job, unless it is known."""
+        worker = self._state.snapshot.worker(self._slot)
+        if worker is not None and worker.job is not None and (self._job is None or self._job.number != worker.job):
+            self._job = await held_job(self._engine, self._state, self._slot)
 
     # What the keys do
-
-    def action_back(self) -> None:
-        """Return to the main screen."""
-        self.dismiss(None)
 
     def action_neighbour(self, step: int) -> None:
         """Show the worker `step` places on, and choose it."""
         slots = self._state.slots
+        if self._slot not in slots:
+            return
         at = slots.index(self._slot) + step
         if 0 <= at < len(slots):
-            self._slot = slots[at]
-            self._details = self._series = None
-            self._failure = ""
-            if self._state.choose(self._slot):
+            if self._state.choose(slots[at]):
                 self._app.chosen_changed()
-            self.query_one("#body").scroll_home(animate=False)
+            self._turn_to(slots[at])
             self.draw()
-            self._ask_anew()
+
+    def _turn_to(self, slot: str) -> None:
+        """Show `slot` from now on."""
+        self._slot = slot
+        self._details = self._series = self._job = None
+        self._failure = ""
+        self.query_one("#body").scroll_home(animate=False)
+        self._ask_anew()
 
     def action_show(self, section: str) -> None:
         """Show a section of `SECTIONS`, from its top."""

@@ -13,7 +13,7 @@ from textual.widgets import Button, Static, TextArea
 
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis import placeholders
-from gmg_tui.model import Details, WorkerState
+from gmg_tui.model import Details, JobRecord, WorkerState
 from gmg_tui.ui.screens import arguments, tables
 from gmg_tui.ui.screens.entries import Entries, Entry
 from gmg_tui.ui.screens.fields import Field, Scope
@@ -33,7 +33,9 @@ class EditScreen(Dialog[EditResult | None]):
 
     Args:
         details: Of the worker whose arguments are shown.
-        slots: All slots of the session, in order.
+        slots: All slots of the session, in order; in a sweep those whose job runs.
+        job: The slot's job in a sweep.
+        count: How many jobs the sweep has.
     """
 
     DEFAULT_CSS = """
@@ -50,15 +52,22 @@ class EditScreen(Dialog[EditResult | None]):
         Binding("ctrl+c", "app.quit_session", "quit", show=False),
     ]
 
-    def __init__(self, details: Details, slots: tuple[str, ...]) -> None:
+    def __init__(
+        self, details: Details, slots: tuple[str, ...], *, job: JobRecord | None = None, count: int = 0
+    ) -> None:
         super().__init__()
         self._details = details
         self._slots = slots
-        self._values = arguments.values_of(details.slot, slots)
+        self._job = job
+        if job is None:
+            self._values = arguments.values_of(details.slot, slots)
+        else:
+            self._values = arguments.values_of_job(details.slot, job, count)
 
     def heading(self) -> str:
-        """The worker's slot."""
-        return f"Edit {self._details.slot}"
+        """The worker's slot, and its job."""
+        job = f", job {self._job.number} ({self._job.name})" if self._job is not None else ""
+        return f"Edit {self._details.slot}{job}"
 
     def contents(self) -> ComposeResult:
         """The two fields, what becomes of them, and for whom they are."""
@@ -89,7 +98,7 @@ class EditScreen(Dialog[EditResult | None]):
             self._say(str(error), "error")
             return
         filled = [placeholders.fill(arg, self._values) for arg in result.args]
-        marks = "  ".join(f"{{{name}}} {value}" for name, value in self._values.items())
+        marks = "  ".join(f"{{{name}}} {placeholders.as_text(value)}" for name, value in self._values.items())
         self.query_one("#preview", Entries).show(
             [
                 Entry("it gets", arguments.join(filled) or "no arguments"),

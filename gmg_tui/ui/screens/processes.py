@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.screen import Screen
+from textual.binding import BindingType
 from textual.strip import Strip
 from textual.widgets import Static
 
@@ -20,11 +19,12 @@ from gmg_tui.ui.rows import Rows
 from gmg_tui.ui.screens import process_table, tables
 from gmg_tui.ui.screens.asking import keep_asking
 from gmg_tui.ui.screens.confirm import ConfirmScreen
-from gmg_tui.ui.screens.parts import bindings, foot, look_of
+from gmg_tui.ui.screens.page import Page
+from gmg_tui.ui.screens.parts import bindings, foot
 from gmg_tui.ui.screens.sheet import Sheet
 
 
-class ProcessesScreen(Screen[None]):
+class ProcessesScreen(Page):
     """Shows the processes on a card, asks again every few seconds, and ends strangers' after a question.
 
     Args:
@@ -33,29 +33,15 @@ class ProcessesScreen(Screen[None]):
         look: Styles and signs.
     """
 
-    DEFAULT_CSS = """
-    ProcessesScreen {
-        layout: vertical;
-        overflow: hidden;
-        & > Rows { height: 1fr; }
-        & > .foot { height: auto; color: $text-muted; link-style: none; link-style-hover: bold; }
-    }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings(tables.PROCESSES),
-        Binding("ctrl+c", "app.quit_session", "quit", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings(tables.PROCESSES)
 
     def __init__(self, engine: Engine, slot: str, look: Look) -> None:
-        super().__init__()
-        self.look = look
+        super().__init__(look)
         self._engine = engine
         self._slot = slot
         self._place = engine.welcome.session.slot(slot)
         self._details: Details | None = None
         self._chosen: int | None = None
-        self._said = ""
-        self._failure = ""
 
     def compose(self) -> ComposeResult:
         """The table, then the keys."""
@@ -64,7 +50,6 @@ class ProcessesScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Begin to ask."""
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._wear())
         self._ask_anew()
 
     def on_resize(self) -> None:
@@ -137,23 +122,7 @@ class ProcessesScreen(Screen[None]):
             self._chosen = fresh[min(at, len(fresh) - 1)].pid if fresh else None
         self.draw()
 
-    def _fail(self, text: str) -> None:
-        self._failure = text
-        self.draw()
-
-    def _say(self, text: str) -> None:
-        self._said = text
-        self.draw()
-
-    def _wear(self) -> None:
-        self.look = look_of(self.app)
-        self.draw()
-
     # What the keys do
-
-    def action_back(self) -> None:
-        """Return to the screen before."""
-        self.dismiss(None)
 
     def action_move(self, step: int) -> None:
         """Choose the next process, or the one before."""

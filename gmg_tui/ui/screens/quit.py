@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from gmg_tui import units
+from gmg_tui.model import Queue
 from gmg_tui.ui.screens.parts import Choice, Dialog, Menu
 
 Answer = Literal["stop", "leave", "kill"]
@@ -24,13 +25,22 @@ class QuitScreen(Dialog[Answer | None]):
         name: The session's name.
         stopping: Whether the workers are being stopped already; then killing them is offered.
         sigint_wait_s: How long a worker may take to end after SIGINT.
+        queue: How far the sweep is, whose jobs are meant then; None in a plain run.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c,q", "cancel", "stay", show=False)]
 
-    def __init__(self, live: int, name: str, stopping: bool = False, sigint_wait_s: float | None = None) -> None:
+    def __init__(
+        self,
+        live: int,
+        name: str,
+        stopping: bool = False,
+        sigint_wait_s: float | None = None,
+        queue: Queue | None = None,
+    ) -> None:
         super().__init__()
         self._live = live
+        self._queue = queue
         self._session = name
         self._stopping = stopping
         self._wait = f" for up to {units.span(sigint_wait_s)}" if sigint_wait_s else ""
@@ -46,10 +56,19 @@ class QuitScreen(Dialog[Answer | None]):
         yield Menu(self._choices())
 
     def _standing(self) -> str:
+        if self._queue is not None:
+            going = f"{units.count(self._queue.running, 'job')} {'is' if self._queue.running == 1 else 'are'}"
+            doing = "being stopped" if self._stopping else "running"
+            return f"{going} {doing}, {self._queue.waiting:,} {'waits' if self._queue.waiting == 1 else 'wait'}."
         if self._live == 0:
             return "No worker is running."
         workers = f"{units.count(self._live, 'worker')} {'is' if self._live == 1 else 'are'}"
         return f"{workers} being stopped." if self._stopping else f"{workers} running."
+
+    def _stop_jobs(self) -> Choice:
+        resume = f"gmg-tui sweep --resume {self._session} goes on with the rest."
+        explanation = f"{resume} SIGINT first{self._wait}, then SIGTERM, then SIGKILL."
+        return Choice("s", "stop the jobs and quit", explanation, "stop")
 
     def _choices(self) -> list[Choice]:
         leave = Choice(
@@ -72,6 +91,8 @@ class QuitScreen(Dialog[Answer | None]):
             "SIGKILL at once. Kernels that are not saved yet are compiled again the next time.",
             "kill",
         )
+        if self._queue is not None:
+            stop = self._stop_jobs()
         stay = Choice("c", "stay here", "", None)
         return [leave, stop, *([kill] if self._stopping else []), stay]
 

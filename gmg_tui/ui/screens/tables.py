@@ -43,5 +43,40 @@ PROCESSES: Final = (
 )
 """Of the screen of the processes on a card."""
 
+QUEUE: Final = (
+    Key("escape,Q", "back", "esc", "back", "Return to the screen before.", True),
+    Key("up,k", "move(-1)", "↑ k", "up", "Choose the job above."),
+    Key("down,j", "move(1)", "↓ j", "down", "Choose the job below."),
+    Key("pageup", "page(-1)", "PgUp", "page up", "Choose a job a page further up."),
+    Key("pagedown", "page(1)", "PgDn", "page down", "Choose a job a page further down."),
+    Key("home", "edge(False)", "Home", "first", "Choose the first job: the one that ended first."),
+    Key("end", "edge(True)", "End", "last", "Choose the last job: the one that starts last."),
+    Key("f", "follow", "f", "running", "Go to the first job that runs, and stay with those that run.", True),
+    Key("u,shift+up", "shift('up')", "u", "up", "Move the job one place up: it starts sooner.", True),
+    Key("n,shift+down", "shift('down')", "n", "down", "Move the job one place down: it starts later.", True),
+    Key("U", "shift('top')", "U", "top", "Move the job to the head of the queue: it starts next.", True),
+    Key("s", "skip", "s", "skip", "Do not run the job; one that runs is stopped, after a question.", True),
+    Key("r", "retry", "r", "retry", "Run the job again, whether it was skipped, failed or finished.", True),
+    Key("R", "retry_failed", "R", "failed", "Run all jobs again that have failed.", True),
+    Key("c", "cards", "c", "cards", "Choose the cards that jobs may start on.", True),
+    Key("enter", "details", "enter", "details", "Show the details of the job while it runs.", True),
+)
+"""Of the screen of a sweep's queue; `d`, `q` and `?` do there what they do on the main screen."""
+
+CARDS: Final = (
+    Key(
+        "space,enter",
+        "turn",
+        "space",
+        "use or not",
+        "Use the card, or leave it; a job that runs there goes on.",
+        True,
+    ),
+    Key("up,k", "move(-1)", "↑ k", "up", "Choose the card above.", True),
+    Key("down,j", "move(1)", "↓ j", "down", "Choose the card below.", True),
+    Key("escape,c", "cancel", "esc", "back", "Return to the queue.", True),
+)
+"""Of the dialog that chooses a sweep's cards."""
+
 ACTING: Final = tuple(key for key in KEYS if key.action in {"restart", "stop", "kill", "edit", "help"})
 """What the foot of the details screen has of the main screen's keys."""

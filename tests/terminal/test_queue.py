@@ -1,0 +1,75 @@
+"""A sweep on a real pseudo-terminal: simulated cards, a real engine, and the queue's keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.nvml_sim import Sim
+from tests.terminal.screen import DOWN, ENTER, ESCAPE, Terminal, sessions_processes
+
+pytestmark = [pytest.mark.terminal, pytest.mark.timeout(180)]
+
+JOB = Path(__file__).parents[1] / "job.py"
+SWEEP = f"""
+script = "{JOB}"
+args = ["--s", "{{s}}"]
+gpus = [0, 1]
+timeout = "30m"
+[grid]
+s = [601, 602, 603, 604, 605, 606, 607, 608]
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """Every process of the test's sessions has ended when the test has."""
+    yield
+    _, alive = psutil.wait_procs(sessions_processes(os.environ["XDG_STATE_HOME"]), timeout=15)
+    assert [process.cmdline() for process in alive] == []
+
+
+@pytest.fixture
+def terminal(sim: Sim, tmp_path: Path) -> Iterator[Terminal]:
+    """A sweep of eight jobs that take long, on two cards."""
+    file = tmp_path / "sweep.toml"
+    file.write_text(SWEEP)
+    with Terminal("sweep", str(file), columns=120, rows=36, env=sim.env()) as terminal:
+        yield terminal
+
+
+def test_jobs_are_moved_skipped_and_retried_and_cards_come_and_go(terminal: Terminal) -> None:
+    terminal.until("0/8 jobs", "2 running", "#1 s=601", "#2 s=602", "time-out in 29:")
+    terminal.press("Q")
+    terminal.until("▸", "c cards", "waiting")
+    terminal.press("\x1b[F")  # the last one
+    terminal.until("8 of 8", lambda text: "▸  8 " in text)
+    name = terminal.line("▸").split()[2]
+    terminal.press("U")
+    terminal.until("3 of 8", lambda _: terminal.line("▸").split()[2] == name)
+    terminal.press("s")
+    terminal.until(f"({name}) is skipped", "1/8 jobs", "1 stopped")
+    terminal.press("\x1b[H", "r")
+    terminal.until("0/8 jobs", lambda _: "waiting" in terminal.line(f" {name} "))
+    terminal.press("f", "s")
+    terminal.until("which is running?")
+    terminal.press("y")
+    terminal.until("1/8 jobs", lambda _: "starting" in terminal.line(f"#8 {name} "))  # it was the next
+    terminal.press("c")
+    terminal.until("Cards of the sweep", "[x] gpu1", "1 job runs")
+    terminal.press(DOWN, " ")
+    terminal.until("▸ [ ] gpu1")
+    terminal.press(ESCAPE)
+    terminal.until("gpu1 not used")
+    terminal.press("f", ENTER)
+    terminal.until("[1 charts]", "job #", "s=6")
+    terminal.press(ESCAPE)
+    terminal.until("c cards")
+    terminal.press("q")
+    terminal.until("stop the jobs and quit", "2 jobs are running")
+    terminal.press("s")
+    assert terminal.until_ended() == 130

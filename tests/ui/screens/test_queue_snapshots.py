@@ -1,0 +1,84 @@
+"""Pictures of a sweep, compared cell by cell; `--snapshot-update` makes them anew, after they were looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.ui import play, sweeps
+from tests.ui.fake_engine import FakeEngine
+from tests.ui.screens import stage
+
+Compare = Callable[..., bool]
+SMALL, MIDDLE, LARGE = (80, 24), (120, 36), (160, 48)
+SIZES = pytest.mark.parametrize("size", [SMALL, MIDDLE, LARGE], ids=["80x24", "120x36", "160x48"])
+
+
+def _after(keys: str, *texts: str) -> Callable[[Pilot[Any]], Awaitable[None]]:
+    async def act(pilot: Pilot[Any]) -> None:
+        await play.sees(pilot, f"{play.LOG_LINES} lines")
+        await stage.press(pilot, *keys.split())
+        await play.sees(pilot, *texts)
+
+    return act
+
+
+def _drawn(
+    compare: Compare,
+    size: tuple[int, int],
+    keys: str,
+    *texts: str,
+    engine: FakeEngine | None = None,
+    ascii_only: bool = False,
+) -> bool:
+    app = sweeps.app(engine, ascii_only=ascii_only)
+    return compare(app, terminal_size=size, run_before=_after(keys, *texts))
+
+
+@SIZES
+def test_main_screen(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert _drawn(snap_compare, size, "", "12/30 jobs")
+
+
+def test_main_screen_in_ascii(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, MIDDLE, "", "12/30 jobs", ascii_only=True)
+
+
+def test_main_screen_at_the_end(snap_compare: Compare) -> None:
+    engine = sweeps.engine()
+    records = sweeps.jobs(30, 30)
+    engine.welcome = type(engine.welcome)(1, engine.welcome.session, sweeps.ended_snapshot(records), ())
+    assert _drawn(snap_compare, MIDDLE, "", "one slot", engine=engine)
+
+
+@SIZES
+def test_queue(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert _drawn(snap_compare, size, "Q down", "▸ 14")
+
+
+def test_queue_with_a_failed_job_chosen(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, MIDDLE, "Q home down down down down", "▸  5")
+
+
+def test_queue_in_ascii(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, MIDDLE, "Q", "> 13", ascii_only=True)
+
+
+def test_queue_of_ten_thousand(snap_compare: Compare) -> None:
+    engine = sweeps.engine(sweeps.jobs(10_000, 4000), slots=64, used=64)
+    assert _drawn(snap_compare, SMALL, "Q end", "10,000 of 10,000", "▸ 10000", engine=engine)
+
+
+def test_cards(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, SMALL, "Q c down", "▸ [x] gpu1", engine=sweeps.engine(used=3))
+
+
+def test_details_of_a_job(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, MIDDLE, "enter 2", "branch_counts=8", "attempts")
+
+
+def test_quit(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, SMALL, "q", "stop the jobs and quit")

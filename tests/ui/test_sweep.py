@@ -1,0 +1,248 @@
+"""The main screen in a sweep: the queue's row, the jobs on their slots, and slots that come and go."""
+
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from gmg_tui.model import Details, Snapshot
+from gmg_tui.protocol import Welcome
+from gmg_tui.ui import Outcome
+from gmg_tui.ui.app import GmgApp
+from gmg_tui.ui.state import UiState
+from tests.ui import play, sessions, sweeps
+from tests.ui.fake_engine import FakeEngine
+
+SMALL, WIDE = (80, 24), (160, 48)
+
+
+async def _press(pilot: Pilot[Outcome], *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+        await pilot.pause()
+
+
+async def _shows(pilot: Pilot[Outcome], engine: FakeEngine, snapshot: Snapshot) -> None:
+    engine.push(snapshot)
+    await pilot.pause()
+    await pilot.pause()
+
+
+def _with(snapshot: Snapshot, *slots: int) -> Snapshot:
+    """`snapshot` with the workers of these slots only."""
+    names = {f"gpu{index}" for index in slots}
+    return sessions.changed(snapshot, workers=tuple(w for w in snapshot.workers if w.slot in names))
+
+
+# The state
+
+
+def _state(*slots: int, of: int = 8) -> UiState:
+    engine = sweeps.engine(slots=of, used=of)
+    return UiState(Welcome(1, engine.welcome.session, _with(engine.snapshot, *slots), ()))
+
+
+def test_the_slots_are_those_that_have_a_worker_and_all_of_a_plain_run() -> None:
+    assert _state(0, 2, 5).slots == ("gpu0", "gpu2", "gpu5")
+    session = sessions.session(4)
+    plain = Snapshot(0.0, 0.0, sessions.busy_snapshot(4).workers[:2])
+    assert UiState(Welcome(1, session, plain, ())).slots == ("gpu0", "gpu1", "gpu2", "gpu3")
+
+
+@pytest.mark.parametrize(
+    ("left", "chosen"), [((0, 1, 3), "gpu3"), ((0, 6, 7), "gpu6"), ((2, 7), "gpu2"), ((5,), "gpu5"), ((), "")]
+)
+def test_where_the_chosen_slot_goes_the_nearest_is_chosen(left: tuple[int, ...], chosen: str) -> None:
+    state = _state(*range(8))
+    state.choose("gpu4")
+    full = sweeps.engine(slots=8, used=8).snapshot
+    assert state.apply(_with(full, *left)) is True
+    assert state.chosen == chosen
+    assert state.apply(_with(full, *left)) is False
+
+
+def test_a_slot_that_comes_is_chosen_where_there_was_none() -> None:
+    state = _state()
+    assert (state.slots, state.chosen) == ((), "")
+    assert state.move("down", 1) is False
+    assert state.apply(_with(sweeps.engine(slots=8, used=8).snapshot, 3, 4)) is True
+    assert state.chosen == "gpu3"
+    assert state.choose("gpu0") is False
+
+
+# The screen
+
+
+@pytest.mark.parametrize("size", [(60, 12), SMALL, (120, 36), WIDE])
+async def test_the_queue_has_a_row_and_words_give_way_to_the_width(size: tuple[int, int]) -> None:
+    app = sweeps.app()
+    async with app.run_test(size=size) as pilot:
+        await play.sees(pilot, "12/30 jobs", "1 failed", "00:04:12 left")
+        row = play.screen(app)[1]
+        assert ("3 running" in row) is (size[0] >= 80)
+        assert ("preset quick_test" in row) is (size[0] >= 120)
+        full, rest = row.count("█"), row.count("░")
+        assert full / (full + rest) == pytest.approx(12 / 30, abs=0.08)
+
+
+async def test_ten_thousand_jobs_leave_the_row_its_counts_on_60_columns() -> None:
+    app = sweeps.app(sweeps.engine(sweeps.jobs(10_000, 9000)))
+    async with app.run_test(size=(60, 12)) as pilot:
+        await play.sees(pilot, "9,000/10,000 jobs", "1 failed", "left")
+
+
+async def test_a_job_stands_beside_its_slot_with_the_time_that_it_has_left() -> None:
+    app = sweeps.app()
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "gpu0 #13 metho", "#13 method=ode-b8", "time-out in 23:48", "waits for 8")
+        await pilot.resize_terminal(*WIDE)
+        await play.sees(pilot, "gpu0 #13 method", "time-out in 23:48", "waits for 8.0 GiB of free VRAM")
+        await pilot.resize_terminal(200, 60)
+        app.engine.push(_with(app.engine.snapshot, 0, 3))
+        await play.sees(pilot, "gpu0 · H100 80GB HBM3 — #13 method=ode-b8", "gpu3 H100 80GB HBM3")
+
+
+async def test_a_time_out_that_is_near_is_told_as_trouble() -> None:
+    engine = sweeps.engine()
+    first, *others = engine.snapshot.workers
+    near = sessions.changed(first, attempt_s=1700.0, timeout_s=1800.0)
+    app = sweeps.app(engine)
+    async with app.run_test(size=(120, 36)) as pilot:
+        engine.push(sessions.changed(engine.snapshot, workers=(near, *others)))
+        await play.sees(pilot, "time-out in 1:40")
+        assert sum("time-out in 1:40" in row for row in play.screen(app)) == 2  # beside the output, and on its own
+
+
+async def test_the_end_is_told_with_the_times_and_the_speed_up() -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await _shows(pilot, engine, sweeps.ended_snapshot(sweeps.jobs(30, 30)))
+        texts = ("30/30 jobs", "1 failed", "ended after 00:41:07", "jobs' times 03:54:24", "5.7 × one slot")
+        await play.sees(pilot, *texts)
+        assert "all have ended" not in play.shown(app)
+        await pilot.resize_terminal(60, 12)
+        await play.sees(pilot, "30/30 jobs", "1 failed", "ended after 00:41:07")
+
+
+async def test_slots_come_and_go_and_the_choice_and_its_log_go_with_them() -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=WIDE) as pilot:
+        await _press(pilot, "right", "right")
+        assert app.state.chosen == "gpu2"
+        await _shows(pilot, engine, _with(engine.snapshot, 0, 3))
+        assert app.state.chosen == "gpu3"
+        await play.sees(pilot, "gpu3 log")
+        assert engine.asked[-1] == ("follow", "gpu3")
+        assert "gpu1" not in play.shown(app)
+        await _shows(pilot, engine, _with(sweeps.engine().snapshot, 0, 1, 2, 3))
+        await play.sees(pilot, "gpu1", "gpu2")
+        assert app.state.chosen == "gpu3"
+
+
+@pytest.mark.parametrize("size", [SMALL, WIDE])
+async def test_without_any_slot_keys_say_so_and_nothing_breaks(size: tuple[int, int]) -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=size) as pilot:
+        await _press(pilot, "enter")
+        await _shows(pilot, engine, _with(engine.snapshot))
+        await play.sees(pilot, "gpu0 is not used any more")
+        await _press(pilot, "right", "left", "1", "escape")
+        await play.sees(pilot, "no slot is used: Q, then c, chooses cards")
+        before = [request for request in engine.asked if request[0] != "follow"]
+        for key in ("r", "x", "X", "e", "enter", "p", "down", "right", "t"):
+            await _press(pilot, key)
+            assert app.screen is app.main
+        assert [request for request in engine.asked if request[0] != "follow"] == before
+        await _shows(pilot, engine, _with(sweeps.engine().snapshot, 1))
+        await play.sees(pilot, "gpu1 log")
+
+
+async def test_the_details_go_on_with_the_nearest_slot() -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await _press(pilot, "right", "enter")
+        await play.sees(pilot, "gpu1", "job #14 method=sde-b16", "branch_counts=16", "quick=true", "time-out in 23:48")
+        await _shows(pilot, engine, _with(engine.snapshot, 2, 3))
+        await play.sees(pilot, "gpu2", "job #15 method=ode-b1", "branch_counts=1 ")
+        assert "gpu1" not in play.shown(app)
+
+
+async def test_the_details_have_room_for_the_time_left_on_a_small_terminal() -> None:
+    app = sweeps.app()
+    async with app.run_test(size=SMALL) as pilot:
+        await _press(pilot, "enter")
+        await play.sees(pilot, "job #13 method=ode-b8", "time-out in 23:48 ")
+
+
+async def test_the_details_follow_the_slot_to_its_next_job() -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await _press(pilot, "enter")
+        await play.sees(pilot, "job #13 method=ode-b8", "branch_counts=8 ")
+        engine.jobs = sweeps.jobs(30, 15)
+        await _shows(pilot, engine, sweeps.snapshot(engine.jobs, version=2))
+        await play.sees(pilot, "job #16 method=sde-b2", "branch_counts=2 ")
+
+
+async def test_editing_fills_in_the_values_of_the_job_and_means_jobs_that_run() -> None:
+    engine = sweeps.engine()
+    engine.details_of["gpu1"] = Details("gpu1", (), "/", {}, (), "", (), args=("-m", "{method}", "-n", "{job}/{n}"))
+    app = sweeps.app(engine)
+    async with app.run_test(size=WIDE) as pilot:
+        await _press(pilot, "right", "e")
+        await play.sees(pilot, "Edit gpu1, job 14 (method=sde-b16)", "-m sde -n 14/30", "{quick} true", "all 3 workers")
+        await _press(pilot, "backspace", "9", "ctrl+s")
+        assert engine.asked[-1] == ("edit", ("gpu1",), ("-m", "{method}", "-n", "{job}/{n9"), {})
+
+
+# Keys that are for a queue
+
+
+async def test_the_queues_key_stands_in_the_footer_of_a_sweep_only() -> None:
+    for app, there in ((sweeps.app(), True), (play.busy(), False)):
+        async with app.run_test(size=WIDE) as pilot:
+            await play.sees(pilot, "? help")
+            assert ("Q queue" in play.screen(app)[-1]) is there
+
+
+async def test_in_a_plain_run_the_key_says_that_there_is_no_queue() -> None:
+    app = play.busy()
+    async with app.run_test(size=SMALL) as pilot:
+        await _press(pilot, "Q")
+        assert app.screen is app.main
+        assert "there is no queue" in play.screen(app)[1]
+
+
+async def test_quitting_says_how_to_go_on_and_counts_jobs() -> None:
+    app = sweeps.app()
+    async with app.run_test(size=SMALL) as pilot:
+        await _press(pilot, "q")
+        await play.sees(pilot, "3 jobs are running, 15 wait.", "stop the jobs and quit", "leave them running")
+        await play.sees(pilot, "gmg-tui sweep --resume sweep-1")
+        await _press(pilot, "s")
+        assert [request for request in app.engine.asked if request[0] != "follow"] == [("end", False)]
+        await play.sees(pilot, "stopping: 3 workers left")
+        ended = sweeps.queue_of(sweeps.jobs(30, 15, running=0), ended=True)
+        app.engine.push(sessions.changed(app.engine.snapshot, workers=(), queue=ended))
+        await pilot.pause()
+    assert app.return_value is not None
+    assert app.return_value.how == "stopped"
+
+
+async def test_an_interrupted_queue_says_how_many_did_not_run() -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=(120, 36)) as pilot:
+        queue = sweeps.queue_of(sweeps.jobs(30, 15, running=0), ended=True, eta_s=None)
+        await _shows(pilot, engine, sessions.changed(engine.snapshot, queue=queue))
+        await play.sees(pilot, "15/30 jobs", "15 not run", "ended after")
+
+
+def test_the_app_of_a_sweep_takes_its_time_between_two_drawings() -> None:
+    assert GmgApp(sweeps.engine())._pace._least_s > 0
+    assert GmgApp(play.engine_of(sessions.busy_snapshot()))._pace._least_s == 0
