@@ -6,12 +6,12 @@ import argparse
 import time
 from pathlib import Path
 
-from tests.benchmarks import flood, profiles, speed, table
+from tests.benchmarks import cold_start, flood, profiles, speed, sweeping, table
 from tests.benchmarks.ground import ground, machine
 from tests.benchmarks.programs import peers
 from tests.benchmarks.report import say
 
-PARTS = ("table", "flood", "speed", "profile")
+PARTS = ("table", "flood", "speed", "queue", "start", "profile")
 
 
 def parse() -> argparse.Namespace:
@@ -45,6 +45,10 @@ def main() -> None:
             flood.run(place, quick=options.quick)
         if "speed" in parts:
             speed.run(place, quick=options.quick)
+        if "queue" in parts:
+            sweeping.run(place, quick=options.quick)
+        if "start" in parts:
+            cold_start.run(place, quick=options.quick)
         if "profile" in parts:
             profiles.run(place, options.py_spy, quick=options.quick)
     say(f"took {time.monotonic() - began:.0f} s")

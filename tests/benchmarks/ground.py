@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import importlib.metadata
 import os
@@ -30,6 +31,8 @@ class Ground:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # As an installer does: else each start of gmg-tui alone would compile itself, and its peers would not.
+        compileall.compile_dir(ROOT / "gmg_tui", quiet=1)
         self._library = self._build()
         self._marks = 0
 

@@ -79,7 +79,7 @@ def peers(given: dict[str, Path | None]) -> tuple[list[Program], list[str]]:
     for name, path in given.items():
         place = shutil.which(path or name)
         if place is None:
-            missing.append(f"{name} is left out: {path or 'nothing of that name on PATH'} cannot be run")
+            missing.append(f"{name} is left out: {f'{path} cannot be run' if path else 'it is not on PATH'}")
         elif name == "mprocs":
             found.append(_mprocs(place))
         else:

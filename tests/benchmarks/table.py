@@ -33,7 +33,7 @@ class Effort(NamedTuple):
     seconds: float
 
 
-FULL, QUICK = Effort(rounds=3, starts=5, seconds=12), Effort(rounds=1, starts=1, seconds=5)
+FULL, QUICK = Effort(rounds=3, starts=9, seconds=12), Effort(rounds=1, starts=1, seconds=5)
 
 
 def compare(ground: Ground, peers: Sequence[Program], effort: Effort) -> list[tuple[str, Figures]]:
