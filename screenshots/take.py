@@ -3,7 +3,8 @@
 Each picture is the interface itself, drawn by Textual without a terminal, on a session of a real engine. `main`,
 `details` and `edit` show the shipped Genesis examples on two slots of the CPU (they need the extra `genesis`);
 `cards` and `table` show eight cards of the simulated driver in `tests/nvml_sim`, with `tests/fake_worker.py` as the
-script. A PNG of `main` is made with Chromium, where there is one.
+script. `queue` shows the shipped sweep with the real Genesis, and when it has ended its report is made and taken as a
+PNG by Chromium, as is `main`, where there is one.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from tests.nvml_sim import Sim, build  # noqa: E402
 
 LIGHT = "gmg_tui/examples/light.py"
 FRANKA = "gmg_tui/examples/franka.py"
+SWEEP = "gmg_tui/examples/light.toml"
 FAKE = "tests/fake_worker.py"
 
 
@@ -64,6 +66,8 @@ class Picture(NamedTuple):
     size: tuple[int, int]
     script: Callable[[Stage], Awaitable[None]]
     simulated: bool = False
+    report: bool = False
+    """Whether the session's report is taken too, once it has ended."""
 
 
 def _all(state: WorkerState) -> Callable[[Snapshot], bool]:
@@ -104,12 +108,25 @@ async def _table(stage: Stage) -> None:
     await stage.seconds(15)
 
 
+async def _queue(stage: Stage) -> None:
+    await stage.press("Q")
+    await stage.until(lambda snapshot: snapshot.queue is not None and snapshot.queue.finished == 4)
+    await stage.until(lambda snapshot: sum(worker.state is WorkerState.RUNNING for worker in snapshot.workers) == 2)
+    await stage.seconds(6)
+
+
 _LIGHT_RUN = ("--cpu", "2", LIGHT, "-B", "16", "--steps", "10000000")
 _FAKE_RUN = ("--start", "together", FAKE, "-B", "4096", "--fps", "24000000", "--lines", "0", "--phase-s", "3")
 PICTURES = {
     "main": Picture(("--cpu", "2", FRANKA, "-B", "16", "--steps", "10000000"), (132, 36), _main),
     "details": Picture(_LIGHT_RUN, (132, 44), _details),
     "edit": Picture(_LIGHT_RUN, (110, 32), _edit),
+    "queue": Picture(
+        ("sweep", SWEEP, "--cpu", "2", "--set", "n_envs=8,16,24,32,48,64,96,128,192,256"),
+        (120, 24),
+        _queue,
+        report=True,
+    ),
     "cards": Picture(_FAKE_RUN, (160, 44), _cards, simulated=True),
     "table": Picture(_FAKE_RUN, (80, 24), _table, simulated=True),
 }
@@ -150,6 +167,9 @@ async def take(name: str, folder: Path) -> None:
         async with _stage(picture, env) as stage:
             await picture.script(stage)
             stage.app.save_screenshot(f"{name}.svg", str(HERE))
+            if picture.report:
+                await stage.until(lambda snapshot: snapshot.ended)
+                await asyncio.to_thread(_report, stage.client.welcome.session.spec.name, folder, env)
     finally:
         if animation is not None:
             animation.terminate()
@@ -158,19 +178,32 @@ async def take(name: str, folder: Path) -> None:
 
 
 def _png(name: str) -> None:
+    svg = HERE / f"{name}.svg"
+    _draw(svg, HERE / f"{name}.png", _size(svg.read_text()))
+
+
+def _report(session_name: str, folder: Path, env: Mapping[str, str]) -> None:
+    page = folder / "page.html"
+    _gmg("report", session_name, "--html", str(page), env=env)
+    _draw(page, HERE / "report.png", (1280, 1160))
+
+
+def _draw(source: Path, picture: Path, size: tuple[int, int]) -> None:
+    """Draw a file as a PNG with Chromium, which must reach nothing but that file."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
-        print(f"no Chromium: {name}.png is not made", file=sys.stderr)
+        print(f"no Chromium: {picture.name} is not made", file=sys.stderr)
         return
-    svg = HERE / f"{name}.svg"
-    width, height = _size(svg.read_text())
-    subprocess.run(
-        (browser, "--headless", "--no-sandbox", "--hide-scrollbars", "--default-background-color=00000000",
-         f"--window-size={width},{height}", f"--screenshot={HERE / f'{name}.png'}", svg.as_uri()),
-        check=True,
-        stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    print(HERE / f"{name}.png")
+    with tempfile.TemporaryDirectory() as profile:
+        subprocess.run(
+            (browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars",
+             "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={profile}",
+             "--default-background-color=00000000", "--virtual-time-budget=10000",
+             f"--window-size={size[0]},{size[1]}", f"--screenshot={picture}", source.as_uri()),
+            check=True,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    print(picture)
 
 
 def _size(svg: str) -> tuple[int, int]:
