@@ -8,6 +8,7 @@ from typing import Any
 
 from gmg_tui.engine import reported
 from gmg_tui.engine.activity import Activity
+from gmg_tui.engine.card_memory import CardMemory
 from gmg_tui.engine.cutter import Cutter
 from gmg_tui.engine.ending import Ending
 from gmg_tui.engine.gate import Gate
@@ -21,10 +22,6 @@ from gmg_tui.engine.ring import Ring
 from gmg_tui.genesis.reader import Reader
 from gmg_tui.model import Attempt, Figures, GpuReading, Phase, Slot, WorkerState
 
-_KEPT_MIB = 64.0
-_KEPT_SHARE = 0.05
-"""What a card may have kept of an attempt's memory and still count as free: drivers round, and neighbours breathe."""
-
 
 class RunningAttempt:
     """An attempt from its start to its end.
@@ -33,6 +30,7 @@ class RunningAttempt:
         number: From 1.
         launch: What it is started with.
         slot: Where it runs.
+        reading: What its card said last; None on a CPU slot, and before the first time.
         pump: Reads its pipes.
         log: Takes every byte that it writes.
         ring: Takes its lines.
@@ -47,6 +45,7 @@ class RunningAttempt:
         launch: Launch,
         slot: Slot,
         *,
+        reading: GpuReading | None,
         pump: Pump,
         log: Log,
         ring: Ring,
@@ -67,16 +66,13 @@ class RunningAttempt:
         self.meter = Meter()
         self.activity = Activity()
         self.output_bytes = 0
-        self.memory_before_mib: float | None = None
-        """What was taken of the card's memory before it started."""
+        self.memory = CardMemory(slot.name, reading)
         self.process = Process(pump, slot.name, self._take)
         self.ending = Ending(self.process, changed)
         self.held = Held(self.process, slot.name, gate, changed)
         self.ended: float | None = None
         self.state = WorkerState.STARTING
         self.reason: str | None = None
-        self._on_card = False
-        """Whether NVML has named one of its processes on the card."""
         self._log = log
         self._ring = ring
         self._heard = heard
@@ -130,27 +126,17 @@ class RunningAttempt:
         reader = self.reader
         return time.monotonic() - reader.phase_started if reader.phase is Phase.RUNNING else 0.0
 
-    def measure(self, reading: GpuReading, *, running: bool, now: float) -> None:
-        """Take a reading of its card; `now` is monotonic seconds."""
-        self.meter.add(reading, running=running, now=now)
-        self._on_card = self._on_card or self._holds_memory(reading)
+    def measure(self, reading: GpuReading | None, state: WorkerState, now: float) -> None:
+        """Take a reading of its card, also after its end.
 
-    def _holds_memory(self, reading: GpuReading) -> bool:
-        return any(process.pid in self.activity.pids for process in reading.processes or ())
-
-    def memory_kept_mib(self, reading: GpuReading | None) -> float | None:
-        """What the card has not got back of the memory that it took; None when all of it, or when nobody can say.
-
-        Where NVML has named its processes on the card, their absence is enough: what is taken is somebody else's. In a
-        container NVML's PIDs are not ours, and the card's memory alone must tell.
+        Args:
+            reading: What the card says; None where nobody asks it.
+            state: The worker's.
+            now: Monotonic seconds.
         """
-        peak, before = self.meter.memory_peak_mib, self.memory_before_mib
-        if reading is None or reading.memory_used_mib is None or peak is None or before is None:
-            return None
-        if self._on_card and reading.processes is not None and not self._holds_memory(reading):
-            return None
-        kept = reading.memory_used_mib - before
-        return kept if kept > max(_KEPT_MIB, _KEPT_SHARE * (peak - before)) else None
+        self.memory.measure(reading, self.activity.pids, live=state.live)
+        if state.live and reading is not None:
+            self.meter.add(reading, running=state is WorkerState.RUNNING, now=now)
 
     def figures(self) -> Figures:
         """What it has reached so far."""

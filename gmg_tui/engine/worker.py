@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import deque
@@ -28,9 +27,6 @@ from gmg_tui.gpu.nvml import NvmlUnavailable
 from gmg_tui.model import Attempt, Figures, GpuReading, Phase, Slot, WorkerState
 
 _log = logging.getLogger(__name__)
-
-MEMORY_WAIT_S = 30.0
-"""How long a restart waits for the card's memory."""
 
 _KEPT_ATTEMPTS = 200
 
@@ -120,7 +116,6 @@ class Worker:
         self._by_person = False
         self._hurry = asyncio.Event()
         """A person does not want what is waited for before an attempt to be waited for."""
-        self._measured = asyncio.Event()
 
     # What it is doing
 
@@ -299,10 +294,11 @@ class Worker:
         self.out_dir = launch.out_dir
         if self._taken_back():
             return None
-        attempt = RunningAttempt(
+        return RunningAttempt(
             number,
             launch,
             self.slot,
+            reading=self.reading,
             pump=self._launcher.pump,
             log=self.log,
             ring=self.ring,
@@ -310,8 +306,6 @@ class Worker:
             heard=self._heard,
             changed=lambda: self._watcher.changed(self),
         )
-        attempt.memory_before_mib = self.reading.memory_used_mib if self.reading is not None else None
-        return attempt
 
     def _wait_for(self, awaited: str) -> None:
         if awaited != self.reason and not self._taken_back():
@@ -331,24 +325,10 @@ class Worker:
                 task.cancel()
 
     async def memory_released(self, say: Callable[[str], None]) -> None:
-        """Wait until the card has back what the last attempt took of its memory, for half a minute at most.
-
-        Args:
-            say: Told what is waited for, in one line.
-        """
+        """Wait until the card has back what the last attempt took of its memory; `say` is told what is waited for."""
         self.memory_kept = None
-        deadline = time.monotonic() + MEMORY_WAIT_S
-        while (
-            kept_mib := self.attempt.memory_kept_mib(self.reading) if self.attempt is not None else None
-        ) is not None:
-            rest_s = deadline - time.monotonic()
-            if rest_s <= 0:
-                self.memory_kept = f"started while {units.mib(kept_mib)} of the last attempt was still taken"
-                return
-            say(f"for {units.mib(kept_mib)} on {self.slot.name} to be released (p shows by whom)")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(rest_s):
-                    await self._measured.wait()
+        if self.attempt is not None:
+            self.memory_kept = await self.attempt.memory.released(say)
 
     def _part(self, attempt: RunningAttempt) -> None:
         """Write the line that parts this attempt's output from what went before."""
@@ -405,10 +385,8 @@ class Worker:
     def measure(self, reading: GpuReading | None, now: float) -> None:
         """Take a reading of its card; `now` is monotonic seconds."""
         self.reading = reading
-        self._measured.set()
-        self._measured.clear()
-        if self.attempt is not None and self.state.live and reading is not None:
-            self.attempt.measure(reading, running=self.state is WorkerState.RUNNING, now=now)
+        if self.attempt is not None:
+            self.attempt.measure(reading, self.state, now)
 
     def remember(self, moment: float) -> None:
         """Add a point to its history; `moment` is Unix time in seconds."""
