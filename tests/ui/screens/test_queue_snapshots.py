@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import pytest
-from textual.pilot import Pilot
 
 from tests.ui import play, sweeps
 from tests.ui.fake_engine import FakeEngine
-from tests.ui.screens import stage
+from tests.ui.screens.pictures import LARGE, MIDDLE, SMALL, Compare, drawn
 
-Compare = Callable[..., bool]
-SMALL, MIDDLE, LARGE = (80, 24), (120, 36), (160, 48)
 SIZES = pytest.mark.parametrize("size", [SMALL, MIDDLE, LARGE], ids=["80x24", "120x36", "160x48"])
-
-
-def _after(keys: str, *texts: str) -> Callable[[Pilot[Any]], Awaitable[None]]:
-    async def act(pilot: Pilot[Any]) -> None:
-        await play.sees(pilot, f"{play.LOG_LINES} lines")
-        await stage.press(pilot, *keys.split())
-        await play.sees(pilot, *texts)
-
-    return act
 
 
 def _drawn(
@@ -35,7 +20,7 @@ def _drawn(
     ascii_only: bool = False,
 ) -> bool:
     app = sweeps.app(engine, ascii_only=ascii_only)
-    return compare(app, terminal_size=size, run_before=_after(keys, *texts))
+    return drawn(compare, app, size, keys, *texts, first=(f"{play.LOG_LINES} lines",))
 
 
 @SIZES

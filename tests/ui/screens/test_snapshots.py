@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-from textual.pilot import Pilot
 
-from tests.ui import play
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.screens import stage
-
-Compare = Callable[..., bool]
-SMALL, LARGE = (80, 24), (120, 36)
+from tests.ui.screens.pictures import MIDDLE, SMALL, Compare, drawn
 
 
 @pytest.fixture(autouse=True)
@@ -27,14 +22,6 @@ def universal_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def _after(keys: str, *texts: str) -> Callable[[Pilot[Any]], Awaitable[None]]:
-    async def act(pilot: Pilot[Any]) -> None:
-        await stage.press(pilot, *keys.split())
-        await play.sees(pilot, *texts)
-
-    return act
-
-
 def _drawn(
     compare: Compare,
     size: tuple[int, int],
@@ -43,8 +30,7 @@ def _drawn(
     engine: FakeEngine | None = None,
     ascii_only: bool = False,
 ) -> bool:
-    app = stage.app(engine, ascii_only=ascii_only)
-    return compare(app, terminal_size=size, run_before=_after(keys, *texts))
+    return drawn(compare, stage.app(engine, ascii_only=ascii_only), size, keys, *texts)
 
 
 def test_edit(snap_compare: Compare) -> None:
@@ -60,7 +46,7 @@ def test_help(snap_compare: Compare) -> None:
 
 
 def test_help_on_120x36(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, LARGE, "question_mark end", "n/a")
+    assert _drawn(snap_compare, MIDDLE, "question_mark end", "n/a")
 
 
 def test_processes(snap_compare: Compare) -> None:
@@ -75,7 +61,7 @@ SECTIONS = {"1": "07:00:27", "2": "stopped by a person", "3": "folder", "4": "UU
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "120x36"])
+@pytest.mark.parametrize("size", [SMALL, MIDDLE], ids=["80x24", "120x36"])
 def test_details(snap_compare: Compare, size: tuple[int, int], section: str) -> None:
     assert _drawn(snap_compare, size, f"enter {section}", SECTIONS[section])
 
@@ -86,7 +72,7 @@ def test_details_of_a_worker_in_trouble(snap_compare: Compare) -> None:
 
 
 def test_details_in_ascii(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, LARGE, "enter", "07:00:27", ascii_only=True)
+    assert _drawn(snap_compare, MIDDLE, "enter", "07:00:27", ascii_only=True)
 
 
 def test_edit_in_ascii(snap_compare: Compare) -> None:
