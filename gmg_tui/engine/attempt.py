@@ -114,6 +114,7 @@ class RunningAttempt:
     def mark_ended(self) -> None:
         """Note the end; by the steady clock, so that no setting of the clock makes an attempt last a day."""
         self.ended = self.started + time.monotonic() - self.started_clock
+        self.memory.ended()
 
     @property
     def elapsed_s(self) -> float:

@@ -11,7 +11,7 @@ from gmg_tui import units
 from gmg_tui.model import GpuReading
 
 MEMORY_WAIT_S = 30.0
-"""How long the next attempt waits for it."""
+"""How long the next attempt waits for it, from the end of the one that took it."""
 
 _KEPT_MIB = 64.0
 _KEPT_SHARE = 0.05
@@ -23,7 +23,8 @@ class CardMemory:
 
     Args:
         slot: The attempt's slot.
-        before: What the card said last before the attempt; None where nobody asks it.
+        before: What the card said last before the attempt; None where it has said nothing yet. Its first reading
+            counts then: a script takes seconds before it comes to the card.
     """
 
     def __init__(self, slot: str, before: GpuReading | None) -> None:
@@ -35,6 +36,12 @@ class CardMemory:
         self._named = False
         """Whether NVML has named one of its processes on the card."""
         self._measured = asyncio.Event()
+        self._ended: float | None = None
+        """When the attempt ended, monotonic seconds."""
+
+    def ended(self) -> None:
+        """The attempt has ended."""
+        self._ended = time.monotonic()
 
     def measure(self, reading: GpuReading | None, pids: Set[int], *, live: bool) -> None:
         """Take a reading.
@@ -46,8 +53,10 @@ class CardMemory:
         """
         self._reading, self._pids = reading, pids
         if live and reading is not None:
-            if reading.memory_used_mib is not None:
-                self._peak_mib = max(self._peak_mib or 0.0, reading.memory_used_mib)
+            used_mib = reading.memory_used_mib
+            if used_mib is not None:
+                self._before_mib = used_mib if self._before_mib is None else self._before_mib
+                self._peak_mib = max(self._peak_mib or 0.0, used_mib)
             self._named = self._named or self._is_named(reading)
         self._measured.set()
         self._measured.clear()
@@ -55,8 +64,7 @@ class CardMemory:
     def _is_named(self, reading: GpuReading) -> bool:
         return any(process.pid in self._pids for process in reading.processes or ())
 
-    @property
-    def kept_mib(self) -> float | None:
+    def _kept_mib(self, shared: bool) -> float | None:
         """What the card has not got back of the memory that it took; None when all of it, or when nobody can say.
 
         Where NVML has named its processes on the card, their absence is enough: what is taken is somebody else's. In a
@@ -65,27 +73,36 @@ class CardMemory:
         reading, peak, before = self._reading, self._peak_mib, self._before_mib
         if reading is None or reading.memory_used_mib is None or peak is None or before is None:
             return None
-        if self._named and reading.processes is not None and not self._is_named(reading):
+        nameable = self._named and reading.processes is not None
+        if (nameable and not self._is_named(reading)) or (shared and not nameable):
             return None
         kept = reading.memory_used_mib - before
         return kept if kept > max(_KEPT_MIB, _KEPT_SHARE * (peak - before)) else None
 
-    async def released(self, say: Callable[[str], None]) -> str | None:
-        """Wait until the card has back what was taken of its memory, for half a minute at most.
+    @property
+    def _rest_s(self) -> float:
+        return MEMORY_WAIT_S - (time.monotonic() - self._ended) if self._ended is not None else 0.0
+
+    def awaited(self, *, shared: bool = False) -> str | None:
+        """What the next attempt has to wait for, in one line; None when for nothing, or not any more.
 
         Args:
-            say: Told what is waited for, in one line.
-
-        Returns:
-            What is to be said of the next attempt when the memory was not released in time; None when it was.
+            shared: Whether others of this session use the card: what is taken may be theirs, unless NVML names them.
         """
-        deadline = time.monotonic() + MEMORY_WAIT_S
-        while (kept_mib := self.kept_mib) is not None:
-            rest_s = deadline - time.monotonic()
-            if rest_s <= 0:
-                return f"started while {units.mib(kept_mib)} of the last attempt was still taken"
-            say(f"for {units.mib(kept_mib)} on {self._slot} to be released (p shows by whom)")
+        kept_mib = self._kept_mib(shared)
+        if kept_mib is None or self._rest_s <= 0:
+            return None
+        return f"for {units.mib(kept_mib)} on {self._slot} to be released (p shows by whom)"
+
+    async def released(self, say: Callable[[str], None]) -> None:
+        """Wait until nothing has to be waited for any more; `say` is told what is."""
+        while (awaited := self.awaited()) is not None:
+            say(awaited)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(rest_s):
+                async with asyncio.timeout(max(0.0, self._rest_s)):
                     await self._measured.wait()
-        return None
+
+    def still_taken(self, *, shared: bool = False) -> str | None:
+        """What is to be said of an attempt that starts now; None where the card has all back. `shared` as above."""
+        kept_mib = self._kept_mib(shared)
+        return None if kept_mib is None else f"started while {units.mib(kept_mib)} of the last attempt was still taken"

@@ -10,6 +10,7 @@ from pathlib import Path
 from gmg_tui import session as sessions
 from gmg_tui.engine import reported, vacancy
 from gmg_tui.engine.aside import aside
+from gmg_tui.engine.card_memory import CardMemory
 from gmg_tui.engine.launch import Launcher
 from gmg_tui.engine.place import Place
 from gmg_tui.engine.queue import JobQueue
@@ -129,13 +130,22 @@ class Dispatcher:
         gpu = place.slot.gpu
         if gpu is None:
             return None
-        reading = self._readings.get(gpu.uuid)
-        neighbours = [
-            self._worker_of(other)
+        return vacancy.why_not(
+            self._groups[head.group],
+            self._readings.get(gpu.uuid),
+            self._nvml_error,
+            [self._worker_of(other) for other in self._neighbours(place)],
+            _memory(place),
+        )
+
+    def _neighbours(self, place: Place) -> list[Place]:
+        """The slots of the same card that jobs hold, but for `place` itself."""
+        gpu = place.slot.gpu
+        return [
+            other
             for name, other in self._places.items()
-            if name in self._jobs and other.slot.gpu is not None and other.slot.gpu.uuid == gpu.uuid
+            if other is not place and name in self._jobs and gpu is not None and _card(other) == gpu.uuid
         ]
-        return vacancy.why_not(self._groups[head.group], reading, self._nvml_error, neighbours)
 
     def _worker_of(self, place: Place) -> Worker | None:
         """The worker of the job that holds a slot; None while it has none yet."""
@@ -149,7 +159,6 @@ class Dispatcher:
             worker = self._worker(place, record)
             await self._work(place, worker)
             record = await self._outcome(place, worker)
-            await worker.memory_released(lambda awaited: self._wait_for(place, awaited))
         except Exception as error:  # a fault of ours must not take the other jobs along
             _log.exception("job %d on %s broke off", record.number, name)
             record = self._recorder.drop(name, record, f"gmg-tui: {type(error).__name__}: {error}")
@@ -176,6 +185,7 @@ class Dispatcher:
         held = self._recorder.hold(record, place.slot, log=log)
         self._queue.update(held)
         place.waits = None
+        memory, card = _memory(place), _card(place)
         place.worker = Worker(
             place.slot,
             place.index,
@@ -187,6 +197,9 @@ class Dispatcher:
             self._phase_times(group),
             self._recorder,
         )
+        place.worker.reading = self._readings.get(card) if card is not None else None
+        if memory is not None:
+            place.worker.memory_kept = memory.still_taken(shared=bool(self._neighbours(place)))
         return place.worker
 
     async def _work(self, place: Place, worker: Worker) -> None:
@@ -216,10 +229,6 @@ class Dispatcher:
         """Try again on a slot where nothing could be started."""
         self._unready.pop(slot, None)
         self._wake.set()
-
-    def _wait_for(self, place: Place, awaited: str) -> None:
-        place.waits = awaited
-        self._changed()
 
     def take_readings(self, readings: Mapping[str, GpuReading], error: str | None) -> None:
         """Take what the cards have said, by UUID, or why they say nothing."""
@@ -288,9 +297,9 @@ class Dispatcher:
         place = self._places.get(slot)
         if place is None:
             raise GmgError(f"no slot {slot}; there are {', '.join(self._places)}", 1)
-        gpu = place.slot.gpu
+        card = _card(place)
         for name, other in self._places.items():
-            if name == slot or (gpu is not None and other.slot.gpu is not None and other.slot.gpu.uuid == gpu.uuid):
+            if name == slot or (card is not None and _card(other) == card):
                 self._said[name] = used
         self._queue.version += 1
         self._recorder.event("slot", f"{slot} is {'used' if used else 'not used any more'}", slot=slot)
@@ -323,3 +332,14 @@ class Dispatcher:
         self._look()
         self._wake.set()
         self._changed()
+
+
+def _card(place: Place) -> str | None:
+    """The UUID of a slot's card; None on the CPU."""
+    return place.slot.gpu.uuid if place.slot.gpu is not None else None
+
+
+def _memory(place: Place) -> CardMemory | None:
+    """What the last attempt on a slot took of the card's memory; None where none has run."""
+    attempt = place.worker.attempt if place.worker is not None else None
+    return attempt.memory if attempt is not None else None

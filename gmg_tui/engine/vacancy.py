@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from gmg_tui import units
+from gmg_tui.engine.card_memory import CardMemory
 from gmg_tui.engine.worker import Worker
 from gmg_tui.model import GpuReading, Group, WorkerState
 
 
 def why_not(
-    group: Group, reading: GpuReading | None, error: str | None, neighbours: Iterable[Worker | None]
+    group: Group,
+    reading: GpuReading | None,
+    error: str | None,
+    neighbours: Sequence[Worker | None],
+    memory: CardMemory | None,
 ) -> str | None:
     """What a job on a card has to wait for, in one line; None when for nothing.
 
@@ -19,14 +24,16 @@ def why_not(
         reading: What the card said last; None before the first time.
         error: Why NVML says nothing of any card.
         neighbours: The workers of the jobs that hold the card's other slots; None for one that has not begun.
+        memory: What the last job on the slot took of the card's memory; None where none has run.
     """
     if error is not None:
         return f"for NVML: {error}"
     if reading is not None and reading.lost:
         return f"for its card: {reading.error or 'it is lost'}"
+    awaited = memory.awaited(shared=bool(neighbours)) if memory is not None else None
     least = group.min_free_mib
-    if least is None:
-        return None
+    if awaited is not None or least is None:
+        return awaited
     if reading is None or reading.memory_total_mib is None or reading.memory_used_mib is None:
         return "for the card to say how much of its memory is free"
     free = reading.memory_total_mib - reading.memory_used_mib

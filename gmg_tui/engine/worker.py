@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
 from gmg_tui import units
@@ -284,9 +284,9 @@ class Worker:
                 await self._unless_hurried(gate.wait(self.slot.name, self._wait_for))
         else:
             self._enter(WorkerState.RESTARTING)
-            await self._unless_hurried(
-                self.memory_released(lambda awaited: self._enter(WorkerState.RESTARTING, awaited))
-            )
+            memory = self.attempt.memory
+            await self._unless_hurried(memory.released(self._wait_for))
+            self.memory_kept = memory.still_taken()
         if self._taken_back():
             return None
         number = self.attempt.number + 1 if self.attempt is not None else self.task.first_attempt
@@ -323,12 +323,6 @@ class Worker:
         finally:
             for task in tasks:
                 task.cancel()
-
-    async def memory_released(self, say: Callable[[str], None]) -> None:
-        """Wait until the card has back what the last attempt took of its memory; `say` is told what is waited for."""
-        self.memory_kept = None
-        if self.attempt is not None:
-            self.memory_kept = await self.attempt.memory.released(say)
 
     def _part(self, attempt: RunningAttempt) -> None:
         """Write the line that parts this attempt's output from what went before."""

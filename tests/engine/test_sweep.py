@@ -125,6 +125,44 @@ async def test_two_jobs_on_a_card_do_not_count_on_the_same_memory(sim: Sim, mark
         assert earlier["ended"] <= later["began"]
 
 
+async def test_a_job_that_has_ended_waits_for_nothing_and_the_next_one_for_its_memory(sim: Sim, marked: Path) -> None:
+    sim.cards[0].memory_used_mib = 500
+    sim.write()
+    group = job_group("--marks", str(marked), "--s", "1", gpus="0,")
+    async with running(sweep_for([{}, {}], group, interval_s=0.2), sim.env()) as run:
+        await run.until(lambda s: len(marks(marked)) == 1)
+        sim.cards[0].memory_used_mib = 30_000
+        sim.write()
+        waiting = await run.until(lambda s: "to be released" in (s.workers[0].reason or ""))
+        assert waiting.queue is not None
+        assert (waiting.queue.finished, waiting.queue.running) == (1, 0)
+        jobs = await run.jobs()
+        assert [(job.state, job.elapsed_s is not None) for job in jobs.values()] == [
+            (FINISHED, True),
+            (WorkerState.WAITING, False),
+        ]
+        sim.cards[0].memory_used_mib = 500
+        sim.write()
+        await run.until(lambda s: len(marks(marked)) == 2)
+        sim.cards[0].memory_used_mib = 30_000
+        sim.write()
+        ended = await run.until(lambda s: s.queue and s.queue.finished == 2)
+        assert ended.ended, "nobody comes who would need the memory"
+
+
+async def test_two_jobs_on_a_card_do_not_wait_for_each_others_memory(sim: Sim, marked: Path) -> None:
+    sim.cards[0].memory_used_mib = 500
+    sim.write()
+    group = job_group("--marks", str(marked), "--s", "{s}", gpus="0,", per_gpu=2)
+    async with running(sweep_for([{"s": 2.0}, {"s": 60.0}, {"s": 0.0}], group, interval_s=0.2), sim.env()) as run:
+        await run.until(lambda s: len(marks(marked)) == 2)
+        sim.cards[0].memory_used_mib = 30_000
+        sim.write()
+        await run.until(lambda s: s.queue and s.queue.finished == 2)
+        await run.client.act_on_jobs(QueueAction.SKIP, 2)
+        await run.until_done()
+
+
 async def test_whatever_becomes_of_a_job_its_card_is_given_back_and_the_results_say_so(
     sim: Sim, marked: Path, tmp_path: Path
 ) -> None:
