@@ -157,7 +157,7 @@ def choose_order(jobs: list[JobRecord], best: str | None) -> Order:
 
 
 def ordered(jobs: list[JobRecord], order: Order) -> list[JobRecord]:
-    """The jobs in an order; those that lack the column's figure come last."""
+    """The jobs in an order; those that failed come after the others, and those that lack the column's figure last."""
     if order.column is None:
         return jobs
     wanted = columns(jobs)
@@ -165,6 +165,7 @@ def ordered(jobs: list[JobRecord], order: Order) -> list[JobRecord]:
     keyed = [(cells(job, wanted)[place], job) for job in jobs]
     known = [(_rank(cell), job) for cell, job in keyed if cell is not None]
     known.sort(key=lambda pair: pair[0], reverse=not order.smallest_first)
+    known.sort(key=lambda pair: pair[1].state is WorkerState.FAILED)
     return [job for _, job in known] + [job for cell, job in keyed if cell is None]
 
 

@@ -81,6 +81,16 @@ def test_the_best_stand_first_and_those_without_a_figure_last(best: str, expecte
     assert [job.number for job in ordered(listed, choose_order(listed, best))] == expected
 
 
+@pytest.mark.parametrize(("best", "expected"), [("score", [3, 4, 2, 1]), ("-score", [4, 3, 1, 2])])
+def test_a_job_that_failed_is_never_the_best(best: str, expected: list[int]) -> None:
+    finished, failed = WorkerState.FINISHED, WorkerState.FAILED
+    listed = [
+        JobRecord(number, "a", state=failed if number < 3 else finished, result={"score": score})
+        for number, score in ((1, 0.1), (2, 0.9), (3, 0.6), (4, 0.5))
+    ]
+    assert [job.number for job in ordered(listed, choose_order(listed, best))] == expected
+
+
 def test_a_column_that_is_not_there_is_said_with_those_that_are() -> None:
     listed = [JobRecord(1, "a", values={"lr": 1}, result={"\x1b[2Jscore": 1})]
     with pytest.raises(GmgError, match=r"no column nope; there are: job, name, .*, energy_j, lr, score$"):
