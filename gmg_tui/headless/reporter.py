@@ -77,7 +77,7 @@ class Reporter:
 
     def _totals(self, snapshot: Snapshot) -> Iterator[str]:
         yield self._session.spec.name
-        yield f"Σ {units.fps(total_fps(snapshot.workers))} FPS"
+        yield f"Σ {units.fps(total_fps(snapshot.counted))} FPS"
         per_watt = fps_per_watt(snapshot.workers, powers_w(self._session, snapshot))
         if per_watt is not None:
             yield f"{units.short(per_watt)} FPS/W"

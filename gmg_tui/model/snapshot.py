@@ -67,6 +67,16 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
             return self.queue.ended
         return all(worker.state.ended for worker in self.workers)
 
+    @property
+    def counted(self) -> tuple[Worker, ...]:
+        """The workers that the session's totals are of.
+
+        In a sweep a worker that has ended is merely the last job of its slot: the queue counts it among the others.
+        """
+        if self.queue is None:
+            return self.workers
+        return tuple(worker for worker in self.workers if not worker.state.ended)
+
     def worker(self, slot: str) -> Worker | None:
         """The worker on `slot`."""
         return next((worker for worker in self.workers if worker.slot == slot), None)

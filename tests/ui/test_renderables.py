@@ -19,7 +19,7 @@ from gmg_tui.ui.renderables import card, graphs, table
 from gmg_tui.ui.renderables.headline import headline
 from gmg_tui.ui.renderables.words import Shown
 from gmg_tui.ui.state import UiState
-from tests.ui import play, sessions
+from tests.ui import play, sessions, sweeps
 from tests.ui.sessions import changed
 
 _LOOK = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=themes.NAMES[0]).look
@@ -276,6 +276,12 @@ def test_the_headline_never_cuts_the_total_nor_the_clock(snapshot: Snapshot, wid
     assert "Σ " in text
     assert text.rstrip().endswith("00:41:07")
     assert "fr" in text
+
+
+def test_the_headline_of_a_sweep_counts_no_slot_whose_last_job_has_ended() -> None:
+    text = _headline(sweeps.ended_snapshot(sweeps.jobs(30, 30)), 120)
+    assert "Σ – FPS" in text
+    assert "finished" not in text
 
 
 def test_the_headline_has_no_total_before_any_worker_has_printed_one() -> None:

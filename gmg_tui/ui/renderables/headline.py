@@ -35,7 +35,7 @@ Piece: TypeAlias = tuple[str, str]
 def headline(state: UiState, width: int, look: Look) -> Line:
     """The session's name and script at the left; total FPS, FPS per watt, workers by state and elapsed time right."""
     snapshot = state.snapshot
-    fps = total_fps(snapshot.workers)
+    fps = total_fps(snapshot.counted)
     powers = {
         slot.name: reading.power_w
         for slot in state.session.slots
@@ -65,7 +65,7 @@ def headline(state: UiState, width: int, look: Look) -> Line:
 
 
 def _states(state: UiState, look: Look, *, short: bool) -> list[Piece]:
-    workers = state.snapshot.workers
+    workers = state.snapshot.counted
     counts = Counter(worker.state for worker in workers if not worker.stuck)
     stuck = sum(1 for worker in workers if worker.stuck)
     pieces: list[Piece] = []
