@@ -137,6 +137,13 @@ def test_memory_at_its_edges(used: float, shown: str) -> None:
     assert "100 %" in text
 
 
+@pytest.mark.parametrize(("width", "times"), [(36, 1), (46, 2), (70, 1)])
+def test_a_throttled_card_says_why_beside_its_clock_where_there_is_room(width: int, times: int) -> None:
+    text = _card(_shown(sessions.running(0), changed(sessions.reading(0), throttle=("power cap",))), width)
+    assert "throttled: power cap" in text
+    assert text.count("throttled") == times
+
+
 def test_a_lost_card_is_told_first_on_card_and_row() -> None:
     lost = GpuReading("GPU-00000000", lost=True, error="GPU is lost (Xid 79)")
     worker = changed(sessions.running(0), warnings=("something else",))

@@ -203,10 +203,17 @@ def _bar(row: Line, fraction: float, style: str, text: str, look: Look) -> Line:
 def _bottom(shown: Shown, inner: int, look: Look) -> list[Line]:
     """Watts and degrees, then the two things most worth a line each: trouble, progress, a comparison, the last output."""
     notes = words.trouble(shown)
-    first: list[Line] = []
-    if shown.slot.gpu is not None:
-        first = [_electric_row(shown, inner, look)]
-    return [*first, *_notes(shown, notes, inner, look, 3 - len(first))]
+    if shown.slot.gpu is None:
+        return _notes(shown, notes, inner, look, 3)
+    first, slowed = _electric_row(shown, inner, look), words.throttled(shown.reading)
+    if slowed is not None:
+        room = first.room
+        first.end(f" {slowed.text}", slowed.style)
+        if first.room < room:
+            notes.remove(slowed)
+        else:
+            first.end(" throttled", slowed.style)
+    return [first, *_notes(shown, notes, inner, look, 2)]
 
 
 def _electric_row(shown: Shown, inner: int, look: Look) -> Line:
@@ -218,8 +225,6 @@ def _electric_row(shown: Shown, inner: int, look: Look) -> Line:
     row.add(f"{units.whole(reading.temperature_c)} {look.signs.degree}C".ljust(8))
     if reading.sm_clock_mhz is not None:
         row.add(f"{reading.sm_clock_mhz:.0f} MHz", "dim")
-    if reading.throttle:
-        row.end(" throttled", "warn")
     left = words.timeout_of(shown.worker)
     if left is not None and _timeout_beside(shown, inner):
         row.end(f" {left}", "dim")

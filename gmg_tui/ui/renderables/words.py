@@ -178,9 +178,15 @@ def trouble(shown: Shown) -> list[Note]:
     left_s = timeout_left_s(worker)
     if left_s is not None and worker.timeout_s is not None and left_s < _TIMEOUT_NEAR * worker.timeout_s:
         notes.append(Note(f"time-out in {units.span(left_s)}", "warn"))
-    if reading is not None and reading.throttle:
-        notes.append(Note("throttled: " + ", ".join(reading.throttle), "warn"))
-    return notes
+    slowed = throttled(reading)
+    return notes if slowed is None else [*notes, slowed]
+
+
+def throttled(reading: GpuReading | None) -> Note | None:
+    """What keeps the card from its full clock; None where nothing does, or the card does not say."""
+    return (
+        Note("throttled: " + ", ".join(reading.throttle), "warn") if reading is not None and reading.throttle else None
+    )
 
 
 def _reason(worker: Worker, reason: str) -> Note:
