@@ -86,5 +86,6 @@ def span(seconds: float | None) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """A count with its noun: `1 line`, `2 lines`, `4,096 envs`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    """A count with its noun: `1 line`, `4,096 envs`, `2 processes`."""
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{ending}"

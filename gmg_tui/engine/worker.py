@@ -340,9 +340,8 @@ class Worker:
             left = attempt.process.members(proctree.scan())
             if not left:
                 return
-            noun = "process" if len(left) == 1 else "processes"
             attempt.ending.begin(LEFTOVERS)
-            self._enter(WorkerState.STOPPING, f"ending {len(left)} {noun} that the script left behind")
+            self._enter(WorkerState.STOPPING, f"ending {units.count(len(left), 'process')} that the script left behind")
         await attempt.ending.wait()
 
     def _judge(self, attempt: RunningAttempt, exit_code: int) -> None:

@@ -9,6 +9,7 @@ from textual.binding import BindingType
 from textual.strip import Strip
 from textual.widgets import Static
 
+from gmg_tui import units
 from gmg_tui.client import Engine
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Details, GpuProcess
@@ -78,7 +79,7 @@ class ProcessesScreen(Page):
         name = f" {self.look.signs.dot} {words.card_name(self._place)}" if self._place else ""
         line = (
             Line(self.look, width)
-            .end(f" PIDs: {len(self._processes)} ", "dim")
+            .end(f" {units.count(len(self._processes), 'process')} ", "dim")
             .add(f" {self._slot}", "title")
             .add(f"{name}  ", "text")
         )

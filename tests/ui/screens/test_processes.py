@@ -45,7 +45,7 @@ def _on_card(engine: FakeEngine, *processes: GpuProcess) -> None:
 
 async def test_each_row_says_whose_the_process_is() -> None:
     async with looking() as screen:
-        await play.sees(screen.pilot, "PIDs: 3", "gpu0", "H100 80GB")
+        await play.sees(screen.pilot, "3 processes", "gpu0", "H100 80GB")
         assert screen.row(" 5200 ").split()[:8] == ["▸", "5200", "ada", "39:12", "29.4", "GiB", "gpu0", "worker"]
         xorg = screen.row(" 811 ")
         assert xorg.split()[:7] == ["811", "root", "10d", "00h", "96", "MiB", "not"]
@@ -98,11 +98,11 @@ async def test_the_choice_stays_on_its_process_while_others_come_and_go() -> Non
         await press(screen.pilot, "j")
         _on_card(engine, two, three)
         screen.pilot.app.screen._ask_anew()
-        await play.sees(screen.pilot, "PIDs: 2")
+        await play.sees(screen.pilot, "2 processes")
         assert screen.row("▸").split()[1] == "20"
         _on_card(engine, three)
         screen.pilot.app.screen._ask_anew()
-        await play.sees(screen.pilot, "PIDs: 1")
+        await play.sees(screen.pilot, "1 process ")
         assert screen.row("▸").split()[1] == "30"
         _on_card(engine)
         screen.pilot.app.screen._ask_anew()
