@@ -180,13 +180,14 @@ async def test_clients_that_ask_and_never_read_are_let_go_with_all_that_waits_fo
         engine = psutil.Process(run.process.pid)
         descriptors, memory = engine.num_fds(), engine.memory_info().rss
         deaf = []
+        asked = [protocol.AskDetails(number, "cpu0") for number in range(5000)]
+        requests = b"".join(
+            map(protocol.frame, [protocol.Hello(protocol.VERSION), protocol.Follow(("cpu0",), 4000), *asked])
+        )
         for _ in range(full(300, short=100)):
             reader, writer = await asyncio.open_unix_connection(run.spec.socket)
             reader._transport.pause_reading()
-            writer.write(protocol.frame(protocol.Hello(protocol.VERSION)))
-            writer.write(protocol.frame(protocol.Follow(("cpu0",), 4000)))
-            for number in range(5000):
-                writer.write(protocol.frame(protocol.AskDetails(number, "cpu0")))
+            writer.write(requests)
             deaf.append(writer)
             async with asyncio.timeout(20):
                 # Refused or thrown out: the engine has closed its side before this client read a byte.
