@@ -21,6 +21,10 @@ _KEPT_SHARE = 0.05
 class CardMemory:
     """One attempt's share of its card's memory, as NVML sees it.
 
+    Where NVML has named the attempt's processes on the card, their absence is enough. In a container NVML's PIDs are
+    not ours, or it names nobody: processes that were there before are strangers then, and memory that grows after the
+    attempt's end is a stranger's too, for the dead take no more.
+
     Args:
         slot: The attempt's slot.
         before: What the card said last before the attempt; None where it has said nothing yet. Its first reading
@@ -29,12 +33,16 @@ class CardMemory:
 
     def __init__(self, slot: str, before: GpuReading | None) -> None:
         self._slot = slot
-        self._before_mib = before.memory_used_mib if before is not None else None
+        self._before = before if before is not None and before.memory_used_mib is not None else None
         self._peak_mib: float | None = None
         self._reading: GpuReading | None = None
         self._pids: Set[int] = frozenset()
-        self._named = False
+        self._own_named = False
         """Whether NVML has named one of its processes on the card."""
+        self._any_named = False
+        """Whether NVML has named any process on the card."""
+        self._least_mib: float | None = None
+        """Of the card's memory that was taken since the attempt's end."""
         self._measured = asyncio.Event()
         self._ended: float | None = None
         """When the attempt ended, monotonic seconds."""
@@ -52,32 +60,37 @@ class CardMemory:
             live: Whether the attempt goes on.
         """
         self._reading, self._pids = reading, pids
-        if live and reading is not None:
-            used_mib = reading.memory_used_mib
-            if used_mib is not None:
-                self._before_mib = used_mib if self._before_mib is None else self._before_mib
-                self._peak_mib = max(self._peak_mib or 0.0, used_mib)
-            self._named = self._named or self._is_named(reading)
+        used_mib = reading.memory_used_mib if reading is not None else None
+        if reading is not None and used_mib is not None:
+            self._before = self._before or reading
+            self._own_named = self._own_named or any(process.pid in pids for process in reading.processes or ())
+            self._any_named = self._any_named or bool(reading.processes)
+            if live:
+                self._peak_mib = used_mib if self._peak_mib is None else max(self._peak_mib, used_mib)
+            elif self._ended is not None:
+                self._least_mib = used_mib if self._least_mib is None else min(self._least_mib, used_mib)
         self._measured.set()
         self._measured.clear()
 
-    def _is_named(self, reading: GpuReading) -> bool:
-        return any(process.pid in self._pids for process in reading.processes or ())
-
     def _kept_mib(self, shared: bool) -> float | None:
-        """What the card has not got back of the memory that it took; None when all of it, or when nobody can say.
+        """What the card has not got back of the memory that it took; None when all of it, or when nobody can say."""
+        reading, peak = self._reading, self._peak_mib
+        if reading is None or reading.memory_used_mib is None or peak is None or self._before is None:
+            return None
+        used, before = reading.memory_used_mib, self._before.memory_used_mib or 0.0
+        if used - before <= max(_KEPT_MIB, _KEPT_SHARE * (peak - before)):
+            return None
+        return None if self._is_anothers(reading, used, shared) else used - before
 
-        Where NVML has named its processes on the card, their absence is enough: what is taken is somebody else's. In a
-        container NVML's PIDs are not ours, and the card's memory alone must tell.
-        """
-        reading, peak, before = self._reading, self._peak_mib, self._before_mib
-        if reading is None or reading.memory_used_mib is None or peak is None or before is None:
-            return None
-        nameable = self._named and reading.processes is not None
-        if (nameable and not self._is_named(reading)) or (shared and not nameable):
-            return None
-        kept = reading.memory_used_mib - before
-        return kept if kept > max(_KEPT_MIB, _KEPT_SHARE * (peak - before)) else None
+    def _is_anothers(self, reading: GpuReading, used_mib: float, shared: bool) -> bool:
+        """Whether what is taken of the card is not the attempt's, as far as that can be told."""
+        listed = {process.pid for process in reading.processes or ()}
+        if self._own_named and reading.processes is not None:
+            return listed.isdisjoint(self._pids)
+        there = {process.pid for process in (self._before.processes if self._before is not None else None) or ()}
+        if shared or (self._any_named and reading.processes is not None and listed <= there):
+            return True
+        return self._least_mib is not None and used_mib > self._least_mib + _KEPT_MIB
 
     @property
     def _rest_s(self) -> float:
