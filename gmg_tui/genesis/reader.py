@@ -109,11 +109,6 @@ class Reader:
         return self._alerts.texts
 
     @property
-    def exiting(self) -> bool:
-        """Whether Genesis has said that it ends and saves its kernels."""
-        return self.phase is Phase.SAVING
-
-    @property
     def phases(self) -> tuple[tuple[Phase, float], ...]:
         """The phases that are over, in order, each with how long it took in seconds; at most the last 64."""
         return tuple(self._phases)

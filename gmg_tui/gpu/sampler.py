@@ -55,17 +55,11 @@ class Sampler:
         self._logged = ""
         self._wake = threading.Event()
         self._stopping = False
-        self._poked = True  # the first round asks for everything
         self._thread = threading.Thread(target=self._run, name="nvml-sampler", daemon=True)
 
     def start(self) -> None:
         """Begin; the first round follows at once."""
         self._thread.start()
-
-    def poke(self) -> None:
-        """Ask all cards for everything now, and not at the next interval."""
-        self._poked = True
-        self._wake.set()
 
     def stop(self, wait_s: float = 2.0) -> bool:
         """End the thread.
@@ -86,8 +80,7 @@ class Sampler:
         number = 0
         next_at = time.monotonic()
         while not self._stopping:
-            everything, self._poked = self._poked, False
-            self._round(number, everything)
+            self._round(number)
             number += 1
             # A round that took longer than the interval is not made up for.
             next_at = max(next_at + self._interval_s, time.monotonic())
@@ -96,11 +89,11 @@ class Sampler:
         if self._nvml is not None and self._owner:
             self._nvml.close()
 
-    def _round(self, number: int, everything: bool) -> None:
+    def _round(self, number: int) -> None:
         # A broken driver may make pynvml or ctypes raise anything, and the receiver's loop may just have closed; the
         # next round must come all the same.
         try:
-            readings = self._read(number, everything)
+            readings = self._read(number)
         except Exception as fault:
             self._error = f"reading the GPUs fails: {fault!r}"
             readings = self._silent()
@@ -112,13 +105,13 @@ class Sampler:
                 _LOG.exception("GPU readings were not taken")
                 self._logged = repr(fault)
 
-    def _read(self, number: int, everything: bool) -> tuple[GpuReading, ...]:
+    def _read(self, number: int) -> tuple[GpuReading, ...]:
         nvml = self._opened()
         if nvml is None:
             return self._silent()
         turn = number % self._rounds_per_slow
         readings = tuple(
-            nvml.read(gpu, slow=everything or place % self._rounds_per_slow == turn)
+            nvml.read(gpu, slow=number == 0 or place % self._rounds_per_slow == turn)
             for place, gpu in enumerate(self._gpus)
         )
         self._error = nvml.error

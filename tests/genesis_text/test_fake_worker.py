@@ -102,11 +102,11 @@ def test_on_sigint_it_saves_and_ends_as_genesis_does(stubborn: bool) -> None:
         process.send_signal(signal.SIGINT)
         if stubborn:
             reader.feed(process.stdout.readline(), 1.0)
-            assert not reader.exiting
+            assert reader.phase is not Phase.SAVING
             return
         reader.feed(process.stdout.read(), 1.0)
         assert process.wait(10) == -signal.SIGINT
-        assert reader.exiting
+        assert reader.phase is Phase.SAVING
         assert reader.failure(-2).reason == "Killed by SIGINT (-2): interrupted"
     finally:
         process.kill()

@@ -54,7 +54,6 @@ def shown(reader: Reader) -> tuple[object, ...]:
         reader.genesis_version,
         reader.warnings,
         reader.had_progress,
-        reader.exiting,
         reader.phases,
         reader.failure(1),
     )

@@ -32,7 +32,7 @@ def test_the_phases_of_a_cold_run_follow_each_other_with_their_times() -> None:
         (Phase.VISUALIZER, 15.0),
         (Phase.RUNNING, 0.0),
     )
-    assert (reader.phase, reader.exiting, reader.state) == (Phase.SAVING, True, WorkerState.RUNNING)
+    assert (reader.phase, reader.state) == (Phase.SAVING, WorkerState.RUNNING)
     assert (reader.device, reader.backend) == ("Intel(R) Xeon(R) Processor @ 2.50GHz", "cpu")
     assert (reader.genesis_version, reader.n_envs, reader.warnings) == ("1.4.5", 16, ())
 

@@ -10,7 +10,7 @@ from gmg_tui.gpu import figures
 from gmg_tui.gpu.nvml import Nvml
 from gmg_tui.gpu.sampler import SLOW_S, Sampler
 from gmg_tui.model import Gpu, GpuReading
-from tests.nvml_sim import Process, Sim
+from tests.nvml_sim import Sim
 from tests.nvml_sim.child import on_simulated_driver
 
 TICK_S = 0.02
@@ -87,21 +87,6 @@ def test_the_first_round_has_all_and_the_slow_figures_are_spread_over_the_next(s
     thread = Sampler(gpus, SLOW_S / 250, lambda *_: asked.put(sim.calls().count("nvmlDeviceGetFanSpeed")))
     thread.start()
     assert [asked.get(timeout=30) for _ in range(10)] == [8, 1, 1, 1, 1, 1, 1, 1, 0, 0]
-    assert thread.stop()
-
-
-@on_simulated_driver
-def test_a_poke_asks_for_all_at_once(sim: Sim) -> None:
-    gpus, rounds = cards(), Rounds()
-    thread = Sampler(gpus, FOREVER_S, rounds)
-    thread.start()
-    rounds.next()
-    for card in sim.cards:
-        card.processes = [Process(pid=77)]
-    sim.write()
-    thread.poke()
-    found = rounds.next()
-    assert [pids(found, place) for place in range(8)] == [[77]] * 8
     assert thread.stop()
 
 
