@@ -24,6 +24,8 @@ _LOG_MIN_TALL = 14
 """Rows that the log keeps before cards are drawn with large digits."""
 _AROUND_TABLE = 2
 """Rows of the heading above and of the chosen worker's line below the table."""
+_CORNER = 2
+"""Cells of a card's lower border right of the words which cards are visible."""
 
 
 class Plan(NamedTuple):
@@ -151,6 +153,11 @@ class Board(Rows):
             rest = width - edges[len(here)]
             filler = [Segment(" " * rest, self.look.style("text"))] if rest else []
             strips.extend(Strip([*chain.from_iterable(rows), *filler], width) for rows in zip(*drawn, strict=True))
+        place = self._place(len(names))
+        if place:
+            text, end = Strip([Segment(f"{place} ", self.look.style("strong"))]), width - _CORNER
+            last = strips[-1]
+            strips[-1] = Strip.join([last.crop(0, end - text.cell_length), text, last.crop(end, width)])
         return strips
 
     def _table(self) -> list[Strip]:
@@ -163,8 +170,8 @@ class Board(Rows):
 
     def _place(self, visible: int) -> str:
         """Which workers are visible, where not all are."""
-        number = len(self.state.slots)
-        return f" {self._first + 1}-{self._first + visible} of {number}" if visible < number else ""
+        number, first = len(self.state.slots), self._first * self.plan.columns
+        return f" {first + 1}-{first + visible} of {number}" if visible < number else ""
 
     def on_click(self, event: events.Click) -> None:
         """Choose the worker under the mouse."""

@@ -36,3 +36,15 @@ async def test_too_small_a_terminal_is_told_and_a_larger_one_is_filled_again(siz
         await pilot.pause()
         assert "too small" not in play.shown(app)
         assert "q quit" in play.screen(app)[-1]
+
+
+async def test_cards_that_are_out_of_sight_are_counted() -> None:
+    app = play.busy()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("t")
+        await play.sees(pilot, "1-2 of 8")
+        await pilot.press("j")
+        await play.sees(pilot, "3-4 of 8", "gpu2")
+        await pilot.press("t")
+        await play.sees(pilot, "gpu7")
+        assert "of 8" not in play.shown(app)

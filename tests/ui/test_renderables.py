@@ -144,6 +144,12 @@ def test_a_throttled_card_says_why_beside_its_clock_where_there_is_room(width: i
     assert text.count("throttled") == times
 
 
+def test_a_throttled_card_hides_no_history_in_a_narrow_row() -> None:
+    worker = changed(sessions.running(0), progress=None)
+    free, slowed = (changed(sessions.reading(0), throttle=throttle) for throttle in ((), ("power cap",)))
+    assert _row(_shown(worker, slowed), 80) == _row(_shown(worker, free), 80)
+
+
 def test_a_lost_card_is_told_first_on_card_and_row() -> None:
     lost = GpuReading("GPU-00000000", lost=True, error="GPU is lost (Xid 79)")
     worker = changed(sessions.running(0), warnings=("something else",))

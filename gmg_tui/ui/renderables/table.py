@@ -147,7 +147,9 @@ def _message(line: Line, shown: Shown, layout: Columns, look: Look) -> None:
             line.right(f"{worker.n_envs:,}", layout.history_at - 1, "dim")
         line.to(layout.history_at)
         after = edge - layout.history_at - layout.history - 1
-        if after >= _NOTE_MIN or (running and note.style not in _URGENT):
+        # Cards under full load are at their power cap for hours; that is no reason to hide how the worker fares.
+        mild = note == words.throttled(shown.reading) or (running and note.style not in _URGENT)
+        if after >= _NOTE_MIN or mild:
             history = shown.history
             values = buckets(history.fps, history.end, layout.history, graphs.SPAN_S)
             line.add(graphs.history(values, history.fps_max, layout.history, look.signs), "fps-graph").add(" ")
