@@ -1,11 +1,13 @@
-"""The command line: reads the arguments and hands over to the one module that does what they ask for."""
+"""The command line: parses the arguments and calls the module of `gmg_tui.commands` that carries them out."""
 
 from __future__ import annotations
 
+import errno
+import importlib
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +15,23 @@ import click
 from click.core import ParameterSource
 
 import gmg_tui
+from gmg_tui.cli_options import JOBS, SCREEN, SHARED, TUNING, YES
 from gmg_tui.errors import GmgError
 
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 _RUN = {**_HELP, "allow_interspersed_args": False}
 _DEMO = {**_RUN, "ignore_unknown_options": True}
 _INTERRUPTED = 130
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Why standard output may not be written."""
 _AFTER = "gmg_tui.after"
 
 
 class _Page(click.Group):
-    """The group whose help shows the commands and the options of `run` on one page."""
+    """The group, whose help shows the commands and the options of `run` on one page."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order in which they were declared."""
+        """The commands in the order of their declaration."""
         return list(self.commands)
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -45,168 +50,63 @@ class _Page(click.Group):
                 formatter.write_dl([row for option in options if (row := option.get_help_record(ctx))])
 
 
-def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """One decorator that does what all of `options` do, in their order."""
-
-    def decorate(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
-_screen = _options(
-    click.option("--theme", metavar="NAME", help="Colours of the screen: dark, light, ansi or contrast."),
-    click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII signs only."),
-    click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal."),
-)
-_supervision = _options(
-    click.option(
-        "--start",
-        type=click.Choice(["gated", "together", "staggered"]),
-        metavar="WAY",
-        help="gated (the others wait until the first has written its mesh caches), together, or staggered (3 s apart).  "
-        "[default: gated while the script's caches are cold, else together]",
-    ),
-    click.option(
-        "--restart",
-        type=click.Choice(["never", "startup", "failure", "always"]),
-        default="startup",
-        show_default=True,
-        metavar="WHEN",
-        help="never, startup (after failures that a retry heals, before the first progress), failure, or always.",
-    ),
-    click.option(
-        "--max-restarts",
-        type=int,
-        default=3,
-        show_default=True,
-        metavar="N",
-        help="How often in a row a worker is started again.",
-    ),
-    click.option(
-        "--stuck-after",
-        type=float,
-        default=60.0,
-        show_default=True,
-        metavar="S",
-        help="Seconds without output and CPU time before a worker is called stuck.",
-    ),
-    click.option("--restart-stuck", is_flag=True, help="Restart stuck workers without being asked."),
-    click.option(
-        "--sigint-wait",
-        type=float,
-        default=15.0,
-        show_default=True,
-        metavar="S",
-        help="Seconds from SIGINT to SIGTERM when a worker is stopped: Genesis saves its kernels meanwhile.",
-    ),
-    click.option(
-        "--sigterm-wait",
-        type=float,
-        default=10.0,
-        show_default=True,
-        metavar="S",
-        help="Seconds from SIGTERM to SIGKILL.",
-    ),
-)
-_shared = _options(
-    click.option(
-        "--gpus", metavar="WHAT", help="'all', a count, or a list of indices or UUIDs: 0,2,5.  [default: all allowed]"
-    ),
-    click.option("--cpu", type=int, metavar="N", help="N CPU slots instead of GPUs; the cores are shared out."),
-    click.option("--name", metavar="NAME", help="The session's name.  [default: the script's and a number]"),
-    click.option(
-        "--python",
-        metavar="PATH",
-        help="The workers' interpreter.  [default: the active environment's, else gmg-tui's own]",
-    ),
-    click.option("--env", multiple=True, metavar="KEY=VALUE", help="A variable for the workers; repeatable."),
-    click.option(
-        "--interval", type=float, default=1.0, show_default=True, metavar="S", help="Seconds between looks at the GPUs."
-    ),
-    _supervision,
-    click.option("--headless", is_flag=True, help="Print lines instead of drawing; also where there is no terminal."),
-    click.option("--detach", is_flag=True, help="Start, print the session's name, and return."),
-    click.option("--summary", metavar="FILE", help="Write the summary (JSON) there too."),
-    _screen,
-)
-_jobs = _options(
-    click.option("--script", metavar="SCRIPT", help="What the jobs run, instead of the file's; without FILE needed."),
-    click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`."),
-    click.option(
-        "--set",
-        "sets",
-        multiple=True,
-        metavar="KEY=V1,V2",
-        help="The values of a key of the grid; repeatable. One value holds for single experiments too.",
-    ),
-    click.option("--args", metavar="WORDS", help="The script's arguments, as for a shell; or write them after --."),
-    click.option("--per-gpu", type=int, metavar="N", help="Jobs on one card at once.  [default: 1]"),
-    click.option("--retries", type=int, metavar="N", help="How often a failed job is run again.  [default: 0]"),
-    click.option(
-        "--timeout", metavar="T", help="How long an attempt may take: 30m, 1h30m, 45s, none.  [default: none]"
-    ),
-    click.option(
-        "--min-free-mib", type=float, metavar="M", help="VRAM that must be free before a job starts on a card."
-    ),
-    click.option("--out-dir", metavar="TEMPLATE", help="Each job's own folder, with placeholders: runs/{name}."),
-    click.option("--results", metavar="DIR", help="Write the results there too."),
-    click.option("--best", metavar="COLUMN", help="What the final table is ordered by; -COLUMN: the smallest first."),
-    click.option("--preset", "presets", multiple=True, metavar="NAME", help="A preset of the file; repeatable."),
-    click.option("--all", "all_presets", is_flag=True, help="All presets of the file, one after another."),
-    click.option("--dry-run", is_flag=True, help="List the jobs; run none."),
-    click.option("--resume", metavar="NAME", help="Go on with a sweep that has ended or was lost; without FILE."),
-    click.option("--retry-failed", is_flag=True, help="With --resume: run failed jobs again too."),
-)
-
-
 @click.group(cls=_Page, context_settings=_HELP, no_args_is_help=False)
 @click.version_option(gmg_tui.__version__, prog_name="gmg-tui", message="%(prog)s %(version)s")
 def _group() -> None:
-    """Run a Genesis script on every GPU of this machine, watch it and steer it.
+    """Run a Genesis script on every GPU of this machine, and monitor and control it.
 
-    All that follows SCRIPT is the script's own. In ARGS and --env, {slot}, {gpu}, {i}, {n} and {seed} are filled in
-    for each worker; {{ is a brace.
+    Everything after SCRIPT belongs to the script. In ARGS and --env, {slot}, {gpu}, {i}, {n} and {seed} are filled in
+    for each worker; {{ is a literal brace.
     """
 
 
 @_group.command(context_settings=_RUN)
-@_shared
+@SHARED
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(script: str, args: tuple[str, ...], module: bool, **options: Any) -> int:
-    """Run SCRIPT, also one that is named like a command."""
-    from gmg_tui.commands.ahead import Ahead
+    """Run SCRIPT, even if it is named like a command."""
+    return _start("run", options, script, args, module=module, own_options=_own_options(args))
 
-    with Ahead() as engine:
-        from gmg_tui.commands import run as command
-        from gmg_tui.commands.options import RunOptions
 
-        return command.run(RunOptions(**options), engine, script, args, module=module)
+def _own_options(args: tuple[str, ...]) -> tuple[str, ...]:
+    """The words among a script's arguments that are also options of `run`; its short ones are too common to tell."""
+    names = {name for option in run.params for name in option.opts if name.startswith("--")}
+    return tuple(dict.fromkeys(name for word in args if (name := word.partition("=")[0]) in names))
 
 
 @_group.command(context_settings=_DEMO)
-@_shared
+@SHARED
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def demo(args: tuple[str, ...], **options: Any) -> int:
-    """Run the shipped Genesis example; on two CPU slots without a GPU."""
-    from gmg_tui.commands.ahead import Ahead
+    """Run the included Genesis example; without a GPU on two CPU slots."""
+    return _start("demo", options, args)
 
-    with Ahead() as engine:
-        from gmg_tui.commands import run as command
+
+def _start(command: str, options: dict[str, Any], *args: Any, **more: Any) -> int:
+    """Call a function of `gmg_tui.commands.run`, whose modules are imported while the engine's process starts."""
+    from gmg_tui.commands.prestart import PrestartedEngine
+
+    with PrestartedEngine() as engine:
+        from gmg_tui.commands import run as commands
         from gmg_tui.commands.options import RunOptions
 
-        return command.demo(RunOptions(**options), engine, args)
+        status: int = getattr(commands, command)(RunOptions(**options), engine, *args, **more)
+        return status
+
+
+def _call(command: str, *args: Any, **options: Any) -> int:
+    """Call the function of a command, whose module is imported only now."""
+    status: int = getattr(importlib.import_module(f"gmg_tui.commands.{command}"), command)(*args, **options)
+    return status
 
 
 class _Sweep(click.Command):
-    """The command that keeps the words after `--` apart from its own."""
+    """The command, which keeps the words after `--` for the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the words after the first `--` away; they are `ctx.meta[_AFTER]`, which is not there without one."""
+        """Move the words after the first `--` to `ctx.meta[_AFTER]`, which is not set without a `--`."""
         if "--" in args:
             position = args.index("--")
             ctx.meta[_AFTER] = tuple(args[position + 1 :])
@@ -215,20 +115,20 @@ class _Sweep(click.Command):
 
 
 @_group.command(cls=_Sweep, context_settings=_HELP, options_metavar="[OPTIONS]")
-@_jobs
-@_shared
+@JOBS
+@SHARED
 @click.argument("file", required=False)
 @click.pass_context
 def sweep(ctx: click.Context, /, file: str | None, **options: Any) -> int:
-    """Queue the jobs of FILE (TOML) over the slots.
+    """Queue the jobs of FILE (TOML) on the slots.
 
     In its args, env and out_dir, and in WORDS after --, {slot}, {gpu}, {i}, {n}, {seed}, {job}, {name}, {out_dir} and
-    the values of the file are filled in for each job; {{ is a brace. Options win over the file.
+    the values of the file are filled in for each job; {{ is a literal brace. Options override the file.
     """
     from gmg_tui.commands import resume as resuming
     from gmg_tui.commands import sweep as command
     from gmg_tui.commands.options import RunOptions
-    from gmg_tui.sweep.overlay import SweepOptions
+    from gmg_tui.sweep.overrides import SweepOptions
 
     run_options = RunOptions(**{name: options.pop(name) for name in RunOptions._fields})
     own = SweepOptions(**options, words=ctx.meta.get(_AFTER))
@@ -238,52 +138,98 @@ def sweep(ctx: click.Context, /, file: str | None, **options: Any) -> int:
     return resuming.resume(file, run_options, own, given)
 
 
+class _Tune(click.Command):
+    """The command, whose long options may also stand after the script; the words after `--` are the script's alone."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Move its options before the script."""
+        takes_value = {
+            name: not one.is_flag
+            for one in self.params
+            if isinstance(one, click.Option)
+            for name in one.opts
+            if name.startswith("--")
+        }
+        _, script = _options_before(args, {name for name, value in takes_value.items() if value})
+        own, words = args[:script], args[script : script + 1]
+        left = iter(args[script + 1 :])
+        for word in left:
+            if word == "--":
+                words += left
+                break
+            name, sign, _ = word.partition("=")
+            (own if name in takes_value else words).append(word)
+            if takes_value.get(name) and not sign:
+                own += [value for value in [next(left, None)] if value is not None]
+        return super().parse_args(ctx, [*own, *words])
+
+
+@_group.command(cls=_Tune, context_settings=_RUN)
+@TUNING
+@SHARED
+@click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
+@click.argument("script", required=False)
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def tune(
+    ctx: click.Context, /, script: str | None, args: tuple[str, ...], module: bool, resume: str | None, **options: Any
+) -> int:
+    """Find the best value of one number, such as -B {n_envs}, by measuring SCRIPT on the slots.
+
+    The answer is the fastest value, the smallest that is nearly as fast, and the largest that runs. Options may also
+    stand after SCRIPT; what follows -- is the script's alone.
+    """
+    from gmg_tui.commands.prestart import PrestartedEngine
+
+    with PrestartedEngine() as engine:
+        from gmg_tui.commands import tune as command
+        from gmg_tui.commands.options import RunOptions
+
+        run_options = RunOptions(**{name: options.pop(name) for name in RunOptions._fields})
+        own = command.TuneOptions(**options)
+        if resume is not None:
+            given = [name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+            return command.resume(resume, run_options, own, frozenset(given), script)
+        return command.tune(run_options, own, engine, script, args, module=module, own_options=_own_options(args))
+
+
 @_group.command(context_settings=_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def gpus(as_json: bool) -> int:
-    """Print the GPUs, one line each, once."""
-    from gmg_tui.commands import gpus as command
-
-    return command.gpus(as_json=as_json)
+    """Print one line for each GPU."""
+    return _call("gpus", as_json=as_json)
 
 
 @_group.command(context_settings=_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def ls(as_json: bool) -> int:
-    """Print your sessions on this machine."""
-    from gmg_tui.commands import ls as command
-
-    return command.ls(as_json=as_json)
+    """Print your sessions."""
+    return _call("ls", as_json=as_json)
 
 
 @_group.command(context_settings=_HELP)
 @click.argument("name", required=False)
-@_screen
-def attach(name: str | None, theme: str | None, ascii_only: bool, no_mouse: bool) -> int:
+@SCREEN
+def attach(name: str | None, theme: str | None, ascii_only: bool, no_mouse: bool, no_confirm: bool) -> int:
     """Open the screen on a running session, by default the newest."""
-    from gmg_tui.commands import attach as command
-
-    return command.attach(name, theme=theme, ascii_only=ascii_only, mouse=not no_mouse)
+    return _call("attach", name, theme=theme, ascii_only=ascii_only, mouse=not no_mouse, confirm=not no_confirm)
 
 
 @_group.command(context_settings=_HELP)
 @click.argument("name", required=False)
-def stop(name: str | None) -> int:
+@click.option("--gone", is_flag=True, help="Count the session as lost: it ran on another machine, which is gone.")
+def stop(name: str | None, gone: bool) -> int:
     """Stop the workers of a running session, by default the newest."""
-    from gmg_tui.commands import stop as command
-
-    return command.stop(name)
+    return _call("stop", name, gone=gone)
 
 
 @_group.command(context_settings=_HELP, options_metavar="[-f] [-n N]")
 @click.argument("words", nargs=-1, metavar="[NAME] SLOT|JOB")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the session, or the job, has ended.")
-@click.option("-n", "--lines", type=int, metavar="N", help="Begin with the last N lines.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing until the session, or the job, has ended.")
+@click.option("-n", "--lines", type=int, metavar="N", help="Start with the last N lines.")
 def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
     """Print a worker's log, by default the newest session's."""
-    from gmg_tui.commands import logs as command
-
-    return command.logs(words, follow=follow, lines=lines)
+    return _call("logs", words, follow=follow, lines=lines)
 
 
 @_group.command(context_settings=_HELP)
@@ -291,86 +237,107 @@ def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print the detailed results (JSON).")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the summary of the results (CSV).")
 @click.option("--html", metavar="FILE", help="Write a page with the timeline, charts and all jobs.")
-@click.option("--best", metavar="COLUMN", help="What the table is ordered by; -COLUMN: the smallest first.")
+@click.option("--best", metavar="COLUMN", help="The column to order the table by; -COLUMN: smallest first.")
 def report(name: str | None, as_json: bool, as_csv: bool, html: str | None, best: str | None) -> int:
     """Print what a session did, by default the newest."""
-    from gmg_tui.commands import report as command
+    return _call("report", name, as_json=as_json, as_csv=as_csv, html=html, best=best)
 
-    return command.report(name, as_json=as_json, as_csv=as_csv, html=html, best=best)
+
+@_group.command(context_settings=_HELP)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@YES
+def rm(names: tuple[str, ...], yes: bool) -> int:
+    """Remove sessions that have ended.
+
+    Logs and results go, and what jobs wrote into the session's folder: it is listed with its size, and on a terminal
+    you are asked. A running session is never removed.
+    """
+    return _call("rm", names, yes=yes)
+
+
+@_group.command(context_settings=_HELP)
+@click.option("--older", metavar="AGE", help="Those that ended longer ago: 30d, 12h, 1d12h.")
+@click.option("--keep", type=int, metavar="N", help="But not the N that ended last.")
+@click.option("--dry-run", is_flag=True, help="List what would go, with sizes; remove nothing.")
+@YES
+def prune(older: str | None, keep: int | None, dry_run: bool, yes: bool) -> int:
+    """Remove the sessions that ended long ago.
+
+    Give --older, --keep, or both. It lists and asks as rm does.
+    """
+    return _call("prune", older=older, keep=keep, dry_run=dry_run, yes=yes)
 
 
 @_group.command(context_settings=_HELP)
 @click.option("--python", metavar="PATH", help="The workers' interpreter, as for `run`.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(python: str | None, as_json: bool) -> int:
-    """Print what this machine has and lacks for a run."""
-    from gmg_tui.commands import doctor as command
-
-    return command.doctor(python, as_json=as_json)
+    """Check whether this machine is ready for a run."""
+    return _call("doctor", python, as_json=as_json)
 
 
 def arrange(words: Sequence[str]) -> list[str]:
-    """The command's name first, then all other words in their order.
+    """`words` with the command's name first.
 
-    The first word that is neither an option nor an option's value is a command, or the script that `run` is to run.
+    The first word that is neither an option nor an option's value is a command, or the script for `run`.
     """
-    takes_value = {name for command in _group.commands.values() for name in _names_with_value(command)}
-    position = 0
-    while position < len(words) and words[position].startswith("-") and words[position] not in {"-", "--"}:
-        if words[position] in {"-h", "--help", "--version"} and not _is_command(words[position + 1 :]):
-            return [words[position]]
-        position += 2 if words[position] in takes_value else 1
+    options = [option for command in _group.commands.values() for option in command.params]
+    takes_value = {name for one in options if isinstance(one, click.Option) and not one.is_flag for name in one.opts}
+    options_before, position = _options_before(words, takes_value)
+    for place in options_before:
+        if words[place] in {"-h", "--help", "--version"} and not _is_command(words[place + 1 :]):
+            return [words[place]]
     before, rest = words[:position], words[position:]
     return [rest[0], *before, *rest[1:]] if _is_command(rest) else ["run", *before, *rest]
+
+
+def _options_before(words: Sequence[str], takes_value: Collection[str]) -> tuple[list[int], int]:
+    """Where the options before the first word stand, which is neither one nor the value of one; where that word is."""
+    options, position = list[int](), 0
+    while position < len(words) and words[position].startswith("-") and words[position] not in {"-", "--"}:
+        options.append(position)
+        position += 2 if words[position] in takes_value else 1
+    return options, position
 
 
 def _is_command(words: Sequence[str]) -> bool:
     return bool(words) and words[0] in _group.commands
 
 
-def _names_with_value(command: click.Command) -> list[str]:
-    return [
-        name
-        for option in command.params
-        if isinstance(option, click.Option) and not option.is_flag
-        for name in option.opts
-    ]
-
-
 def main(words: Sequence[str] | None = None) -> None:
-    """Do what the command line asks for, and exit with its status.
-
-    Args:
-        words: The words after the program's name; None for this process's.
-    """
+    """Run the command line, by default this process's, and exit with its status."""
     words = sys.argv[1:] if words is None else words
     _prepare_output()
     try:
-        # Without a word there is nothing to run: the page that says what there is, and the status of wrong usage.
+        # Without a word there is nothing to run: show the help, and exit with the status of wrong usage.
         status = _group.main(arrange(words) if words else ["--help"], prog_name="gmg-tui", standalone_mode=False)
         sys.stdout.flush()
-    except click.ClickException as error:
-        status = _complain(error.format_message(), error.exit_code)
-    except GmgError as error:
-        status = _complain(str(error), error.exit_code)
+    except (click.ClickException, GmgError) as error:
+        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        print(f"gmg-tui: {text}", file=sys.stderr)
+        status = error.exit_code
     except (KeyboardInterrupt, click.Abort):
         status = _INTERRUPTED
     except BrokenPipeError:
-        # Whoever read has seen enough. Python flushes once more as it ends, which must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go_of_output()
+        status = 1
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        _let_go_of_output()
+        print(f"gmg-tui: cannot write standard output: {error.strerror}", file=sys.stderr)
         status = 1
     sys.exit(status if words else 2)
 
 
+def _let_go_of_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _prepare_output() -> None:
-    """See that printing never fails for what is printed: a stream that is closed, a sign that the encoding lacks."""
+    """Make printing safe where a stream is closed or its encoding lacks a character."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - as long as the program lives
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-
-
-def _complain(text: str, status: int) -> int:
-    print(f"gmg-tui: {text}", file=sys.stderr)
-    return status

@@ -1,129 +1,68 @@
-"""Talks to one engine: requests and their answers, and what the engine sends by itself."""
+"""The connection to one engine: requests and their answers, and the messages that the engine sends by itself."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
+from itertools import count as numbers_from
 from pathlib import Path
-from typing import Protocol, Self
+from types import MappingProxyType
+from typing import Concatenate, ParamSpec, Self
 
 import gmg_tui
 from gmg_tui import protocol
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Details, QueueAction, QueueView, Series
-from gmg_tui.protocol import Action, Answer, Bye, Lines, Request, Update, Welcome
+from gmg_tui.model import Details, GpuProcess, QueueAction, QueueView, Series, TriedView
+from gmg_tui.protocol import Action, Answer, Bye, Lines, Request, Seen, Update, Welcome
 
-_Asking = (
-    protocol.Act
-    | protocol.Edit
-    | protocol.AskDetails
-    | protocol.AskSeries
-    | protocol.EndProcess
-    | protocol.End
-    | protocol.AskQueue
-    | protocol.ActOnJobs
-    | protocol.UseSlot
-)
-"""The requests that are answered."""
+P = ParamSpec("P")
 
+_ANY: Mapping[str, Seen] = MappingProxyType({})
+"""Whatever is on the slots is meant."""
+ANSWER_S = 10.0
+"""How long an engine may take to answer a request, which takes it milliseconds; a stopped one (SIGSTOP) never does."""
+_CLOSE_S = 1.0
+"""How long what was sent last may take to reach the engine when the connection is closed."""
 _HELLO_S = 10.0
-"""How long an engine may take to say welcome; a stopped one (SIGSTOP) never does."""
-
-
-class Engine(Protocol):
-    """What a user interface needs of an engine; `EngineClient` is the real one."""
-
-    welcome: Welcome
-
-    def events(self) -> AsyncIterator[Update | Lines | Bye]:
-        """What the engine sends by itself; ends with `Bye`, also when the connection breaks."""
-        ...
-
-    async def follow(self, *slots: str, tail: int) -> None:
-        """Receive the lines of these workers from now on, beginning with the newest `tail` that are there."""
-        ...
-
-    async def act(self, action: Action, *slots: str) -> None:
-        """Do something to workers. Raises `GmgError` when it cannot be done."""
-        ...
-
-    async def edit(self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str]) -> None:
-        """Change arguments and environment and restart. Raises `GmgError` when it cannot be done."""
-        ...
-
-    async def details(self, slot: str) -> Details:
-        """What a details screen shows of the worker. Raises `GmgError` when there is none."""
-        ...
-
-    async def series(self, slot: str) -> Series:
-        """The worker's figures over its whole life. Raises `GmgError` when there are none."""
-        ...
-
-    async def end_process(self, slot: str, pid: int, *, kill: bool = False) -> None:
-        """Send SIGTERM (or SIGKILL) to a process on the slot's card. Raises `GmgError` when that cannot be done."""
-        ...
-
-    async def queue(self, first: int, count: int) -> QueueView:
-        """A part of the queue: `count` jobs from place `first` on. Raises `GmgError` in a plain run."""
-        ...
-
-    async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
-        """Do something to jobs of the queue. Raises `GmgError` when it cannot be done."""
-        ...
-
-    async def use_slot(self, slot: str, *, used: bool) -> None:
-        """Let jobs start on a slot, or on it no more. Raises `GmgError` when that cannot be done."""
-        ...
-
-    async def end(self, *, kill: bool = False) -> None:
-        """Stop (or kill) all workers. Returns when the engine has heard it, not when they have ended."""
-        ...
-
-    async def close(self) -> None:
-        """Leave; the engine goes on."""
-        ...
+"""How long an engine may take to answer the hello; a stopped one (SIGSTOP) never does."""
 
 
 class EngineClient:
-    """A connection to an engine's socket."""
+    """A connection to an engine's socket: all that a user interface needs of an engine."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, welcome: Welcome) -> None:
         self.welcome = welcome
         self._reader = reader
         self._writer = writer
         self._answers: dict[int, asyncio.Future[Answer]] = {}
-        self._next_id = 0
+        self._numbers = numbers_from(1)
         self._gone: str | None = None
 
     @classmethod
-    async def connect(cls, path: Path) -> Self:
-        """Say hello to the engine that listens at `path`.
+    async def connect(cls, path: Path, session_id: str = "") -> Self:
+        """Say hello to the engine at `path`; with an id, only to that session's.
 
         Raises:
-            GmgError: Nobody listens there, the engine is another version's, or it does not answer.
+            GmgError: None answers, or one of another version or session.
         """
         writer = None
         try:
             async with asyncio.timeout(_HELLO_S):
                 reader, writer = await asyncio.open_unix_connection(str(path))
-                writer.write(protocol.frame(protocol.Hello(protocol.VERSION, gmg_tui.__version__)))
+                writer.write(protocol.frame(protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id)))
                 await writer.drain()
                 first = await protocol.read_message(reader)
+            if isinstance(first, Welcome):
+                return cls(reader, writer, first)
+            text = f"the engine at {path} speaks another protocol; update gmg-tui and try again"
+            problem = GmgError(first.reason if isinstance(first, Bye) else text, 1)
         except TimeoutError:
-            if writer is not None:
-                writer.close()
-            raise GmgError(f"the engine at {path} does not answer; is it stopped (SIGSTOP)?", 1) from None
+            problem = GmgError(f"the engine at {path} does not answer; is it stopped (SIGSTOP)?", 1)
         except (OSError, EOFError, protocol.ProtocolError) as error:
-            if writer is not None:
-                writer.close()
-            raise GmgError(f"no engine answers at {path}: {error}", 1) from error
-        if isinstance(first, Bye):
+            problem = GmgError(f"no engine answers at {path}: {_broken(error)}", 1)
+        if writer is not None:
             writer.close()
-            raise GmgError(first.reason, 1)
-        if not isinstance(first, Welcome):
-            writer.close()
-            raise GmgError(f"the engine at {path} speaks another protocol; update gmg-tui and try again", 1)
-        return cls(reader, writer, first)
+        raise problem
 
     async def events(self) -> AsyncIterator[Update | Lines | Bye]:
         """What the engine sends by itself; ends with `Bye`, also when the connection breaks.
@@ -135,7 +74,7 @@ class EngineClient:
                 try:
                     message = await protocol.read_message(self._reader)
                 except (OSError, EOFError, protocol.ProtocolError) as error:
-                    message = Bye(f"the connection to the engine broke: {error or type(error).__name__}")
+                    message = Bye(_broken(error))
                 match message:
                     case Answer(id=number):
                         waiting = self._answers.pop(number, None)
@@ -148,71 +87,85 @@ class EngineClient:
                     case Update() | Lines():
                         yield message
                     case Welcome():
-                        pass  # only ever the first message, which connect() has read
+                        pass  # only ever the first message, which connect() reads
         finally:
             self._fail("the connection to the engine was closed")
 
-    async def follow(self, *slots: str, tail: int) -> None:
-        """Receive the lines of these workers from now on, beginning with the newest `tail` that are there."""
-        await self._send(protocol.Follow(slots, tail))
+    async def follow(self, *slots: str, tail: int, telling: bool = False) -> None:
+        """Receive the lines of these workers from now on, starting with the newest `tail` that exist.
 
-    async def act(self, action: Action, *slots: str) -> None:
-        """Do something to workers. Raises `GmgError` when it cannot be done."""
-        await self._ask(protocol.Act(self._number(), action, slots))
+        With `telling` earlier ones that say more than progress come before them, as far as they are kept.
+        """
+        await self._send(protocol.Follow(slots, tail, telling))
 
-    async def edit(self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str]) -> None:
+    async def act(self, action: Action, *slots: str, seen: Mapping[str, Seen] = _ANY) -> None:
+        """Do something to workers; `seen` is what is meant, by slot. Raises `GmgError` when it cannot be done."""
+        await self._ask(protocol.Act, action, slots, dict(seen))
+
+    async def edit(
+        self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen] = _ANY
+    ) -> None:
         """Change arguments and environment and restart. Raises `GmgError` when it cannot be done."""
-        await self._ask(protocol.Edit(self._number(), slots, args, env))
+        await self._ask(protocol.Edit, slots, args, env, dict(seen))
 
     async def details(self, slot: str) -> Details:
         """What a details screen shows of the worker. Raises `GmgError` when there is none."""
-        answer = await self._ask(protocol.AskDetails(self._number(), slot))
+        answer = await self._ask(protocol.AskDetails, slot)
         if answer.details is None:
             raise GmgError(f"the engine gave no details of {slot}", 1)
         return answer.details
 
-    async def series(self, slot: str) -> Series:
-        """The worker's figures over its whole life. Raises `GmgError` when there are none."""
-        answer = await self._ask(protocol.AskSeries(self._number(), slot))
+    async def series(self, slot: str, start: float | None = None) -> Series:
+        """The worker's metrics since `start` (Unix time), without it over its whole life.
+
+        Raises `GmgError` when there are none.
+        """
+        answer = await self._ask(protocol.AskSeries, slot, start)
         if answer.series is None:
             raise GmgError(f"the engine gave no history of {slot}", 1)
         return answer.series
 
-    async def end_process(self, slot: str, pid: int, *, kill: bool = False) -> None:
-        """Send SIGTERM (or SIGKILL) to a process on the slot's card. Raises `GmgError` when that cannot be done."""
-        await self._ask(protocol.EndProcess(self._number(), slot, pid, kill))
+    async def end_process(self, slot: str, process: GpuProcess, *, kill: bool = False) -> None:
+        """Send SIGTERM (or SIGKILL) to a process on the slot's GPU. Raises `GmgError` when that cannot be done."""
+        await self._ask(protocol.EndProcess, slot, process, kill)
 
     async def queue(self, first: int, count: int) -> QueueView:
-        """A part of the queue: `count` jobs from place `first` on. Raises `GmgError` in a plain run."""
-        answer = await self._ask(protocol.AskQueue(self._number(), first, count))
+        """A part of the queue: `count` jobs from position `first` on. Raises `GmgError` in a plain run."""
+        answer = await self._ask(protocol.AskQueue, first, count)
         if answer.queue is None:
             raise GmgError("the engine gave no queue", 1)
         return answer.queue
 
     async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
         """Do something to jobs of the queue. Raises `GmgError` when it cannot be done."""
-        await self._ask(protocol.ActOnJobs(self._number(), action, jobs))
+        await self._ask(protocol.ActOnJobs, action, jobs)
 
     async def use_slot(self, slot: str, *, used: bool) -> None:
-        """Let jobs start on a slot, or on it no more. Raises `GmgError` when that cannot be done."""
-        await self._ask(protocol.UseSlot(self._number(), slot, used))
+        """Let jobs start on a slot, or stop letting them. Raises `GmgError` when that cannot be done."""
+        await self._ask(protocol.UseSlot, slot, used)
+
+    async def tried(self) -> TriedView:
+        """All that was tried in the session. Raises `GmgError` when the engine does not answer."""
+        answer = await self._ask(protocol.AskTried)
+        if answer.tried is None:
+            raise GmgError("the engine did not say what was tried", 1)
+        return answer.tried
 
     async def end(self, *, kill: bool = False) -> None:
-        """Stop (or kill) all workers. Returns when the engine has heard it, not when they have ended."""
-        await self._ask(protocol.End(self._number(), kill))
+        """Stop (or kill) all workers. Returns when the engine has accepted that, not when they have ended."""
+        await self._ask(protocol.End, kill)
 
     async def close(self) -> None:
-        """Leave; the engine goes on."""
-        self._fail("this client has left")
+        """Disconnect; the engine keeps running."""
+        self._fail("this client has disconnected")
         self._writer.close()
         try:
-            await self._writer.wait_closed()
+            async with asyncio.timeout(_CLOSE_S):
+                await self._writer.wait_closed()
+        except TimeoutError:
+            self._writer.transport.abort()  # the engine does not read
         except OSError:
-            return  # the other side was quicker
-
-    def _number(self) -> int:
-        self._next_id += 1
-        return self._next_id
+            return  # the engine closed it first
 
     async def _send(self, request: Request) -> None:
         if self._gone is not None:
@@ -221,16 +174,26 @@ class EngineClient:
             self._writer.write(protocol.frame(request))
             await self._writer.drain()
         except OSError as error:
-            raise GmgError(f"the connection to the engine broke: {error}", 1) from error
+            raise GmgError(f"the engine is gone: {_broken(error)}", 1) from error
 
-    async def _ask(self, request: _Asking) -> Answer:
+    async def _ask(self, kind: Callable[Concatenate[int, P], Request], *fields: P.args, **named: P.kwargs) -> Answer:
+        """Send a request of a `kind` that is answered; the `fields` are those after its number.
+
+        Raises:
+            GmgError: It was refused, the connection broke, or no answer came in time.
+        """
+        number = next(self._numbers)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._answers[request.id] = future
+        self._answers[number] = future
         try:
-            await self._send(request)
-            answer = await future
+            async with asyncio.timeout(ANSWER_S):
+                await self._send(kind(number, *fields, **named))
+                answer = await future
+        except TimeoutError as error:
+            text = f"the engine has not answered for {ANSWER_S:.0f} s; it may still do this when it goes on"
+            raise GmgError(text, 1) from error
         finally:
-            self._answers.pop(request.id, None)
+            self._answers.pop(number, None)
         if answer.error is not None:
             raise GmgError(answer.error, 1)
         return answer
@@ -241,3 +204,16 @@ class EngineClient:
             if not future.done():
                 future.set_exception(GmgError(reason, 1))
         self._answers.clear()
+
+
+def _broken(error: Exception) -> str:
+    """Why there is no connection to an engine, in plain words."""
+    match error:
+        case ConnectionRefusedError():
+            return "nobody listens there any more"
+        case EOFError() | ConnectionError():
+            return "it ended without a word, as when it is killed"
+        case OSError():
+            return error.strerror or type(error).__name__
+        case _:
+            return f"it sent something that is no message ({error})"

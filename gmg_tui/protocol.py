@@ -1,20 +1,21 @@
-"""What a client and the engine say to each other, and how a message is framed on the socket.
+"""The messages between client and engine, and their framing on the socket.
 
 A frame is its length, four bytes, big-endian, then one message in MessagePack. The client speaks first, with `Hello`;
 the engine answers with `Welcome` and from then on sends `Update` when something changed, `Lines` for the followed
 workers, and one `Answer` to each request that carries an `id`. The engine keeps no queue for a client that does not
-read: such a client misses snapshots and lines (a gap in the line numbers tells), and nothing waits for it.
+read: it misses snapshots and lines (visible as a gap in the line numbers), and nothing waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from gmg_tui.model import Details, QueueAction, QueueView, Series, Session, Snapshot
+from gmg_tui.model import Details, GpuProcess, QueueAction, QueueView, Series, Session, Snapshot, TriedView
 
 VERSION = 2
 """Both sides must have the same."""
@@ -24,12 +25,14 @@ MAX_MESSAGE_BYTES = 64 << 20
 """A longer message from an engine ends the connection."""
 _LENGTH_BYTES = 4
 
+_T = TypeVar("_T")
+
 
 class Action(StrEnum):
-    """What a person can do to workers."""
+    """The user's actions on workers."""
 
     RESTART = "restart"
-    """Stop the process if there is one, in order, then start the next attempt."""
+    """Stop the process gracefully, if there is one, then start the next attempt."""
     STOP = "stop"
     """SIGINT, then SIGTERM, then SIGKILL, each after its wait."""
     KILL = "kill"
@@ -42,6 +45,8 @@ class Hello(Struct, frozen=True, tag=True):
     version: int
     program: str = ""
     """`gmg_tui.__version__` of the client."""
+    session: str = ""
+    """The id of the session that is meant; empty for whatever session it is."""
 
 
 class Follow(Struct, frozen=True, tag=True):
@@ -49,15 +54,28 @@ class Follow(Struct, frozen=True, tag=True):
 
     slots: tuple[str, ...]
     tail: int = 0
-    """How many of the lines that are already there to begin with."""
+    """With how many of the existing lines to begin."""
+    telling: bool = False
+    """Whether to begin with earlier ones too, where they are kept and say more than progress."""
+
+
+class Seen(Struct, frozen=True, omit_defaults=True):
+    """What the user saw on a slot, and means; by the time the request arrives, something else may run there."""
+
+    job: int | None = None
+    """The job's number; None where no job held the slot, and in a plain run."""
+    attempt: int | None = None
+    """The attempt's number; None where any is meant."""
 
 
 class Act(Struct, frozen=True, tag=True):
-    """Do something to some workers."""
+    """Act on workers."""
 
     id: int
     action: Action
     slots: tuple[str, ...]
+    seen: dict[str, Seen] = {}
+    """By slot; a slot without an entry is meant with whatever is on it."""
 
 
 class Edit(Struct, frozen=True, tag=True):
@@ -67,6 +85,8 @@ class Edit(Struct, frozen=True, tag=True):
     slots: tuple[str, ...]
     args: tuple[str, ...]
     env: dict[str, str]
+    seen: dict[str, Seen] = {}
+    """As in `Act`."""
 
 
 class AskDetails(Struct, frozen=True, tag=True):
@@ -77,19 +97,22 @@ class AskDetails(Struct, frozen=True, tag=True):
 
 
 class AskSeries(Struct, frozen=True, tag=True):
-    """Answer with the `Series` of a worker over its whole life."""
+    """Answer with the `Series` of a worker over its whole life, or since a moment in the finest steps that are kept."""
 
     id: int
     slot: str
+    start: float | None = None
+    """Unix time, seconds; None for the whole life."""
 
 
 class EndProcess(Struct, frozen=True, tag=True):
-    """End a process on a card that is not this session's: SIGTERM, or SIGKILL."""
+    """End a process on a GPU that does not belong to this session: SIGTERM, or SIGKILL."""
 
     id: int
     slot: str
-    """The slot whose card it is on."""
-    pid: int
+    """The slot whose GPU it is on."""
+    process: GpuProcess
+    """As the user has seen it; another one with its PID is left alone."""
     kill: bool = False
 
 
@@ -111,7 +134,7 @@ class AskQueue(Struct, frozen=True, tag=True):
 
 
 class ActOnJobs(Struct, frozen=True, tag=True):
-    """Do something to jobs of the queue."""
+    """Act on jobs of the queue."""
 
     id: int
     action: QueueAction
@@ -120,14 +143,22 @@ class ActOnJobs(Struct, frozen=True, tag=True):
 
 
 class UseSlot(Struct, frozen=True, tag=True):
-    """Let jobs start on a slot, or on none of its card's any more; a job that runs there goes on."""
+    """Enable a slot, and its GPU's others, for jobs, or disable them; running jobs continue."""
 
     id: int
     slot: str
     used: bool
 
 
-Request = Hello | Follow | Act | Edit | AskDetails | AskSeries | EndProcess | End | AskQueue | ActOnJobs | UseSlot
+class AskTried(Struct, frozen=True, tag=True):
+    """Answer with all that was tried in the session."""
+
+    id: int
+
+
+Request = (
+    Hello | Follow | Act | Edit | AskDetails | AskSeries | EndProcess | End | AskQueue | ActOnJobs | UseSlot | AskTried
+)
 
 
 class Welcome(Struct, frozen=True, tag=True):
@@ -151,8 +182,10 @@ class Lines(Struct, frozen=True, tag=True):
 
     slot: str
     first: int
-    """Number of the first of them, from 0, over all attempts. A gap to the last one sent: lines were left out."""
+    """Number of the first, from 0, over all attempts. A gap after the last one sent means lost lines."""
     lines: tuple[str, ...]
+    after_progress: bool = False
+    """Whether those lost lines said nothing but progress."""
 
 
 class Answer(Struct, frozen=True, tag=True):
@@ -164,6 +197,7 @@ class Answer(Struct, frozen=True, tag=True):
     details: Details | None = None
     series: Series | None = None
     queue: QueueView | None = None
+    tried: TriedView | None = None
 
 
 class Bye(Struct, frozen=True, tag=True):
@@ -180,7 +214,7 @@ _messages: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 class ProtocolError(Exception):
-    """The other side said something that is no message."""
+    """The other side sent something that is not a message."""
 
 
 def frame(message: Request | Message) -> bytes:
@@ -193,32 +227,23 @@ async def read_request(reader: asyncio.StreamReader) -> Request:
     """The next message of a client.
 
     Raises:
-        ProtocolError: It is none, or longer than `MAX_REQUEST_BYTES`.
+        ProtocolError: It is not a request, or longer than `MAX_REQUEST_BYTES`.
         EOFError: The client has gone (`asyncio.IncompleteReadError` is one).
     """
-    body = await _read(reader, MAX_REQUEST_BYTES)
-    try:
-        return _requests.decode(body)
-    except (msgspec.MsgspecError, RecursionError) as error:  # the latter from thousands of lists in one another
-        raise ProtocolError(str(error)) from error
+    return await _read(reader, _requests, MAX_REQUEST_BYTES)
 
 
 async def read_message(reader: asyncio.StreamReader) -> Message:
-    """The next message of the engine.
-
-    Raises:
-        ProtocolError: It is none, or longer than `MAX_MESSAGE_BYTES`.
-        EOFError: The engine has gone (`asyncio.IncompleteReadError` is one).
-    """
-    body = await _read(reader, MAX_MESSAGE_BYTES)
-    try:
-        return _messages.decode(body)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise ProtocolError(str(error)) from error
+    """The next message of the engine; raises as `read_request` does, for `MAX_MESSAGE_BYTES`."""
+    return await _read(reader, _messages, MAX_MESSAGE_BYTES)
 
 
-async def _read(reader: asyncio.StreamReader, limit_bytes: int) -> bytes:
+async def _read(reader: asyncio.StreamReader, decoder: msgspec.msgpack.Decoder[_T], limit_bytes: int) -> _T:
     length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
     if length > limit_bytes:
         raise ProtocolError(f"a message of {length:,} bytes")
-    return await reader.readexactly(length)
+    body = await reader.readexactly(length)
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, RecursionError) as error:  # the latter from thousands of nested lists
+        raise ProtocolError(str(error)) from error

@@ -1,11 +1,13 @@
-"""The one place that writes FPS, bytes, watts, times and ages for people."""
+"""The one place that formats FPS, bytes, watts, times and counts for people."""
 
 from __future__ import annotations
 
+import math
+
 NOT_KNOWN = "–"
-"""Stands for a figure that is not known yet."""
+"""Stands for a value that is not known yet."""
 NOT_SUPPORTED = "n/a"
-"""Stands for a figure that a card does not give."""
+"""Stands for a metric that the GPU does not report."""
 
 _SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -22,7 +24,7 @@ def short(value: float | None) -> str:
     if value is None:
         return NOT_KNOWN
     for scale, letter in _SCALES:
-        # 999.5 and more would be written as 1000 at the smaller scale.
+        # 999.5 and more would round to 1000 at the smaller scale.
         if abs(value) >= scale * 0.9995:
             return _three_digits(value / scale) + letter
     return _three_digits(value)
@@ -46,13 +48,32 @@ def mib(value: float | None) -> str:
     return f"{value:.0f} MiB" if value < 1024 else f"{value / 1024:.1f} GiB"
 
 
+def size(in_bytes: float | None) -> str:
+    """Bytes on a disk with the unit that suits: `0`, `24 KiB`, `512 MiB`, `30.2 GiB`, `1.5 TiB`."""
+    if in_bytes is None:
+        return NOT_KNOWN
+    kib = math.ceil(in_bytes / 1024)
+    if kib < 1024:
+        return f"{kib} KiB" if kib else "0"
+    whole_mib = round(kib / 1024)
+    if whole_mib < 1024:
+        return f"{whole_mib} MiB"
+    in_gib = kib / (1 << 20)
+    return f"{in_gib:.1f} GiB" if in_gib < 1023.95 else f"{in_gib / 1024:.1f} TiB"
+
+
 def whole(value: float | None) -> str:
-    """A figure of a card without decimals: per cent, watts, degrees."""
+    """A metric of a GPU without decimals: per cent, watts, degrees."""
     return NOT_SUPPORTED if value is None else f"{value:.0f}"
 
 
+def percent(change: float) -> str:
+    """A change in per cent, with its sign: `−8 %`, `+84 %`."""
+    return f"{change:+.0f} %".replace("-0 %", "+0 %").replace("-", "−")
+
+
 def energy(joules: float | None) -> str:
-    """Energy in watt-hours, as bills have it: `6.2 Wh`, `73 Wh`, `1.4 kWh`."""
+    """Energy in watt-hours, as on a bill: `6.2 Wh`, `73 Wh`, `1.4 kWh`."""
     if joules is None:
         return NOT_SUPPORTED
     hours = joules / 3600
@@ -62,7 +83,7 @@ def energy(joules: float | None) -> str:
 
 
 def clock(seconds: float | None) -> str:
-    """A span as `HH:MM:SS`, with days in front when there are any: `2d 03:04:05`."""
+    """A duration as `HH:MM:SS`, after days when there are any: `2d 03:04:05`."""
     if seconds is None:
         return NOT_KNOWN
     total = max(0, int(seconds))
@@ -72,7 +93,7 @@ def clock(seconds: float | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """A span in at most two units: `8 s`, `3:05`, `1h 02m`, `2d 03h`."""
+    """A duration in at most two units: `8 s`, `3:05`, `1h 02m`, `2d 03h`."""
     if seconds is None:
         return NOT_KNOWN
     total = max(0, int(seconds))
@@ -83,6 +104,11 @@ def span(seconds: float | None) -> str:
     if total < 86400:
         return f"{total // 3600}h {total // 60 % 60:02d}m"
     return f"{total // 86400}d {total // 3600 % 24:02d}h"
+
+
+def duration(seconds: float | None) -> str:
+    """How long a job took: as `span`, below a minute with one decimal."""
+    return f"{seconds:.1f} s" if seconds is not None and seconds < 60 else span(seconds)
 
 
 def count(number: int, noun: str) -> str:

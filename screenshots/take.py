@@ -2,9 +2,9 @@
 
 Each picture is the interface itself, drawn by Textual without a terminal, on a session of a real engine. `main`,
 `details` and `edit` show the shipped Genesis examples on two slots of the CPU (they need the extra `genesis`);
-`cards` and `table` show eight cards of the simulated driver in `tests/nvml_sim`, with `tests/fake_worker.py` as the
-script. `queue` shows the shipped sweep with the real Genesis, and when it has ended its report is made and taken as a
-PNG by Chromium, as is `main`, where there is one.
+`tiles` and `table` show eight GPUs of the simulated driver in `tests/nvml_sim`, with `tests/fake_worker.py` as the
+script. `tune` and `queue` show a tuning and the shipped sweep with the real Genesis; when the sweep has ended its report
+is made and taken as a PNG by Chromium, as is `main`, where there is one.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ async def _edit(stage: Stage) -> None:
     await stage.press("e")
 
 
-async def _cards(stage: Stage) -> None:
+async def _gpus(stage: Stage) -> None:
     await stage.until(_all(WorkerState.RUNNING))
     await stage.seconds(25)
     await stage.client.act(Action.KILL, "gpu5")
@@ -115,6 +115,10 @@ async def _queue(stage: Stage) -> None:
     await stage.seconds(6)
 
 
+async def _tune(stage: Stage) -> None:
+    await stage.until(lambda snapshot: snapshot.tuning is not None and snapshot.tuning.ended)
+
+
 _LIGHT_RUN = ("--cpu", "2", LIGHT, "-B", "16", "--steps", "10000000")
 _FAKE_RUN = ("--start", "together", FAKE, "-B", "4096", "--fps", "24000000", "--lines", "0", "--phase-s", "3")
 PICTURES = {
@@ -127,7 +131,8 @@ PICTURES = {
         _queue,
         report=True,
     ),
-    "cards": Picture(_FAKE_RUN, (160, 44), _cards, simulated=True),
+    "tune": Picture(("tune", "--cpu", "2", LIGHT, "-B", "{n_envs}"), (140, 40), _tune),
+    "tiles": Picture(_FAKE_RUN, (160, 44), _gpus, simulated=True),
     "table": Picture(_FAKE_RUN, (80, 24), _table, simulated=True),
 }
 

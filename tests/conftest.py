@@ -1,13 +1,19 @@
-"""What all tests share: a state folder, a runtime folder and an environment of their own."""
+"""What all tests share: folders, an environment and signals of their own, and that nothing of them is left."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
+
+from gmg_tui import session as sessions
 
 pytest_plugins = ["tests.nvml_sim.fixtures", "tests.selection"]
 
@@ -19,16 +25,55 @@ _OUTER = (
     "QD_NUM_THREADS",
     "NO_COLOR",
     "COLORTERM",
+    "COLUMNS",
+    "LINES",
 )
+_SETTLE_S = 20.0
+"""How long the engine and its watchdog may take to end what is left, once a test has let go of it."""
+
+
+def pytest_configure() -> None:
+    """Hear the signals that tests send, whoever started this: `pytest &` in a script ignores SIGINT, `nohup` SIGHUP."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)
 def own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Nothing of the developer's machine is read or written: sessions, sockets, variables."""
-    runtime = Path(tempfile.mkdtemp(prefix="gmg-"))  # short: a socket's path has room for 107 bytes
+    # Short, whatever TMPDIR says: a socket's path has room for 107 bytes.
+    runtime = Path(tempfile.mkdtemp(prefix="gmg-", dir="/tmp"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     for name in _OUTER:
         monkeypatch.delenv(name, raising=False)
     yield
     shutil.rmtree(runtime, ignore_errors=True)
+
+
+def _left() -> list[psutil.Process]:
+    """All processes that carry this test's state folder in their environment, but for pytest itself."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            theirs = process.environ().get("XDG_STATE_HOME") == os.environ["XDG_STATE_HOME"]
+            if theirs and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+@pytest.fixture
+def nothing_is_left(own_folders: None) -> Iterator[None]:
+    """After the test: no process that carries its state folder, and no session that counts as running."""
+    yield
+    deadline = time.monotonic() + _SETTLE_S
+    while (left := _left()) and time.monotonic() < deadline:
+        psutil.wait_procs(left, timeout=0.2)
+    described = [(process.pid, process.cmdline()) for process in left]
+    for process in left:
+        process.kill()
+    assert described == []
+    assert [found.name for found in sessions.listing() if found.state == "running" and not found.away] == []

@@ -64,12 +64,14 @@ def parse(argv: list[str]) -> argparse.Namespace:
     add("--device", default="NVIDIA H100 80GB HBM3")
     add("--backend", default="cuda", choices=("cuda", "cpu"))
     add("--fall-back", action="store_true", help="warn that the card cannot be used, and go on on the CPU")
+    add("--level", default="info", choices=("info", "warning"), help="Genesis prints nothing below it")
     add("--root-logger", action="store_true", help="each line a second time on stderr, as up to 0.4.5")
     add("--seed", help="ignored, as many scripts take one")
     add("--exit", type=int, default=0, help="exit code at the end")
     add("--crash", choices=(*ERRORS, *SIGNALS))
     add("--crash-at", choices=PHASES, help="default: building for race, else running, after half of the lines")
     add("--crash-attempt", type=int, default=1 << 30, help="crash up to this attempt (GMG_ATTEMPT) only")
+    add("--fits", type=int, help="with more environments than this it runs out of memory while it builds")
     add("--ignore-sigint", action="store_true")
     add("--ignore-sigterm", action="store_true")
     add("--save-s", type=float, default=0.0, help="seconds to save kernels at the end")
@@ -109,7 +111,7 @@ class FakeWorker:
 
     def log(self, text: str, level: str = "INFO") -> None:
         """A line of Genesis's logger; `~<…>~` is what it shows in mint."""
-        if self.options.plain:
+        if self.options.plain or (self.options.level == "warning" and level == "INFO"):
             return
         colour = getattr(Colours, level)
         shown = text.replace("~<", Colours.MINT).replace(">~", Colours.RESET + colour)
@@ -175,6 +177,8 @@ class FakeWorker:
             self.log(f"Adding ~<<gs.RigidEntity>>~. idx: ~<0>~, uid: ~<<{self.uid}>>~, morph: ~<<gs.morphs.Plane>>~.")
         self.enter("adding")
         self.log(f"Building scene ~<\x1b[3m<{self.uid}>>~...")
+        if options.level == "warning":
+            self.log("Neutral robot position (qpos0) exceeds joint limits.", "WARNING")
         self.enter("building")
         self.log("Compiling simulation kernels...")
         self.enter("compiling")
@@ -183,7 +187,7 @@ class FakeWorker:
 
     def printed(self) -> float:
         """The number that Genesis would print next for a rate that stands still."""
-        true = self.options.fps
+        true: float = self.options.fps
         if self.options.steady or self.options.version == "0.4.5":
             return true  # 0.4.5 averages the seconds of steps, beginning with the first
         if self.options.version == "0.2.1":
@@ -311,6 +315,8 @@ def record(path: str) -> None:
 def main() -> int:
     """Run to the end; the exit code."""
     options = parse(sys.argv[1:])
+    if options.fits is not None and options.n_envs > options.fits:
+        options.crash, options.crash_at = "oom", "building"
     if options.crash and not options.crash_at:
         options.crash_at = "building" if options.crash == "race" else "running"
     if options.print_env:
@@ -323,7 +329,8 @@ def main() -> int:
         child = subprocess.Popen(["sleep", "300"], start_new_session=True)
         Path(options.fork_grandchild).write_text(str(child.pid))
     worker = FakeWorker(options)
-    code, interrupted = options.exit, False
+    code: int = options.exit
+    interrupted = False
     try:
         worker.build()
         worker.run()

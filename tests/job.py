@@ -26,8 +26,8 @@ def main() -> int:
     add("--oom", action="store_true", help="die as torch does when the card's memory is full")
     add("--result", action="store_true", help="report a result on the output, and another in result.json")
     options = parser.parse_args()
-    seen = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    mark = options.marks / f"{seen.get('GMG_JOB', '0')}-{os.getpid()}.json" if options.marks else None
+    seen: dict[str, object] = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    mark = options.marks / f"{os.environ.get('GMG_JOB', '0')}-{os.getpid()}.json" if options.marks else None
     seen |= {"value": options.value, "cwd": str(Path.cwd()), "began": time.monotonic()}
     if mark is not None:
         mark.write_text(json.dumps(seen))
@@ -38,8 +38,10 @@ def main() -> int:
         return 1
     if options.result:
         print(f"gmg:result {json.dumps({'score': len(options.value) / 8, 'from': 'output'})}")
-        Path(seen["GMG_OUT_DIR"], "result.json").write_text(json.dumps({"from": "file", "deep": {"a": [1]}, "n": 3}))
-    fails = options.fail and int(seen.get("GMG_ATTEMPT", "1")) <= options.fail_attempts
+        Path(os.environ["GMG_OUT_DIR"], "result.json").write_text(
+            json.dumps({"from": "file", "deep": {"a": [1]}, "n": 3})
+        )
+    fails = options.fail and int(os.environ.get("GMG_ATTEMPT", "1")) <= options.fail_attempts
     if mark is not None:
         mark.write_text(json.dumps(seen | {"ended": time.monotonic(), "exit": options.fail if fails else 0}))
     return options.fail if fails else 0

@@ -1,1 +1,4 @@
-"""What the commands do, one subject in each module; `gmg_tui.cli` reads their arguments and imports what is asked for."""
+"""The commands: a module for each, and what they share (`options`, `launch`, `prestart`, `interactive`, `messages`).
+
+Only `gmg_tui.cli` calls them; it imports the one command that was given, so that starting stays fast.
+"""

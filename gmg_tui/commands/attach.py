@@ -1,30 +1,46 @@
-"""`attach`: come back to a running session."""
+"""`attach`: open the screen on a running session."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from gmg_tui import lost
+from gmg_tui import recovery
 from gmg_tui import session as sessions
-from gmg_tui.commands.screen import check_terminal, check_theme, is_terminal, show
-from gmg_tui.commands.tell import tell
+from gmg_tui.commands.interactive import check_terminal, check_theme, is_terminal, show
+from gmg_tui.commands.messages import tell
 from gmg_tui.errors import GmgError
 
 
-def attach(name: str | None, *, theme: str | None, ascii_only: bool, mouse: bool) -> int:
+def attach(name: str | None, *, theme: str | None, ascii_only: bool, mouse: bool, confirm: bool) -> int:
     """Open the screen on a running session; the exit status. Raises `GmgError`."""
     check_theme(theme)
-    lost.clear(tell)
+    recovery.clear(tell)
     found = sessions.find(name, running=True)
     if not is_terminal():
-        raise GmgError(f"attach needs a terminal; a log as text: gmg-tui logs {found.name} SLOT -f")
+        raise GmgError(f"attach needs a terminal; to print a log: gmg-tui logs {found.name} SLOT -f")
     check_terminal(os.environ)
-    spec = found.record.session.spec
+    session = found.record.session
+    spec = session.spec
     ended: list[bool] = []
-    status = show(Path(spec.socket), theme=theme, ascii_only=ascii_only, mouse=mouse, settle=lambda: ended.append(True))
-    if not ended or spec.sweep is None:
-        return status
+    shown = show(
+        Path(spec.socket),
+        session_id=session.id,
+        theme=theme,
+        ascii_only=ascii_only,
+        mouse=mouse,
+        confirm=confirm,
+        settle=lambda: ended.append(True),
+    )
+    if shown.after is not None:
+        from gmg_tui.commands.options import RunOptions
+        from gmg_tui.commands.run import follow_up
+
+        return follow_up(
+            shown, RunOptions(theme=theme, ascii_only=ascii_only, no_mouse=not mouse, no_confirm=not confirm)
+        )
+    if not ended or spec.sweep is None or spec.tune is not None:
+        return shown.status
     from gmg_tui.commands.sweep import conclude
 
-    return conclude(spec, status)
+    return conclude(spec, shown.status)

@@ -1,4 +1,4 @@
-"""Giving an engine its run, and hearing whether it took it."""
+"""Hands an engine its run, and waits for its reply."""
 
 from __future__ import annotations
 
@@ -13,33 +13,46 @@ from typing import NamedTuple
 import msgspec
 
 from gmg_tui import session as sessions
-from gmg_tui.commands.ahead import Ahead
-from gmg_tui.commands.tell import notice
+from gmg_tui import sockets
+from gmg_tui.commands.messages import notice
+from gmg_tui.commands.prestart import PrestartedEngine
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec
 
 _PATIENCE_S = 1.0
-"""After how long a person is told what is waited for."""
+"""After how long the user is told what is taking time."""
 _STOP_S = 30.0
-"""How long an engine that is called off while it starts may take to stop the workers that it has."""
+"""How long an engine that is cancelled may take to end, beside its workers' own timeouts."""
+CONFIRMED = b"go\n"
+"""Tells the engine that its reply was read."""
 _END_S = 5.0
-"""How long an engine may take to end once its workers have; longer when somebody else still looks at the session."""
+"""How long to wait for an engine to end after its workers; other clients may keep it alive longer."""
 
 
 class Launched(NamedTuple):
-    """An engine that listens."""
+    """An engine that listens. It starts its workers when it is told to, and ends when this process ends before."""
 
     process: subprocess.Popen[bytes]
     warnings: tuple[str, ...]
+    socket: Path
+    """Where."""
+    stop_s: float = _STOP_S
+    """How long it may take to stop its workers."""
+
+    def confirm(self) -> None:
+        """Have it start its workers; if it has already died, its clients find out."""
+        if self.process.stdin is not None:
+            with suppress(BrokenPipeError), self.process.stdin as stdin:
+                stdin.write(CONFIRMED)
 
     def settle(self) -> None:
-        """Wait until the engine has written its files and ended, unless another client keeps it."""
+        """Wait until the engine has written its files and ended, unless another client keeps it alive."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(_END_S)
 
-    def call_off(self) -> None:
-        """Stop the workers in order and end the engine; ctrl+c meanwhile ends it at once."""
-        _call_off(self.process)
+    def cancel(self) -> None:
+        """Stop the workers and end the engine; ctrl+c meanwhile ends it at once."""
+        _cancel(self.process, self.stop_s)
 
 
 class _Reply(msgspec.Struct, frozen=True):
@@ -47,6 +60,7 @@ class _Reply(msgspec.Struct, frozen=True):
 
     ok: bool
     warnings: tuple[str, ...] = ()
+    socket: str = ""
     error: str = ""
     exit_code: int = 2
 
@@ -55,67 +69,68 @@ def launch(
     spec: RunSpec,
     *,
     meanwhile: Callable[[], object],
-    engine: Ahead | None = None,
+    engine: PrestartedEngine | None = None,
     viewer: bool = False,
     fresh: bool = True,
 ) -> Launched:
-    """Have an engine run `spec`, and wait until it listens.
+    """Have an engine prepare to run `spec`, and wait until it listens.
 
     Args:
         spec: The run; its folder is there.
         meanwhile: Called while the engine starts.
-        engine: One that was started ahead; None starts one now.
-        viewer: Whether a screen is opened on it next: the workers then wait a moment for its first frame.
-        fresh: Whether the folder was made for this run; else it holds what an earlier engine did, and stays.
+        engine: A prestarted one; None starts one now.
+        viewer: Whether a screen is opened next: the workers then wait briefly for its first frame.
+        fresh: Whether the folder was made for this run; otherwise an earlier engine wrote it, and it is kept.
 
     Raises:
-        GmgError: The engine cannot be started or refuses the run, and a fresh folder is gone; or it died, and the
-            folder holds its log.
-        BaseException: What interrupted the wait; the engine has ended and a fresh folder is gone.
+        GmgError: The engine cannot be started or refuses the run, and a fresh folder is removed; or it died, and the
+            folder has its log.
+        BaseException: What interrupted the wait; the engine has ended and a fresh folder is removed.
     """
-    remove = _remove if fresh else _leave
     if engine is None:
-        with Ahead() as engine:
+        with PrestartedEngine() as engine:
             return launch(spec, meanwhile=meanwhile, engine=engine, viewer=viewer, fresh=fresh)
     try:
-        _order(engine, spec, viewer=viewer)
+        _order(engine, spec, viewer=viewer, fresh=fresh)
     except BaseException:
-        remove(spec)
+        _remove(spec, fresh)
         raise
     process = engine.process
     try:
         meanwhile()
         line = _answer(process)
     except BaseException:
-        _call_off(process)
-        remove(spec)
+        _cancel(process)
+        _remove(spec, fresh)
         raise
     try:
         reply = msgspec.json.decode(line, type=_Reply)
     except msgspec.MsgspecError:
-        _call_off(process)
+        _cancel(process)
         log = Path(spec.folder) / sessions.ENGINE_LOG
-        _keep_last_words(engine, log)
-        raise GmgError(f"the engine died while it started; see {log}", 1) from None
+        _save_stderr(engine, log)
+        raise GmgError(f"the engine died during startup; see {log}", 1) from None
     if not reply.ok:
-        _call_off(process)
-        remove(spec)
+        _cancel(process)
+        _remove(spec, fresh)
         raise GmgError(reply.error, reply.exit_code)
-    return Launched(process, reply.warnings)
+    stop_s = _STOP_S + spec.sigint_wait_s + spec.sigterm_wait_s
+    return Launched(process, reply.warnings, Path(reply.socket), stop_s)
 
 
-def _order(engine: Ahead, spec: RunSpec, *, viewer: bool) -> None:
+def _order(engine: PrestartedEngine, spec: RunSpec, *, viewer: bool, fresh: bool) -> None:
     try:
         described = msgspec.json.encode(spec)
     except UnicodeEncodeError:
-        raise GmgError("the arguments are no UTF-8; gmg-tui cannot hand them on") from None
-    engine.order(described + (b"\nviewer" if viewer else b""))
+        raise GmgError("the arguments are not UTF-8; gmg-tui cannot pass them on") from None
+    words = [b"confirm", *([b"fresh"] if fresh else []), *([b"viewer"] if viewer else [])]
+    engine.order(described + b"\n" + b" ".join(words) + b"\n")
 
 
-def _keep_last_words(engine: Ahead, log: Path) -> None:
-    """Put what an engine said before it had a log where one looks for it."""
+def _save_stderr(engine: PrestartedEngine, log: Path) -> None:
+    """Append to the log what the engine wrote to standard error before it opened the log."""
     with suppress(OSError), log.open("ab") as file:
-        file.write(engine.last_words())
+        file.write(engine.stderr_text())
 
 
 def _answer(process: subprocess.Popen[bytes]) -> bytes:
@@ -124,25 +139,24 @@ def _answer(process: subprocess.Popen[bytes]) -> bytes:
         return b""
     with process.stdout as stdout:
         if not select.select([stdout], [], [], _PATIENCE_S)[0]:
-            with notice("waiting for the engine; without persistence mode the driver takes its time"):
+            with notice("waiting for the engine; without persistence mode the driver needs several seconds"):
                 select.select([stdout], [], [])
         return stdout.readline()
 
 
-def _call_off(process: subprocess.Popen[bytes]) -> None:
-    """End an engine: a terminated one stops its workers first, a killed one takes them along."""
+def _cancel(process: subprocess.Popen[bytes], stop_s: float = _STOP_S) -> None:
+    """End an engine: on SIGTERM it stops its workers first, on SIGKILL its watchdog kills them."""
     process.terminate()
     try:
-        process.wait(_STOP_S)
+        process.wait(stop_s)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
         process.kill()
         process.wait()
 
 
-def _remove(spec: RunSpec) -> None:
-    shutil.rmtree(spec.folder, ignore_errors=True)
-    Path(spec.socket).unlink(missing_ok=True)
-
-
-def _leave(spec: RunSpec) -> None:
-    """Nothing: the folder is an earlier session's, and the socket may be that of an engine that runs there."""
+def _remove(spec: RunSpec, fresh: bool) -> None:
+    """Remove a fresh folder and its socket; others may belong to an engine that runs there."""
+    if fresh:
+        shutil.rmtree(spec.folder, ignore_errors=True)
+        with suppress(OSError):
+            sockets.remove_stale(Path(spec.socket))

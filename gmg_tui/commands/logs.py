@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from gmg_tui import session as sessions
+from gmg_tui.engine.output import log_cut
 from gmg_tui.errors import GmgError
 from gmg_tui.session import Found
 from gmg_tui.text import clean
@@ -19,25 +21,20 @@ _BLOCK_BYTES = 1 << 16
 _LINE_BYTES = 1 << 20
 """A line without an end is shown in pieces of this size."""
 _POLL_S = 0.2
-"""How often a followed file is looked at: the standard library has no way to wait for a file to grow."""
+"""How often a followed file is polled: the standard library cannot wait for a file to grow."""
 _LOOK_S, _LOOK_SHARE = 1.0, 20.0
-"""How often it is looked whether a job has ended: at most every second, and for a twentieth of the time."""
+"""How often to check whether a job has ended: at most every second, and at most a twentieth of the time."""
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
-"""A carriage return ends a line too (progress bars); one at a block's end may be half of a pair."""
+"""A carriage return ends a line too (progress bars); at the end of a block it may be half of a pair."""
 
 
 def logs(words: tuple[str, ...], *, follow: bool, lines: int | None) -> int:
     """Print the log that `words` name: `NAME SLOT`, or the `SLOT` of the newest session; the exit status.
 
-    In a sweep a job's number or name stands in the place of the slot; a slot there stands for the job that runs on it,
-    or ran there last.
+    In a sweep a job's number or name may replace the slot; a slot means the job that runs on it, or last ran there.
 
-    Bytes go out as the worker wrote them; on a terminal they are cleaned, for a worker must not control it.
-
-    Args:
-        words: One or two words of the command line.
-        follow: Go on until the session, or the job, has ended.
-        lines: Only the last so many lines to begin with; None for all.
+    The bytes are the worker's; only on a terminal they are cleaned, as a worker must not control it. `lines` says with
+    how many of the last to start; `follow` keeps printing until the session, or the job, has ended.
 
     Raises:
         GmgError: There is no such session, slot, job or log.
@@ -56,7 +53,7 @@ def logs(words: tuple[str, ...], *, follow: bool, lines: int | None) -> int:
                 file.seek(_start_of_last(file, lines))
             _print(_blocks(file, log, follow=follow))
     except FileNotFoundError:
-        raise GmgError(f"{log.whose} of session {found.name} has written no log yet ({log.path})", 1) from None
+        raise GmgError(f"{log.whose} of session {found.name} has not written a log yet ({log.path})", 1) from None
     except KeyboardInterrupt:
         return 130
     return 0
@@ -68,7 +65,7 @@ class _Log(NamedTuple):
     whose: str
     path: Path
     ended: Callable[[], bool]
-    """Whether nothing will be written to it any more."""
+    """Whether nothing more will be written to it."""
 
 
 def _log(found: Found, word: str) -> _Log:
@@ -84,7 +81,7 @@ def _log(found: Found, word: str) -> _Log:
 def _log_of_job(found: Found, word: str) -> _Log:
     from gmg_tui.store.reader import load_jobs
 
-    jobs = load_jobs(found.folder / sessions.STORE)
+    jobs = load_jobs(found.folder / sessions.STORE, away=found.away)
     if found.record.session.slot(word) is not None:
         there = [job for job in jobs if job.slot == word]
         if not there:
@@ -95,77 +92,83 @@ def _log_of_job(found: Found, word: str) -> _Log:
         if not named:
             slots = ", ".join(slot.name for slot in found.record.session.slots)
             raise GmgError(
-                f"no job {word} in session {found.name}; there are 1 to {len(jobs)}, also by name, and the slots {slots}"
+                f"no job {word} in session {found.name}; give a number from 1 to {len(jobs)}, a job's name, or a slot: {slots}"
             )
         job = min(named, key=lambda job: str(job.number) != word)
     path = job.log or f"{sessions.LOGS}/{job.number:04}-{job.name}.log"
-    return _Log(f"job {job.number} ({job.name})", found.folder / path, _JobEnd(found, job.number).seen)
+    return _Log(f"job {job.number} ({job.name})", found.folder / path, _job_ended(found, job.number))
 
 
-class _JobEnd:
-    """Looks from time to time whether a job has ended, and spends little on it however many jobs there are.
+def _job_ended(found: Found, number: int) -> Callable[[], bool]:
+    """Tells whether a job, or its session, is known to have ended, at little cost however many jobs there are."""
+    from gmg_tui.store.reader import load_jobs
 
-    Args:
-        found: The job's session.
-        number: The job's number.
-    """
+    look_at = 0.0
 
-    def __init__(self, found: Found, number: int) -> None:
-        self._found = found
-        self._number = number
-        self._next = 0.0
-
-    def seen(self) -> bool:
-        """Whether the job, or its session, is known to have ended."""
-        from gmg_tui.store.reader import load_jobs
-
-        if _ended(self._found):
+    def ended() -> bool:
+        nonlocal look_at
+        if _ended(found):
             return True
         begun = time.monotonic()
-        if begun < self._next:
+        if begun < look_at:
             return False
-        jobs = load_jobs(self._found.folder / sessions.STORE)
-        spent_s = time.monotonic() - begun
-        self._next = begun + max(_LOOK_S, _LOOK_SHARE * spent_s)
-        return any(job.number == self._number and job.state.ended for job in jobs)
+        jobs = load_jobs(found.folder / sessions.STORE, away=found.away)
+        look_at = begun + max(_LOOK_S, _LOOK_SHARE * (time.monotonic() - begun))
+        return any(job.number == number and job.state.ended for job in jobs)
+
+    return ended
 
 
 def _start_of_last(file: BinaryIO, lines: int) -> int:
-    """Where the last `lines` lines begin, read from the end backwards; a last line needs no end."""
+    """The offset of the last `lines` lines; the last of them may lack its line end."""
     end = file.seek(0, os.SEEK_END)
     if lines == 0 or end == 0:
         return end
-    file.seek(end - 1)
-    missing = lines + 1 if file.read(1) == b"\n" else lines
-    position = end
-    while position > 0:
-        size = min(_BLOCK_BYTES, position)
-        position -= size
-        file.seek(position)
-        block = file.read(size)
-        ends = block.count(b"\n")
-        if ends >= missing:
-            at = len(block)
-            for _ in range(missing):
-                at = block.rindex(b"\n", 0, at)
-            return position + at + 1
-        missing -= ends
-    return 0
+    with mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ) as data:
+        start = end - 1 if data[end - 1 :] == b"\n" else end
+        for _ in range(lines):
+            start = data.rfind(b"\n", 0, start)
+            if start < 0:
+                return 0
+    return start + 1
 
 
 def _blocks(file: BinaryIO, log: _Log, *, follow: bool) -> Iterator[bytes]:
     while True:
-        # Asked before reading, so that what is written between the two is read too.
+        # Checked before reading, so that nothing written in between is missed.
         over = not follow or log.ended()
+        replacement = _replacement(file, log.path) if follow else None
         while block := file.read(_BLOCK_BYTES):
             yield block
-        if over:
+        if replacement is not None:
+            _go_on(file, replacement)
+            file = replacement
+        elif over:
             return
-        time.sleep(_POLL_S)
+        else:
+            time.sleep(_POLL_S)
+
+
+def _replacement(file: BinaryIO, path: Path) -> BinaryIO | None:
+    """The file that stands in the place of an open one, whose middle was cut out or which was removed, if any does."""
+    try:
+        if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            return None
+        return path.open("rb")
+    except OSError:
+        return None  # removed, and not there again yet
+
+
+def _go_on(file: BinaryIO, replacement: BinaryIO) -> None:
+    """Set a replacement to where a file was read to."""
+    at, cut = file.tell(), log_cut.find(replacement)
+    offset = log_cut.find(file).in_stream(at)
+    replacement.seek(cut.in_file(offset) if cut.missing else 0)
+    file.close()
 
 
 def _ended(found: Found) -> bool:
-    now = sessions.look(found.folder)
+    now = sessions.inspect(found.folder)
     return now is None or now.state != "running"
 
 
@@ -177,7 +180,7 @@ def _print(blocks: Iterator[bytes]) -> None:
 
 
 def _cleaned(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines of `blocks` as they can be shown on a terminal."""
+    """The lines of `blocks`, safe for a terminal."""
     pending = b""
     for block in blocks:
         *lines, pending = _LINE_END.split(pending + block)

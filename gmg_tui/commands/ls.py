@@ -1,132 +1,143 @@
-"""`ls`: the sessions of this user on this machine."""
+"""`ls`: the sessions of this user, those of other machines too that share the state folder."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import structs
 
-from gmg_tui import lost, units
+from gmg_tui import clearing, recovery, tables, units
 from gmg_tui import session as sessions
+from gmg_tui.clearing import Removable
 from gmg_tui.client import EngineClient
-from gmg_tui.commands.tell import tell
+from gmg_tui.commands.messages import tell
 from gmg_tui.errors import GmgError
-from gmg_tui.headless.columns import columns
+from gmg_tui.folder_tree import Size, measure
 from gmg_tui.headless.jobs import counts
 from gmg_tui.headless.reporter import states
-from gmg_tui.model import Queue
+from gmg_tui.model import WorkerState
 from gmg_tui.session import Found, WorkerBrief
+from gmg_tui.text import clean
 
 _ANSWER_S = 2.0
-"""How long an engine may take to say how its workers are; then what its record says is shown."""
-_HEADER = ("name", "state", "script", "started", "workers", "FPS")
-_LEFT = frozenset({"name", "state", "script", "started", "workers"})
-_SCRIPT_COLUMNS = 40
-
-
-class _Now(NamedTuple):
-    """How a session fares."""
-
-    workers: tuple[WorkerBrief, ...]
-    queue: Queue | None = None
-    """None in a plain run."""
-
-
-class _Jobs(Struct, frozen=True):
-    """How many jobs a sweep has, and what became of them."""
-
-    total: int
-    waiting: int
-    running: int
-    finished: int
-    failed: int
-    stopped: int
-
-
-class _Row(Struct, frozen=True, omit_defaults=True):
-    """A session in `gmg-tui ls --json`."""
-
-    name: str
-    state: str
-    engine_pid: int
-    script: str
-    started: str
-    """ISO 8601, UTC."""
-    folder: str
-    workers: tuple[WorkerBrief, ...]
-    jobs: _Jobs | None = None
-    """Left out but for a sweep."""
+"""How long an engine may take to report its workers; after that its record is shown."""
+_HEADER = ("name", "state", "host", "script", "started", "workers", "FPS", "size")
+_ALIGN = "llllllrr"
+_HOST, _SCRIPT = 2, 3
+"""Columns of `_HEADER`."""
+_SCRIPT_COLUMNS, _LEAST_COLUMNS = 40, 8
+"""The greatest width of a script's name, and the least to which a narrow terminal cuts it."""
+_SIZES_S = 0.5
+"""How long the folders are measured; those of a few sessions may be too large, or the disk too slow."""
+_JOB_STATES = ("waiting", "running", "finished", "failed", "stopped")
 
 
 def ls(*, as_json: bool) -> int:
-    """Print the sessions, the newest first, after clearing away what lost ones have left; the exit status."""
-    lost.clear(tell)
-    found = sessions.listing()
-    moments = asyncio.run(_look(found))
+    """Print the sessions, the newest first, after cleaning up after lost ones; the exit status."""
+    recovery.clear(tell)
+    found = asyncio.run(_listing())
+    sizes = measure([one.folder for one in found], _SIZES_S)
     if as_json:
-        rows = [_row(one, now) for one, now in zip(found, moments, strict=True)]
+        rows = [_row(one, size) for one, size in zip(found, sizes, strict=True)]
         print(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
-    elif found:
-        cells = [_cells(one, now) for one, now in zip(found, moments, strict=True)]
-        epitaphs = [one.epitaph() for one in found if one.state == "lost"]
-        print("\n".join([*columns(_HEADER, cells, left=_LEFT), *epitaphs]))
-    else:
-        print("no sessions yet; start one with: gmg-tui SCRIPT")
+        return 0
+    remarks = [*filter(None, map(_remark, found)), *map(_left_over, clearing.left_over(found))]
+    table = _table(found, sizes) if found else []
+    print("\n".join([*table, *remarks] or ["no sessions yet; start one with: gmg-tui SCRIPT"]))
     return 0
 
 
-async def _look(found: list[Found]) -> list[_Now]:
-    return await asyncio.gather(*(_now(one) for one in found))
+async def _listing() -> list[Found]:
+    return await asyncio.gather(*map(_updated, sessions.listing()))
 
 
-async def _now(found: Found) -> _Now:
-    """The workers as the session's engine knows them now, else as its record has them."""
-    if found.state != "running":
-        return _Now(found.record.workers, found.record.queue)
+async def _updated(found: Found) -> Found:
+    """The session with its workers and queue as its engine reports them, else as its record has them."""
+    if found.state != "running" or found.away:
+        return found
+    session = found.record.session
     try:
         async with asyncio.timeout(_ANSWER_S):
-            client = await EngineClient.connect(Path(found.record.session.spec.socket))
+            client = await EngineClient.connect(Path(session.spec.socket), session.id)
     except (GmgError, TimeoutError):
-        return _Now(found.record.workers, found.record.queue)
+        return found
     snapshot = client.welcome.snapshot
     await client.close()
-    return _Now(tuple(WorkerBrief.of(worker) for worker in snapshot.workers), snapshot.queue)
+    workers = tuple(WorkerBrief.of(worker) for worker in snapshot.workers)
+    return structs.replace(found, record=structs.replace(found.record, workers=workers, queue=snapshot.queue))
 
 
-def _row(found: Found, now: _Now) -> _Row:
-    session, queue = found.record.session, now.queue
-    return _Row(
-        name=found.name,
-        state=found.state,
-        engine_pid=session.engine_pid,
-        script=session.spec.script,
-        started=datetime.fromtimestamp(session.started, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        folder=str(found.folder),
-        workers=now.workers,
-        jobs=None
-        if queue is None
-        else _Jobs(queue.jobs, queue.waiting, queue.running, queue.finished, queue.failed, queue.stopped),
-    )
+def _row(found: Found, size: Size) -> dict[str, Any]:
+    """A session in `gmg-tui ls --json`; only a sweep has jobs, in all and by state."""
+    session, queue = found.record.session, found.record.queue
+    row: dict[str, Any] = {
+        "name": found.name,
+        "state": found.state,
+        "host": found.record.session.spec.host or None,
+        "engine_pid": session.engine_pid,
+        "script": session.spec.script,
+        "started": datetime.fromtimestamp(session.started, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "folder": str(found.folder),
+        "bytes": size.bytes if size.complete else None,
+        "workers": found.record.workers,
+    }
+    if queue is not None:
+        row["jobs"] = {"total": queue.jobs, **{state: getattr(queue, state) for state in _JOB_STATES}}
+    return row
 
 
-def _cells(found: Found, now: _Now) -> tuple[str, ...]:
-    session = found.record.session
-    speeds = [worker.fps for worker in now.workers if worker.fps is not None]
+def _table(found: list[Found], sizes: list[Size]) -> list[str]:
+    """The sessions; with their machines where one of them is another's."""
+    rows = [_HEADER, *map(_cells, found, sizes)]
+    dropped = None if any(one.away for one in found) else _HOST
+    lines = _drawn(rows, dropped, _SCRIPT_COLUMNS)
+    if sys.stdout.isatty() and (excess := tables.width(lines) - shutil.get_terminal_size().columns) > 0:
+        widest = min(_SCRIPT_COLUMNS, tables.width([row[_SCRIPT] for row in rows]))
+        lines = _drawn(rows, dropped, max(_LEAST_COLUMNS, widest - excess))
+    return lines
+
+
+def _drawn(rows: list[tuple[str, ...]], dropped: int | None, script_columns: int) -> list[str]:
+    """The table without the column `dropped`, and with that of the scripts in so many columns at most."""
+    kept = [column for column in range(len(_HEADER)) if column != dropped]
+    cut = [[_cut(row[column], script_columns) if column == _SCRIPT else row[column] for column in kept] for row in rows]
+    return tables.lines(cut, "".join(_ALIGN[column] for column in kept))
+
+
+def _cut(script: str, columns: int) -> str:
+    """A path without its beginning where it is too long."""
+    return script if len(script) <= columns else f"…{script[1 - columns :]}"
+
+
+def _remark(found: Found) -> str:
+    """What is to be said of a session below the table."""
+    return found.loss_text() if found.state == "lost" else found.away_text("attach")
+
+
+def _left_over(one: Removable) -> str:
+    why = "its session.json cannot be read" if one.state == "damaged" else "it never began"
+    return f"{one.name} is not listed, because {why}; remove it with: gmg-tui rm {one.name}"
+
+
+def _cells(found: Found, size: Size) -> tuple[str, ...]:
+    session, workers, queue = found.record.session, found.record.workers, found.record.queue
+    live = [worker for worker in workers if not WorkerState(worker.state).ended]
+    counted = [worker for worker in live if worker.state == WorkerState.RUNNING] if live else workers
+    speeds = [worker.fps for worker in counted if worker.fps is not None]
     return (
         found.name,
         found.state,
-        _shortened(session.spec.script),
+        found.host or units.NOT_KNOWN,
+        clean(session.spec.script.encode(errors="replace")),
         f"{units.span(time.time() - session.started)} ago",
-        states(worker.state for worker in now.workers) if now.queue is None else counts(now.queue),
+        states(worker.state for worker in workers) if queue is None else counts(queue),
         units.fps(sum(speeds) if speeds else None),
+        size.text,
     )
-
-
-def _shortened(script: str) -> str:
-    """A long path without its beginning, which says the least."""
-    return script if len(script) <= _SCRIPT_COLUMNS else f"…{script[1 - _SCRIPT_COLUMNS :]}"

@@ -1,22 +1,28 @@
-"""The options of `run` as they were read, and all that can be checked of them before an engine is started."""
+"""The options of `run` as they were parsed, and every check of them that needs no engine."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from gmg_tui.errors import GmgError
+from gmg_tui.files import is_replaced, open_file
 from gmg_tui.genesis import interpreter
 
 _INTERVAL_S = (0.2, 60.0)
 _STUCK_AFTER_S = (2.0, 86400.0)
-"""The engine looks at the workers' CPU time every two seconds; within less nobody can be seen to stand still."""
+"""The engine samples the workers' CPU time every two seconds; a shorter time could not detect a standstill."""
 _WAIT_S = (0.0, 3600.0)
 _MAX_RESTARTS = (0, 1_000_000)
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT])(?:i?B)?", re.IGNORECASE)
+_SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
+_LEAST_LOG_BYTES, _MOST_LOG_BYTES = 1 << 20, 1 << 60
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -28,6 +34,8 @@ class RunOptions(NamedTuple):
     name: str | None = None
     python: str | None = None
     env: tuple[str, ...] = ()
+    keep_slurm_env: bool = False
+    visible: str = "index"
     interval: float = 1.0
     start: str | None = None
     restart: str = "startup"
@@ -36,36 +44,40 @@ class RunOptions(NamedTuple):
     restart_stuck: bool = False
     sigint_wait: float = 15.0
     sigterm_wait: float = 10.0
+    log_max: str | None = None
     headless: bool = False
+    verbose: bool = False
     detach: bool = False
     summary: str | None = None
     theme: str | None = None
     ascii_only: bool = False
     no_mouse: bool = False
+    no_confirm: bool = False
 
 
 class Checked(NamedTuple):
-    """What the checks found out, in the form that a `RunSpec` has it."""
+    """The results of the checks, as a `RunSpec` has them."""
 
     cwd: str
     python: str
     env: dict[str, str]
     summary: str | None
+    log_max_bytes: int | None
 
 
 def check(options: RunOptions) -> Checked:
-    """Check all that does not need the cards.
+    """Check everything that does not need the GPUs.
 
     Raises:
-        GmgError: Something cannot be meant so; one line with what to do.
+        GmgError: Invalid option value; one line that says what to do.
     """
     cwd = _current_folder()
     if options.gpus is not None and options.cpu is not None:
-        raise GmgError("--gpus and --cpu exclude one another; give one of them")
+        raise GmgError("--gpus and --cpu are mutually exclusive; give one of them")
     if options.gpus is not None and not options.gpus.strip():
         raise GmgError("--gpus is empty; give 'all', a count, or a list of indices or UUIDs")
     if options.cpu is not None and options.cpu < 1:
-        raise GmgError(f"--cpu {options.cpu}: at least 1")
+        raise GmgError(f"--cpu {options.cpu}: give at least 1")
     _within("--interval", options.interval, _INTERVAL_S, " seconds")
     _within("--max-restarts", options.max_restarts, _MAX_RESTARTS, "")
     _within("--stuck-after", options.stuck_after, _STUCK_AFTER_S, " seconds")
@@ -75,14 +87,15 @@ def check(options: RunOptions) -> Checked:
         cwd=cwd,
         python=python(options.python, os.environ),
         env=_environment(options.env),
-        summary=_summary(options.summary),
+        summary=_summary(options.summary, detach=options.detach),
+        log_max_bytes=_log_max(options.log_max),
     )
 
 
 def check_queued(options: RunOptions) -> Checked:
     """Check the options of a sweep. Raises `GmgError` as `check` does."""
     if options.restart == "always":
-        raise GmgError("--restart always: a finished job would be run again for ever; give failure, or --retries N")
+        raise GmgError("--restart always: finished jobs would be restarted forever; give failure, or --retries N")
     return check(options)
 
 
@@ -91,13 +104,13 @@ def check_script(script: str) -> None:
     path = Path(script)
     try:
         if not path.exists():
-            raise GmgError(f"no script {script}; give the path of a Python file")
+            raise GmgError(f"there is no script {script}; give the path of a Python file")
         if path.is_dir():
             if not (path / "__main__.py").is_file():
                 raise GmgError(f"{script} is a folder without a __main__.py; give the path of a Python file")
             path = path / "__main__.py"
         elif not path.is_file():
-            raise GmgError(f"{script} is no regular file; give the path of a Python file")
+            raise GmgError(f"{script} is not a regular file; give the path of a Python file")
     except (OSError, ValueError) as error:
         raise GmgError(f"cannot read {script}: {error}") from error
     if not os.access(path, os.R_OK):
@@ -105,18 +118,18 @@ def check_script(script: str) -> None:
 
 
 def check_module(module: str) -> None:
-    """Raise `GmgError` unless `module` could be a module's dotted name; only the workers' interpreter can find it."""
+    """Raise `GmgError` unless `module` is a dotted name; only the workers' interpreter can find the module."""
     if not _MODULE.fullmatch(module):
-        raise GmgError(f"-m {module}: no name of a module; as in `python -m package.module`")
+        raise GmgError(f"-m {module}: give a module's name, as in `python -m package.module`")
 
 
 def python(path: str | None, environ: Mapping[str, str]) -> str:
-    """The workers' interpreter: `path`, or the one of the active environment. Raises `GmgError` when it is none."""
+    """The workers' interpreter: `path`, or the active environment's. Raises `GmgError` when it is not one."""
     return interpreter.check_python(path) if path is not None else interpreter.default_python(environ)
 
 
 def check_folder(option: str, folder: str) -> str:
-    """The absolute path of a folder that is there and can be written, or can be made. Raises `GmgError`."""
+    """The absolute path of a folder that can be written or created. Raises `GmgError`."""
     path = Path(folder).absolute()
     try:
         above = next(one for one in (path, *path.parents) if one.exists())
@@ -126,14 +139,25 @@ def check_folder(option: str, folder: str) -> str:
     if not fits:
         raise GmgError(f"{option} {folder}: give the path of a folder")
     if not os.access(above, os.W_OK | os.X_OK):
-        raise GmgError(f"{option} {folder}: the folder {above} cannot be written; give another one")
+        raise GmgError(f"{option} {folder}: the folder {above} is not writable; choose another one")
     return str(path)
 
 
 def _within(option: str, value: float, limits: tuple[float, float], unit: str) -> None:
     low, high = limits
     if not low <= value <= high:  # written so that NaN is outside
-        raise GmgError(f"{option} {value:g}: from {low:g} to {high:,g}{unit}")
+        raise GmgError(f"{option} {value:g}: give a number from {low:g} to {high:,g}{unit}")
+
+
+def _log_max(size: str | None) -> int | None:
+    """The bytes of a size such as `500M` or `2G`; None for no limit."""
+    if size is None or size.strip().lower() == "none":
+        return None
+    given = _SIZE.fullmatch(size.strip())
+    number = float(given[1]) * (1 << _SHIFTS[given[2].upper()]) if given else 0.0
+    if not _LEAST_LOG_BYTES <= number < _MOST_LOG_BYTES:
+        raise GmgError(f"--log-max {size}: give a size of at least 1M, such as 500M or 2G, or none")
+    return int(number)
 
 
 def _current_folder() -> str:
@@ -153,14 +177,32 @@ def _environment(pairs: tuple[str, ...]) -> dict[str, str]:
     return variables
 
 
-def _summary(file: str | None) -> str | None:
+def _summary(file: str | None, *, detach: bool) -> str | None:
     if file is None:
         return None
     path = Path(file).absolute()
     if not file or path.is_dir():
         raise GmgError(f"--summary {file}: give the path of a file")
+    try:
+        if not is_replaced(path):
+            opened = open_file(path)
+            return str(path) if opened is None else _kept_open(opened, file, detach=detach)
+    except OSError as error:
+        raise GmgError(f"--summary {file}: {error.strerror}; give the path of a file") from error
+    path = path.resolve()
     if not path.parent.is_dir():
-        raise GmgError(f"--summary {file}: there is no folder {path.parent}; make it first")
+        raise GmgError(f"--summary {file}: there is no folder {path.parent}; create it first")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise GmgError(f"--summary {file}: the folder {path.parent} cannot be written; give another one")
+        raise GmgError(f"--summary {file}: the folder {path.parent} is not writable; choose another one")
     return str(path)
+
+
+def _kept_open(opened: Path, file: str, *, detach: bool) -> str:
+    """The path by which the engine reaches a file that is open here, for as long as this process lives."""
+    if detach:
+        raise GmgError(f"--summary {file}: with --detach nobody is there to take it; give the path of a file")
+    if opened.parts[2] == str(os.getpid()):
+        with suppress(OSError):  # what is printed after the engine has written there must not stand in its place
+            flags = fcntl.fcntl(int(opened.name), fcntl.F_GETFL)
+            fcntl.fcntl(int(opened.name), fcntl.F_SETFL, flags | os.O_APPEND)
+    return str(opened)

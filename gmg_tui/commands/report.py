@@ -1,4 +1,4 @@
-"""`report`: what a session did, from its store."""
+"""`report`: print what a session did, or write it as a page."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import time
 from pathlib import Path
 
 from gmg_tui import session as sessions
+from gmg_tui.commands.messages import tell
 from gmg_tui.errors import GmgError
-from gmg_tui.files import write_atomic
+from gmg_tui.files import write_where_asked
+from gmg_tui.model import Tuning
 from gmg_tui.report import table
-from gmg_tui.report.account import Account, account, choose_order
+from gmg_tui.report.data import ReportData, choose_order, collect
+from gmg_tui.report.tuning import text_lines
 from gmg_tui.results import Results
+from gmg_tui.results.tuning import TUNE
+from gmg_tui.results.tuning import read as read_tuning
 from gmg_tui.session import STORE, Found
-from gmg_tui.store.reader import Stored
+from gmg_tui.store.reader import Stored, open_store
 
 
 def report(name: str | None, *, as_json: bool, as_csv: bool, html: str | None, best: str | None) -> int:
@@ -21,53 +26,71 @@ def report(name: str | None, *, as_json: bool, as_csv: bool, html: str | None, b
 
     Args:
         name: The session's; None for the newest.
-        as_json: Print what `detailed_results.json` holds.
-        as_csv: Print what `summary_results.csv` holds.
-        html: A file for the page.
-        best: The column by which the table is ordered, as in `SweepSpec.best`.
+        as_json: Print the content of `detailed_results.json`.
+        as_csv: Print the content of `summary_results.csv`.
+        html: The file to write the page to.
+        best: The column to order the table by, as in `SweepSpec.best`.
 
     Raises:
         GmgError: There is no such session, store or column, or the page cannot be written.
     """
     if as_json + as_csv + (html is not None) > 1:
-        raise GmgError("give one of --json, --csv and --html")
+        raise GmgError("--json, --csv and --html are mutually exclusive; give one of them")
     found = sessions.find(name, running=False)
-    with Stored(found.folder / STORE) as stored:
-        told = account(stored, found.name, now=time.time() if found.state == "running" else None)
+    now = found.written if found.away else time.time()  # another machine's is known up to its last word
+    with open_store(found.folder / STORE, away=found.away) as stored:
+        data = collect(stored, found.name, now=now if found.state == "running" else None)
         if best is not None:
-            choose_order(told.jobs, best)
+            choose_order(data.jobs, best)
+        tuning = None if as_json or as_csv else _tuning(found.folder)
         if as_json or as_csv:
-            _print(told, found, as_json=as_json)
+            _print(data, found, as_json=as_json)
         elif html is not None:
-            _write_page(told, stored, found.state, Path(html))
+            _write_page(data, stored, found.state, tuning, Path(html))
         else:
-            _show(told, found, best)
+            _show(data, found, tuning, best)
     return 0
 
 
-def _print(told: Account, found: Found, *, as_json: bool) -> None:
+def _print(data: ReportData, found: Found, *, as_json: bool) -> None:
     results = Results(found.folder)
-    results.take(told.jobs, [one for attempts in told.attempts.values() for one in attempts])
+    results.take(data.jobs, [one for attempts in data.attempts.values() for one in attempts])
     sys.stdout.flush()
-    sys.stdout.buffer.write(results.detailed() if as_json else results.summary())
+    sys.stdout.buffer.writelines(results.detailed() if as_json else results.summary())
 
 
-def _show(told: Account, found: Found, best: str | None) -> None:
-    sweep = found.record.session.spec.sweep
-    if best is None and sweep is not None:
-        best = sweep.best
-    print(table.heading(told, found.state))
-    print(table.render(told, best))
-    if found.state == "lost":
-        print(found.epitaph())
-
-
-def _write_page(told: Account, stored: Stored, state: str, path: Path) -> None:
-    from gmg_tui.report.page import page  # loads the plotting library
-
-    content = page(told, stored, state)
+def _tuning(folder: Path) -> Tuning | None:
+    """What was tuned; None where nothing was, or its file is damaged, which is told."""
     try:
-        write_atomic(path.absolute(), content)
+        recorded = read_tuning(folder)
+    except GmgError as error:
+        tell(f"gmg-tui: {error}")
+        return None
+    return None if recorded is None else recorded.tuning
+
+
+def _show(data: ReportData, found: Found, tuning: Tuning | None, best: str | None) -> None:
+    print(table.heading(data, found.state))
+    if tuning is not None and best is None:
+        width, colour = table.output()
+        print("\n".join(text_lines(tuning, width, colour=colour)))
+        print(f"tuning: {found.folder / TUNE}")
+    else:
+        sweep = found.record.session.spec.sweep
+        print(table.render(data, sweep.best if best is None and sweep is not None else best))
+    if said := found.loss_text() if found.state == "lost" else found.away_text("attach"):
+        print(said)
+
+
+def _write_page(data: ReportData, stored: Stored, state: str, tuning: Tuning | None, path: Path) -> None:
+    from gmg_tui.report.page import page
+
+    content, has_charts = page(data, stored, state, tuning)
+    try:
+        is_file = write_where_asked(path.absolute(), content)
     except OSError as error:
         raise GmgError(f"--html {path}: {error.strerror}", 1) from error
-    print(path)
+    if not has_charts:
+        tell("gmg-tui: the page has no charts: plotly is not installed; get it with: pip install 'gmg-tui[report]'")
+    if is_file:
+        print(path)

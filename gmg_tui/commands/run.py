@@ -1,40 +1,63 @@
-"""`run` and `demo`: make a session, start its engine, and show it."""
+"""`run` and `demo`: create a session, start its engine, and show it."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import shutil
+import signal
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import closing
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import structs
+
+from gmg_tui import machine, new_session
 from gmg_tui import session as sessions
-from gmg_tui.commands.ahead import Ahead
-from gmg_tui.commands.launch import launch
+from gmg_tui.commands import successors
+from gmg_tui.commands.interactive import Shown, check_terminal, check_theme, is_terminal, show
+from gmg_tui.commands.launch import Launched, launch
+from gmg_tui.commands.messages import notice, tell
 from gmg_tui.commands.options import Checked, RunOptions, check, check_module, check_script
-from gmg_tui.commands.screen import check_terminal, check_theme, is_terminal, show
+from gmg_tui.commands.prestart import PrestartedEngine
 from gmg_tui.errors import GmgError
-from gmg_tui.model import RestartWhen, RunSpec, StartWay
+from gmg_tui.model import RestartMode, RunSpec, StartMode, Tunable, Visible
 
 _DEMO_CPU_SLOTS = 2
 _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
     "franka.py": ("-B", "4096", "--steps", "100000"),
     "light.py": ("-B", "16", "--steps", "200000"),
 }
-"""Arguments with which an example starts soon and then runs for minutes; what the person gives comes after them."""
+"""Arguments with which an example starts quickly and runs for minutes; the user's own come after them."""
 
 
-def run(options: RunOptions, engine: Ahead, script: str, args: tuple[str, ...], *, module: bool) -> int:
-    """Have `engine` run `script` on the slots that `options` ask for; the exit status. Raises `GmgError`."""
+def run(
+    options: RunOptions,
+    engine: PrestartedEngine,
+    script: str,
+    args: tuple[str, ...],
+    *,
+    module: bool,
+    own_options: tuple[str, ...] = (),
+) -> int:
+    """Have `engine` run `script` on the slots that `options` ask for; the exit status.
+
+    `own_options` are the words of `args` that gmg-tui knows as options too. Raises `GmgError`.
+    """
     check_module(script) if module else check_script(script)
     checked = check(options)
-    return start(options, lambda: describe(options, checked, script, args, module=module), engine=engine)
+
+    def make() -> RunSpec:
+        return structs.replace(describe(options, checked, script, args, module=module), own_options=own_options)
+
+    return start(options, make, engine=engine)
 
 
-def demo(options: RunOptions, engine: Ahead, args: tuple[str, ...]) -> int:
-    """Have `engine` run the shipped example: the Franka on the GPUs, or the light one on CPU slots. Raises `GmgError`."""
+def demo(options: RunOptions, engine: PrestartedEngine, args: tuple[str, ...]) -> int:
+    """Have `engine` run the included example: the Franka on GPUs, the light one on CPU slots. Raises `GmgError`."""
     from gmg_tui.genesis.interpreter import has_genesis, install_command
 
     checked = check(options)
@@ -49,20 +72,23 @@ def demo(options: RunOptions, engine: Ahead, args: tuple[str, ...]) -> int:
 
 
 def _has_gpu() -> bool:
-    from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
+    from gmg_tui.gpu import silence
+    from gmg_tui.gpu.nvml import NvmlUnavailable
 
     try:
-        with closing(Nvml.open()) as nvml:
-            return bool(nvml.cards())
-    except NvmlUnavailable:
+        with notice("asking the driver"):
+            _, gpus = silence.open_nvml()
+    except NvmlUnavailable as error:
+        tell(f"no GPU: {error}; the demo runs on the CPU")
         return False
+    return bool(gpus)
 
 
 def start(
     options: RunOptions,
     make: Callable[[], RunSpec],
     *,
-    engine: Ahead | None = None,
+    engine: PrestartedEngine | None = None,
     fresh: bool = True,
     conclude: Callable[[RunSpec, int], int] = lambda _, status: status,
 ) -> int:
@@ -70,35 +96,69 @@ def start(
 
     Args:
         options: How to show it.
-        make: Makes the session's folder and says what to run; called once all else has been checked.
-        engine: One that was started ahead; None starts one.
-        fresh: Whether the folder was made for this run, and goes when the engine refuses it.
-        conclude: Called with the exit status once the session has ended before the person's eyes; gives the exit
-            status. Not called when the person leaves the session running.
+        make: Makes the session's folder and its spec; called after all other checks.
+        engine: A prestarted one; None starts one.
+        fresh: Whether the folder was made for this run, and is removed when the engine refuses it.
+        conclude: Given the spec and the exit status when the session has ended while it was shown, returns the final
+            status. Not called when the user detaches.
 
     Returns:
         The exit status.
 
     Raises:
-        GmgError: It cannot be started, or was lost on the way.
+        GmgError: It cannot be started, or its engine died.
     """
     headless = options.headless or not is_terminal()
     check_theme(options.theme)
     if not headless and not options.detach:
         check_terminal(os.environ)
-    spec = make()
-    launched = launch(
-        spec,
-        meanwhile=lambda: None if options.detach else _load(headless=headless),
-        viewer=not (headless or options.detach),
-        engine=engine,
-        fresh=fresh,
-    )
-    for warning in launched.warnings:
-        print(f"gmg-tui: {warning}", file=sys.stderr)
-    if options.detach:
-        print(spec.name)
-        return 0
+    with _handlers() as engines:
+        spec = make()
+        launched = launch(
+            spec,
+            meanwhile=lambda: None if options.detach else _load(headless=headless),
+            viewer=not (headless or options.detach),
+            engine=engine,
+            fresh=fresh,
+        )
+        engines.append(launched.process)
+        shown = _run(options, spec, launched, conclude, headless=headless)
+    return follow_up(shown, options)
+
+
+@contextmanager
+def _handlers() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Have SIGTERM do what ctrl+c does: where it ended this process alone, an engine and its workers would go on.
+
+    SIGUSR1 and SIGUSR2, on which scripts save their state, are passed on to the engines in the list that is given.
+    """
+    engines: list[subprocess.Popen[bytes]] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield engines
+        return
+
+    def pass_on(number: int, _: object) -> None:
+        for engine in engines:
+            engine.send_signal(number)
+
+    handlers = {
+        signal.SIGTERM: signal.default_int_handler,
+        signal.SIGXCPU: signal.default_int_handler,
+        signal.SIGUSR1: pass_on,
+        signal.SIGUSR2: pass_on,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield engines
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run(
+    options: RunOptions, spec: RunSpec, launched: Launched, conclude: Callable[[RunSpec, int], int], *, headless: bool
+) -> Shown | int:
+    """Let the workers start, and show them; the exit status, or what the screen was left with."""
     settled = False
 
     def settle() -> None:
@@ -107,33 +167,58 @@ def start(
         settled = True
 
     try:
-        status = _show(options, Path(spec.socket), settle, headless=headless)
+        launched.confirm()
+        for warning in launched.warnings:
+            print(f"gmg-tui: {warning}", file=sys.stderr)
+        if options.detach:
+            print(spec.name)
+            return 0
+        shown = _show(options, launched.socket, settle, headless=headless)
     except KeyboardInterrupt:
-        # Before a reporter or a screen listens to the keyboard; from then on ctrl+c is theirs.
+        # Only before a reporter or a screen handles ctrl+c itself. Another SIGTERM must not kill the workers.
+        for number in (signal.SIGTERM, signal.SIGXCPU):
+            signal.signal(number, signal.SIG_IGN)
         print("stopping the workers (ctrl+c again kills them)", file=sys.stderr)
-        launched.call_off()
+        launched.cancel()
         raise
-    return conclude(spec, status) if settled else status
+    if isinstance(shown, int):
+        return conclude(spec, shown) if settled else shown
+    return shown._replace(status=conclude(spec, shown.status)) if settled else shown
 
 
-def _show(options: RunOptions, socket: Path, settle: Callable[[], None], *, headless: bool) -> int:
+def follow_up(shown: Shown | int, options: RunOptions) -> int:
+    """Start what takes the place of a session, where that is wanted; the exit status. Raises `GmgError`."""
+    if isinstance(shown, int):
+        return shown
+    after, session = shown.after, shown.session
+    if isinstance(after, Tunable):
+        tell(f"gmg-tui: looks for the best {after.variable} of {session.spec.script}")
+        return start(options, lambda: successors.tuning_run(session.spec, after), conclude=successors.conclude)
+    if after is None or session.spec.tune is None:
+        return shown.status
+    tell(f"gmg-tui: {session.spec.script} with {session.spec.tune.variable} = {after:,} on the slots of the tuning")
+    return start(options, lambda: successors.plain_run(session, after, shown.slots))
+
+
+def _show(options: RunOptions, socket: Path, settle: Callable[[], None], *, headless: bool) -> Shown | int:
     if not headless:
         return show(
             socket,
             theme=options.theme,
             ascii_only=options.ascii_only,
             mouse=not options.no_mouse,
+            confirm=not options.no_confirm,
             settle=settle,
         )
     from gmg_tui import headless as reporter
 
-    status = reporter.run(socket, ascii_only=options.ascii_only)
+    status = reporter.run(socket, ascii_only=options.ascii_only, verbose=options.verbose)
     settle()
     return status
 
 
 def _load(*, headless: bool) -> None:
-    """Import what shows the session, while its engine starts."""
+    """Import the reporter or the screen while the engine starts."""
     if headless:
         importlib.import_module("gmg_tui.headless")
     else:
@@ -151,20 +236,20 @@ def describe(
     module: bool,
     after: str | None = None,
 ) -> RunSpec:
-    """What to run, as the options have it, in a folder that is made here.
+    """The spec for these options, in a folder that is created here.
 
     Args:
         options: The options.
-        checked: What their checks found out.
+        checked: The results of their checks.
         script: A path, or the name of a module.
         args: The script's.
         module: Whether the script is a module.
-        after: The file that the session is named after where the options have no name; None for the script.
+        after: The file to name the session after, if the options give no name; None for the script.
 
     Raises:
-        GmgError: The folder cannot be made.
+        GmgError: The folder cannot be created.
     """
-    name, folder = sessions.create(options.name, after or script)
+    name, folder = new_session.create(options.name, after or script)
     try:
         socket = sessions.socket_path(name)
     except GmgError:
@@ -180,16 +265,19 @@ def describe(
         python=checked.python,
         module=module,
         env=checked.env,
+        keep_slurm_env=options.keep_slurm_env,
+        visible=Visible(options.visible),
         gpus=options.gpus,
         cpu=options.cpu,
         interval_s=options.interval,
         summary=checked.summary,
         sigint_wait_s=options.sigint_wait,
         sigterm_wait_s=options.sigterm_wait,
-        start=None if options.start is None else StartWay(options.start),
-        restart=RestartWhen(options.restart),
+        log_max_bytes=checked.log_max_bytes,
+        start=None if options.start is None else StartMode(options.start),
+        restart=RestartMode(options.restart),
         max_restarts=options.max_restarts,
         stuck_after_s=options.stuck_after,
         restart_stuck=options.restart_stuck,
-        host=os.uname().nodename,
+        host=machine.name(),
     )

@@ -3,85 +3,110 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 
-from gmg_tui import lost
+from gmg_tui import recovery, units
 from gmg_tui import session as sessions
-from gmg_tui.client import EngineClient
-from gmg_tui.commands.tell import tell
+from gmg_tui.client import ANSWER_S, EngineClient
+from gmg_tui.commands.messages import tell, tell_left, tell_tuning
 from gmg_tui.errors import GmgError
 from gmg_tui.headless.reporter import signal_sent
-from gmg_tui.model import Snapshot, WorkerState
-from gmg_tui.protocol import Bye, Update
+from gmg_tui.model import Session, Snapshot, WorkerState
+from gmg_tui.protocol import Bye, Lines, Update
+from gmg_tui.session import Found
+
+_END_S = 30.0
+"""How long an engine may take to write its files and end, once its workers have ended."""
+_LOOK_S = 0.1
 
 
-def stop(name: str | None) -> int:
+def stop(name: str | None, *, gone: bool) -> int:
     """Stop a session's workers and wait until its engine has ended; the exit status.
 
-    Who is still there, and which signal was sent, is told on standard error. A second ctrl+c kills the workers.
+    Standard error shows which workers are still there, and the last signal sent to each. A second ctrl+c kills them.
+    With `gone` the named session's machine does not exist any more, and it counts as lost from now on.
 
     Raises:
-        GmgError: There is no such session, or its engine does not answer.
+        GmgError: There is no such session, it is another machine's, its engine does not answer, or was killed meanwhile.
     """
-    lost.clear(tell)
-    found = sessions.find(name, running=True)
+    recovery.clear(tell)
+    if gone:
+        if name is None:
+            raise GmgError("--gone: give the session's name; gmg-tui ls lists them")
+        recovery.give_up(sessions.find(name, running=False))
+        tell(f"{name} counts as lost")
+        return 0
+    found = sessions.find(name, running=True, command="stop")
     tell(f"stopping {found.name}")
-    others = asyncio.run(_stop(Path(found.record.session.spec.socket)))
-    if others:
-        tell(f"all workers have ended; the engine ends when nobody looks at the session any more ({others} still do)")
+    last = asyncio.run(_stop(found.record.session))
+    queue = last.queue
+    if last.ended and last.clients > 1:
+        others = units.count(last.clients - 1, "client")
+        tell(f"all workers have ended; the engine ends once nobody is attached ({others} left)")
     else:
-        _await_engine(found.folder)
+        _await_engine(found)
+        ended = sessions.inspect(found.folder)
+        if ended is not None and ended.state == "lost":
+            raise GmgError(ended.loss_text(), 1)
+        queue = ended.record.queue if ended is not None else queue
         tell(f"{found.name} has ended")
+    if last.tuning is None:
+        tell_left(queue.waiting if queue is not None else 0, found.name)
+    elif last.tuning.stopped:
+        tell_tuning(found.name)
     return 0
 
 
-async def _stop(socket: Path) -> int:
-    """End the workers; how many other clients keep the engine."""
-    client = await EngineClient.connect(socket)
+async def _stop(session: Session) -> Snapshot:
+    """End the workers. Returns the last snapshot."""
+    client = await EngineClient.connect(Path(session.spec.socket), session.id)
     loop = asyncio.get_running_loop()
     requests: list[asyncio.Task[None]] = []
+    events: asyncio.Queue[Update | Lines | Bye] = asyncio.Queue()
+    warned = False
 
-    def ask(*, kill: bool) -> None:
-        requests.append(loop.create_task(client.end(kill=kill)))
-
-    interrupts = 0
+    async def listen() -> None:
+        async for event in client.events():
+            events.put_nowait(event)
 
     def interrupt() -> None:
-        nonlocal interrupts
-        interrupts += 1
-        if interrupts == 1:
-            tell("ctrl+c again kills the workers")
-        else:
+        nonlocal warned
+        if warned:
             tell("killing the workers")
-            ask(kill=True)
+            requests.append(loop.create_task(client.end(kill=True)))
+        else:
+            tell("ctrl+c again kills the workers")
+            warned = True
 
     loop.add_signal_handler(signal.SIGINT, interrupt)
-    ask(kill=False)
+    listening = loop.create_task(listen())
+    requests.append(loop.create_task(client.end(kill=False)))
     snapshot, said = client.welcome.snapshot, ""
     try:
-        async for event in client.events():
+        while True:
+            event = await _next(events, session)
             if isinstance(event, Update):
                 snapshot = event.snapshot
-                text = _left(snapshot)
-                if text != said:
+                if (text := _left(snapshot)) != said:
                     said = text
                     tell(text)
             if isinstance(event, Bye) or snapshot.ended:
                 break
     finally:
         await client.close()
+        listening.cancel()
         for request in requests:
-            with suppress(GmgError):  # the engine is gone: what was asked for is done
+            with suppress(GmgError):  # the engine is gone, and with it the workers
                 await request
         loop.remove_signal_handler(signal.SIGINT)
-    return max(snapshot.clients - 1, 0) if snapshot.ended else 0
+    return snapshot
 
 
 def _left(snapshot: Snapshot) -> str:
-    """Who is still there, and which signal was sent to each."""
+    """The workers that are still there, and the last signal sent to each."""
     left = [worker for worker in snapshot.workers if not worker.state.ended]
     if not left:
         return "all workers have ended"
@@ -91,10 +116,27 @@ def _left(snapshot: Snapshot) -> str:
     )
 
 
-def _await_engine(folder: Path) -> None:
-    """Block until the engine has let go of the lock that it holds all its life."""
-    try:
-        with (folder / sessions.ENGINE_LOG).open("rb") as log:
-            fcntl.flock(log, fcntl.LOCK_SH)
-    except FileNotFoundError:
-        return  # somebody removed the folder, and the engine with it
+async def _next(events: asyncio.Queue[Update | Lines | Bye], session: Session) -> Update | Lines | Bye:
+    """What the engine sends next. Raises `GmgError` when it, which sends something each second, has been silent."""
+    for _ in range(round(ANSWER_S)):  # by the second: time in which this process itself was stopped counts as one
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                return await events.get()
+    raise GmgError(f"the engine of {session.spec.name} has not answered for {ANSWER_S:.0f} s{_frozen(session)}", 1)
+
+
+def _await_engine(found: Found) -> None:
+    """Block until the engine has released its lock. Raises `GmgError` when it does not."""
+    deadline = time.monotonic() + _END_S
+    while sessions.is_locked(found.folder):
+        if time.monotonic() > deadline:
+            raise GmgError(
+                f"all workers have ended, but not the engine of {found.name}{_frozen(found.record.session)}", 1
+            )
+        time.sleep(_LOOK_S)  # nothing tells when another process lets go of a lock
+
+
+def _frozen(session: Session) -> str:
+    """What may be the matter with an engine that does not answer, and what to do, as the last clauses of a line."""
+    pid = session.engine_pid
+    return f"; if it is stopped (SIGSTOP), kill -CONT {pid} lets it go on; kill -KILL {pid} ends it and its workers"

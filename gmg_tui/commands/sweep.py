@@ -1,50 +1,45 @@
-"""`sweep`: queue the jobs of an experiments' file over the slots."""
+"""`sweep`: queue the jobs of an experiments file on the slots."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui import units
+from gmg_tui.commands.messages import notice, tell, tell_left
 from gmg_tui.commands.options import Checked, RunOptions, check_folder, check_module, check_queued, check_script
 from gmg_tui.commands.run import describe, start
-from gmg_tui.commands.tell import tell
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Group, Job, RunSpec, SweepSpec, WorkerState
 from gmg_tui.session import STORE
-from gmg_tui.sweep import listing, plan
-from gmg_tui.sweep.file import read
-from gmg_tui.sweep.overlay import SweepOptions, overlay, sets
+from gmg_tui.sweep import dry_run, plan
+from gmg_tui.sweep.experiments_file import read
+from gmg_tui.sweep.overrides import SweepOptions, overrides, sets
 from gmg_tui.sweep.settings import Settings
 
 _INTERRUPTED = 130
 
 
 def sweep(file: str | None, options: RunOptions, own: SweepOptions) -> int:
-    """Run the jobs that a file, or the command line alone, describes.
-
-    Args:
-        file: The experiments' file.
-        options: The options that `run` has too.
-        own: Those that only a sweep has.
+    """Run the jobs that an experiments file, or the command line alone, describes.
 
     Returns:
-        The exit status: 0 when all jobs have finished, 1 when one failed, 130 when a person stopped it.
+        The exit status: 0 when all jobs have finished, 1 when one failed, 130 when the user stopped it.
 
     Raises:
-        GmgError: Something cannot be meant so, or the session cannot be started.
+        GmgError: An option or the file is invalid, or the session cannot be started.
     """
     if own.retry_failed:
-        raise GmgError("--retry-failed is for a sweep that goes on; give --resume NAME too")
+        raise GmgError("--retry-failed needs --resume NAME")
     if file is None and own.script is None:
         raise GmgError("give a FILE, or --script SCRIPT and --set KEY=V1,V2, or --resume NAME")
     checked = check_queued(options)
-    upper = overlay(own, gpus=options.gpus, env=checked.env)
-    sheet = None if file is None else read(file)
-    chosen = plan.choose(sheet, own.presets, all_presets=own.all_presets)
+    upper = overrides(own, gpus=options.gpus, env=checked.env)
+    source = None if file is None else read(file)
+    chosen = plan.choose(source, own.presets, all_presets=own.all_presets)
     made = plan.make(
         chosen,
         path=file,
@@ -52,9 +47,10 @@ def sweep(file: str | None, options: RunOptions, own: SweepOptions) -> int:
         sets=sets(own.sets),
         check_script=lambda script, module: check_module(script) if module else check_script(script),
         cpu=options.cpu is not None,
+        slots=lambda gpus: _slots(gpus, options.cpu),
     )
-    # What holds for the whole session is said by the only preset, or beside all of them.
-    whole = (chosen[0][1] if sheet is None or len(chosen) == 1 else sheet.settings).under(upper)
+    # The session's own settings come from the only preset, or else from the file's top level.
+    whole = (chosen[0][1] if source is None or len(chosen) == 1 else source.settings).under(upper)
     name = _name(whole)
     results = None if own.results is None else check_folder("--results", own.results)
     for warning in made.warnings:
@@ -69,8 +65,24 @@ def sweep(file: str | None, options: RunOptions, own: SweepOptions) -> int:
     return start(options, lambda: _make(options, checked, after, asked, made.jobs), conclude=conclude)
 
 
+def _slots(gpus: str | None, cpu: int | None) -> list[str]:
+    """The names of the slots that `gpus` stand for, one for each GPU; of all CPU slots where there are any."""
+    from gmg_tui.gpu import selection, silence
+    from gmg_tui.gpu.nvml import NvmlUnavailable
+
+    if cpu is not None:
+        return [slot.name for slot in selection.cpu_slots(cpu)]
+    try:
+        with notice("asking the driver"):
+            nvml, known = silence.open_nvml()
+    except NvmlUnavailable as error:
+        raise selection.no_gpu(str(error)) from error
+    nvml.close()
+    return [slot.name for slot in selection.slots(known, gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))]
+
+
 def _name(whole: Settings) -> str | None:
-    """What the file calls the session."""
+    """The session's name in the file."""
     try:
         return None if whole.name is None else sessions.check_name(whole.name)
     except GmgError as error:
@@ -78,15 +90,7 @@ def _name(whole: Settings) -> str | None:
 
 
 def _make(options: RunOptions, checked: Checked, after: str | None, asked: SweepSpec, jobs: tuple[Job, ...]) -> RunSpec:
-    """What to run, with a store of its jobs in the session's folder.
-
-    Args:
-        options: The options that `run` has too.
-        checked: What their checks found out.
-        after: What the session is named after, a number behind it; None for the script.
-        asked: What to queue.
-        jobs: Its jobs.
-    """
+    """The spec of a session named `after` a file with a number (None: after the script), with a store of the jobs."""
     from gmg_tui.store import reader
 
     first = asked.groups[0]
@@ -101,28 +105,27 @@ def _make(options: RunOptions, checked: Checked, after: str | None, asked: Sweep
 
 
 def make_results(results: str | None) -> None:
-    """Make the further folder for the results, if there is one to be. Raises `GmgError`."""
+    """Create the additional folder for the results, if there is one. Raises `GmgError`."""
     try:
         if results is not None:
             Path(results).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise GmgError(f"--results {results}: cannot be made: {error.strerror}") from error
+        raise GmgError(f"--results {results}: cannot be created: {error.strerror}") from error
 
 
 def show_jobs(groups: tuple[Group, ...], jobs: tuple[Job, ...], *, total: int, cpu: int | None) -> None:
-    """Print the jobs, and how many they are."""
-    from gmg_tui.headless.columns import columns
+    """Print the jobs and their number."""
+    from gmg_tui import tables
 
-    print("\n".join(columns(listing.HEADER, list(listing.rows(groups, jobs, total=total, cpu=cpu)), left=listing.LEFT)))
-    print(listing.count(groups, jobs))
+    rows = [dry_run.HEADER, *dry_run.rows(groups, jobs, total=total, cpu=cpu)]
+    print("\n".join(tables.lines(rows, "rlll")))
+    print(dry_run.count(groups, jobs))
 
 
 def conclude(spec: RunSpec, status: int) -> int:
-    """Print the results of a sweep that has ended; the exit status, to which every job's end counts.
+    """Print the results of a sweep that has ended; the exit status, which depends on every job.
 
-    Args:
-        spec: What was run.
-        status: What the slots' last jobs came to; 130 when a person interrupted it.
+    `status` is that of the slots' last jobs; 130 when the user interrupted it.
     """
     from gmg_tui import report
     from gmg_tui.store import reader
@@ -136,8 +139,7 @@ def conclude(spec: RunSpec, status: int) -> int:
         return status or 1
     states = {job.state for job in jobs}
     left = sum(not job.state.ended for job in jobs)
-    if left:
-        tell(f"{units.count(left, 'job')} left; go on with: gmg-tui sweep --resume {spec.name}")
-    if status != _INTERRUPTED and WorkerState.FAILED in states:
+    tell_left(left, spec.name)
+    if status != _INTERRUPTED and (WorkerState.FAILED in states or (left and status)):
         return 1
     return 0 if status != _INTERRUPTED and states <= {WorkerState.FINISHED} else _INTERRUPTED

@@ -1,10 +1,10 @@
 """`python -m gmg_tui.engine`: reads a `RunSpec` as one line of JSON from standard input and runs it.
 
-Where a second line says `viewer`, a screen is being opened on the session, and the workers wait a moment for its first
-frame.
-
-On standard output it says one line of JSON, once it listens, or that it cannot:
-`{"ok": true, "warnings": [...]}` or `{"ok": false, "error": "one line", "exit_code": 2}`.
+A second line may have words. `viewer` announces a screen: the workers wait a moment for its first frame. With
+`confirm` nothing is run until a third line says that the reply was read; if standard input ends instead, the launcher is
+gone and nothing is left of the session. `fresh` says that the session's folder was made for this engine; it is removed
+then. Once the engine listens, or cannot, it prints one line of JSON:
+`{"ok": true, "warnings": [...], "socket": "its path"}` or `{"ok": false, "error": "…", "exit_code": 2}`.
 """
 
 from __future__ import annotations
@@ -13,59 +13,79 @@ import asyncio
 import gc
 import logging
 import os
+import select
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from gmg_tui.engine import own_log
 from gmg_tui.engine.hardware import Hardware
-from gmg_tui.engine.logs import Log, LogHandler, Logs
-from gmg_tui.engine.main import Engine
+from gmg_tui.engine.main import Engine, any_of
+from gmg_tui.engine.output.log_writer import Log, LogHandler, LogWriter
+from gmg_tui.engine.records import engine_log
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec
 
-_VIEWER = b"viewer"
+_GARBAGE = 20_000
+"""Objects before the collector looks for garbage; nearly all go by themselves."""
 
 
 def _answer(**fields: Any) -> None:
-    """Say the one line, and let go of standard output."""
-    os.write(1, msgspec.json.encode(fields) + b"\n")
+    """Print the one line, and release standard output."""
+    with suppress(BrokenPipeError):  # the launcher is gone, which standard input shows too
+        os.write(1, msgspec.json.encode(fields) + b"\n")
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 1)
     os.close(nowhere)
 
 
-def _log_by(logs: Logs) -> None:
-    handler = LogHandler(Log(logs, own_log.StandardError()))
+def _log_by(logs: LogWriter) -> None:
+    handler = LogHandler(Log(logs, engine_log.StandardError()))
     logging.basicConfig(
         handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
 
 
-async def _run(engine: Engine) -> None:
-    await engine.start()
-    _answer(ok=True, warnings=[])
-    await engine.run()
+async def _run(engine: Engine, words: list[bytes], warnings: tuple[str, ...]) -> None:
+    socket = await engine.start()
+    _answer(ok=True, warnings=warnings, socket=socket)
+    if b"confirm" in words and not await _confirmed(engine.enough):
+        await engine.cancel(fresh=b"fresh" in words)
+    else:
+        await engine.run()
+
+
+async def _confirmed(enough: asyncio.Event) -> bool:
+    """Wait for the next line on standard input; False when there is none, or a signal has ended the session before."""
+    loop, heard = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(0, heard.set)
+    await any_of(heard, enough)
+    loop.remove_reader(0)
+    said = select.select([0], [], [], 0)[0]  # what was said before a signal counts
+    return bool(said and os.read(0, 1))
 
 
 def main() -> None:
-    """Run one session from its start to its end."""
-    gc.freeze()  # what has been imported stays
+    """Run one session."""
+    gc.freeze()  # what has been imported stays; without the collector the imports take 106 rather than 129 ms
+    gc.set_threshold(_GARBAGE)
     gc.enable()
-    logs = Logs()
+    logs = LogWriter()
     try:
         _main(logs)
     finally:
         logs.close()
 
 
-def _main(logs: Logs) -> None:
+def _main(logs: LogWriter) -> None:
     try:
-        described, _, more = sys.stdin.buffer.read().partition(b"\n")
+        described, words = sys.stdin.buffer.readline(), sys.stdin.buffer.readline().split()
+        if not described:
+            return  # the launcher is gone
         spec = msgspec.json.decode(described, type=RunSpec)
-        own_log.hold(Path(spec.folder))
+        engine_log.lock(Path(spec.folder))
         _log_by(logs)
         hardware = Hardware.find(spec)
     except GmgError as error:
@@ -75,14 +95,15 @@ def _main(logs: Logs) -> None:
         _answer(ok=False, error=f"the engine cannot start: {error}", exit_code=1)
         return
     if sys.version_info < (3, 12):
-        # The default there starts a thread for each child; this one waits on a pidfd, as 3.12 does by itself.
+        # The default starts a thread for each child; this one waits on a pidfd, as 3.12 does.
         asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
     try:
-        asyncio.run(_run(Engine(spec, hardware, logs, viewer_comes=more.strip() == _VIEWER)))
+        engine = Engine(spec, hardware, logs, viewer_comes=b"viewer" in words)
+        asyncio.run(_run(engine, words, hardware.warnings))
     except GmgError as error:
         _answer(ok=False, error=str(error), exit_code=error.exit_code)
     except OSError as error:
-        logging.getLogger(__name__).exception("the engine cannot go on")
+        logging.getLogger(__name__).exception("the engine failed")
         _answer(ok=False, error=f"the engine cannot start: {error}", exit_code=1)
 
 

@@ -1,79 +1,102 @@
-"""An engine from its start to its end: the parts put together."""
+"""The life of an engine: starts its parts, runs the workers, and ends when nobody needs it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import shutil
 import signal
-from pathlib import Path
 
-from gmg_tui.engine.assembly import assemble
+from msgspec import structs
+
+from gmg_tui import sockets
+from gmg_tui.engine.api.listener import Listener
+from gmg_tui.engine.api.server import Server
+from gmg_tui.engine.children import Children
+from gmg_tui.engine.composition import assemble
+from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.hardware import Hardware
-from gmg_tui.engine.logs import Logs
-from gmg_tui.engine.process import adopt_orphans
-from gmg_tui.engine.pump import Pump
-from gmg_tui.engine.server import Server
-from gmg_tui.engine.warden_line import WardenLine
+from gmg_tui.engine.output.log_writer import LogWriter
+from gmg_tui.engine.output.pump import Pump
+from gmg_tui.engine.watchdog.client import WatchdogClient
+from gmg_tui.engine.workers.process import adopt_orphans
 from gmg_tui.gpu import egl
 from gmg_tui.gpu.sampler import Sampler
-from gmg_tui.model import GpuReading, RunSpec
+from gmg_tui.model import GpuSample, RunSpec
 
 _log = logging.getLogger(__name__)
 
 _FIRST_VISIT_S = 10.0
-"""How long an engine whose workers have all ended waits for a first client."""
+"""How long an engine whose workers have ended waits for a first client."""
 _LAST_VISIT_S = 0.5
-"""How long it waits for another one after the last has gone."""
+"""How long it waits for another client after the last has gone."""
+_END_S = 20.0
+"""How long workers and disk may take to let the engine end after a signal, beside the workers' own timeouts."""
 _VIEWER_S = 1.0
-"""How long the workers wait at most for the viewer that was announced."""
+"""How long the workers wait at most for an announced viewer."""
 
 
 class Engine:
     """Runs a session on `hardware`.
 
-    Args:
-        spec: What to run.
-        hardware: Where.
-        logs: Write the workers' output; closed by the caller.
-        viewer_comes: Whether a screen is being opened on the session. Its first frame is drawn before the workers are
-            started, at the latest `_VIEWER_S` after the engine listens: a dozen interpreters that start at once would
-            take the cores from it, and the workers have hours.
+    `logs` is closed by the caller. If `viewer_comes`, a screen is being opened on the session, and its first frame is
+    drawn before the workers start, or for `_VIEWER_S` at most: a dozen interpreters that start at once would take the
+    cores from it, and the workers have hours.
     """
 
-    def __init__(self, spec: RunSpec, hardware: Hardware, logs: Logs, *, viewer_comes: bool = False) -> None:
+    def __init__(self, spec: RunSpec, hardware: Hardware, logs: LogWriter, *, viewer_comes: bool = False) -> None:
         self._spec = spec
         self._hardware = hardware
         self._logs = logs
         self._viewer_comes = viewer_comes
-        self._enough = asyncio.Event()
-        """A signal has said that clients need not be waited for."""
+        self.enough = asyncio.Event()
+        """Set by a signal: clients are not waited for."""
+        self._reason = "the session has ended"
+        """What clients are told when the engine leaves."""
+        self._given_up = asyncio.Event()
+        """Set long after a signal: what has not ended is not waited for, because the kernel does not end it."""
 
-    async def start(self) -> None:
-        """Begin to listen, and put all parts together. Raises `OSError`."""
+    async def start(self) -> str:
+        """Begin to listen, and put all parts together.
+
+        Returns:
+            The path of the socket, which may be another than was asked for.
+
+        Raises:
+            OSError: It cannot listen.
+            GmgError: It cannot listen, or the store of a sweep cannot be read.
+        """
         adopt_orphans()
         self._loop = asyncio.get_running_loop()
         self._measured = False
-        self._sampling = self._sampler()  # cards take their time to answer; a first frame without their figures is none
-        self._pump = Pump()
-        self._begun = asyncio.Event()
-        self._egl = asyncio.create_task(self._probe_egl())
-        self._warden = WardenLine()
-        self._supervisor, self._store = assemble(
-            self._spec,
-            self._hardware,
-            self._pump,
-            self._logs,
-            self._warden,
-            self._egl,
-            self._changed,
-            self._store_trouble,
-        )
-        self._server = Server(self._supervisor, Path(self._spec.socket))
-        self._server.start()
-        # Whoever is told that the session has begun must find it: `gmg-tui --detach sim.py && gmg-tui attach`.
-        self._supervisor.keeper.write(self._supervisor.snapshot())
+        self._sampling = self._sampler()  # first: GPUs are slow to answer, and the first frame needs their metrics
+        self._pump = Pump(lambda: self._server.tell_lines())
+        self._egl = egl.EglProbe()
+        self._children = Children()
+        self._watchdog = WatchdogClient(self._children)
+        self._listener = Listener(sockets.candidates(self._spec))
+        self._spec = structs.replace(self._spec, socket=str(self._listener.path))
+        try:
+            self._supervisor, self._store = assemble(
+                self._spec,
+                self._hardware,
+                self._pump,
+                self._logs,
+                self._children,
+                self._watchdog,
+                self._egl,
+                self._changed,
+                self._store_trouble,
+            )
+        except BaseException:
+            self._listener.close()
+            raise
+        self._server = Server(self._supervisor, self._listener)
         self._listen_to_signals()
+        # Whoever hears that the session has begun must find it: `gmg-tui --detach sim.py && gmg-tui attach`.
+        self._supervisor.session_files.write(self._supervisor.snapshot())
+        return self._spec.socket
 
     async def run(self) -> None:
         """Run the workers until they have ended and no client is left."""
@@ -85,16 +108,34 @@ class Engine:
             for task in (living, done, self._egl):
                 task.cancel()
             failures = await asyncio.gather(living, done, return_exceptions=True)
-            if await asyncio.to_thread(self._sampling.stop) and self._hardware.nvml is not None:
-                self._hardware.nvml.close()
             await self._store.close()
-            await self._supervisor.keeper.end()
-            self._server.close("the session has ended")
-            self._pump.close()
-            await self._warden.close()
+            await self._supervisor.session_files.end()
+            await self._close()
         for failure in failures:
             if isinstance(failure, BaseException) and not isinstance(failure, asyncio.CancelledError):
                 raise failure
+
+    async def cancel(self, *, fresh: bool) -> None:
+        """End instead of running anything.
+
+        Args:
+            fresh: Whether the session's folder was made for this engine, and is removed; another one counts as ended.
+        """
+        _log.info("the launcher is gone before the session has begun")
+        self._egl.cancel()
+        if fresh:
+            await in_daemon_thread(shutil.rmtree, self._spec.folder, ignore_errors=True)
+        else:
+            await self._supervisor.session_files.end()
+        await self._close()
+
+    async def _close(self) -> None:
+        nvml = self._hardware.nvml
+        if nvml is not None and (self._sampling is None or await asyncio.to_thread(self._sampling.stop)):
+            nvml.close()
+        self._server.close(self._reason)
+        self._pump.close()
+        await self._watchdog.close()
 
     async def _live(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -102,30 +143,31 @@ class Engine:
             tasks.create_task(self._server.run())
 
     async def _work(self) -> None:
-        """Run the workers, once the viewer that comes has had its first frame; what watches over them comes first."""
+        """Start the watchdog and then the workers, once an announced viewer has had its first frame."""
         if self._viewer_comes:
-            await _any(self._server.watched, timeout_s=_VIEWER_S)
-        self._begun.set()
-        await self._warden.start(self._spec.name)
+            await any_of(self._server.watched, timeout_s=_VIEWER_S)
+        if self._hardware.gpus:
+            self._egl.begin()
+        await self._watchdog.start(self._supervisor.session.id)
         self._store.start()
-        await self._supervisor.run()
+        await self._supervisor.run(self._pump.read, self._server.tell)
 
     async def _done(self) -> None:
         """Return when the workers have ended, and the clients have seen it."""
         supervisor, server = self._supervisor, self._server
         while True:
-            await supervisor.all_ended.wait()
-            if self._enough.is_set():
+            await any_of(supervisor.all_ended, self._given_up)
+            if self.enough.is_set():
                 return
             grace_s = _LAST_VISIT_S if server.visited.is_set() else _FIRST_VISIT_S
-            await _any(self._enough, server.busy, timeout_s=grace_s)
-            if not self._enough.is_set() and server.busy.is_set():
-                await _any(self._enough, server.idle)
+            await any_of(self.enough, server.busy, timeout_s=grace_s)
+            if not self.enough.is_set() and server.busy.is_set():
+                await any_of(self.enough, server.idle)
             elif supervisor.all_ended.is_set():
                 return
 
     def _store_trouble(self, text: str | None) -> None:
-        """The store's thread has trouble with the disk, or (None) has it no more."""
+        """The store's thread has trouble with the disk, or (None) no longer has."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: the engine has ended meanwhile
             self._loop.call_soon_threadsafe(self._supervisor.note, "store", text)
 
@@ -135,44 +177,46 @@ class Engine:
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._told_to_end, number)
-        # The engine has no terminal; a hang-up that reaches it all the same is no reason to end a day's work. It is
-        # caught rather than ignored, because workers would inherit that.
-        loop.add_signal_handler(signal.SIGHUP, _log.info, "SIGHUP came, and changes nothing")
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU):
+            loop.add_signal_handler(number, self._on_signal, number)
+        for number in (signal.SIGUSR1, signal.SIGUSR2):  # what Slurm's --signal sends before an allocation ends
+            loop.add_signal_handler(number, self._supervisor.pass_on, number)
+        # The engine has no terminal, and a stray hang-up must not end a day's work. The signal is caught rather than
+        # ignored, because workers would inherit that.
+        loop.add_signal_handler(signal.SIGHUP, _log.info, "SIGHUP received and ignored")
 
-    def _told_to_end(self, number: signal.Signals) -> None:
-        """First signal: stop all workers in order. Second: kill them."""
-        _log.info("%s came: the session ends", number.name)
-        self._supervisor.end(kill=self._enough.is_set())
-        self._enough.set()
+    def _on_signal(self, number: signal.Signals) -> None:
+        """First signal: stop all workers gracefully. Second: kill them; but SIGXCPU may come every second."""
+        _log.info("%s received: the session ends", number.name)
+        kill = self.enough.is_set() and number is not signal.SIGXCPU
+        self._reason = f"the session was ended by {number.name}"
+        self._supervisor.end(kill=kill, reason=self._reason)
+        self.enough.set()
+        waits_s = 0.0 if kill else self._spec.sigint_wait_s + self._spec.sigterm_wait_s
+        self._loop.call_later(waits_s + _END_S, self._given_up.set)
 
-    def _sampler(self) -> Sampler:
-        loop = asyncio.get_running_loop()
+    def _sampler(self) -> Sampler | None:
+        loop, nvml = asyncio.get_running_loop(), self._hardware.nvml
+        if nvml is None:
+            return None
 
-        def deliver(readings: tuple[GpuReading, ...], error: str | None) -> None:
-            # By way of the loop, which has nothing else to do before all parts are there.
-            loop.call_soon_threadsafe(self._take_readings, readings, error)
+        def deliver(samples: tuple[GpuSample, ...], error: str | None) -> None:
+            # Through the loop, which runs nothing else before all parts are there.
+            loop.call_soon_threadsafe(self._take_samples, samples, error)
 
-        sampler = Sampler(self._hardware.gpus, self._spec.interval_s, deliver, nvml=self._hardware.nvml)
-        if self._hardware.gpus:
-            sampler.start()
+        sampler = Sampler(self._hardware.gpus, self._spec.interval_s, deliver, nvml)
+        sampler.start()
         return sampler
 
-    def _take_readings(self, readings: tuple[GpuReading, ...], error: str | None) -> None:
-        self._supervisor.take_readings(readings, error)
+    def _take_samples(self, samples: tuple[GpuSample, ...], error: str | None) -> None:
+        self._supervisor.take_samples(samples, error)
         if not self._measured:
             self._measured = True
             self._server.soon()
 
-    async def _probe_egl(self) -> egl.EglMap:
-        """Ask EGL for its devices when the workers begin; on CPU slots nobody wants to know."""
-        await self._begun.wait()
-        return await egl.probe() if self._hardware.gpus else egl.EglMap(())
 
-
-async def _any(*events: asyncio.Event, timeout_s: float | None = None) -> None:
-    """Wait until one of the events is set, or for so long."""
+async def any_of(*events: asyncio.Event, timeout_s: float | None = None) -> None:
+    """Wait until one of the events is set, or the time-out has passed."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

@@ -1,56 +1,52 @@
-"""One session's state: its workers and its cards, and what can be done to them."""
+"""One session's state: its workers and GPUs, and the commands that they take."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 
 from msgspec import structs
 
-from gmg_tui.engine import proctree
-from gmg_tui.engine.aside import aside
-from gmg_tui.engine.crew import Crew
-from gmg_tui.engine.history import STEP_S
-from gmg_tui.engine.keeper import Keeper, Saved
-from gmg_tui.engine.place import Place
-from gmg_tui.engine.recorder import Recorder
-from gmg_tui.engine.view import details, place_view
-from gmg_tui.engine.worker import Worker
+from gmg_tui.engine import process_scan, strangers
+from gmg_tui.engine.daemon_thread import in_daemon_thread
+from gmg_tui.engine.gpu_samples import GpuSamples
+from gmg_tui.engine.output.history import STEP_S
+from gmg_tui.engine.process_scan import ProcessScan
+from gmg_tui.engine.records.recorder import Recorder
+from gmg_tui.engine.records.session_files import SessionFiles
+from gmg_tui.engine.records.tried import TriedArguments, ran
+from gmg_tui.engine.scheduling.scheduler import Scheduler
+from gmg_tui.engine.views import details, slot_view
+from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
-from gmg_tui.gpu.processes import describe
 from gmg_tui.model import (
     Details,
     GpuProcess,
-    GpuReading,
+    GpuSample,
     QueueAction,
     QueueView,
     Series,
     Session,
-    SlotKind,
     Snapshot,
+    TriedView,
+    WorkerState,
 )
-from gmg_tui.protocol import Action
+from gmg_tui.protocol import Action, Seen
 
 _log = logging.getLogger(__name__)
 
-_SCAN_S = 2.0
-"""How often the workers' processes are looked at: a pass over `/proc` costs 10 to 20 microseconds a process."""
+_PASS_ON_S = 2.0
+"""A signal repeated within this time is passed on once: signals to all processes of a Slurm job reach the engine both
+directly and from the command that started it."""
 
 
 class Supervisor:
-    """The engine's state.
-
-    Args:
-        session: The session.
-        places: Its slots, by name.
-        crew: Who works on them.
-        recorder: What the store is told by.
-        phase_times: How long the phases of its scripts take; saved along.
-        egl_notes: How each slot's EGL index was found, or why it is unset.
+    """The engine's state; `save_phase_times` is called when the session's files are written.
 
     Attributes:
         all_ended: Set while no work is left.
@@ -61,112 +57,84 @@ class Supervisor:
     def __init__(
         self,
         session: Session,
-        places: Mapping[str, Place],
-        crew: Crew,
+        slot_states: Mapping[str, SlotState],
+        scheduler: Scheduler,
         recorder: Recorder,
-        phase_times: Saved,
+        process_scan: ProcessScan,
+        save_phase_times: Callable[[], None],
         egl_notes: Mapping[str, str],
+        tried: TriedArguments,
     ) -> None:
         self.session = session
         self.all_ended = asyncio.Event()
         self.clients = 0
-        self.rings = {name: place.ring for name, place in places.items()}
-        self._places = places
-        self._crew = crew
+        self.rings = {name: slot_state.ring for name, slot_state in slot_states.items()}
+        self._slot_states = slot_states
+        self._scheduler = scheduler
         self._recorder = recorder
         self._egl_notes = egl_notes
+        self._tried = tried
+        self._models = {slot.name: slot.gpu.name if slot.gpu is not None else None for slot in session.slots}
         self._since: float | None = time.monotonic()
         """Since when there is work, monotonic seconds; None while there is none."""
         self._worked_s = 0.0
-        """How long there was work before."""
-        self.keeper = Keeper(self.session, phase_times, self.snapshot, self._states, self.note)
-        self._readings: dict[str, GpuReading] = {}
+        """How long there was work before that."""
+        self.session_files = SessionFiles(self.session, save_phase_times, self.snapshot, self._states, self.note)
+        uuids = (slot.gpu.uuid for slot in session.slots if slot.gpu is not None)
+        self._samples = GpuSamples(uuids, session.spec.interval_s, time.monotonic())
         self._nvml_error: str | None = None
         self._notes: dict[str, str] = {}
         self._ending = False
-        self._zombies: frozenset[int] = frozenset()
+        self._passed_on: dict[signal.Signals, float] = {}
+        """When each signal was last passed on, monotonic seconds."""
+        self._process_scan = process_scan
 
     @property
     def _workers(self) -> list[Worker]:
-        """The present or last worker of each slot that has had one."""
-        return [place.worker for place in self._places.values() if place.worker is not None]
+        """The current or last worker of each slot that has had one."""
+        return [slot_state.worker for slot_state in self._slot_states.values() if slot_state.worker is not None]
 
-    # Its life
+    # Life
 
-    async def run(self) -> None:
-        """Have all work done until cancelled; whatever runs then is killed."""
+    async def run(self, read: Callable[[], None], tell: Callable[[], None]) -> None:
+        """Run until cancelled; whatever runs then is killed.
+
+        Each second begins with a call of `read`, which reads the workers' output, and ends with one of `tell`, which
+        tells the clients.
+        """
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._crew.run(), name="crew")
-            tasks.create_task(self._beat(), name="beat")
-            tasks.create_task(self.keeper.run(), name="keeper")
+            tasks.create_task(self._scheduler.run(), name="scheduler")
+            tasks.create_task(self._beat(read, tell), name="beat")
+            tasks.create_task(self.session_files.run(), name="session files")
 
-    async def _beat(self) -> None:
-        """What is done each second: histories, logs, processes."""
+    async def _beat(self, read: Callable[[], None], tell: Callable[[], None]) -> None:
+        """What is done each second, all at once, since waking up costs more than most of it."""
         loop = asyncio.get_running_loop()
         due = scan_due = loop.time()
         while True:
             now = loop.time()
-            if now >= scan_due:
-                scan_due = now + _SCAN_S
-                self._scan()
+            read()
+            if self._samples.expire(time.monotonic()):
+                self._spread_samples()
             moment = time.time()
             for worker in self._workers:
                 if worker.attempt is not None and worker.state.live:
                     worker.attempt.settle()
-                worker.remember(moment)
-            self._recorder.figures(moment, self._places.values())
+            for slot_state in self._slot_states.values():
+                slot_state.remember(moment)
+            self._scheduler.beat()
+            self._recorder.metrics(moment, self._slot_states.values())
+            self.session_files.beat()
+            tell()
+            if now >= scan_due:
+                scan_due = now + (process_scan.INTERVAL_S if self.clients else process_scan.UNWATCHED_S)
+                await self._process_scan.scan(self._workers, self._samples.newest.values(), self.note)
             due = max(due + STEP_S, now)
             await asyncio.sleep(due - loop.time())
 
-    def _scan(self) -> None:
-        try:
-            table = proctree.scan()
-        except OSError as error:  # too many open files: looked at again at the next beat
-            self.note("processes", f"/proc cannot be read: {error.strerror}; the workers' CPU and memory are old")
-            return
-        self.note("processes", None)
-        now = time.monotonic()
-        for worker in self._workers:
-            worker.look(table, now)
-        self._reap(table)
-        self._find_misplaced()
-
-    def _reap(self, table: proctree.Table) -> None:
-        """Reap adopted orphans.
-
-        Asyncio waits for the processes that it started itself, within milliseconds of their end; one of our children
-        that is dead in two passes in a row has nobody else to wait for it.
-        """
-        dead = frozenset(proc.pid for proc in table.children(os.getpid()) if proc.state == "Z")
-        for pid in dead & self._zombies:
-            try:
-                os.waitpid(pid, os.WNOHANG)
-            except ChildProcessError:
-                continue  # asyncio was quicker after all
-        self._zombies = dead - self._zombies
-
-    def _find_misplaced(self) -> None:
-        """Tell workers whose process NVML sees on another card than their slot's."""
-        cards: dict[int, set[str]] = {}
-        for reading in self._readings.values():
-            for process in reading.processes or ():
-                cards.setdefault(process.pid, set()).add(reading.uuid)
-        for worker in self._workers:
-            if worker.slot.kind is not SlotKind.GPU:
-                continue
-            own = worker.slot.gpu
-            assert own is not None
-            on = {uuid for pid in worker.pids for uuid in cards.get(pid, ())}
-            found = [
-                slot.name
-                for slot in (self.session.slots if on and own.uuid not in on else ())
-                if slot.gpu is not None and slot.gpu.uuid in on
-            ]
-            worker.misplaced = f"runs on {', '.join(found)} instead of {worker.slot.name}" if found else None
-
     def changed(self) -> None:
-        """Something of the work has changed: see whether any is left."""
-        ended = self._crew.ended
+        """Something has changed: see whether work is left."""
+        ended = self._scheduler.ended
         if ended and not self.all_ended.is_set():
             self._worked_s, self._since = self._elapsed_s(time.monotonic()), None
             self.all_ended.set()
@@ -184,17 +152,23 @@ class Supervisor:
             for worker in self._workers
         ]
 
-    def take_readings(self, readings: tuple[GpuReading, ...], error: str | None) -> None:
+    def take_samples(self, samples: tuple[GpuSample, ...], error: str | None) -> None:
         """Take what the sampler has read."""
-        now = time.monotonic()
-        self._readings = {reading.uuid: reading for reading in readings}
+        self._samples.take(samples, time.monotonic())
         self._nvml_error = error
-        for worker in self._workers:
-            worker.measure(self._reading_of(worker), now)
-        self._crew.take_readings(self._readings, error)
+        self._spread_samples()
 
-    def _reading_of(self, worker: Worker) -> GpuReading | None:
-        return self._readings.get(worker.slot.gpu.uuid) if worker.slot.gpu is not None else None
+    def _spread_samples(self) -> None:
+        """Give the newest samples to the workers and the scheduler."""
+        now = time.monotonic()
+        live = Counter(worker.slot.gpu.uuid for worker in self._workers if worker.slot.gpu and worker.state.live)
+        for worker in self._workers:
+            gpu = worker.slot.gpu
+            worker.measure(self._sample_of(worker), now, live[gpu.uuid] if gpu is not None else 1)
+        self._scheduler.take_samples(self._samples.newest, self._nvml_error)
+
+    def _sample_of(self, worker: Worker) -> GpuSample | None:
+        return self._samples.newest.get(worker.slot.gpu.uuid) if worker.slot.gpu is not None else None
 
     # What it shows
 
@@ -202,16 +176,39 @@ class Supervisor:
         """Everything at this moment."""
         now = time.monotonic()
         owners = self._owners()
+        slow = self._slow()
         return Snapshot(
             time=time.time(),
             elapsed_s=self._elapsed_s(now),
-            workers=tuple(place_view(place, now) for place in self._places.values() if place.shown),
-            readings=tuple(_with_slots(reading, owners) for reading in self._readings.values()),
+            workers=tuple(
+                slot_view(slot_state, now, slow.get(slot_state.slot.name))
+                for slot_state in self._slot_states.values()
+                if slot_state.shown
+            ),
+            samples=tuple(
+                structs.replace(sample, processes=_owned(sample.processes, owners)) if sample.processes else sample
+                for sample in self._samples.shown(now)
+            ),
             nvml_error=self._nvml_error,
             notes=tuple(self._notes.values()),
             clients=self.clients,
-            queue=self._crew.queue(),
+            queue=self._scheduler.queue(),
+            tuning=self._scheduler.tuning(),
         )
+
+    def _slow(self) -> dict[str, float]:
+        """The slots that run, or finished, below the median of those with the same arguments, and how far, per cent."""
+        telling = (
+            worker
+            for worker in self._workers
+            if worker.state is WorkerState.FINISHED or (worker.state is WorkerState.RUNNING and worker.fps is not None)
+        )
+        return self._tried.slow((one for worker in telling if (one := ran(worker)) is not None), self._models)
+
+    def tried(self) -> TriedView:
+        """All that was tried in this session."""
+        attempts = [one for worker in self._workers if (one := ran(worker)) is not None]
+        return self._tried.view((one for one in attempts if not one.attempt.state.ended), time.time())
 
     def _owners(self) -> dict[int, str]:
         """The slots of the workers' processes, by PID."""
@@ -219,100 +216,135 @@ class Supervisor:
 
     def recent(self) -> tuple[Series, ...]:
         """The last minutes of each worker."""
-        return tuple(place.history.recent(name) for name, place in self._places.items())
+        return tuple(slot_state.history.recent(name) for name, slot_state in self._slot_states.items())
 
-    def series(self, slot: str) -> Series:
-        """A worker's figures over its whole life. Raises `GmgError` when there is no such slot."""
-        return self._place(slot).history.whole(slot)
+    def series(self, slot: str, start: float | None = None) -> Series:
+        """A worker's metrics since `start` (Unix time), else over its whole life.
+
+        Raises `GmgError` if there is no such slot.
+        """
+        history = self._slot_state(slot).history
+        return history.whole(slot) if start is None else history.since(slot, start)
 
     async def details(self, slot: str) -> Details:
-        """What a details screen shows. Raises `GmgError` when there is no such slot, or no job has run there."""
-        worker = self._place(slot).worker
+        """What a details screen shows. Raises `GmgError` if there is no such slot, or no job has run there."""
+        worker = self._slot_state(slot).worker
         if worker is None:
             raise GmgError(f"no job has run on {slot} yet", 1)
         found = details(worker, self.session.spec.cwd, self._egl_notes.get(slot, "not asked yet"))
-        reading = self._reading_of(worker)
-        if reading is None or reading.processes is None:
+        sample = self._sample_of(worker)
+        if sample is None or sample.processes is None:
             return found
-        described = await aside(describe, reading.processes)
+        described = await in_daemon_thread(strangers.described, sample.processes)
         return structs.replace(found, processes=_owned(described, self._owners()))
 
-    # What it is told
+    # Commands
 
-    def act(self, action: Action, slots: tuple[str, ...]) -> None:
-        """Do something to workers. Raises `GmgError` when there is no such slot or the session is ending."""
-        for slot in slots:
-            self._place(slot)
+    def act(self, action: Action, slots: tuple[str, ...], seen: Mapping[str, Seen]) -> None:
+        """Act on workers.
+
+        Raises:
+            GmgError: There is no such slot, the session is ending, or a slot has something else than was `seen`, and is
+                left alone.
+        """
+        others = {slot: other for slot in slots if (other := self._other(slot, seen)) is not None}
         if action is Action.RESTART:
             self._check_open()
         for slot in slots:
+            if slot in others:
+                continue
             if action is Action.RESTART:
-                self._crew.restart(slot)
+                self._scheduler.restart(slot)
             else:
-                self._crew.stop(slot, kill=action is Action.KILL)
+                self._scheduler.stop(slot, kill=action is Action.KILL)
+        _tell(others)
 
-    def edit(self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str]) -> None:
+    def edit(
+        self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen]
+    ) -> None:
         """Restart workers with other arguments. Raises `GmgError` as `act` does, and for a job that has ended."""
         self._check_open()
-        workers = [(slot, self._place(slot).worker) for slot in slots]
+        if self.session.spec.tune is not None:
+            raise GmgError("the trials of a tuning keep their arguments; start a plain run to change them", 1)
+        others = {slot: other for slot in slots if (other := self._other(slot, seen)) is not None}
+        workers = [(slot, self._slot_state(slot).worker) for slot in slots if slot not in others]
         for slot, worker in workers:
             if worker is None or (worker.task.job is not None and worker.state.ended):
                 raise GmgError(f"no job runs on {slot}", 1)
         for _, worker in workers:
             if worker is not None:
                 worker.edit(args, env)
+        _tell(others)
 
-    async def end_process(self, slot: str, pid: int, *, kill: bool = False) -> None:
-        """End a process on the slot's card that is not this session's.
+    def _other(self, slot: str, seen: Mapping[str, Seen]) -> str | None:
+        """What runs on a slot instead of what the user saw there, in one line; None where it is the same."""
+        slot_state, meant = self._slot_state(slot), seen.get(slot)
+        if meant is None:
+            return None
+        shown = slot_view(slot_state, time.monotonic())
+        last = slot_state.worker.task.job if slot_state.worker is not None else None
+        if meant.job not in (shown.job, last):
+            there = f"job {shown.job} runs on {slot} now" if shown.job is not None else f"no job runs on {slot} now"
+            return f"job {meant.job} has ended; {there}" if meant.job is not None else there
+        if meant.attempt is not None and meant.attempt != shown.attempt and meant.job == shown.job:
+            return f"attempt {meant.attempt} has ended; attempt {shown.attempt} runs on {slot} now"
+        return None
+
+    async def end_process(self, slot: str, seen: GpuProcess, *, kill: bool = False) -> None:
+        """End a process on the slot's GPU that does not belong to this session, if it is still the one that was `seen`.
 
         Raises:
-            GmgError: It is not there, is another user's, or belongs to a worker.
+            GmgError: It is not there, is another one by now, is another user's, or belongs to a worker.
         """
         processes = (await self.details(slot)).processes or ()
-        found = next((process for process in processes if process.pid == pid), None)
+        found = next((process for process in processes if process.pid == seen.pid), None)
         if found is None:
-            raise GmgError(f"process {pid} is not on {slot}'s card any more", 1)
+            raise GmgError(f"process {seen.pid} is no longer on {slot}'s GPU", 1)
         if found.slot is not None:
-            raise GmgError(f"process {pid} is {found.slot}'s worker; x stops it", 1)
-        if found.command is None and found.user is None:
-            raise GmgError(f"process {pid} is in another container, or has ended", 1)
-        try:
-            if proctree.owner(pid) != os.getuid():
-                raise GmgError(f"process {pid} belongs to {found.user}", 1)
-            os.kill(pid, signal.SIGKILL if kill else signal.SIGTERM)
-        except (FileNotFoundError, ProcessLookupError) as error:
-            raise GmgError(f"process {pid} has ended", 1) from error
-        _log.info("sent %s to process %d (%s)", "SIGKILL" if kill else "SIGTERM", pid, found.command or found.name)
+            raise GmgError(f"process {seen.pid} is {found.slot}'s worker; x stops it", 1)
+        await in_daemon_thread(strangers.end, seen, signal.SIGKILL if kill else signal.SIGTERM)
 
-    def end(self, *, kill: bool = False) -> None:
-        """Stop all workers, for good."""
+    def end(self, *, kill: bool = False, reason: str | None = None) -> None:
+        """Stop all workers, for good; `reason` says why if it was not the user."""
         self._ending = True
-        self._crew.end(kill=kill)
+        if reason is not None:
+            self.note("end", reason)
+        self._scheduler.end(kill=kill, reason=reason)
+
+    def pass_on(self, number: signal.Signals) -> None:
+        """Send a signal to the workers' first processes, on which some scripts save their state."""
+        now = time.monotonic()
+        if now < self._passed_on.get(number, 0.0) + _PASS_ON_S:
+            return
+        self._passed_on[number] = now
+        told = [worker.slot.name for worker in self._workers if worker.pass_on(number)]
+        said = f"passed on to {', '.join(told)}" if told else "no worker handles it"
+        self.note(number.name, f"{number.name} received at {time.strftime('%H:%M:%S')}: {said}")
 
     def queue_view(self, first: int, count: int) -> QueueView:
         """A part of the queue. Raises `GmgError` in a plain run."""
-        return self._crew.view(first, count)
+        return self._scheduler.view(first, count)
 
     def act_on_jobs(self, action: QueueAction, numbers: tuple[int, ...]) -> None:
-        """Do something to jobs of the queue. Raises `GmgError` when there is none, or no such job."""
-        self._crew.act(action, numbers)
+        """Act on jobs of the queue. Raises `GmgError` if there is no queue, or no such job."""
+        self._scheduler.act(action, numbers)
 
     def use_slot(self, slot: str, *, used: bool) -> None:
-        """Let jobs start on a slot, or not any more. Raises `GmgError` in a plain run."""
-        self._crew.use(slot, used=used)
+        """Enable a slot for jobs, or disable it. Raises `GmgError` in a plain run."""
+        self._scheduler.use(slot, used=used)
 
     def _check_open(self) -> None:
         if self._ending:
             raise GmgError("the session is being stopped; start another one", 1)
 
-    def _place(self, slot: str) -> Place:
-        place = self._places.get(slot)
-        if place is None:
-            raise GmgError(f"no slot {slot}; there are {', '.join(self._places)}", 1)
-        return place
+    def _slot_state(self, slot: str) -> SlotState:
+        slot_state = self._slot_states.get(slot)
+        if slot_state is None:
+            raise GmgError(f"no slot {slot}; there are {', '.join(self._slot_states)}", 1)
+        return slot_state
 
     def note(self, subject: str, text: str | None) -> None:
-        """Say something of the session itself on all screens, or (None) say it no more."""
+        """Show a note about the session itself on all screens, or (None) remove it."""
         if text is None:
             self._notes.pop(subject, None)
         elif self._notes.get(subject) != text:
@@ -320,11 +352,11 @@ class Supervisor:
             _log.warning("%s", text)
 
 
-def _with_slots(reading: GpuReading, owners: Mapping[int, str]) -> GpuReading:
-    if not reading.processes:
-        return reading
-    return structs.replace(reading, processes=_owned(reading.processes, owners))
+def _tell(others: Mapping[str, str]) -> None:
+    """Raise `GmgError` where slots were left alone; `others` says what runs there."""
+    if others:
+        raise GmgError("; ".join(others.values()), 1)
 
 
 def _owned(processes: tuple[GpuProcess, ...], owners: Mapping[int, str]) -> tuple[GpuProcess, ...]:
-    return tuple(structs.replace(process, slot=owners.get(process.pid)) for process in processes)
+    return tuple(structs.replace(process, slot=owners.get(process.own_pid or 0)) for process in processes)

@@ -1,1 +1,1 @@
-"""Genesis scripts that ship with gmg-tui; they run as programs and are never imported."""
+"""Genesis scripts that come with gmg-tui; they are run as programs and never imported."""

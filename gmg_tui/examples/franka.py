@@ -1,8 +1,8 @@
-"""A Franka arm that sways over a plane, in many environments at once: Genesis's own benchmark scene.
+"""A Franka arm swaying above a plane in many environments at once: Genesis's own benchmark scene.
 
     gmg-tui franka.py -B 4096
 
-The first run on a machine prepares meshes and compiles kernels for minutes; later ones take both from the cache.
+The first run on a machine takes minutes to prepare meshes and compile kernels; later ones use the caches.
 """
 
 import argparse
@@ -18,7 +18,7 @@ parser.add_argument("--seed", type=int, default=None, help="seed of Genesis's ra
 parser.add_argument(
     "--backend",
     choices=("gpu", "cpu"),
-    # gmg-tui names one card for each worker on a GPU, and none for a worker on the CPU.
+    # gmg-tui gives each worker one GPU, or none if it runs on the CPU.
     default="gpu" if os.environ.get("CUDA_VISIBLE_DEVICES") else "cpu",
     help="where to simulate (default: gpu when CUDA_VISIBLE_DEVICES names one)",
 )

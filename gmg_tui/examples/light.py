@@ -1,8 +1,8 @@
-"""The smallest Genesis script worth watching: boxes that fall on a plane, in many environments at once.
+"""The smallest Genesis script worth watching: boxes falling on a plane in many environments at once.
 
     gmg-tui light.py -B 4096
 
-Genesis prints its rate by itself (`Running at … FPS`); gmg-tui reads it. Nothing here is made for gmg-tui.
+Genesis prints its own rate (`Running at … FPS`), which gmg-tui reads; the script needs nothing from gmg-tui.
 """
 
 import argparse
@@ -12,13 +12,13 @@ import genesis as gs
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("-B", "--n_envs", type=int, default=16, help="environments (default: %(default)s)")
-parser.add_argument("--steps", type=int, default=1000, help="simulation steps (default: %(default)s)")
+parser.add_argument("--steps", type=int, default=200_000, help="simulation steps (default: %(default)s)")
 parser.add_argument("--boxes", type=int, default=4, help="boxes in each environment (default: %(default)s)")
 parser.add_argument("--seed", type=int, default=None, help="seed of Genesis's random numbers")
 parser.add_argument(
     "--backend",
     choices=("gpu", "cpu"),
-    # gmg-tui names one card for each worker on a GPU, and none for a worker on the CPU.
+    # gmg-tui gives each worker one GPU, or none if it runs on the CPU.
     default="gpu" if os.environ.get("CUDA_VISIBLE_DEVICES") else "cpu",
     help="where to simulate (default: gpu when CUDA_VISIBLE_DEVICES names one)",
 )

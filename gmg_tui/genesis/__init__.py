@@ -1,1 +1,1 @@
-"""All that is known of Genesis: its progress lines and phases, its failures, its environment and caches."""
+"""Everything that depends on Genesis: its progress lines and phases, failures, environment and caches."""

@@ -1,4 +1,4 @@
-"""Where Genesis and Quadrants keep what they have prepared and compiled."""
+"""The caches of Genesis and Quadrants."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _base(environ: Mapping[str, str]) -> Path:
 
 
 def exist(environ: Mapping[str, str]) -> bool:
-    """Whether compiled kernels are there to be found; that they are this script's nobody can tell from outside."""
+    """Whether there are compiled kernels at all; whether they are this script's cannot be told from outside."""
     try:
         return any(kernel_cache(environ).iterdir())
     except OSError:

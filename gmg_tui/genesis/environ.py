@@ -1,39 +1,44 @@
-"""A worker's environment: one card for each worker, and its share of the host's cores.
+"""A worker's environment: one GPU, a share of the host's cores, and no place in the task that gmg-tui itself is.
 
 Quadrants always opens CUDA ordinal 0 (quadrants/rhi/cuda/cuda_context.cpp), so `CUDA_VISIBLE_DEVICES`, set before the
-process starts, is the only thing that chooses its card; `torch.cuda.set_device` in the script comes too late.
+process starts, is the only way to choose its GPU; `torch.cuda.set_device` in the script comes too late.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from gmg_tui.model import Slot, SlotKind
+from gmg_tui.model import Slot, SlotKind, Visible
 
 _VISIBLE_DEVICE = ("TI_VISIBLE_DEVICE", "QD_VISIBLE_DEVICE")
-"""Read by the Vulkan loader alone: of Taichi, and of Quadrants after it."""
+"""Read only by the Vulkan loaders of Taichi and Quadrants."""
 _THREADS = ("OMP_NUM_THREADS", "QD_NUM_THREADS")
 """Of torch's and NumPy's loops, and of Quadrants' compiler and CPU kernels."""
 _OWN = "GMG_"
-"""The prefix of the variables that are gmg-tui's word and that nobody overrides."""
+"""The prefix of gmg-tui's own variables, which nobody overrides."""
+_TASK = re.compile(r"SLURM_(PROCID|LOCALID|NODEID|NPROCS|NTASKS\w*|STEPID|STEP_\w+)|(PMI|PMIX|OMPI)_\w+")
+"""What tells a process which task of how many it is, in Slurm's steps and MPI's jobs.
+
+`SLURM_JOB_*` describe the allocation, which is the workers' too. `SLURM_STEPID` is the older name of `SLURM_STEP_ID`
+(srun(1), output environment variables).
+"""
 
 
-@dataclass(frozen=True)
-class Environment:
-    """What a worker's process gets."""
+class Environment(NamedTuple):
+    """The environment of a worker's process."""
 
     set: dict[str, str]
     """What gmg-tui sets, `--env` included."""
     unset: tuple[str, ...]
-    """What gmg-tui takes out of its own environment for this worker."""
+    """What gmg-tui removes from its own environment for this worker."""
     full: dict[str, str]
     """The whole environment: gmg-tui's own, less `unset`, plus `set`."""
 
 
 class JobVariables(NamedTuple):
-    """What a job of a sweep is told of itself: `GMG_JOB`, `GMG_JOB_NAME`, `GMG_OUT_DIR`."""
+    """What a job of a sweep is told about itself: `GMG_JOB`, `GMG_JOB_NAME`, `GMG_OUT_DIR`."""
 
     number: int
     """From 1."""
@@ -46,6 +51,7 @@ def worker_environment(
     base: Mapping[str, str],
     *,
     session: str,
+    session_id: str,
     slot: Slot,
     index: int,
     count: int,
@@ -55,32 +61,38 @@ def worker_environment(
     threads: int,
     extra: Mapping[str, str],
     job: JobVariables | None = None,
+    keep_task: bool = False,
+    visible: Visible = Visible.INDEX,
 ) -> Environment:
     """The environment of one attempt on `slot`.
 
     Args:
         base: The environment that gmg-tui itself was started in.
         session: Name of the session.
+        session_id: What tells the session from others of that name.
         slot: Where the worker runs.
         index: The worker's number, from 0.
         count: How many workers the session has.
         attempt: Number of the attempt, from 1.
-        gpu_index: NVML index of the slot's card at this moment; None on a CPU slot.
-        egl_index: Index of that card among the EGL devices; None where it could not be mapped. Then `EGL_DEVICE_ID` is
-            unset, so that Genesis tries all devices (0.3.0 and later) rather than one that may be wrong.
-        threads: The worker's share of the host's cores; set only where `base` says nothing.
-        extra: The `--env` of this worker, placeholders filled in. It wins over everything but `GMG_…`.
+        gpu_index: Current NVML index of the slot's GPU; None on a CPU slot.
+        egl_index: Index of that GPU among the EGL devices; None if unknown: then `EGL_DEVICE_ID` is unset, so that
+            Genesis tries all devices (0.3.0 and later) rather than one that may be wrong.
+        threads: The worker's share of the host's cores; `base` takes precedence.
+        extra: The worker's `--env`, placeholders filled in; overrides everything but `GMG_…`.
         job: In a sweep, which job it is.
+        keep_task: Whether `task_variables` are handed on (`--keep-slurm-env`).
+        visible: How the GPU is named.
 
     Raises:
-        ValueError: The slot is a card and `gpu_index` is None: without an index the worker would take card 0.
+        ValueError: `gpu_index` is None on a GPU slot: the worker would take GPU 0.
     """
-    settings, unset = _device(slot, gpu_index, egl_index)
+    settings = _device(slot, gpu_index, egl_index, visible)
     settings |= {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", "PYTHONUTF8": "1"}
     settings |= {name: str(threads) for name in _THREADS if name not in base}
     settings |= {name: value for name, value in extra.items() if not name.startswith(_OWN)}
     settings |= {
         "GMG_SESSION": session,
+        "GMG_SESSION_ID": session_id,
         "GMG_SLOT": slot.name,
         "GMG_WORKER_INDEX": str(index),
         "GMG_NUM_WORKERS": str(count),
@@ -88,31 +100,35 @@ def worker_environment(
     }
     if job is not None:
         settings |= {"GMG_JOB": str(job.number), "GMG_JOB_NAME": job.name, "GMG_OUT_DIR": job.out_dir}
-    removed = tuple(name for name in unset if name not in settings)
-    full = {name: value for name, value in base.items() if name not in removed}
-    return Environment(settings, removed, full | settings)
+    removed = () if keep_task else (name for name in task_variables(base) if name not in settings)
+    unset = (*(name for name, value in settings.items() if value is None), *removed)
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    return Environment(chosen, unset, {name: value for name, value in base.items() if name not in unset} | chosen)
 
 
-def _device(slot: Slot, gpu_index: int | None, egl_index: int | None) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What chooses the device: variables to set, and variables to take out."""
+def task_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables by which a process knows itself as a task of a Slurm step or of an MPI job, by name.
+
+    A worker is none: gmg-tui is the task. Libraries that find them (Lightning, mpi4py, hydra's launchers) would wait
+    for the other tasks.
+    """
+    return tuple(sorted(name for name in environ if _TASK.fullmatch(name)))
+
+
+def _device(slot: Slot, gpu_index: int | None, egl_index: int | None, visible: Visible) -> dict[str, str | None]:
+    """The variables that select the device; None for those to remove."""
     if slot.kind is SlotKind.CPU:
-        return {"CUDA_VISIBLE_DEVICES": ""}, ()
-    settings = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    unset: tuple[str, ...] = ()
-    if slot.kind is SlotKind.MIG and slot.gpu is not None:
-        settings["CUDA_VISIBLE_DEVICES"] = slot.gpu.uuid
-        unset += _VISIBLE_DEVICE
+        return {"CUDA_VISIBLE_DEVICES": ""}
+    settings: dict[str, str | None] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    if slot.gpu is not None and (slot.kind is SlotKind.MIG or visible is Visible.UUID):
+        settings |= {"CUDA_VISIBLE_DEVICES": slot.gpu.uuid, **dict.fromkeys(_VISIBLE_DEVICE)}
     elif gpu_index is not None:
         settings |= dict.fromkeys(("CUDA_VISIBLE_DEVICES", *_VISIBLE_DEVICE), str(gpu_index))
     else:
-        raise ValueError(f"{slot.name} is a card without an index")
-    if egl_index is None:
-        unset += ("EGL_DEVICE_ID",)
-    else:
-        settings["EGL_DEVICE_ID"] = str(egl_index)
-    return settings, unset
+        raise ValueError(f"{slot.name} is a GPU without an index")
+    return settings | {"EGL_DEVICE_ID": None if egl_index is None else str(egl_index)}
 
 
 def threads_each(cores: int, workers: int) -> int:
-    """The cores of each of `workers` that share `cores`; never less than one."""
+    """How many of `cores` each of `workers` gets; at least one."""
     return max(1, cores // max(1, workers))

@@ -1,4 +1,4 @@
-"""The Python that runs the workers' script: which one it is, and whether Genesis is there."""
+"""The Python that runs the workers' script: which one it is, and whether it has Genesis."""
 
 from __future__ import annotations
 
@@ -12,31 +12,28 @@ from pathlib import Path
 from gmg_tui.errors import GmgError
 
 _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
-"""What an activated environment sets; a virtualenv made inside conda's is the one that counts."""
+"""Set by an activated environment; a virtualenv inside a conda environment takes precedence."""
 _ANSWER_S = 30.0
-"""How long an interpreter may take to answer; it may start from a slow network disk."""
+"""How long an interpreter may take to answer; it may be on a slow network disk."""
+_SITE = "lib/python3*/site-packages"
+_PACKAGES = "genesis_world", "quadrants", "gstaichi", "taichi"
+"""Genesis, and its compiler as it is and was called; each version compiles its own kernels."""
 _FIND = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
 _HELLO = "import sys; print(sys.version_info[0])"
 
 
 def default_python(environ: Mapping[str, str]) -> str:
     """The interpreter of the active virtualenv or conda environment, else the one that runs gmg-tui."""
-    for name in _ENVIRONMENTS:
-        folder = environ.get(name)
-        if folder:
-            python = Path(folder) / "bin" / "python"
-            if os.access(python, os.X_OK):
-                return str(python)
-    return sys.executable
+    folders = filter(None, map(environ.get, _ENVIRONMENTS))
+    pythons = (str(Path(folder, "bin", "python")) for folder in folders)
+    return next((python for python in pythons if os.access(python, os.X_OK)), sys.executable)
 
 
 def check_python(path: str) -> str:
-    """`path` as an absolute path of an interpreter; a bare name is looked up in `PATH`.
+    """The absolute path of an interpreter; a bare name is looked up in `PATH`.
 
-    Links are kept: the link in a virtualenv is what makes it that virtualenv's interpreter.
-
-    Raises:
-        GmgError: It is none, or does not answer.
+    Links are kept: the link in a virtualenv is what makes it that virtualenv's interpreter. Raises
+    `GmgError` if it is not an interpreter, or does not answer.
     """
     # By os.path: a Path would lose the `./` that keeps `./python` from being looked up in `PATH`.
     found = shutil.which(os.path.expanduser(path))  # noqa: PTH111
@@ -55,18 +52,25 @@ def check_python(path: str) -> str:
 
 
 def has_genesis(python: str) -> bool:
-    """Whether that interpreter would find Genesis; it is not imported, which takes up to a minute.
-
-    An interpreter that cannot be asked has none.
-    """
+    """Whether that interpreter would find Genesis, without importing it, which takes up to a minute."""
     try:
         return _ask(python, _FIND).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 
 
+def genesis_versions(python: str) -> str:
+    """The versions of Genesis and its compiler in that interpreter's environment: `genesis_world-1.4.5 quadrants-1.3.3`.
+
+    Read from the names of folders, without starting the interpreter; empty where they are installed elsewhere.
+    """
+    root = Path(python).parent.parent
+    found = (path.stem for name in _PACKAGES for path in root.glob(f"{_SITE}/{name}-*.dist-info"))
+    return " ".join(sorted(found))
+
+
 def install_command(python: str) -> str:
-    """The command that installs Genesis for that interpreter, to be shown to a person."""
+    """The command that installs Genesis for that interpreter."""
     return f"{python} -m pip install genesis-world torch"
 
 

@@ -1,8 +1,8 @@
-"""The kernel caches' lock files that nobody holds any more.
+"""Stale lock files of the kernel caches.
 
 A lock of Quadrants, as of Taichi before it, is an empty file made with `O_CREAT | O_EXCL` (quadrants/util/lock.h): it names
-no owner, does not expire, and is held for well under a second, while kernels are loaded or saved. A process that is killed
-meanwhile leaves it, and from then on every start warns `Lock … failed`, and neither loads nor saves a kernel.
+no owner, does not expire, and exists for well under a second, while kernels are loaded or saved. A process that is killed
+meanwhile leaves it behind, and from then on every start warns `Lock … failed`, and neither loads nor saves a kernel.
 """
 
 from __future__ import annotations
@@ -16,31 +16,23 @@ from pathlib import Path
 from gmg_tui.genesis import caches
 
 STALE_S = 60.0
-"""The age from which a lock is taken for left behind."""
+"""The age from which a lock counts as left behind."""
 
 _NAMES = ("qdcache.lock", "ptxcache.lock", "ticache.lock", "metadata.lock")
 """Of Quadrants' kernels and of its PTX, and of both as Taichi called them."""
 
 
 def stale(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """The stale locks of the kernel caches that a worker with this environment would use.
-
-    Args:
-        environ: The worker's whole environment.
-    """
+    """The stale locks of the kernel caches that a worker with this whole environment would use."""
     old = [path for root in caches.kernel_caches(environ) for path in _locks(root) if _is_old(path)]
     if not old:
         return ()
-    held = set(_open_files())
-    return tuple(path for path in old if os.path.realpath(path) not in held)
+    in_use = set(_open_files())
+    return tuple(path for path in old if os.path.realpath(path) not in in_use)
 
 
 def remove(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Remove these locks, but none that has been made anew meanwhile.
-
-    Returns:
-        Those that are gone now by this call; others were gone already, or could not be removed.
-    """
+    """Remove these locks, except those recreated meanwhile. Returns those that this call has removed."""
     removed = []
     for path in paths:
         with suppress(OSError):

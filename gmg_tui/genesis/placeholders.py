@@ -16,15 +16,15 @@ NAMES = ("slot", "gpu", "i", "n", "seed")
 JOB_NAMES = ("job", "name", "out_dir")
 """What the jobs of a sweep have beside these, and beside the values of the experiments' file."""
 NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
-"""What can be filled in has such a name; dots and dashes are there for hydra's `optim.lr` and for options' own names."""
+"""A placeholder's name; dots and dashes allow hydra's `optim.lr` and the names of options."""
 
 _MARK = re.compile(r"(?P<foreign>\$\{NAME\})|\{\{|\}\}|\{(?P<name>NAME)\}".replace("NAME", NAME.pattern))
 _SEED_STEP = 1000
-"""Between the seeds of two workers: scripts that derive a seed for each environment add small numbers to it."""
+"""Between the seeds of two workers: scripts that derive a seed for each environment add small numbers."""
 
 
 def fill(text: str, values: Mapping[str, object]) -> str:
-    """`text` with its placeholders filled in from `values`, in one pass: what is filled in is not looked through again.
+    """`text` with its placeholders filled in from `values`, in one pass: filled-in values are not expanded again.
 
     `{{` becomes `{`, and the `}}` that closes it becomes `}`. All else in braces stays as it is: names that `values`
     lacks, hydra's `${…}`, JSON, also nested JSON, where `}}` closes two braces that stood alone. Booleans are filled in
@@ -50,13 +50,29 @@ def fill(text: str, values: Mapping[str, object]) -> str:
     return _MARK.sub(value, text)
 
 
+def fill_some(text: str, values: Mapping[str, object]) -> str:
+    """`text` with only those placeholders filled in that `values` has.
+
+    What `fill` makes of the rest afterwards is what it would make of all at once.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name is None or name not in values:
+            return match[0]
+        shown = as_text(values[name])
+        return shown.replace("{", "{{").replace("}", "}}") if "{" in shown else shown
+
+    return _MARK.sub(value, text)
+
+
 def names_in(text: str) -> tuple[str, ...]:
-    """The names of the placeholders in `text`, each once, in the order in which they come."""
+    """The names of the placeholders in `text`, each once, in order."""
     return tuple(dict.fromkeys(match["name"] for match in _MARK.finditer(text) if match["name"] is not None))
 
 
 def as_text(value: object) -> str:
-    """A value as it is filled in: booleans as TOML and JSON write them, all else as Python does."""
+    """A value as filled in: booleans as in TOML and JSON, all else as Python prints it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -67,8 +83,8 @@ def values_for(slot: Slot, index: int, count: int, gpu_index: int | None) -> dic
         slot: Where the worker runs.
         index: The worker's number, from 0: `{i}`.
         count: How many workers there are: `{n}`.
-        gpu_index: NVML index of the slot's card: `{gpu}`. None on a CPU slot, where `{gpu}` is the worker's number, so
-            that a command line made for cards still tells the workers apart. It is not the CUDA ordinal to pass to
+        gpu_index: NVML index of the slot's GPU: `{gpu}`. None on a CPU slot, where `{gpu}` is the worker's number, so
+            that a command line made for GPUs still tells the workers apart. It is not the CUDA ordinal to pass to
             torch: that is 0 in every worker.
 
     `{seed}` is 1000 times the worker's number, plus one: it differs from worker to worker by more than the environments

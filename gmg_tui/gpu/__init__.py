@@ -1,1 +1,1 @@
-"""The cards: which there are, what NVML says of them, and which EGL device is which."""
+"""The GPUs: discovery, samples by NVML, and their EGL devices."""

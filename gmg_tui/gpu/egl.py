@@ -1,129 +1,120 @@
-"""Which EGL device is which card, so that a worker draws on the card that it computes on."""
+"""Maps GPUs to EGL devices, so that a worker renders on the GPU that it computes on."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
-import sys
+import time
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from gmg_tui.gpu import helper
 from gmg_tui.model import Gpu
 
 _HELPER = Path(__file__).with_name("egl_probe.py")
-_REAP_S = 2.0
-"""How long a killed helper is waited for; one that sits in the driver may take its time to die."""
 
 
 class EglDevice(Struct, frozen=True):
-    """What one EGL device says of itself."""
+    """One EGL device."""
 
     cuda: int | None = None
-    """CUDA ordinal in PCI bus order, with all cards visible."""
+    """CUDA ordinal in PCI bus order, with all GPUs visible."""
     pci: str | None = None
     """PCI address as sysfs writes it, `0000:1b:00.0`."""
 
 
 class EglMap(Struct, frozen=True):
-    """The EGL devices in EGL's order, or why they are not known."""
+    """The EGL devices in EGL's order, or why they are unknown."""
 
     devices: tuple[EglDevice, ...] = ()
     error: str | None = None
+    transient: bool = False
+    """Whether the error may be gone later: too many open files, a time-out."""
 
-    def index_of(self, gpu: Gpu) -> tuple[int | None, str]:
-        """The EGL index of `gpu`.
+    def index_of(self, gpu: Gpu, ordinal: int | None = None) -> tuple[int | None, str]:
+        """The EGL index of `gpu`, for `EGL_DEVICE_ID`, and how it was found; or None and the reason, in one line.
 
-        Returns:
-            The value for `EGL_DEVICE_ID` and how it was found; or None and the reason, in one line.
+        `ordinal` is its NVML index when EGL was asked, if that is not the one that it was found with.
         """
+        ordinal = gpu.index if ordinal is None else ordinal
         if gpu.mig_index is not None:
             return None, "a MIG instance has no graphics"
         if self.error:
             return None, self.error
         for index, device in enumerate(self.devices):
-            # A node with the PCI address of another card refutes the ordinal.
-            if device.cuda == gpu.index and _same_address(device.pci, gpu.pci_bus_id) is not False:
-                return index, f"EGL device {index} has CUDA ordinal {gpu.index}"
+            # A node with the PCI address of another GPU refutes the ordinal.
+            if device.cuda == ordinal and _same_address(device.pci, gpu.pci_bus_id) is not False:
+                return index, f"EGL device {index} has CUDA ordinal {ordinal}"
         for index, device in enumerate(self.devices):
             if _same_address(device.pci, gpu.pci_bus_id):
                 return index, f"EGL device {index} has PCI address {device.pci}"
-        return None, f"none of {len(self.devices)} EGL devices is this card"
+        return None, f"none of {len(self.devices)} EGL devices is this GPU"
+
+
+class EglProbe:
+    """The mapping of this machine, to be awaited: probed once, and again where it may be another.
+
+    That is so later after a transient error, and once the GPUs are counted differently (`renew`).
+
+    Args:
+        retry_s: How long a transient error stands, seconds.
+    """
+
+    def __init__(self, retry_s: float = 60.0) -> None:
+        self._retry_s = retry_s
+        self._task: asyncio.Task[EglMap] | None = None
+        self._probed_at = 0.0
+
+    def __await__(self) -> Generator[Any, None, EglMap]:
+        return asyncio.shield(self.begin()).__await__()
+
+    def begin(self) -> asyncio.Task[EglMap]:
+        """Start the probe, where it is due. Returns the newest one."""
+        task = self._task
+        if task is None or (task.done() and task.result().transient and self._old):
+            self._task = task = asyncio.create_task(self._probe())
+        return task
+
+    def renew(self) -> None:
+        """The GPUs of processes that start now are others: whoever asks from now on is told of those."""
+        self._task = None  # not cancelled: others may still wait for it
+
+    @property
+    def _old(self) -> bool:
+        return time.monotonic() - self._probed_at >= self._retry_s
+
+    async def _probe(self) -> EglMap:
+        found = await probe()
+        self._probed_at = time.monotonic()
+        return found
+
+    def cancel(self) -> None:
+        """Stop probing."""
+        if self._task is not None:
+            self._task.cancel()
 
 
 async def probe(timeout_s: float = 10.0) -> EglMap:
-    """Ask EGL in a helper process, which may crash or hang without harm.
-
-    Args:
-        timeout_s: How long the helper may take, seconds; it is killed then.
-    """
-    # Run by its path: -P keeps this folder, whose `select.py` is not the standard library's, out of the import path.
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        str(_HELPER),
-        env=_environment(),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    """Ask EGL in a helper process, which is killed after `timeout_s`."""
+    visible = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     try:
-        async with asyncio.timeout(timeout_s):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        return EglMap(error=f"EGL did not answer within {timeout_s:g} s")
-    finally:
-        await _end(process)
-    return _read(output, process.returncode or 0)
-
-
-def _environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    return kept | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_REAP_S):
-            await process.wait()
-
-
-def _read(output: bytes, code: int) -> EglMap:
-    if code < 0:
-        return EglMap(error=f"EGL crashed the process that asked it ({_signal_name(-code)})")
-    try:
-        # A driver may have printed before.
-        return msgspec.json.decode(output.strip().rpartition(b"\n")[2], type=EglMap)
+        line = await helper.ask(_HELPER, "EGL", visible | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, timeout_s)
+        return msgspec.json.decode(line, type=EglMap)
+    except helper.NoAnswerError as error:
+        return EglMap(error=str(error), transient=error.transient)
     except msgspec.DecodeError:
-        return EglMap(error=f"the process that asked EGL gave no answer (exit code {code})")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+        return EglMap(error="the process that asked EGL gave no answer that can be read")
 
 
 def _same_address(one: str | None, other: str | None) -> bool | None:
-    """Whether two PCI addresses are the same; None when one is not known."""
+    """Whether two PCI addresses are the same; None when one is not known.
+
+    NVML writes `00000000:1B:00.0`, sysfs `0000:1b:00.0`.
+    """
     if one is None or other is None:
         return None
-    return _numbers(one) == _numbers(other)
-
-
-def _numbers(address: str) -> tuple[int, str] | str:
-    """An address without the ways to write it: NVML has `00000000:1B:00.0`, sysfs `0000:1b:00.0`."""
-    domain, colon, rest = address.lower().partition(":")
-    try:
-        return (int(domain, 16), rest) if colon else address
-    except ValueError:
-        return address
+    return one.lower().lstrip("0") == other.lower().lstrip("0")

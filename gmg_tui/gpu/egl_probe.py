@@ -1,7 +1,7 @@
-"""Asks EGL which of its devices is which card, and prints that as one line of JSON; run as a program of its own.
+"""Asks EGL which of its devices is which GPU, and prints one line of JSON; a program of its own.
 
 EGL numbers its devices unlike CUDA, adds software devices, and ignores `CUDA_VISIBLE_DEVICES`, while the CUDA ordinal that
-it gives for a device is relative to that variable of the asking process (GENESIS.md 2.3). So one fresh process asks, with
+it gives for a device is relative to that variable of the asking process. So one fresh process asks, with
 the variable unset. A driver that crashes takes this process with it and nothing else. Uses the standard library alone.
 
 The line: `{"devices": [{"cuda": 3, "pci": "0000:1b:00.0"}, …]}` in EGL's order, null for what a device does not say, or
@@ -25,22 +25,15 @@ class _Egl:
     """The device functions of libEGL."""
 
     def __init__(self) -> None:
-        """Load the library.
-
-        Raises:
-            OSError: There is no libEGL, or it lacks the device extensions.
-        """
+        """Load the library. Raises `OSError` if there is no libEGL, or it lacks the device extensions."""
         library = ctypes.CDLL("libEGL.so.1")
         self._address = library.eglGetProcAddress
         self._address.restype = ctypes.c_void_p
         self._address.argtypes = [ctypes.c_char_p]
         integer, pointer = ctypes.c_int32, ctypes.c_void_p
-        self._query_devices = self._function(
-            "eglQueryDevicesEXT", ctypes.c_uint, integer, pointer, ctypes.POINTER(integer)
-        )
-        self._query_attribute = self._function(
-            "eglQueryDeviceAttribEXT", ctypes.c_uint, pointer, integer, ctypes.POINTER(ctypes.c_ssize_t)
-        )
+        count, attribute = ctypes.POINTER(integer), ctypes.POINTER(ctypes.c_ssize_t)
+        self._query_devices = self._function("eglQueryDevicesEXT", ctypes.c_uint, integer, pointer, count)
+        self._query_attribute = self._function("eglQueryDeviceAttribEXT", ctypes.c_uint, pointer, integer, attribute)
         self._query_string = self._function("eglQueryDeviceStringEXT", ctypes.c_char_p, pointer, integer)
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
@@ -83,14 +76,12 @@ def main() -> None:
     """Print what EGL says."""
     try:
         egl = _Egl()
-        answer: dict[str, Any] = {
-            "devices": [
-                {"cuda": egl.cuda_ordinal(device), "pci": pci_address(egl.drm_file(device))} for device in egl.devices()
-            ]
-        }
+        found = [
+            {"cuda": egl.cuda_ordinal(device), "pci": pci_address(egl.drm_file(device))} for device in egl.devices()
+        ]
+        print(json.dumps({"devices": found}))
     except OSError as error:
-        answer = {"error": str(error)}
-    print(json.dumps(answer))
+        print(json.dumps({"error": str(error)}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""NVML, held open: the cards, their figures, and what happens when a card or the whole driver goes away."""
+"""A handle on NVML that survives the loss of a GPU or of the whole driver."""
 
 from __future__ import annotations
 
@@ -9,49 +9,47 @@ from typing import Any
 
 import pynvml
 
-from gmg_tui.gpu import discovery, figures
-from gmg_tui.gpu.failure import CARD_LOST, LIBRARY_GONE, NvmlUnavailable, card_trouble, unavailable
-from gmg_tui.gpu.figures import Asker
-from gmg_tui.model import Gpu, GpuReading
+from gmg_tui.gpu import discovery, metrics
+from gmg_tui.gpu.failure import GPU_LOST, LIBRARY_GONE, NvmlUnavailable, gpu_trouble, unavailable
+from gmg_tui.gpu.metrics import Asker
+from gmg_tui.model import Gpu, GpuSample
 
 __all__ = ["Nvml", "NvmlUnavailable"]
 
 RETRY_S = 10.0
-"""How long a lost card, or a driver that went away, is left alone before it is tried again, seconds."""
+"""How long to wait before a lost GPU or driver is tried again, seconds."""
 
 
 class Nvml:
     """One initialisation of NVML.
 
-    Cards are asked through handles that are looked up by UUID and kept, since a look-up costs more than a question. Any
+    GPUs are queried through handles that are looked up by UUID and kept, since a look-up costs more than a query. Any
     method may block for as long as the driver does, and may be called in any thread.
-
-    Attributes:
-        error: Why NVML as a whole does not answer at the moment, in one line; None while it does.
-        silent: Indices of cards that the last `cards` could not identify, each with the reason in one line.
     """
 
     def __init__(self, retry_s: float = RETRY_S) -> None:
         self.error: str | None = None
+        """Why NVML as a whole does not answer at the moment, in one line; None while it does."""
         self.silent: tuple[tuple[int, str], ...] = ()
+        """Indices of GPUs that the last `gpus` could not identify, each with the reason in one line."""
+        self.indices: dict[str, int] = {}
+        """Of the GPUs that the last `gpus` has found, by UUID."""
         self._retry_s = retry_s
         self._retry_at = 0.0
-        self._healing = threading.Lock()
+        self._reviving = threading.Lock()
         self._handles: dict[str, Any] = {}
-        self._slow: dict[str, GpuReading] = {}
-        self._trouble: dict[str, tuple[float, GpuReading]] = {}
-        """For each card in trouble, when it is looked up anew and what is said of it until then."""
+        self._slow: dict[str, GpuSample] = {}
+        self._trouble: dict[str, tuple[float, GpuSample]] = {}
+        """For each GPU in trouble, when it is tried again, and its sample until then."""
+
+    @property
+    def in_trouble(self) -> bool:
+        """Whether a GPU, or NVML as a whole, has not answered lately."""
+        return bool(self._trouble) or self.error is not None
 
     @classmethod
     def open(cls, retry_s: float = RETRY_S) -> Nvml:
-        """Initialise NVML.
-
-        Args:
-            retry_s: Seconds between attempts to reach a lost card or driver.
-
-        Raises:
-            NvmlUnavailable: There is no driver, or it does not let this user in.
-        """
+        """Initialise NVML. Raises `NvmlUnavailable` if there is no driver, or this user may not use it."""
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
@@ -59,31 +57,29 @@ class Nvml:
         return cls(retry_s)
 
     def close(self) -> None:
-        """End this initialisation. Whether NVML still answers does not matter then."""
+        """Shut NVML down, whether or not it still answers."""
         self._forget()
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
 
-    def cards(self) -> tuple[Gpu, ...]:
-        """The cards in the order of their NVML indices; a card in MIG mode is followed by its instances.
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs in the order of their NVML indices; a GPU in MIG mode is followed by its instances.
 
-        A card that does not even give its UUID (lost before now, or not this user's) is not among them but in `silent`.
-
-        Raises:
-            NvmlUnavailable: NVML as a whole does not answer.
+        A GPU that does not even give its UUID (lost earlier, or not this user's) is in `silent` instead.
+        Raises `NvmlUnavailable` when NVML as a whole does not answer.
         """
         self._require()
         try:
             found, self.silent = discovery.discover()
         except pynvml.NVMLError as error:
             raise self._fail(error) from error
+        self.indices = {gpu.uuid: gpu.index for gpu in found if gpu.mig_index is None}
         return found
 
     def index_of(self, uuid: str) -> int:
-        """The present NVML index of a card, or of the card that a MIG instance is on.
+        """The current NVML index of a GPU, or of the GPU that a MIG instance is on.
 
-        Raises:
-            NvmlUnavailable: The card or NVML as a whole does not answer.
+        Raises `NvmlUnavailable` when the GPU or NVML as a whole does not answer.
         """
         self._require()
         try:
@@ -94,53 +90,53 @@ class Nvml:
         except pynvml.NVMLError as error:
             if error.value in LIBRARY_GONE:
                 raise self._fail(error) from error
-            raise NvmlUnavailable(f"{uuid}: {card_trouble(error)}") from error
+            raise NvmlUnavailable(f"{uuid}: {gpu_trouble(error)}") from error
 
     def driver_version(self) -> str | None:
-        """The driver's version as nvidia-smi shows it; None when NVML does not say."""
+        """The driver's version as nvidia-smi shows it; None if unknown."""
         try:
             return str(pynvml.nvmlSystemGetDriverVersion())
         except pynvml.NVMLError:
             return None
 
-    def read(self, gpu: Gpu, *, slow: bool) -> GpuReading:
-        """What `gpu` says now. The trouble of a card, or of NVML as a whole, is in the reading, never raised.
+    def read(self, gpu: Gpu, *, slow: bool) -> GpuSample:
+        """A sample of `gpu`. Trouble with the GPU, or with NVML as a whole, is in the sample, never raised.
 
         Args:
-            gpu: The card or MIG instance. Instances give their memory and processes; utilisation, power and temperature
-                belong to the card as a whole.
-            slow: Whether to ask for fan, PCIe, limits and processes too; else these are as asked last.
+            gpu: The GPU or MIG instance. Instances report their memory and processes; utilisation, power and
+                temperature belong to the whole GPU.
+            slow: Whether to refresh fan, PCIe, limits and processes too.
         """
         if not self._answers():
-            return GpuReading(uuid=gpu.uuid, error=self.error)
+            return GpuSample(uuid=gpu.uuid, error=self.error)
         until, said = self._trouble.get(gpu.uuid, (0.0, None))
         if said is not None and time.monotonic() < until:
             return said
         try:
-            reading = self._ask(gpu.uuid, slow)
+            sample = self._ask(gpu.uuid, slow)
         except pynvml.NVMLError as error:
             if error.value in LIBRARY_GONE:
-                return GpuReading(uuid=gpu.uuid, error=str(self._fail(error)))
+                return GpuSample(uuid=gpu.uuid, error=str(self._fail(error)))
             return self._set_aside(gpu.uuid, error)
         self._trouble.pop(gpu.uuid, None)
-        return reading
+        return sample
 
-    def _ask(self, uuid: str, slow: bool) -> GpuReading:
+    def _ask(self, uuid: str, slow: bool) -> GpuSample:
         handle = self._handles.get(uuid)
         if handle is None:
             handle = self._handles[uuid] = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         ask = Asker(handle)
         kept = self._slow.get(uuid)
         if slow or kept is None:
-            kept = self._slow[uuid] = figures.slow(ask, uuid)
-        reading = figures.fast(ask, kept)
-        if ask.refusal and reading == GpuReading(uuid=uuid):
-            return GpuReading(uuid=uuid, error=ask.refusal)
-        return reading
+            kept = self._slow[uuid] = metrics.slow(ask, uuid)
+        sample = metrics.fast(ask, kept)
+        if ask.refusal and sample == GpuSample(uuid=uuid):
+            return GpuSample(uuid=uuid, error=ask.refusal)
+        return sample
 
-    def _set_aside(self, uuid: str, error: pynvml.NVMLError) -> GpuReading:
-        """Leave a card that does not answer alone for a while; a dead handle stays dead, so it is dropped."""
-        said = GpuReading(uuid=uuid, lost=error.value in CARD_LOST, error=card_trouble(error))
+    def _set_aside(self, uuid: str, error: pynvml.NVMLError) -> GpuSample:
+        """Leave a GPU that does not answer alone for a while, and drop its handle, which stays dead."""
+        said = GpuSample(uuid=uuid, lost=error.value in GPU_LOST, error=gpu_trouble(error))
         self._handles.pop(uuid, None)
         self._slow.pop(uuid, None)
         self._trouble[uuid] = (time.monotonic() + self._retry_s, said)
@@ -151,16 +147,16 @@ class Nvml:
             raise NvmlUnavailable(self.error)
 
     def _answers(self) -> bool:
-        """Whether NVML may be asked, after an attempt to heal it where one is due."""
+        """Whether NVML may be queried, after an attempt to revive it if one is due."""
         if self.error is None:
             return True
-        with self._healing:
-            return self.error is None or self._heal()
+        with self._reviving:
+            return self.error is None or self._revive()
 
-    def _heal(self) -> bool:
+    def _revive(self) -> bool:
         if time.monotonic() < self._retry_at:
             return False
-        with contextlib.suppress(pynvml.NVMLError):  # what is left of the initialisation that failed, if anything
+        with contextlib.suppress(pynvml.NVMLError):  # whatever is left of the failed initialisation
             pynvml.nvmlShutdown()
         try:
             pynvml.nvmlInit()
@@ -171,7 +167,7 @@ class Nvml:
         return True
 
     def _fail(self, error: pynvml.NVMLError) -> NvmlUnavailable:
-        """Note that NVML as a whole does not answer: all handles are void."""
+        """Record that NVML as a whole does not answer: all handles are invalid."""
         trouble = unavailable(error)
         self.error = str(trouble)
         self._retry_at = time.monotonic() + self._retry_s

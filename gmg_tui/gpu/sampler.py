@@ -1,4 +1,4 @@
-"""The thread that asks all cards of a session, again and again."""
+"""The thread that samples a session's GPUs."""
 
 from __future__ import annotations
 
@@ -7,69 +7,48 @@ import threading
 import time
 from collections.abc import Callable
 
-from gmg_tui.gpu.nvml import RETRY_S, Nvml, NvmlUnavailable
-from gmg_tui.model import Gpu, GpuReading
+from msgspec import structs
+
+from gmg_tui.gpu.nvml import Nvml
+from gmg_tui.model import Gpu, GpuSample
 
 _LOG = logging.getLogger(__name__)
 
 SLOW_S = 5.0
-"""About how often the figures that change seldom or cost much are asked for, seconds."""
+"""About how often the slow metrics are refreshed, seconds."""
 
-Deliver = Callable[[tuple[GpuReading, ...], str | None], None]
-"""Takes the readings of all cards, and why NVML as a whole does not answer; called in the sampler's thread."""
+_AGE_S = 1.0
+"""How long before the end of its round a sample was read, where that is worth telling."""
+
+Deliver = Callable[[tuple[GpuSample, ...], str | None], None]
+"""Takes the samples of all GPUs, and why NVML as a whole does not answer; called in the sampler's thread."""
 
 
 class Sampler:
-    """Asks every card at each interval, in one daemon thread with one initialisation of NVML.
+    """Samples every GPU at each interval, in one daemon thread.
 
-    The slow figures of the cards are spread over the intervals, so that no single round asks all of them. What NVML does
-    never ends the thread: a card's trouble is in its reading, all other trouble in the line beside the readings.
+    The slow metrics are spread over the intervals, so that no single round refreshes all of them. NVML's failures never
+    end the thread: a GPU's trouble is in its sample, any other in the line beside the samples.
     """
 
-    def __init__(
-        self,
-        gpus: tuple[Gpu, ...],
-        interval_s: float,
-        deliver: Deliver,
-        retry_s: float = RETRY_S,
-        nvml: Nvml | None = None,
-    ) -> None:
-        """Prepare; nothing is asked before `start`.
-
-        Args:
-            gpus: The cards and MIG instances to ask.
-            interval_s: Seconds from one round to the next.
-            deliver: Takes each round.
-            retry_s: Seconds between attempts to reach a lost card or driver.
-            nvml: NVML that is open already, which its owner closes after `stop`; without it the thread opens its own.
-        """
+    def __init__(self, gpus: tuple[Gpu, ...], interval_s: float, deliver: Deliver, nvml: Nvml) -> None:
+        """Prepare to sample `gpus` every `interval_s`; the owner of `nvml` closes it after `stop`."""
         self._gpus = gpus
         self._interval_s = interval_s
         self._deliver = deliver
-        self._retry_s = retry_s
         self._rounds_per_slow = max(1, round(SLOW_S / interval_s))
         self._nvml = nvml
-        self._owner = nvml is None
-        self._open_at = 0.0
-        self._error: str | None = None
         self._logged = ""
         self._wake = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="nvml-sampler", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first round follows at once."""
+        """Start; the first round follows at once."""
         self._thread.start()
 
     def stop(self, wait_s: float = 2.0) -> bool:
-        """End the thread.
-
-        Args:
-            wait_s: How long to wait for it at most; a driver that hangs keeps the thread, which ends with the process.
-
-        Returns:
-            Whether it has ended.
-        """
+        """End the thread, waiting for `wait_s` at most, as a driver may hang. Returns whether it has ended."""
         self._stopping = True
         self._wake.set()
         if self._thread.ident is not None:
@@ -82,49 +61,34 @@ class Sampler:
         while not self._stopping:
             self._round(number)
             number += 1
-            # A round that took longer than the interval is not made up for.
+            # No catching up after a round that took longer than the interval.
             next_at = max(next_at + self._interval_s, time.monotonic())
             self._wake.wait(max(0.0, next_at - time.monotonic()))
             self._wake.clear()
-        if self._nvml is not None and self._owner:
-            self._nvml.close()
 
     def _round(self, number: int) -> None:
-        # A broken driver may make pynvml or ctypes raise anything, and the receiver's loop may just have closed; the
-        # next round must come all the same.
+        # A broken driver may make pynvml or ctypes raise anything, and the receiver's loop may have closed; the next
+        # round must come nevertheless.
+        turn = number % self._rounds_per_slow
         try:
-            readings = self._read(number)
+            read = [
+                (time.monotonic(), self._nvml.read(gpu, slow=number == 0 or position % self._rounds_per_slow == turn))
+                for position, gpu in enumerate(self._gpus)
+            ]
+            now, error = time.monotonic(), self._nvml.error
+            samples = tuple(_with_age(sample, now - asked_at) for asked_at, sample in read)
         except Exception as fault:
-            self._error = f"reading the GPUs fails: {fault!r}"
-            readings = self._silent()
+            error = f"reading the GPUs fails: {fault!r}"
+            samples = tuple(GpuSample(uuid=gpu.uuid, error=error) for gpu in self._gpus)
         try:
             if not self._stopping:
-                self._deliver(readings, self._error)
+                self._deliver(samples, error)
         except Exception as fault:
             if repr(fault) != self._logged:
-                _LOG.exception("GPU readings were not taken")
+                _LOG.exception("GPU samples were not taken")
                 self._logged = repr(fault)
 
-    def _read(self, number: int) -> tuple[GpuReading, ...]:
-        nvml = self._opened()
-        if nvml is None:
-            return self._silent()
-        turn = number % self._rounds_per_slow
-        readings = tuple(
-            nvml.read(gpu, slow=number == 0 or place % self._rounds_per_slow == turn)
-            for place, gpu in enumerate(self._gpus)
-        )
-        self._error = nvml.error
-        return readings
 
-    def _silent(self) -> tuple[GpuReading, ...]:
-        return tuple(GpuReading(uuid=gpu.uuid, error=self._error) for gpu in self._gpus)
-
-    def _opened(self) -> Nvml | None:
-        if self._nvml is None and time.monotonic() >= self._open_at:
-            try:
-                self._nvml = Nvml.open(self._retry_s)
-            except NvmlUnavailable as trouble:
-                self._error = str(trouble)
-                self._open_at = time.monotonic() + self._retry_s
-        return self._nvml
+def _with_age(sample: GpuSample, age_s: float) -> GpuSample:
+    """The sample as it is delivered: GPUs that answer slowly make those before them wait."""
+    return structs.replace(sample, age_s=age_s) if age_s >= _AGE_S else sample

@@ -1,4 +1,4 @@
-"""Why a card's clocks are below their maximum, in short words."""
+"""Why a GPU's clocks are below their maximum, in short words."""
 
 from __future__ import annotations
 

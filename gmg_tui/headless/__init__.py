@@ -1,9 +1,13 @@
-"""The session without a screen: prefixed lines, state changes and a status line on standard output."""
+"""The session without a screen: prefixed lines, state changes and a status line on standard output.
+
+`run` is called by the commands; `table`, `jobs` and `reporter` also format results for them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -16,37 +20,44 @@ from gmg_tui.headless.jobs import Jobs
 from gmg_tui.headless.output import Output
 from gmg_tui.headless.reporter import Reporter
 from gmg_tui.headless.table import exit_status, final
+from gmg_tui.headless.trials import Trials
 from gmg_tui.model import Snapshot
 from gmg_tui.protocol import Bye, Lines, Update
 
 _TAIL = 1_000_000
-"""How many of the lines that were printed before this client came are asked for: all that the engine has kept."""
+"""How many earlier lines are requested: all that the engine has kept."""
+_TERMINATING = (signal.SIGTERM, signal.SIGXCPU)
+_INTERRUPTED = 130
+"""The exit status."""
+_LEAVE_S = 8
+"""How long after SIGTERM, once the workers have ended, the engine's end and the last output may take, seconds."""
 _LAST_LINES_S = 2.0
-"""How long the last lines may take after the snapshot that says that all workers have ended."""
+"""How long the last lines may take after the snapshot in which all workers have ended."""
 
 
-def run(socket: Path, *, ascii_only: bool = False) -> int:
-    """Report the session whose engine listens at `socket` until all its workers have ended.
+def run(socket: Path, *, ascii_only: bool = False, verbose: bool = False) -> int:
+    """Report the session whose engine listens at `socket` until all its workers have ended; the exit status.
 
-    The first ctrl+c (or SIGTERM) stops the workers in order, the next ctrl+c kills them. When standard output is closed
-    (`| head`) the session is stopped in order, for nobody is left to see it, and the exit status is 1. When it cannot
-    be written for another reason (a full disk) the session goes on without this client.
+    Lines of the workers that say nothing but their progress are printed only if it is `verbose`; in a tuning none are
+    otherwise.
 
-    Returns:
-        The exit status.
+    The first ctrl+c (or SIGTERM) stops the workers, the next ctrl+c kills them. When the reader of standard output is
+    gone (`| head`) the session is stopped and the exit status is 1. When standard output cannot be written for another
+    reason (a full disk) the session continues without this client.
 
     Raises:
-        GmgError: The engine does not answer or was lost on the way, or standard output cannot be written.
+        GmgError: The engine does not answer or died, or standard output cannot be written.
     """
-    return asyncio.run(_report(socket, ascii_only))
+    return asyncio.run(_report(socket, ascii_only, verbose))
 
 
-async def _report(socket: Path, ascii_only: bool) -> int:
+async def _report(socket: Path, ascii_only: bool, verbose: bool) -> int:
     client = await EngineClient.connect(socket)
-    headless = _Headless(client, ascii_only)
+    headless = _Headless(client, ascii_only, verbose)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, headless.interrupt)
-    loop.add_signal_handler(signal.SIGTERM, headless.terminate)
+    for number in _TERMINATING:
+        loop.add_signal_handler(number, headless.terminate)
     try:
         try:
             await headless.follow()
@@ -55,21 +66,33 @@ async def _report(socket: Path, ascii_only: bool) -> int:
         await headless.conclude()
     finally:
         loop.remove_signal_handler(signal.SIGINT)
-        loop.remove_signal_handler(signal.SIGTERM)
+        for number in _TERMINATING:
+            loop.remove_signal_handler(number)
+    if headless.terminated:
+        _leave_soon()
     return headless.status
+
+
+def _leave_soon() -> None:
+    """End this process in a moment, whatever it then waits for: whoever sent SIGTERM does not read its output."""
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(_INTERRUPTED))
+    signal.alarm(_LEAVE_S)
 
 
 class _Headless:
     """The engine on one side; standard output, standard error and the signals on the other."""
 
-    def __init__(self, client: EngineClient, ascii_only: bool) -> None:
+    def __init__(self, client: EngineClient, ascii_only: bool, verbose: bool) -> None:
         self._client = client
         self._session = client.welcome.session
         self._snapshot = client.welcome.snapshot
-        self._reporter = Reporter(self._session)
+        self._reporter = Reporter(self._session, verbose=verbose)
         self._jobs = Jobs(self._session)
-        self._telling: asyncio.Task[None] | None = None
-        """Asks for the jobs that have ended, while there are some that were not told."""
+        self._trials = Trials(self._session)
+        self._quiet = self._snapshot.tuning is not None and not verbose
+        """Whether the workers' output is left out: that of a trial says nothing that its own line does not."""
+        self._reporting: asyncio.Task[None] | None = None
+        """Requests the jobs that have ended, while there are unreported ones."""
         self._received: dict[str, int] = {}
         self._gone = False
         self._out = Output(sys.stdout, ascii_only=ascii_only, on_error=self._output_failed)
@@ -77,6 +100,8 @@ class _Headless:
         self._output_error: OSError | None = None
         self._patience = asyncio.timeout(None)
         self._interrupts = 0
+        self.terminated = False
+        """Whether SIGTERM has come: nobody is waited for but the workers."""
         self._interrupted = asyncio.Event()
         self._requests: set[asyncio.Task[None]] = set()
 
@@ -87,14 +112,15 @@ class _Headless:
 
     @property
     def _stopped_by_reader(self) -> bool:
-        """Whether the reader of standard output has gone."""
+        """Whether the reader of standard output is gone."""
         return self._output_error is not None and self._output_error.errno == errno.EPIPE
 
     async def follow(self) -> None:
-        """Report what the engine sends until all workers have ended and their last lines are here."""
-        await self._client.follow(*(slot.name for slot in self._session.slots), tail=_TAIL)
+        """Report what the engine sends until all workers have ended and their last lines have arrived."""
+        slots = () if self._quiet else self._session.slots
+        await self._client.follow(*(slot.name for slot in slots), tail=_TAIL)
         self._show(self._snapshot)
-        with suppress(TimeoutError):  # what has not come of the last lines is said by `missed`
+        with suppress(TimeoutError):  # `missed` reports the lines that have not arrived
             async with self._patience:
                 events = self._client.events()
                 while not self._complete():
@@ -102,18 +128,21 @@ class _Headless:
         self._check_output()
 
     async def conclude(self) -> None:
-        """Print what the session came to, and wait until it is read; a further ctrl+c leaves without that."""
-        self._out.say(*self._reporter.missed(self._snapshot), *final(self._session, self._snapshot))
+        """Print the session's results, and wait until they are read; another signal leaves without waiting."""
+        missed = () if self._quiet else self._reporter.missed(self._snapshot)
+        self._out.say(*missed, *self._reporter.events(self._snapshot))
+        self._out.say(*final(self._session, self._snapshot))
         self._interrupted.clear()
         leave = asyncio.ensure_future(self._interrupted.wait())
         written = asyncio.gather(self._out.written(), self._err.written())
-        await asyncio.wait((leave, written), return_when=asyncio.FIRST_COMPLETED)
+        timeout_s = _LAST_LINES_S if self.terminated else None
+        await asyncio.wait((leave, written), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         leave.cancel()
         written.cancel()
         self._check_output()
 
     def interrupt(self) -> None:
-        """Stop the workers in order; when that was asked for already, kill them."""
+        """Stop the workers; when that has been requested already, kill them."""
         self._interrupts += 1
         self._interrupted.set()
         if self._interrupts == 1:
@@ -124,7 +153,9 @@ class _Headless:
             self._err.say("killing the workers")
 
     def terminate(self) -> None:
-        """Stop the workers in order, however often it is asked for."""
+        """Stop the workers, however often it is called."""
+        self.terminated = True
+        self._interrupted.set()
         if not self._interrupts:
             self.interrupt()
 
@@ -132,7 +163,7 @@ class _Headless:
         match event:
             case Lines():
                 self._received[event.slot] = event.first + len(event.lines)
-                # What is passed over here is a gap to the reporter, which says so with the lines that follow.
+                # The reporter reports skipped lines before those that follow.
                 if not self._out.full:
                     self._out.say(*self._reporter.output(event))
             case Update():
@@ -140,26 +171,24 @@ class _Headless:
             case Bye() if self._snapshot.ended:
                 self._gone = True
             case Bye():
-                raise GmgError(f"{event.reason}; see {self._session.spec.folder}/{sessions.ENGINE_LOG}", 1)
+                raise GmgError(sessions.parting_text(self._session, event.reason), 1)
 
     def _check_output(self) -> None:
         if self._output_error is None or self._stopped_by_reader:
             return
         name = self._session.spec.name
-        rest = (
-            f"the logs: gmg-tui logs {name} SLOT"
-            if self._snapshot.ended
-            else f"the session goes on: gmg-tui attach {name}"
-        )
+        rest = f"the session keeps running: gmg-tui attach {name}"
+        if self._snapshot.ended:
+            rest = f"the logs: gmg-tui logs {name} SLOT"
         raise GmgError(f"cannot write standard output: {self._output_error.strerror}; {rest}", 1)
 
     def _complete(self) -> bool:
-        """Whether nothing more is to be heard of the engine; begins to be impatient when only lines are missing."""
+        """Whether nothing more is expected from the engine; starts the timeout when only lines are missing."""
         if self._output_error is not None and not self._stopped_by_reader:
             return True
         if not self._snapshot.ended:
             return False
-        telling = self._telling is not None and not self._telling.done()
+        telling = self._reporting is not None and not self._reporting.done()
         if self._gone or (not telling and self._has_all_lines):
             return True
         if self._patience.when() is None:
@@ -168,36 +197,40 @@ class _Headless:
 
     @property
     def _has_all_lines(self) -> bool:
-        return all(self._received.get(worker.slot, 0) >= worker.log_lines for worker in self._snapshot.workers)
+        return self._quiet or all(
+            self._received.get(worker.slot, 0) >= worker.log_lines for worker in self._snapshot.workers
+        )
 
     def _show(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._out.say(*self._reporter.events(snapshot))
-        if snapshot.queue is not None and (self._telling is None or self._telling.done()):
-            if not self._jobs.behind(
-                snapshot.queue
-            ):  # else the next job of a slot would start before its last one ends
+        if snapshot.tuning is not None:
+            self._out.say(*self._trials.events(snapshot.tuning))
+            return
+        if snapshot.queue is not None and (self._reporting is None or self._reporting.done()):
+            # Where an end is unreported, the next job of its slot would start before it.
+            if not self._jobs.behind(snapshot.queue):
                 self._out.say(*self._jobs.starts(snapshot))
-            self._telling = asyncio.ensure_future(self._tell_jobs())
-            self._telling.add_done_callback(lambda _: self._look_again())
+            self._reporting = asyncio.ensure_future(self._report_jobs())
+            self._reporting.add_done_callback(lambda _: self._check_complete())
         status = None if self._out.full else self._reporter.status(snapshot)
         if status is not None:
             self._out.say(status)
 
-    async def _tell_jobs(self) -> None:
-        """Tell of the jobs that have ended by now, which the engine gives a part at a time, then of those that start."""
-        with suppress(GmgError):  # that it is gone is said where its messages are read
+    async def _report_jobs(self) -> None:
+        """Report the jobs that have ended, which the engine sends in parts, then those that start."""
+        with suppress(GmgError):  # reported where its messages are read
             while (queue := self._snapshot.queue) is not None and (part := self._jobs.wanted(queue)) is not None:
-                view = await self._client.queue(part.first, part.number)
+                view = await self._client.queue(*part)
                 self._out.say(*self._jobs.take(view.first, view.jobs))
                 if self._jobs.wanted(queue) == part:
-                    break  # the queue is shorter than it was; the next snapshot knows
+                    break  # the queue has become shorter; the next snapshot has the change
         self._out.say(*self._jobs.starts(self._snapshot))
 
-    def _look_again(self) -> None:
-        """Stop waiting for the engine when nothing more is to be heard of it."""
+    def _check_complete(self) -> None:
+        """Stop waiting for the engine when nothing more is expected from it."""
         if self._complete():
-            # Where nobody waits for the engine at this moment, `follow` sees it before anybody does.
+            # Where nothing waits at this moment, `follow` checks before it waits.
             with suppress(RuntimeError):
                 self._patience.reschedule(asyncio.get_running_loop().time())
 
@@ -206,7 +239,7 @@ class _Headless:
         if self._stopped_by_reader:
             self._end(kill=False)
         else:
-            self._look_again()
+            self._check_complete()
 
     def _end(self, *, kill: bool) -> None:
         task = asyncio.ensure_future(self._ask_end(kill=kill))
@@ -214,6 +247,6 @@ class _Headless:
         task.add_done_callback(self._requests.discard)
 
     async def _ask_end(self, *, kill: bool) -> None:
-        # Without an engine there is nothing left to end; that it is gone is said where its messages are read.
+        # Without an engine there is nothing to end; its loss is reported where its messages are read.
         with suppress(GmgError):
             await self._client.end(kill=kill)

@@ -1,30 +1,22 @@
-"""The jobs of a sweep as lines of text: one when a job starts, one when it ends."""
+"""A sweep's jobs as lines of text: one when a job starts, one when it ends."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from gmg_tui import units
 from gmg_tui.model import JobRecord, Queue, Session, Snapshot
 
 _PAGE = 200
-"""Jobs that are asked for at once."""
+"""Jobs per request."""
 _OVERLAP = 20
-"""Ended jobs before the first that was not told, which are asked for again: a retry moves those behind it up."""
-
-
-class Part(NamedTuple):
-    """A part of the queue to ask the engine for."""
-
-    first: int
-    number: int
+"""Ended jobs before the first unreported one that are requested again: a retry moves those behind it up."""
 
 
 class Jobs:
-    """Tells of each job once that it starts and once that it ends; keeps what it has told.
+    """Reports each job's start and end once.
 
-    A snapshot has only the jobs that hold slots at its moment, and a job may be shorter than the time between two. The
+    A snapshot only has the jobs that occupy slots at its moment, and a job may be shorter than the time between two. The
     queue has all: its first jobs are those that have ended, in the order of their ends.
     """
 
@@ -32,15 +24,15 @@ class Jobs:
         self._session = session
         self._total = 0
         self._width = max((len(slot.name) for slot in session.slots), default=0)
-        self._told = 0
-        """How many of those that have ended were looked at."""
+        self._reported = 0
+        """How many of the ended jobs have been looked at."""
         self._version: int | None = None
         self._started: dict[int, int] = {}
-        """The latest attempt that was told, by the job's number."""
+        """The latest attempt that was reported, by the job's number."""
         self._ended: set[tuple[int, int, str]] = set()
 
     def starts(self, snapshot: Snapshot) -> Iterator[str]:
-        """The jobs that hold a slot and did not before."""
+        """The jobs that have started on a slot."""
         if snapshot.queue is None:
             return
         self._total = snapshot.queue.jobs
@@ -49,33 +41,28 @@ class Jobs:
                 yield from self._start(worker.slot, worker.job, worker.job_name, worker.attempt)
 
     def behind(self, queue: Queue) -> bool:
-        """Whether more jobs have ended than were told."""
-        return self._told < queue.done
+        """Whether there are ended jobs that have not been reported."""
+        return self._reported < queue.done
 
-    def wanted(self, queue: Queue) -> Part | None:
-        """What to ask for to know of the jobs that have ended; None when all are told.
+    def wanted(self, queue: Queue) -> tuple[int, int] | None:
+        """The first place and the number of the jobs to request for those that have ended; None when all are reported.
 
-        It is asked after every change: where one is retried while another one ends, there are as many as before.
+        It is requested after every change: when one job is retried while another ends, their number stays the same.
         """
         self._total = queue.jobs
-        self._told = min(self._told, queue.done)
-        if self._told >= queue.done and queue.version == self._version:
+        self._reported = min(self._reported, queue.done)
+        if self._reported >= queue.done and queue.version == self._version:
             return None
         self._version = queue.version
-        first = max(0, self._told - _OVERLAP)
-        return Part(first, min(_PAGE, queue.done - first + _OVERLAP))
+        first = max(0, self._reported - _OVERLAP)
+        return first, min(_PAGE, queue.done - first + _OVERLAP)
 
     def take(self, first: int, jobs: Sequence[JobRecord]) -> Iterator[str]:
-        """The jobs that have ended and were not told before.
-
-        Args:
-            first: How many jobs stand before these in the queue.
-            jobs: A part of the queue.
-        """
+        """Those of a part of the queue, from place `first`, that have ended and have not been reported."""
         for place, job in enumerate(jobs, first):
             if not job.state.ended:
                 break
-            self._told = max(self._told, place + 1)
+            self._reported = max(self._reported, place + 1)
             key = job.number, job.attempts, job.state.value
             if key not in self._ended:
                 self._ended.add(key)
@@ -83,7 +70,7 @@ class Jobs:
 
     def _end(self, job: JobRecord) -> Iterator[str]:
         if job.ended is not None and job.ended < self._session.started:
-            return  # in the time of an engine before this one
+            return  # under an earlier engine
         if job.slot is not None and job.attempts:
             yield from self._start(job.slot, job.number, job.name, job.attempts)
         parts = [job.state.value]
@@ -92,7 +79,7 @@ class Jobs:
         if job.attempts > 1:
             parts.append(f"in {job.attempts} attempts")
         if job.fps is not None:
-            parts.append(f"at {units.fps(job.fps.last)} FPS")
+            parts.append(f"at {units.fps(job.fps.best_known)} FPS")
         reason = f": {job.reason}" if job.reason else ""
         yield self._line(job.slot or "", job.number, job.name, " ".join(parts) + reason)
 
@@ -106,7 +93,7 @@ class Jobs:
 
 
 def counts(queue: Queue) -> str:
-    """How far the queue is: `12/30 jobs, 3 running, 1 failed`."""
+    """The queue's progress: `12/30 jobs, 3 running, 1 failed`."""
     parts = [f"{queue.done:,}/{units.count(queue.jobs, 'job')}"]
     named = (("running", queue.running), ("failed", queue.failed), ("stopped", queue.stopped))
     return ", ".join([*parts, *(f"{number:,} {word}" for word, number in named if number)])

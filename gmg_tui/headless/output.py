@@ -1,4 +1,4 @@
-"""Standard output and standard error for a program that must go on when nobody reads them."""
+"""Standard output and standard error for a program that must not block when nobody reads them."""
 
 from __future__ import annotations
 
@@ -10,26 +10,23 @@ from collections.abc import Callable
 from typing import TextIO
 
 _ROOM_BYTES = 1 << 20
-"""How much may wait to be written before `Output.full` says so."""
-_SIGNS = {"│": "|", "Σ": "Sum", "–": "-", "…": "...", "·": ".", "⚠": "!", "\N{MULTIPLICATION SIGN}": "x"}
-_PLAIN = str.maketrans(_SIGNS)
+"""How much may wait to be written before `Output.full` is true."""
+_CHARACTERS = {"│": "|", "Σ": "Sum", "–": "-", "…": "...", "·": ".", "⚠": "!", "×": "x", "±": "+-", "−": "-"}
+_PLAIN = str.maketrans(_CHARACTERS)
 
 
 class Output:
-    """Writes lines to a file descriptor from a thread of its own.
+    """Writes lines to a file descriptor from its own thread.
 
-    A terminal that is held (ctrl+s) or a pipe whose reader sleeps blocks that thread and nothing else, so that ctrl+c
-    and the engine's messages are always heard. The descriptor is written past Python's buffers, whose locks the blocked
-    thread would hold when the program ends.
+    A paused terminal (ctrl+s) or a pipe whose reader sleeps blocks only that thread, so that ctrl+c and the engine's
+    messages are always handled. The descriptor is written directly: a blocked thread would keep the locks of Python's
+    buffers when the program ends.
     """
 
     def __init__(self, stream: TextIO, *, ascii_only: bool, on_error: Callable[[OSError], None] | None = None) -> None:
-        """Write to `stream`; must be made, and used, in a running event loop.
+        """Write with the descriptor and encoding of `stream`; must be made, and used, in a running event loop.
 
-        Args:
-            stream: The stream whose descriptor and encoding are taken.
-            ascii_only: Use ASCII signs even where the encoding has others.
-            on_error: Called in the event loop when nothing can be written any more; what is said later is dropped.
+        `on_error` is called in the event loop once nothing more can be written; later lines are dropped.
         """
         stream.flush()
         self._descriptor = stream.fileno()
@@ -46,11 +43,11 @@ class Output:
 
     @property
     def full(self) -> bool:
-        """Whether so much waits to be written that what can be left out should be."""
+        """Whether so much waits to be written that lines should be left out."""
         return self._waiting_bytes > _ROOM_BYTES
 
     def say(self, *lines: str) -> None:
-        """Have `lines` written, in order, as soon as the other side takes them."""
+        """Queue `lines` for writing."""
         if not lines or self._broken:
             return
         text = "\n".join(lines) + "\n"
@@ -60,11 +57,11 @@ class Output:
         self._queue.put(data)
 
     async def written(self) -> None:
-        """Return when all is written, or nothing can be any more; takes as long as the other side does not read."""
+        """Return when everything is written, or nothing more can be; blocks while the other side does not read."""
         await self._idle.wait()
 
     def _write(self) -> None:
-        """The thread: it knows the queue and the descriptor, and tells the event loop how it fares."""
+        """The thread: it writes what is queued, and reports its progress to the event loop."""
         try:
             while True:
                 data = self._queue.get()
@@ -77,7 +74,7 @@ class Output:
                     return
                 self._loop.call_soon_threadsafe(self._wrote, len(data))
         except RuntimeError:
-            return  # the event loop was closed: the program has ended without waiting for this write
+            return  # the event loop is closed: the program ends without waiting for this write
 
     def _wrote(self, size_bytes: int) -> None:
         self._waiting_bytes -= size_bytes
@@ -92,9 +89,9 @@ class Output:
 
 
 def _can(encoding: str) -> bool:
-    """Whether `encoding` has all the signs that are used."""
+    """Whether `encoding` has all the characters that are used."""
     try:
-        "".join(_SIGNS).encode(encoding)
+        "".join(_CHARACTERS).encode(encoding)
     except UnicodeEncodeError:
         return False
     return True

@@ -1,27 +1,29 @@
-"""What a session came to: the table and the few lines that are printed when all workers have ended."""
+"""A session's results: the table and the few lines that are printed when all workers have ended."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from gmg_tui import session as sessions
-from gmg_tui import units
-from gmg_tui.headless.columns import columns
-from gmg_tui.model import Session, Snapshot, Worker, WorkerState, total_fps
+from gmg_tui import tables, units
+from gmg_tui.model import Queue, Session, Snapshot, Worker, WorkerState, total_fps
+from gmg_tui.results.tuning import TUNE
+from gmg_tui.tune import answer_text
 
-_LEFT = frozenset({"slot", "GPU", "state"})
-_HEADER = ("slot", "state", "FPS last", "mean", "max", "envs")
+_HEADER = ("slot", "state", "FPS", "FPS last", "mean", "max", "envs")
 _GPU_HEADER = ("GPU", "GPU %", "VRAM peak", "W mean", "energy")
 
 
 def final(session: Session, snapshot: Snapshot) -> list[str]:
-    """The lines that say what each worker and all of them together reached, why some failed, and where the files are.
+    """The lines with each worker's metrics and their total, why some failed, and where the files are.
 
-    Of a sweep only the last: what its jobs reached is in its results, which have a table of their own.
+    For a sweep only the last: its results have their own table. For a tuning its answer.
     """
     folder = Path(session.spec.folder)
+    if snapshot.tuning is not None:
+        return [*answer_text.lines(snapshot.tuning), f"tuning: {folder / TUNE}", f"logs: {folder / sessions.LOGS}/"]
     if snapshot.queue is not None:
-        return [f"logs: {folder / sessions.LOGS}/"]
+        return [*_stranded(snapshot.queue), f"logs: {folder / sessions.LOGS}/"]
     return [
         *_table(session, snapshot.workers),
         _sum(snapshot),
@@ -31,19 +33,31 @@ def final(session: Session, snapshot: Snapshot) -> list[str]:
     ]
 
 
-def exit_status(snapshot: Snapshot, *, interrupted: bool) -> int:
-    """The command's exit status: 0 all (of a sweep: all jobs) finished, 1 one failed, 130 interrupted by a person.
+def _stranded(queue: Queue) -> list[str]:
+    """Why the waiting jobs of a sweep do not start on any GPU, and what to do; nothing where that is not so."""
+    if not queue.stranded:
+        return []
+    return [
+        "no job can start: every GPU that the jobs may use is benched",
+        *(f"{slot}: {why}" for slot, why in queue.benched.items()),
+        "mend them (nvidia-smi, the kernel's log, gmg-tui doctor), or give others with --gpus, and continue the sweep",
+    ]
 
-    Args:
-        snapshot: The last one.
-        interrupted: Whether the person stopped the session from here; a worker that fails on being stopped does not
-            make it a failure then.
+
+def exit_status(snapshot: Snapshot, *, interrupted: bool) -> int:
+    """The command's exit status: 0 all (of a sweep: all jobs) finished, 1 one failed, 130 interrupted by the user.
+
+    That of a tuning is 0 with an answer, whatever its trials did, and 1 without one. After an interruption from here, a
+    worker that fails while it is stopped does not count as a failure.
     """
     if interrupted:
         return 130
+    if snapshot.tuning is not None:
+        answered = any(answer.fastest is not None for answer in snapshot.tuning.answers)
+        return 130 if snapshot.tuning.stopped else 0 if answered else 1
     if snapshot.queue is not None:
         queue = snapshot.queue
-        return 1 if queue.failed else 0 if queue.finished == queue.jobs else 130
+        return 1 if queue.failed or queue.stranded else 0 if queue.finished == queue.jobs else 130
     states = {worker.state for worker in snapshot.workers}
     if WorkerState.FAILED in states:
         return 1
@@ -51,10 +65,10 @@ def exit_status(snapshot: Snapshot, *, interrupted: bool) -> int:
 
 
 def _table(session: Session, workers: tuple[Worker, ...]) -> list[str]:
-    with_cards = any(slot.gpu for slot in session.slots)
-    header = (*_HEADER, *_GPU_HEADER) if with_cards else _HEADER
-    rows = [(*_cells(worker), *(_gpu_cells(session, worker) if with_cards else ())) for worker in workers]
-    return columns(header, rows, left=_LEFT)
+    with_gpus = any(slot.gpu for slot in session.slots)
+    rows = [(*_HEADER, *(_GPU_HEADER if with_gpus else ()))]
+    rows += [(*_cells(worker), *(_gpu_cells(session, worker) if with_gpus else ())) for worker in workers]
+    return tables.lines(rows, "llrrrrrlrrrr")
 
 
 def _cells(worker: Worker) -> tuple[str, ...]:
@@ -62,6 +76,7 @@ def _cells(worker: Worker) -> tuple[str, ...]:
     return (
         worker.slot,
         worker.state.value,
+        units.fps(fps.best_known if fps else None),
         units.fps(fps.last if fps else None),
         units.fps(fps.mean if fps else None),
         units.fps(fps.max if fps else None),
@@ -90,8 +105,8 @@ def _sum(snapshot: Snapshot) -> str:
 
 
 def _mean_fps_per_watt(workers: tuple[Worker, ...]) -> float | None:
-    """Mean FPS per mean watt over the whole run, of the workers that know both; a card at rest says nothing of it."""
-    known = [(worker.fps.mean, worker.power_mean_w) for worker in workers if worker.fps and worker.power_mean_w]
+    """FPS per mean watt of the running phase, of the workers that have both."""
+    known = [(worker.fps.best_known, worker.power_mean_w) for worker in workers if worker.fps and worker.power_mean_w]
     return sum(fps for fps, _ in known) / sum(watts for _, watts in known) if known else None
 
 
@@ -99,8 +114,12 @@ def _reasons(workers: tuple[Worker, ...]) -> list[str]:
     lines = []
     for worker in workers:
         if worker.state is WorkerState.FAILED:
-            lines.append(f"{worker.slot} failed: {worker.reason or 'no reason is known'}")
+            lines.append(f"{worker.slot} failed: {worker.reason or 'no reason known'}")
             if worker.advice:
                 lines.append(f"{'':{len(worker.slot)}} {worker.advice}")
         lines.extend(f"{worker.slot} warning: {warning}" for warning in worker.warnings)
-    return lines
+        if worker.below_median_pct is not None:
+            lines.append(f"{worker.slot}: {units.percent(worker.below_median_pct)} of the median")
+    # A person knows whom he has stopped; a signal stops all for the same reason.
+    stopped = {worker.reason for worker in workers if worker.state is WorkerState.STOPPED and worker.reason}
+    return [*lines, *sorted(stopped)]

@@ -1,9 +1,7 @@
-"""The words of a queue as frozen types: job, group of jobs, and what became of a job.
+"""The vocabulary of a queue as frozen types: job, group of jobs, and a job's outcome.
 
 A job is what to run; a slot is where. The plain run has one job, run once on every slot, and its records are one for
 each slot; a sweep has many jobs, which wait in a queue for the next free slot.
-
-Every quantity carries its unit in its name, as in the rest of the model; `None` means "not known", never 0.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from gmg_tui.model.states import WorkerState
 from gmg_tui.model.worker import Fps
 
 Value = bool | int | float | str
-"""What a placeholder of the experiments' file can stand for."""
+"""The value of a placeholder in the experiments' file."""
 
 
 class Group(Struct, frozen=True, omit_defaults=True):
@@ -26,7 +24,7 @@ class Group(Struct, frozen=True, omit_defaults=True):
     name: str = ""
     """The preset's name; empty where there is none."""
     script: str = ""
-    """As given in the file, beside which it is looked for."""
+    """As given in the file, relative to it."""
     args: tuple[str, ...] = ()
     """Placeholders not filled in."""
     env: dict[str, str] = {}
@@ -34,30 +32,34 @@ class Group(Struct, frozen=True, omit_defaults=True):
     module: bool = False
     """Whether the script is a module's name, as in `python -m`."""
     gpus: str | None = None
-    """The cards that its jobs may run on, in the form of `--gpus`; None for all that the session has."""
+    """The GPUs that its jobs may run on, in the form of `--gpus`; None for all of the session's."""
     per_gpu: int = 1
-    """Jobs on one card at once."""
+    """Jobs on one GPU at once."""
     retries: int = 0
-    """How often a failed job is run again, beside the restarts that `--restart startup` makes."""
+    """How often a failed job is retried, besides the restarts of `--restart startup`."""
     timeout_s: float | None = None
-    """How long one attempt may take; None for ever."""
+    """How long one attempt may take; None for no limit."""
     min_free_mib: float | None = None
-    """Memory of the card that must be free, as NVML sees it, before a job starts on it."""
+    """Memory of the GPU that must be free, as NVML sees it, before a job starts on it."""
     out_dir: str | None = None
-    """The jobs' own folders, placeholders not filled in; None for `SLOT_NAME` in the results' folder."""
+    """The jobs' own folders, placeholders not filled in; None for the job's name in the results' folder."""
 
 
 class Job(Struct, frozen=True, omit_defaults=True):
-    """One of a sweep's runs."""
+    """One run of a sweep."""
 
     number: int
     """From 1, in the order of the file: `{job}`."""
     name: str
-    """Unlike any other's in the session; safe as a file's name: `{name}`."""
+    """Unique in the session; safe as a file name: `{name}`."""
     group: int = 0
-    """Place of its group in the sweep's groups, from 0."""
+    """Position of its group in the sweep's groups, from 0."""
     values: dict[str, Value] = {}
-    """What the file's placeholders stand for in this job."""
+    """The values of the file's placeholders in this job."""
+    only: str | None = None
+    """The slot that it must run on; None for any of its group's."""
+    combination: str = ""
+    """Name of what this job and others run with the same values; empty where nothing is run several times."""
 
 
 class SweepSpec(Struct, frozen=True, omit_defaults=True):
@@ -71,10 +73,12 @@ class SweepSpec(Struct, frozen=True, omit_defaults=True):
     best: str | None = None
     """The column by which the final table is ordered, with `-` before it for the smallest first; None for the
     jobs' order."""
+    retry_failed: bool = False
+    """Whether an engine that goes on with it runs failed jobs again."""
 
 
 class JobRecord(Struct, frozen=True, omit_defaults=True):
-    """A job and what became of it so far. Figures are those of its last attempt; times and energy are of all.
+    """A job and its outcome so far. Figures are those of its last attempt; times and energy are of all.
 
     A plain run has one for each slot, which has the slot's name.
     """
@@ -85,10 +89,14 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     group: int = 0
     values: dict[str, Value] = {}
     state: WorkerState = WorkerState.WAITING
-    place: float = 0.0
-    """Its place in the queue: the job with the smallest is the next."""
+    position: float = 0.0
+    """Its position in the queue: the job with the smallest is the next."""
     reason: str | None = None
     """Why it failed, was stopped, or waits, in one line."""
+    only: str | None = None
+    """The slot that it must run on; None for any of its group's."""
+    combination: str = ""
+    """As `Job.combination`."""
     slot: str | None = None
     """Where it runs, or ran last."""
     gpu_index: int | None = None
@@ -99,9 +107,9 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     started: float | None = None
     """Unix time of the first attempt's start, seconds."""
     ended: float | None = None
-    """Unix time when it gave its slot back for the last time, seconds."""
+    """Unix time when it left its last slot, seconds."""
     elapsed_s: float | None = None
-    """How long it has held slots, all attempts and the pauses between them together."""
+    """How long it has occupied slots, including the pauses between attempts."""
     fps: Fps | None = None
     n_envs: int | None = None
     memory_peak_mib: float | None = None
@@ -110,25 +118,28 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     energy_j: float | None = None
     """Of all attempts together."""
     out_dir: str | None = None
-    """Its own folder, absolute."""
+    """Its own folder, absolute; from its first attempt on the same for all, wherever they run."""
     log: str | None = None
     """Path of its log in the session's folder."""
-    result: dict[str, Any] = {}
-    """What the script reported itself, by `gmg:result` lines and `result.json`."""
+    result: dict[str, Any] | None = {}
+    """The script's own results, from `gmg:result` lines and `result.json`; empty in a `QueueView`. None: they are
+    where they were recorded before, as the engine keeps none in memory."""
+    updated: float | None = None
+    """Unix time at which a record of a job that occupies a slot was made, seconds: since then `elapsed_s` has grown."""
 
 
 class QueueAction(StrEnum):
-    """What a person can do to jobs."""
+    """The user's actions on jobs."""
 
     UP = "up"
-    """One place nearer to the head of the queue."""
+    """One position nearer to the head of the queue."""
     DOWN = "down"
     TOP = "top"
     """To the head of the queue."""
     SKIP = "skip"
-    """A job that waits is not run; one that runs is stopped."""
+    """Do not run a job that waits; stop one that runs."""
     RETRY = "retry"
-    """A job that has ended is run again, as the next of its group."""
+    """Run a job that has ended again, as the next of its group."""
 
 
 class Lane(Struct, frozen=True, omit_defaults=True):
@@ -138,18 +149,20 @@ class Lane(Struct, frozen=True, omit_defaults=True):
     used: bool = True
     """Whether jobs may start on it."""
     job: int | None = None
-    """Number of the job that holds it."""
+    """Number of the job that occupies it."""
     waits: str | None = None
     """Why the next job does not start on it, in one line."""
+    benched: str | None = None
+    """Why no job starts on its GPU until a person says so, in one line; None where that is not so."""
 
 
 class QueueView(Struct, frozen=True, omit_defaults=True):
     """A part of the queue, for a screen."""
 
     version: int
-    """The `Queue.version` that it shows."""
+    """The `Queue.version` of this view."""
     first: int
-    """How many records stand before these."""
+    """How many records precede these."""
     total: int
     """How many there are in all."""
     jobs: tuple[JobRecord, ...]

@@ -1,16 +1,17 @@
-"""What to run and how, as it was asked for."""
+"""What to run and how, as requested."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from gmg_tui.model.cards import Slot
+from gmg_tui.model.gpus import Slot
 from gmg_tui.model.jobs import SweepSpec
-from gmg_tui.model.states import RestartWhen, StartWay
+from gmg_tui.model.states import RestartMode, StartMode, Visible
+from gmg_tui.model.tuning import TuneSpec
 
 
 class RunSpec(Struct, frozen=True, omit_defaults=True):
-    """What to run and how: the command line after reading, and what `session.json` keeps of it."""
+    """What to run and how: the parsed command line, as kept in `session.json`."""
 
     name: str
     folder: str
@@ -27,26 +28,35 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     module: bool = False
     env: dict[str, str] = {}
     """As given by `--env`, placeholders not filled in."""
+    keep_slurm_env: bool = False
+    """Whether workers get the variables of the Slurm step or MPI task that gmg-tui runs in."""
     gpus: str | None = None
     """The value of `--gpus`."""
     cpu: int | None = None
     """The value of `--cpu`."""
+    visible: Visible = Visible.INDEX
     interval_s: float = 1.0
     summary: str | None = None
     """A further file for the summary, absolute."""
     sigint_wait_s: float = 15.0
     """How long a worker may take to end after SIGINT; Genesis saves its compiled kernels in this time."""
     sigterm_wait_s: float = 10.0
-    start: StartWay | None = None
+    log_max_bytes: int | None = None
+    """How large a worker's log may become; None for no limit."""
+    start: StartMode | None = None
     """None: gated where the script's caches are cold, else together."""
-    restart: RestartWhen = RestartWhen.STARTUP
+    restart: RestartMode = RestartMode.STARTUP
     max_restarts: int = 3
-    """How often in a row a worker is started again by itself."""
+    """How often in a row a worker is restarted automatically."""
     stuck_after_s: float = 60.0
-    """Seconds without output and without CPU time before a worker is called stuck."""
+    """Seconds without output and CPU time after which a worker counts as stuck."""
     restart_stuck: bool = False
     sweep: SweepSpec | None = None
     """What to queue; None for a plain run of `script` on every slot."""
+    tune: TuneSpec | None = None
+    """What the trials of a tuning look for, which are the jobs of `sweep`."""
+    own_options: tuple[str, ...] = ()
+    """Words of `args` that are also options of gmg-tui, such as `--gpus`; the script may not know them."""
     host: str = ""
     """The machine that it runs on (`uname -n`); several may share the state folder."""
 
@@ -60,7 +70,14 @@ class Session(Struct, frozen=True, omit_defaults=True):
     started: float
     """Unix time, seconds."""
     version: str
-    """The version of gmg-tui that the engine is."""
+    """The engine's version of gmg-tui."""
+    id: str = ""
+    """Random, made by the engine when it starts; its processes carry it in `GMG_SESSION_ID`. A name is unique only
+    within its state folder, and a resumed session has several engines. Empty in older records."""
+    boot_id: str = ""
+    """That of the engine's machine (`gmg_tui.machine.boot_id`); empty if not known."""
+    pid_namespace: str = ""
+    """The one in which `engine_pid` and the workers' PIDs count; empty if not known."""
 
     def slot(self, name: str) -> Slot | None:
         """The slot called `name`."""

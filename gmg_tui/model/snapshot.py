@@ -1,11 +1,13 @@
-"""A session at one moment, and what is asked for beside it."""
+"""A session at one moment, and what is asked for separately."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from gmg_tui.model.cards import Gpu, GpuProcess, GpuReading
-from gmg_tui.model.worker import Attempt, Worker
+from gmg_tui.model.gpus import Gpu, GpuProcess, GpuSample
+from gmg_tui.model.run import Session
+from gmg_tui.model.tuning import Tuning
+from gmg_tui.model.worker import Attempt, Settings, Worker
 
 
 class Queue(Struct, frozen=True, omit_defaults=True):
@@ -13,23 +15,27 @@ class Queue(Struct, frozen=True, omit_defaults=True):
 
     waiting: int
     running: int
-    """Jobs that hold a slot."""
+    """Jobs that occupy a slot."""
     finished: int
     failed: int
     stopped: int
-    """Stopped or skipped by a person."""
+    """Stopped or skipped by the user."""
     version: int
-    """Another number whenever a job, its place or a slot's use has changed."""
+    """Changes whenever a job, its position or a slot's use does."""
     group: str = ""
     """Name of the preset whose jobs run."""
     eta_s: float | None = None
     """Seconds to the end of all jobs, from the times of those that have ended; None before the first."""
     busy_s: float = 0.0
-    """How long all jobs together have held slots."""
+    """How long all jobs together have occupied slots."""
     before_s: float = 0.0
-    """How long the sweep was at work before it was resumed; `Snapshot.elapsed_s` comes to that."""
+    """How long the sweep had run before it was resumed, in addition to `Snapshot.elapsed_s`."""
     ended: bool = False
     """Whether no job runs and none will start."""
+    benched: dict[str, str] = {}
+    """Slots on whose GPU no job starts until a person says so, and why, in one line."""
+    stranded: bool = False
+    """Whether it has ended with jobs that wait, because every GPU that they may use is benched."""
 
     @property
     def jobs(self) -> int:
@@ -50,15 +56,17 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     elapsed_s: float
     """Since the session's start; stands still while all workers have ended."""
     workers: tuple[Worker, ...]
-    readings: tuple[GpuReading, ...] = ()
-    """One for each card of the session's slots."""
+    samples: tuple[GpuSample, ...] = ()
+    """One for each GPU of the session's slots."""
     nvml_error: str | None = None
-    """Why there are no figures of any card, in one line; None where all is well or no slot is a card."""
+    """Why there are no metrics of any GPU, in one line; None if all is well or no slot is a GPU."""
     notes: tuple[str, ...] = ()
-    """What a person should know of the session itself: disk full, folder gone …"""
+    """What the user should know of the session itself: disk full, folder gone …"""
     clients: int = 0
     queue: Queue | None = None
     """None in a plain run."""
+    tuning: Tuning | None = None
+    """None where nothing is tuned."""
 
     @property
     def ended(self) -> bool:
@@ -69,7 +77,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
 
     @property
     def counted(self) -> tuple[Worker, ...]:
-        """The workers that the session's totals are of.
+        """The workers that count for the session's totals.
 
         In a sweep a worker that has ended is merely the last job of its slot: the queue counts it among the others.
         """
@@ -81,15 +89,15 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
         """The worker on `slot`."""
         return next((worker for worker in self.workers if worker.slot == slot), None)
 
-    def reading(self, gpu: Gpu | None) -> GpuReading | None:
-        """The reading of `gpu`; None on a CPU slot or before the first."""
+    def sample(self, gpu: Gpu | None) -> GpuSample | None:
+        """The sample of `gpu`; None on a CPU slot or before the first."""
         if gpu is None:
             return None
-        return next((reading for reading in self.readings if reading.uuid == gpu.uuid), None)
+        return next((sample for sample in self.samples if sample.uuid == gpu.uuid), None)
 
 
 class Details(Struct, frozen=True, omit_defaults=True):
-    """What a details screen shows beside the snapshot; asked for when needed."""
+    """What a details screen shows besides the snapshot; requested when needed."""
 
     slot: str
     command: tuple[str, ...]
@@ -102,8 +110,10 @@ class Details(Struct, frozen=True, omit_defaults=True):
     egl: str
     """How `EGL_DEVICE_ID` was found, or why it is unset."""
     attempts: tuple[Attempt, ...]
+    settings: tuple[Settings, ...] = ()
+    """Those of `attempts`, in their order."""
     processes: tuple[GpuProcess, ...] | None = None
-    """The processes on the slot's card, with their users and commands."""
+    """The processes on the slot's GPU, with their users and commands."""
     args: tuple[str, ...] = ()
     """The worker's arguments before placeholders were filled in."""
     extra_env: dict[str, str] = {}
@@ -111,9 +121,9 @@ class Details(Struct, frozen=True, omit_defaults=True):
 
 
 class Series(Struct, frozen=True, omit_defaults=True):
-    """A worker's figures at even steps, oldest first; all lists have the same length.
+    """A worker's metrics at even steps, oldest first; all lists have the same length.
 
-    `None` stands where a figure was not known at that step.
+    `None` stands for an unknown value; `fps` is the settled rate where that is known.
     """
 
     slot: str
@@ -124,3 +134,18 @@ class Series(Struct, frozen=True, omit_defaults=True):
     gpu_util_pct: tuple[float | None, ...] = ()
     memory_used_mib: tuple[float | None, ...] = ()
     power_w: tuple[float | None, ...] = ()
+
+
+def fps_per_watt(session: Session, snapshot: Snapshot) -> float | None:
+    """The FPS of the running workers on GPUs whose power is known, per watt of these GPUs; None without one."""
+    gpus = {slot.name: slot.gpu for slot in session.slots}
+    powers_w = {sample.uuid: sample.power_w for sample in snapshot.samples if sample.power_w is not None}
+    fps, used_w = 0.0, dict[str, float]()
+    for worker in snapshot.workers:
+        gpu = gpus.get(worker.slot)
+        rate = worker.current_fps
+        if rate is not None and gpu is not None and gpu.uuid in powers_w:
+            fps += rate
+            used_w[gpu.uuid] = powers_w[gpu.uuid]  # once, however many workers share it
+    watts = sum(used_w.values())
+    return fps / watts if watts > 0 else None

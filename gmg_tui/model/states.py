@@ -1,4 +1,4 @@
-"""The words for what a worker does and for how workers are started."""
+"""What a worker does, and how workers are started."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from enum import StrEnum
 
 
 class WorkerState(StrEnum):
-    """What a worker is doing, in the words that the screen shows."""
+    """What a worker is doing; the value is what the screen shows."""
 
     WAITING = "waiting"
     """For the start gate or for the queue."""
     STARTING = "starting"
-    """The process is spawned and has printed nothing."""
+    """The process has started and printed nothing."""
     BUILDING = "building"
     """Genesis initialises, adds entities, prepares meshes or builds the scene."""
     COMPILING = "compiling"
     """Genesis compiles its kernels, or builds the visualizer after that."""
     RUNNING = "running"
-    """Progress has been reported (or, for a script without Genesis, anything at all)."""
+    """Progress has been reported or, by a script without Genesis, anything at all."""
     STOPPING = "stopping"
     """A signal was sent and the process is still there."""
     RESTARTING = "restarting"
@@ -25,13 +25,13 @@ class WorkerState(StrEnum):
     FINISHED = "finished"
     """Ended with exit code 0."""
     FAILED = "failed"
-    """Ended otherwise, by itself; the worker's `reason` says why in one line."""
+    """Ended otherwise; the worker's `reason` says why in one line."""
     STOPPED = "stopped"
-    """Ended by a person."""
+    """Ended by the user."""
 
     @property
     def ended(self) -> bool:
-        """Whether no process is left and none will follow unless a person asks for one."""
+        """Whether no process is left and none will follow unless the user asks for one."""
         return self in _ENDED
 
     @property
@@ -42,13 +42,7 @@ class WorkerState(StrEnum):
 
 _ENDED = frozenset({WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED})
 _LIVE = frozenset(
-    {
-        WorkerState.STARTING,
-        WorkerState.BUILDING,
-        WorkerState.COMPILING,
-        WorkerState.RUNNING,
-        WorkerState.STOPPING,
-    }
+    {WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING, WorkerState.RUNNING, WorkerState.STOPPING}
 )
 
 
@@ -59,6 +53,8 @@ class Phase(StrEnum):
     """No process."""
     IMPORTING = "importing"
     """Nothing printed yet: Python imports torch and Genesis."""
+    AT_WORK = "at work"
+    """Genesis has started, and does not say what it does: `logging_level="warning"` hides its phases."""
     INITIALISING = "initialising"
     CREATING = "creating scene"
     ADDING = "adding entities"
@@ -79,7 +75,7 @@ class SlotKind(StrEnum):
     CPU = "cpu"
 
 
-class StartWay(StrEnum):
+class StartMode(StrEnum):
     """How a session's workers start (`--start`)."""
 
     GATED = "gated"
@@ -89,7 +85,16 @@ class StartWay(StrEnum):
     """One after another, some seconds apart."""
 
 
-class RestartWhen(StrEnum):
+class Visible(StrEnum):
+    """How a worker is given its GPU (`--visible`)."""
+
+    INDEX = "index"
+    """By its NVML index, which scripts may read with `int()`."""
+    UUID = "uuid"
+    """By its UUID, which stays that of the GPU whatever happens to the others."""
+
+
+class RestartMode(StrEnum):
     """When a worker that has ended is started again by itself (`--restart`)."""
 
     NEVER = "never"

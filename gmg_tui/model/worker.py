@@ -11,40 +11,69 @@ class Fps(Struct, frozen=True, omit_defaults=True):
     """Environment steps per second of one attempt, over all environments."""
 
     last: float
-    """The number that the script printed last."""
+    """The number printed last."""
     mean: float
-    """Mean of the printed numbers."""
     max: float
-    """Greatest of the printed numbers."""
     samples: int
     """How many numbers were printed."""
-    rate: float | None = None
-    """The rate won back from Genesis's moving average; None when the printed number is no average."""
+    settled: float | None = None
+    """Environment steps by wall time over the last seconds, won back from the printed numbers; None where not known."""
+    spread: float | None = None
+    """The standard deviation of the settled rate's parts: the periods of a loop with stalls, else its seconds."""
+
+    @property
+    def best_known(self) -> float:
+        """The settled rate, or the number printed last where that is not known."""
+        return self.last if self.settled is None else self.settled
 
 
 class Progress(Struct, frozen=True, omit_defaults=True):
-    """How far a run is, where the script says so."""
+    """How far a run is, if the script reports it."""
 
     done: float
     total: float
     unit: str
     """`iteration`, `step`, `it` …"""
     eta_s: float | None = None
-    """Seconds to the end, from the pace of this attempt or as the script says."""
+    """Seconds to the end, from the pace of this attempt or from the script."""
+    pace_per_s: float | None = None
+    """Units a second, as the script says; None where it does not."""
+    reward: str = ""
+    """rsl_rl's mean reward, as printed; empty where there is none."""
 
 
-class Figures(Struct, frozen=True, omit_defaults=True):
-    """What one attempt reached, to be held beside another's. Means are over the running phase."""
+class AttemptMetrics(Struct, frozen=True, omit_defaults=True):
+    """What one attempt reached, to be compared with another's. Means are over the running phase."""
 
     attempt: int
     args: tuple[str, ...]
     fps: float | None = None
     """The number printed last."""
-    rate: float | None = None
+    settled: float | None = None
+    """As `Fps.settled`."""
     n_envs: int | None = None
     gpu_util_pct: float | None = None
     memory_peak_mib: float | None = None
     power_w: float | None = None
+    fps_mean: float | None = None
+    """The mean of the printed numbers."""
+    given: tuple[str, ...] | None = None
+    """`args` before what differs from worker to worker was filled in: of the placeholders only a job's values are. None
+    in older records."""
+    env: dict[str, str] = {}
+    """The environment that was given for the worker, filled in as `given` is."""
+    spread: float | None = None
+    """As `Fps.spread`."""
+    running_s: float | None = None
+    """How long it has been in its running phase. None in older records."""
+
+
+class Settings(Struct, frozen=True, omit_defaults=True):
+    """What a worker is started with, placeholders not filled in."""
+
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    """As given by `--env`, or in the edit dialog."""
 
 
 class Attempt(Struct, frozen=True, omit_defaults=True):
@@ -61,7 +90,7 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     """As `returncode` of asyncio: negative is a signal's number."""
     state: WorkerState = WorkerState.STARTING
     reason: str | None = None
-    figures: Figures | None = None
+    metrics: AttemptMetrics | None = None
 
 
 class Worker(Struct, frozen=True, omit_defaults=True):
@@ -77,7 +106,9 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     phase_s: float = 0.0
     """Seconds in this phase."""
     phase_usual_s: float | None = None
-    """How long this phase took the last time this script ran; None when never seen."""
+    """How long this phase usually takes in a start like this one, cold or warm; None if unknown."""
+    silent_s: float | None = None
+    """Seconds of work without a line, in a phase that may have ended unseen; None otherwise."""
     args: tuple[str, ...] = ()
     attempt: int = 0
     """Number of the current attempt, from 1; 0 before the first."""
@@ -89,9 +120,13 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """Why it failed, or what it waits for, in one line."""
     advice: str | None = None
     """What helps, in one line."""
+    out_of_memory: bool = False
+    """Whether it has failed because its GPU's memory was too small: with the same settings it would again."""
     fps: Fps | None = None
+    fps_silent_s: float | None = None
+    """Seconds since the last number, where these are several times as many as usual; None while `fps` is current."""
     n_envs: int | None = None
-    """As the script prints it; None when it does not."""
+    """As the script prints it, or its arguments name it; None otherwise."""
     progress: Progress | None = None
     device: str | None = None
     """The device that Genesis says it runs on."""
@@ -99,56 +134,57 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """`cuda`, `cpu` … as Genesis says."""
     genesis_version: str | None = None
     warnings: tuple[str, ...] = ()
-    """What is not as it should be while it runs: fell back to the CPU, sits on another card, log not written …"""
+    """Warnings while it runs: fell back to the CPU, is on another GPU, log not written …"""
     stuck: str | None = None
-    """What was seen, when the worker counts as stuck."""
+    """What was observed, when the worker counts as stuck."""
     stopping: str | None = None
-    """Which signal was sent and which follows when."""
+    """Which signal was sent, and how long its effect is waited for."""
     restart_in_s: float | None = None
     cpu_pct: float | None = None
     """CPU of the whole process tree, per cent of one core."""
     memory_rss_mib: float | None = None
     """Resident memory of the whole process tree."""
     last_line: str = ""
-    """The newest line of output that is not blank, cleaned of control characters."""
+    """The newest line of output that is not blank, without control characters."""
     log_lines: int = 0
     """Lines of output so far, over all attempts."""
-    now: Figures | None = None
-    before: Figures | None = None
-    """Figures of the attempt before the last change of arguments or environment."""
+    warning_lines: int = 0
+    """Warnings that this attempt has printed, at most 9,999; `warnings` are what gmg-tui makes of some."""
+    error_lines: int = 0
+    """Errors and exceptions that this attempt has printed, at most 9,999."""
+    now: AttemptMetrics | None = None
+    before: AttemptMetrics | None = None
+    """Figures of the attempt to compare with since the last change of arguments or environment: the last one that had a
+    settled rate, else one that had printed FPS; none that failed."""
     gpu_util_mean_pct: float | None = None
     memory_peak_mib: float | None = None
     power_mean_w: float | None = None
     energy_j: float | None = None
+    below_median_pct: float | None = None
+    """How far its settled rate is below the median of the slots with the same arguments, per cent (negative), where that
+    is more than a few; None otherwise."""
     job: int | None = None
-    """Number of the job in the queue, from 1; None in a plain run, and on a slot that no job has held yet."""
+    """Number of the job in the queue, from 1; None in a plain run, and on a slot that no job has occupied yet."""
     job_name: str = ""
     timeout_s: float | None = None
-    """How long an attempt may take; None for ever."""
+    """How long an attempt may take; None for no limit."""
+
+    @property
+    def current_fps(self) -> float | None:
+        """The rate at which it runs: the settled one where that is known; None unless it runs, and still says so."""
+        if self.fps is None or self.state is not WorkerState.RUNNING or self.fps_silent_s is not None:
+            return None
+        return self.fps.best_known
 
 
 def total_fps(workers: tuple[Worker, ...]) -> float | None:
-    """The sum of the last printed FPS; None when there is none.
+    """The sum of the workers' rates; None when there is none.
 
-    While any worker is live, only running ones count: a failed worker's last number is no throughput any more. When
-    all have ended it is the result: the sum over all workers that printed one, as in `summary.json`.
+    While any worker is live, only current ones count: a failed worker's last number is no longer throughput. When
+    all have ended it is the result: the sum over all workers that printed one.
     """
-    live = any(not worker.state.ended for worker in workers)
-    counted = [w.fps.last for w in workers if w.fps and (not live or w.state is WorkerState.RUNNING)]
+    if any(not worker.state.ended for worker in workers):
+        counted = [rate for worker in workers if (rate := worker.current_fps) is not None]
+    else:
+        counted = [worker.fps.best_known for worker in workers if worker.fps]
     return sum(counted) if counted else None
-
-
-def fps_per_watt(workers: tuple[Worker, ...], powers_w: dict[str, float]) -> float | None:
-    """The FPS of the running workers on cards whose power is known, per watt of these cards; None without one.
-
-    Args:
-        workers: The workers.
-        powers_w: Power of each slot's card, by slot; slots of cards that do not say are left out.
-    """
-    pairs = [
-        (worker.fps.last, powers_w[worker.slot])
-        for worker in workers
-        if worker.fps and worker.state is WorkerState.RUNNING and worker.slot in powers_w
-    ]
-    watts = sum(power for _, power in pairs)
-    return sum(fps for fps, _ in pairs) / watts if watts > 0 else None

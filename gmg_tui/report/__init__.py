@@ -1,4 +1,7 @@
-"""What a session did, told from its store: a table for the terminal and a page for the browser."""
+"""What a session did, read from its store: a table for the terminal, a page for the browser.
+
+`data` collects and orders, `table` and `page` draw. The commands call it, also while an engine writes the store.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,17 @@ from pathlib import Path
 
 
 def final(folder: Path) -> str:
-    """The table that a sweep prints at its end, with its totals, as wide as the terminal; many lines without a last end.
-
-    Args:
-        folder: The session's.
+    """The table with its totals that a sweep prints at its end, as wide as the terminal; no line end at the end.
 
     Raises:
         StoreError: The session's store cannot be read.
     """
-    # Loaded here: who imports `gmg_tui.report.page` needs no table, and the table's library takes its time.
-    from gmg_tui.report import table
-    from gmg_tui.report.account import account
+    from gmg_tui.report.data import collect
+    from gmg_tui.report.table import render
     from gmg_tui.session import STORE
-    from gmg_tui.store.reader import Stored
+    from gmg_tui.store.reader import open_store
 
-    with Stored(folder / STORE) as stored:
-        told = account(stored, folder.name)
-    sweep = told.session.spec.sweep if told.session is not None else None
-    return table.render(told, sweep.best if sweep is not None else None)
+    with open_store(folder / STORE) as stored:
+        data = collect(stored, folder.name)
+    sweep = data.session.spec.sweep if data.session is not None else None
+    return render(data, sweep.best if sweep is not None else None)

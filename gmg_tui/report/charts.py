@@ -1,4 +1,4 @@
-"""The page's charts, on one axis of time: the jobs on their slots, and what the slots did."""
+"""The page's charts, on one time axis: the jobs on their slots, and the slots' metrics."""
 
 from __future__ import annotations
 
@@ -10,32 +10,31 @@ from typing import Any, NamedTuple
 
 from gmg_tui import units
 from gmg_tui.model import WorkerState
-from gmg_tui.report.account import Account, attempt_span
-from gmg_tui.store.records import FiguresRow
+from gmg_tui.report.data import ReportData, attempt_span
+from gmg_tui.store.records import MetricsRow
 
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C8C8C")
-"""Okabe and Ito's, which the colour-blind can tell apart, less the two that a light or a dark page would swallow."""
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C8C8C")
+"""Okabe and Ito's, which the colour-blind can tell apart, less the two that are invisible on a light or a dark page."""
 _DASHES = ("solid", "dash", "dot", "dashdot")
-"""For slots beyond the colours."""
-_STATES = {
-    WorkerState.FINISHED: "#009E73",
-    WorkerState.FAILED: "#D55E00",
-    WorkerState.STOPPED: "#E69F00",
-}
+"""For more slots than colours."""
+_STATES = {WorkerState.FINISHED: "#009E73", WorkerState.FAILED: "#D55E00", WorkerState.STOPPED: "#E69F00"}
 _LIVE = "#56B4E9"
 _MAX_BARS = 2000
-"""More attempts are joined where they are too short to be told apart."""
+"""Of more attempts, those too short to be distinguished are joined."""
 _MAX_POINTS = 2000
 _ALL_POINTS = 60_000
-"""Of each line, and of all together."""
+"""Per line, and in total."""
 
 _GAP_STEPS = 5
-"""A time without figures that is so many usual steps long is a gap in a line: nothing ran there."""
+"""A time without samples of so many median steps is a gap in the line: nothing ran."""
 
 _ROW_PX = 26
 _CHART_PX = 170
 _GAP_PX = 58
 _TOP_PX, _BOTTOM_PX = 40, 110
+_LEFT_OVER_CHART = {"x": 0, "xref": "paper", "xanchor": "left", "yref": "paper", "yanchor": "bottom", "yshift": 6}
+_TITLE = {**_LEFT_OVER_CHART, "showarrow": False}
+"""An annotation of plotly's, without its text and height."""
 
 
 class _Chart(NamedTuple):
@@ -66,52 +65,47 @@ class _Bar(NamedTuple):
 
 
 def points(slots: int) -> int:
-    """How many points each line may have."""
+    """The most points of a line."""
     return max(100, min(_MAX_POINTS, _ALL_POINTS // (len(_CHARTS) * max(slots, 1))))
 
 
-def slots_of(told: Account, figures: Iterable[FiguresRow]) -> list[str]:
-    """The slots that there is anything to show of, in the session's order."""
-    seen = {one.slot for attempts in told.attempts.values() for one in attempts} | {row.slot for row in figures}
-    declared = [slot.name for slot in told.session.slots] if told.session is not None else []
+def slots_of(data: ReportData, metrics: Iterable[MetricsRow]) -> list[str]:
+    """The slots with attempts or metrics, in the session's order."""
+    seen = {one.slot for attempts in data.attempts.values() for one in attempts} | {row.slot for row in metrics}
+    declared = [slot.name for slot in data.session.slots] if data.session is not None else []
     return [slot for slot in declared if slot in seen] + sorted(seen - set(declared))
 
 
-def figure(told: Account, figures: Sequence[FiguresRow]) -> dict[str, Any]:
-    """The figure in the plotting library's form: data and layout.
-
-    Args:
-        told: The session's account.
-        figures: Its figures, slot by slot, in the order of time.
-    """
-    slots = slots_of(told, figures)
-    shown = [chart for chart in _CHARTS if any(getattr(row, chart.field) is not None for row in figures)]
+def figure(data: ReportData, metrics: Sequence[MetricsRow]) -> dict[str, Any]:
+    """The charts as a plotly figure; `metrics` slot by slot, in order of time."""
+    slots = slots_of(data, metrics)
+    shown = [chart for chart in _CHARTS if any(getattr(row, chart.field) is not None for row in metrics)]
     heights = [max(2, len(slots)) * _ROW_PX, *(_CHART_PX for _ in shown)]
     inner = sum(heights) + _GAP_PX * len(shown)
-    layout = _layout(told, inner)
-    data: list[dict[str, Any]] = []
+    layout = _layout(data, inner)
+    traces: list[dict[str, Any]] = []
     top = float(inner)
     for place, height in enumerate(heights):
         axis = f"y{place + 1}" if place else "y"
         domain = [max(0.0, (top - height) / inner), top / inner]
         if place == 0:
             title = "Jobs on their slots"
-            data += _timeline(told)
+            traces += _timeline(data)
             own: dict[str, Any] = {"categoryorder": "array", "categoryarray": slots[::-1], "type": "category"}
         else:
             chart = shown[place - 1]
             title = chart.title
-            data += _lines(chart, figures, slots, axis, legend=place == 1)
+            traces += _lines(chart, metrics, slots, axis, legend=place == 1)
             own = {"rangemode": "tozero", "hoverformat": f",.{chart.decimals}f"}
         layout[axis.replace("y", "yaxis")] = {"domain": domain, "automargin": True, "zeroline": False, **own}
-        layout["annotations"].append(_title(title, domain[1]))
+        layout["annotations"].append({**_TITLE, "text": f"<b>{title}</b>", "y": domain[1]})
         top -= height + _GAP_PX
     layout["xaxis"]["anchor"] = f"y{len(heights)}" if len(heights) > 1 else "y"
-    return {"data": data, "layout": layout}
+    return {"data": traces, "layout": layout}
 
 
-def _layout(told: Account, inner: int) -> dict[str, Any]:
-    zone = time.strftime("%z", time.localtime(told.until))
+def _layout(data: ReportData, inner: int) -> dict[str, Any]:
+    zone = time.strftime("%z", time.localtime(data.until))
     return {
         "height": inner + _TOP_PX + _BOTTOM_PX,
         "margin": {"l": 20, "r": 12, "t": _TOP_PX, "b": _BOTTOM_PX},
@@ -127,28 +121,14 @@ def _layout(told: Account, inner: int) -> dict[str, Any]:
     }
 
 
-def _title(text: str, top: float) -> dict[str, Any]:
-    return {
-        "text": f"<b>{text}</b>",
-        "x": 0,
-        "xref": "paper",
-        "xanchor": "left",
-        "y": top,
-        "yref": "paper",
-        "yanchor": "bottom",
-        "yshift": 6,
-        "showarrow": False,
-    }
-
-
 def _ms(moment: float) -> float:
-    """Unix seconds as the axis has them: milliseconds, shifted so that the local time is shown."""
+    """Unix seconds as milliseconds for the axis, shifted to show local time."""
     return round((moment + time.localtime(moment).tm_gmtoff) * 1000, 1)
 
 
-def _timeline(told: Account) -> list[dict[str, Any]]:
-    """The attempts as bars, a set for each state."""
-    bars = _bars(told)
+def _timeline(data: ReportData) -> list[dict[str, Any]]:
+    """The attempts as bars, a trace for each state."""
+    bars = _bars(data)
     if len(bars) > _MAX_BARS:
         bars = _joined(bars)
     by_state: dict[WorkerState, list[_Bar]] = {}
@@ -176,20 +156,21 @@ def _timeline(told: Account) -> list[dict[str, Any]]:
     ]
 
 
-def _bars(told: Account) -> list[_Bar]:
-    jobs = {job.number: job for job in told.jobs}
+def _bars(data: ReportData) -> list[_Bar]:
+    jobs = {job.number: job for job in data.jobs}
     bars = []
-    for number, attempts in told.attempts.items():
+    for number, attempts in data.attempts.items():
         job = jobs.get(number)
         for one in attempts:
-            if (span := attempt_span(told, one)) is None:
+            if (span := attempt_span(data, one)) is None:
                 continue
             attempt = one.attempt
             lines = [f"<b>{plain(job.name if job else str(number))}</b>, attempt {attempt.number}"]
             lines.append(f"{attempt.state.value} on {plain(one.slot)}, {units.span(span[1] - span[0])}")
             if job is not None:
                 lines += [f"{plain(name)} = {plain(str(value))}" for name, value in list(job.values.items())[:12]]
-                fps = attempt.figures.fps if attempt.figures else (job.fps.last if job.fps else None)
+                reached = attempt.metrics
+                fps = reached.settled or reached.fps if reached else job.fps.best_known if job.fps else None
                 lines += [f"{units.fps(fps)} FPS"] if fps is not None else []
             lines += [plain(attempt.reason)] if attempt.reason else []
             bars.append(_Bar(one.slot, attempt.state, *span, ["<br>".join(lines)]))
@@ -197,7 +178,7 @@ def _bars(told: Account) -> list[_Bar]:
 
 
 def _joined(bars: Sequence[_Bar]) -> list[_Bar]:
-    """Neighbours of one state that are too short to be told apart as one bar."""
+    """`bars` with neighbours of the same state joined where they are too short to be distinguished."""
     span = max(bar.ended for bar in bars) - min(bar.started for bar in bars)
     short = span * len({bar.slot for bar in bars}) / _MAX_BARS
     joined: list[_Bar] = []
@@ -224,11 +205,11 @@ def _hover(bar: _Bar) -> str:
 
 
 def _lines(
-    chart: _Chart, figures: Sequence[FiguresRow], slots: Sequence[str], axis: str, *, legend: bool
+    chart: _Chart, metrics: Sequence[MetricsRow], slots: Sequence[str], axis: str, *, legend: bool
 ) -> list[dict[str, Any]]:
     """A line for each slot."""
-    by_slot: dict[str, list[FiguresRow]] = {slot: [] for slot in slots}
-    for row in figures:
+    by_slot: dict[str, list[MetricsRow]] = {slot: [] for slot in slots}
+    for row in metrics:
         by_slot[row.slot].append(row)
     traces = []
     for place, (slot, rows) in enumerate(by_slot.items()):
@@ -249,8 +230,8 @@ def _lines(
                 "connectgaps": False,
                 "line": {
                     "width": 1.6,
-                    "color": _COLOURS[place % len(_COLOURS)],
-                    "dash": _DASHES[place // len(_COLOURS) % len(_DASHES)],
+                    "color": COLOURS[place % len(COLOURS)],
+                    "dash": _DASHES[place // len(COLOURS) % len(_DASHES)],
                 },
                 "hovertemplate": f"%{{y}} {chart.unit}<br>%{{x|%H:%M:%S}}",
             }
@@ -258,15 +239,15 @@ def _lines(
     return traces
 
 
-def _broken(chart: _Chart, rows: Sequence[FiguresRow]) -> tuple[list[float], list[float | None]]:
-    """The points of a line, which is broken where a job ends and where nothing is known."""
+def _broken(chart: _Chart, rows: Sequence[MetricsRow]) -> tuple[list[float], list[float | None]]:
+    """The points of a line, which is interrupted where a job ends and where there are no samples."""
     xs: list[float] = []
     ys: list[float | None] = []
     steps = sorted(later.time - earlier.time for earlier, later in pairwise(rows))
     longest = _GAP_STEPS * steps[len(steps) // 2] if steps else 0.0
-    last: FiguresRow | None = None
+    last: MetricsRow | None = None
     for row in rows:
-        value = getattr(row, chart.field)
+        value = _value(row, chart.field)
         if last is not None and ((row.job != last.job and chart.field == "fps") or row.time - last.time > longest):
             xs.append(xs[-1])
             ys.append(None)
@@ -276,6 +257,14 @@ def _broken(chart: _Chart, rows: Sequence[FiguresRow]) -> tuple[list[float], lis
     return (xs, ys) if any(y is not None for y in ys) else ([], [])
 
 
+def _value(row: MetricsRow, field: str) -> float | None:
+    """A metric of a row; of the FPS the settled rate, where it is known."""
+    if field == "fps" and row.fps_settled is not None:
+        return row.fps_settled
+    value: float | None = getattr(row, field)
+    return value
+
+
 def plain(text: str, limit: int = 200) -> str:
-    """Text of a worker, that the plotting library shows as it is."""
+    """Text from a worker, escaped so that plotly shows it literally."""
     return escape(text if len(text) <= limit else f"{text[: limit - 1]}…")

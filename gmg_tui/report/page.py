@@ -1,60 +1,81 @@
-"""The account of a session as one page for the browser, which needs nothing but itself."""
+"""A report as one self-contained HTML page."""
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import Any
-
-import plotly.io
 
 from gmg_tui import units
-from gmg_tui.model import JobRecord
-from gmg_tui.report import charts
-from gmg_tui.report.account import Account, totals
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Tuning
+from gmg_tui.report import charts, combined, gpus
+from gmg_tui.report.data import Order, ReportData, choose_order, totals
+from gmg_tui.report.rows import Row, rows_of
+from gmg_tui.report.tuning import section
+from gmg_tui.results.combinations import file_rows
 from gmg_tui.results.summary import FIXED, Cell, cells, columns
 from gmg_tui.store.reader import Stored
 from gmg_tui.store.records import Event
 
 _CELL = 400
-"""The most signs of a cell."""
+"""The longest text of a cell, in characters."""
 _EVENTS = 500
+_CONTROLS = dict.fromkeys((*range(9), *range(14, 32), 11, 12, 127), "·")
+"""What HTML has no place for: a NUL ends what some browsers read."""
 _CONFIG = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
+_COMBINED = """<h2>Combinations</h2>
+<p class="soft">What was run several times, with {said}.</p>
+<div class="scroll"><table class="sortable"><thead><tr>{head}</tr></thead>
+<tbody>
+{body}
+</tbody></table></div>"""
+_CHARTS = """<h2>Over time</h2>
+$charts
+<p class="soft">Each line has at most about $points points; where there are more samples, each point is the mean of its
+interval. Drag to zoom all charts, double-click to reset; click a name in the legend to hide it.</p>"""
 
 
-def page(told: Account, stored: Stored, state: str) -> bytes:
-    """The page.
+def page(data: ReportData, stored: Stored, state: str, tuning: Tuning | None = None) -> tuple[bytes, bool]:
+    """The page of a session that is `running`, `ended` or `lost`, and whether it has charts.
 
-    Args:
-        told: The session's account.
-        stored: Its store, for the figures.
-        state: How the session is: `running`, `ended` or `lost`.
+    They need plotly (the extra `report`), and the metrics in the store. The curve of a `tuning` needs neither.
 
     Raises:
         StoreError: The store is damaged.
     """
-    slots = len(told.session.slots) if told.session is not None else 1
-    points = charts.points(slots)
-    figures = stored.figures(points)
+    drawn = _charts(data, stored)
     template = Template(files("gmg_tui.report").joinpath("page.html").read_text("utf-8"))
     text = template.substitute(
-        name=escape(told.name),
-        about=escape(_about(told, state)),
-        totals=_totals(told),
-        charts=_drawn(charts.figure(told, figures)),
-        points=f"{points:,}",
-        jobs=_jobs(told),
-        events=_events(told.events[-_EVENTS:]),
+        name=_text(data.name),
+        about=_text(_about(data, state)),
+        totals=_totals(data),
+        tuning="" if tuning is None else section(tuning),
+        gpus="\n".join(f'<p class="soft">{_text(line)}</p>' for line in gpus.lines(data, _order(data))),
+        charts=drawn or "",
+        combined=_combined(data),
+        jobs=_jobs(data),
+        events=_events(data.events[-_EVENTS:]),
     )
-    return text.encode(errors="replace")
+    return text.encode(errors="replace"), drawn is not None
 
 
-def _drawn(figure: dict[str, Any]) -> str:
+def _text(text: str) -> str:
+    return escape(text.translate(_CONTROLS))
+
+
+def _charts(data: ReportData, stored: Stored) -> str | None:
+    """The section with the charts; None without plotly."""
+    try:
+        import plotly.io
+    except ImportError:
+        return None
+    points = charts.points(len(data.session.slots) if data.session is not None else 1)
     drawn = plotly.io.to_html(
-        figure,
+        charts.figure(data, stored.metrics(points)),
         config=_CONFIG,
         include_plotlyjs=True,
         include_mathjax=False,
@@ -62,52 +83,80 @@ def _drawn(figure: dict[str, Any]) -> str:
         div_id="charts",
         validate=False,
     )
-    return str(drawn)
+    return Template(_CHARTS).substitute(charts=drawn, points=f"{points:,}")
 
 
-def _about(told: Account, state: str) -> str:
+def _about(data: ReportData, state: str) -> str:
     parts = [state]
-    if told.session is not None:
-        spec = told.session.spec
-        started = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(told.session.started))
+    if data.session is not None:
+        spec = data.session.spec
+        started = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(data.session.started))
         parts += [spec.script, f"since {started}", f"on {spec.host}" if spec.host else ""]
     return " · ".join(part for part in parts if part)
 
 
-def _totals(told: Account) -> str:
-    whole = totals(told)
+def _totals(data: ReportData) -> str:
+    whole = totals(data)
     named = [(state, f"{number:,}") for state, number in sorted(whole.states.items())]
     if whole.total_s is not None:
         named.append(("total time", units.clock(whole.total_s)))
     if whole.jobs_s is not None:
-        named.append(("the jobs' times together", units.clock(whole.jobs_s)))
+        named.append(("total job time", units.clock(whole.jobs_s)))
     if whole.speed_up is not None:
-        named.append((f"speed-up over one {told.place}", f"{whole.speed_up:.1f} ×"))
+        named.append(("speed-up", f"{whole.speed_up:.1f}×"))
     if whole.energy_j is not None:
         named.append(("energy", units.energy(whole.energy_j)))
-    return "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in named)
+    return "".join(f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>" for name, value in named)
 
 
-def _jobs(told: Account) -> str:
-    """The table of jobs: the columns of the CSV that hold anything."""
-    wanted = columns(told.jobs)
-    rows = [cells(job, wanted) for job in told.jobs]
-    used = [
-        place
-        for place, title in enumerate(wanted.header)
-        if title in FIXED[:3] or any(row[place] is not None for row in rows)
-    ]
-    head = "".join(
-        f'<th scope="col" aria-sort="none"><button type="button">{escape(wanted.header[place])}</button></th>'
-        for place in used
+def _order(data: ReportData) -> Order:
+    """The order that the sweep asks for; the jobs' own where it asks for none, or for a column that nothing has."""
+    sweep = data.session.spec.sweep if data.session is not None else None
+    try:
+        return choose_order(data.jobs, sweep.best if sweep is not None else None)
+    except GmgError:
+        return choose_order([], None)
+
+
+def _combined(data: ReportData) -> str:
+    """The section with what was run several times; empty where nothing was."""
+    found = combined.ranked(data.jobs, _order(data))
+    if not found:
+        return ""
+    header, *body = file_rows(found)
+    listed = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in body)
+    return _COMBINED.format(said=_text(combined.HEADING), head=_head(map(str, header)), body=listed)
+
+
+def _head(titles: Iterable[str]) -> str:
+    """The cells of a table's head, which sort it."""
+    return "".join(
+        f'<th scope="col" aria-sort="none"><button type="button">{_text(title)}</button></th>' for title in titles
     )
-    body = "\n".join(_row(job, row, used) for job, row in zip(told.jobs, rows, strict=True))
+
+
+def _jobs(data: ReportData) -> str:
+    """The table of jobs, a row for each attempt: the columns of the CSV that hold anything, arguments and start."""
+    wanted = columns(data.jobs)
+    listed = rows_of(data)
+    rows = [(*cells(row.record, wanted), *_attempt(row)) for row in listed]
+    header = (*wanted.header, "args", "started")
+    used = [
+        place for place, title in enumerate(header) if title in FIXED[:3] or any(row[place] is not None for row in rows)
+    ]
+    head = _head(header[place] for place in used)
+    body = "\n".join(
+        f'<tr class="{one.record.state.value}">{"".join(_cell(row[place]) for place in used)}</tr>'
+        for one, row in zip(listed, rows, strict=True)
+    )
     return f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>"
 
 
-def _row(job: JobRecord, row: Sequence[Cell], used: Sequence[int]) -> str:
-    made = "".join(_cell(row[place]) for place in used)
-    return f'<tr class="{job.state.value}">{made}</tr>'
+def _attempt(row: Row) -> tuple[Cell, Cell]:
+    """An attempt's arguments and start."""
+    started = row.record.started
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started)) if started else None
+    return shlex.join(row.args) if row.args else None, when
 
 
 def _cell(cell: Cell) -> str:
@@ -115,7 +164,7 @@ def _cell(cell: Cell) -> str:
         return "<td></td>"
     if isinstance(cell, str):
         shown = cell if len(cell) <= _CELL else f"{cell[: _CELL - 1]}…"
-        return f'<td class="text">{escape(shown)}</td>'
+        return f'<td class="text">{_text(shown)}</td>'
     if isinstance(cell, bool):
         return f"<td>{str(cell).lower()}</td>"
     small = isinstance(cell, float) and abs(cell) < 1e6
@@ -128,6 +177,6 @@ def _events(events: Sequence[Event]) -> str:
     for event in events:
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time))
         where = " ".join(filter(None, (event.slot, f"job {event.job}" if event.job is not None else "")))
-        told = (moment, event.kind, where, event.text)
-        made.append("<tr>" + "".join(f'<td class="text">{escape(text)}</td>' for text in told) + "</tr>")
-    return "\n".join(made) or "<tr><td>nothing</td></tr>"
+        data = (moment, event.kind, where, event.text)
+        made.append("<tr>" + "".join(f'<td class="text">{_text(text)}</td>' for text in data) + "</tr>")
+    return "\n".join(made) or "<tr><td>none</td></tr>"

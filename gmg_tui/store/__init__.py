@@ -1,4 +1,5 @@
-"""A session's store: jobs, attempts, events and figures in SQLite, written while it runs, read by whoever asks later.
+"""A session's store in SQLite: jobs, attempts, events and metrics over time.
 
-`writer` is the engine's side, `reader` everybody else's. Only the writer's own thread loads SQLite in the engine.
+The engine writes it through `writer`, whose own thread alone loads SQLite there; everything else uses `reader`, also
+while the engine runs.
 """

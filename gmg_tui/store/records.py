@@ -1,4 +1,4 @@
-"""What the store holds beside `JobRecord`: attempts of jobs, events, figures over time; and the error of a store."""
+"""What the store holds besides `JobRecord`: attempts, events and metrics over time; and its error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gmg_tui.model import Attempt
 
 
 class StoreError(GmgError):
-    """A store that is missing, damaged, of a later gmg-tui, or cannot be written. One line for a person."""
+    """A store is missing, damaged, of a later version, or cannot be written; one line for the user."""
 
     def __init__(self, text: str, exit_code: int = 1) -> None:
         super().__init__(text, exit_code)
@@ -31,7 +31,7 @@ class JobAttempt(Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> tuple[int, int]:
-        """The job's number and the attempt's: what tells it from all others."""
+        """The job's number and the attempt's, which identify it."""
         return self.job, self.attempt.number
 
 
@@ -41,21 +41,24 @@ class Event(Struct, frozen=True, omit_defaults=True):
     time: float
     """Unix time, seconds."""
     kind: str
-    """One word for what sort of thing it was."""
+    """Its category, in one word."""
     text: str
     """What happened, in one line."""
     slot: str | None = None
     job: int | None = None
 
 
-class FiguresRow(NamedTuple):
-    """What a slot did at one moment; None where not known."""
+class MetricsRow(NamedTuple):
+    """A slot's metrics at one moment; None where unknown."""
 
     time: float
     """Unix time, seconds."""
     slot: str
     job: int | None
     fps: float | None
+    """Printed last."""
+    fps_settled: float | None
+    """Environment steps by wall time over the last seconds."""
     gpu_util_pct: float | None
     memory_used_mib: float | None
     power_w: float | None

@@ -1,4 +1,4 @@
-"""How long a session was at work, from when its attempts ran."""
+"""A session's total time, from the times of its attempts."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 _PAUSE_S = 60.0
-"""A longer time in which nothing ran, as between an engine's death and `--resume`, is no part of the whole time."""
+"""A longer pause in which nothing ran, as between an engine's death and `--resume`, is not counted."""
 
 
 def covered_s(spans: Iterable[tuple[float, float]]) -> float:
-    """The time from the first start to the last end, seconds, without long pauses; 0 without a span.
-
-    Args:
-        spans: When each attempt started and ended, Unix seconds.
-    """
+    """Seconds from the first start to the last end, without long pauses; 0 without spans (start, end; Unix seconds)."""
     ordered = sorted(spans)
     if not ordered:
         return 0.0

@@ -1,6 +1,5 @@
-"""The experiments of a sweep: from a TOML file and the command line to groups of jobs.
+"""A sweep's groups and jobs, made from an experiments file (`experiments_file`) and the command line (`overrides`).
 
-`file` reads the file, `overlay` what the command line says instead, `plan` puts both together and makes the jobs, and
-`listing` writes them down. Whatever cannot be meant so is a `GmgError` of one line, which names the file (or the
-option), the key, and what would be right.
+The commands call `plan`, which combines both, and `dry_run`, which lists the jobs. An invalid value is a `GmgError` of
+one line that names the file or option, the key, and what would be right.
 """

@@ -1,4 +1,4 @@
-"""From the file and the command line to groups and jobs."""
+"""Makes a sweep's groups and jobs from the file and the command line."""
 
 from __future__ import annotations
 
@@ -6,44 +6,48 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gmg_tui.errors import GmgError
+from gmg_tui.gpu.selection import shares
 from gmg_tui.model import Group, Job, Value
 from gmg_tui.sweep import names
-from gmg_tui.sweep.file import Sheet
-from gmg_tui.sweep.part import Part, check_out_dirs, listed
+from gmg_tui.sweep.experiments_file import ExperimentsFile
+from gmg_tui.sweep.group_builder import GroupBuilder, check_out_dirs, listed
+from gmg_tui.sweep.runs import Runs
 from gmg_tui.sweep.settings import Settings
 
 MAX_JOBS = 100_000
 
 
 class Plan(NamedTuple):
-    """A sweep that can be run."""
+    """A sweep that is ready to run."""
 
     groups: tuple[Group, ...]
     jobs: tuple[Job, ...]
     warnings: tuple[str, ...]
 
 
-def choose(sheet: Sheet | None, presets: Sequence[str], *, all_presets: bool) -> list[tuple[str, Settings]]:
-    """The names and settings of the groups: the chosen presets over the file's own settings, or these alone.
+def choose(source: ExperimentsFile | None, presets: Sequence[str], *, all_presets: bool) -> list[tuple[str, Settings]]:
+    """The names and settings of the groups: the chosen presets applied to the file's settings, or these alone.
 
     Raises:
         GmgError: There is no such preset.
     """
-    if sheet is None:
+    if source is None:
         if presets or all_presets:
-            raise GmgError("--preset and --all choose presets of a file; give the FILE")
+            raise GmgError("--preset and --all choose presets of a file; give a FILE")
         return [("", Settings())]
     if presets and all_presets:
-        raise GmgError("--preset and --all exclude one another; give one of them")
-    if (presets or all_presets) and not sheet.presets:
-        raise GmgError(f"{sheet.path} has no presets; leave out {'--all' if all_presets else '--preset'}")
+        raise GmgError("--preset and --all are mutually exclusive; give one of them")
+    if (presets or all_presets) and not source.presets:
+        raise GmgError(f"{source.path} has no presets; leave out {'--all' if all_presets else '--preset'}")
     for place, name in enumerate(presets):
-        if name not in sheet.presets:
-            raise GmgError(f"--preset {name}: {sheet.path} has no such preset; there are: {listed(sheet.presets)}")
+        if name not in source.presets:
+            raise GmgError(
+                f"--preset {name}: {source.path} has no such preset; the presets are: {listed(source.presets)}"
+            )
         if name in presets[:place]:
             raise GmgError(f"--preset {name} is given twice; give each once")
-    chosen = list(sheet.presets) if all_presets else list(presets)
-    return [(name, sheet.settings.under(sheet.presets[name])) for name in chosen] or [("", sheet.settings)]
+    chosen = list(source.presets) if all_presets else list(presets)
+    return [(name, source.settings.under(source.presets[name])) for name in chosen] or [("", source.settings)]
 
 
 def make(
@@ -54,32 +58,41 @@ def make(
     sets: Mapping[str, tuple[Value, ...]],
     check_script: Callable[[str, bool], None],
     cpu: bool,
+    slots: Callable[[str | None], Sequence[str]],
 ) -> Plan:
-    """Make the groups and their jobs.
+    """Make the groups, of which `choose` gives the names and settings, and their jobs.
 
-    Args:
-        chosen: The groups' names and settings, as `choose` gives them.
-        path: The file, as given; None without one.
-        upper: What the command line says instead.
-        sets: The values of `--set`.
-        check_script: Raises `GmgError` unless a script (or a module, as the second argument says) can be run.
-        cpu: Whether the jobs run on CPU slots, which the file's cards do not matter to.
+    The command line overrides with `upper` and `sets`. `check_script` raises `GmgError` unless a script (or a module, as
+    its second argument says) can be run. On CPU slots the file's GPUs do not matter. `slots` gives the names of the slots
+    that `gpus` stand for, one for each GPU; it is asked only where jobs are to run on every one, and may raise `GmgError`.
 
     Raises:
         GmgError: The settings do not make a sweep.
     """
     where = path or "sweep"
-    parts = [Part(name, settings.under(upper), sets, several=len(chosen) > 1) for name, settings in chosen]
-    for part in parts:
-        _check_script(where, part.settings, check_script)
-        part.check_placeholders()
-    total = sum(part.size for part in parts)
+    builders = [GroupBuilder(name, settings.under(upper), sets, several=len(chosen) > 1) for name, settings in chosen]
+    for builder in builders:
+        _check_script(where, builder.settings, check_script)
+        builder.check_placeholders()
+    groups = tuple(builder.group(cpu=cpu) for builder in builders)
+    most = 1 if cpu else max(group.per_gpu for group in groups)
+    runs = [
+        Runs(
+            builder.settings.repeat or 1,
+            tuple(shares(slot, group.per_gpu, most) for slot in slots(group.gpus))
+            if builder.settings.every_gpu
+            else (),
+        )
+        for builder, group in zip(builders, groups, strict=True)
+    ]
+    total = sum(builder.size * each.per_job for builder, each in zip(builders, runs, strict=True))
     if total > MAX_JOBS:
-        raise GmgError(f"{where}: grid makes {total:,} jobs; a sweep has at most {MAX_JOBS:,}, so give it fewer values")
-    jobs = _jobs(parts)
-    check_out_dirs(parts, jobs)
-    borrowings = dict.fromkeys(line for part in parts for line in part.borrowings())
-    return Plan(tuple(part.group(cpu=cpu) for part in parts), jobs, (*borrowings, *_unused(where, parts)))
+        fewer = "fewer values" if all(each.per_job == 1 for each in runs) else "fewer values or runs"
+        raise GmgError(f"{where}: grid makes {total:,} jobs; a sweep can have at most {MAX_JOBS:,}, so give {fewer}")
+    jobs = _jobs(builders, runs)
+    check_out_dirs(builders, jobs)
+    borrowings = dict.fromkeys(line for builder in builders for line in builder.borrowings())
+    return Plan(groups, jobs, (*borrowings, *_unused(where, builders)))
 
 
 def _check_script(where: str, settings: Settings, check: Callable[[str, bool], None]) -> None:
@@ -91,31 +104,33 @@ def _check_script(where: str, settings: Settings, check: Callable[[str, bool], N
         raise GmgError(f"{settings.place('script')}: {error}") from error
 
 
-def _jobs(parts: Sequence[Part]) -> tuple[Job, ...]:
-    taken = names.Names(_given_names(parts))
-    wishes = ((group, wish) for group, part in enumerate(parts) for wish in part.jobs())
-    return tuple(
-        Job(number, wish.name if wish.given else taken.unlike_others(wish.name), group, wish.values)
-        for number, (group, wish) in enumerate(wishes, 1)
-    )
+def _jobs(builders: Sequence[GroupBuilder], runs: Sequence[Runs]) -> tuple[Job, ...]:
+    taken = names.Names(_given_names(builders))
+    jobs: list[Job] = []
+    for group, (builder, each) in enumerate(zip(builders, runs, strict=True)):
+        drafts = [draft if draft.given else draft._replace(name=taken.unique(draft.name)) for draft in builder.jobs()]
+        for name, only, draft in each.of(drafts, taken):
+            combination = draft.name if each.per_job > 1 else ""
+            jobs.append(Job(len(jobs) + 1, name, group, draft.values, only, combination))
+    return tuple(jobs)
 
 
-def _given_names(parts: Sequence[Part]) -> set[str]:
+def _given_names(builders: Sequence[GroupBuilder]) -> set[str]:
     found: set[str] = set()
-    for part in parts:
-        for place, name in part.given_names():
+    for builder in builders:
+        for place, name in builder.given_names():
             if name in found:
-                raise GmgError(f"{place}: there is another job {name}; give each a name of its own")
-            if len(name) > names.MAX_NAME:
-                raise GmgError(f"{place}: {name} is longer than {names.MAX_NAME} signs; shorten it")
+                raise GmgError(f"{place}: another job is named {name}; give each its own name")
+            if names.size(name) > names.MAX_BYTES:
+                raise GmgError(f"{place}: {name} is longer than {names.MAX_BYTES} bytes; shorten it")
             found.add(name)
     return found
 
 
-def _unused(where: str, parts: Sequence[Part]) -> Iterator[str]:
-    """A line about the values that no placeholder of any group uses."""
-    used = set[str]().union(*(part.used for part in parts))
-    unused = list(dict.fromkeys(name for part in parts for name in part.valued() if name not in used))
+def _unused(where: str, builders: Sequence[GroupBuilder]) -> Iterator[str]:
+    """A line about the values that no placeholder in any group uses."""
+    used = set[str]().union(*(builder.used for builder in builders))
+    unused = list(dict.fromkeys(name for builder in builders for name in builder.valued() if name not in used))
     if unused:
         uses = "them" if len(unused) > 1 else "it"
-        yield f"{where}: no placeholder uses {listed(unused)}; write {{{unused[0]}}} where the jobs shall get {uses}"
+        yield f"{where}: no placeholder uses {listed(unused)}; write {{{unused[0]}}} where the jobs should get {uses}"

@@ -1,4 +1,4 @@
-"""What one level of a sweep's settings says: the file, a preset in it, or the command line."""
+"""One level of a sweep's settings: the file, a preset in it, or the command line."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from msgspec import Struct, structs
 from gmg_tui.model import Value
 
 _MERGED = ("defaults", "env")
-"""Tables of which the upper level replaces single keys."""
+"""Tables whose keys are overridden one by one."""
 
 
 class Experiment(Struct, frozen=True):
-    """A single job beside the grid."""
+    """A single job in addition to the grid."""
 
     values: dict[str, Value]
     name: str | None = None
-    """None: it is numbered."""
+    """None where it is numbered."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """One level; None is what it does not say."""
+    """One level; None where it does not set a key."""
 
     script: str | None = None
-    """As it can be opened from the current folder."""
+    """The path from the current folder, or a module's name."""
     module: bool | None = None
     args: tuple[str, ...] | None = None
     env: dict[str, str] | None = None
@@ -32,22 +32,26 @@ class Settings(Struct, frozen=True, kw_only=True):
     per_gpu: int | None = None
     min_free_mib: float | None = None
     retries: int | None = None
+    repeat: int | None = None
+    """How often each job is run."""
+    every_gpu: bool | None = None
+    """Whether each job is run on every GPU of its group."""
     timeout_s: float | None = None
-    """Infinity: for ever."""
+    """Infinity for no limit."""
     out_dir: str | None = None
     name: str | None = None
-    """Of the session."""
+    """The session's."""
     best: str | None = None
     grid: dict[str, tuple[Value, ...]] | None = None
     defaults: dict[str, Value] | None = None
     experiments: tuple[Experiment, ...] | None = None
     places: dict[str, str] = {}
-    """Where each of these (and each variable, as `env.NAME`) was said: `sweep.toml: preset.quick.args`, `--args`."""
+    """Where each field (and each variable, as `env.NAME`) was set: `sweep.toml: preset.quick.args`, `--args`."""
 
     def under(self, upper: Settings) -> Settings:
-        """This level with what `upper` says instead.
+        """This level overridden by `upper`.
 
-        Plain keys, the grid and the experiments are replaced as wholes, defaults and variables one by one.
+        The grid and the experiments are replaced as a whole, defaults and variables one by one.
         """
         changes: dict[str, Any] = {
             field: said for field in self.__struct_fields__ if (said := getattr(upper, field)) is not None
@@ -57,5 +61,5 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(self, **{**changes, "places": {**self.places, **upper.places}})
 
     def place(self, field: str) -> str:
-        """Where `field` was said."""
+        """Where `field` was set."""
         return self.places.get(field, field)

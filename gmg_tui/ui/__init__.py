@@ -10,73 +10,79 @@ import gc
 import importlib
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Session, Snapshot
+from gmg_tui.ui.state import Outcome
+
+__all__ = ["Outcome", "load", "run"]
 
 _SWITCHES = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 """Read by Textual when it is imported: nothing moves by itself, and scrolling is by whole rows."""
-
-
-class Outcome(NamedTuple):
-    """How the interface ended, and the session as it was then."""
-
-    how: str
-    """`ended`: all workers had; `stopped`: they were stopped from here; `detached`: they go on; `lost`: the engine is
-    gone."""
-    session: Session
-    snapshot: Snapshot
-    reason: str = ""
-    """Why the engine was lost, in one line."""
+_GARBAGE = 20_000
+"""Objects before the collector looks for garbage. A redraw makes thousands, nearly all of which go by themselves."""
 
 
 def load() -> None:
-    """Import what the interface draws with, so that this can be done while the engine starts."""
+    """Import the interface, which can be done while the engine starts."""
     for name, value in _SWITCHES.items():
         os.environ.setdefault(name, value)
-    # Nothing of what is being imported is garbage; to look for it takes a twentieth of the time, now and ever after.
+    # None of what is imported is garbage; to look for it takes a twentieth of the time, now and ever after.
     gc.disable()
     try:
         importlib.import_module("gmg_tui.ui.app")
         importlib.import_module("gmg_tui.client")
     finally:
         gc.freeze()
+        gc.set_threshold(_GARBAGE)
         gc.enable()
 
 
-def run(socket: Path, *, theme: str | None = None, ascii: bool = False, mouse: bool = True) -> Outcome:  # noqa: A002
-    """Show the session whose engine listens at `socket`, until a person leaves.
+def run(
+    socket: Path,
+    *,
+    session_id: str = "",
+    theme: str | None = None,
+    ascii: bool = False,  # noqa: A002
+    mouse: bool = True,
+    confirm: bool = True,
+) -> Outcome:
+    """Show the session whose engine listens at `socket`, until the user leaves.
 
     Args:
         socket: The engine's socket.
+        session_id: The session's, where it is known.
         theme: A name of `themes.NAMES`; None for the default.
         ascii: Whether only ASCII characters may be drawn.
-        mouse: Whether the terminal is to report the mouse.
+        mouse: Whether the terminal should report the mouse.
+        confirm: Whether to ask before more than a minute of running is lost.
 
     Raises:
         GmgError: There is no terminal, no engine answers, or the interface failed.
     """
-    from gmg_tui.ui import lifeline
+    from gmg_tui.ui.terminal import watchdog
 
-    lifeline.check_terminal()
+    watchdog.check_terminal()
     load()
-    return asyncio.run(_run(socket, theme, ascii_only=ascii, mouse=mouse))
+    return asyncio.run(_run(socket, session_id, theme, ascii_only=ascii, mouse=mouse, confirm=confirm))
 
 
-async def _run(socket: Path, theme: str | None, *, ascii_only: bool, mouse: bool) -> Outcome:
+async def _run(
+    socket: Path, session_id: str, theme: str | None, *, ascii_only: bool, mouse: bool, confirm: bool
+) -> Outcome:
     from gmg_tui.client import EngineClient
-    from gmg_tui.ui import lifeline
     from gmg_tui.ui.app import GmgApp
+    from gmg_tui.ui.terminal import meta_arrows, watchdog
 
-    engine = await EngineClient.connect(socket)
+    meta_arrows.install()
+    engine = await EngineClient.connect(socket, session_id)
     try:
-        app = GmgApp(engine, theme=theme, ascii_only=ascii_only)
-        with lifeline.watch(lambda: app.finish("detached")):
+        app = GmgApp(engine, theme=theme, ascii_only=ascii_only, confirm=confirm)
+        with watchdog.watch(lambda: app.finish("detached")):
             outcome = await app.run_async(mouse=mouse)
     finally:
         await engine.close()
+        watchdog.drain()
     if outcome is None:
         name = engine.welcome.session.spec.name
-        raise GmgError(f"the interface failed; the workers go on: `gmg-tui attach {name}`", 1)
+        raise GmgError(f"the interface failed; the workers keep running: `gmg-tui attach {name}`", 1)
     return outcome

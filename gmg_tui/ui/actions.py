@@ -1,63 +1,118 @@
-"""What the keys do."""
+"""What the keys do: the app without its start and its events."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar, cast
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from textual import work
+from textual.binding import Binding
 from textual.screen import Screen
 
+from gmg_tui import units
+from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
-from gmg_tui.model import WorkerState
-from gmg_tui.protocol import Action
-from gmg_tui.ui import themes
-from gmg_tui.ui.held_job import held_job
-from gmg_tui.ui.keys import KEYS
-from gmg_tui.ui.state import View
+from gmg_tui.model import Settings, Worker, WorkerState
+from gmg_tui.protocol import Action, Seen
+from gmg_tui.ui.drawing import refusals, themes
+from gmg_tui.ui.drawing.appearance import Appearance
+from gmg_tui.ui.keys import KEYS, Key
+from gmg_tui.ui.mark_actions import MarkActions
+from gmg_tui.ui.messages import Replace, UseArguments
+from gmg_tui.ui.screens.live import LiveScreen
+from gmg_tui.ui.state import Outcome, Scope, View
+from gmg_tui.ui.terminal import suspension
+from gmg_tui.ui.terminal.key_order import KeyOrder
+from gmg_tui.ui.terminal.pending_keys import PendingKeys
+from gmg_tui.ui.widgets.grid import NO_GPU
 
 if TYPE_CHECKING:
-    from gmg_tui.ui.app import GmgApp
+    from gmg_tui.ui.terminal.differ import Differ
 
 T = TypeVar("T")
 
+OPENING_S = 3.0
+"""How long keys wait for a dialog that needs the engine's answer before it can be shown."""
 LOG_TAIL = 1000
-"""Lines of a worker's past that are asked for when it is chosen."""
+"""Earlier lines to request when a worker is selected."""
 _MAIN_ONLY = frozenset(
-    {"move", "view", "follow", "search", "search_next", "log_page", "log_across", "details", "leave_search"}
+    {"move", "mark", "view", "follow", "search", "search_next", "log_page", "log_across", "details", "leave"}
+    | {"filter", "log_folds", "log_heads", "log_wraps", "log_pager", "copy_line", "copy_log_path"}
 )
 """Actions that make no sense while another screen covers the main one."""
+_ANYWHERE = frozenset({"redraw", "suspend"})
+"""Actions of keys that work over a dialog and in a text field too."""
 _KEYED = frozenset(key.action.partition("(")[0] for key in KEYS)
 
 
-class Actions:
-    """The actions of `GmgApp`. What asks the engine runs as a task of its own, so that keys are answered meanwhile."""
+class Actions(MarkActions, inherit_bindings=False):
+    """An app with the actions of all keys. Each request to the engine is a task, so that keys are answered meanwhile."""
+
+    engine: EngineClient
+    differ: Differ | None
+    keys: PendingKeys
+    ascii_only: bool
+    confirm: bool
+    """Whether to ask before much running is lost."""
 
     @property
-    def _app(self) -> GmgApp:
-        return cast("GmgApp", self)
+    def appearance(self) -> Appearance:
+        """The styles and signs of the present theme."""
+        return themes.make_appearance(self.get_css_variables(), ascii_only=self.ascii_only)
+
+    def draw(self) -> None:
+        """Draw what the state says now on the screen that is on top, if one is left; another one catches up when it is."""
+        with self.batch_update():
+            if self.screen_stack and isinstance(self.screen, LiveScreen):
+                self.screen.show_state()
+
+    def forget_terminal(self) -> None:
+        """Send whole frames next time: the terminal may not show what was sent."""
+        if self.differ is not None:
+            self.differ.forget()
+
+    def finish(self, how: str, reason: str = "") -> None:
+        """End the interface; the engine goes on without it."""
+        self.exit(Outcome(how, self.state.session, self.state.snapshot, reason, self.state.after))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether `action` can be done now."""
-        taken: frozenset[str] | None = getattr(self._app.screen, "TAKES", None)
+        if action != "at_once":
+            return self._works_on(self.screen, action)
+        if isinstance(self.screen.focused, KeyOrder):
+            return parameters[0] == "redraw"  # ctrl+z undoes in some fields
+        return parameters[0] in _ANYWHERE or (self.screen is self.main and self.main.focused is None)
+
+    def _works_on(self, screen: Screen[object], action: str) -> bool:
+        if action in _ANYWHERE:
+            return True
+        taken = screen.TAKES if isinstance(screen, LiveScreen) else None
         if taken is not None and action in _KEYED and action not in taken:
-            return False  # a screen that shows no chosen worker must not act on it
-        on_main = self._app.screen is self._app.main
-        if action == "at_once":
-            return on_main and self._app.main.focused is None
-        return on_main or action not in _MAIN_ONLY
+            return False  # a screen that does not show the selected worker must not act on it
+        return screen is self.main or action not in _MAIN_ONLY
+
+    def offers(self, screen: Screen[object], key: Key) -> bool:
+        """Whether `key` of the main table does something on `screen`, which may have it for something else."""
+        own = {name for one in screen.BINDINGS if isinstance(one, Binding) for name in one.key.split(",")}
+        action = key.action.partition("(")[0]
+        log = self.main.log_view.buffer
+        idle = {"search_next": not log.query, "leave": not (log.query or log.filter or self.state.marked)}
+        if idle.get(action):
+            return False
+        if (action == "queue" and self.state.queue is None) or (action == "tuning" and not self.state.snapshot.tuning):
+            return False
+        return self._works_on(screen, action) and key.keys.partition(",")[0] not in own
 
     async def action_at_once(self, action: str) -> None:
-        """Do what a key of the main screen does before the next key is looked at."""
-        await self._app.run_action(action)
+        """Run the action of a main screen's key before the next key is looked at."""
+        await self.run_action(action)
 
     def say(self, message: str) -> None:
-        """Tell why something could not be done; an empty message takes the last one away."""
-        header = self._app.main.header
-        if header.message != message:
-            header.message = message
-            self._app.draw()
+        """Show why something could not be done; an empty message clears the last one."""
+        if self.state.message != message:
+            self.state.message = message
+            self.draw()
 
     def _ask(self, request: Callable[[], Awaitable[object]]) -> None:
         self.say("")
@@ -65,20 +120,21 @@ class Actions:
 
     def _open(self, opening: Callable[[], Awaitable[object]]) -> None:
         """Open a screen that asks something; keys that follow at once are meant for it."""
-        self._app.keys.hold()
-        self._ask(lambda: self._opened(opening))
 
-    async def _opened(self, opening: Callable[[], Awaitable[object]]) -> None:
-        try:
-            await opening()
-        finally:
-            await self._app.keys.release()  # whatever kept the screen from being shown
+        async def opened() -> None:
+            try:
+                await opening()
+            finally:
+                self.keys.drop()  # the screen could not be shown, and another must not get what was meant for it
+
+        self.keys.begin()
+        self._ask(opened)
 
     async def _show(self, screen: Screen[T]) -> T | None:
-        """Put `screen` on top, give it the keys that have waited for it, and wait for its answer."""
+        """Put `screen` on top, give it the pending keys, and wait for its answer."""
         answered: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
-        await self._app.push_screen(screen, callback=answered.set_result)
-        await self._app.keys.release()
+        await self.push_screen(screen, callback=answered.set_result)
+        await self.keys.release()
         return await answered
 
     @work(group="requests")
@@ -88,213 +144,213 @@ class Actions:
         except GmgError as error:
             self.say(str(error))
 
-    # The chosen worker
+    # The selected worker
 
     def action_move(self, direction: str) -> None:
-        """Choose the neighbour."""
-        if self._app.state.move(direction, self._app.main.board.plan.columns):
-            self.chosen_changed()
+        """Select the neighbour."""
+        if self.state.move(direction, self.main.grid.plan.columns):
+            self.on_selection_changed()
 
-    def chosen_changed(self) -> None:
-        """Draw the choice and open the chosen worker's log."""
-        self._app.main.board.draw()
+    def on_selection_changed(self) -> None:
+        """Draw the selection, also one made on a screen, and open the worker's log."""
+        self.main.grid.draw()
         self.open_log()
 
     def open_log(self) -> None:
-        """Show the log of the chosen worker."""
-        self._app.main.log_view.open(self._app.state.chosen)
+        """Show the log of the selected worker."""
+        self.main.log_view.open(self.state.chosen)
         self.say("")
         self.follow_chosen()
 
     def follow_chosen(self) -> None:
-        """Have the engine send the lines of the chosen worker."""
-        slots = (self._app.state.chosen,) if self._app.state.chosen else ()
-        self._answered(lambda: self._app.engine.follow(*slots, tail=LOG_TAIL))
+        """Have the engine send the lines of the selected worker."""
+        slots = (self.state.chosen,) if self.state.chosen else ()
+        self._answered(lambda: self.engine.follow(*slots, tail=LOG_TAIL, telling=True))
+
+    def on_log_behind(self) -> None:
+        """Have the newest lines sent again."""
+        self.follow_chosen()
 
     def _chosen(self) -> str:
-        """The slot that a key acts on; empty, and said so, where no slot is used."""
-        slot = self._app.state.chosen
+        """The slot that a key acts on; empty, with a message, where no slot is in use."""
+        slot = self.state.chosen
         if not slot:
-            self.say("no slot is used: Q, then c, chooses cards")
+            self.say(NO_GPU)
         return slot
 
+    def _workers_for(self, key: str) -> list[Worker]:
+        """The workers that `key` is meant for, and can do something with; without one, a message says why."""
+        found, why = [], ""
+        for slot in self.meant or (self._chosen(),):
+            worker = self.state.snapshot.worker(slot)
+            reason = refusals.why_not(key, slot, worker, queued=self.state.queue is not None) if slot else ""
+            if worker is not None and not reason:
+                found.append(worker)
+            why = why or reason
+        if why and not found:
+            self.say(why)
+        return found
+
     def action_restart(self) -> None:
-        """Restart the chosen worker."""
-        if slot := self._chosen():
-            self._act(Action.RESTART, slot)
+        """Restart the selected worker, or the marked ones."""
+        if workers := self._workers_for("r"):
+            self._act(Action.RESTART, *workers)
 
     def action_restart_failed(self) -> None:
         """Restart all that failed or are stuck."""
-        workers = self._app.state.snapshot.workers
-        slots = [worker.slot for worker in workers if worker.state is WorkerState.FAILED or worker.stuck]
-        if slots:
-            self._act(Action.RESTART, *slots)
+        workers = self.state.snapshot.workers
+        wrong = [worker for worker in workers if worker.state is WorkerState.FAILED or worker.stuck]
+        if wrong:
+            self._act(Action.RESTART, *wrong)
         else:
-            self.say("R: no worker has failed or is stuck")
+            self.say("R: no worker has failed or is stuck.")
 
     def action_stop(self) -> None:
-        """Stop the chosen worker."""
-        if slot := self._chosen():
-            self._act(Action.STOP, slot)
+        """Stop the selected worker, or the marked ones."""
+        if workers := self._workers_for("x"):
+            self._act(Action.STOP, *workers)
 
-    def _act(self, action: Action, *slots: str) -> None:
-        self._ask(lambda: self._app.engine.act(action, *slots))
+    def _act(self, action: Action, *workers: Worker) -> None:
+        """Restart or stop workers, after a confirmation where much running would be lost."""
+        question = refusals.question(action.value.capitalize(), workers) if self.confirm else ""
+        self._request(action, [worker.slot for worker in workers], question)
+
+    def _request(self, action: Action, slots: Sequence[str], question: str) -> None:
+        """Do something to workers; what is meant is what runs there now, once `question`, if any, is answered."""
+        seen = self._seen(slots, attempt=bool(question) or action is Action.KILL)
+
+        async def asked() -> None:
+            from gmg_tui.ui.screens.confirm import ConfirmScreen
+
+            if await self._show(ConfirmScreen(question)):
+                await self.engine.act(action, *slots, seen=seen)
+
+        if question:
+            self._open(asked)
+        else:
+            self._ask(lambda: self.engine.act(action, *slots, seen=seen))
+
+    def _seen(self, slots: Iterable[str], *, attempt: bool = False) -> dict[str, Seen]:
+        """What the screen shows on slots: the jobs, and with `attempt` also the attempts, where no other is meant."""
+        found = {slot: self.state.snapshot.worker(slot) for slot in slots}
+        return {
+            slot: Seen(worker.job, worker.attempt if attempt else None)
+            for slot, worker in found.items()
+            if worker is not None
+        }
 
     def action_kill(self) -> None:
-        """Kill the chosen worker, after a question unless it is being stopped already."""
-        if self._chosen():
-            self._open(self._kill)
+        """Kill the selected worker or the marked ones, after a confirmation unless they are being stopped already."""
+        if workers := self._workers_for("X"):
+            sure = all(worker.state is WorkerState.STOPPING for worker in workers)
+            question = refusals.kill_question(workers)
+            self._request(Action.KILL, [worker.slot for worker in workers], "" if sure else question)
 
-    async def _kill(self) -> None:
-        from gmg_tui.ui.screens.confirm import ConfirmScreen
+    def action_edit(self, attempt: int = 0) -> None:
+        """Edit arguments and environment, then restart with them; begin with those of an earlier `attempt`, if any."""
+        if self.state.silent_s:
+            self.say(f"e: the engine has been silent for {units.span(self.state.silent_s)}; d detaches.")
+        elif workers := self._workers_for("e"):
+            self._open(lambda: self._edit([worker.slot for worker in workers], attempt))
 
-        app, slot = self._app, self._app.state.chosen
-        worker = app.state.worker
-        if worker is not None and worker.state is not WorkerState.STOPPING:
-            question = f"Kill {slot} now? Genesis cannot save its compiled kernels then."
-            if not await self._show(ConfirmScreen(question)):
-                return
-        await app.engine.act(Action.KILL, slot)
+    def on_use_arguments(self, message: UseArguments) -> None:
+        """Edit the selected worker or the marked ones, beginning with arguments that were tried."""
+        start = Settings(message.args_given, message.env_given)
+        if workers := self._workers_for("e"):
+            self._open(lambda: self._edit([worker.slot for worker in workers], 0, start))
 
-    def action_edit(self) -> None:
-        """Edit arguments and environment, then restart with them."""
-        if self._chosen():
-            self._open(self._edit)
+    async def _edit(self, meant: Sequence[str], attempt: int, start: Settings | None = None) -> None:
+        """Open the edit dialog, which begins with the settings of an `attempt` or with `start`, if any."""
+        from gmg_tui.ui.screens.edit.opening import edit_screen
 
-    async def _edit(self) -> None:
-        from gmg_tui.ui.screens.edit import EditScreen
+        seen, state = self._seen(self.state.slots), self.state
+        slot = state.chosen if state.chosen in meant else meant[0]
+        scope = Scope.MARKED if state.marked and not self.covered else state.edit_scope
+        try:
+            async with asyncio.timeout(OPENING_S):
+                screen = await edit_screen(self.engine, state, slot, seen, scope=scope, attempt=attempt, start=start)
+        except TimeoutError as error:
+            raise GmgError("e: the engine does not answer; what was typed meanwhile is forgotten.") from error
+        await self._show(screen)
 
-        app = self._app
-        details = await app.engine.details(app.state.chosen)
-        slots, queue, job = app.state.slots, app.state.queue, None
-        if queue is not None:
-            slots = tuple(worker.slot for worker in app.state.snapshot.workers if worker.job and worker.state.live)
-            job = await held_job(app.engine, app.state, details.slot)
-        result = await self._show(EditScreen(details, slots, job=job, count=queue.jobs if queue else 0))
-        if result is not None:
-            await app.engine.edit(result.slots, result.args, result.env)
-
-    # What is shown
-
-    async def action_details(self) -> None:
-        """Show the chosen worker's details."""
-        from gmg_tui.ui.screens.details import DetailsScreen
-
-        app = self._app
-        if slot := self._chosen():
-            await app.push_screen(DetailsScreen(app.state, app.engine, slot, app.look))
-
-    async def action_processes(self) -> None:
-        """Show the processes on the chosen worker's card."""
-        from gmg_tui.ui.screens.processes import ProcessesScreen
-
-        app = self._app
-        if slot := self._chosen():
-            await app.push_screen(ProcessesScreen(app.engine, slot, app.look))
-
-    async def action_queue(self) -> None:
-        """Show the queue of a sweep."""
-        app = self._app
-        if app.state.queue is None:
-            self.say("Q: there is no queue: this session runs one script on every slot (gmg-tui sweep has one)")
-            return
-        from gmg_tui.ui.screens.queue import QueueScreen
-
-        self.say("")
-        await app.push_screen(QueueScreen(app.state, app.engine, app.look))
-
-    async def action_help(self) -> None:
-        """Show the help."""
-        from gmg_tui.ui.screens.help import HelpScreen
-
-        await self._app.push_screen(HelpScreen())
+    # The screen
 
     def action_view(self) -> None:
-        """Switch between cards and table."""
-        app = self._app
-        cards = app.main.board.plan.cards
-        app.state.view = View.TABLE if cards else View.CARDS
-        app.main.lay_out()
-        if app.main.board.plan.cards == cards:
-            self.say("t: no room for cards; make the terminal larger")
-        app.main.board.draw()
+        """Switch between tiles and table."""
+        tiles = self.main.grid.plan.tiles
+        self.state.view = View.TABLE if tiles else View.TILES
+        self.main.lay_out()
+        if self.main.grid.plan.tiles == tiles:
+            self.say("t: no room for tiles; enlarge the terminal.")
+        self.main.grid.draw()
 
     def action_redraw(self) -> None:
-        """Draw the whole screen again, after something else wrote on the terminal."""
-        self._app.shadow.forget()
-        self._app.screen.refresh(layout=True)
+        """Redraw the whole screen, after something else wrote to the terminal."""
+        self.forget_terminal()
+        self.screen.refresh(layout=True)
 
-    # The log
-
-    def action_follow(self) -> None:
-        """Follow the log or hold it."""
-        self._app.main.log_view.toggle_follow()
-
-    def action_log_page(self, direction: str) -> None:
-        """Scroll the log."""
-        self._app.main.log_view.go(direction)
-
-    def action_log_across(self, steps: int) -> None:
-        """Move the log to the side."""
-        self._app.main.log_view.across(steps)
-
-    async def action_search(self) -> None:
-        """Open the line that asks what to search for."""
-        from gmg_tui.ui.search_bar import SearchBar
-
-        main = self._app.main
-        bar = SearchBar(main.log_view)
-        await main.mount(bar, before=main.footer)
-        main.set_focus(bar)
-
-    def action_search_next(self, direction: str) -> None:
-        """Go to the next place."""
-        self._app.main.log_view.search_next(direction)
-
-    def action_leave_search(self) -> None:
-        """End the search."""
-        if self._app.main.log_view.buffer.query:
-            self._app.main.log_view.search("")
+    def action_suspend(self) -> None:
+        """Stop the interface until the shell continues it; the workers keep running."""
+        if suspension.shell_waits():
+            suspension.suspend()
+        else:
+            self.say("ctrl+z: no shell would bring it back; d detaches, gmg-tui attach returns.")
 
     # Leaving
 
     def action_detach(self) -> None:
         """Leave; the workers go on."""
-        self._app.finish("detached")
+        self.finish("detached")
 
     def action_quit_session(self) -> None:
         """Leave, with or without the workers."""
-        if self._app.state.snapshot.ended:
-            self._app.finish("ended")
+        if self.state.snapshot.ended:
+            self.finish("ended")
         else:
             self._open(self._quit)
 
     async def _quit(self) -> None:
         from gmg_tui.ui.screens.quit import QuitScreen
 
-        app = self._app
-        spec = app.state.session.spec
-        queue = app.state.queue
-        live = sum(1 for worker in app.state.snapshot.workers if not worker.state.ended)
+        spec = self.state.session.spec
+        queue = self.state.queue
+        live = sum(1 for worker in self.state.snapshot.workers if not worker.state.ended)
         answer = await self._show(
-            QuitScreen(live, spec.name, stopping=app.left_by_stop, sigint_wait_s=spec.sigint_wait_s, queue=queue)
+            QuitScreen(
+                live,
+                spec.name,
+                stopping=self.state.stopping,
+                sigint_wait_s=spec.sigint_wait_s,
+                queue=queue,
+                tuning=self.state.snapshot.tuning is not None,
+            )
         )
         if answer == "leave":
-            app.finish("detached")
+            self.finish("detached")
         elif answer is not None:
-            app.left_by_stop = app.main.header.stopping = True
-            app.main.draw()
-            await app.engine.end(kill=answer == "kill")
-            if app.state.snapshot.ended:
-                app.finish("stopped")
+            self.state.after = None
+            await self._stop_all(kill=answer == "kill")
 
-    # For the palette
+    async def _stop_all(self, *, kill: bool = False) -> None:
+        """End the workers, and the interface once they have ended."""
+        before, self.state.stopping = self.state.stopping, True
+        self.draw()
+        try:
+            await self.engine.end(kill=kill)
+        except GmgError:
+            self.state.stopping, self.state.after = before, None  # what comes later ends the session, and no more
+            raise
+        if self.state.snapshot.ended:
+            self.finish("stopped")
 
-    def _runner(self, action: str) -> Callable[[], Awaitable[bool]]:
-        return lambda: self._app.run_action(action)
+    def on_replace(self, message: Replace) -> None:
+        """Make place for what is to follow."""
+        self.state.after = message.after
+        if self.state.snapshot.ended:
+            self.finish("ended")
+        else:
+            self._ask(self._stop_all)
 
-    def _wearer(self, name: str) -> Callable[[], None]:
-        def wear() -> None:
-            self._app.theme = themes.textual_name(name, no_color=self._app.no_color)
-
-        return wear
+    def wear(self, name: str) -> None:
+        """Draw in the colours of the theme called `name`."""
+        self.theme = themes.textual_name(name, no_color=self.no_color)

@@ -1,100 +1,258 @@
-"""The lines of the chosen worker that are kept for the screen, with their numbers, and the search through them."""
+"""The lines of the selected worker that are kept for the screen, which of them are shown, and the search in them."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 KEPT_LINES = 5000
 """Older lines are in the worker's log file only."""
 KEPT_CHARS = 2_000_000
-"""So are older ones when the lines are long: the engine cuts a line at 8 KiB, and 5000 of these were 40 MB."""
+"""Long lines count too: the engine cuts a line at 8 KiB, and 5000 of those would be 40 MB."""
+_SLACK = 8
+"""An eighth more may be kept than the limit: what is dropped goes many at a time, since all rows are made anew then."""
+_PROGRESS_SHARE = 2
+"""One line in so many kept ones may say mere progress: such lines give way to others."""
 
 
 class LogRow(NamedTuple):
-    """One row of the log."""
+    """One row of the log: a line, a marker of lines that were left out, or progress lines folded into their newest."""
 
     text: str
+    end: int = 0
+    """The number that the line after it has, from 0."""
+    lines: int = 1
+    """How many lines it stands for."""
+    progress: bool = False
+    """Whether they say nothing but progress."""
     gap: bool = False
-    """Whether this says that lines were left out, rather than being one."""
+    """Whether this marks lines that were left out."""
+
+
+def _progress_gap(end: int, count: int) -> LogRow:
+    lines = "line" if count == 1 else "lines"
+    return LogRow(f"… {count:,} progress {lines}", end, count, progress=True, gap=True)
+
+
+def _folded(row: LogRow, newer: LogRow) -> LogRow:
+    """Two neighbouring rows of progress lines as one."""
+    count = row.lines + newer.lines
+    if row.gap and newer.gap:
+        return _progress_gap(newer.end, count)
+    return LogRow(row.text if newer.gap else newer.text, newer.end, count, progress=True)
 
 
 class LogBuffer:
-    """The newest lines of one worker. A row keeps its number when older ones are dropped.
+    """The newest lines of one worker, and the rows that are shown of them.
+
+    Lines that say mere progress are folded: neighbours make one row, that of the newest. A filter shows the lines that
+    hold it, and folds none. Search and filter look at a line as it is shown.
+
+    While it is held no row changes or is dropped: as many lines again are kept, and those beyond that are not taken until
+    it is let go. The worker's log file has them, and the engine its newest ones.
 
     Attributes:
-        first: Number of the oldest row that is kept, from 0.
+        known: How many lines the worker has printed, as far as that is known here.
         next_line: Number that the worker's next line is expected to have; None before the first.
+        rows: What is shown, in order.
+        query: What is searched for, in lower case; empty when nothing is.
+        matches: Indices of the rows that hold the query, ascending.
+        filter: What the shown lines hold, in lower case; empty when all are shown.
+        kept: How many lines are kept, whether they are shown or not.
     """
 
-    def __init__(self, kept: int = KEPT_LINES, kept_chars: int = KEPT_CHARS) -> None:
-        self.first = 0
+    def __init__(
+        self,
+        kept: int = KEPT_LINES,
+        kept_chars: int = KEPT_CHARS,
+        *,
+        shown: Callable[[str], str] = str,
+        folds: bool = True,
+    ) -> None:
+        """Keep so many lines and characters; `shown` makes of a line what is shown, and `folds` folds progress lines."""
+        self.known = 0
         self.next_line: int | None = None
-        self._rows: deque[LogRow] = deque()
-        self._kept = kept
-        self._kept_chars = kept_chars
-        self._chars = 0
-        self._query = ""
+        self.rows: list[LogRow] = []
+        self.query = ""
         self.matches: list[int] = []
-        """Numbers of the rows that hold the query, ascending."""
+        self.filter = ""
+        self.kept = 0
+        self._shown = shown
+        self._folds = folds
+        self._held = False
+        self._closed = 0
+        """How many rows do not take the next progress lines, as they are held."""
+        self._lines: list[LogRow] = []
+        """All that is kept, unfolded: lines and gaps."""
+        self._most = kept
+        self._most_chars = kept_chars
+        self._chars = 0
+
+    @property
+    def held(self) -> bool:
+        """Whether the rows that are there must stay as they are."""
+        return self._held
+
+    @held.setter
+    def held(self, held: bool) -> None:
+        if held == self._held:
+            return
+        self._held = held
+        self._closed = len(self.rows) if held else 0
+        if not held:
+            self._drop()
+            self._make_rows()
 
     @property
     def end(self) -> int:
-        """Number of the row behind the newest."""
-        return self.first + len(self._rows)
+        """How many rows there are."""
+        return len(self.rows)
 
     @property
-    def query(self) -> str:
-        """What is searched for; empty when nothing is."""
-        return self._query
+    def below(self) -> int:
+        """How many lines the worker has printed that are newer than the newest that is kept."""
+        return self.known - (self.next_line or 0)
 
-    def row(self, number: int) -> LogRow:
-        """The row of that number, which must be one that is kept."""
-        return self._rows[number - self.first]
+    @property
+    def complete(self) -> bool:
+        """Whether all that the worker has printed is kept."""
+        return self.kept == self.known
 
-    def extend(self, first: int, lines: Sequence[str]) -> None:
-        """Take in lines of which the first has the number `first`; what is there already is passed over."""
-        if self.next_line is not None:
-            if first > self.next_line:
-                self._append(LogRow(f"… {first - self.next_line:,} lines left out", gap=True))
+    def extend(self, first: int, lines: Sequence[str], *, after_progress: bool = False) -> bool:
+        """Add lines, the first of which has the number `first`; known ones are skipped.
+
+        `after_progress` says that lines missing before them are mere progress. Returns whether anything has come that
+        says more.
+        """
+        from gmg_tui.genesis.output import progress  # the first frame needs no expressions
+
+        self.known = max(self.known, first + len(lines))
+        if self._held and self._is_full(2):
+            return True
+        start = self.next_line or 0
+        if first > start:
+            count = first - start
+            if after_progress:
+                self._append(_progress_gap(first, count))
             else:
-                lines = lines[self.next_line - first :]
-                first = self.next_line
-        elif first > 0:
-            self._append(LogRow(f"… {first:,} lines before", gap=True))
-        for line in lines:
-            self._append(LogRow(line))
+                said = f"… {count:,} earlier lines" if self.next_line is None else f"… {count:,} lines skipped"
+                self._append(LogRow(said, first, count, gap=True))
+        else:
+            lines = lines[start - first :]
+            first = start
+        telling = False
+        for number, line in enumerate(lines, first + 1):
+            mere = progress.is_mere(line)
+            telling |= not mere
+            self._append(LogRow(line, number, progress=mere))
         self.next_line = first + len(lines)
-        if self.matches and self.matches[0] < self.first:
-            self.matches = [number for number in self.matches if number >= self.first]
+        if not self._held and self._is_full(1 + 1 / _SLACK):
+            self._drop()
+            self._make_rows()
+        return telling
+
+    def show(self, shown: Callable[[str], str], *, folds: bool) -> None:
+        """Show lines as `shown` makes them, and fold those that say mere progress if `folds`."""
+        self._shown, self._folds = shown, folds
+        self._make_rows()
+
+    def only(self, text: str) -> None:
+        """Show only lines that hold `text`, ignoring case; all of them when it is empty."""
+        self.filter = text.casefold()
+        self._make_rows()
 
     def search(self, query: str) -> None:
-        """Search for `query`, in any case of letters; an empty one ends the search."""
-        self._query = query.casefold()
-        self.matches = [number for number, row in enumerate(self._rows, self.first) if self._holds(row)]
+        """Search for `query`, ignoring case; an empty one ends the search."""
+        self.query = query.casefold()
+        self._find()
 
     def match(self, origin: int, direction: str) -> int | None:
-        """The nearest match from the row `origin`, beginning again at the other end; None where there is none.
+        """The nearest match `up` or `down` from the row `origin`, wrapping around; None where there is none.
 
-        Args:
-            origin: Where to look from; itself no answer, unless it is the only one.
-            direction: `up` or `down`.
+        `origin` itself is returned only if it is the only match.
         """
         if not self.matches:
             return None
         if direction == "down":
-            return next((number for number in self.matches if number > origin), self.matches[0])
-        return next((number for number in reversed(self.matches) if number < origin), self.matches[-1])
+            return next((index for index in self.matches if index > origin), self.matches[0])
+        return next((index for index in reversed(self.matches) if index < origin), self.matches[-1])
 
-    def _holds(self, row: LogRow) -> bool:
-        return bool(self._query) and self._query in row.text.casefold()
+    def at(self, line: int) -> int:
+        """The index of the row that has the line after number `line`, or of the next one; the last if there is none."""
+        return next((index for index, row in enumerate(self.rows) if row.end > line), max(0, self.end - 1))
 
-    def _append(self, row: LogRow) -> None:
-        if self._holds(row):
-            self.matches.append(self.end)
-        self._rows.append(row)
-        self._chars += len(row.text)
-        while len(self._rows) > self._kept or (self._chars > self._kept_chars and len(self._rows) > 1):
-            self._chars -= len(self._rows.popleft().text)
-            self.first += 1
+    def _holds(self, row: LogRow, text: str) -> bool:
+        return text in self._shown(row.text).casefold()
+
+    def _find(self) -> None:
+        query = self.query
+        self.matches = [i for i, row in enumerate(self.rows) if self._holds(row, query)] if query else []
+
+    def _append(self, line: LogRow) -> None:
+        self._lines.append(line)
+        self._chars += len(line.text)
+        self.kept += not line.gap
+        self._add_row(line)
+
+    def _add_row(self, line: LogRow) -> None:
+        if self.filter:
+            if line.gap or not self._holds(line, self.filter):
+                return
+        elif self._folds and line.progress and len(self.rows) > self._closed and self.rows[-1].progress:
+            self.rows[-1] = _folded(self.rows[-1], line)
+            self._note_match()
+            return
+        self.rows.append(line)
+        self._note_match()
+
+    def _note_match(self) -> None:
+        """Have `matches` say whether the newest row is one."""
+        newest = len(self.rows) - 1
+        if self.matches and self.matches[-1] == newest:
+            self.matches.pop()
+        if self.query and self._holds(self.rows[newest], self.query):
+            self.matches.append(newest)
+
+    def _make_rows(self) -> None:
+        query, self.query = self.query, ""
+        self.rows, self.matches, self._closed = [], [], 0  # rows that are made anew need not stay as they were
+        for line in self._lines:
+            self._add_row(line)
+        self.query = query
+        self._find()
+        self._closed = len(self.rows) if self._held else 0
+
+    def _is_full(self, times: float = 1.0) -> bool:
+        """Whether there are more lines, or longer ones, than `times` what is kept."""
+        return len(self._lines) > times * self._most or self._chars > times * self._most_chars
+
+    def _drop(self) -> None:
+        """Drop the oldest lines that are too many, first those that say mere progress."""
+        if not self._is_full():
+            return
+        self._lines = list(self._without_old_progress())
+        gone, chars = 0, sum(len(line.text) for line in self._lines)
+        while gone < len(self._lines) - 1 and (len(self._lines) - gone > self._most or chars > self._most_chars):
+            chars -= len(self._lines[gone].text)
+            gone += 1
+        if gone:
+            end = self._lines[gone - 1].end
+            self._lines[:gone] = [LogRow(f"… {end:,} earlier lines", end, end, gap=True)]
+        self._chars = sum(len(line.text) for line in self._lines)
+        self.kept = sum(1 for line in self._lines if not line.gap)
+
+    def _without_old_progress(self) -> Iterable[LogRow]:
+        """What is kept, with no more progress lines than their share; those dropped are counted in gaps."""
+        surplus = sum(line.progress and not line.gap for line in self._lines) - self._most // _PROGRESS_SHARE
+        gap: LogRow | None = None
+        for line in self._lines:
+            if line.progress and (line.gap or surplus > 0):
+                surplus -= not line.gap
+                gap = _progress_gap(line.end, line.lines + (gap.lines if gap is not None else 0))
+                continue
+            if gap is not None:
+                yield gap
+                gap = None
+            yield line
+        if gap is not None:
+            yield gap

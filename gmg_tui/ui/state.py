@@ -1,4 +1,4 @@
-"""What the interface knows: the newest snapshot, the recent past of each worker, and which worker is chosen.
+"""What the interface knows: the newest snapshot, the recent past of each worker, and which worker is selected.
 
 Everything else lives in the engine. This module knows no Textual.
 """
@@ -6,19 +6,43 @@ Everything else lives in the engine. This module knows no Textual.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
-from gmg_tui.model import GpuReading, Queue, Session, Slot, Snapshot, Worker
+from gmg_tui.model import GpuSample, Queue, Session, Slot, Snapshot, Tunable, Worker
 from gmg_tui.protocol import Welcome
 from gmg_tui.ui.history import History
+
+
+class Outcome(NamedTuple):
+    """How the interface ended, and the session as it was then."""
+
+    how: str
+    """`ended`: all workers had; `stopped`: they were stopped from here; `detached`: they go on; `lost`: the engine is
+    gone."""
+    session: Session
+    snapshot: Snapshot
+    reason: str = ""
+    """Why the engine was lost, in one line."""
+    after: int | Tunable | None = None
+    """What is to take its place: a plain run with this value of a tuning's answer, or the tuning of a number."""
 
 
 class View(StrEnum):
     """How the workers are drawn."""
 
     AUTO = "auto"
-    """Cards where all fit, else the table."""
-    CARDS = "cards"
+    """Tiles where all fit, else the table."""
+    TILES = "tiles"
     TABLE = "table"
+
+
+class Scope(StrEnum):
+    """Which workers an edit is of."""
+
+    ONE = "one"
+    """The one whose settings are shown."""
+    MARKED = "marked"
+    ALL = "all"
 
 
 class UiState:
@@ -27,17 +51,33 @@ class UiState:
     Attributes:
         session: What does not change while the session runs.
         snapshot: The newest state of the session.
-        slots: The names of the slots that are drawn, in their order: all of the session's, but in a sweep those that
-            have a worker now, for they come and go.
+        slots: The names of the slots that are drawn, in order: all of the session's, but in a sweep only those that
+            have a worker now.
         chosen: Name of the slot that keys act on; empty where there is none.
-        view: How the person wants the workers drawn.
+        view: How the user wants the workers drawn.
         histories: The recent past, by slot.
+        message: Why the last key could not do its work; empty otherwise.
+        parted: Whether the engine is gone, and nothing more will come.
+        silent_s: For how long the engine has sent nothing, seconds; 0 while it sends a snapshot each second.
+        stopping: Whether the workers are being stopped so that the interface can end.
+        after: What is to follow once all has ended (`Outcome.after`).
+        marked: The slots that keys act on instead of the chosen one, where there are any.
+        edit_scope: Which workers the last edit was of.
+        edited: The number that was edited last, as `numbers.edited_name` names it; empty before that.
     """
 
     def __init__(self, welcome: Welcome) -> None:
         self.session: Session = welcome.session
         self.snapshot: Snapshot = welcome.snapshot
         self.view = View.AUTO
+        self.message = ""
+        self.stopping = False
+        self.after: int | Tunable | None = None
+        self.marked: set[str] = set()
+        self.edit_scope = Scope.ONE
+        self.edited = ""
+        self.silent_s = 0
+        self.parted = False
         self.histories = {slot.name: History() for slot in self.session.slots}
         self._all_slots = tuple(slot.name for slot in self.session.slots)
         self.slots = self._all_slots
@@ -58,71 +98,61 @@ class UiState:
         return self.snapshot.worker(self.chosen)
 
     @property
-    def on_cards(self) -> bool:
-        """Whether any slot is on a card; else the columns speak of the CPU."""
+    def on_gpus(self) -> bool:
+        """Whether any slot is on a GPU; else the columns are those of the CPU."""
         return any(slot.gpu is not None for slot in self.session.slots)
 
     def slot(self, name: str) -> Slot | None:
         """The slot called `name`."""
         return self.session.slot(name)
 
-    def reading(self, slot: str) -> GpuReading | None:
-        """What the card of `slot` said last; None on a CPU slot."""
+    def sample(self, slot: str) -> GpuSample | None:
+        """The newest sample of the GPU of `slot`; None on a CPU slot."""
         found = self.session.slot(slot)
-        return self.snapshot.reading(found.gpu) if found else None
+        return self.snapshot.sample(found.gpu) if found else None
 
     def apply(self, snapshot: Snapshot) -> bool:
-        """Make `snapshot` the newest and add it to the past.
+        """Make `snapshot` the newest and add it to the histories.
 
-        Returns:
-            Whether another slot is chosen now, because the one that was has gone.
+        Returns whether another slot is selected now, because the previous one is gone.
         """
         self.snapshot = snapshot
         moved = snapshot.queue is not None and self._follow_slots(snapshot)
-        readings = {reading.uuid: reading for reading in snapshot.readings}
-        gpus = {slot.name: slot.gpu for slot in self.session.slots}
+        self.marked.intersection_update(self.slots)
         for worker in snapshot.workers:
             history = self.histories.get(worker.slot)
             if history is not None and not worker.state.ended:
-                gpu = gpus[worker.slot]
-                history.add(snapshot.time, worker, readings.get(gpu.uuid) if gpu else None)
+                history.add(snapshot.time, worker, self.sample(worker.slot))
         return moved
 
     def _follow_slots(self, snapshot: Snapshot) -> bool:
-        """Draw the slots that have a worker; where the chosen one has none any more, choose the nearest that has."""
+        """Draw the slots that have a worker; if the selected one has none any more, select the nearest that has."""
         there = {worker.slot for worker in snapshot.workers}
         self.slots = tuple(name for name in self._all_slots if name in there)
         if self.chosen in there:
             return False
-        places = {name: place for place, name in enumerate(self._all_slots)}
-        here = places.get(self.chosen, 0)
-        before = self.chosen
-        self.chosen = min(self.slots, key=lambda name: abs(places[name] - here), default="")
+        place, before = self._all_slots.index, self.chosen
+        here = place(before) if before else 0
+        self.chosen = min(self.slots, key=lambda name: abs(place(name) - here), default="")
         return self.chosen != before
 
     def choose(self, slot: str) -> bool:
-        """Make `slot` the chosen one. Returns whether that changed anything."""
+        """Select `slot`. Returns whether that changed anything."""
         if slot == self.chosen or slot not in self.slots:
             return False
         self.chosen = slot
         return True
 
     def move(self, direction: str, columns: int) -> bool:
-        """Choose the neighbour in a grid of `columns`, and stay at its edges.
+        """Select the neighbour `up`, `down`, `left` or `right` in a grid of `columns`, of which a table has 1.
 
-        Args:
-            direction: `up`, `down`, `left` or `right`.
-            columns: Columns of the grid; 1 in the table.
-
-        Returns:
-            Whether another worker is chosen now.
+        It stops at the edges. Returns whether another worker is selected now.
         """
         slots = self.slots
         if self.chosen not in slots:
             return False
         here = slots.index(self.chosen)
-        step = {"up": -columns, "down": columns, "left": -1, "right": 1}[direction]
-        there = here + step
+        there = here + {"up": -columns, "down": columns, "left": -1, "right": 1}[direction]
         if direction == "down" and there >= len(slots) and here // columns < (len(slots) - 1) // columns:
             there = len(slots) - 1  # the last row is shorter
         return 0 <= there < len(slots) and self.choose(slots[there])

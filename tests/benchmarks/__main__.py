@@ -6,12 +6,12 @@ import argparse
 import time
 from pathlib import Path
 
-from tests.benchmarks import cold_start, flood, profiles, speed, sweeping, table
+from tests.benchmarks import aims, cold_start, differ, flood, profiles, speed, sweeping, table
 from tests.benchmarks.ground import ground, machine
 from tests.benchmarks.programs import peers
 from tests.benchmarks.report import say
 
-PARTS = ("table", "flood", "speed", "queue", "start", "profile")
+PARTS = ("table", "flood", "speed", "queue", "start", "differ", "profile")
 
 
 def parse() -> argparse.Namespace:
@@ -37,7 +37,10 @@ def main() -> None:
             found, missing = peers({name: getattr(options, name) for name in ("nvitop", "nvtop", "mprocs")})
             print("".join(f"{line}\n" for line in missing))
             effort = table.QUICK if options.quick else table.FULL
-            table.print_comparison(table.compare(place, found, effort))
+            compared = table.compare(place, found, effort)
+            table.print_comparison(compared)
+            print()
+            aims.run(place, compared, found, effort)
             print()
             table.print_cases(table.cases(place, found, effort))
             print()
@@ -49,6 +52,8 @@ def main() -> None:
             sweeping.run(place, quick=options.quick)
         if "start" in parts:
             cold_start.run(place, quick=options.quick)
+        if "differ" in parts:
+            differ.run(place, quick=options.quick)
         if "profile" in parts:
             profiles.run(place, options.py_spy, quick=options.quick)
     say(f"took {time.monotonic() - began:.0f} s")

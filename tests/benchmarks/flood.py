@@ -15,14 +15,14 @@ from tests.benchmarks import usage
 from tests.benchmarks.ground import HERE, ROOT, Ground
 from tests.benchmarks.printer import FORMS, lines
 from tests.benchmarks.report import markdown, quantile, say
-from tests.benchmarks.terminal import Terminal, text_of
+from tests.pseudo_terminal import PseudoTerminal, text_of
 
 PRINTER = HERE / "printer.py"
 BLOCK = 500
 _WORKERS = 2
 _PRESS_S = 0.37
 """Between two keys; no multiple of any clock of the interface."""
-_HELD, _FOLLOWING = "log held", "log following"
+_PAUSED, _FOLLOWING = "log paused", "log following"
 
 
 class Flood(NamedTuple):
@@ -87,7 +87,7 @@ def flood(ground: Ground, form: str, count: int) -> Flood:
     logs = ground.folder / "state" / "gmg-tui" / "sessions" / mark / "logs"
     size = len("".join(f"{line}\n" for line in lines(form, 0, BLOCK)).encode()) * (count // BLOCK)
     env = ground.env() | {usage.MARK: mark}
-    with Terminal(command, columns=160, rows=48, env=env, cwd=str(ROOT)) as terminal:
+    with PseudoTerminal(command, columns=160, rows=48, env=env, cwd=str(ROOT)) as terminal:
         try:
             terminal.wait_for(lambda text: "cpu0" in text and "log" in text, timeout_s=20)
             time.sleep(3)
@@ -107,13 +107,13 @@ def flood(ground: Ground, form: str, count: int) -> Flood:
 
 
 def _press_until(
-    terminal: Terminal, done: Callable[[], bool], *, timeout_s: float = 300.0
+    terminal: PseudoTerminal, done: Callable[[], bool], *, timeout_s: float = 300.0
 ) -> tuple[list[Press], float]:
-    """Hold the log and follow it again, in turn, until `done`. Returns the keys and the moment."""
+    """Pause the log and follow it again, in turn, until `done`. Returns the keys and the moment."""
     presses: list[Press] = []
-    effects = itertools.cycle((_HELD, _FOLLOWING))
+    effects = itertools.cycle((_PAUSED, _FOLLOWING))
     deadline = time.monotonic() + timeout_s
-    due = time.monotonic() + _PRESS_S
+    due = time.monotonic() + 3 * _PRESS_S  # a log without a line cannot be paused
     while not done():
         now = time.monotonic()
         if now > deadline:
@@ -125,13 +125,13 @@ def _press_until(
     return presses, time.monotonic()
 
 
-def answers_s(terminal: Terminal, presses: list[Press]) -> list[float]:
+def answers_s(terminal: PseudoTerminal, presses: list[Press]) -> list[float]:
     """Seconds from each key to its effect; where the next key came first, the seconds until that."""
     screen = pyte.Screen(terminal.columns, terminal.rows)
     stream = pyte.ByteStream(screen)
     chunks = iter(list(terminal.chunks))
     found = []
-    for press, until in itertools.zip_longest(presses, [press.at for press in presses[1:]], fillvalue=float("inf")):
+    for press, until in zip(presses, [*(press.at for press in presses[1:]), float("inf")], strict=bool(presses)):
         for chunk in chunks:
             stream.feed(chunk.data)
             if chunk.at >= until or (chunk.at >= press.at and press.effect in text_of(screen)):

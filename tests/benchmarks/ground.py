@@ -1,4 +1,4 @@
-"""What a run of the benchmark stands on: a folder, simulated cards that live, and words about the machine."""
+"""What a run of the benchmark stands on: a folder, simulated GPUs that live, and words about the machine."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Ground:
         return f"{self.folder.name}-{self._marks}"
 
     def env(self) -> dict[str, str]:
-        """The environment of every program, without cards."""
+        """The environment of every program, without GPUs."""
         run = self.folder / "run"
         run.mkdir(mode=0o700, exist_ok=True)
         return {
@@ -65,14 +65,14 @@ class Ground:
         }
 
     @contextlib.contextmanager
-    def cards(self, count: int, *, living: bool = True) -> Iterator[dict[str, str]]:
-        """`count` simulated cards, and the environment that shows them.
+    def gpus(self, count: int, *, living: bool = True) -> Iterator[dict[str, str]]:
+        """`count` simulated GPUs, and the environment that shows them.
 
         Args:
             count: How many.
-            living: Whether their figures change each second.
+            living: Whether their metrics change each second.
         """
-        folder = self.folder / f"cards{count}"
+        folder = self.folder / f"GPUs{count}"
         sim = nvml_sim.Sim(folder, self._library, count)
         animate(sim, 0)
         animator: subprocess.Popen[bytes] | None = None
@@ -108,7 +108,7 @@ def machine() -> str:
 
 
 def main() -> None:
-    """Let the cards live until ended."""
+    """Let the GPUs live until ended."""
     folder, library, count = sys.argv[1:]
     sim = nvml_sim.Sim(Path(folder), Path(library), int(count))
     second = 0

@@ -27,10 +27,10 @@ def run(ground: Ground, py_spy: Path | None, *, quick: bool) -> None:
         print(f"the profiles are left out: {py_spy or 'no py-spy on PATH'} cannot be run\n")
         return
     program, seconds = gmg(), 10 if quick else 40
-    with ground.cards(MAIN.slots) as env, running(program, ground, env, MAIN) as (terminal, mark):
+    with ground.gpus(MAIN.slots) as env, running(program, ground, env, MAIN) as (terminal, mark):
         first_frame_s(program, terminal, slots=MAIN.slots)
         time.sleep(3)
-        parts = {part.name: pid for pid, part in usage.usage(mark, is_worker).parts.items() if part.name != "warden"}
+        parts = {part.name: pid for pid, part in usage.usage(mark, is_worker).parts.items() if part.name != "watchdog"}
         say(f"profiling {parts} for {seconds} s")
         files = {name: ground.folder / f"{name}.raw" for name in parts}
         options = ["--rate", str(_RATE), "--duration", str(seconds), "--format", "raw", "--nonblocking"]

@@ -16,7 +16,7 @@ from tests.benchmarks.ground import FAKE, HERE, Ground
 WORKER = ("--lines", "0", "--fps", "24000000", "-B", "4096", "--rate")
 """The worker of all programs: Genesis's progress lines, a rate to follow."""
 _MEMORY = re.compile(r"\d ?(?:GiB|Gi)? ?/ ?79\.6")
-"""A card's memory in use and whole, as gmg-tui, nvitop and nvtop write it: figures, not only names."""
+"""A GPU's memory in use and whole, as gmg-tui, nvitop and nvtop write it: values, not only names."""
 
 
 class Program(NamedTuple):
@@ -24,9 +24,9 @@ class Program(NamedTuple):
 
     name: str
     command: Callable[[Ground, int], list[str]]
-    """Its command line, for so many cards and workers."""
-    figures: Callable[[str], int]
-    """How many slots a screen shows with their figures; the most that it ever shows is the complete frame."""
+    """Its command line, for so many GPUs and workers."""
+    metrics: Callable[[str], int]
+    """How many slots a screen shows with their metrics; the most that it ever shows is the complete frame."""
     workers: bool = True
     """Whether it starts the workers."""
 
@@ -36,7 +36,7 @@ def is_worker(command: list[str]) -> bool:
     return str(FAKE) in command[1:2] or (command[0].endswith("sh") and str(FAKE) in " ".join(command[1:]))
 
 
-def _cards(text: str) -> int:
+def _gpus(text: str) -> int:
     return len(_MEMORY.findall(text))
 
 
@@ -47,7 +47,7 @@ def gmg(rate: str = "20", *options: str) -> Program:
         run = [sys.executable, "-m", "gmg_tui", "--start", "together", "--stuck-after", "3600", *options]
         return [*run, str(FAKE), *WORKER, rate]
 
-    return Program("gmg-tui", command, _cards)
+    return Program("gmg-tui", command, _gpus)
 
 
 def label() -> Program:
@@ -63,10 +63,10 @@ def _mprocs(path: str) -> Program:
         config.write_text(json.dumps({"procs": {f"gpu{number}": worker for number in range(count)}}))
         return [path, "--config", str(config)]
 
-    def figures(text: str) -> int:
+    def metrics(text: str) -> int:
         return len(re.findall(r"gpu\d+ +UP", text)) if "Running at" in text else 0
 
-    return Program(f"mprocs {_version(path)}", command, figures)
+    return Program(f"mprocs {_version(path)}", command, metrics)
 
 
 def peers(given: dict[str, Path | None]) -> tuple[list[Program], list[str]]:
@@ -84,7 +84,7 @@ def peers(given: dict[str, Path | None]) -> tuple[list[Program], list[str]]:
             found.append(_mprocs(place))
         else:
             command = [place]
-            found.append(Program(f"{name} {_version(place)}", lambda *_, c=command: c, _cards, workers=False))
+            found.append(Program(f"{name} {_version(place)}", lambda *_, c=command: c, _gpus, workers=False))
     return found, missing
 
 

@@ -1,4 +1,4 @@
-"""Words and tables of the benchmark: figures on standard output, what is going on on standard error."""
+"""Words and tables of the benchmark: tables on standard output, what is going on on standard error."""
 
 from __future__ import annotations
 

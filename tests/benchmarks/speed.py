@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tests.benchmarks import usage
 from tests.benchmarks.ground import HERE, ROOT, Ground
 from tests.benchmarks.report import markdown, say
-from tests.benchmarks.terminal import Terminal
+from tests.pseudo_terminal import PseudoTerminal
 
 _PATIENCE_S = 180.0
 _ROUNDS = 8
@@ -122,7 +122,7 @@ def _under_gmg(ground: Ground, command: Sequence[str], *, stalled: bool = False)
     full = [sys.executable, "-m", "gmg_tui", "--cpu", "1", "--start", "together", "--name", mark, *command]
     record = ground.folder / "state" / "gmg-tui" / "sessions" / mark / "summary.json"
     env = _env(ground) | {usage.MARK: mark}
-    with Terminal(full, columns=160, rows=48, env=env, cwd=str(ROOT)) as terminal:
+    with PseudoTerminal(full, columns=160, rows=48, env=env, cwd=str(ROOT)) as terminal:
         try:
             terminal.wait_for(lambda text: "cpu0" in text, timeout_s=20)
             if stalled:
@@ -137,7 +137,7 @@ def _under_gmg(ground: Ground, command: Sequence[str], *, stalled: bool = False)
             usage.end(mark)
 
 
-def _stall(terminal: Terminal) -> None:
+def _stall(terminal: PseudoTerminal) -> None:
     """Stop reading, and let the program write until it cannot."""
     terminal.stall()
     terminal.press("t" * _KEYS_TO_STALL)

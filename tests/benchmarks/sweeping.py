@@ -1,4 +1,4 @@
-"""The queue: how well a sweep fills its cards, and what it costs for each job."""
+"""The queue: how well a sweep fills its GPUs, and what it costs for each job."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ JOB = ROOT / "tests" / "job.py"
 
 def run(ground: Ground, *, quick: bool) -> None:
     """Measure both, and print the tables."""
-    with ground.cards(3) as env:
+    with ground.gpus(3) as env:
         _fill(ground, env, job_s=1.0 if quick else 10.0)
     print()
     _cost(ground, jobs=500 if quick else 10_000)
 
 
 def _fill(ground: Ground, env: Mapping[str, str], *, job_s: float) -> None:
-    """Twelve jobs on three cards against four in a row."""
-    say(f"4 jobs of {job_s:.0f} s in a row, then 12 on 3 cards")
+    """Twelve jobs on three GPUs against four in a row."""
+    say(f"4 jobs of {job_s:.0f} s in a row, then 12 on 3 GPUs")
     began = time.monotonic()
     for _ in range(4):
         subprocess.run([sys.executable, str(JOB), "--s", str(job_s)], env=dict(env), check=True)
@@ -43,23 +43,23 @@ def _fill(ground: Ground, env: Mapping[str, str], *, job_s: float) -> None:
     subprocess.run([sys.executable, "-m", "gmg_tui", *command], env=dict(env), check=True, stdout=subprocess.DEVNULL)
     sweep_s = time.monotonic() - began
     seen = [json.loads(path.read_text()) for path in marks.iterdir()]
-    head = ["12 jobs on 3 cards", "figure"]
+    head = ["12 jobs on 3 GPUs", "figure"]
     rows = [
         ["4 jobs in a row, from a shell's loop", f"{row_s:.2f} s"],
         ["12 jobs by the sweep, from the command's start to its end", f"{sweep_s:.2f} s"],
         ["ratio", f"{sweep_s / row_s:.3f}"],
-        ["jobs on each card", ", ".join(str(_on(seen, card)) for card in "012")],
-        ["moments at which a card had two", str(sum(_overlaps(seen, card) for card in "012"))],
+        ["jobs on each GPU", ", ".join(str(_on(seen, gpu)) for gpu in "012")],
+        ["moments at which a GPU had two", str(sum(_overlaps(seen, gpu) for gpu in "012"))],
     ]
     print(markdown(head, rows))
 
 
-def _on(seen: list[dict[str, str]], card: str) -> int:
-    return sum(1 for mark in seen if mark["CUDA_VISIBLE_DEVICES"] == card)
+def _on(seen: list[dict[str, str]], gpu: str) -> int:
+    return sum(1 for mark in seen if mark["CUDA_VISIBLE_DEVICES"] == gpu)
 
 
-def _overlaps(seen: list[dict[str, str]], card: str) -> int:
-    spans = sorted((mark["began"], mark["ended"]) for mark in seen if mark["CUDA_VISIBLE_DEVICES"] == card)
+def _overlaps(seen: list[dict[str, str]], gpu: str) -> int:
+    spans = sorted((mark["began"], mark["ended"]) for mark in seen if mark["CUDA_VISIBLE_DEVICES"] == gpu)
     return sum(1 for (_, ended), (began, _) in itertools.pairwise(spans) if began < ended)
 
 

@@ -6,12 +6,14 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tests.benchmarks import usage
 from tests.benchmarks.ground import ROOT, Ground
 from tests.benchmarks.programs import Program, is_worker
-from tests.benchmarks.terminal import Terminal
+from tests.pseudo_terminal import PseudoTerminal
+
+Taken = TypeVar("Taken")
 
 WHOLE_S = 20.0
 """How long a program may take to show all slots."""
@@ -28,12 +30,12 @@ class Case(NamedTuple):
     keys: str = ""
     """Pressed once the first frame is there."""
     living: bool = True
-    """Whether the cards' figures change."""
+    """Whether the GPUs' metrics change."""
     settle_s: float = 4.0
     """Between the first frame (or the keys) and the measuring."""
 
 
-class Figures(NamedTuple):
+class Measurement(NamedTuple):
     """What was measured."""
 
     cpu_pct: float
@@ -49,26 +51,26 @@ class Figures(NamedTuple):
 
 
 @contextmanager
-def running(program: Program, ground: Ground, env: dict[str, str], case: Case) -> Iterator[tuple[Terminal, str]]:
+def running(program: Program, ground: Ground, env: dict[str, str], case: Case) -> Iterator[tuple[PseudoTerminal, str]]:
     """The program on its terminal, and the mark of its processes; at its end nothing of it is left."""
     mark = ground.mark()
     command = program.command(ground, case.slots)
     size = {"columns": case.columns, "rows": case.rows}
-    with Terminal(command, **size, env=env | {usage.MARK: mark}, cwd=str(ROOT)) as terminal:
+    with PseudoTerminal(command, **size, env=env | {usage.MARK: mark}, cwd=str(ROOT)) as terminal:
         try:
             yield terminal, mark
         finally:
             usage.end(mark)
 
 
-def first_frame_s(program: Program, terminal: Terminal, *, slots: int) -> float | None:
-    """Seconds from the start to the first complete frame: all slots that fit, with figures; None where there is none."""
-    terminal.wait_for(lambda text: program.figures(text) >= min(slots, 1), timeout_s=WHOLE_S)
+def first_frame_s(program: Program, terminal: PseudoTerminal, *, slots: int) -> float | None:
+    """Seconds from the start to the first complete frame: all slots that fit, with metrics; None where there is none."""
+    terminal.wait_for(lambda text: program.metrics(text) >= min(slots, 1), timeout_s=WHOLE_S)
     time.sleep(1.5)
-    most = program.figures(terminal.text())
+    most = program.metrics(terminal.text())
     if not most:
         return None
-    at = terminal.first(lambda text: program.figures(text) >= most)
+    at = terminal.first(lambda text: program.metrics(text) >= most)
     return None if at is None else at - terminal.started
 
 
@@ -78,7 +80,7 @@ def start(program: Program, ground: Ground, env: dict[str, str], case: Case) -> 
         return first_frame_s(program, terminal, slots=case.slots)
 
 
-def measure(program: Program, ground: Ground, env: dict[str, str], case: Case, seconds: float) -> Figures:
+def measure(program: Program, ground: Ground, env: dict[str, str], case: Case, seconds: float) -> Measurement:
     """Run `program` and measure it for so long."""
     with running(program, ground, env, case) as (terminal, mark):
         first = first_frame_s(program, terminal, slots=case.slots)
@@ -91,7 +93,7 @@ def measure(program: Program, ground: Ground, env: dict[str, str], case: Case, s
         time.sleep(seconds)
         bytes_s = (terminal.bytes - sent) / (time.monotonic() - began)
         after = usage.usage(mark, is_worker)
-        return Figures(
+        return Measurement(
             cpu_pct=after.cpu_pct(before),
             parts_pct=after.cpu_pct_by_part(before),
             bytes_s=bytes_s,
@@ -111,9 +113,9 @@ def _changed(before: str, after: str) -> int:
     return sum(one != other for one, other in zip(blot(before), blot(after), strict=True))
 
 
-def in_turn(trials: int, *runs: Callable[[], object]) -> list[list[object]]:
+def in_turn(trials: int, *runs: Callable[[], Taken]) -> list[list[Taken]]:
     """Each of `runs` so many times, one after the other, so that what happens to the machine happens to all."""
-    taken: list[list[object]] = [[] for _ in runs]
+    taken: list[list[Taken]] = [[] for _ in runs]
     for _ in range(trials):
         for number, run in enumerate(runs):
             taken[number].append(run())

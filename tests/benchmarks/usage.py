@@ -19,7 +19,7 @@ class Part(NamedTuple):
     """One process of a program."""
 
     name: str
-    """`ui`, `engine`, `warden`; the executable's name for other programs."""
+    """`ui`, `engine`, `watchdog`; the executable's name for other programs."""
     cpu_s: float
     pss_mib: float
     """Its share of memory: pages that several processes use are divided among them."""
@@ -87,7 +87,7 @@ def _name(command: list[str]) -> str:
     line = " ".join(command)
     if "gmg_tui" not in line:
         return os.path.basename(command[0])  # noqa: PTH119 (a name, no path)
-    return "warden" if "warden" in line else "engine" if "gmg_tui.engine" in line else "ui"
+    return "watchdog" if "watchdog" in line else "engine" if "gmg_tui.engine" in line else "ui"
 
 
 def end(mark: str) -> None:

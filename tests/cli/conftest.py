@@ -14,11 +14,11 @@ from gmg_tui import session as sessions
 
 @pytest.fixture(autouse=True)
 def no_engine_survives(own_folders: None) -> Iterator[None]:
-    """End the engines of a test that failed half-way; those that it scripted itself are this process."""
+    """End the engines of a test that failed half-way; those that it scripted are this process, or away."""
     yield
     for found in sessions.listing():
         pid = found.record.session.engine_pid
-        if found.state == "running" and pid != os.getpid():
+        if found.state == "running" and not found.away and pid != os.getpid():
             for _ in range(2):  # the second asks it to kill its workers
                 os.kill(pid, signal.SIGTERM)
             psutil.Process(pid).wait()

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 import gmg_tui
-from gmg_tui import protocol
+from gmg_tui import new_session, protocol
 from gmg_tui import session as sessions
 from gmg_tui.model import (
     JobRecord,
@@ -40,7 +40,7 @@ class ScriptedEngine:
         *,
         sweep: SweepSpec | None = None,
     ) -> None:
-        name, self.folder = sessions.create(None, script)
+        name, self.folder = new_session.create(None, script)
         self.socket = sessions.socket_path(name)
         spec = RunSpec(
             name=name,
@@ -81,7 +81,7 @@ class ScriptedEngine:
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> ScriptedEngine:
-        self._lock = sessions.hold(self.folder)
+        self._lock = sessions.lock(self.folder)
         sessions.write_record(sessions.Record(self.session, self.briefs))
         self._server = await asyncio.start_unix_server(self._connected, self.socket)
         return self
@@ -135,7 +135,9 @@ class ScriptedEngine:
         running = len(jobs) - waiting - sum(ended.values())
         before = self.snapshot.queue
         over = not waiting and not running
-        queue = Queue(waiting, running, *ended.values(), version=before.version + 1 if before else 1, ended=over)
+        finished, failed, stopped = ended.values()
+        version = before.version + 1 if before else 1
+        queue = Queue(waiting, running, finished, failed, stopped, version=version, ended=over)
         self.snapshot = msgspec.structs.replace(self.snapshot, queue=queue)
         held = next((job for job in jobs if job.slot == slot and not job.state.ended), None)
         if held is not None:

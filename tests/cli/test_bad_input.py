@@ -25,6 +25,7 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "scripts"
     (folder / "package").mkdir(parents=True)
     (folder / "sim.py").write_text("print('fine')")
+    (folder / "loop").symlink_to("loop")
     os.mkfifo(folder / "pipe.py")
     (folder / "no-python").write_text("#!/bin/sh\nexit 3\n")
     (folder / "no-python").chmod(0o755)
@@ -64,26 +65,30 @@ def _gmg(folder: Path, *words: str, **variables: str) -> subprocess.CompletedPro
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ("absent.py", "no script absent.py"),
+        ("absent.py", "there is no script absent.py"),
         ("package", "without a __main__.py"),
-        ("pipe.py", "no regular file"),
-        ("-m ../sim.py", "no name of a module"),
-        ("--gpus 0 --cpu 2 sim.py", "exclude one another"),
+        ("pipe.py", "not a regular file"),
+        ("-m ../sim.py", "give a module's name"),
+        ("--gpus 0 --cpu 2 sim.py", "are mutually exclusive"),
         ("--cpu 0 sim.py", "at least 1"),
         ("--cpu many sim.py", "'many' is not a valid integer"),
         ("--cpu 2", "Missing argument 'SCRIPT'"),
         ("--env =1 sim.py", "KEY=VALUE"),
         ("--env A sim.py", "KEY=VALUE"),
+        ("--log-max 2 sim.py", "a size of at least 1M, such as 500M or 2G, or none"),
+        ("--log-max 900K sim.py", "at least 1M"),
         ("--interval 0 sim.py", "from 0.2 to 60"),
         ("--interval nan sim.py", "from 0.2 to 60"),
         ("--start later sim.py", "'later' is not one of 'gated', 'together', 'staggered'"),
         ("--restart maybe sim.py", "'maybe' is not one of 'never', 'startup', 'failure', 'always'"),
-        ("--max-restarts -1 sim.py", "--max-restarts -1: from 0"),
-        ("--stuck-after 0 sim.py", "--stuck-after 0: from 2 to"),
-        ("--sigint-wait -1 sim.py", "--sigint-wait -1: from 0 to"),
-        ("--sigterm-wait inf sim.py", "--sigterm-wait inf: from 0 to"),
+        ("--max-restarts -1 sim.py", "--max-restarts -1: give a number from 0"),
+        ("--stuck-after 0 sim.py", "--stuck-after 0: give a number from 2 to"),
+        ("--sigint-wait -1 sim.py", "--sigint-wait -1: give a number from 0 to"),
+        ("--sigterm-wait inf sim.py", "--sigterm-wait inf: give a number from 0 to"),
         ("--summary absent/s.json sim.py", "there is no folder"),
         ("--summary package sim.py", "path of a file"),
+        ("--summary loop sim.py", "Too many levels of symbolic links"),
+        ("--summary /dev/stdout --detach sim.py", "with --detach nobody is there to take it"),
         ("--python absent sim.py", "absent"),
         ("--python no-python sim.py", "no-python"),
         ("--python sim.py sim.py", "sim.py"),
@@ -109,7 +114,7 @@ def test_arguments_that_are_no_text_are_refused(folder: Path) -> None:
     done = subprocess.run(
         [*_COMMAND, "--cpu", "1", "sim.py", b"\xff"], cwd=folder, env=environ(), capture_output=True, text=True
     )
-    assert "no UTF-8" in _complaint(done)
+    assert "not UTF-8" in _complaint(done)
 
 
 @pytest.mark.parametrize("gpus", ["9", "0,9", "0,0", "GPU-unknown", "0", "-1", "", "x"])

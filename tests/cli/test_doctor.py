@@ -5,16 +5,28 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gmg_tui.commands.doctor import _line, cards, filesystem, graphics, interpreter, logout, storage, terminal
-from gmg_tui.commands.doctor.cards import Cards
+from gmg_tui.commands.doctor import (
+    _line,
+    filesystem,
+    gpus,
+    graphics,
+    interpreter,
+    logout,
+    outer_task,
+    storage,
+    terminal,
+)
 from gmg_tui.commands.doctor.finding import Finding, Verdict
+from gmg_tui.commands.doctor.gpus import NvmlView
 from gmg_tui.gpu.egl import EglMap
 from gmg_tui.model import Gpu
 from tests.cli.scripted import environ
@@ -30,6 +42,12 @@ class version:
     cuda = {cuda!r}
 """
 _LOCAL = "22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n"
+
+
+def _nfs(folder: Path) -> str:
+    """A line of `/proc/self/mountinfo`, which writes spaces as octal numbers."""
+    point = str(folder).replace(" ", "\\040")
+    return f"30 22 0:40 / {point} rw - nfs server:/ rw\n"
 
 
 def card(index: int, name: str = "H100", persistence: bool | None = True) -> Gpu:
@@ -77,10 +95,10 @@ def test_a_machine_that_lacks_nothing_passes_in_one_line_for_each_check(machine:
     assert (done.returncode, done.stderr) == (0, "")
     lines = {line[6:19].strip(): line for line in done.stdout.splitlines()}
     assert not any(line.startswith("FAIL") for line in lines.values())
-    assert lines["cards"].startswith("ok    cards          2 x NVIDIA H100")
-    assert "on for 2 cards" in lines["persistence"]
-    assert "gpu0, gpu1; CUDA_VISIBLE_DEVICES is not set" in lines["visible cards"]
-    assert "built for CUDA 12.8, sees 2 cards" in lines["torch"]
+    assert lines["GPUs"].startswith("ok    GPUs           2 x NVIDIA H100")
+    assert "on for 2 GPUs" in lines["persistence"]
+    assert "gpu0, gpu1; CUDA_VISIBLE_DEVICES is not set" in lines["visible GPUs"]
+    assert "built for CUDA 12.8, sees 2 GPUs" in lines["torch"]
     assert "gpu0 is EGL device 2, gpu1 is EGL device 1" in lines["EGL"]
     assert machine["XDG_CACHE_HOME"] in lines["kernel cache"]
     assert {"driver", "python", "mesh cache", "sessions", "socket", "terminal", "logout"} <= lines.keys()
@@ -89,14 +107,23 @@ def test_a_machine_that_lacks_nothing_passes_in_one_line_for_each_check(machine:
 def test_what_stops_a_plain_run_fails_and_is_status_1(machine: dict[str, str], tmp_path: Path) -> None:
     _install(tmp_path / "packages" / "torch", _TORCH.format(cards=0, cuda=None))
     found, status = _findings(**machine, CUDA_VISIBLE_DEVICES="7")
-    assert {name for name, one in found.items() if one["verdict"] == "FAIL"} == {"torch", "visible cards"}
+    assert {name for name, one in found.items() if one["verdict"] == "FAIL"} == {"torch", "visible GPUs"}
     assert "built without CUDA" in found["torch"]["found"]
     assert status == 1
     found, status = _findings(**machine | {"GMG_EGL_SIM": "crash", "LD_LIBRARY_PATH": ""})
     assert found["driver"]["verdict"] == "FAIL"
     assert "--cpu" in found["driver"]["advice"]
-    assert "cards" not in found
+    assert "GPUs" not in found
     assert status == 1
+
+
+def test_what_workers_do_not_get_of_an_outer_task_is_said() -> None:
+    assert outer_task.variables({"HOME": "/h"}).found == "no job"
+    assert outer_task.variables({"SLURM_JOB_ID": "77"}).found == "in job 77"
+    step = {"SLURM_JOB_ID": "77", "SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_STEP_ID": "0", "PMI_RANK": "0"}
+    said = ("in job 77", "4 variables of the outer task (PMI_RANK, SLURM_NTASKS, SLURM_PROCID, …)", "--keep-slurm-env")
+    assert _verdict(outer_task.variables(step), *said) is OK
+    assert _verdict(outer_task.variables({"OMPI_COMM_WORLD_RANK": "0"}), "no job", "(OMPI_COMM_WORLD_RANK)") is OK
 
 
 def test_an_interpreter_that_is_none_is_wrong_usage() -> None:
@@ -128,18 +155,18 @@ def test_a_long_finding_goes_on_below_its_beginning_on_a_terminal_alone() -> Non
 
 
 def test_cards_that_are_asleep_silent_or_hidden_are_named() -> None:
-    two = Cards((card(0), card(1, persistence=False)), driver="570")
-    assert _verdict(cards.persistence(two), "off on gpu1", "nvidia-smi -pm 1") is WARN
-    assert _verdict(cards.persistence(Cards((card(0, persistence=None),))), "gpu0 do not say") is OK
-    assert _verdict(cards.listed(Cards((card(0),), ((1, "the card is lost"),))), "GPU 1: the card is lost") is WARN
-    assert _verdict(cards.listed(Cards((), ((0, "no permission"),))), "GPU 0: no permission") is FAIL
-    assert _verdict(cards.listed(Cards())) is FAIL
-    assert _verdict(cards.visible(two, {"CUDA_VISIBLE_DEVICES": "1"}), "gpu1, as") is OK
-    mixed = Cards((card(0), card(1, "A100")))
+    two = NvmlView((card(0), card(1, persistence=False)), driver="570")
+    assert _verdict(gpus.persistence(two), "off on gpu1", "nvidia-smi -pm 1") is WARN
+    assert _verdict(gpus.persistence(NvmlView((card(0, persistence=None),))), "gpu0 do not report it") is OK
+    assert _verdict(gpus.listed(NvmlView((card(0),), ((1, "the card is lost"),))), "GPU 1: the card is lost") is WARN
+    assert _verdict(gpus.listed(NvmlView((), ((0, "no permission"),))), "GPU 0: no permission") is FAIL
+    assert _verdict(gpus.listed(NvmlView())) is FAIL
+    assert _verdict(gpus.visible(two, {"CUDA_VISIBLE_DEVICES": "1"}), "gpu1, as") is OK
+    mixed = NvmlView((card(0), card(1, "A100")))
     counted = {"CUDA_VISIBLE_DEVICES": "1"}
-    assert _verdict(cards.visible(mixed, counted), "CUDA_DEVICE_ORDER=PCI_BUS_ID") is WARN
-    assert _verdict(cards.visible(mixed, counted | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})) is OK
-    assert _verdict(cards.visible(mixed, {"CUDA_VISIBLE_DEVICES": "GPU-1"})) is OK
+    assert _verdict(gpus.visible(mixed, counted), "CUDA_DEVICE_ORDER=PCI_BUS_ID") is WARN
+    assert _verdict(gpus.visible(mixed, counted | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})) is OK
+    assert _verdict(gpus.visible(mixed, {"CUDA_VISIBLE_DEVICES": "GPU-1"})) is OK
 
 
 def test_an_interpreter_says_what_it_has_or_why_not(tmp_path: Path) -> None:
@@ -151,18 +178,18 @@ def test_an_interpreter_says_what_it_has_or_why_not(tmp_path: Path) -> None:
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
     found = interpreter.installed(str(bare), interpreter.ask_versions(str(bare), {}))
-    assert _verdict(found, "has no genesis and no torch", "pip install") is FAIL
-    one = Cards((card(0),))
+    assert _verdict(found, "without genesis and torch", "pip install") is FAIL
+    one = NvmlView((card(0),))
     assert _verdict(interpreter.torch("no such file", one), "no such file") is FAIL
-    assert _verdict(interpreter.torch(interpreter.Seen(0, "13.0"), one), "sees none of 1 card", "13.0") is FAIL
-    assert _verdict(interpreter.torch(interpreter.Seen(0, None), Cards())) is OK
-    two = Cards((card(0), card(1)))
-    assert _verdict(interpreter.torch(interpreter.Seen(1, "13.0"), two), "sees 1 of 2 cards") is WARN
+    assert _verdict(interpreter.torch(interpreter.Seen(0, "13.0"), one), "sees none of 1 GPU", "13.0") is FAIL
+    assert _verdict(interpreter.torch(interpreter.Seen(0, None), NvmlView())) is OK
+    two = NvmlView((card(0), card(1)))
+    assert _verdict(interpreter.torch(interpreter.Seen(1, "13.0"), two), "sees 1 of 2 GPUs") is WARN
 
 
 def test_cards_without_an_egl_device_are_named() -> None:
-    assert _verdict(graphics.mapping(EglMap(error="no libEGL"), Cards()), "no libEGL", "libEGL") is WARN
-    assert _verdict(graphics.mapping(EglMap(), Cards((card(0),))), "is gpu0") is WARN
+    assert _verdict(graphics.mapping(EglMap(error="no libEGL"), NvmlView()), "no libEGL", "libEGL") is WARN
+    assert _verdict(graphics.mapping(EglMap(), NvmlView((card(0),))), "is gpu0") is WARN
 
 
 def test_network_disks_are_told_from_those_of_this_machine() -> None:
@@ -177,15 +204,15 @@ def test_network_disks_are_told_from_those_of_this_machine() -> None:
 
 def test_a_cache_is_judged_by_where_it_is_and_what_is_in_it(tmp_path: Path) -> None:
     own = {"GS_CACHE_FILE_PATH": str(tmp_path / "gs"), "QD_OFFLINE_CACHE_FILE_PATH": str(tmp_path / "qd")}
-    assert _verdict(storage.mesh_cache(own, _LOCAL), "cold") is OK
+    assert _verdict(storage.cache("mesh cache", own, _LOCAL), "cold") is OK
     (tmp_path / "gs" / "gsd").mkdir(parents=True)
     (tmp_path / "gs" / "gsd" / "x.gsd").write_bytes(bytes(3 << 20))
-    assert _verdict(storage.mesh_cache(own, _LOCAL), "3 MiB") is OK
-    on_nfs = f"30 22 0:40 / {tmp_path} rw - nfs server:/ rw\n"
-    assert _verdict(storage.kernel_cache(own, on_nfs), "(nfs)", "QD_OFFLINE_CACHE_FILE_PATH") is WARN
+    assert _verdict(storage.cache("mesh cache", own, _LOCAL), "3 MiB") is OK
+    on_nfs = _nfs(tmp_path)
+    assert _verdict(storage.cache("kernel cache", own, on_nfs), "(nfs)", "QD_OFFLINE_CACHE_FILE_PATH") is WARN
     (tmp_path / "file").touch()
     blocked = {"QD_OFFLINE_CACHE_FILE_PATH": str(tmp_path / "file" / "qd")}
-    assert _verdict(storage.kernel_cache(blocked, _LOCAL), "cannot be written") is FAIL
+    assert _verdict(storage.cache("kernel cache", blocked, _LOCAL), "cannot be written") is FAIL
     lock = tmp_path / "qd" / "qdcache.lock"
     lock.parent.mkdir()
     lock.touch()
@@ -197,8 +224,12 @@ def test_a_cache_is_judged_by_where_it_is_and_what_is_in_it(tmp_path: Path) -> N
 def test_the_folder_for_sessions_must_have_room_and_be_writable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _verdict(storage.sessions_folder(_LOCAL), "free") in (OK, WARN)
-    on_nfs = f"30 22 0:40 / {tmp_path} rw - nfs server:/ rw\n"
+    full, low = storage._FULL_MIB, storage._LOW_MIB
+    for free_mib, verdict in ((full - 1, FAIL), (full, WARN), (low - 1, WARN), (low, OK)):
+        usage = SimpleNamespace(free=free_mib << 20)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, usage=usage: usage)
+        assert _verdict(storage.sessions_folder(_LOCAL), "free") is verdict
+    on_nfs = _nfs(tmp_path)
     assert _verdict(storage.sessions_folder(on_nfs), "(nfs)", "XDG_STATE_HOME") is WARN
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))

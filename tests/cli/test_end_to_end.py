@@ -15,7 +15,7 @@ import pytest
 from gmg_tui import session as sessions
 from gmg_tui.text import clean
 from tests.cli.scripted import ROOT, environ
-from tests.nvml_sim import Sim
+from tests.nvml_sim import HANGS, Sim
 
 _COMMAND = (sys.executable, "-m", "gmg_tui")
 
@@ -29,7 +29,7 @@ def _gmg(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
 def _running(*words: str) -> subprocess.Popen[str]:
     """A session without a screen, both of whose workers report progress."""
     process = subprocess.Popen(
-        [*_COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ()
+        [*_COMMAND, "--verbose", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ()
     )
     assert process.stdout is not None
     silent = {"cpu0", "cpu1"}
@@ -43,7 +43,7 @@ def _running(*words: str) -> subprocess.Popen[str]:
 
 def _nothing_is_left(folder: Path) -> None:
     """Neither the engine nor a worker of the session in `folder` lives."""
-    found = sessions.look(folder)
+    found = sessions.inspect(folder)
     assert found is not None
     assert found.state == "ended"
     own = f"XDG_STATE_HOME={os.environ['XDG_STATE_HOME']}\0".encode()
@@ -56,7 +56,7 @@ def _nothing_is_left(folder: Path) -> None:
 
 
 def test_a_run_to_the_end_gives_every_line_and_a_summary_that_agrees_with_the_logs(tmp_path: Path) -> None:
-    options = ("--cpu", "2", "--summary", str(tmp_path / "out.json"))
+    options = ("--cpu", "2", "--verbose", "--summary", str(tmp_path / "out.json"))
     done = _gmg(*options, _WORKER, "--lines", "300", "--rate", "1000", "-B", "16", "--fps", "{seed}000")
     assert (done.stderr, done.returncode) == ("", 0)
     folder = sessions.find("fake_worker-1", running=False).folder
@@ -80,8 +80,23 @@ def test_a_run_to_the_end_gives_every_line_and_a_summary_that_agrees_with_the_lo
         lasts.append(printed[-1])
     assert lasts[0] != lasts[1]
     assert summary["total_fps"] == sum(lasts)
-    assert f"total {sum(lasts):,.0f} FPS" in done.stdout
+    assert f"total {summary['total_fps_settled']:,.0f} FPS" in done.stdout
     _nothing_is_left(folder)
+
+
+def test_the_status_line_stands_for_lines_that_say_nothing_but_progress() -> None:
+    done = _gmg("--cpu", "2", _WORKER, "--lines", "300", "--rate", "1000", "-B", "16")
+    folder = sessions.find(None, running=False).folder
+    for slot in ("cpu0", "cpu1"):
+        printed = [clean(line) for line in (folder / "logs" / f"{slot}.log").read_bytes().split(b"\n")[:-1]]
+        others = [line for line in printed if "] Running at " not in line]
+        assert len(printed) - len(others) == 300
+        prefix = f"{slot} │ "
+        assert [line for line in done.stdout.splitlines() if line.startswith(prefix)] == [
+            prefix + line for line in others
+        ]
+    assert "lines left out" not in done.stdout
+    assert re.search(r"^fake_worker-1  Σ .* FPS  ", done.stdout, re.MULTILINE)
 
 
 def test_a_worker_that_fails_is_status_1_with_its_reason() -> None:
@@ -168,17 +183,36 @@ def test_on_gpus_the_table_has_the_cards_and_what_they_drew(sim: Sim) -> None:
     assert (done.stderr, done.returncode) == ("", 0)
     table = done.stdout[done.stdout.index("slot ") :].splitlines()
     header, *rows = [[cell.strip() for cell in re.split(r"  +", line)] for line in table[:3]]
-    for row, card, slot in zip(rows, (sim.cards[1], sim.cards[3]), ("gpu1", "gpu3"), strict=True):
+    for row, gpu, slot in zip(rows, (sim.gpus[1], sim.gpus[3]), ("gpu1", "gpu3"), strict=True):
         cells = dict(zip(header, row, strict=True))
         assert cells["slot"] == slot
-        assert cells["GPU"] == card.name
-        assert cells["GPU %"] == str(card.gpu_util_pct)
-        assert cells["W mean"] == f"{card.power_w:.0f}"
+        assert cells["GPU"] == gpu.name
+        assert cells["GPU %"] == str(gpu.gpu_util_pct)
+        assert cells["W mean"] == f"{gpu.power_w:.0f}"
     assert re.search(r"FPS/W  00:00:\d\d$", table[3])
+
+
+def test_a_worker_that_waits_for_a_silent_driver_says_so_and_starts_when_it_answers(sim: Sim) -> None:
+    sim.gpus[1].fails = {"nvmlDeviceGetIndex": HANGS}
+    sim.write()
+    process = subprocess.Popen(
+        [*_COMMAND, "--headless", "--gpus", "1,", _WORKER, "--lines", "3"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environ(**sim.env()),
+    )
+    assert process.stdout is not None
+    assert any(line == "gpu1   waiting: for the NVIDIA driver to answer\n" for line in process.stdout)
+    sim.gpus[1].fails = {}
+    sim.write()
+    rest, _ = process.communicate()
+    assert "gpu1 │ " in rest
+    assert process.returncode == 0
 
 
 def test_gpus_prints_each_card_for_people_and_for_programs(sim: Sim) -> None:
     rows = json.loads(_gmg("gpus", "--json", **sim.env()).stdout)
-    assert [row["uuid"] for row in rows] == [card.uuid for card in sim.cards]
+    assert [row["uuid"] for row in rows] == [gpu.uuid for gpu in sim.gpus]
     lines = _gmg("gpus", **sim.env()).stdout.splitlines()
-    assert len([line for line in lines if "H100" in line]) == len(sim.cards)
+    assert len([line for line in lines if "H100" in line]) == len(sim.gpus)

@@ -10,8 +10,9 @@ import pexpect
 import psutil
 import pytest
 
+from gmg_tui import new_session
 from gmg_tui import session as sessions
-from gmg_tui.commands import ahead, launch
+from gmg_tui.commands import launch, prestart
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec
 from tests.cli.scripted import ROOT, environ
@@ -19,19 +20,19 @@ from tests.cli.scripted import ROOT, environ
 
 @pytest.fixture
 def spec(tmp_path: Path) -> RunSpec:
-    name, folder = sessions.create("far", "sim.py")
+    name, folder = new_session.create("far", "sim.py")
     return RunSpec(name, str(folder), str(sessions.socket_path(name)), "sim.py", (), str(tmp_path), "python", cpu=1)
 
 
 def test_an_engine_that_dies_leaves_its_last_words_in_its_log(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "_BOOT", "raise RuntimeError('broken installation')")
+    monkeypatch.setattr(prestart, "_BOOT", "raise RuntimeError('broken installation')")
     with pytest.raises(GmgError, match=r"see .*far/engine\.log"):
         launch.launch(spec, meanwhile=lambda: None)
     assert "broken installation" in (Path(spec.folder) / "engine.log").read_text()
 
 
 def test_a_refusal_is_handed_on_and_nothing_is_left(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "_BOOT", """print('{"ok": false, "error": "no such GPU", "exit_code": 2}')""")
+    monkeypatch.setattr(prestart, "_BOOT", """print('{"ok": false, "error": "no such GPU", "exit_code": 2}')""")
     with pytest.raises(GmgError, match="no such GPU") as refusal:
         launch.launch(spec, meanwhile=lambda: None)
     assert refusal.value.exit_code == 2
@@ -39,7 +40,7 @@ def test_a_refusal_is_handed_on_and_nothing_is_left(spec: RunSpec, monkeypatch: 
 
 
 def test_an_engine_is_called_off_with_the_person_who_started_it(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "_BOOT", "import time; time.sleep(600)")
+    monkeypatch.setattr(prestart, "_BOOT", "import time; time.sleep(600)")
 
     def interrupted() -> None:
         raise KeyboardInterrupt
@@ -51,7 +52,7 @@ def test_an_engine_is_called_off_with_the_person_who_started_it(spec: RunSpec, m
 
 
 def test_an_engine_that_gets_no_order_is_ended(tmp_path: Path) -> None:
-    with ahead.Ahead() as engine:
+    with prestart.PrestartedEngine() as engine:
         process = psutil.Process(engine.process.pid)
     assert not process.is_running()
     words = [sys.executable, "-m", "gmg_tui", "--cpu", "1", str(tmp_path / "missing.py")]
@@ -61,7 +62,7 @@ def test_an_engine_that_gets_no_order_is_ended(tmp_path: Path) -> None:
 
 def test_a_wait_is_told_on_the_terminal_and_wiped_off(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(
-        "import sys; from gmg_tui import cli; from gmg_tui.commands import ahead, launch\n"
+        "import sys; from gmg_tui import cli; from gmg_tui.commands import prestart, launch\n"
         "launch._PATIENCE_S = 0.01\n"
         "cli.main(sys.argv[1:])\n"
     )

@@ -6,8 +6,8 @@ import asyncio
 import io
 import subprocess
 import sys
+import tempfile
 from asyncio.subprocess import PIPE
-from unittest.mock import patch
 
 import pexpect
 from hypothesis import given
@@ -27,8 +27,10 @@ _RAW = b"\x1b[31mred\x1b[0m\nbar 1\rbar 2\r\nno UTF-8: \xff\n\x1b]0;title\x07las
 @given(st.lists(st.sampled_from([b"", b"a", b"b" * 7, b"\r"])), st.booleans(), st.integers(0, 12))
 def test_the_last_lines_are_found_from_the_end(lines: list[bytes], ended: bool, number: int) -> None:
     data = b"\n".join(lines) + (b"\n" if ended else b"")
-    with patch.object(logs, "_BLOCK_BYTES", 4):
-        start = logs._start_of_last(io.BytesIO(data), number)
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        start = logs._start_of_last(file, number)
     whole = io.BytesIO(data).readlines()
     assert data[start:] == b"".join(whole[max(len(whole) - number, 0) :])
 
@@ -77,7 +79,7 @@ async def test_an_unknown_slot_names_those_that_there_are() -> None:
     done = _gmg("../../session.json")
     assert done.returncode == 2
     assert done.stderr == b"gmg-tui: no slot ../../session.json in session sim-1; there are: cpu0, cpu1\n"
-    assert _gmg("sim-1", "cpu0").stderr.startswith(b"gmg-tui: cpu0 of session sim-1 has written no log yet")
+    assert _gmg("sim-1", "cpu0").stderr.startswith(b"gmg-tui: cpu0 of session sim-1 has not written a log yet")
     assert _gmg().returncode == _gmg("a", "b", "c").returncode == 2
 
 
@@ -97,7 +99,7 @@ async def _keep(engine: ScriptedEngine, *records: JobRecord) -> None:
 
 def _record(number: int, state: WorkerState, slot: str = "cpu0") -> JobRecord:
     log = f"logs/{number:04}-x={number}.log"
-    return JobRecord(number, f"x={number}", state=state, slot=slot, place=float(number), log=log)
+    return JobRecord(number, f"x={number}", state=state, slot=slot, position=float(number), log=log)
 
 
 async def test_a_jobs_log_is_found_by_number_by_name_and_by_its_slot() -> None:
@@ -108,11 +110,11 @@ async def test_a_jobs_log_is_found_by_number_by_name_and_by_its_slot() -> None:
             (engine.folder / "logs" / f"{number:04}-x={number}.log").write_text(f"of job {number}\n")
     for word, text in (("1", b"of job 1\n"), ("x=2", b"of job 2\n"), ("cpu0", b"of job 2\n")):
         assert _gmg("sim-1", word).stdout == text
-    assert _gmg("3").stderr.startswith(b"gmg-tui: job 3 (x=3) of session sim-1 has written no log yet")
+    assert _gmg("3").stderr.startswith(b"gmg-tui: job 3 (x=3) of session sim-1 has not written a log yet")
     assert _gmg("cpu1").stderr == b"gmg-tui: no job has run on cpu1 of session sim-1 yet\n"
     unknown = _gmg("../../session.json")
     assert unknown.returncode == 2
-    assert b"there are 1 to 3, also by name, and the slots cpu0, cpu1" in unknown.stderr
+    assert b"give a number from 1 to 3, a job's name, or a slot: cpu0, cpu1" in unknown.stderr
 
 
 async def test_following_a_job_begins_before_it_and_ends_with_it() -> None:

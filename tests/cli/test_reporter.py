@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from gmg_tui.headless.reporter import Reporter
 from gmg_tui.headless.table import final
-from gmg_tui.model import Fps, Gpu, GpuReading, RunSpec, Session, Slot, SlotKind, Snapshot, Worker, WorkerState
+from gmg_tui.model import Fps, Gpu, GpuSample, Progress, RunSpec, Session, Slot, SlotKind, Snapshot, Worker, WorkerState
+from gmg_tui.protocol import Lines
 
 _GPU = Gpu(0, "GPU-0", "H100 80GB")
 _SPEC = RunSpec("sim-1", "/state/sim-1", "/run/sim-1.sock", "sim.py", (), "/", "python")
 _SESSION = Session(_SPEC, (Slot("gpu0", SlotKind.GPU, _GPU), Slot("gpu10", SlotKind.GPU)), 1, 0.0, "0")
 
 
-def _snapshot(second: float, *workers: Worker, power_w: float | None = None) -> Snapshot:
-    return Snapshot(second, second, workers, (GpuReading("GPU-0", power_w=power_w),))
+def _snapshot(second: float, *workers: Worker, power_w: float | None = None, **sample: Any) -> Snapshot:
+    return Snapshot(second, second, workers, (GpuSample("GPU-0", power_w=power_w, **sample),))
 
 
 def _running(fps: float, slot: str = "gpu0") -> Worker:
@@ -32,15 +35,98 @@ def test_the_status_comes_every_five_seconds_when_it_says_something_else_and_eac
     assert said[15] == "sim-1  Σ 112 FPS  2.24 FPS/W  1 running  00:00:15"
 
 
+def test_lines_that_are_more_than_progress_are_printed() -> None:
+    mere = (
+        "[Genesis] [07:00:23] [INFO] Running at 24,013,029.12 FPS (5,862.56 FPS per env, 4096 envs).",
+        "[Genesis] [26-11-22 07:00:23.120] [INFO] Running at 59.03 FPS.",
+        "[Genesis 07:00:23] Running at 59.03 FPS (14.76 FPS per env, 4 envs).",
+        "INFO:genesis:Running at ~<1,989.47>~ FPS (~<124.34>~ FPS per env, ~<16>~ envs).",
+        " 43%|████▎     | 43/100 [00:04<00:05, 10.20it/s]",
+        "Epoch 3:  43%|████▎     | 43/100 [00:04<00:05, 10.20it/s, loss=0.3]",
+    )
+    others = (
+        "",
+        "eval: Running at 59.03 FPS. reward 3.4",
+        "[Genesis] [07:00:23] [WARNING] Running at the limit of what is stable",
+        "100%|██████████| 100/100 [00:09<00:00, 10.20it/s]",
+        "coverage 43%| of the table |",
+        "Learning iteration 5/100",
+        "Computation: 1234 steps/s (collection: 1.0s, learning 0.2s)",
+        "Mean reward: 12.3",
+    )
+    lines = Lines("gpu0", 0, (*mere, *others))
+    assert list(Reporter(_SESSION).output(lines)) == [f"gpu0  │ {line}" for line in others]
+    assert list(Reporter(_SESSION, verbose=True).output(lines)) == [f"gpu0  │ {line}" for line in (*mere, *others)]
+
+
+def test_lines_that_were_left_out_are_counted_unless_they_are_mere_progress() -> None:
+    reporter = Reporter(_SESSION)
+    assert list(reporter.output(Lines("gpu0", 0, ("a",)))) == ["gpu0  │ a"]
+    assert list(reporter.output(Lines("gpu0", 9000, ("b",), after_progress=True))) == ["gpu0  │ b"]
+    assert "… 3 lines left out" in next(reporter.output(Lines("gpu0", 9004, ("c",))))
+    assert "left out" in next(Reporter(_SESSION, verbose=True).output(Lines("gpu0", 9, ("a",), after_progress=True)))
+
+
+def test_the_status_says_how_far_the_slowest_worker_is() -> None:
+    fast = replace(_running(100.0), progress=Progress(90.0, 100.0, "it"))
+    slow = replace(_running(100.0, "gpu10"), progress=Progress(12.0, 96.0, "iteration"))
+    said = Reporter(_SESSION).status(_snapshot(9, fast, slow, _running(100.0)))
+    assert said == "sim-1  Σ 300 FPS  3 running  12 % done  00:00:09"
+
+
+def test_the_status_has_the_age_of_metrics_that_are_late_and_na_are_in_no_sum() -> None:
+    reporter = Reporter(_SESSION)
+    worker = _running(100.0)
+    said = [
+        reporter.status(_snapshot(0, worker, power_w=50.0)),
+        reporter.status(_snapshot(7, worker, power_w=50.0, age_s=7.0)),
+        reporter.status(_snapshot(12, worker, power_w=50.0, age_s=12.0)),
+        reporter.status(_snapshot(17, worker, error="no answer from the driver", age_s=17.0)),
+        reporter.status(_snapshot(76, worker, error="no answer from the driver", age_s=76.0)),
+        reporter.status(_snapshot(77, worker, error="no answer from the driver", age_s=77.0)),
+    ]
+    assert said == [
+        "sim-1  Σ 100 FPS  2.00 FPS/W  1 running  00:00:00",
+        "sim-1  Σ 100 FPS  2.00 FPS/W  1 running  00:00:07  GPU metrics are 7 s old",
+        None,
+        "sim-1  Σ 100 FPS  1 running  00:00:17  no answer from the driver for 17 s",
+        None,
+        "sim-1  Σ 100 FPS  1 running  00:01:17  no answer from the driver for 1:17",
+    ]
+
+
+def test_what_a_worker_waits_for_is_told_when_it_changes_but_not_each_amount_of_it() -> None:
+    reporter = Reporter(_SESSION)
+    told: list[str] = []
+    for second, (state, reason) in enumerate(
+        [
+            (WorkerState.WAITING, "for gpu1 to write the mesh caches"),
+            (WorkerState.WAITING, None),
+            (WorkerState.WAITING, "for the NVIDIA driver to answer"),
+            (WorkerState.WAITING, "for the NVIDIA driver to answer"),
+            (WorkerState.RESTARTING, None),
+            (WorkerState.RESTARTING, "for 20.0 GiB on gpu0 to be released"),
+            (WorkerState.RESTARTING, "for 3.5 GiB on gpu0 to be released"),
+            (WorkerState.RUNNING, None),
+        ]
+    ):
+        told += reporter.events(_snapshot(second, Worker("gpu0", 0, state, reason=reason)))
+    assert told == [
+        "gpu0    waiting: for gpu1 to write the mesh caches",
+        "gpu0    waiting: for the NVIDIA driver to answer",
+        "gpu0    restarting, attempt 1",
+        "gpu0    restarting, attempt 1: for 20.0 GiB on gpu0 to be released",
+        "gpu0    running",
+    ]
+
+
 def test_a_state_is_told_once_with_the_time_since_the_attempt_began() -> None:
     reporter = Reporter(_SESSION)
     starting = Worker("gpu0", 0, WorkerState.STARTING, state_s=2.0, attempt=1)
     assert list(reporter.events(_snapshot(10, starting))) == ["gpu0    starting"]
     assert list(reporter.events(_snapshot(11, replace(starting, state_s=3.0)))) == []
     compiling = Worker("gpu0", 0, WorkerState.COMPILING, state_s=1.0, attempt=1, attempt_s=12.0, phase_usual_s=100.0)
-    assert list(reporter.events(_snapshot(20, compiling))) == [
-        "gpu0    compiling after 11 s; this took 1:40 the last time"
-    ]
+    assert list(reporter.events(_snapshot(20, compiling))) == ["gpu0    compiling after 11 s; this took 1:40 last time"]
     failed = Worker("gpu0", 0, WorkerState.FAILED, state_s=0.4, attempt=1, attempt_s=22.0, reason="out of memory")
     assert list(reporter.events(_snapshot(30, failed))) == ["gpu0    failed after 22 s: out of memory"]
     again = Worker("gpu0", 0, WorkerState.RESTARTING, attempt=1, restart_in_s=4.0, reason="out of memory")
@@ -93,6 +179,7 @@ def test_the_table_sums_what_is_known_and_invents_nothing() -> None:
     assert rows[0] == [
         "slot",
         "state",
+        "FPS",
         "FPS last",
         "mean",
         "max",
@@ -104,8 +191,33 @@ def test_the_table_sums_what_is_known_and_invents_nothing() -> None:
         "energy",
     ]
     assert rows[1] == [
-        *("gpu0", "finished", "2,000", "2,000", "2,000", "–", "H100 80GB", "97", "29.5 GiB", "500", "73 Wh")
+        *("gpu0", "finished", "2,000", "2,000", "2,000", "2,000", "–", "H100 80GB", "97", "29.5 GiB", "500", "73 Wh")
     ]
-    assert rows[2] == ["gpu10", "failed", *"––––", "–", *["n/a"] * 4]
+    assert rows[2] == ["gpu10", "failed", *"–––––", "–", *["n/a"] * 4]
     assert lines[3] == "total 2,000 FPS  4.00 FPS/W  01:01:01"
-    assert lines[4] == "gpu10 failed: no reason is known"
+    assert lines[4] == "gpu10 failed: no reason known"
+
+
+def test_the_lines_that_explain_a_failure_come_before_it() -> None:
+    reporter = Reporter(_SESSION)
+    failed = Worker("gpu0", 0, WorkerState.FAILED, reason="KeyError: 'joint'", attempt=1, attempt_s=3.0, log_lines=2)
+    assert list(reporter.events(_snapshot(1, replace(failed, state=WorkerState.RUNNING, reason=None)))) != []
+    assert list(reporter.events(_snapshot(2, failed))) == []
+    told = [
+        *reporter.output(Lines("gpu0", 0, ("Traceback …", "KeyError: 'joint'"))),
+        *reporter.events(_snapshot(2, failed)),
+    ]
+    assert told == ["gpu0  │ Traceback …", "gpu0  │ KeyError: 'joint'", "gpu0    failed after 3 s: KeyError: 'joint'"]
+    assert list(reporter.events(_snapshot(3, failed))) == []
+
+
+def test_a_failure_does_not_wait_for_ever_for_its_lines() -> None:
+    reporter = Reporter(_SESSION)
+    failed = Worker("gpu0", 0, WorkerState.FAILED, reason="KeyError: 'joint'", attempt=1, attempt_s=3.0, log_lines=2)
+    assert list(reporter.events(_snapshot(2, failed))) == []
+    assert any("failed" in line for line in reporter.events(_snapshot(3, failed)))
+
+
+def test_the_end_names_a_gpu_that_is_slower_than_the_others() -> None:
+    slow = replace(_running(2000.0), state=WorkerState.FINISHED, below_median_pct=-8.04)
+    assert "gpu0: −8 % of the median" in final(_SESSION, _snapshot(3661, slow))

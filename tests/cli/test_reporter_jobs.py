@@ -60,7 +60,8 @@ class _Queue:
         while (part := self.jobs.wanted(queue)) is not None:
             self.questions += 1
             waiting = JobRecord(99_999, "waiting")
-            yield from self.jobs.take(part.first, [*self.ended, waiting][part.first : part.first + part.number])
+            first, number = part
+            yield from self.jobs.take(first, [*self.ended, waiting][first : first + number])
 
 
 def test_a_start_is_told_once_and_each_further_attempt_too() -> None:

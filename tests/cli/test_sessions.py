@@ -40,13 +40,14 @@ async def test_ls_asks_running_engines_and_knows_ended_and_lost_ones() -> None:
     async with ScriptedEngine(("cpu0", "cpu1"), "sim.py") as engine:
         # The record still has the workers as starting: what is shown comes from the engine.
         engine.move("cpu0", WorkerState.RUNNING, fps=Fps(1500.0, 1400.0, 1600.0, 3))
-        engine.move("cpu1", WorkerState.FAILED, reason="out of memory", stuck="silent")
+        engine.move("cpu1", WorkerState.FAILED, reason="out of memory", stuck="silent", fps=Fps(700.0, 700.0, 700.0, 3))
         out, _, status = await _gmg("ls", "--json")
         table, _, _ = await _gmg("ls")
     assert status == 0
     running, *others = json.loads(out)
     assert {one["name"]: one["state"] for one in others} == {"lost-1": "lost", "ended-1": "ended"}
     assert running.pop("started").endswith("Z")
+    assert running.pop("bytes") > 0
     worker = {
         "slot": "cpu0",
         "state": "running",
@@ -56,19 +57,20 @@ async def test_ls_asks_running_engines_and_knows_ended_and_lost_ones() -> None:
         "fps": 1500.0,
         "reason": None,
     }
-    failed = {"slot": "cpu1", "state": "failed", "stuck": True, "pid": 101, "attempt": 1, "fps": None}
+    failed = {"slot": "cpu1", "state": "failed", "stuck": True, "pid": 101, "attempt": 1, "fps": 700.0}
     assert running == {
         "name": "sim-1",
         "state": "running",
+        "host": None,
         "engine_pid": engine.session.engine_pid,
         "script": "sim.py",
         "folder": str(engine.folder),
         "workers": [worker, {**failed, "reason": "out of memory"}],
     }
     header, first, *_ = table.splitlines()
-    assert header.split() == ["name", "state", "script", "started", "workers", "FPS"]
+    assert header.split() == ["name", "state", "script", "started", "workers", "FPS", "size"]
     assert first.split()[:3] == ["sim-1", "running", "sim.py"]
-    assert first.endswith("1 failed, 1 running  1,500")
+    assert "1 failed, 1 running  1,500 " in first
 
 
 async def test_a_list_is_printed_in_any_encoding_and_to_a_closed_stream() -> None:

@@ -14,9 +14,9 @@ from msgspec import structs
 
 from gmg_tui import cli
 from gmg_tui import session as sessions
-from gmg_tui.commands import ahead, run, sweep
+from gmg_tui.commands import prestart, run, sweep
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Group, Job, JobRecord, RestartWhen, RunSpec, Session, StartWay, SweepSpec, WorkerState
+from gmg_tui.model import Group, Job, JobRecord, RestartMode, RunSpec, Session, StartMode, SweepSpec, WorkerState
 from gmg_tui.session import STORE
 from gmg_tui.store import reader
 from gmg_tui.store.writer import StoreWriter
@@ -106,10 +106,10 @@ def test_a_dry_run_lists_the_jobs_and_leaves_nothing(capsys: pytest.CaptureFixtu
     assert _sweep("sweep.toml", "--dry-run") == 0
     out, err = capsys.readouterr()
     assert out.splitlines() == [
-        "job  name    cards  command",
-        "  1  lr=0.1  0,2    MODE='fast and loose' python sim.py --lr 0.1 --out {out_dir}",
-        "  2  lr=0.2  0,2    MODE='fast and loose' python sim.py --lr 0.2 --out {out_dir}",
-        "  3  wide    0,2    MODE='fast and loose' python sim.py --lr 16 --out {out_dir}",
+        "job  name    GPUs  command",
+        "  1  lr=0.1  0,2   MODE='fast and loose' python sim.py --lr 0.1 --out {out_dir}",
+        "  2  lr=0.2  0,2   MODE='fast and loose' python sim.py --lr 0.2 --out {out_dir}",
+        "  3  wide    0,2   MODE='fast and loose' python sim.py --lr 16 --out {out_dir}",
         "3 jobs",
     ]
     assert err == ""
@@ -138,8 +138,8 @@ def test_a_sweep_without_a_file_takes_its_words_after_two_dashes(capsys: pytest.
     assert _sweep(*words, "--", "--lr={lr}", "--on", "{on}", "--", "{i}/{n}", "{slot}", "${lr}", "") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1:] == [
-        "  1  lr=0.1  all    python sim.py --lr=0.1 --on true -- 0/2 {slot} '${lr}' ''",
-        "  2  lr=0.2  all    python sim.py --lr=0.2 --on true -- 1/2 {slot} '${lr}' ''",
+        "  1  lr=0.1  all   python sim.py --lr=0.1 --on true -- 0/2 {slot} '${lr}' ''",
+        "  2  lr=0.2  all   python sim.py --lr=0.2 --on true -- 1/2 {slot} '${lr}' ''",
         "2 jobs",
     ]
     assert _sweep(*words, "-m", "--args", "'a {lr}' {on}") == 0
@@ -150,29 +150,29 @@ def test_a_sweep_without_a_file_takes_its_words_after_two_dashes(capsys: pytest.
     ("words", "said"),
     [
         ("", "give a FILE, or --script SCRIPT and --set KEY=V1,V2, or --resume NAME"),
-        ("absent.toml", "no experiments' file absent.toml; give a TOML file"),
-        ("sim.py", "sim.py is no experiments' file; without one: --script sim.py --set KEY=V1,V2"),
+        ("absent.toml", "there is no experiments file absent.toml; give a TOML file"),
+        ("sim.py", "sim.py is not an experiments file; without one: --script sim.py --set KEY=V1,V2"),
         ("sweep.toml more.toml", "Got unexpected extra argument (more.toml)"),
-        ("sweep.toml --script absent.py", "--script: no script absent.py; give the path of a Python file"),
-        ("--script ../x -m", "--script: -m ../x: no name of a module"),
-        ("sweep.toml --preset nope", "--preset nope: sweep.toml has no such preset; there are: quick, full"),
-        ("--script sim.py --all", "--preset and --all choose presets of a file; give the FILE"),
-        ("sweep.toml --gpus 0 --cpu 1", "--gpus and --cpu exclude one another"),
+        ("sweep.toml --script absent.py", "--script: there is no script absent.py; give the path of a Python file"),
+        ("--script ../x -m", "--script: -m ../x: give a module's name"),
+        ("sweep.toml --preset nope", "--preset nope: sweep.toml has no such preset; the presets are: quick, full"),
+        ("--script sim.py --all", "--preset and --all choose presets of a file; give a FILE"),
+        ("sweep.toml --gpus 0 --cpu 1", "--gpus and --cpu are mutually exclusive"),
         ("sweep.toml --env A={x}", "--env A: {x} has no value"),
         ("sweep.toml --per-gpu none", "Invalid value for '--per-gpu'"),
         ("sweep.toml --timeout 1w", "--timeout is '1w'; give a time"),
         ("sweep.toml --results sim.py", "--results sim.py: give the path of a folder"),
-        ("sweep.toml --name a/b --cpu 1", "--name 'a/b': up to 40 letters"),
-        ("sweep.toml --retry-failed", "--retry-failed is for a sweep that goes on; give --resume NAME too"),
+        ("sweep.toml --name a/b --cpu 1", "--name 'a/b': give up to 40 letters"),
+        ("sweep.toml --retry-failed", "--retry-failed needs --resume NAME"),
         (
             "sweep.toml --restart always",
-            "--restart always: a finished job would be run again for ever; give failure, or --retries N",
+            "--restart always: finished jobs would be restarted forever; give failure, or --retries N",
         ),
-        ("--resume absent", "--resume absent: there is no such session; `gmg-tui ls` shows those that there are"),
-        ("--resume ../x", "--resume '../x': up to 40 letters"),
+        ("--resume absent", "--resume absent: there is no such session; `gmg-tui ls` lists them"),
+        ("--resume ../x", "--resume '../x': give up to 40 letters"),
         (
             "sweep.toml --resume a --set x=1 --all --name b -- z",
-            "--resume a: its name and jobs stay as they are; leave out --set, arguments after --, --all, FILE, --name",
+            "--resume a: its name and jobs cannot change; leave out --set, arguments after --, --all, FILE, --name",
         ),
     ],
 )
@@ -257,15 +257,28 @@ async def _put(spec: RunSpec, states: dict[str, WorkerState]) -> None:
 
 def test_a_sweep_goes_on_with_what_it_had_and_what_the_command_line_says_instead(asked: Asked, folder: Path) -> None:
     old = _earlier(
-        asked, "--env", "A=1", "--interval", "2", "--gpus", "0", "--timeout", "1h", "--python", sys.executable
+        asked,
+        "--env",
+        "A=1",
+        "--interval",
+        "2",
+        "--log-max",
+        "2G",
+        "--gpus",
+        "0",
+        "--timeout",
+        "1h",
+        "--python",
+        sys.executable,
     )
     assert _asked(asked, "--resume", "old") == old
     words = (
         "--env B={lr} --max-restarts 9 --restart failure --start together --per-gpu 3 --timeout none --gpus 4 --best x"
     )
     spec = _asked(asked, "--resume", "old", *words.split(), "--results", "elsewhere")
+    assert spec.log_max_bytes == 2 << 30
     assert (spec.env, spec.interval_s, spec.max_restarts) == ({"A": "1", "B": "{lr}"}, 2.0, 9)
-    assert (spec.restart, spec.start) == (RestartWhen.FAILURE, StartWay.TOGETHER)
+    assert (spec.restart, spec.start) == (RestartMode.FAILURE, StartMode.TOGETHER)
     assert old.sweep is not None
     assert spec.sweep == structs.replace(
         old.sweep,
@@ -297,18 +310,22 @@ def test_ended_jobs_stay_ended_and_the_others_are_listed(asked: Asked, capsys: p
     capsys.readouterr()
     assert _sweep("--resume", "old", "--dry-run") == 0
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "  3  wide  0,2    MODE='fast and loose' python sim.py --lr 16 --out {out_dir}",
+        "  3  wide  0,2   MODE='fast and loose' python sim.py --lr 16 --out {out_dir}",
         "1 job",
     ]
 
 
-def test_failed_jobs_wait_again_when_that_is_asked_for(asked: Asked) -> None:
+def test_the_engine_is_asked_to_run_failed_jobs_again_this_time_only(asked: Asked) -> None:
     old = _earlier(asked)
     _ends(old, job1=WorkerState.FINISHED, job2=WorkerState.FAILED, job3=WorkerState.STOPPED)
-    _asked(asked, "--resume", "old", "--retry-failed")
-    first, second, third = asked.jobs[-1]
-    assert (first.state, third.state) == (WorkerState.FINISHED, WorkerState.STOPPED)
-    assert (second.state, second.reason, second.attempts) == (WorkerState.WAITING, None, 1)
+    again = _asked(asked, "--resume", "old", "--retry-failed")
+    assert [job.state for job in asked.jobs[-1]] == [WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED]
+    sessions.write_record(sessions.Record(Session(again, (), 1, 0.0, "0"), (), 1.0))
+    _ends(old, job3=WorkerState.RUNNING)
+    later = _asked(asked, "--resume", "old")
+    assert again.sweep is not None
+    assert later.sweep is not None
+    assert (again.sweep.retry_failed, later.sweep.retry_failed) == (True, False)
 
 
 def test_a_sweep_whose_jobs_have_all_ended_prints_its_results(asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
@@ -335,7 +352,7 @@ def test_what_an_interrupted_sweep_has_left_is_told(asked: Asked, capsys: pytest
     capsys.readouterr()
     assert sweep.conclude(old, 130) == 130
     out, err = capsys.readouterr()
-    assert err == "1 job left; go on with: gmg-tui sweep --resume old\n"
+    assert err == "1 job left; continue with: gmg-tui sweep --resume old\n"
     assert "wide" in out
     assert sweep.conclude(old, 0) == 1
     (Path(old.folder) / STORE).write_bytes(b"no database at all, though it is as long as one" * 99)
@@ -349,31 +366,31 @@ def test_what_cannot_go_on_says_why(
 ) -> None:
     old = _earlier(asked)
     capsys.readouterr()
-    lock = sessions.hold(Path(old.folder))
-    assert _complaint(capsys, "--resume", "old", status=1) == "old runs; look at it with: gmg-tui attach old"
+    lock = sessions.lock(Path(old.folder))
+    assert _complaint(capsys, "--resume", "old", status=1) == "old is running; open it with: gmg-tui attach old"
     os.close(lock)
     (folder / "sim.py").rename(tmp_path / "gone.py")
     assert "no script" in _complaint(capsys, "--resume", "old")
     folder.rename(tmp_path / "moved")
     os.chdir(tmp_path)
-    assert "which is gone; make it again" in _complaint(capsys, "--resume", "old", status=1)
+    assert "which is gone; create it again" in _complaint(capsys, "--resume", "old", status=1)
     (Path(old.folder) / STORE).unlink()
     assert "old has no store" in _complaint(capsys, "--resume", "old", status=1)
     session = Session(structs.replace(old, sweep=None), (), 1, 0.0, "0")
     sessions.write_record(sessions.Record(session, (), 1.0))
-    assert _complaint(capsys, "--resume", "old") == "old is no sweep; start it again with: gmg-tui sim.py"
+    assert _complaint(capsys, "--resume", "old") == "old is not a sweep; start it again with: gmg-tui sim.py"
 
 
 def test_a_lost_sweep_is_cleared_away_and_goes_on(asked: Asked) -> None:
     old = _earlier(asked, ended=False)
     assert _asked(asked, "--resume", "old").sweep == old.sweep
-    found = sessions.look(Path(old.folder))
+    found = sessions.inspect(Path(old.folder))
     assert found is not None
     assert found.record.loss is not None
 
 
 def test_a_refused_resume_keeps_the_folder(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "_BOOT", """print('{"ok": false, "error": "no such GPU", "exit_code": 2}')""")
+    monkeypatch.setattr(prestart, "_BOOT", """print('{"ok": false, "error": "no such GPU", "exit_code": 2}')""")
     assert _complaint(capsys, "sweep.toml", "--name", "old") == "no such GPU"
     assert _nothing_is_left()
     asked = Asked()

@@ -28,7 +28,7 @@ def test_a_session_is_left_come_back_to_and_stopped() -> None:
     terminal = _gmg("--cpu", "1", "--name", "far", str(ROOT / "tests" / "fake_worker.py"), "--lines", "0", "--steady")
     terminal.expect("Running at")
     terminal.send("d")
-    terminal.expect_exact("gmg-tui: session far goes on; come back with: gmg-tui attach far\r\n")
+    terminal.expect_exact("gmg-tui: session far keeps running; return with: gmg-tui attach far\r\n")
     terminal.expect(pexpect.EOF)
     assert terminal.wait() == 0
     terminal = _gmg("attach")

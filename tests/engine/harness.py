@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from gmg_tui import session
+from gmg_tui import new_session, session
 from gmg_tui.client import EngineClient
 from gmg_tui.model import Group, Job, JobRecord, Queue, RunSpec, Snapshot, SweepSpec, Value, Worker, WorkerState
 from gmg_tui.protocol import Bye, Lines, Update
@@ -72,6 +72,10 @@ class Running:
         assert worker is not None
         return worker
 
+    async def until_attempt(self, slot: str, number: int) -> None:
+        """Wait until the worker on `slot` is in its attempt `number`."""
+        await self.until(lambda _: self.worker(slot).attempt == number)
+
     def worker(self, slot: str) -> Worker:
         """The worker as it was last seen."""
         worker = self.snapshot.worker(slot)
@@ -119,7 +123,7 @@ class Running:
 
 def spec_for(*args: str, cpu: int | None = 1, script: str = FAKE, **more: Any) -> RunSpec:
     """A spec in a session folder made for it."""
-    name, folder = session.create(None, script)
+    name, folder = new_session.create(None, script)
     defaults: dict[str, Any] = {
         "cwd": str(folder),
         "python": sys.executable,

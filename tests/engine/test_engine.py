@@ -7,16 +7,18 @@ import json
 import os
 import re
 import signal
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from gmg_tui.engine.assembly import PHASE_TIMES
+from gmg_tui.engine.composition import PHASE_TIMES
 from gmg_tui.errors import GmgError
-from gmg_tui.model import WorkerState
+from gmg_tui.model import Snapshot, WorkerState
 from gmg_tui.protocol import Action
-from gmg_tui.session import look, sessions_folder
+from gmg_tui.session import inspect, sessions_folder
 
 from .harness import running, spawn, spec_for
 
@@ -49,7 +51,7 @@ async def test_two_workers_run_to_their_end_and_the_summary_agrees_with_their_lo
             assert worker["fps"]["mean"] == pytest.approx(sum(numbers) / len(numbers), rel=1e-3)
             assert worker["attempts"] == 1
             assert worker["gpu"] is None
-        found = look(run.folder)
+        found = inspect(run.folder)
         assert found is not None
         assert found.state == "ended"
         assert not Path(run.spec.socket).exists()
@@ -116,6 +118,24 @@ async def test_edit_restarts_with_other_arguments_and_keeps_the_figures_before()
         assert details.attempts[0].state is WorkerState.STOPPED
 
 
+async def test_an_attempt_that_failed_or_printed_nothing_is_not_compared_with() -> None:
+    args = ("--rate", "100", "-B")
+    async with running(spec_for(*NEVER, *args, "16", cpu=1)) as run:
+        await run.until(lambda snapshot: run.worker("cpu0").fps)
+        await run.client.edit(("cpu0",), (*args, "32", "--lines", "40", "--crash", "nan"), {})
+        failed = await run.until_state("cpu0", WorkerState.FAILED)
+        assert failed.fps is not None
+        await run.client.edit(("cpu0",), (*args, "64", "--hang", "building"), {})
+        await run.until_state("cpu0", WorkerState.BUILDING)
+        await run.client.edit(("cpu0",), (*NEVER, *args, "128"), {})
+        await run.until(lambda snapshot: run.worker("cpu0").n_envs == 128)
+        before, now = run.worker("cpu0").before, run.worker("cpu0").now
+        assert before is not None
+        assert now is not None
+        assert (before.attempt, before.n_envs) == (1, 16)
+        assert (now.attempt, now.n_envs) == (4, 128)
+
+
 async def test_a_stop_takes_back_a_restart_that_has_not_begun() -> None:
     async with running(spec_for(*NEVER, "--ignore-sigint", cpu=1)) as run:
         await run.until_state("cpu0", WorkerState.RUNNING)
@@ -139,7 +159,7 @@ async def test_failures_have_a_reason_in_one_line() -> None:
     ("spec", "word"),
     [({"python": "/nowhere/python"}, "/nowhere/python"), ({"cwd": "/nowhere"}, "cannot start")],
 )
-async def test_what_cannot_be_started_is_a_failure_and_no_traceback(spec: dict[str, str], word: str) -> None:
+async def test_what_cannot_be_started_is_a_failure_and_no_traceback(spec: dict[str, Any], word: str) -> None:
     async with running(spec_for(**spec)) as run:
         failed = await run.until_state("cpu0", WorkerState.FAILED)
         assert failed.reason
@@ -179,20 +199,21 @@ async def test_a_client_that_comes_late_sees_the_lines_and_the_history() -> None
         assert len(series.fps) == len(series.power_w) > 0
 
 
+def _has_lines(count: int, snapshot: Snapshot) -> bool:
+    return snapshot.workers[0].log_lines > count
+
+
 async def test_a_client_that_does_not_read_holds_nothing_up() -> None:
     async with running(spec_for(*NEVER, "--flood", cpu=1)) as run:
-        reader, writer = await asyncio.open_unix_connection(run.spec.socket)
+        _, writer = await asyncio.open_unix_connection(run.spec.socket)
         from gmg_tui import protocol
 
         writer.write(protocol.frame(protocol.Hello(protocol.VERSION)) + protocol.frame(protocol.Follow(("cpu0",), 10)))
-        reader._transport.pause_reading()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport reads too
         seen = run.worker("cpu0").log_lines
         for _ in range(3):
-            seen = (
-                (await run.until(lambda snapshot, n=seen: run.worker("cpu0").log_lines > n + 10_000))
-                .workers[0]
-                .log_lines
-            )
+            snapshot = await run.until(partial(_has_lines, seen + 10_000))
+            seen = snapshot.workers[0].log_lines
         await run.client.act(Action.KILL, "cpu0")
         ended = await run.until_state("cpu0", WorkerState.STOPPED)
         assert ended.log_lines == run.output("cpu0").count(b"\n") + (not run.output("cpu0").endswith(b"\n"))
@@ -242,13 +263,14 @@ async def test_a_full_disk_is_said_and_stops_nobody() -> None:
         await run.until(lambda snapshot: run.worker("cpu0").fps is not None)
 
 
-async def test_the_times_of_the_phases_are_known_at_the_next_run() -> None:
-    for attempt in (1, 2):
-        async with running(spec_for("--lines", "3", "--phase-s", "0.3")) as run:
-            if attempt == 2:
-                await run.until(lambda snapshot: run.worker("cpu0").phase_usual_s is not None)
-            await run.until(lambda snapshot: snapshot.ended)
+async def test_the_times_of_the_phases_are_known_at_the_next_run(tmp_path: Path) -> None:
+    # With kernels in the cache, which Genesis may have left on this machine, the second start would be a warm one.
+    cold = {"QD_OFFLINE_CACHE_FILE_PATH": str(tmp_path / "none")}
+    async with running(spec_for("--lines", "3", "--phase-s", "0.3", env=cold)) as run:
+        await run.until(lambda snapshot: snapshot.ended)
     assert (sessions_folder().parent / PHASE_TIMES).exists()
+    async with running(spec_for("--lines", "3", "--phase-s", "600", env=cold)) as run:
+        await run.until(lambda snapshot: run.worker("cpu0").phase_usual_s is not None)
 
 
 async def test_an_engine_that_cannot_start_says_why_in_one_line() -> None:
@@ -261,7 +283,7 @@ async def test_an_engine_that_cannot_start_says_why_in_one_line() -> None:
 
 async def test_a_session_can_be_found_as_soon_as_it_is_said_to_have_begun() -> None:
     process, said = await spawn(spec := spec_for(*NEVER))
-    found = look(Path(spec.folder))
+    found = inspect(Path(spec.folder))
     process.terminate()
     assert await process.wait() == 0
     assert said["ok"] is True
@@ -286,7 +308,7 @@ async def test_twenty_restarts_leave_one_process_and_no_descriptor() -> None:
         before = engine.num_fds()
         for attempt in range(2, 22):
             await run.client.act(Action.RESTART, "cpu0")
-            await run.until(lambda snapshot, n=attempt: run.worker("cpu0").attempt == n)
+            await run.until_attempt("cpu0", attempt)
         await run.until_state("cpu0", WorkerState.RUNNING)
-        assert len(engine.children(recursive=True)) == 2  # the worker, and the engine's warden
+        assert len(engine.children(recursive=True)) == 2  # the worker, and the engine's watchdog
         assert engine.num_fds() <= before + 2

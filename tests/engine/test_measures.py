@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gmg_tui.engine.history import RECENT_POINTS, History, Point
-from gmg_tui.engine.meter import Meter
-from gmg_tui.model import GpuReading
+from gmg_tui.engine.output.history import RECENT_POINTS, History, Point
+from gmg_tui.engine.workers.meter import Meter
+from gmg_tui.model import GpuSample
 
 
 def test_a_long_life_is_kept_in_bounded_memory_with_its_mean() -> None:
@@ -29,29 +29,66 @@ def test_no_points_is_an_empty_series() -> None:
 
 def test_means_are_over_the_running_phase_and_the_peak_is_not() -> None:
     meter = Meter()
-    meter.add(GpuReading("u", gpu_util_pct=10.0, power_w=100.0, memory_used_mib=900.0), running=False, now=0.0)
-    meter.add(GpuReading("u", gpu_util_pct=90.0, power_w=300.0, memory_used_mib=500.0), running=True, now=1.0)
-    meter.add(GpuReading("u", gpu_util_pct=80.0, power_w=400.0), running=True, now=2.0)
-    assert meter.gpu_util_mean_pct == 85.0
-    assert meter.power_mean_w == 350.0
+    meter.add(GpuSample("u", gpu_util_pct=10.0, power_w=100.0, memory_used_mib=900.0), running=False, now=0.0)
+    meter.add(GpuSample("u", gpu_util_pct=90.0, power_w=300.0, memory_used_mib=500.0), running=True, now=1.0)
+    meter.add(GpuSample("u", gpu_util_pct=80.0, power_w=400.0), running=True, now=2.0)
+    assert meter.gpu_util_pct.value == 85.0
+    assert meter.power_w.value == 350.0
     assert meter.memory_peak_mib == 900.0
 
 
 def test_energy_without_a_counter_is_power_over_time() -> None:
     meter = Meter()
     for second, power_w in enumerate((100.0, 300.0, 300.0)):
-        meter.add(GpuReading("u", power_w=power_w), running=False, now=float(second))
+        meter.add(GpuSample("u", power_w=power_w), running=False, now=float(second))
     assert meter.energy_j == 200.0 + 300.0
 
 
 def test_energy_by_the_counter_starts_with_the_attempt() -> None:
     meter = Meter()
     for energy_j in (5000.0, 5600.0, 6200.0):
-        meter.add(GpuReading("u", power_w=1.0, energy_j=energy_j), running=False, now=0.0)
+        meter.add(GpuSample("u", power_w=1.0, energy_j=energy_j), running=False, now=0.0)
     assert meter.energy_j == 1200.0
 
 
 def test_what_a_card_does_not_say_is_not_known() -> None:
     meter = Meter()
-    meter.add(GpuReading("u"), running=True, now=0.0)
-    assert (meter.gpu_util_mean_pct, meter.power_mean_w, meter.memory_peak_mib, meter.energy_j) == (None,) * 4
+    meter.add(GpuSample("u"), running=True, now=0.0)
+    assert (meter.gpu_util_pct.value, meter.power_w.value, meter.memory_peak_mib, meter.energy_j) == (None,) * 4
+
+
+def test_workers_on_one_gpu_share_its_power_and_its_energy() -> None:
+    alone, meters = Meter(), (Meter(), Meter())
+    for second, energy_j in enumerate((5000.0, 5600.0, 6200.0)):
+        sample = GpuSample("u", power_w=600.0, energy_j=energy_j)
+        alone.add(sample, running=True, now=float(second))
+        for meter in meters:
+            meter.add(sample, running=True, now=float(second), sharers=2)
+    assert [meter.energy_j for meter in meters] == [600.0, 600.0]
+    assert [meter.power_w.value for meter in meters] == [300.0, 300.0]
+    assert (alone.energy_j, alone.power_w.value) == (1200.0, 600.0)
+
+
+def test_shared_power_over_time_is_shared_energy() -> None:
+    meter = Meter()
+    meter.add(GpuSample("u", power_w=400.0), running=True, now=0.0, sharers=2)
+    meter.add(GpuSample("u", power_w=400.0), running=True, now=1.0, sharers=2)
+    meter.add(GpuSample("u", power_w=400.0), running=True, now=2.0)
+    assert meter.energy_j == 200.0 + 300.0
+
+
+def test_a_driver_that_is_reloaded_costs_no_energy() -> None:
+    meter = Meter()
+    for energy_j in (5000.0, 5600.0, 10.0, 110.0):
+        meter.add(GpuSample("u", energy_j=energy_j), running=True, now=0.0)
+    assert meter.energy_j == 700.0
+
+
+def test_the_peak_of_memory_is_that_of_the_workers_own_processes() -> None:
+    own, shared, alone = Meter(), Meter(), Meter()
+    sample = GpuSample("u", memory_used_mib=9000.0)
+    own.add(sample, running=True, now=0.0, sharers=2, own_mib=3000.0)
+    own.add(sample, running=True, now=1.0, sharers=2, own_mib=2000.0)
+    shared.add(sample, running=True, now=0.0, sharers=2)
+    alone.add(sample, running=True, now=0.0)
+    assert (own.memory_peak_mib, shared.memory_peak_mib, alone.memory_peak_mib) == (3000.0, None, 9000.0)

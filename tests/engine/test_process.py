@@ -13,8 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gmg_tui.engine.process import Process, adopt_orphans
-from gmg_tui.engine.pump import Pump
+from gmg_tui.engine.children import Children
+from gmg_tui.engine.output.pump import Pump
+from gmg_tui.engine.workers.process import Process, adopt_orphans
+from gmg_tui.engine.workers.scans import Scans
+
+from .recycled import spawn_as
 
 ENV = {"PATH": os.environ["PATH"], "GMG_SLOT": "cpu0", "PYTHONUNBUFFERED": "1"}
 STEPS = ((signal.SIGINT, 0.3), (signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0))
@@ -28,7 +32,8 @@ class Run:
         self.said = {False: b"", True: b""}
         self.told: list[signal.Signals] = []
         self.heard = asyncio.Event()
-        self.process = Process(self.pump, "cpu0", self._take)
+        self.children = Children()
+        self.process = Process(self.pump, self.children, Scans(), "cpu0", self._take)
 
     def _take(self, chunk: bytes, is_error: bool) -> None:
         self.said[is_error] += chunk
@@ -68,7 +73,7 @@ async def test_a_command_that_does_not_exist_leaves_no_descriptor_open() -> None
 
 
 async def test_sigint_is_enough_for_a_script_that_heeds_it() -> None:
-    run = await Run().start("import time\nprint('up')\ntry: time.sleep(60)\nexcept KeyboardInterrupt: print('saved')")
+    run = await Run().start("import time\ntry: print('up'); time.sleep(60)\nexcept KeyboardInterrupt: print('saved')")
     await _spoken(run, b"up")
     assert await run.end() == []
     assert run.told == [signal.SIGINT]
@@ -86,7 +91,7 @@ async def test_what_ignores_sigint_and_sigterm_is_killed() -> None:
 
 
 async def test_a_stopped_process_goes_on_to_end_in_order() -> None:
-    run = await Run().start("import time\nprint('up')\ntry: time.sleep(60)\nexcept KeyboardInterrupt: print('saved')")
+    run = await Run().start("import time\ntry: print('up'); time.sleep(60)\nexcept KeyboardInterrupt: print('saved')")
     await _spoken(run, b"up")
     os.kill(run.process.pid, signal.SIGSTOP)
     assert await run.end() == []
@@ -123,6 +128,23 @@ async def test_a_child_in_a_session_of_its_own_is_ended(tmp_path: Path, waits: t
     assert await run.end() == []
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
     os.waitpid(child, 0)
+
+
+@pytest.mark.usefixtures("adopting")
+async def test_a_group_that_has_the_pid_of_an_ended_first_process_by_now_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = await Run().start(ESCAPE, str(tmp_path / "pid"))
+    await run.process.wait()
+    stranger = spawn_as(run.process.pid)
+    monkeypatch.setattr(run.children, "adopted", lambda pid: pid != stranger.pid)
+    try:
+        assert await run.end() == []
+        os.waitpid(int((tmp_path / "pid").read_text()), 0)
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
 
 
 async def test_a_flood_is_read_while_the_loop_stays_free() -> None:

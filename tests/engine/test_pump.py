@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 from collections.abc import Callable
 
-from gmg_tui.engine.pump import Pump
+from gmg_tui.engine.output.pump import Pump
 
 _PATIENCE_S = 30.0
 
@@ -20,7 +21,7 @@ class Pipes:
         self.ended: set[int] = set()
         self._news = asyncio.Event()
         ends = [self.pump.open(self._taker(number), self._end) for number in range(count)]
-        self.reading = [reading for reading, _ in ends]
+        self.sample = [sample for sample, _ in ends]
         self.writing = [writing for _, writing in ends]
 
     def _taker(self, number: int) -> Callable[[bytes], None]:
@@ -30,8 +31,8 @@ class Pipes:
 
         return take
 
-    def _end(self, reading: int) -> None:
-        self.ended.add(reading)
+    def _end(self, sample: int) -> None:
+        self.ended.add(sample)
         self._news.set()
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -80,7 +81,7 @@ async def test_what_is_in_a_pipe_when_it_is_dropped_is_read() -> None:
     data = bytes(range(256)) * 256 * 4
     os.set_blocking(pipes.writing[0], False)
     written = os.write(pipes.writing[0], data)
-    pipes.pump.drop(pipes.reading[0])
+    pipes.pump.drop(pipes.sample[0])
     assert pipes.taken[0] == data[:written]
     assert not pipes.ended
 
@@ -95,4 +96,32 @@ async def test_a_pipe_of_its_own_begins_after_all_others_have_ended() -> None:
     async with asyncio.timeout(_PATIENCE_S):
         await heard.wait()
     os.close(writing)
+    pipes.pump.close()
+
+
+async def test_a_silent_pipe_sleeps_and_its_next_line_is_read_at_once() -> None:
+    pipes = Pipes(2)
+    os.write(pipes.writing[0], b"one\n")
+    await pipes.until(lambda: bool(pipes.taken[0]))
+    assert pipes.pump.awake == [pipes.sample[0]]
+    while pipes.pump.awake:  # noqa: ASYNC110 - nothing tells it
+        await asyncio.sleep(0.05)
+    for number in 1, 0:
+        os.write(pipes.writing[number], b"two\n")
+        await pipes.until(lambda: pipes.taken[number].endswith(b"two\n"))  # noqa: B023 - awaited here
+        assert pipes.sample[number] in pipes.pump.awake
+    assert pipes.taken == [b"one\ntwo\n", b"two\n"]
+    pipes.pump.close()
+
+
+async def test_a_pipe_that_fills_quickly_is_read_before_it_is_full() -> None:
+    pipes = Pipes(1)
+    os.set_blocking(pipes.writing[0], False)
+    # It would be full in a quarter of a second; as the clock is the loop's, a slow machine writes more slowly too.
+    piece = b"x" * (fcntl.fcntl(pipes.writing[0], fcntl.F_GETPIPE_SZ) // 256)
+    written = 0
+    for _ in range(1500):
+        written += os.write(pipes.writing[0], piece)  # raises where there is no room
+        await asyncio.sleep(0.001)
+    await pipes.until(lambda: len(pipes.taken[0]) == written)
     pipes.pump.close()

@@ -42,8 +42,10 @@ async def _awaiting(spec: RunSpec, boot: str) -> AsyncIterator[Running]:
 
 async def test_the_workers_start_once_somebody_watches() -> None:
     async with _awaiting(spec_for("--lines", "1"), _LONG + _BOOT) as run:
-        await run.until(lambda snapshot: snapshot.time > run.client.welcome.snapshot.time)
-        assert run.worker("cpu0").state is WorkerState.WAITING
+        another = await EngineClient.connect(Path(run.spec.socket))
+        (worker,) = another.welcome.snapshot.workers
+        assert worker.state is WorkerState.WAITING
+        await another.close()
         await run.client.follow("cpu0", tail=0)
         await run.until_state("cpu0", WorkerState.FINISHED)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gmg_tui.engine import policy
+from gmg_tui.engine.workers import restart_policy
 from gmg_tui.errors import GmgError
-from gmg_tui.genesis.failures import FailureKind
-from gmg_tui.model import RestartWhen, StartWay, WorkerState
+from gmg_tui.genesis.output.failures import FailureKind
+from gmg_tui.model import GpuProcess, RestartMode, StartMode, WorkerState
 from gmg_tui.protocol import Action
 from tests.nvml_sim import Process, Sim
 
@@ -26,24 +26,24 @@ RUNNING = WorkerState.RUNNING
 @pytest.mark.parametrize(
     ("when", "kind", "had_progress", "again"),
     [
-        (RestartWhen.NEVER, FailureKind.CACHE_RACE, False, False),
-        (RestartWhen.STARTUP, FailureKind.CACHE_RACE, False, True),
-        (RestartWhen.STARTUP, FailureKind.CACHE_RACE, True, False),
-        (RestartWhen.STARTUP, FailureKind.MEMORY, False, False),
-        (RestartWhen.STARTUP, FailureKind.SCRIPT, False, False),
-        (RestartWhen.STARTUP, None, True, False),
-        (RestartWhen.FAILURE, FailureKind.SCRIPT, True, True),
-        (RestartWhen.FAILURE, FailureKind.CONFIG, False, False),
-        (RestartWhen.FAILURE, None, True, False),
-        (RestartWhen.ALWAYS, None, True, True),
+        (RestartMode.NEVER, FailureKind.CACHE_RACE, False, False),
+        (RestartMode.STARTUP, FailureKind.CACHE_RACE, False, True),
+        (RestartMode.STARTUP, FailureKind.CACHE_RACE, True, False),
+        (RestartMode.STARTUP, FailureKind.MEMORY, False, False),
+        (RestartMode.STARTUP, FailureKind.SCRIPT, False, False),
+        (RestartMode.STARTUP, None, True, False),
+        (RestartMode.FAILURE, FailureKind.SCRIPT, True, True),
+        (RestartMode.FAILURE, FailureKind.CONFIG, False, False),
+        (RestartMode.FAILURE, None, True, False),
+        (RestartMode.ALWAYS, None, True, True),
     ],
 )
-def test_what_is_started_again(when: RestartWhen, kind: FailureKind | None, had_progress: bool, again: bool) -> None:
-    assert policy.wanted(when, kind, had_progress=had_progress) is again
+def test_what_is_started_again(when: RestartMode, kind: FailureKind | None, had_progress: bool, again: bool) -> None:
+    assert restart_policy.wanted(when, kind, had_progress=had_progress) is again
 
 
 def test_pauses_grow_are_bounded_and_differ() -> None:
-    pauses = [[policy.pause_s(number) for _ in range(50)] for number in range(12)]
+    pauses = [[restart_policy.backoff_s(number) for _ in range(50)] for number in range(12)]
     assert all(1.5 <= pause <= 2.5 for pause in pauses[0])
     assert min(pauses[3]) > max(pauses[1])
     assert max(map(max, pauses)) <= 75.0
@@ -51,7 +51,7 @@ def test_pauses_grow_are_bounded_and_differ() -> None:
 
 
 async def test_a_race_heals_by_itself() -> None:
-    spec = spec_for("--crash", "race", "--crash-attempt", "1", "--lines", "3", start=StartWay.TOGETHER)
+    spec = spec_for("--crash", "race", "--crash-attempt", "1", "--lines", "3", start=StartMode.TOGETHER)
     async with running(spec) as run:
         waiting = await run.until_state("cpu0", WorkerState.RESTARTING)
         assert waiting.reason
@@ -84,7 +84,7 @@ async def test_a_failure_of_the_script_itself_is_left_alone() -> None:
 
 
 async def test_gated_workers_wait_for_the_first_and_say_so() -> None:
-    spec = spec_for(*NEVER, "--phase-s", "0.4", cpu=3, start=StartWay.GATED)
+    spec = spec_for(*NEVER, "--phase-s", "0.4", cpu=3, start=StartMode.GATED)
     async with running(spec) as run:
         waiting = await run.until(lambda s: s.workers[0].state is not WorkerState.WAITING)
         for slot in ("cpu1", "cpu2"):
@@ -101,30 +101,38 @@ async def test_gated_workers_wait_for_the_first_and_say_so() -> None:
 
 
 async def test_a_gate_opens_when_the_first_worker_fails() -> None:
-    spec = spec_for("--crash", "traceback", "--crash-at", "adding", cpu=2, start=StartWay.GATED)
+    spec = spec_for("--crash", "traceback", "--crash-at", "adding", cpu=2, start=StartMode.GATED)
     async with running(spec) as run:
         await run.until(lambda s: s.ended)
         assert [worker.attempt for worker in run.snapshot.workers] == [1, 1]
 
 
 async def test_a_waiting_worker_starts_at_once_when_a_person_wants_it_to() -> None:
-    async with running(spec_for("--hang", "adding", cpu=2, start=StartWay.GATED)) as run:
+    async with running(spec_for("--hang", "adding", cpu=2, start=StartMode.GATED)) as run:
         await run.until_state("cpu1", WorkerState.WAITING)
         await run.client.act(Action.RESTART, "cpu1")
         await run.until_state("cpu1", WorkerState.BUILDING)
 
 
-async def test_silence_without_cpu_is_stuck_and_silence_at_full_cpu_is_not() -> None:
-    spec = spec_for("--hang", "compiling", cpu=1, stuck_after_s=3.0)
-    async with running(spec) as run:
+async def _silent_without_cpu() -> None:
+    async with running(spec_for("--hang", "compiling", cpu=1, stuck_after_s=3.0)) as run:
         await run.until(lambda s: s.workers[0].stuck is not None)
         stuck = run.worker("cpu0").stuck
         assert stuck
         assert stuck.startswith("no output for ")
         assert "0.0 s CPU" in stuck
+
+
+async def _silent_at_full_cpu() -> None:
     async with running(spec_for("--spin", "compiling", cpu=1, stuck_after_s=3.0)) as run:
         await run.until(lambda s: s.workers[0].state is WorkerState.COMPILING and s.workers[0].state_s > 7)
         assert run.worker("cpu0").stuck is None
+
+
+async def test_silence_without_cpu_is_stuck_and_silence_at_full_cpu_is_not() -> None:
+    async with asyncio.TaskGroup() as both:
+        both.create_task(_silent_without_cpu())
+        both.create_task(_silent_at_full_cpu())
 
 
 async def test_a_stopped_worker_is_stuck_and_restarted_when_that_is_wanted() -> None:
@@ -150,12 +158,12 @@ async def test_workers_of_a_killed_engine_end_within_seconds(tmp_path: Path) -> 
 
 
 async def test_a_restart_waits_for_the_memory_of_the_card(sim: Sim) -> None:
-    sim.cards[0].memory_used_mib = 500
+    sim.gpus[0].memory_used_mib = 500
     sim.write()
     spec = spec_for(*NEVER, cpu=None, gpus="0,", interval_s=0.2)
     async with running(spec, sim.env()) as run:
         await run.until_state("gpu0", RUNNING)
-        sim.cards[0].memory_used_mib = 30_000
+        sim.gpus[0].memory_used_mib = 30_000
         sim.write()
         await run.until(lambda s: (s.workers[0].memory_peak_mib or 0) > 20_000)
         await run.client.act(Action.STOP, "gpu0")
@@ -163,7 +171,7 @@ async def test_a_restart_waits_for_the_memory_of_the_card(sim: Sim) -> None:
         await run.client.act(Action.RESTART, "gpu0")
         waiting = await run.until(lambda s: "released" in (s.workers[0].reason or ""))
         assert waiting.workers[0].state is WorkerState.RESTARTING
-        sim.cards[0].memory_used_mib = 510
+        sim.gpus[0].memory_used_mib = 510
         sim.write()
         await run.until_state("gpu0", RUNNING)
 
@@ -171,39 +179,40 @@ async def test_a_restart_waits_for_the_memory_of_the_card(sim: Sim) -> None:
 async def test_a_process_on_the_card_can_be_ended_if_it_is_ones_own_and_no_worker(sim: Sim) -> None:
     other = await asyncio.create_subprocess_exec("sleep", "60")
     init = 1
-    sim.cards[0].processes = [Process(pid=other.pid, memory_mib=900), Process(pid=init, memory_mib=10)]
+    sim.gpus[0].processes = [Process(pid=other.pid, memory_mib=900), Process(pid=init, memory_mib=10)]
     sim.write()
     async with running(spec_for(*NEVER, cpu=None, gpus="0,", interval_s=0.2), sim.env()) as run:
         worker = await run.until_state("gpu0", RUNNING)
         assert worker.pid is not None
         details = await run.client.details("gpu0")
         assert {process.pid for process in details.processes or ()} == {other.pid, init}
-        with pytest.raises(GmgError, match="is not on gpu0's card"):
-            await run.client.end_process("gpu0", worker.pid)
-        sim.cards[0].processes.append(Process(pid=worker.pid, memory_mib=20))
+        with pytest.raises(GmgError, match="is no longer on gpu0's GPU"):
+            await run.client.end_process("gpu0", GpuProcess(worker.pid))
+        sim.gpus[0].processes.append(Process(pid=worker.pid, memory_mib=20))
         sim.write()
-        await run.until(lambda s: "gpu0" in [process.slot for process in s.readings[0].processes or ()])
+        await run.until(lambda s: "gpu0" in [process.slot for process in s.samples[0].processes or ()])
         with pytest.raises(GmgError, match="gpu0's worker"):
-            await run.client.end_process("gpu0", worker.pid)
+            await run.client.end_process("gpu0", GpuProcess(worker.pid))
+        seen = {process.pid: process for process in details.processes or ()}
         if os.getuid() != 0:
             with pytest.raises(GmgError, match="belongs to"):
-                await run.client.end_process("gpu0", init)
-        await run.client.end_process("gpu0", other.pid)
+                await run.client.end_process("gpu0", seen[init])
+        await run.client.end_process("gpu0", seen[other.pid])
         assert await other.wait() == -signal.SIGTERM
 
 
 async def test_a_restart_does_not_wait_for_memory_that_somebody_else_has_taken(sim: Sim) -> None:
-    sim.cards[0].memory_used_mib = 500
+    sim.gpus[0].memory_used_mib = 500
     sim.write()
     async with running(spec_for(*NEVER, cpu=None, gpus="0,", interval_s=0.2), sim.env()) as run:
         worker = await run.until_state("gpu0", RUNNING)
         assert worker.pid is not None
-        sim.cards[0].processes = [Process(pid=worker.pid, memory_mib=20_000)]
-        sim.cards[0].memory_used_mib = 20_500
+        sim.gpus[0].processes = [Process(pid=worker.pid, memory_mib=20_000)]
+        sim.gpus[0].memory_used_mib = 20_500
         sim.write()
-        await run.until(lambda s: "gpu0" in [process.slot for process in s.readings[0].processes or ()])
-        sim.cards[0].processes = [Process(pid=os.getpid(), memory_mib=30_000)]
-        sim.cards[0].memory_used_mib = 30_500
+        await run.until(lambda s: "gpu0" in [process.slot for process in s.samples[0].processes or ()])
+        sim.gpus[0].processes = [Process(pid=os.getpid(), memory_mib=30_000)]
+        sim.gpus[0].memory_used_mib = 30_500
         sim.write()
         await run.client.act(Action.RESTART, "gpu0")
         await run.until(lambda s: s.workers[0].attempt == 2, timeout_s=20.0)

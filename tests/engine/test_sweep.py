@@ -13,7 +13,7 @@ import pytest
 
 from gmg_tui import session
 from gmg_tui.errors import GmgError
-from gmg_tui.model import JobRecord, QueueAction, WorkerState
+from gmg_tui.model import JobRecord, QueueAction, Value, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.store import reader
 from tests.nvml_sim import Sim
@@ -66,7 +66,7 @@ async def test_each_job_runs_on_one_card_and_no_card_has_two(sim: Sim, marked: P
         assert record.state is FINISHED
         assert (str(record.gpu_index), record.gpu_uuid) == (
             mark["CUDA_VISIBLE_DEVICES"],
-            sim.cards[int(mark["CUDA_VISIBLE_DEVICES"])].uuid,
+            sim.gpus[int(mark["CUDA_VISIBLE_DEVICES"])].uuid,
         )
     assert len(rows(run.folder)) == 8
 
@@ -77,7 +77,7 @@ async def test_a_job_has_a_folder_of_its_own_and_its_results_are_kept(sim: Sim, 
     async with running(spec, sim.env()) as run:
         await run.until_done()
     (mark,) = marks(marked)
-    assert mark["GMG_OUT_DIR"] == str(run.folder / "jobs" / "gpu0_wide")
+    assert mark["GMG_OUT_DIR"] == str(run.folder / "jobs" / "wide")
     record = stored(run)["wide"]
     assert record.out_dir == mark["GMG_OUT_DIR"]
     assert record.result == {"score": 0.5, "from": "output", "deep": {"a": [1]}, "n": 3}
@@ -100,22 +100,22 @@ async def test_two_jobs_on_one_card_where_that_is_allowed(sim: Sim, marked: Path
 
 
 async def test_a_job_waits_for_the_memory_that_it_needs(sim: Sim, marked: Path) -> None:
-    total = sim.cards[0].memory_total_mib
+    total = sim.gpus[0].memory_total_mib
     assert total is not None
-    sim.cards[0].memory_used_mib = total - 1000
+    sim.gpus[0].memory_used_mib = total - 1000
     sim.write()
     group = job_group("--marks", str(marked), gpus="0,", min_free_mib=8000.0)
     async with running(sweep_for([{}], group, interval_s=0.2), sim.env()) as run:
         waiting = await run.until(lambda snapshot: "of free VRAM" in (snapshot.workers[0].reason or ""))
         assert waiting.workers[0].state is WorkerState.WAITING
         assert not marks(marked)
-        sim.cards[0].memory_used_mib = 1000
+        sim.gpus[0].memory_used_mib = 1000
         sim.write()
         assert (await run.until_done()).finished == 1
 
 
 async def test_two_jobs_on_a_card_do_not_count_on_the_same_memory(sim: Sim, marked: Path) -> None:
-    sim.cards[0].memory_total_mib, sim.cards[0].memory_used_mib = 20_000, 1000
+    sim.gpus[0].memory_total_mib, sim.gpus[0].memory_used_mib = 20_000, 1000
     sim.write()
     group = job_group("--marks", str(marked), "--s", "0.3", gpus="0,", per_gpu=2, min_free_mib=12_000.0)
     async with running(sweep_for([{}] * 3, group, interval_s=0.2), sim.env()) as run:
@@ -126,12 +126,12 @@ async def test_two_jobs_on_a_card_do_not_count_on_the_same_memory(sim: Sim, mark
 
 
 async def test_a_job_that_has_ended_waits_for_nothing_and_the_next_one_for_its_memory(sim: Sim, marked: Path) -> None:
-    sim.cards[0].memory_used_mib = 500
+    sim.gpus[0].memory_used_mib = 500
     sim.write()
     group = job_group("--marks", str(marked), "--s", "1", gpus="0,")
     async with running(sweep_for([{}, {}], group, interval_s=0.2), sim.env()) as run:
         await run.until(lambda s: len(marks(marked)) == 1)
-        sim.cards[0].memory_used_mib = 30_000
+        sim.gpus[0].memory_used_mib = 30_000
         sim.write()
         waiting = await run.until(lambda s: "to be released" in (s.workers[0].reason or ""))
         assert waiting.queue is not None
@@ -141,22 +141,22 @@ async def test_a_job_that_has_ended_waits_for_nothing_and_the_next_one_for_its_m
             (FINISHED, True),
             (WorkerState.WAITING, False),
         ]
-        sim.cards[0].memory_used_mib = 500
+        sim.gpus[0].memory_used_mib = 500
         sim.write()
         await run.until(lambda s: len(marks(marked)) == 2)
-        sim.cards[0].memory_used_mib = 30_000
+        sim.gpus[0].memory_used_mib = 30_000
         sim.write()
         ended = await run.until(lambda s: s.queue and s.queue.finished == 2)
         assert ended.ended, "nobody comes who would need the memory"
 
 
 async def test_two_jobs_on_a_card_do_not_wait_for_each_others_memory(sim: Sim, marked: Path) -> None:
-    sim.cards[0].memory_used_mib = 500
+    sim.gpus[0].memory_used_mib = 500
     sim.write()
     group = job_group("--marks", str(marked), "--s", "{s}", gpus="0,", per_gpu=2)
     async with running(sweep_for([{"s": 2.0}, {"s": 60.0}, {"s": 0.0}], group, interval_s=0.2), sim.env()) as run:
         await run.until(lambda s: len(marks(marked)) == 2)
-        sim.cards[0].memory_used_mib = 30_000
+        sim.gpus[0].memory_used_mib = 30_000
         sim.write()
         await run.until(lambda s: s.queue and s.queue.finished == 2)
         await run.client.act_on_jobs(QueueAction.SKIP, 2)
@@ -177,7 +177,9 @@ async def test_whatever_becomes_of_a_job_its_card_is_given_back_and_the_results_
         job_group(*common, "--fail", "3", "--fail-attempts", "1", name="once", retries=1, gpus="0,"),
         job_group(*common, name="well", gpus="0,"),
     )
-    jobs = [{"group": place, "name": group.name.replace(" ", "-")} for place, group in enumerate(groups)]
+    jobs: list[dict[str, Value]] = [
+        {"group": index, "name": group.name.replace(" ", "-")} for index, group in enumerate(groups)
+    ]
     async with running(sweep_for(jobs, *groups), sim.env()) as run:
         queue = await run.until_done()
         said = await run.jobs()
@@ -242,7 +244,7 @@ async def test_no_job_starts_on_a_card_that_is_lost(sim: Sim, marked: Path) -> N
     jobs = [{"s": 1.5}, {"s": 1.5}, *({"s": 0.0} for _ in range(4))]
     async with running(sweep_for(jobs, group, interval_s=0.2), sim.env()) as run:
         await run.until(lambda s: len(marks(marked)) == 2)
-        sim.cards[0].lost = True
+        sim.gpus[0].lost = True
         sim.write()
         queue = await run.until_done()
         assert queue.finished == 6
@@ -282,7 +284,7 @@ async def test_a_sweep_whose_engine_was_killed_goes_on_where_it_was(sim: Sim, ma
     assert queue.before_s > 0.0
     one_card = queue.busy_s / (queue.before_s + again.snapshot.elapsed_s)
     assert one_card < 1.5, "one card is not faster than itself"
-    with reader.Stored(again.folder / session.STORE) as store:
+    with reader.open_store(again.folder / session.STORE) as store:
         first, second = store.attempts[2]
     assert (first.attempt.state, first.attempt.reason) == (STOPPED, "interrupted: the engine was killed")
     assert (second.attempt.number, second.attempt.state) == (2, FINISHED)
@@ -297,6 +299,8 @@ async def test_a_restart_on_a_slot_is_of_its_job(sim: Sim, marked: Path) -> None
         assert queue.failed == 1
         await run.client.act(Action.RESTART, "gpu0")
         await run.until(lambda s: s.queue and s.queue.finished == 1)
+        with pytest.raises(GmgError, match=r"^job 1 has finished; r in the queue runs it again$"):
+            await run.client.act(Action.RESTART, "gpu0")
         details = await run.client.details("gpu0")
         assert details.attempts[-1].number == 2
 

@@ -1,22 +1,34 @@
-"""Tests of this folder run the real Genesis; they share one warm cache."""
+"""Tests of this folder run the real Genesis; they share one warm cache, which the first of them fills."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
 
+from gmg_tui.genesis.environ import threads_each
+
+THREADS = ("OMP_NUM_THREADS", "QD_NUM_THREADS")
 EXAMPLES = Path(__file__).parents[2] / "gmg_tui" / "examples"
 
 
 @pytest.fixture(scope="session")
 def genesis_cache(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Where Genesis and Quadrants keep what they have prepared and compiled."""
+    """Where Genesis and Quadrants keep what they have prepared and compiled, and what kernels are compiled for.
+
+    A kernel that was compiled for another number of threads is of no use, and the engine gives a worker as many as there
+    are cores for it. With what it gives each of two, all tests compile once, which takes a minute.
+    """
     if importlib.util.find_spec("genesis") is None:
         pytest.skip("genesis-world is not installed: pip install 'gmg-tui[genesis]'")
     folder = tmp_path_factory.mktemp("cache")
-    return {"GS_CACHE_FILE_PATH": str(folder / "genesis"), "QD_OFFLINE_CACHE_FILE_PATH": str(folder / "quadrants")}
+    return {
+        "GS_CACHE_FILE_PATH": str(folder / "genesis"),
+        "QD_OFFLINE_CACHE_FILE_PATH": str(folder / "quadrants"),
+        **dict.fromkeys(THREADS, str(threads_each(len(os.sched_getaffinity(0)), 2))),
+    }
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from gmg_tui.model import Phase, WorkerState
 from gmg_tui.protocol import Action
 from tests.engine.harness import Running, running, spec_for
 
+from .conftest import THREADS
+
 pytestmark = [pytest.mark.genesis, pytest.mark.timeout(900)]
 
 _ORDER = list(Phase)
@@ -35,7 +37,24 @@ class _Phases:
         return self._run.snapshot.ended
 
 
-async def test_two_light_workers_run_to_their_end(light: str) -> None:
+async def test_a_worker_that_is_stopped_saves_its_kernels_and_is_edited_to_more_environments(light: str) -> None:
+    spec = spec_for("-B", "4", "--steps", "10000000", cpu=1, script=light, sigint_wait_s=60.0)
+    async with running(spec) as run:
+        await run.until(lambda _: run.worker("cpu0").fps is not None, timeout_s=800)
+        await run.client.edit(("cpu0",), ("-B", "32", "--steps", "10000000"), {})
+        await run.until(lambda _: run.worker("cpu0").n_envs == 32, timeout_s=800)
+        assert b"Exiting Genesis and caching compiled kernels" in run.output("cpu0")
+        worker = run.worker("cpu0")
+        assert worker.before is not None
+        assert worker.before.n_envs == 4
+        await run.client.act(Action.STOP, "cpu0")
+        stopped = await run.until(lambda _: run.worker("cpu0").state is WorkerState.STOPPED, timeout_s=90)
+        assert stopped.workers[0].reason is None
+
+
+async def test_two_light_workers_run_to_their_end(light: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in THREADS:  # as many as the engine gives them
+        monkeypatch.delenv(name)
     spec = spec_for("-B", "16", "--steps", "3000", cpu=2, script=light, sigint_wait_s=30.0)
     async with running(spec) as run:
         phases = _Phases(run)
@@ -65,21 +84,6 @@ async def test_two_light_workers_run_to_their_end(light: str) -> None:
             sum(_printed(run.output(slot))[-1] for slot in ("cpu0", "cpu1")), abs=0.01
         )
         assert [worker["n_envs"] for worker in summary["workers"]] == [16, 16]
-
-
-async def test_a_worker_that_is_stopped_saves_its_kernels_and_is_edited_to_more_environments(light: str) -> None:
-    spec = spec_for("-B", "4", "--steps", "10000000", cpu=1, script=light, sigint_wait_s=60.0)
-    async with running(spec) as run:
-        await run.until(lambda _: run.worker("cpu0").fps is not None, timeout_s=300)
-        await run.client.edit(("cpu0",), ("-B", "32", "--steps", "10000000"), {})
-        await run.until(lambda _: run.worker("cpu0").n_envs == 32, timeout_s=300)
-        assert b"Exiting Genesis and caching compiled kernels" in run.output("cpu0")
-        worker = run.worker("cpu0")
-        assert worker.before is not None
-        assert worker.before.n_envs == 4
-        await run.client.act(Action.STOP, "cpu0")
-        stopped = await run.until(lambda _: run.worker("cpu0").state is WorkerState.STOPPED, timeout_s=90)
-        assert stopped.workers[0].reason is None
 
 
 @pytest.mark.slow

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gmg_tui.genesis.environ import Environment, threads_each, worker_environment
-from gmg_tui.model import Gpu, Slot, SlotKind
+from gmg_tui.genesis.environ import Environment, task_variables, threads_each, worker_environment
+from gmg_tui.model import Gpu, Slot, SlotKind, Visible
 
 CARD = Slot("gpu3", SlotKind.GPU, Gpu(3, "GPU-1234", "NVIDIA H100"))
 MIG = Slot("gpu0-mig1", SlotKind.MIG, Gpu(0, "MIG-5678", "NVIDIA A100 MIG 1g.5gb", mig_index=1))
@@ -18,6 +18,7 @@ OURS = {
     "OMP_NUM_THREADS": "6",
     "QD_NUM_THREADS": "6",
     "GMG_SESSION": "sim-1",
+    "GMG_SESSION_ID": "1f",
     "GMG_SLOT": "",
     "GMG_WORKER_INDEX": "2",
     "GMG_NUM_WORKERS": "8",
@@ -32,10 +33,13 @@ def environment(
     gpu_index: int | None = None,
     egl_index: int | None = None,
     extra: dict[str, str] | None = None,
+    keep_task: bool = False,
+    visible: Visible = Visible.INDEX,
 ) -> Environment:
     return worker_environment(
         base or {},
         session="sim-1",
+        session_id="1f",
         slot=slot,
         index=2,
         count=8,
@@ -44,6 +48,8 @@ def environment(
         egl_index=egl_index,
         threads=6,
         extra=extra or {},
+        keep_task=keep_task,
+        visible=visible,
     )
 
 
@@ -78,6 +84,18 @@ def test_on_a_mig_slot_the_instance_is_named_and_the_other_selectors_are_gone() 
     assert made.full == made.set
 
 
+def test_a_card_is_named_by_its_uuid_where_that_is_asked_for() -> None:
+    made = environment(CARD, {"TI_VISIBLE_DEVICE": "0"}, gpu_index=5, egl_index=1, visible=Visible.UUID)
+    assert made.set == OURS | {
+        "GMG_SLOT": "gpu3",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": "GPU-1234",
+        "EGL_DEVICE_ID": "1",
+    }
+    assert made.unset == ("TI_VISIBLE_DEVICE", "QD_VISIBLE_DEVICE")
+    assert environment(CPU, visible=Visible.UUID).set["CUDA_VISIBLE_DEVICES"] == ""
+
+
 def test_on_a_cpu_slot_no_card_is_visible() -> None:
     made = environment(CPU, {"CUDA_VISIBLE_DEVICES": "0,1", "EGL_DEVICE_ID": "0"})
     assert made.set == OURS | {"GMG_SLOT": "cpu1", "CUDA_VISIBLE_DEVICES": ""}
@@ -107,6 +125,47 @@ def test_what_a_person_gives_wins_over_all_but_gmg_tuis_own_words() -> None:
     assert made.full["GMG_SLOT"] == "gpu3"
     assert "GMG_MINE" not in made.full
     assert made.unset == ()
+
+
+OUTER = {
+    "SLURM_JOB_ID": "77",
+    "SLURM_JOB_NODELIST": "n[1-2]",
+    "SLURM_JOB_NUM_NODES": "2",
+    "SLURM_CPUS_PER_TASK": "8",
+    "HOME": "/h",
+    "PMIX": "x",
+    "SLURM_PROCID": "1",
+    "SLURM_LOCALID": "1",
+    "SLURM_NODEID": "0",
+    "SLURM_NPROCS": "2",
+    "SLURM_NTASKS": "2",
+    "SLURM_NTASKS_PER_NODE": "1",
+    "SLURM_STEPID": "0",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NUM_TASKS": "2",
+    "PMI_RANK": "1",
+    "PMIX_NAMESPACE": "slurm.pmix.77.0",
+    "OMPI_COMM_WORLD_RANK": "1",
+}
+TASK = sorted(list(OUTER)[6:])
+"""Those of `OUTER` that say which task of the outer step gmg-tui is."""
+
+
+def test_a_worker_is_no_task_of_the_step_that_gmg_tui_runs_in_but_knows_the_allocation() -> None:
+    made = environment(CPU, OUTER)
+    assert sorted(made.unset) == TASK == list(task_variables(OUTER))
+    assert set(OUTER) - set(made.full) == set(TASK)
+    assert made.full["SLURM_JOB_ID"] == "77"
+    kept = environment(CPU, OUTER, keep_task=True)
+    assert kept.unset == ()
+    assert kept.full.items() >= OUTER.items()
+
+
+def test_a_task_that_a_person_gives_is_the_workers() -> None:
+    made = environment(CPU, OUTER, extra={"SLURM_PROCID": "0", "OMPI_MINE": "1"})
+    assert (made.full["SLURM_PROCID"], made.full["OMPI_MINE"]) == ("0", "1")
+    assert "SLURM_PROCID" not in made.unset
+    assert "SLURM_NTASKS" in made.unset
 
 
 def test_a_card_that_cannot_be_found_is_not_replaced_by_card_0() -> None:

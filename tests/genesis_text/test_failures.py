@@ -10,12 +10,28 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.genesis.failures import FailureKind, explain
-from gmg_tui.genesis.reader import Reader
-from gmg_tui.genesis.tail import LINES
+from gmg_tui.genesis.output.failures import FailureKind, explain
+from gmg_tui.genesis.output.reader import Reader
+from gmg_tui.genesis.output.tail import LINES
 from tests.genesis_text.samples import logged
 
 K = FailureKind
+
+
+_RENDERING_ADVICE = ("show_viewer=False", "unset EGL_DEVICE_ID", "install the EGL library")
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("No display detected. Use `show_viewer=False` for headless mode.", "show_viewer=False"),
+        ("Invalid device ID (3) with 1 devices", "unset EGL_DEVICE_ID"),
+        ("EGL is required to create an offscreen OpenGL context, and it is unavailable", "install the EGL library"),
+    ],
+)
+def test_what_helps_with_rendering_is_what_applies(text: str, advice: str) -> None:
+    found = explain(1, [f"genesis.GenesisException: {text}".encode()])
+    assert [each for each in _RENDERING_ADVICE if each in found.advice] == [advice]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +60,7 @@ K = FailureKind
             K.MEMORY,
         ),
         ("RuntimeError: Out of CUDA pre-allocated memory. Consider using qd.init(device_memory_frac", K.MEMORY),
-        ("MemoryError", K.MEMORY),
+        ("MemoryError", K.HOST_MEMORY),
         ("RuntimeError: CUDA Error CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encounte", K.DEVICE),
         ("RuntimeError: CUDA error: invalid device ordinal", K.DEVICE),
         ("RuntimeError: CUDA Error CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected", K.DEVICE),

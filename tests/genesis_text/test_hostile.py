@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gmg_tui.genesis.reader import Reader
+from gmg_tui.genesis.output.reader import Reader
 from tests.genesis_text import samples
 
 LINES = [
@@ -46,7 +46,7 @@ def shown(reader: Reader) -> tuple[object, ...]:
     return (
         reader.phase,
         reader.state,
-        (fps.last, fps.max, fps.samples, fps.rate, pytest.approx(fps.mean)) if fps else None,
+        (fps.last, fps.max, fps.samples, fps.settled, pytest.approx(fps.mean)) if fps else None,
         reader.n_envs,
         reader.progress,
         reader.device,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gmg_tui.genesis import lines
-from gmg_tui.genesis.reader import Reader
+from gmg_tui.genesis.output import lines
+from gmg_tui.genesis.output.reader import Reader
 from gmg_tui.model import Phase, WorkerState
 from tests.genesis_text import samples
 
@@ -123,7 +123,6 @@ def test_the_version_is_read_from_each_greeting(line: str, version: str) -> None
 def test_native_and_library_remarks_are_not_the_scripts_own_output() -> None:
     reader = Reader(gpu_slot=True)
     for line in (
-        samples.read("franka-cold.stderr.log"),
         b"[Quadrants] version 1.3.3, llvm 20.1.1, commit 1234567, linux, python 3.11.13\n",
         b"/x/torch/cuda/__init__.py:61: FutureWarning: The pynvml package is deprecated.\n  import pynvml\n",
         b"libEGL warning: egl: failed to create dri2 screen\n",
@@ -131,3 +130,6 @@ def test_native_and_library_remarks_are_not_the_scripts_own_output() -> None:
     ):
         assert not reader.feed(line, 1.0)
     assert reader.state is WorkerState.STARTING
+    reader.feed(samples.logged("Building visualizer..."), 2.0)
+    assert not reader.feed(samples.read("franka-cold.stderr.log"), 3.0)
+    assert reader.state is WorkerState.COMPILING

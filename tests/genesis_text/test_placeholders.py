@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmg_tui.genesis.placeholders import as_text, fill, names_in, values_for
+from gmg_tui.genesis.placeholders import as_text, fill, fill_some, names_in, values_for
 from gmg_tui.model import Gpu, Slot, SlotKind
 
 CARD = Slot("gpu3", SlotKind.GPU, Gpu(3, "GPU-1234", "NVIDIA H100"))
@@ -95,3 +95,10 @@ def test_a_text_names_exactly_the_placeholders_that_are_filled(text: str) -> Non
     filled = fill(text, dict.fromkeys(names_in(text), "·"))
     assert filled.count("·") >= len(names_in(text))
     assert fill(text, {**dict.fromkeys(("a", "b", "ab", "a.b"), "·"), **dict.fromkeys(names_in(text), "·")}) == filled
+
+
+@pytest.mark.parametrize("value", ["x", "{i}", "{{i}}", "}", True, 7])
+@pytest.mark.parametrize("text", ["{a}-{i}", "{{a}} {a} {{{a}}}", "${a} {unknown} {a}", '{"k": {"a": "{a}"}}'])
+def test_filling_in_some_and_then_the_rest_is_filling_in_all(text: str, value: object) -> None:
+    some = fill_some(text, {"a": value})
+    assert fill(some, {"i": 3, "slot": "gpu0"}) == fill(text, {"i": 3, "slot": "gpu0", "a": value})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gmg_tui.genesis import progress
-from gmg_tui.genesis.reader import Reader
+from gmg_tui.genesis.output import progress
+from gmg_tui.genesis.output.reader import Reader
 from gmg_tui.model import Phase, Progress, WorkerState
 from tests.genesis_text import samples
 
@@ -13,14 +13,14 @@ from tests.genesis_text import samples
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (" 43%|████▎     | 43/100 [00:04<00:05, 10.20it/s]", Progress(43.0, 100.0, "it", 5.0)),
-        ("train:  43%|####3     | 43/100 [00:04<01:05, 10.20it/s, loss=0.3]", Progress(43.0, 100.0, "it", 65.0)),
+        (" 43%|████▎     | 43/100 [00:04<00:05, 10.20it/s]", Progress(43.0, 100.0, "it", 5.0, 10.2)),
+        ("train:  43%|####3     | 43/100 [00:04<01:05, 10.20it/s, loss=0.3]", Progress(43.0, 100.0, "it", 65.0, 10.2)),
         ("  0%|          | 0/100 [00:00<?, ?it/s]", Progress(0.0, 100.0, "it", None)),
-        (" 10%|█         | 1/10 [00:03<00:30,  3.40s/it]", Progress(1.0, 10.0, "it", 30.0)),
-        (" 12%|█▏        | 1.20k/10.0k [00:01<2:07:20, 1.20kit/s]", Progress(1200.0, 10000.0, "it", 7640.0)),
-        (" 12%|█▏        | 1.20k/10.0k [00:01<00:07, 1.20kstep/s]", Progress(1200.0, 10000.0, "step", 7.0)),
-        (" 50%|█████     | 5/10 [00:01<00:01,  4.00kernels/s]", Progress(5.0, 10.0, "kernels", 1.0)),
-        ("100%|██████████| 10/10 [00:01<00:00,  4.00 steps/s]", Progress(10.0, 10.0, "steps", 0.0)),
+        (" 10%|█         | 1/10 [00:03<00:30,  3.40s/it]", Progress(1.0, 10.0, "it", 30.0, 1 / 3.4)),
+        (" 12%|█▏        | 1.20k/10.0k [00:01<2:07:20, 1.20kit/s]", Progress(1200.0, 10000.0, "it", 7640.0, 1200.0)),
+        (" 12%|█▏        | 1.20k/10.0k [00:01<00:07, 1.20kstep/s]", Progress(1200.0, 10000.0, "step", 7.0, 1200.0)),
+        (" 50%|█████     | 5/10 [00:01<00:01,  4.00kernels/s]", Progress(5.0, 10.0, "kernels", 1.0, 4.0)),
+        ("100%|██████████| 10/10 [00:01<00:00,  4.00 steps/s]", Progress(10.0, 10.0, "steps", 0.0, 4.0)),
         ("43it [00:04, 10.20it/s]", None),
         ("100%| done", None),
         ("  0%|          | 0/0 [00:00<?, ?it/s]", None),
@@ -50,7 +50,7 @@ def test_bars_overwrite_each_other_with_carriage_returns() -> None:
     reader.feed(logged_ready(), 1.0)
     for step in range(4):
         assert reader.feed(f"\r {step * 25}%|##        | {step}/4 [00:01<00:03,  1.00it/s]".encode(), 2.0)
-    assert reader.progress == Progress(3.0, 4.0, "it", 3.0)
+    assert reader.progress == Progress(3.0, 4.0, "it", 3.0, 1.0)
     assert (reader.state, reader.had_progress) == (WorkerState.RUNNING, True)
 
 
@@ -91,7 +91,7 @@ def test_iterations_give_the_time_left_from_their_pace() -> None:
     assert reader.progress == Progress(2.0, 1500.0, "iteration", 2994.0)
     assert (reader.state, reader.had_progress) == (WorkerState.RUNNING, True)
     assert reader.fps is not None
-    assert (reader.fps.last, reader.fps.samples, reader.fps.rate) == (98304.0, 3, None)
+    assert (reader.fps.last, reader.fps.samples, reader.fps.settled) == (98304.0, 3, pytest.approx(98304.0))
 
 
 def test_iterations_count_for_more_than_bars_and_a_resumed_run_has_its_own_pace() -> None:
@@ -101,3 +101,10 @@ def test_iterations_count_for_more_than_bars_and_a_resumed_run_has_its_own_pace(
     assert reader.progress == Progress(901.0, 1000.0, "iteration", 980.0)
     reader.feed(iteration(0, 10), 30.0)
     assert reader.progress == Progress(0.0, 10.0, "iteration", None)
+
+
+def test_the_reward_of_an_iteration_belongs_to_its_progress() -> None:
+    reader = Reader(gpu_slot=True)
+    reader.feed(b"\x1b[1m Learning iteration 299/300 \x1b[0m\n", 1.0)
+    reader.feed(b"              Mean reward: 12.34\n     Mean episode length: 900.00\n", 1.1)
+    assert reader.progress == Progress(299.0, 300.0, "iteration", None, None, "12.34")

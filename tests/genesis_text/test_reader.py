@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gmg_tui.genesis.reader import Reader
+from gmg_tui.genesis.output.reader import Reader
 from gmg_tui.model import Phase, WorkerState
 from tests.genesis_text import samples
 from tests.genesis_text.samples import fps_line, logged
@@ -30,7 +30,6 @@ def test_the_phases_of_a_cold_run_follow_each_other_with_their_times() -> None:
         (Phase.MESHES, 22.0),
         (Phase.COMPILING, 100.0),
         (Phase.VISUALIZER, 15.0),
-        (Phase.RUNNING, 0.0),
     )
     assert (reader.phase, reader.state) == (Phase.SAVING, WorkerState.RUNNING)
     assert (reader.device, reader.backend) == ("Intel(R) Xeon(R) Processor @ 2.50GHz", "cpu")
@@ -45,7 +44,7 @@ def test_the_states_of_a_run_never_go_back() -> None:
         if reader.state is not seen[-1]:
             seen.append(reader.state)
     assert seen == [WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING, WorkerState.RUNNING]
-    assert reader.warnings == ("Genesis found a corrupted mesh cache file and made it anew",)
+    assert reader.warnings == ("Genesis found a corrupted mesh cache file and rebuilt it",)
 
 
 def test_a_second_scene_goes_back_to_building_and_its_average_begins_anew() -> None:
@@ -58,7 +57,22 @@ def test_a_second_scene_goes_back_to_building_and_its_average_begins_anew() -> N
     reader.feed(fps_line(50.0, 4), 4.0)
     assert reader.state is WorkerState.RUNNING
     assert reader.fps is not None
-    assert (reader.fps.rate, reader.fps.samples, reader.fps.max) == (50.0, 3, 1000.0)
+    assert (reader.fps.settled, reader.fps.samples, reader.fps.max) == (None, 3, 1000.0)
+
+
+def test_a_phase_that_an_exit_cuts_short_has_no_duration() -> None:
+    reader = Reader(gpu_slot=False, started=0.0)
+    reader.feed(logged("Building scene <4bc769b>..."), 10.0)
+    reader.feed(logged("Compiling simulation kernels..."), 12.0)
+    reader.feed(logged("💤 Exiting Genesis and caching compiled kernels..."), 22.0)
+    assert reader.phases == ((Phase.IMPORTING, 10.0), (Phase.BUILDING, 2.0))
+
+
+def test_silent_steps_are_no_part_of_the_phase_before_them() -> None:
+    reader = Reader(gpu_slot=False, started=0.0)
+    reader.feed(logged("Building visualizer..."), 10.0)
+    reader.feed(b"\x1b[1m Learning iteration 0/300 \x1b[0m\n", 90.0)
+    assert (reader.phase, reader.phases) == (Phase.RUNNING, ((Phase.IMPORTING, 10.0),))
 
 
 def test_a_script_without_genesis_runs_from_its_first_line() -> None:
@@ -84,6 +98,32 @@ def test_a_script_that_hides_the_rate_runs_from_its_own_first_line_after_buildin
     assert reader.state is WorkerState.COMPILING
     reader.feed(b"episode 1\n", 2.0)
     assert (reader.state, reader.had_progress) == (WorkerState.RUNNING, False)
+
+
+_COMPILER = (
+    b"[W 11/22/26 20:18:14.384 11504] [frontend_ir.cpp:begin_frontend_struct_for_on_snode@1533] qd.loop_config\n"
+)
+
+
+@pytest.mark.parametrize(
+    "first", [_COMPILER, logged("Neutral robot position (qpos0) exceeds joint limits.", "WARNING")]
+)
+def test_a_script_that_hides_its_phases_is_in_none_of_them_until_it_says_something_itself(first: bytes) -> None:
+    reader = Reader(gpu_slot=False, started=0.0)
+    assert reader.feed(first, 9.0)
+    assert (reader.phase, reader.state, reader.phases) == (Phase.AT_WORK, WorkerState.BUILDING, ())
+    reader.feed(_COMPILER + logged("Constraint solver is slow.", "WARNING"), 12.0)
+    assert reader.phase is Phase.AT_WORK
+    reader.feed(b"episode 1\n", 90.0)
+    assert (reader.state, reader.had_progress, reader.phases) == (WorkerState.RUNNING, False, ())
+
+
+def test_a_warning_before_the_greeting_hides_no_phase() -> None:
+    reader = Reader(gpu_slot=True, started=0.0)
+    reader.feed(logged("Backend gs.gpu not available on this machine. Falling back to CPU.", "WARNING"), 9.0)
+    reader.feed(logged(DEVICE.format("AMD EPYC", "cpu")), 9.0)
+    reader.feed(logged("Scene <4bc769b> created."), 11.0)
+    assert (reader.phase, reader.phases) == (Phase.CREATING, ((Phase.INITIALISING, 2.0),))
 
 
 def test_a_traceback_is_no_sign_of_running() -> None:
@@ -130,33 +170,33 @@ def test_genesis_rate_wins_over_rsl_rls() -> None:
                 logged("Backend gs.gpu not available on this machine. Falling back to CPU.", "WARNING"),
                 logged(DEVICE.format("AMD EPYC", "cpu")),
             ],
-            ("fell back to the CPU (AMD EPYC): Genesis found no usable card",),
+            ("fell back to the CPU (AMD EPYC): Genesis found no usable GPU",),
         ),
         (
             True,
             [logged(DEVICE.format("AMD EPYC", "cpu"))],
-            ("runs on the CPU (AMD EPYC), not on the card of its slot",),
+            ("runs on the CPU (AMD EPYC), not on the GPU of its slot",),
         ),
         (
             True,
             [b"[W 12/20/24 10:00:00.000 1] [misc.py:x@7] Arch=[cuda] is not supported, falling back to CPU\n"],
-            ("fell back to the CPU: Genesis found no usable card",),
+            ("fell back to the CPU: Genesis found no usable GPU",),
         ),
         (False, [logged(DEVICE.format("AMD EPYC", "cpu")), logged("Software rendering context detected. Sha")], ()),
         (
             True,
             [logged("Software rendering context detected. Shadows and plane reflection not supported.")],
-            ("renders in software, slowly: EGL does not use the card",),
+            ("renders in software, slowly: EGL does not use the GPU",),
         ),
         (
             False,
             [logged("Ignoring corrupted cache."), logged("Ignoring corrupted cache.")],
-            ("Genesis found a corrupted mesh cache file and made it anew (2 times)",),
+            ("Genesis found a corrupted mesh cache file and rebuilt it (2 times)",),
         ),
         (
             False,
             [b"[W 11/21/26 06:55:54.676 8640] [lock.h:lock@20] Lock /c/qdcache.lock failed. Please run 'qd cache'\n"],
-            ("kernel cache off, each start compiles anew: held or left behind: /c/qdcache.lock",),
+            ("kernel cache locked, this attempt compiles anew or does not keep its kernels: /c/qdcache.lock",),
         ),
     ],
 )

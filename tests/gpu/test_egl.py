@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ctypes.util
+import errno
+import os
 from pathlib import Path
 
 import psutil
 import pytest
 
-from gmg_tui.gpu.egl import EglDevice, EglMap, probe
+from gmg_tui.gpu.egl import EglDevice, EglMap, EglProbe, probe
 from gmg_tui.gpu.egl_probe import pci_address
 from gmg_tui.model import Gpu
 
@@ -31,7 +33,7 @@ async def test_each_card_is_mapped_by_its_cuda_ordinal_whatever_this_process_may
     found = await probe()
     assert [found.index_of(card(index))[0] for index in range(5)] == [2, 4, 1, 3, None]
     assert found.index_of(card(0))[1] == "EGL device 2 has CUDA ordinal 0"
-    assert found.index_of(card(4))[1] == "none of 5 EGL devices is this card"
+    assert found.index_of(card(4))[1] == "none of 5 EGL devices is this GPU"
 
 
 async def test_a_driver_that_crashes_is_a_reason_and_nothing_else(egl: pytest.MonkeyPatch) -> None:
@@ -54,6 +56,47 @@ async def test_a_cancelled_probe_leaves_no_process(egl: pytest.MonkeyPatch) -> N
     with pytest.raises(asyncio.CancelledError):
         await task
     assert psutil.Process().children() == []
+
+
+async def test_an_error_of_the_moment_is_asked_about_again(egl: pytest.MonkeyPatch) -> None:
+    egl.setenv("GMG_EGL_SIM", "0")
+    egl_map = EglProbe(retry_s=0.0)
+    with egl.context() as full:
+        full.setattr(asyncio, "create_subprocess_exec", _no_more_files)
+        assert (await egl_map).index_of(card(0)) == (None, "cannot ask EGL: Too many open files")
+        assert (await EglProbe(retry_s=60.0)).transient
+    assert (await egl_map).index_of(card(0))[0] == 0
+    assert egl_map.begin() is egl_map.begin()
+
+
+async def _no_more_files(*_: object, **__: object) -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+async def test_who_asks_and_leaves_takes_the_answer_from_nobody(egl: pytest.MonkeyPatch) -> None:
+    egl.setenv("GMG_EGL_SIM", "0")
+    egl_map = EglProbe()
+
+    async def ask() -> EglMap:
+        return await egl_map
+
+    leaving = asyncio.create_task(ask())
+    await asyncio.sleep(0)
+    leaving.cancel()
+    assert (await egl_map).index_of(card(0))[0] == 0
+    assert leaving.cancelled()
+
+
+async def test_after_a_change_of_the_gpus_egl_is_asked_again_and_who_waits_gets_an_answer(
+    egl: pytest.MonkeyPatch,
+) -> None:
+    egl.setenv("GMG_EGL_SIM", "0,1")
+    egl_map = EglProbe()
+    waiting = egl_map.begin()
+    egl_map.renew()
+    egl.setenv("GMG_EGL_SIM", "1,0")
+    assert (await egl_map).index_of(card(1), 0)[0] == 1
+    assert not (await waiting).error
 
 
 async def test_a_library_that_cannot_be_loaded_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,16 @@ import json
 
 import pytest
 
-from gmg_tui.gpu import listing
-from gmg_tui.gpu.nvml import Nvml
+from gmg_tui.commands.doctor import gpus as doctor
+from gmg_tui.commands.gpus import lines
+from gmg_tui.commands.run import _has_gpu
+from gmg_tui.engine.hardware import Hardware
+from gmg_tui.errors import GmgError
+from gmg_tui.gpu import listing, silence
+from gmg_tui.gpu.nvml import NvmlUnavailable
 from gmg_tui.gpu.throttle import words
-from tests.nvml_sim import Mig, Process, Sim
+from gmg_tui.model import Gpu, GpuSample, RunSpec
+from tests.nvml_sim import HANGS, Mig, Process, Sim
 from tests.nvml_sim.child import on_simulated_driver
 
 KEYS = [
@@ -20,15 +26,15 @@ KEYS = [
 
 @on_simulated_driver
 def test_a_row_has_the_keys_and_figures_of_the_contract(sim: Sim) -> None:
-    sim.cards[0].throttle = 0x4 | 0x20
-    sim.cards[0].processes = [Process(pid=2**31 - 1, memory_mib=100)]
-    sim.cards[1].unsupported = {"gpu_util_pct", "power_w", "throttle"}
+    sim.gpus[0].throttle = 0x4 | 0x20
+    sim.gpus[0].processes = [Process(pid=2**31 - 1, memory_mib=100)]
+    sim.gpus[1].unsupported = {"gpu_util_pct", "power_w", "throttle"}
     sim.write()
-    rows = json.loads(json.dumps(listing.rows(Nvml.open())))
+    rows = json.loads(json.dumps([listing.row(*one) for one in listing.read(*silence.open_nvml())]))
     assert [list(row) for row in rows] == [KEYS] * 8
     assert rows[0] == {
         "index": 0,
-        "uuid": sim.cards[0].uuid,
+        "uuid": sim.gpus[0].uuid,
         "name": "NVIDIA H100 80GB HBM3",
         "pci_bus_id": "00000000:1B:00.0",
         "gpu_util_pct": 90,
@@ -45,26 +51,58 @@ def test_a_row_has_the_keys_and_figures_of_the_contract(sim: Sim) -> None:
 
 
 @on_simulated_driver
-def test_a_line_has_units_and_says_what_the_card_does_not(sim: Sim) -> None:
-    sim.cards = sim.cards[:4]
-    sim.cards[0].throttle = 0x4 | 0x20 | 0x8
-    sim.cards[1].unsupported = {"gpu_util_pct", "power_w"}
-    sim.cards[2].lost = True
-    sim.cards[3].mig = [Mig(uuid="MIG-aaaa", memory_used_mib=1024)]
+def test_a_line_has_units_and_says_what_the_gpu_does_not_report(sim: Sim) -> None:
+    sim.gpus = sim.gpus[:4]
+    sim.gpus[0].throttle = 0x4 | 0x20 | 0x8
+    sim.gpus[1].unsupported = {"gpu_util_pct", "power_w"}
+    sim.gpus[2].lost = True
+    sim.gpus[3].mig = [Mig(uuid="MIG-aaaa", memory_used_mib=1024)]
     sim.write()
-    lines = listing.lines(listing.rows(Nvml.open()))
-    assert [" ".join(line.split()) for line in lines] == [
+    setattr(silence, "LATE_S", 600.0)  # noqa: B010 - in a process of its own
+    printed = lines(listing.read(*silence.open_nvml()))
+    assert [" ".join(line.split()) for line in printed] == [
         "0 H100 80GB HBM3 90 % 29.5/79.6 GiB 600/700 W 60 °C 1700 MHz 0 proc power cap, …",
         "1 H100 80GB HBM3 n/a 29.5/79.6 GiB n/a/700 W 61 °C 1701 MHz 0 proc",
         "2 does not answer n/a n/a n/a n/a n/a n/a",
         "3 H100 80GB HBM3 n/a 29.5/79.6 GiB 604/700 W 63 °C 1703 MHz 0 proc",
         "3 H100 80GB HBM3 MIG 1g.10gb n/a 1.0/9.8 GiB n/a n/a n/a 0 proc",
     ]
-    assert max(map(len, lines)) == 100
+    assert max(map(len, printed)) == 100
 
 
-def test_no_card_is_no_line() -> None:
-    assert listing.lines([]) == []
+@on_simulated_driver
+def test_a_gpu_that_hangs_keeps_nobody_from_reading_the_others(sim: Sim) -> None:
+    sim.gpus = sim.gpus[:2]
+    nvml, gpus = silence.open_nvml()
+    sim.gpus[0].fails = {"nvmlDeviceGetUtilizationRates": HANGS}
+    sim.write()
+    setattr(silence, "SILENT_S", 5.0)  # noqa: B010 - in a process of its own
+    assert [" ".join(line.split()) for line in lines(listing.read(nvml, gpus[:2]))] == [
+        "0 H100 80GB HBM3 n/a n/a/79.6 GiB n/a n/a n/a n/a no answer",
+        "1 H100 80GB HBM3 91 % 29.5/79.6 GiB 602/700 W 61 °C 1701 MHz 0 proc",
+    ]
+
+
+@on_simulated_driver
+def test_a_driver_that_does_not_even_name_its_gpus_is_waited_for_with_patience_and_not_for_ever(sim: Sim) -> None:
+    sim.hangs = True
+    sim.write()
+    setattr(silence, "OPEN_S", 0.1)  # noqa: B010 - in a process of its own
+    with pytest.raises(NvmlUnavailable, match="has not answered"):
+        silence.open_nvml()
+    with pytest.raises(GmgError, match=r"no GPU: the NVIDIA driver has not answered .* --cpu"):
+        Hardware.find(RunSpec("sim-1", "/state", "/run/sock", "sim.py", (), "/", "python"))
+    assert "has not answered" in (doctor.ask().error or "")
+    assert not _has_gpu()
+
+
+def test_a_sample_that_took_long_is_told_as_old() -> None:
+    (line,) = lines([(Gpu(0, "A", "H100"), GpuSample("A", gpu_util_pct=3.0, throttle=("thermal",), age_s=7.2))])
+    assert line.endswith("7 s old, thermal")
+
+
+def test_no_gpu_is_no_line() -> None:
+    assert lines([]) == []
 
 
 @pytest.mark.parametrize(

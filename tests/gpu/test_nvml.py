@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
-from gmg_tui.model import Gpu, GpuProcess, GpuReading
+from gmg_tui.model import Gpu, GpuProcess, GpuSample
 from tests.nvml_sim import DRIVER_NOT_LOADED, GPU_IS_LOST, NO_PERMISSION, UNKNOWN, VERSION_MISMATCH, Mig, Process, Sim
 from tests.nvml_sim.child import ROOT, on_simulated_driver
 
@@ -18,39 +18,40 @@ from tests.nvml_sim.child import ROOT, on_simulated_driver
 def opened() -> tuple[Nvml, tuple[Gpu, ...]]:
     """NVML that tries what is lost again at once, and the cards."""
     nvml = Nvml.open(retry_s=0)
-    return nvml, nvml.cards()
+    return nvml, nvml.gpus()
 
 
 @on_simulated_driver
 def test_each_of_eight_cards_reads_as_it_was_written(sim: Sim) -> None:
     nvml, gpus = opened()
-    assert [gpu.uuid for gpu in gpus] == [card.uuid for card in sim.cards]
-    for index, (gpu, card) in enumerate(zip(gpus, sim.cards, strict=True)):
+    assert [gpu.uuid for gpu in gpus] == [one.uuid for one in sim.gpus]
+    for index, (gpu, simulated) in enumerate(zip(gpus, sim.gpus, strict=True)):
         assert gpu == Gpu(
             index=index,
-            uuid=card.uuid,
+            uuid=simulated.uuid,
             name="NVIDIA H100 80GB HBM3",
-            pci_bus_id=card.pci_bus_id,
+            pci_bus_id=simulated.pci_bus_id,
             memory_total_mib=81559,
             power_limit_w=700.0,
             persistence=True,
         )
-        assert nvml.read(gpu, slow=True) == GpuReading(
-            uuid=card.uuid,
-            gpu_util_pct=card.gpu_util_pct,
-            memory_util_pct=card.memory_util_pct,
-            memory_used_mib=card.memory_used_mib,
+        assert nvml.read(gpu, slow=True) == GpuSample(
+            uuid=simulated.uuid,
+            gpu_util_pct=simulated.gpu_util_pct,
+            memory_util_pct=simulated.memory_util_pct,
+            memory_used_mib=simulated.memory_used_mib,
             memory_total_mib=81559,
-            temperature_c=card.temperature_c,
-            power_w=card.power_w,
+            memory_free_mib=81559 - (simulated.memory_used_mib or 0.0) - simulated.memory_reserved_mib,
+            temperature_c=simulated.temperature_c,
+            power_w=simulated.power_w,
             power_limit_w=700,
-            sm_clock_mhz=card.sm_clock_mhz,
+            sm_clock_mhz=simulated.sm_clock_mhz,
             sm_clock_max_mhz=1980,
             throttle=(),
-            fan_pct=card.fan_pct,
-            pcie_rx_mib_s=card.pcie_rx_mib_s,
-            pcie_tx_mib_s=card.pcie_tx_mib_s,
-            energy_j=card.energy_j,
+            fan_pct=simulated.fan_pct,
+            pcie_rx_mib_s=simulated.pcie_rx_mib_s,
+            pcie_tx_mib_s=simulated.pcie_tx_mib_s,
+            energy_j=simulated.energy_j,
             processes=(),
         )
     assert nvml.driver_version() == "570.86.15"
@@ -60,10 +61,10 @@ def test_each_of_eight_cards_reads_as_it_was_written(sim: Sim) -> None:
 def test_an_unsupported_figure_is_none_and_a_zero_is_zero(sim: Sim) -> None:
     nvml, gpus = opened()
     names = {"gpu_util_pct", "power_w", "power_limit_w", "temperature_c", "fan_pct", "energy_j", "sm_clock_mhz"}
-    sim.cards[0].unsupported = names | {"memory_used_mib", "throttle"}
-    sim.cards[0].fails = {"nvmlDeviceGetComputeRunningProcesses_v3": NO_PERMISSION}
-    sim.cards[1].gpu_util_pct = 0
-    sim.cards[1].power_w = 0
+    sim.gpus[0].unsupported = names | {"memory_used_mib", "throttle"}
+    sim.gpus[0].fails = {"nvmlDeviceGetComputeRunningProcesses_v3": NO_PERMISSION}
+    sim.gpus[1].gpu_util_pct = 0
+    sim.gpus[1].power_w = 0
     sim.write()
     silent = nvml.read(gpus[0], slow=True)
     assert {
@@ -78,8 +79,8 @@ def test_an_unsupported_figure_is_none_and_a_zero_is_zero(sim: Sim) -> None:
 
 @on_simulated_driver
 def test_an_old_driver_is_asked_by_the_old_names(sim: Sim) -> None:
-    sim.cards[0].processes = [Process(pid=11, memory_mib=100)]
-    sim.cards[0].throttle = 0x4
+    sim.gpus[0].processes = [Process(pid=11, memory_mib=100)]
+    sim.gpus[0].throttle = 0x4
     missing = 13  # NVML_ERROR_FUNCTION_NOT_FOUND
     sim.fails = {
         "nvmlDeviceGetMemoryInfo_v2": missing,
@@ -89,28 +90,28 @@ def test_an_old_driver_is_asked_by_the_old_names(sim: Sim) -> None:
     }
     sim.write()
     nvml, gpus = opened()
-    reading = nvml.read(gpus[0], slow=True)
-    assert reading.memory_used_mib == 30211 + 551, "the first form counts what the driver reserves"
-    assert reading.processes == (GpuProcess(pid=11, memory_mib=100),)
-    assert reading.throttle == ("power cap",)
+    sample = nvml.read(gpus[0], slow=True)
+    assert sample.memory_used_mib == 30211 + 551, "the first form counts what the driver reserves"
+    assert sample.processes == (GpuProcess(pid=11, memory_mib=100),)
+    assert sample.throttle == ("power cap",)
 
 
 @on_simulated_driver
 def test_a_lost_card_is_a_state_of_that_card_and_it_can_come_back(sim: Sim) -> None:
     nvml, gpus = opened()
     before = nvml.read(gpus[2], slow=True)
-    sim.cards[2].lost = True
+    sim.gpus[2].lost = True
     sim.write()
     lost = nvml.read(gpus[2], slow=False)
     assert (lost.lost, lost.gpu_util_pct, lost.fan_pct) == (True, None, None)
     assert "lost" in (lost.error or "")
     assert nvml.error is None
-    assert nvml.read(gpus[3], slow=False).gpu_util_pct == sim.cards[3].gpu_util_pct
+    assert nvml.read(gpus[3], slow=False).gpu_util_pct == sim.gpus[3].gpu_util_pct
     with pytest.raises(NvmlUnavailable, match="lost"):
         nvml.index_of(gpus[2].uuid)
-    assert [gpu.index for gpu in nvml.cards()] == [0, 1, 3, 4, 5, 6, 7]
+    assert [gpu.index for gpu in nvml.gpus()] == [0, 1, 3, 4, 5, 6, 7]
     assert [index for index, _ in nvml.silent] == [2]
-    sim.cards[2].lost = False
+    sim.gpus[2].lost = False
     sim.write()
     assert nvml.read(gpus[2], slow=False) == before
 
@@ -118,8 +119,8 @@ def test_a_lost_card_is_a_state_of_that_card_and_it_can_come_back(sim: Sim) -> N
 @on_simulated_driver
 def test_a_lost_card_is_left_alone_for_a_while(sim: Sim) -> None:
     nvml = Nvml.open(retry_s=3600)
-    gpu = nvml.cards()[0]
-    sim.cards[0].lost = True
+    gpu = nvml.gpus()[0]
+    sim.gpus[0].lost = True
     sim.write()
     lost = nvml.read(gpu, slow=True)
     sim.record()
@@ -132,12 +133,12 @@ def test_a_driver_that_goes_away_is_one_line_and_heals(sim: Sim) -> None:
     nvml, gpus = opened()
     sim.no_driver()
     gone = nvml.read(gpus[0], slow=True)
-    assert gone == GpuReading(uuid=gpus[0].uuid, error=nvml.error)
+    assert gone == GpuSample(uuid=gpus[0].uuid, error=nvml.error)
     assert "driver is not loaded" in (nvml.error or "")
     with pytest.raises(NvmlUnavailable, match="driver is not loaded"):
-        nvml.cards()
+        nvml.gpus()
     sim.driver_back()
-    assert nvml.read(gpus[0], slow=False).gpu_util_pct == sim.cards[0].gpu_util_pct
+    assert nvml.read(gpus[0], slow=False).gpu_util_pct == sim.gpus[0].gpu_util_pct
     assert nvml.error is None
 
 
@@ -147,7 +148,7 @@ def test_a_driver_reloaded_between_two_questions_is_initialised_anew(sim: Sim) -
     nvml.read(gpus[0], slow=True)
     sim.driver_back()
     assert "gone away" in (nvml.read(gpus[0], slow=False).error or "")
-    assert nvml.read(gpus[0], slow=False).gpu_util_pct == sim.cards[0].gpu_util_pct
+    assert nvml.read(gpus[0], slow=False).gpu_util_pct == sim.gpus[0].gpu_util_pct
 
 
 @on_simulated_driver
@@ -184,16 +185,16 @@ def test_a_card_that_refuses_everything_says_why(sim: Sim) -> None:
         "nvmlDeviceGetComputeRunningProcesses_v2",
         "nvmlDeviceGetGraphicsRunningProcesses_v2",
     }
-    sim.cards[0].fails = dict.fromkeys({*sim.calls(), *old_names}, NO_PERMISSION)
+    sim.gpus[0].fails = dict.fromkeys({*sim.calls(), *old_names}, NO_PERMISSION)
     sim.write()
-    reading = nvml.read(gpus[0], slow=True)
-    assert (reading.lost, reading.error) == (False, "no permission to read this card")
+    sample = nvml.read(gpus[0], slow=True)
+    assert (sample.lost, sample.error) == (False, "no permission to read this GPU")
 
 
 @on_simulated_driver
 def test_processes_come_and_go_each_pid_once(sim: Sim) -> None:
     nvml, gpus = opened()
-    sim.cards[0].processes = [
+    sim.gpus[0].processes = [
         Process(pid=300, memory_mib=2048),
         Process(pid=7, memory_mib=None),
         Process(pid=300, memory_mib=2048, graphics=True),
@@ -205,7 +206,7 @@ def test_processes_come_and_go_each_pid_once(sim: Sim) -> None:
         GpuProcess(pid=9, memory_mib=16),
         GpuProcess(pid=300, memory_mib=2048),
     )
-    sim.cards[0].processes = []
+    sim.gpus[0].processes = []
     sim.write()
     assert len(nvml.read(gpus[0], slow=False).processes or ()) == 3, "kept until they are asked for again"
     assert nvml.read(gpus[0], slow=True).processes == ()
@@ -215,23 +216,25 @@ def test_processes_come_and_go_each_pid_once(sim: Sim) -> None:
 def test_mig_instances_follow_their_card_and_have_no_utilisation(sim: Sim) -> None:
     first = Mig(uuid="MIG-aaaa", index=0, memory_used_mib=100, processes=[Process(pid=5, memory_mib=88)])
     second = Mig(uuid="MIG-bbbb", index=2, memory_used_mib=200)
-    sim.cards = sim.cards[:2]
-    sim.cards[0].mig = [first, second]
+    sim.gpus = sim.gpus[:2]
+    sim.gpus[0].mig = [first, second]
     sim.write()
     nvml, gpus = opened()
     assert [(gpu.uuid, gpu.index, gpu.mig_index, gpu.parent_uuid, gpu.mig) for gpu in gpus] == [
-        (sim.cards[0].uuid, 0, None, None, True),
-        ("MIG-aaaa", 0, 0, sim.cards[0].uuid, False),
-        ("MIG-bbbb", 0, 2, sim.cards[0].uuid, False),
-        (sim.cards[1].uuid, 1, None, None, False),
+        (sim.gpus[0].uuid, 0, None, None, True),
+        ("MIG-aaaa", 0, 0, sim.gpus[0].uuid, False),
+        ("MIG-bbbb", 0, 2, sim.gpus[0].uuid, False),
+        (sim.gpus[1].uuid, 1, None, None, False),
     ]
     assert gpus[1].memory_total_mib == 9984
+    assert [gpu.mig_ids for gpu in gpus] == [None, (1, 0), (3, 0), None]
     assert nvml.read(gpus[0], slow=True).gpu_util_pct is None
-    reading = nvml.read(gpus[1], slow=True)
-    assert reading == GpuReading(
+    sample = nvml.read(gpus[1], slow=True)
+    assert sample == GpuSample(
         uuid="MIG-aaaa",
         memory_used_mib=100,
         memory_total_mib=9984,
+        memory_free_mib=9884,
         processes=(GpuProcess(pid=5, memory_mib=88),),
     )
     assert nvml.index_of("MIG-bbbb") == 0
@@ -240,7 +243,7 @@ def test_mig_instances_follow_their_card_and_have_no_utilisation(sim: Sim) -> No
 @on_simulated_driver
 def test_an_index_is_looked_up_anew_by_uuid(sim: Sim) -> None:
     nvml, gpus = opened()
-    sim.cards.reverse()
+    sim.gpus.reverse()
     sim.write()
     assert [nvml.index_of(gpu.uuid) for gpu in gpus] == [7, 6, 5, 4, 3, 2, 1, 0]
     with pytest.raises(NvmlUnavailable, match="no longer there"):
@@ -261,6 +264,6 @@ def test_handles_are_kept_and_the_slow_figures_are_not_asked_for_unasked(sim: Si
 @on_simulated_driver
 def test_one_function_that_loses_the_card_loses_the_card(sim: Sim) -> None:
     nvml, gpus = opened()
-    sim.cards[0].fails = {"nvmlDeviceGetPowerUsage": GPU_IS_LOST}
+    sim.gpus[0].fails = {"nvmlDeviceGetPowerUsage": GPU_IS_LOST}
     sim.write()
     assert nvml.read(gpus[0], slow=True).lost

@@ -6,16 +6,16 @@ import queue
 import threading
 from collections.abc import Callable
 
-from gmg_tui.gpu import figures
+from gmg_tui.gpu import metrics, sampler
 from gmg_tui.gpu.nvml import Nvml
 from gmg_tui.gpu.sampler import SLOW_S, Sampler
-from gmg_tui.model import Gpu, GpuReading
+from gmg_tui.model import Gpu, GpuSample
 from tests.nvml_sim import Sim
 from tests.nvml_sim.child import on_simulated_driver
 
 TICK_S = 0.02
 FOREVER_S = 3600.0
-Round = tuple[tuple[GpuReading, ...], str | None]
+Round = tuple[tuple[GpuSample, ...], str | None]
 
 
 class Rounds:
@@ -24,8 +24,8 @@ class Rounds:
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Round] = queue.SimpleQueue()
 
-    def __call__(self, readings: tuple[GpuReading, ...], error: str | None) -> None:
-        self._queue.put((readings, error))
+    def __call__(self, samples: tuple[GpuSample, ...], error: str | None) -> None:
+        self._queue.put((samples, error))
 
     def next(self) -> Round:
         return self._queue.get(timeout=30)
@@ -39,7 +39,7 @@ class Rounds:
 def cards() -> tuple[Gpu, ...]:
     nvml = Nvml.open()
     try:
-        return nvml.cards()
+        return nvml.gpus()
     finally:
         nvml.close()
 
@@ -52,29 +52,43 @@ def pids(found: Round, place: int) -> list[int]:
 def test_every_round_has_every_card_and_one_initialisation_serves_all(sim: Sim) -> None:
     gpus, rounds = cards(), Rounds()
     sim.record()
-    thread = Sampler(gpus, TICK_S, rounds)
+    nvml = Nvml.open()
+    thread = Sampler(gpus, TICK_S, rounds, nvml)
     thread.start()
-    assert [reading.gpu_util_pct for reading in rounds.next()[0]] == [card.gpu_util_pct for card in sim.cards]
-    sim.cards[5].gpu_util_pct = 3
+    assert [sample.gpu_util_pct for sample in rounds.next()[0]] == [gpu.gpu_util_pct for gpu in sim.gpus]
+    sim.gpus[5].gpu_util_pct = 3
     sim.write()
-    readings, error = rounds.until(lambda found: found[0][5].gpu_util_pct == 3)
+    samples, error = rounds.until(lambda found: found[0][5].gpu_util_pct == 3)
     assert error is None
-    assert [reading.uuid for reading in readings] == [gpu.uuid for gpu in gpus]
+    assert [sample.uuid for sample in samples] == [gpu.uuid for gpu in gpus]
     assert thread.stop()
+    nvml.close()
     calls = sim.calls()
     assert calls.count("nvmlInitWithFlags") == calls.count("nvmlShutdown") == 1
     assert calls.count("nvmlDeviceGetHandleByUUID") == len(gpus)
 
 
 @on_simulated_driver
+def test_a_sample_that_was_read_earlier_in_its_round_is_older(sim: Sim) -> None:
+    setattr(sampler, "_AGE_S", 0.0)  # noqa: B010 - in a process of its own
+    rounds = Rounds()
+    thread = Sampler(cards(), TICK_S, rounds, Nvml.open())
+    thread.start()
+    ages_s = [sample.age_s or 0.0 for sample in rounds.next()[0]]
+    assert ages_s == sorted(ages_s, reverse=True)
+    assert len(set(ages_s)) == 8
+    assert thread.stop()
+
+
+@on_simulated_driver
 def test_nvml_that_is_open_already_serves_the_sampler_and_stays_open(sim: Sim) -> None:
     sim.record()
     nvml, rounds = Nvml.open(), Rounds()
-    thread = Sampler(nvml.cards(), TICK_S, rounds, nvml=nvml)
+    thread = Sampler(nvml.gpus(), TICK_S, rounds, nvml)
     thread.start()
     assert rounds.next()[0][7].gpu_util_pct == 97
     assert thread.stop()
-    assert nvml.index_of(sim.cards[7].uuid) == 7
+    assert nvml.index_of(sim.gpus[7].uuid) == 7
     assert sim.calls().count("nvmlInitWithFlags") == 1
 
 
@@ -84,7 +98,7 @@ def test_the_first_round_has_all_and_the_slow_figures_are_spread_over_the_next(s
     gpus = cards()
     sim.record()
     # Called in the sampler's thread after each round, so the log holds the calls of that round alone.
-    thread = Sampler(gpus, SLOW_S / 250, lambda *_: asked.put(sim.calls().count("nvmlDeviceGetFanSpeed")))
+    thread = Sampler(gpus, SLOW_S / 250, lambda *_: asked.put(sim.calls().count("nvmlDeviceGetFanSpeed")), Nvml.open())
     thread.start()
     assert [asked.get(timeout=30) for _ in range(10)] == [8, 1, 1, 1, 1, 1, 1, 1, 0, 0]
     assert thread.stop()
@@ -93,15 +107,15 @@ def test_the_first_round_has_all_and_the_slow_figures_are_spread_over_the_next(s
 @on_simulated_driver
 def test_a_lost_card_does_not_touch_its_neighbours(sim: Sim) -> None:
     gpus, rounds = cards(), Rounds()
-    thread = Sampler(gpus, TICK_S, rounds, retry_s=0)
+    thread = Sampler(gpus, TICK_S, rounds, Nvml.open(retry_s=0))
     thread.start()
     rounds.next()
-    sim.cards[3].lost = True
+    sim.gpus[3].lost = True
     sim.write()
-    readings, error = rounds.until(lambda found: found[0][3].lost)
+    samples, error = rounds.until(lambda found: found[0][3].lost)
     assert error is None
-    assert [reading.gpu_util_pct for reading in readings] == [90, 91, 92, None, 94, 95, 96, 97]
-    sim.cards[3].lost = False
+    assert [sample.gpu_util_pct for sample in samples] == [90, 91, 92, None, 94, 95, 96, 97]
+    sim.gpus[3].lost = False
     sim.write()
     rounds.until(lambda found: found[0][3].gpu_util_pct == 93)
     assert thread.stop()
@@ -109,13 +123,13 @@ def test_a_lost_card_does_not_touch_its_neighbours(sim: Sim) -> None:
 
 @on_simulated_driver
 def test_a_driver_that_goes_and_comes_is_a_line_while_it_is_gone(sim: Sim) -> None:
-    gpus, rounds = cards(), Rounds()
+    gpus, rounds, nvml = cards(), Rounds(), Nvml.open(retry_s=0)
     sim.no_driver()
-    thread = Sampler(gpus, TICK_S, rounds, retry_s=0)
+    thread = Sampler(gpus, TICK_S, rounds, nvml)
     thread.start()
-    readings, error = rounds.next()
+    samples, error = rounds.next()
     assert "driver is not loaded" in (error or "")
-    assert {reading.error for reading in readings} == {error}
+    assert {sample.error for sample in samples} == {error}
     sim.driver_back()
     rounds.until(lambda found: found[1] is None and found[0][7].gpu_util_pct == 97)
     sim.no_driver()
@@ -130,35 +144,35 @@ def test_the_thread_outlives_what_no_one_foresaw(sim: Sim) -> None:
     gpus, rounds = cards(), Rounds()
     deliveries = 0
 
-    def deliver(readings: tuple[GpuReading, ...], error: str | None) -> None:
+    def deliver(samples: tuple[GpuSample, ...], error: str | None) -> None:
         nonlocal deliveries
         deliveries += 1
         if deliveries == 1:
             raise RuntimeError("Event loop is closed")
-        rounds(readings, error)
+        rounds(samples, error)
 
-    thread = Sampler(gpus, TICK_S, deliver)
+    thread = Sampler(gpus, TICK_S, deliver, Nvml.open())
     thread.start()
     rounds.next()
-    real = figures.fast
-    setattr(figures, "fast", lambda *_: 1 // 0)  # noqa: B010
+    real = metrics.fast
+    setattr(metrics, "fast", lambda *_: 1 // 0)  # noqa: B010
     _, error = rounds.until(lambda found: found[1] is not None)
     assert "ZeroDivisionError" in (error or "")
-    figures.fast = real
+    metrics.fast = real
     rounds.until(lambda found: found[1] is None and found[0][0].gpu_util_pct == 90)
     assert thread.stop()
 
 
 @on_simulated_driver
 def test_a_driver_that_hangs_keeps_neither_the_stop_nor_the_end_of_the_process(sim: Sim) -> None:
-    gpus = cards()
+    gpus, nvml = cards(), Nvml.open()
     sim.delay_ms = 3_600_000
     sim.write()
-    thread = Sampler(gpus, TICK_S, lambda *_: None)
+    thread = Sampler(gpus, TICK_S, lambda *_: None, nvml)
     thread.start()
     assert not thread.stop(wait_s=0.05)
 
 
 def test_a_sampler_that_was_never_started_can_be_stopped() -> None:
-    assert Sampler((), 1.0, lambda *_: None).stop()
+    assert Sampler((), 1.0, lambda *_: None, Nvml()).stop()
     assert "nvml-sampler" not in {thread.name for thread in threading.enumerate()}

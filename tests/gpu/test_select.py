@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gmg_tui.errors import GmgError
-from gmg_tui.gpu.select import cpu_slots, slots
+from gmg_tui.gpu.selection import ambiguity, cpu_slots, slots
 from gmg_tui.model import Gpu, SlotKind
 
 UUIDS = ("GPU-aa11", "GPU-aa22", "GPU-bb33", "GPU-cc44")
@@ -105,3 +106,21 @@ def test_cpu_slots_are_counted_from_zero() -> None:
     ]
     with pytest.raises(GmgError, match="--cpu 0"):
         cpu_slots(0)
+
+
+def test_a_mig_instance_by_the_name_that_old_drivers_gave_it() -> None:
+    named = tuple(msgspec.structs.replace(gpu, mig_ids=(gpu.mig_index or 0, 0)) for gpu in INSTANCES)
+    cards = (MIG_CARD, *named)
+    assert [slot.name for slot in slots(cards, None, "MIG-GPU-mm/1/0,MIG-GPU-mm/0/0")] == ["gpu1-mig1", "gpu1-mig0"]
+    with pytest.raises(GmgError, match="no GPU is MIG-GPU-mm/7/0"):
+        slots(cards, "MIG-GPU-mm/7/0", None)
+
+
+@pytest.mark.parametrize("gpus", [None, "all", "4", "2,", "0,1", "GPU-aa"])
+def test_what_can_only_be_meant_in_one_way_needs_no_word(gpus: str | None) -> None:
+    assert ambiguity(CARDS, gpus) is None
+
+
+def test_a_count_that_is_also_an_index_is_told() -> None:
+    assert ambiguity(CARDS, "3") == "--gpus 3 is a count: the first 3 GPUs; GPU 3 alone is --gpus 3,"
+    assert ambiguity(CARDS, "1") == "--gpus 1 is a count: the first GPU; GPU 1 alone is --gpus 1,"

@@ -9,14 +9,14 @@ from collections.abc import Callable
 _LOOK_S = 0.1
 
 
-async def eventually(holds: Callable[[], object], *, timeout_s: float = 30.0) -> None:
+async def eventually(holds: Callable[[], object], *, timeout_s: float = 90.0) -> None:
     """Wait until `holds()` is true, while this test's own loop goes on."""
     async with asyncio.timeout(timeout_s):
         while not holds():  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(_LOOK_S)
 
 
-def wait_until(holds: Callable[[], object], *, timeout_s: float = 30.0) -> None:
+def wait_until(holds: Callable[[], object], *, timeout_s: float = 90.0) -> None:
     """Wait until `holds()` is true."""
     deadline = time.monotonic() + timeout_s
     while not holds():

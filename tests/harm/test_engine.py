@@ -47,21 +47,24 @@ async def test_a_killed_engine_is_listed_as_lost_once_its_workers_have_ended(tmp
         await run.process.wait()
         await eventually(
             lambda: sessions.find(spec.name, running=False).state == "lost"
-        )  # until then the warden works for it
+        )  # until then the watchdog works for it
         assert [process for process in processes if process.is_running() and process.status() != "zombie"] == []
         (row,) = await asyncio.to_thread(_listed)
         assert (row["name"], row["state"]) == (spec.name, "lost")
         with pytest.raises(GmgError):
             await EngineClient.connect(Path(spec.socket))
-        assert "WARDEN" in run.log()
+        assert "WATCHDOG" in run.log()
 
 
 @pytest.mark.slow
-async def test_an_engine_that_is_stopped_for_a_while_loses_nothing_and_suspects_nobody(tmp_path: Path) -> None:
+async def test_an_engine_that_is_stopped_for_a_while_loses_nothing_and_suspects_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the engine did not see while it was stopped is no sign that its workers did nothing."""
+    monkeypatch.setattr("gmg_tui.client._HELLO_S", 1.0)  # it will not answer within the usual time either
     pause_s = full(30.0, short=5.0)
     stamps = tmp_path / "stamps"
-    args = ("--plain", "--phase-s", "0", "--lines", "0", "--rate", "20", "--stamp", str(stamps))
+    args = ("--plain", "--phase-s", "0", "--lines", "0", "--rate", "100", "--stamp", str(stamps))
     async with running(spec_for(*args, stuck_after_s=pause_s / 2, restart_stuck=True)) as run:
         await run.until(lambda _: run.worker("cpu0").log_lines > 20)
         seen: set[str | None] = set()
@@ -90,7 +93,7 @@ async def test_an_engine_that_is_stopped_for_a_while_loses_nothing_and_suspects_
 async def _restarted(run: Running, first: int, last: int) -> None:
     for attempt in range(first, last + 1):
         await run.client.act(Action.RESTART, "cpu0")
-        await run.until(lambda _, n=attempt: run.worker("cpu0").attempt == n)
+        await run.until_attempt("cpu0", attempt)
 
 
 @pytest.mark.slow
@@ -106,7 +109,7 @@ async def test_many_restarts_leave_neither_memory_nor_descriptors_nor_processes_
         await run.until_state("cpu0", RUNNING)
         await eventually(lambda: engine.num_fds() <= descriptors + 2)
         assert engine.memory_info().rss - memory < 8 << 20
-        # The worker, what it left in a session of its own, and the warden.
+        # The worker, what it left in a session of its own, and the watchdog.
         await eventually(lambda: len(engine.children(recursive=True)) == 3)
         assert len(re.findall(rb"gmg-tui: attempt \d+", run.output("cpu0"))) == count - 1
         assert len((await run.client.details("cpu0")).attempts) <= 201
@@ -130,18 +133,34 @@ async def test_a_hang_up_that_reaches_the_engine_changes_nothing() -> None:
         assert run.worker("cpu0").attempt == 1
 
 
-async def test_a_killed_warden_has_a_successor_that_knows_the_workers() -> None:
+async def test_workers_heed_signals_that_whoever_started_the_engine_ignores() -> None:
+    """As `gmg-tui … &` in a script ignores SIGINT, and `nohup` SIGHUP; both are inherited."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGHUP)}
+    try:
+        async with running(spec_for(*NEVER, cpu=2, sigint_wait_s=20.0)) as run:
+            await run.until(lambda s: all(worker.state is RUNNING for worker in s.workers))
+            await run.client.act(Action.STOP, "cpu0")
+            assert (await run.until_state("cpu0", WorkerState.STOPPED)).exit_code == -signal.SIGINT
+            assert b"caching compiled kernels" in run.output("cpu0")
+            os.kill(run.worker("cpu1").pid or 0, signal.SIGHUP)
+            assert (await run.until_state("cpu1", WorkerState.FAILED)).exit_code == -signal.SIGHUP
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+async def test_a_killed_watchdog_has_a_successor_that_knows_the_workers() -> None:
     async with running(spec_for(*NEVER, cpu=2)) as run:
         await run.until(lambda s: all(worker.state is RUNNING for worker in s.workers))
         workers = [psutil.Process(worker.pid) for worker in run.snapshot.workers if worker.pid]
         engine = psutil.Process(run.process.pid)
 
-        def wardens() -> list[psutil.Process]:
+        def watchdogs() -> list[psutil.Process]:
             return [child for child in engine.children() if child not in workers and child.status() != "zombie"]
 
-        (warden,) = wardens()
-        warden.kill()
-        await eventually(lambda: wardens() and warden not in wardens())
+        (watchdog,) = watchdogs()
+        watchdog.kill()
+        await eventually(lambda: watchdogs() and watchdog not in watchdogs())
         assert {worker.attempt for worker in run.snapshot.workers} == {1}
         run.process.kill()
         await run.process.wait()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
 from tests.engine.harness import running, spec_for
+
+from .patience import eventually
 
 STEPS = ("--plain", "--phase-s", "0", "--rate", "200")
 SILENT = "the disk does not answer"
@@ -82,3 +86,25 @@ async def test_a_disk_that_does_not_answer_holds_up_neither_workers_nor_people(d
         assert first == list(range(len(first)))
         assert second == list(range(len(second)))
         assert stopped.log_lines >= len(first) + len(second) > 300
+
+
+@pytest.mark.slow
+async def test_sigterm_ends_an_engine_though_the_kernel_does_not_let_go_of_its_worker(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who writes to a disk that does not answer cannot be killed. The engine's own disk is another one."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    script = tmp_path / "writes.py"
+    script.write_text(
+        "import os, time\nfrom pathlib import Path\n"
+        f"while not Path({str(tmp_path / 'go')!r}).exists(): time.sleep(0.05)\n"
+        f"os.open({str(disk.folder / 'x')!r}, os.O_CREAT | os.O_WRONLY)\n"
+    )
+    async with running(spec_for(script=str(script), sigint_wait_s=0.2, sigterm_wait_s=0.2)) as run:
+        worker = await run.until_state("cpu0", WorkerState.STARTING)
+        with disk.frozen():
+            (tmp_path / "go").touch()
+            await eventually(lambda: psutil.Process(worker.pid).status() == psutil.STATUS_DISK_SLEEP)
+            run.process.terminate()
+            async with asyncio.timeout(60):
+                assert await run.process.wait() == 0

@@ -106,7 +106,7 @@ def _through_all_screens(terminal: Terminal, last_words: str, gate: Path) -> byt
     terminal.press("/")
     terminal.until("search")
     terminal.press("END", ENTER)
-    terminal.until("found")
+    terminal.until(" match ")
     terminal.press(ESCAPE)
     terminal.until("following")
     gate.touch()

@@ -161,8 +161,7 @@ async def test_a_crowd_that_says_nothing_takes_no_descriptor_from_clients_and_wo
                 crowd.append(await asyncio.open_unix_connection(run.spec.socket))
                 if len(crowd) == 500:
                     await run.client.act(Action.RESTART, "cpu1")
-                    attempt = 2 + number // 500
-                    await run.until(lambda _, n=attempt: run.worker("cpu1").attempt == n)
+                    await run.until_attempt("cpu1", 2 + number // 500)
                     newcomer = await EngineClient.connect(Path(run.spec.socket))
                     await newcomer.close()
                     for _, writer in crowd:
@@ -181,12 +180,11 @@ async def test_clients_that_ask_and_never_read_are_let_go_with_all_that_waits_fo
         descriptors, memory = engine.num_fds(), engine.memory_info().rss
         deaf = []
         asked = [protocol.AskDetails(number, "cpu0") for number in range(5000)]
-        requests = b"".join(
-            map(protocol.frame, [protocol.Hello(protocol.VERSION), protocol.Follow(("cpu0",), 4000), *asked])
-        )
+        hello = protocol.frame(protocol.Hello(protocol.VERSION)) + protocol.frame(protocol.Follow(("cpu0",), 4000))
+        requests = hello + b"".join(map(protocol.frame, asked))
         for _ in range(full(300, short=100)):
-            reader, writer = await asyncio.open_unix_connection(run.spec.socket)
-            reader._transport.pause_reading()
+            _, writer = await asyncio.open_unix_connection(run.spec.socket)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport reads too
             writer.write(requests)
             deaf.append(writer)
             async with asyncio.timeout(20):

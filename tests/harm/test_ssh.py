@@ -13,9 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pexpect
 import psutil
-import pyte
 import pytest
 
 from tests.engine.harness import FAKE
@@ -33,25 +31,11 @@ PRIVILEGE_SEPARATION = Path("/run/sshd")
 """Debian's sshd, started by root, wants this folder; its service makes it."""
 
 
-class Line(Terminal):
+def _over(ssh: list[str], *args: str, columns: int = 120, rows: int = 36) -> Terminal:
     """A terminal with `ssh` in it, and gmg-tui at the other end."""
-
-    def __init__(self, ssh: list[str], *args: str, columns: int = 120, rows: int = 36) -> None:
-        self._screen = pyte.Screen(columns, rows)
-        self._stream = pyte.ByteStream(self._screen)
-        self.raw = b""
-        names = ("XDG_STATE_HOME", "XDG_RUNTIME_DIR", "PATH")
-        variables = [f"{name}={os.environ[name]}" for name in names]
-        remote = ["cd", str(ROOT), "&&", "env", *variables, sys.executable, "-m", "gmg_tui", *args]
-        words = [word if word == "&&" else shlex.quote(word) for word in remote]
-        self._child = pexpect.spawn(
-            ssh[0],
-            [*ssh[1:], " ".join(words)],
-            dimensions=(rows, columns),
-            env={**os.environ, "TERM": "xterm-256color"},
-            timeout=None,
-        )
-        self._child.delaybeforesend = None
+    variables = [f"{name}={os.environ[name]}" for name in ("XDG_STATE_HOME", "XDG_RUNTIME_DIR", "PATH")]
+    remote = shlex.join(("env", *variables, sys.executable, "-m", "gmg_tui", *args))
+    return Terminal(f"cd {shlex.quote(str(ROOT))} && {remote}", columns=columns, rows=rows, command=ssh)
 
 
 @pytest.fixture
@@ -76,7 +60,7 @@ def ssh(tmp_path: Path) -> Iterator[list[str]]:
         "PermitRootLogin": "prohibit-password",
         "PasswordAuthentication": "no",
     }
-    (tmp_path / "config").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    (tmp_path / "config").write_text("".join(f'{name} "{value}"\n' for name, value in settings.items()))
     made = os.getuid() == 0 and not PRIVILEGE_SEPARATION.exists()
     if made:
         PRIVILEGE_SEPARATION.mkdir(mode=0o755)
@@ -85,7 +69,7 @@ def ssh(tmp_path: Path) -> Iterator[list[str]]:
     try:
         wait_until(lambda: _listens(port) or server.poll() is not None)
         assert server.poll() is None, (tmp_path / "sshd.log").read_text()
-        options = ("StrictHostKeyChecking=no", f"UserKnownHostsFile={tmp_path / 'known'}", "IdentitiesOnly=yes")
+        options = ("StrictHostKeyChecking=no", f'UserKnownHostsFile="{tmp_path / "known"}"', "IdentitiesOnly=yes")
         flags = [word for option in options for word in ("-o", option)]
         yield [
             *(client, "-tt", "-q", "-F", "none", "-p", str(port), "-i", str(tmp_path / "user"), *flags),
@@ -107,7 +91,7 @@ def _listens(port: int) -> bool:
 def test_a_connection_that_sleeps_and_dies_leaves_a_session_to_come_back_to(ssh: list[str], tmp_path: Path) -> None:
     stall_s = full(60.0, short=6.0)
     stamps = tmp_path / "stamps"
-    with Line(ssh, "--cpu", "1", FAKE, *STEPS, "--stamp", str(stamps)) as line:
+    with _over(ssh, "--cpu", "1", FAKE, *STEPS, "--stamp", str(stamps)) as line:
         line.until("cpu0 log", lambda text: shown(text) > 20)
         found = the_session()
         before = look(found)
@@ -116,11 +100,11 @@ def test_a_connection_that_sleeps_and_dies_leaves_a_session_to_come_back_to(ssh:
         for _ in range(20):
             line.press("\x0c")
         time.sleep(stall_s)
-        with Line(ssh, "attach", columns=90, rows=28) as again:
+        with _over(ssh, "attach", columns=90, rows=28) as again:
             printed = last_number(stamps)
             again.until("cpu0 log", lambda text: shown(text) >= printed)
             client.kill()
-            wait_until(lambda: not line._child.isalive())
+            wait_until(lambda: not line.alive)
             wait_until(lambda: look(found).clients == 2)  # this one, and the one that looks
             printed = last_number(stamps)
             again.until("cpu0 log", lambda text: shown(text) >= printed)

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 
 from gmg_tui import session as sessions
 from gmg_tui.model import WorkerState
-from gmg_tui.store.reader import Stored
+from gmg_tui.store.reader import open_store
 from tests.engine.harness import JOB
 from tests.nvml_sim import Sim
 
@@ -53,7 +54,7 @@ def test_the_engine_is_killed_ten_times_and_every_job_is_finished_once(sim: Sim,
     grid = ",".join(map(str, range(JOBS)))
     words = ["--script", JOB, "--set", f"x={grid}", "--name", "much", "--gpus", "0,1,2"]
     args = ["--marks", str(marks), "--s", "0.4", "--value", "{x}"]
-    client = _gmg(*words, "--args", " ".join(args), env=sim.env())
+    client = _gmg(*words, "--args", shlex.join(args), env=sim.env())
     for _ in range(KILLS):
         before = len(_begun(marks))
         more = chance.randint(1, 3)
@@ -66,7 +67,7 @@ def test_the_engine_is_killed_ten_times_and_every_job_is_finished_once(sim: Sim,
     assert client.returncode == 0, said
 
     folder = the_session().folder
-    with Stored(folder / sessions.STORE) as store:
+    with open_store(folder / sessions.STORE) as store:
         assert {record.state for record in store.jobs} == {WorkerState.FINISHED}
         ends = {number: [one.attempt.state for one in attempts] for number, attempts in store.attempts.items()}
         on_card = defaultdict(list)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
+from gmg_tui.ui.log_buffer import KEPT_LINES
 from tests.engine.harness import FAKE
 from tests.terminal.screen import Terminal
 
@@ -26,8 +28,8 @@ REDRAW = "\x0c"
 
 def _written_bytes(pid: int) -> int:
     """What the process has written in all its life, to terminals too."""
-    figures = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
-    return int(figures["wchar"])
+    metrics = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return int(metrics["wchar"])
 
 
 def _blocked(terminal: Terminal) -> bool:
@@ -39,13 +41,6 @@ def _blocked(terminal: Terminal) -> bool:
     return _written_bytes(terminal.pid) == before
 
 
-def _close(terminal: Terminal) -> None:
-    """Close the window: the master's side of the pseudo-terminal goes, and something harmless takes its number."""
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, terminal._child.child_fd)
-    os.close(nothing)
-
-
 @pytest.mark.slow
 def test_a_terminal_that_is_not_read_stops_no_worker_and_is_up_to_date_once_it_is_read(tmp_path: Path) -> None:
     stall_s = full(60.0, short=6.0)
@@ -53,6 +48,7 @@ def test_a_terminal_that_is_not_read_stops_no_worker_and_is_up_to_date_once_it_i
     with Terminal("--cpu", "4", FAKE, *STEPS, "--stamp", str(tmp_path / "stamps-{slot}")) as terminal:
         terminal.until("cpu0 log", lambda text: shown(text) > 20)
         found = the_session()
+        terminal.stall()
         wait_until(lambda: _blocked(terminal))
         before = {slot: steps(found, slot)[-1] for slot in stamps}
         time.sleep(stall_s)
@@ -61,6 +57,7 @@ def test_a_terminal_that_is_not_read_stops_no_worker_and_is_up_to_date_once_it_i
         for slot in stamps:
             assert steps(found, slot)[-1] - before[slot] > 20 * stall_s / 2
         now = last_number(stamps["cpu0"])
+        terminal.resume()
         terminal.until(lambda text: shown(text) >= now)
         terminal.press("?")
         terminal.until("─ Help ─")
@@ -80,9 +77,10 @@ def test_an_interface_that_is_lost_leaves_the_session_as_it_was(how: str) -> Non
             os.kill(terminal.pid, signal.Signals[how])
         else:
             if "not read" in how:
+                terminal.stall()
                 wait_until(lambda: _blocked(terminal))
-            _close(terminal)
-        wait_until(lambda: not terminal._child.isalive())
+            terminal.hang_up()
+        wait_until(lambda: not terminal.alive)
     wait_until(lambda: look(found).clients == 1)  # the one that looks
     with Terminal("attach", columns=80, rows=24) as again:
         printed = look(found).workers[0].log_lines
@@ -130,28 +128,55 @@ def test_an_interface_says_it_and_ends_when_its_engine_is_killed() -> None:
         found = the_session()
         os.kill(found.record.session.engine_pid, signal.SIGKILL)
         assert terminal.until_ended() == 1
-        assert "attach" in terminal.text or "lost" in terminal.text or "gone" in terminal.text
+        _, left, said = terminal.raw.decode().rpartition("\x1b[?1049l")
+        assert left, "the terminal was not given back"
+        assert f"gmg-tui: the engine of session {found.name} was lost: " in said
+        assert "engine.log" in said
     wait_until(lambda: sessions.find(found.name, running=False).state == "lost")
 
 
-def test_an_interface_stays_and_goes_on_when_its_engine_is_stopped_for_a_while() -> None:
+def test_an_interface_says_that_its_engine_is_stopped_and_can_be_left_meanwhile() -> None:
     with Terminal("--cpu", "1", FAKE, *STEPS) as terminal:
         terminal.until("cpu0 log", lambda text: shown(text) > 0)
         found = the_session()
         engine = psutil.Process(found.record.session.engine_pid)
         engine.suspend()
-        before = shown(terminal.text)
-        deadline = time.monotonic() + full(30.0, short=4.0)
-        while time.monotonic() < deadline:
-            terminal.read()
+        before = shown(terminal.text())
+        time.sleep(full(30.0, short=4.0))
+        terminal.until("engine silent for ")
+        terminal.press("e")
+        terminal.until("e: the engine has been silent for ")
         terminal.press("?")
         terminal.until("─ Help ─")
         terminal.press("\x1b")
+        terminal.until(lambda text: "─ Help ─" not in text)
+        terminal.press("d")
+        assert terminal.until_ended() == 0
         engine.resume()
+    with Terminal("attach") as terminal:
         terminal.until("cpu0 log", lambda text: shown(text) > before + 60)
     stop(found)
     numbers = steps(found, "cpu0")
     assert numbers == list(range(len(numbers)))
+
+
+def _below(text: str) -> int:
+    """How many lines the held log has below what is shown; -1 while it is followed."""
+    found = re.search(r"paused, ([\d,]+) lines? below", text)
+    return int(found[1].replace(",", "")) if found else -1
+
+
+def test_a_held_log_stays_under_a_flood_and_goes_on_with_the_newest_lines() -> None:
+    with Terminal("--cpu", "1", FAKE, "--flood", "--lines", "0", columns=80, rows=24) as terminal:
+        terminal.until("cpu0 log", "following", lambda text: text.count(" of the flood") > 9)
+        found = the_session()
+        terminal.press("\x1b[5~")
+        held = terminal.until(lambda text: _below(text) > 0).splitlines()[-10:-1]
+        text = terminal.until(lambda text: _below(text) > 4 * KEPT_LINES)
+        assert text.splitlines()[-10:-1] == held
+        terminal.press("\x1b[F")
+        terminal.until("following", lambda text: text.count(" of the flood") > 9, lambda text: held[-1] not in text)
+    stop(found)
 
 
 def test_keys_that_arrive_in_one_piece_with_the_search_key_belong_to_the_search() -> None:
@@ -160,6 +185,6 @@ def test_keys_that_arrive_in_one_piece_with_the_search_key_belong_to_the_search(
         terminal.until("cpu0 log", lambda text: shown(text) > 0)
         found = the_session()
         terminal.press("/xtep 1\r")
-        terminal.until("found")
+        terminal.until(" match ")
         assert look(found).workers[0].state == "running"
     stop(found)

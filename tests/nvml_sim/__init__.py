@@ -1,7 +1,7 @@
-"""A simulated NVIDIA driver: `libnvidia-ml.so.1` for the unmodified `pynvml`, its cards described from Python.
+"""A simulated NVIDIA driver: `libnvidia-ml.so.1` for the unmodified `pynvml`, its GPUs described from Python.
 
-`build` compiles the library; a `Sim` writes the file that it reads; a program started with `Sim.env()` sees the cards.
-Change `Sim.cards` and call `Sim.write()` again, and the running program sees that.
+`build` compiles the library; a `Sim` writes the file that it reads; a program started with `Sim.env()` sees the GPUs.
+Change `Sim.gpus` and call `Sim.write()` again, and the running program sees that.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from pathlib import Path
 SOURCES = Path(__file__).parent
 MIB = 1 << 20
 
+HANGS = -1
+"""Not of NVML: a function that "fails" with it gives no answer until that is changed."""
 NO_PERMISSION = 4
 DRIVER_NOT_LOADED = 9
 GPU_IS_LOST = 15
@@ -55,7 +57,7 @@ def uuid_of(text: str) -> str:
 
 @dataclass
 class Process:
-    """A process on a card."""
+    """A process on a GPU."""
 
     pid: int
     memory_mib: float | None = 512
@@ -65,7 +67,7 @@ class Process:
 
 @dataclass
 class Mig:
-    """A MIG instance of a card."""
+    """A MIG instance of a GPU."""
 
     uuid: str
     index: int = 0
@@ -76,8 +78,8 @@ class Mig:
 
 
 @dataclass
-class Card:
-    """A card and its figures; a figure that is None or named in `unsupported` is not supported."""
+class SimulatedGpu:
+    """A GPU and its figures; a figure that is None or named in `unsupported` is not supported."""
 
     uuid: str
     name: str = "NVIDIA H100 80GB HBM3"
@@ -101,16 +103,18 @@ class Card:
     persistence: bool | None = True
     processes: list[Process] = field(default_factory=list)
     mig: list[Mig] | None = None
-    """None where MIG is off; a list, maybe empty, where it is on. Such a card says nothing of its utilisation."""
+    """None where MIG is off; a list, maybe empty, where it is on. Such a GPU says nothing of its utilisation."""
     lost: bool = False
+    gone_at: int | None = None
+    """Set by `Sim.fall_off`."""
     unsupported: set[str] = field(default_factory=set)
     """Names of fields above."""
     fails: dict[str, int] = field(default_factory=dict)
-    """NVML functions and the error code that each returns for this card."""
+    """NVML functions and the error code that each returns for this GPU."""
 
     def lines(self) -> Iterator[str]:
-        """The card in the words of `nvml_sim.c`."""
-        yield from ("card", f"uuid {self.uuid}", f"name {self.name}", f"pci_bus_id {self.pci_bus_id}")
+        """The GPU in the words of `nvml_sim.c`."""
+        yield from ("gpu", f"uuid {self.uuid}", f"name {self.name}", f"pci_bus_id {self.pci_bus_id}")
         hidden = self.unsupported | ({"gpu_util_pct"} if self.mig is not None else set())
         for name, (key, scale) in _FIGURES.items():
             value = getattr(self, name)
@@ -118,6 +122,8 @@ class Card:
                 yield f"{key} {round(value * scale)}"
         yield f"mig_mode {int(self.mig is not None)}"
         yield f"lost {int(self.lost)}"
+        if self.gone_at is not None:
+            yield f"gone_at {self.gone_at}"
         yield from (f"fail {function} {code}" for function, code in self.fails.items())
         yield from _process_lines(self.processes)
         for instance in self.mig or ():
@@ -147,7 +153,7 @@ _FIGURES = {
     "energy_j": ("energy_mj", 1000),
     "persistence": ("persistence", 1),
 }
-"""A field of `Card`, its key in the file, and how many of the file's units one of the field's is."""
+"""A field of `SimulatedGpu`, its key in the file, and how many of the file's units one of the field's is."""
 
 
 def _process_lines(processes: list[Process]) -> Iterator[str]:
@@ -156,11 +162,11 @@ def _process_lines(processes: list[Process]) -> Iterator[str]:
         yield f"process {'graphics' if process.graphics else 'compute'} {process.pid} {size}"
 
 
-def cards(count: int) -> list[Card]:
-    """`count` cards like H100s, no two with the same figures."""
+def gpus(count: int) -> list[SimulatedGpu]:
+    """`count` GPUs like H100s, no two with the same figures."""
     return [
-        Card(
-            uuid=f"GPU-{uuid_of(f'card {index}')}",
+        SimulatedGpu(
+            uuid=f"GPU-{uuid_of(f'gpu {index}')}",
             pci_bus_id=f"{index // 24:08X}:{0x1B + 8 * (index % 24):02X}:00.0",
             memory_used_mib=30211 + index,
             gpu_util_pct=90 + index % 10,
@@ -178,37 +184,40 @@ def cards(count: int) -> list[Card]:
 
 
 class Sim:
-    """A driver and its cards, for the programs started with `env()`.
+    """A driver and its GPUs, for the programs started with `env()`.
 
     Attributes:
         library: The folder of the library.
-        cards: The cards in the order of their indices.
+        gpus: The GPUs in the order of their indices.
         driver: The driver's version.
         error: A code that every call returns: `DRIVER_NOT_LOADED`, `NO_PERMISSION` …; 0 for none.
         epoch: When it grows, programs get "uninitialized" until they initialise anew.
-        delay_ms: Every call takes this long, as on a card that hangs.
-        fails: Functions and the code that each returns for every card.
+        delay_ms: Every call takes this long, as on a slow GPU.
+        hangs: No call returns until it is False again.
+        fails: Functions and the code that each returns for every GPU.
     """
 
     def __init__(self, folder: Path, library: Path, count: int = 8, egl: Path | None = None) -> None:
-        """Write `count` distinct cards into `folder`.
+        """Write `count` distinct GPUs into `folder`.
 
         Args:
             folder: Where the described state lives.
             library: What `build` returned.
-            count: How many cards.
+            count: How many GPUs.
             egl: What `build_egl` returned, for tests of the EGL mapping.
         """
-        self.cards = cards(count)
+        self.gpus = gpus(count)
         self.driver = "570.86.15"
         self.error = 0
         self.epoch = 0
         self.delay_ms = 0
+        self.hangs = False
         self.fails: dict[str, int] = {}
         self.library = library
         self._egl = egl
         self._folder = folder
         self._recording = False
+        self._moment = 0
         folder.mkdir(parents=True, exist_ok=True)
         self.write()
 
@@ -229,13 +238,20 @@ class Sim:
         self.epoch += 1
         self.write()
 
+    def fall_off(self, gpu: SimulatedGpu) -> None:
+        """A GPU leaves the bus: running programs see it lost at its index, those that start now do not count it."""
+        gpu.gone_at = self._moment + 1
+        self.write()
+
     def write(self) -> None:
         """Make the present state known, at once."""
+        self._moment += 1
         lines = [f"driver {self.driver}", f"error {self.error}", f"epoch {self.epoch}", f"delay_ms {self.delay_ms}"]
+        lines += [f"hangs {int(self.hangs)}", f"moment {self._moment}"]
         lines += [f"log {self._folder / 'calls'}"] if self._recording else []
         lines += [f"fail {function} {code}" for function, code in self.fails.items()]
-        for card in self.cards:
-            lines += card.lines()
+        for gpu in self.gpus:
+            lines += gpu.lines()
         temporary = self.state.with_suffix(".new")
         temporary.write_text("\n".join(lines) + "\n")
         temporary.replace(self.state)
@@ -255,7 +271,7 @@ class Sim:
         return taken.read_text().split()
 
     def env(self) -> dict[str, str]:
-        """What a program's environment needs so that it sees these cards."""
+        """What a program's environment needs so that it sees these GPUs."""
         folders = [str(self.library), str(self._egl or ""), os.environ.get("LD_LIBRARY_PATH", "")]
         path = os.pathsep.join(filter(None, folders))
         return {"LD_LIBRARY_PATH": path, "GMG_NVML_SIM": str(self.state)}

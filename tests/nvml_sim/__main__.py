@@ -1,4 +1,4 @@
-"""Cards that live, for trying gmg-tui by hand: `python -m tests.nvml_sim DIR [--cards 8]`, ended by Ctrl+C."""
+"""GPUs that live, for trying gmg-tui by hand: `python -m tests.nvml_sim DIR [--gpus 8]`, ended by Ctrl+C."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _POWER_CAP = 0x4
 
 
 def animate(sim: Sim, second: int) -> None:
-    """Give each card the figures of `second`: waves that are out of step with one another."""
-    for index, card in enumerate(sim.cards):
+    """Give each GPU the figures of `second`: waves that are out of step with one another."""
+    for index, gpu in enumerate(sim.gpus):
         wave = math.sin(second / 9 + index)
-        card.gpu_util_pct = round(85 + 14 * wave)
-        card.memory_util_pct = round(40 + 20 * wave)
-        card.memory_used_mib = 30211 + 4096 * wave
-        card.temperature_c = round(58 + 9 * wave)
-        card.power_w = 560 + 140 * wave
-        card.sm_clock_mhz = round(1755 - 120 * max(0.0, wave))
-        card.throttle = _POWER_CAP if wave > 0.9 else 0
-        card.fan_pct = round(40 + 15 * wave)
-        card.pcie_rx_mib_s = 900 + 600 * wave
-        card.pcie_tx_mib_s = 300 + 200 * wave
-        card.energy_j = (card.energy_j or 0) + card.power_w
-        card.processes = [Process(pid=40_000 + index, memory_mib=card.memory_used_mib)]
+        gpu.gpu_util_pct = round(85 + 14 * wave)
+        gpu.memory_util_pct = round(40 + 20 * wave)
+        gpu.memory_used_mib = 30211 + 4096 * wave
+        gpu.temperature_c = round(58 + 9 * wave)
+        gpu.power_w = 560 + 140 * wave
+        gpu.sm_clock_mhz = round(1755 - 120 * max(0.0, wave))
+        gpu.throttle = _POWER_CAP if wave > 0.9 else 0
+        gpu.fan_pct = round(40 + 15 * wave)
+        gpu.pcie_rx_mib_s = 900 + 600 * wave
+        gpu.pcie_tx_mib_s = 300 + 200 * wave
+        gpu.energy_j = (gpu.energy_j or 0) + gpu.power_w
+        gpu.processes = [Process(pid=40_000 + index, memory_mib=gpu.memory_used_mib)]
     sim.write()
 
 
@@ -35,10 +35,10 @@ def main() -> None:
     """Write a state each second until interrupted."""
     parser = argparse.ArgumentParser(prog="python -m tests.nvml_sim", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR")
-    parser.add_argument("--cards", type=int, default=8)
+    parser.add_argument("--gpus", type=int, default=8)
     options = parser.parse_args()
     folder = options.folder.resolve()
-    sim = Sim(folder, build(folder), options.cards)
+    sim = Sim(folder, build(folder), options.gpus)
     print(*(f"export {name}={value}" for name, value in sim.env().items()), sep="\n", flush=True)
     second = 0
     try:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def on_simulated_driver(test: Callable[[Sim], None]) -> Callable[[Sim], None]:
-    """Make a test's body run in a process that finds the cards of its fixture `sim`."""
+    """Make a test's body run in a process that finds the GPUs of its fixture `sim`."""
 
     @functools.wraps(test)
     def run(sim: Sim) -> None:
@@ -34,7 +34,7 @@ def on_simulated_driver(test: Callable[[Sim], None]) -> Callable[[Sim], None]:
 
 
 def main(module: str, test: str, folder: str, library: str) -> None:
-    """Run the body of `test` with the cards in `folder`."""
+    """Run the body of `test` with the GPUs in `folder`."""
     body = getattr(importlib.import_module(module), test).__wrapped__
     body(Sim(Path(folder), Path(library)))
 

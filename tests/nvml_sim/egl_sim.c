@@ -1,11 +1,12 @@
 /* A simulated libEGL.so.1 with the device extensions alone.
  *
  * The environment variable GMG_EGL_SIM lists its devices, parted by commas: a number is the CUDA ordinal that the device
- * reports, `software` is a device without one. The single words `crash` and `hang` are what the driver does instead.
+ * reports, `software` is a device without one; `@PATH` names a file with the list. The single words `crash` and `hang` are what the driver does instead.
  * When CUDA_VISIBLE_DEVICES is set, all ordinals are 0: a real driver gives them relative to it.
  */
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,7 +19,16 @@ static unsigned query_devices(int room, void **out, int *count)
 {
     char text[1024] = "";
     const char *listed = getenv("GMG_EGL_SIM");
-    strncat(text, listed ? listed : "", sizeof text - 1);
+    if (listed && *listed == '@') {
+        FILE *file = fopen(listed + 1, "r");
+        if (file) {
+            if (!fgets(text, sizeof text, file))
+                *text = '\0';
+            fclose(file);
+        }
+    } else {
+        strncat(text, listed ? listed : "", sizeof text - 1);
+    }
     if (strcmp(text, "crash") == 0)
         raise(SIGSEGV);
     while (strcmp(text, "hang") == 0)

@@ -23,5 +23,5 @@ def egl_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def sim(nvml_library: Path, tmp_path: Path) -> Sim:
-    """Eight cards like H100s with distinct figures; start programs with `sim.env()`."""
+    """Eight GPUs like H100s with distinct figures; start programs with `sim.env()`."""
     return Sim(tmp_path / "nvml_sim", nvml_library)

@@ -1,19 +1,24 @@
-/* A simulated NVML: libnvidia-ml.so.1 whose cards are described by a text file.
+/* A simulated NVML: libnvidia-ml.so.1 whose GPUs are described by a text file.
  *
  * The environment variable GMG_NVML_SIM names the file. It is read again whenever it was replaced, so that a test can
- * change what the cards report while a program runs. Without the file the library behaves as without a driver.
+ * change what the GPUs report while a program runs. Without the file the library behaves as without a driver.
  *
- * The file holds one `key value` per line. Before the first card:
+ * The file holds one `key value` per line. Before the first GPU:
  *   driver VERSION      what nvmlSystemGetDriverVersion reports
  *   error CODE          every call returns this nvmlReturn_t: 9 no driver, 4 too few rights, 18 version mismatch
  *   epoch N             a process that initialised at another epoch gets NVML_ERROR_UNINITIALIZED until it does so anew
- *   delay_ms N          every call takes this long, as on a card that hangs
+ *   delay_ms N          every call takes this long, as on a slow GPU
+ *   hangs 1             no call returns until the file says otherwise
+ *   moment N            grows whenever the file is written
  *   log PATH            every call appends the name of its function to this file
- *   fail FUNCTION CODE  this function returns CODE; after `card` or `mig`: for that card or instance only
- * `card` begins a card, `mig INDEX` an instance of the card above; what follows belongs to it:
+ *   fail FUNCTION CODE  this function returns CODE, or hangs where that is -1; after `gpu` or `mig`: for that GPU or
+ *                       instance only
+ * `gpu` begins a GPU, `mig INDEX` an instance of the GPU above; what follows belongs to it:
  *   uuid, name, pci_bus_id        strings
  *   process KIND PID BYTES        KIND is compute or graphics; BYTES -1 stands for "not available"
- *   lost 1                        the card is lost; handles used meanwhile stay dead, as with the real library
+ *   lost 1                        the GPU is lost; handles used meanwhile stay dead, as with the real library
+ *   gone_at N                     the GPU left the bus at this moment: a process that initialised before counts it as
+ *                                 lost, one that initialised since does not count it at all
  *   a key of figure_keys below    an unsigned number; a figure that is absent is NVML_ERROR_NOT_SUPPORTED
  */
 
@@ -27,6 +32,7 @@
 #include <unistd.h>
 
 enum {
+    HANGS = -1, /* not of NVML: no answer until the file says otherwise */
     SUCCESS = 0,
     UNINITIALIZED = 1,
     INVALID_ARGUMENT = 2,
@@ -59,6 +65,7 @@ enum figure {
     GPU_INSTANCE,
     COMPUTE_INSTANCE,
     LOST,
+    GONE_AT,
     FIGURES,
 };
 
@@ -69,10 +76,10 @@ static const char *const figure_keys[FIGURES] = {
     "sm_clock_max_mhz",   "throttle_mask",     "fan_pct",
     "pcie_rx_kb_s",       "pcie_tx_kb_s",      "energy_mj",
     "persistence",        "mig_mode",          "gpu_instance",
-    "compute_instance",   "lost",
+    "compute_instance",   "lost",              "gone_at",
 };
 
-enum { TEXT = 96, MAX_UNITS = 64 * 8, MAX_PROCESSES = 32, MAX_FAILURES = 64, MAX_HANDLES = 65536, MIG_PER_CARD = 7 };
+enum { TEXT = 96, MAX_UNITS = 64 * 8, MAX_PROCESSES = 32, MAX_FAILURES = 64, MAX_HANDLES = 65536, MIG_PER_GPU = 7 };
 
 struct failure {
     char function[64];
@@ -85,10 +92,10 @@ struct process {
     unsigned long long bytes;
 };
 
-/* A card, or a MIG instance of one. */
+/* A GPU, or a MIG instance of one. */
 struct unit {
     char uuid[TEXT], name[TEXT], pci_bus_id[32];
-    struct unit *parent; /* NULL for a card */
+    struct unit *parent; /* NULL for a GPU */
     unsigned mig_index;
     unsigned long long value[FIGURES];
     char present[FIGURES];
@@ -138,7 +145,8 @@ static struct failure failures[MAX_FAILURES];
 static int failure_count;
 static struct handle handles[MAX_HANDLES];
 static int handle_count;
-static int error, delay_ms, epoch, init_epoch, init_count;
+static int error, delay_ms, hangs, epoch, init_epoch, init_count;
+static unsigned long long moment, init_moment;
 static char driver[80], log_path[1024];
 
 /* ---- the file ---- */
@@ -196,6 +204,10 @@ static void read_global_line(const char *key, const char *value)
         epoch = atoi(value);
     else if (strcmp(key, "delay_ms") == 0)
         delay_ms = atoi(value);
+    else if (strcmp(key, "hangs") == 0)
+        hangs = atoi(value);
+    else if (strcmp(key, "moment") == 0)
+        moment = strtoull(value, NULL, 10);
     else if (strcmp(key, "log") == 0)
         copy(log_path, value, sizeof log_path);
     else if (strcmp(key, "fail") == 0)
@@ -205,21 +217,21 @@ static void read_global_line(const char *key, const char *value)
 static void read_lines(FILE *file)
 {
     char line[2048], key[64];
-    struct unit *unit = NULL, *card = NULL;
+    struct unit *unit = NULL, *gpu = NULL;
     while (fgets(line, sizeof line, file)) {
         int used = 0;
         line[strcspn(line, "\n")] = '\0';
         if (sscanf(line, "%63s %n", key, &used) != 1 || key[0] == '#')
             continue;
-        int is_card = strcmp(key, "card") == 0, is_mig = strcmp(key, "mig") == 0;
-        if (is_card || is_mig) {
-            if (unit_count == MAX_UNITS || (is_mig && !card))
+        int begins_gpu = strcmp(key, "gpu") == 0, begins_mig = strcmp(key, "mig") == 0;
+        if (begins_gpu || begins_mig) {
+            if (unit_count == MAX_UNITS || (begins_mig && !gpu))
                 return;
             unit = &units[unit_count++];
             memset(unit, 0, sizeof *unit);
-            unit->parent = is_mig ? card : NULL;
-            unit->mig_index = is_mig ? (unsigned)atoi(line + used) : 0;
-            card = is_card ? unit : card;
+            unit->parent = begins_mig ? gpu : NULL;
+            unit->mig_index = begins_mig ? (unsigned)atoi(line + used) : 0;
+            gpu = begins_gpu ? unit : gpu;
         } else if (unit) {
             read_unit_line(unit, key, line + used);
         } else {
@@ -245,7 +257,8 @@ static void reload(void)
     if (!file)
         return;
     seen = now;
-    unit_count = failure_count = error = delay_ms = epoch = 0;
+    unit_count = failure_count = error = delay_ms = hangs = epoch = 0;
+    moment = 0;
     driver[0] = log_path[0] = '\0';
     read_lines(file);
     fclose(file);
@@ -273,17 +286,29 @@ static int failure_of(const struct failure *list, int count, const char *functio
     return SUCCESS;
 }
 
+/* Lets other calls go on while this one hangs. */
+static void hang(void)
+{
+    pthread_mutex_unlock(&lock);
+    usleep(10000);
+    pthread_mutex_lock(&lock);
+    reload();
+}
+
 /* Takes the lock, whatever it returns; each function ends with `leave`. */
 static int enter(const char *function)
 {
     pthread_mutex_lock(&lock);
     reload();
     write_log(function);
+    while (hangs)
+        hang();
     if (delay_ms)
         usleep((useconds_t)delay_ms * 1000);
-    if (error)
-        return error;
-    return failure_of(failures, failure_count, function);
+    int code;
+    while ((code = failure_of(failures, failure_count, function)) == HANGS)
+        hang();
+    return error ? error : code;
 }
 
 static int leave(int code)
@@ -300,17 +325,30 @@ static int enter_initialised(const char *function)
     return code;
 }
 
+/* Whether this process counts a GPU, or a GPU's instance. */
+static int is_counted(const struct unit *unit)
+{
+    const struct unit *gpu = unit->parent ? unit->parent : unit;
+    return !gpu->present[GONE_AT] || init_moment < gpu->value[GONE_AT];
+}
+
+static int is_gpu(const struct unit *unit)
+{
+    return !unit->parent && is_counted(unit);
+}
+
 static struct unit *find(const char *uuid)
 {
     for (int i = 0; i < unit_count; ++i)
-        if (strcmp(units[i].uuid, uuid) == 0)
+        if (strcmp(units[i].uuid, uuid) == 0 && is_counted(&units[i]))
             return &units[i];
     return NULL;
 }
 
 static int is_lost(const struct unit *unit)
 {
-    return unit->value[LOST] != 0 || (unit->parent && unit->parent->value[LOST] != 0);
+    const struct unit *gpu = unit->parent ? unit->parent : unit;
+    return unit->value[LOST] != 0 || gpu->value[LOST] != 0 || gpu->present[GONE_AT];
 }
 
 static int enter_unit(const char *function, struct handle *handle, struct unit **unit)
@@ -320,12 +358,17 @@ static int enter_unit(const char *function, struct handle *handle, struct unit *
         return code;
     if (handle < handles || handle >= handles + handle_count)
         return INVALID_ARGUMENT;
-    *unit = find(handle->uuid);
-    if (handle->dead || !*unit || is_lost(*unit)) {
-        handle->dead = 1;
-        return GPU_IS_LOST;
-    }
-    return failure_of((*unit)->failures, (*unit)->failure_count, function);
+    do {
+        if (code == HANGS)
+            hang();
+        *unit = find(handle->uuid);
+        if (handle->dead || !*unit || is_lost(*unit)) {
+            handle->dead = 1;
+            return GPU_IS_LOST;
+        }
+        code = failure_of((*unit)->failures, (*unit)->failure_count, function);
+    } while (code == HANGS);
+    return code;
 }
 
 static int give_handle(const struct unit *unit, struct handle **out)
@@ -383,6 +426,7 @@ int nvmlInitWithFlags(unsigned flags)
             for (int i = 0; i < handle_count; ++i)
                 handles[i].dead = 1;
         init_count = init_epoch == epoch ? init_count + 1 : 1;
+        init_moment = init_count == 1 ? moment : init_moment;
         init_epoch = epoch;
     }
     return leave(code);
@@ -429,7 +473,7 @@ int nvmlDeviceGetCount_v2(unsigned *out)
     if (code == SUCCESS) {
         *out = 0;
         for (int i = 0; i < unit_count; ++i)
-            *out += units[i].parent == NULL;
+            *out += is_gpu(&units[i]);
     }
     return leave(code);
 }
@@ -440,7 +484,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct handle **out)
     if (code != SUCCESS)
         return leave(code);
     for (int i = 0; i < unit_count; ++i)
-        if (!units[i].parent && index-- == 0)
+        if (is_gpu(&units[i]) && index-- == 0)
             return leave(give_handle(&units[i], out));
     return leave(INVALID_ARGUMENT);
 }
@@ -461,7 +505,7 @@ int nvmlDeviceGetIndex(struct handle *handle, unsigned *out)
     if (code == SUCCESS) {
         *out = 0;
         for (const struct unit *other = units; other < unit; ++other)
-            *out += other->parent == NULL;
+            *out += is_gpu(other);
         if (unit->parent)
             *out = unit->mig_index;
     }
@@ -558,6 +602,16 @@ int nvmlDeviceGetPowerUsage(struct handle *handle, unsigned *out)
 int nvmlDeviceGetEnforcedPowerLimit(struct handle *handle, unsigned *out)
 {
     return give(__func__, handle, POWER_LIMIT, out);
+}
+
+int nvmlDeviceGetGpuInstanceId(struct handle *handle, unsigned *out)
+{
+    return give(__func__, handle, GPU_INSTANCE, out);
+}
+
+int nvmlDeviceGetComputeInstanceId(struct handle *handle, unsigned *out)
+{
+    return give(__func__, handle, COMPUTE_INSTANCE, out);
 }
 
 int nvmlDeviceGetClockInfo(struct handle *handle, unsigned clock, unsigned *out)
@@ -668,7 +722,7 @@ int nvmlDeviceGetMaxMigDeviceCount(struct handle *handle, unsigned *out)
     struct unit *unit = NULL;
     int code = enter_unit(__func__, handle, &unit);
     if (code == SUCCESS)
-        *out = unit->present[MIG_MODE] ? MIG_PER_CARD : 0;
+        *out = unit->present[MIG_MODE] ? MIG_PER_GPU : 0;
     return leave(code);
 }
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from msgspec import structs
 
+from gmg_tui import new_session
 from gmg_tui import session as sessions
 from gmg_tui.model import Group, JobRecord, SweepSpec, WorkerState
 from gmg_tui.results import Results
 from gmg_tui.session import STORE
-from gmg_tui.store.records import Event, FiguresRow, JobAttempt
+from gmg_tui.store.records import Event, JobAttempt, MetricsRow
 from gmg_tui.store.writer import StoreWriter
 from tests.store import records
 
@@ -26,11 +27,11 @@ def jobs(count: int) -> list[JobRecord]:
     return [records.finished(number, **(bad if number % 5 == 0 else {})) for number in range(1, count + 1)]
 
 
-def figures(count: int = 300, *, cards: bool = True) -> list[FiguresRow]:
+def metrics(count: int = 300, *, cards: bool = True) -> list[MetricsRow]:
     """Figures of two slots, one each second."""
     card = (90.0, 30211.0, 612.5, 61.0) if cards else (None, None, None, None)
     return [
-        FiguresRow(records.START + second, f"cpu{slot}", 1 + second // 20, 1000.0 + second, *card)
+        MetricsRow(records.START + second, f"cpu{slot}", 1 + second // 20, 1000.0 + second, 1010.0 + second, *card)
         for second in range(count)
         for slot in range(2)
     ]
@@ -41,7 +42,7 @@ async def session(
     listed: Iterable[JobRecord],
     *,
     attempts: Iterable[JobAttempt] | None = None,
-    rows: Sequence[FiguresRow] = (),
+    rows: Sequence[MetricsRow] = (),
     events: Iterable[Event] = (),
     ended: bool = True,
     best: str | None = None,
@@ -49,7 +50,7 @@ async def session(
 ) -> Path:
     """Make a session with this store; its folder. Without `ended` it counts as lost."""
     listed = list(listed)
-    _, folder = sessions.create(name, "sim.py")
+    _, folder = new_session.create(name, "sim.py")
     session = records.session(folder)
     if best is not None:
         spec = structs.replace(session.spec, sweep=SweepSpec((Group(),), best=best))
@@ -66,7 +67,7 @@ async def session(
         writer.attempt(one)
     for event in events:
         writer.event(event)
-    writer.figures(rows)
+    writer.metrics(rows)
     await writer.close()
     assert said == []
     return folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
@@ -19,10 +20,16 @@ from tests.store import records
 
 from . import stored
 
+_WITHOUT_PLOTLY = """
+import runpy, sys
+sys.modules["plotly"] = None
+runpy.run_module("gmg_tui", run_name="__main__")
+"""
 
-async def _gmg(*words: str) -> tuple[str, str, int | None]:
+
+async def _gmg(*words: str, program: tuple[str, ...] = ("-m", "gmg_tui")) -> tuple[str, str, int | None]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "gmg_tui", "report", *words, stdout=PIPE, stderr=PIPE, env={**os.environ, "COLUMNS": "80"}
+        sys.executable, *program, "report", *words, stdout=PIPE, stderr=PIPE, env={**os.environ, "COLUMNS": "80"}
     )
     out, err = await process.communicate()
     return out.decode(), err.decode(), process.returncode
@@ -44,6 +51,24 @@ async def test_json_and_csv_are_the_results_files() -> None:
     assert await _gmg("--csv") == ((folder / SUMMARY).read_text(), "", 0)
 
 
+async def test_without_plotly_the_page_has_its_tables_and_one_line_says_what_to_install(tmp_path: Path) -> None:
+    await stored.session("sim-1", stored.jobs(3), rows=stored.metrics())
+    file = tmp_path / "page.html"
+    out, err, status = await _gmg("--html", str(file), program=("-c", _WITHOUT_PLOTLY))
+    assert (out, status) == (f"{file}\n", 0)
+    assert err == (
+        "gmg-tui: the page has no charts: plotly is not installed; get it with: pip install 'gmg-tui[report]'\n"
+    )
+    bare = file.read_text()
+    assert (await _gmg("--html", str(file)))[1:] == ("", 0)
+    full = file.read_text()
+    assert "plotly" in full
+    assert not re.search("plotly|Over time", bare.replace("Plotly.relayout", ""))
+    jobs = re.compile(r'<table id="jobs">.*?</table>', re.DOTALL)
+    assert jobs.findall(bare) == jobs.findall(full)
+    assert bare.count("<tr class=") == 3
+
+
 async def test_a_lost_session_has_what_its_store_has_though_its_files_are_old() -> None:
     folder = await stored.session("sim-1", stored.jobs(2), ended=False)
     old = (folder / SUMMARY).read_text()
@@ -54,7 +79,7 @@ async def test_a_lost_session_has_what_its_store_has_though_its_files_are_old() 
     out, _, status = await _gmg("sim-1")
     assert status == 0
     assert "sim-1  lost" in out
-    assert "1 job ran when the engine died" in out
+    assert "1 job running when the engine died" in out
     assert "sim-1 was lost" in out
     table, _, _ = await _gmg("--csv")
     assert table.startswith(old.splitlines()[0])
@@ -63,7 +88,7 @@ async def test_a_lost_session_has_what_its_store_has_though_its_files_are_old() 
 
 async def test_a_running_session(tmp_path: Path) -> None:
     folder = await stored.session("sim-1", stored.jobs(2), ended=False)
-    descriptor = sessions.hold(folder)  # as its engine does
+    descriptor = sessions.lock(folder)  # as its engine does
     writer = StoreWriter(folder / STORE, lambda line: None)
     writer.start()
     writer.job(JobRecord(3, "job-3", state=WorkerState.RUNNING, slot="cpu0", started=records.START))
@@ -81,7 +106,7 @@ async def test_a_running_session(tmp_path: Path) -> None:
     ("words", "said", "status"),
     [
         (["nobody"], "gmg-tui: no session nobody; there are: sim-1\n", 1),
-        (["--json", "--csv"], "gmg-tui: give one of --json, --csv and --html\n", 2),
+        (["--json", "--csv"], "gmg-tui: --json, --csv and --html are mutually exclusive; give one of them\n", 2),
         (["--html", "/nowhere/at/all.html"], "gmg-tui: --html /nowhere/at/all.html: No such file or directory\n", 1),
     ],
 )

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from gmg_tui.report import charts
-from gmg_tui.report.account import Account, account
+from gmg_tui.report.data import ReportData, collect
 from gmg_tui.report.page import page
 from gmg_tui.session import STORE
-from gmg_tui.store.reader import Stored
+from gmg_tui.store.reader import open_store
 from gmg_tui.store.records import Event
 from tests.store.records import START, attempt_of, finished
 
@@ -65,10 +65,10 @@ async def _page(**more: Any) -> bytes:
             13, name=evil, reason=evil, values={evil: evil}, result={evil: evil, "tm_score": 0.5, "whole": 2**2000}
         )
     )
-    more = {"rows": stored.figures(), "events": [Event(START, "note", evil)], **more}
+    more = {"rows": stored.metrics(), "events": [Event(START, "note", evil)], **more}
     folder = await stored.session("sim-1", listed, **more)
-    with Stored(folder / STORE) as store:
-        return page(account(store, "sim-1"), store, "ended")
+    with open_store(folder / STORE) as store:
+        return page(collect(store, "sim-1"), store, "ended")[0]
 
 
 async def test_nothing_of_the_page_is_elsewhere_and_no_word_of_a_worker_is_markup() -> None:
@@ -85,19 +85,19 @@ async def test_nothing_of_the_page_is_elsewhere_and_no_word_of_a_worker_is_marku
     assert "&lt;b&gt;x&lt;/b&gt;" in own
 
 
-def _told(count: int, slots: int = 2) -> Account:
+def _told(count: int, slots: int = 2) -> ReportData:
     listed = [finished(number, slot=f"cpu{number % slots}") for number in range(1, count + 1)]
-    return Account("sim-1", None, False, START, listed, {job.number: [attempt_of(job)] for job in listed}, [])
+    return ReportData("sim-1", None, False, START, listed, {job.number: [attempt_of(job)] for job in listed}, [])
 
 
 def test_slots_have_the_same_colour_in_all_charts_and_absent_figures_no_chart() -> None:
-    drawn = charts.figure(_told(4), stored.figures())
+    drawn = charts.figure(_told(4), stored.metrics())
     lines = [trace for trace in drawn["data"] if trace["type"] == "scatter"]
     assert len(lines) == 10
     assert {trace["line"]["color"] for trace in lines if trace["name"] == "cpu0"} == {"#0072B2"}
     assert {trace["line"]["color"] for trace in lines if trace["name"] == "cpu1"} == {"#E69F00"}
     assert [trace["name"] for trace in lines if trace["showlegend"]] == ["cpu0", "cpu1"]
-    without = charts.figure(_told(4), stored.figures(cards=False))
+    without = charts.figure(_told(4), stored.metrics(cards=False))
     assert [note["text"] for note in without["layout"]["annotations"]] == [
         "<b>Jobs on their slots</b>",
         "<b>FPS (environment steps per second)</b>",
@@ -113,9 +113,9 @@ def test_attempts_beyond_counting_are_joined() -> None:
 
 
 async def test_many_figures_are_thinned_evenly() -> None:
-    folder = await stored.session("sim-1", stored.jobs(4), rows=stored.figures(9000))
-    with Stored(folder / STORE) as store:
-        rows = store.figures(100)
+    folder = await stored.session("sim-1", stored.jobs(4), rows=stored.metrics(9000))
+    with open_store(folder / STORE) as store:
+        rows = store.metrics(100)
     assert {row.slot for row in rows} == {"cpu0", "cpu1"}
     for slot in ("cpu0", "cpu1"):
         speeds = [row.fps for row in rows if row.slot == slot]
@@ -149,12 +149,12 @@ async def test_a_browser_without_a_network_draws_it(tmp_path: Path, size: str, s
     out, _ = await process.communicate()
     found = re.search(r'<pre id="told">(.*?)</pre>', out.decode())
     assert found is not None, out[-2000:]
-    told = json.loads(unescape(found[1]))
-    assert told["refused"] == []
-    assert [name for name in told["loaded"] if not name.startswith(("data:", "blob:"))] == []
-    assert told["title"] == "sim-1 – gmg-tui report"
-    assert told["stolen"] == 0
-    assert told["titles"] == [
+    data = json.loads(unescape(found[1]))
+    assert data["refused"] == []
+    assert [name for name in data["loaded"] if not name.startswith(("data:", "blob:"))] == []
+    assert data["title"] == "sim-1 – gmg-tui report"
+    assert data["stolen"] == 0
+    assert data["titles"] == [
         "Jobs on their slots",
         "FPS (environment steps per second)",
         "GPU utilisation (%)",
@@ -162,16 +162,16 @@ async def test_a_browser_without_a_network_draws_it(tmp_path: Path, size: str, s
         "Power (W)",
         "Temperature (°C)",
     ]
-    assert told["bars"] == 13
-    assert told["lines"] >= 10
-    assert {"cpu0", "cpu1"} <= set(told["slots"])
-    assert set(told["legend"]) == {"cpu0", "cpu1", "finished", "failed"}
-    assert told["before"] == list(range(1, 14))
-    assert told["up"] == [1, 2, 3, 4, 6, 7, 8, 9, 11, 12, 13, 5, 10]
-    assert told["down"] == [13, 12, 11, 9, 8, 7, 6, 4, 3, 2, 1, 5, 10]
-    assert told["wide"] <= 0
-    assert told["legend_box"][1] >= told["time_box"][3]
-    assert (told["ink"], told["ground"]) == {
+    assert data["bars"] == 13
+    assert data["lines"] >= 10
+    assert {"cpu0", "cpu1"} <= set(data["slots"])
+    assert set(data["legend"]) == {"cpu0", "cpu1", "finished", "failed"}
+    assert data["before"] == list(range(1, 14))
+    assert data["up"] == [1, 2, 3, 4, 6, 7, 8, 9, 11, 12, 13, 5, 10]
+    assert data["down"] == [13, 12, 11, 9, 8, 7, 6, 4, 3, 2, 1, 5, 10]
+    assert data["wide"] <= 0
+    assert data["legend_box"][1] >= data["time_box"][3]
+    assert (data["ink"], data["ground"]) == {
         "light": ("rgb(27, 31, 36)", "rgb(255, 255, 255)"),
         "dark": ("rgb(230, 233, 236)", "rgb(20, 23, 26)"),
     }[scheme]

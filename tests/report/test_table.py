@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from rich.cells import cell_len
 
 from gmg_tui.model import JobRecord, WorkerState
 from gmg_tui.report import final, table
-from gmg_tui.report.account import Account
+from gmg_tui.report.data import ReportData
 from tests.store.records import START, attempt_of, finished
 
 from . import stored
@@ -17,24 +18,26 @@ from . import stored
 
 def _render(listed: list[JobRecord], best: str | None = None, *, width: int = 80, running: bool = False) -> list[str]:
     attempts = {job.number: [attempt_of(job)] for job in listed if job.started}
-    told = Account("sim-1", None, running, START + 9999, listed, attempts, [])
-    return table.render(told, best, width=width, colour=False).splitlines()
+    data = ReportData("sim-1", None, running, START + 9999, listed, attempts, [])
+    return table.render(data, best, width=width, colour=False).splitlines()
 
 
 def test_a_wide_terminal_has_every_column_and_a_line_for_each_job() -> None:
     energies = {"energy_j": 36_000.0, "memory_peak_mib": 30_211.0, "gpu_util_mean_pct": 97.1, "attempts": 2}
     header, first, second, *rest = _render([finished(1, **energies), finished(2, **energies)], width=160)
     assert re.split(r"  +", header.strip()) == [
-        "job", "name", "lr", "method", "state", "slot", "tries", "time", "FPS", "envs", "VRAM peak", "GPU %", "energy",
-        "tm_score",
+        "job", "name", "lr", "method", "state", "slot", "tries", "start", "time", "FPS", "FPS last", "envs", "VRAM peak",
+        "GPU %", "energy", "tm_score",
     ]  # fmt: skip
+    started = time.strftime("%H:%M:%S", time.localtime(START + 20))
     assert re.split(r"  +", first.strip()) == [
-        "2", "job-2", "0.2", "ode", "finished", "cpu0", "2", "9.5 s", "200", "4,096", "29.5 GiB", "97", "10 Wh", "0.02",
+        "2", "job-2", "0.2", "ode", "finished", "cpu0", "2", started, "9.5 s", "210", "200", "4,096", "29.5 GiB", "97",
+        "10 Wh", "0.02",
     ]  # fmt: skip
     assert "job-1" in second
     assert rest == [
         "2 jobs, by tm_score, the largest first",
-        "2 finished  total time 00:00:19  the jobs' times together 00:00:19  1.0 × one slot  20 Wh",
+        "2 finished  total time 00:00:19  total job time 00:00:19  1.0× speed-up  20 Wh",
     ]
 
 
@@ -47,7 +50,7 @@ def test_a_narrow_terminal_has_fewer_columns_and_says_which(width: int) -> None:
     lines = _render(listed, "fps_mean", width=width)
     assert all(cell_len(line) <= width for line in lines[:4])
     assert {"name", "fps_mean"} <= set(lines[0].split())
-    (said,) = (line for line in lines if line.startswith("left out for want of room: "))
+    (said,) = (line for line in lines if line.startswith("not enough room for: "))
     assert "v29" in said
     assert "envs" in (said if width == 40 else "".join(lines))
 
@@ -62,9 +65,9 @@ def test_many_jobs_are_shown_by_the_best_and_the_failed() -> None:
     assert "320 finished, 80 failed" in lines[-1]
 
 
-def test_jobs_on_cards_are_held_against_one_card() -> None:
+def test_jobs_at_once_are_a_speed_up() -> None:
     listed = [finished(number, gpu_uuid="GPU-1", started=START, ended=START + 9.5) for number in (1, 2, 3)]
-    assert "3.0 × one card" in _render(listed)[-1]
+    assert "3.0× speed-up" in _render(listed)[-1]
 
 
 def test_forty_jobs_are_all_shown() -> None:
@@ -100,9 +103,16 @@ async def test_the_final_table_is_ordered_as_the_sweep_asks() -> None:
 
 async def test_a_best_column_that_nobody_reported_is_said() -> None:
     folder = await stored.session("sim-1", stored.jobs(2), best="nope")
-    assert "2 jobs, in the jobs' order (no column nope; there are: job, name, state, " in final(folder)
+    assert "2 jobs, in job order (no column nope; there are: job, name, state, " in final(folder)
 
 
-async def test_the_best_fps_are_the_last_ones_that_were_printed() -> None:
+async def test_the_best_fps_are_the_settled_ones() -> None:
     folder = await stored.session("sim-1", stored.jobs(2), best="fps")
-    assert "2 jobs, by fps_last, the largest first" in final(folder).splitlines()
+    assert "2 jobs, by fps_settled, the largest first" in final(folder).splitlines()
+
+
+def test_a_column_that_no_job_has_a_value_in_orders_nothing_and_is_not_drawn() -> None:
+    jobs = [finished(number, fps=None, state=WorkerState.FAILED, reason="died", result={}) for number in (1, 2)]
+    lines = _render(jobs, "fps", width=160)
+    assert "FPS" not in lines[0]
+    assert [line.split()[0] for line in lines[1:3]] == ["1", "2"]

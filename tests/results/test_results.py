@@ -33,11 +33,11 @@ def _results(tmp_path: Path, *jobs: JobRecord, attempts: tuple[JobAttempt, ...] 
 
 
 def _table(results: Results) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(results.summary().decode(), newline="")))
+    return list(csv.DictReader(io.StringIO(b"".join(results.summary()).decode(), newline="")))
 
 
 def _jobs(results: Results) -> list[dict[str, Any]]:
-    whole = json.loads(results.detailed())
+    whole = json.loads(b"".join(results.detailed()))
     assert list(whole) == ["jobs"]
     listed = whole["jobs"]
     assert isinstance(listed, list)
@@ -48,6 +48,8 @@ def test_a_job_in_full(tmp_path: Path) -> None:
     job = records.finished(1, gpu_index=2, gpu_uuid="GPU-ab", slot="gpu2", memory_peak_mib=30211.0)
     first = records.attempt_of(job, 1, exit_code=1, state=WorkerState.FAILED, reason="out of memory")
     second = records.attempt_of(job, 2, started=records.START + 0.25)
+    unknown = ("n_envs", "fps_last", "fps_settled", "memory_peak_mib", "gpu_util_pct", "power_w")
+    reached = dict.fromkeys(unknown)
     (found,) = _jobs(_results(tmp_path, job, attempts=(second, first)))
     assert found == {
         "name": "job-1",
@@ -70,6 +72,7 @@ def test_a_job_in_full(tmp_path: Path) -> None:
                 "gpu_uuid": "GPU-ab",
                 "pid": 1001,
                 "args": ["--lr", "0.1"],
+                **reached,
             },
             {
                 "number": 2,
@@ -83,11 +86,12 @@ def test_a_job_in_full(tmp_path: Path) -> None:
                 "gpu_uuid": "GPU-ab",
                 "pid": 1001,
                 "args": ["--lr", "0.1"],
+                **reached,
             },
         ],
         "exit_code": 0,
         "elapsed_s": 9.5,
-        "fps": {"last": 100.0, "mean": 90.0, "max": 110.0, "samples": 8},
+        "fps": {"last": 100.0, "settled": 105.0, "mean": 90.0, "max": 110.0, "samples": 8},
         "n_envs": 4096,
         "memory_peak_mib": 30211.0,
         "gpu_util_mean_pct": None,
@@ -114,6 +118,12 @@ def test_what_is_not_known_is_null_and_an_empty_cell(tmp_path: Path) -> None:
         "gpu_index",
         "gpu_uuid",
         "pid",
+        "n_envs",
+        "fps_last",
+        "fps_settled",
+        "memory_peak_mib",
+        "gpu_util_pct",
+        "power_w",
     ]
     (row,) = _table(results)
     assert {key: value for key, value in row.items() if value} == {
@@ -130,11 +140,11 @@ def test_the_columns_stand_in_their_order_and_no_two_have_one_name(tmp_path: Pat
         JobRecord(1, "a", values={"lr": 0.5, "fast": True}, result={"lr": 3, "state": "x", "result_lr": 4, "no": None}),
     )
     results = _results(tmp_path, *jobs)
-    header, *rows = csv.reader(io.StringIO(results.summary().decode(), newline=""))
+    header, *rows = csv.reader(io.StringIO(b"".join(results.summary()).decode(), newline=""))
     assert header[: len(FIXED)] == list(FIXED)
     assert ",".join(FIXED) == (
-        "job,name,state,gpu,gpu_uuid,attempts,exit_code,reason,elapsed_s,fps_last,fps_mean,n_envs,memory_peak_mib,"
-        "gpu_util_mean_pct,energy_j"
+        "job,name,state,gpu,gpu_uuid,attempts,exit_code,reason,elapsed_s,fps_settled,fps_last,fps_mean,n_envs,"
+        "memory_peak_mib,gpu_util_mean_pct,energy_j"
     )
     assert header[len(FIXED) :] == [
         "lr", "fast", "value_n_envs", "result_result_lr", "result_state", "result_lr", "tm_score",
@@ -153,6 +163,17 @@ def test_a_later_job_may_bring_a_column(tmp_path: Path) -> None:
     assert [(row["y"], row["x"]) for row in _table(results)] == [("2", ""), ("", "1")]
 
 
+def _kept(text: str) -> str:
+    """A text as the sheet has it: one that a spreadsheet would take for a formula has `'` before it, a number not."""
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
+
+
 _cell = st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 
 
@@ -166,10 +187,10 @@ def test_any_job_is_read_back_from_both(tmp_path_factory: pytest.TempPathFactory
     ]
     rows = _table(results)
     assert [row["job"] for row in rows] == [str(job.number) for job in jobs]
-    assert [row["name"] for row in rows] == [job.name.encode(errors="replace").decode() for job in jobs]
-    assert [row["reason"] for row in rows] == [job.reason or "" for job in jobs]
+    assert [row["name"] for row in rows] == [_kept(job.name).encode(errors="replace").decode() for job in jobs]
+    assert [row["reason"] for row in rows] == [_kept(job.reason or "") for job in jobs]
     if isinstance(extra, str):
-        assert rows[-1]["é,"] == extra
+        assert rows[-1]["é,"] == _kept(extra)
     elif isinstance(extra, float) and math.isfinite(extra):
         assert float(rows[-1]["é,"]) == extra
 
@@ -183,8 +204,8 @@ def test_the_files_are_whole_and_in_both_folders(tmp_path: Path) -> None:
     results.write()
     for place in (tmp_path / "session", further):
         assert sorted(entry.name for entry in place.iterdir()) == [DETAILED, SUMMARY]
-        assert (place / DETAILED).read_bytes() == results.detailed()
-        assert (place / SUMMARY).read_bytes() == results.summary()
+        assert (place / DETAILED).read_bytes() == b"".join(results.detailed())
+        assert (place / SUMMARY).read_bytes() == b"".join(results.summary())
     assert results.due_s is None
     assert not results.stale
     results.take([JobRecord(2, "b", state=WorkerState.RUNNING)], ())
@@ -231,7 +252,7 @@ async def test_results_that_cannot_be_written_are_said(folder: Path, opened: Ope
     writer, heard = opened(Results(folder, tmp_path / "far"))
     writer.job(records.finished(1))
     await eventually(lambda: heard.now)
-    assert heard.now == f"{tmp_path}/far/{DETAILED}: File exists; the results' files are not up to date"
+    assert heard.now == f"{tmp_path}/far/{DETAILED}: File exists; the results' files are out of date"
     (tmp_path / "far").unlink()
     await writer.close()
     assert heard.now is None
@@ -239,13 +260,13 @@ async def test_results_that_cannot_be_written_are_said(folder: Path, opened: Ope
 
 
 def test_ten_thousand_jobs_and_one_more_make_one_text_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gmg_tui.results import files
+    from gmg_tui.results import detailed, files
 
     results = _results(tmp_path, *(records.finished(number) for number in range(1, 10_001)))
     results.write()
     made: list[int] = []
 
-    def counted(job: JobRecord, attempts: Any, real: Any = files.job_text) -> Any:
+    def counted(job: JobRecord, attempts: Any, real: Any = detailed.job_text) -> Any:
         made.append(job.number)
         return real(job, attempts)
 

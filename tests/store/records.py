@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gmg_tui.model import Attempt, Figures, Fps, JobRecord, RunSpec, Session, Slot, SlotKind, WorkerState
-from gmg_tui.store.records import Event, FiguresRow, JobAttempt
+from gmg_tui.model import Attempt, AttemptMetrics, Fps, JobRecord, RunSpec, Session, Slot, SlotKind, WorkerState
+from gmg_tui.store.records import Event, JobAttempt, MetricsRow
 
 START = 1_795_000_000.0
 
@@ -22,7 +22,9 @@ _json = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_texts, inner, max_size=3),
     max_leaves=8,
 )
-_fps = st.builds(Fps, last=_floats, mean=_floats, max=_floats, samples=st.integers(0, 2**40), rate=_maybe)
+_fps = st.builds(
+    Fps, last=_floats, mean=_floats, max=_floats, samples=st.integers(0, 2**40), settled=_maybe, spread=_maybe
+)
 
 jobs = st.builds(
     JobRecord,
@@ -31,8 +33,10 @@ jobs = st.builds(
     group=st.integers(0, 9),
     values=st.dictionaries(_texts, st.booleans() | _whole | _floats | _texts, max_size=4),
     state=_states,
-    place=_floats,
+    position=_floats,
     reason=st.none() | _texts,
+    only=st.none() | _texts,
+    combination=_texts,
     slot=st.none() | _texts,
     gpu_index=st.none() | st.integers(0, 63),
     gpu_uuid=st.none() | _texts,
@@ -67,12 +71,12 @@ attempts = st.builds(
         exit_code=st.none() | st.integers(-64, 255),
         state=_states,
         reason=st.none() | _texts,
-        figures=st.none() | st.builds(Figures, attempt=st.integers(1, 9), args=st.just(("-B", "4")), fps=_maybe),
+        metrics=st.none() | st.builds(AttemptMetrics, attempt=st.integers(1, 9), args=st.just(("-B", "4")), fps=_maybe),
     ),
     log=st.none() | _texts,
 )
 events = st.builds(Event, time=_floats, kind=_texts, text=_texts, slot=st.none() | _texts, job=st.none() | _whole)
-figures = st.builds(FiguresRow, _floats, _texts, st.none() | _whole, _maybe, _maybe, _maybe, _maybe, _maybe)
+metrics = st.builds(MetricsRow, _floats, _texts, st.none() | _whole, *[_maybe] * 6)
 
 
 def session(folder: Path, *, slots: int = 2) -> Session:
@@ -89,14 +93,14 @@ def finished(number: int, **more: Any) -> JobRecord:
         "name": f"job-{number}",
         "values": {"lr": number / 10, "method": "ode"},
         "state": WorkerState.FINISHED,
-        "place": float(number),
+        "position": float(number),
         "slot": f"cpu{number % 2}",
         "attempts": 1,
         "exit_code": 0,
         "started": begun,
         "ended": begun + 9.5,
         "elapsed_s": 9.5,
-        "fps": Fps(last=100.0 * number, mean=90.0 * number, max=110.0 * number, samples=8),
+        "fps": Fps(last=100.0 * number, mean=90.0 * number, max=110.0 * number, samples=8, settled=105.0 * number),
         "n_envs": 4096,
         "out_dir": f"/results/job-{number}",
         "log": f"logs/{number:04d}-job-{number}.log",

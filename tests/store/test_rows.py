@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gmg_tui.model import Job, JobRecord, WorkerState
 from gmg_tui.session import STORE
 from gmg_tui.store import rows, schema
-from gmg_tui.store.reader import Stored, create, load_jobs
-from gmg_tui.store.records import Event, FiguresRow, JobAttempt, StoreError
+from gmg_tui.store.reader import create, load_jobs, open_store
+from gmg_tui.store.records import Event, JobAttempt, MetricsRow, StoreError
 
 from . import records
 
@@ -33,26 +33,26 @@ _shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], 
 @given(job=records.jobs)
 def test_a_job_comes_back_as_it_was(empty: sqlite3.Connection, job: JobRecord) -> None:
     empty.execute("DELETE FROM jobs")
-    empty.execute(rows.PUT_JOB, rows.of_job(job))
-    assert rows.read(empty, rows.GET_JOBS, rows.to_job) == [job]
+    empty.execute(rows.JOBS.put, rows.JOBS.to_row(job))
+    assert rows.JOBS.read(empty) == [job]
 
 
 @_shared
 @given(one=records.attempts)
 def test_an_attempt_comes_back_as_it_was(empty: sqlite3.Connection, one: JobAttempt) -> None:
     empty.execute("DELETE FROM attempts")
-    empty.execute(rows.PUT_ATTEMPT, rows.of_attempt(one))
-    assert rows.read(empty, rows.GET_ATTEMPTS, rows.to_attempt) == [one]
+    empty.execute(rows.ATTEMPTS.put, rows.ATTEMPTS.to_row(one))
+    assert rows.ATTEMPTS.read(empty) == [one]
 
 
 @_shared
-@given(event=records.events, figure=records.figures)
-def test_events_and_figures_come_back_as_they_were(empty: sqlite3.Connection, event: Event, figure: FiguresRow) -> None:
+@given(event=records.events, figure=records.metrics)
+def test_events_and_figures_come_back_as_they_were(empty: sqlite3.Connection, event: Event, figure: MetricsRow) -> None:
     empty.executescript("DELETE FROM events; DELETE FROM figures")
-    empty.execute(rows.PUT_EVENT, rows.of_event(event))
-    empty.execute(rows.PUT_FIGURES, figure)
-    assert rows.read(empty, rows.GET_EVENTS, rows.to_event, 9) == [event]
-    assert rows.read(empty, "SELECT * FROM figures", rows.to_figures) == [figure]
+    empty.execute(rows.EVENTS.put, rows.EVENTS.to_row(event))
+    empty.execute(rows.PUT_METRICS, figure)
+    assert rows.EVENTS.read(empty, 9) == [event]
+    assert rows.read(empty, "SELECT * FROM figures", MetricsRow._make) == [figure]
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_events_and_figures_come_back_as_they_were(empty: sqlite3.Connection, ev
 def test_what_a_script_reports_is_kept_as_far_as_json_can_hold_it(
     empty: sqlite3.Connection, result: dict[str, Any], text: str
 ) -> None:
-    empty.execute(rows.PUT_JOB, rows.of_job(records.finished(1, result=result, out_dir="/a/\udcff")))
+    empty.execute(rows.JOBS.put, rows.JOBS.to_row(records.finished(1, result=result, out_dir="/a/\udcff")))
     assert empty.execute("SELECT result, out_dir FROM jobs").fetchall() == [(text, "/a/?")]
-    assert rows.read(empty, rows.GET_JOBS, rows.to_job)[0].number == 1
+    assert rows.JOBS.read(empty)[0].number == 1
 
 
 def test_what_is_nested_or_long_without_an_end_is_not_kept() -> None:
@@ -81,13 +81,13 @@ def test_what_is_nested_or_long_without_an_end_is_not_kept() -> None:
 
 def test_a_store_that_is_made_for_a_sweep_has_all_jobs_waiting_and_is_of_this_user_alone(tmp_path: Path) -> None:
     path = tmp_path / STORE
-    create(path, [Job(1, "a", values={"lr": 0.1}), Job(2, "b", group=1)])
+    create(path, [Job(1, "a", values={"lr": 0.1}), Job(2, "b-gpu3", group=1, only="gpu3", combination="b")])
     assert load_jobs(path) == [
         JobRecord(1, "a", 0, {"lr": 0.1}, WorkerState.WAITING, 1.0),
-        JobRecord(2, "b", 1, {}, WorkerState.WAITING, 2.0),
+        JobRecord(2, "b-gpu3", 1, {}, WorkerState.WAITING, 2.0, only="gpu3", combination="b"),
     ]
     assert path.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(StoreError, match="there is a store already"):
+    with pytest.raises(StoreError, match="the store exists already"):
         create(path, [])
 
 
@@ -99,8 +99,8 @@ def test_what_is_no_store_is_said_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="empty"):
         load_jobs(path)
     path.write_bytes(b"no database at all" * 1000)
-    with pytest.raises(StoreError, match="cannot be read: file is not a database"):
-        Stored(path)
+    with pytest.raises(StoreError, match="cannot be read: file is not a database"), open_store(path):
+        pass
     with pytest.raises(StoreError, match=r"cannot write .*/nowhere/store\.sqlite: No such file"):
         create(tmp_path / "nowhere" / STORE, [])
 

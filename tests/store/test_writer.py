@@ -17,16 +17,16 @@ from msgspec import structs
 from gmg_tui.model import Job, WorkerState
 from gmg_tui.session import STORE
 from gmg_tui.store import backlog
-from gmg_tui.store.reader import Stored, create, load_jobs
-from gmg_tui.store.records import Event, FiguresRow
+from gmg_tui.store.reader import create, load_jobs, open_store
+from gmg_tui.store.records import Event, MetricsRow
 from tests.harm.patience import eventually
 
 from . import records
 from .conftest import Opened
 
 
-def _figures(count: int, *, slot: str = "cpu0", job: int | None = 1) -> list[FiguresRow]:
-    return [FiguresRow(records.START + n, slot, job, float(n), None, 10.0, None, None) for n in range(count)]
+def _metrics(count: int, *, slot: str = "cpu0", job: int | None = 1) -> list[MetricsRow]:
+    return [MetricsRow(records.START + n, slot, job, float(n), n + 0.5, None, 10.0, None, None) for n in range(count)]
 
 
 async def test_what_is_given_is_in_the_store_while_the_writer_runs_and_after_it(folder: Path, opened: Opened) -> None:
@@ -41,15 +41,15 @@ async def test_what_is_given_is_in_the_store_while_the_writer_runs_and_after_it(
     writer.event(event)
     await eventually(lambda: path.exists() and path.stat().st_size > 0 and load_jobs(path) == [job])
     assert [entry.stat().st_mode & 0o777 for entry in folder.iterdir()] == [0o600] * 3
-    writer.figures(_figures(3))
+    writer.metrics(_metrics(3))
     await writer.close()
     assert [entry.name for entry in folder.iterdir()] == [STORE]
-    with Stored(path) as stored:
+    with open_store(path) as stored:
         assert stored.session == session
         assert stored.jobs == [job]
         assert stored.attempts == {1: [records.attempt_of(job)]}
         assert stored.events == [event]
-        assert stored.figures(1000) == _figures(3)
+        assert stored.metrics(1000) == _metrics(3)
     assert [entry.name for entry in folder.iterdir()] == [STORE]
     assert heard.lines == []
 
@@ -57,11 +57,11 @@ async def test_what_is_given_is_in_the_store_while_the_writer_runs_and_after_it(
 async def test_figures_alone_reach_the_store_too(folder: Path, opened: Opened) -> None:
     writer, _ = opened()
     writer.session(records.session(folder))
-    writer.figures(_figures(2))
+    writer.metrics(_metrics(2))
 
     def written() -> bool:
-        with contextlib.suppress(Exception), Stored(folder / STORE) as stored:
-            return len(stored.figures(10)) == 2
+        with contextlib.suppress(Exception), open_store(folder / STORE) as stored:
+            return len(stored.metrics(10)) == 2
         return False
 
     await eventually(written)
@@ -93,7 +93,7 @@ async def _all_is_kept(folder: Path, opened: Opened, harm: str) -> list[str | No
     path = folder / STORE
     writer, heard = opened()
     writer.session(records.session(folder))
-    writer.figures(_figures(5))
+    writer.metrics(_metrics(5))
     first = [records.finished(number) for number in range(1, 51)]
     for job in first:
         writer.job(job)
@@ -119,7 +119,7 @@ async def _all_is_kept(folder: Path, opened: Opened, harm: str) -> list[str | No
     await eventually(lambda: len(_jobs(path)) == 55)
     await eventually(lambda: heard.now is None)
     await writer.close()
-    with Stored(path) as stored:
+    with open_store(path) as stored:
         assert stored.jobs == first + more
         assert stored.attempts == {job.number: [records.attempt_of(job)] for job in first}
         assert stored.session == records.session(folder)
@@ -232,17 +232,17 @@ async def test_a_full_disk_is_said_and_costs_no_job(small_disk: Path, opened: Op
     assert heard.now == f"{small_disk / STORE}: database or disk is full"
     for number in range(backlog.MAX_EVENTS + 7):
         writer.event(Event(float(number), "note", "x"))
-    writer.figures(_figures(backlog.MAX_FIGURES + 9))
+    writer.metrics(_metrics(backlog.MAX_METRICS + 9))
     (small_disk / "filler").unlink()
     _grow(small_disk)
     await eventually(lambda: heard.now is None)
     await writer.close()
-    with Stored(small_disk / STORE) as stored:
+    with open_store(small_disk / STORE) as stored:
         assert len(stored.jobs) == 299
         assert len(stored.attempts) == 298
         assert stored.events[-1].kind == "dropped"
-        assert stored.events[-1].text.startswith("7 events and 9 rows of figures dropped")
-        assert len(stored.figures(10**6)) == backlog.MAX_FIGURES
+        assert stored.events[-1].text.startswith("7 events and 9 rows of metrics dropped")
+        assert len(stored.metrics(10**6)) == backlog.MAX_METRICS
 
 
 def _freeze(disk: Path) -> None:
@@ -281,7 +281,7 @@ async def test_ten_thousand_jobs(folder: Path, opened: Opened) -> None:
         writer.attempt(records.attempt_of(job))
         writer.job(job)
     await writer.close()
-    with Stored(folder / STORE) as stored:
+    with open_store(folder / STORE) as stored:
         assert [job.number for job in stored.jobs] == list(range(1, 10_001))
         assert {job.state for job in stored.jobs} == {WorkerState.FINISHED}
         assert len(stored.attempts) == 10_000
@@ -324,7 +324,7 @@ async def test_a_store_whose_writer_is_killed_is_whole(folder: Path, opened: Ope
         assert process.stdout is not None
         assert process.stdout.read() == b""
     assert path.with_name(f"{STORE}-wal").exists()
-    with Stored(path) as stored:
+    with open_store(path) as stored:
         numbers = [job.number for job in stored.jobs]
         assert len(numbers) >= before
         assert all(after == this + 1 for this, after in pairwise([0, *numbers]))

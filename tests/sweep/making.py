@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from gmg_tui.sweep import plan
-from gmg_tui.sweep.file import read
-from gmg_tui.sweep.overlay import SweepOptions, overlay, sets
+from gmg_tui.sweep.experiments_file import read
+from gmg_tui.sweep.overrides import SweepOptions, overrides, sets
 from gmg_tui.sweep.plan import Plan
 
 SCRIPT = 'script = "sim.py"\n'
@@ -14,6 +14,13 @@ SCRIPT = 'script = "sim.py"\n'
 
 def no_check(script: str, module: bool) -> None:
     """Every script will do."""
+
+
+def _slots(gpus: str | None, *, cpu: bool) -> list[str]:
+    """Of two CPU slots or of four GPUs, of which `gpus` may list some."""
+    if cpu:
+        return ["cpu0", "cpu1"]
+    return [f"gpu{index}" for index in (gpus or "0,1,2,3").split(",") if index]
 
 
 def write(folder: Path, text: str) -> str:
@@ -30,8 +37,9 @@ def made(folder: Path, text: str, *set_words: str, cpu: bool = False, **options:
     return plan.make(
         plan.choose(read(path), own.presets, all_presets=own.all_presets),
         path=path,
-        upper=overlay(own, gpus=None, env={}),
+        upper=overrides(own, gpus=None, env={}),
         sets=sets(own.sets),
         check_script=no_check,
         cpu=cpu,
+        slots=lambda gpus: _slots(gpus, cpu=cpu),
     )

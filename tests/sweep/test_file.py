@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.errors import GmgError
-from gmg_tui.sweep.file import read
+from gmg_tui.sweep.experiments_file import read
 from tests.sweep.making import made, write
 
 
@@ -22,19 +22,19 @@ def _refusal(folder: Path, text: str, *sets: str, **options: object) -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("retries = \n", "/sweep.toml is no TOML: Invalid value (at line 2, column 11)"),
-        ("script = 'b'\n", "/sweep.toml is no TOML: Cannot overwrite a value (at line 2, column 13)"),
+        ("retries = \n", "/sweep.toml is not TOML: Invalid value (at line 2, column 11)"),
+        ("script = 'b'\n", "/sweep.toml is not TOML: Cannot overwrite a value (at line 2, column 13)"),
         ("per_gpus = 2\n", "/sweep.toml: unknown key per_gpus; did you mean per_gpu?"),
         ("[presets.a]\n", "/sweep.toml: unknown key presets; did you mean preset?"),
         (
             "lr = 2\n",
             "/sweep.toml: unknown key lr; if {lr} is a placeholder, its value belongs under [defaults] or [grid]",
         ),
-        ('"\\n" = 2\n', "/sweep.toml: unknown key '\\n'; there are: script, module, args,"),
+        ('"\\n" = 2\n', "/sweep.toml: unknown key '\\n'; the keys are: script, module, args,"),
         ("[preset.a]\ntimeuot = 3\n", "/sweep.toml: unknown key preset.a.timeuot; did you mean timeout?"),
         (
             "[preset.a.preset.b]\n",
-            "/sweep.toml: preset.a.preset: there are no presets in a preset; write [preset.NAME]",
+            "/sweep.toml: preset.a.preset: a preset cannot contain presets; write [preset.NAME]",
         ),
         ("preset = 3\n", "/sweep.toml: preset is 3; give each a table of its own, as in [preset.quick]"),
         ("[preset]\na = 3\n", "/sweep.toml: preset.a is 3; give it a table of its own, as in [preset.a]"),
@@ -43,9 +43,12 @@ def _refusal(folder: Path, text: str, *sets: str, **options: object) -> str:
         ("args = '-x'\n", """/sweep.toml: args is '-x'; give a list, as in ["--lr", "{lr}"]"""),
         ("args = ['a', ['b']]\n", "/sweep.toml: args[2] is a list; give a text in quotes"),
         ("args = [1979-05-27]\n", "/sweep.toml: args[1] is 1979-05-27; give a text in quotes"),
-        ("args = ['a\\u0000']\n".replace("'", '"'), "/sweep.toml: args[1] is 'a\\x00'; no argument or variable"),
+        (
+            "args = ['a\\u0000']\n".replace("'", '"'),
+            "/sweep.toml: args[1] is 'a\\x00'; give a text in quotes; it cannot contain",
+        ),
         ("env = ['A=1']\n", '/sweep.toml: env is a list; give a table, as in { KEY = "value" }'),
-        ("env = { 'A-B' = 1 }\n", "/sweep.toml: env: 'A-B' is no name of a variable; give letters, digits and '_'"),
+        ("env = { 'A-B' = 1 }\n", "/sweep.toml: env: 'A-B' is not a variable name; give letters, digits and '_'"),
         ("env = { A = [] }\n", "/sweep.toml: env.A is empty; give a text in quotes"),
         (
             "gpus = []\n",
@@ -63,8 +66,8 @@ def _refusal(folder: Path, text: str, *sets: str, **options: object) -> str:
         ("[preset.p.grid]\na = []\n", "/sweep.toml: preset.p.grid.a is empty; give it at least one value"),
         ("[grid]\na = [[1]]\n", "/sweep.toml: grid.a[1] is a list; give a text, a number or a boolean"),
         ("[grid]\na = [1, 1979-05-27]\n", "/sweep.toml: grid.a[2] is 1979-05-27; give a text, a number or a boolean"),
-        ("[grid]\ngpu = [1]\n", "/sweep.toml: grid.gpu: {gpu} is filled in by gmg-tui itself; take another name"),
-        ("[grid]\n'a b' = [1]\n", "/sweep.toml: grid.'a b': 'a b' can be no placeholder; give letters, digits,"),
+        ("[grid]\ngpu = [1]\n", "/sweep.toml: grid.gpu: {gpu} is filled in by gmg-tui itself; choose another name"),
+        ("[grid]\n'a b' = [1]\n", "/sweep.toml: grid.'a b': 'a b' cannot be a placeholder; give letters, digits,"),
         ("[defaults]\nout_dir = 'x'\n", "/sweep.toml: defaults.out_dir: {out_dir} is filled in by gmg-tui itself"),
         (
             "[defaults]\na = [1, 2]\n",
@@ -81,20 +84,20 @@ def _refusal(folder: Path, text: str, *sets: str, **options: object) -> str:
         ("[[experiment]]\na = [2]\n", "/sweep.toml: experiment[1].a is a list; a job has one value"),
         (
             "[[experiment]]\nname = 'a'\n[[experiment]]\n[[experiment]]\nname = 'a'\n",
-            "/sweep.toml: experiment[3].name: there is another job a; give each a name of its own",
+            "/sweep.toml: experiment[3].name: another job is named a; give each its own name",
         ),
         (
             "args = ['x', '--m={metod}']\n[defaults]\nmethod = 1\nlr = 1\n",
-            "/sweep.toml: args[2]: {metod} has no value; did you mean method? (there are: lr, method, slot, gpu, i, n, "
-            "seed, job, name, out_dir; for the braces themselves write {{metod}})",
+            "/sweep.toml: args[2]: {metod} has no value; did you mean method? (available: lr, method, slot, gpu, i, n, "
+            "seed, job, name, out_dir; for literal braces write {{metod}})",
         ),
-        ("env = { A = '{x}' }\n", "/sweep.toml: env.A: {x} has no value (there are: slot, gpu,"),
-        ("[preset.p]\nenv = { A = '{x}' }\n[preset.q]\n", "/sweep.toml: preset.p.env.A: {x} has no value (there are:"),
+        ("env = { A = '{x}' }\n", "/sweep.toml: env.A: {x} has no value (available: slot, gpu,"),
+        ("[preset.p]\nenv = { A = '{x}' }\n[preset.q]\n", "/sweep.toml: preset.p.env.A: {x} has no value (available:"),
         ("out_dir = 'runs/{x}'\n", "/sweep.toml: out_dir: {x} has no value"),
-        ("out_dir = 'runs/{out_dir}'\n", "/sweep.toml: out_dir: {out_dir} is this folder itself; use {job} or {name}"),
+        ("out_dir = 'runs/{out_dir}'\n", "/sweep.toml: out_dir: {out_dir} is the folder itself; use {job} or {name}"),
         (
             "args = ['{x}']\n[[experiment]]\nx = 1\n[[experiment]]\nname = 'b'\n",
-            "/sweep.toml: args[1]: {x} has no value in experiment 2 (b) (there are: slot",
+            "/sweep.toml: args[1]: {x} has no value in experiment 2 (b) (available: slot",
         ),
         (
             "out_dir = 'runs/{a}-{slot}'\n[grid]\na = [1, 2]\nb = [3, 4]\n",
@@ -102,7 +105,7 @@ def _refusal(folder: Path, text: str, *sets: str, **options: object) -> str:
         ),
         (
             f"[grid]\na = {list(range(400))}\nb = {list(range(300))}\n",
-            "/sweep.toml: grid makes 120,000 jobs; a sweep has at most 100,000, so give it fewer values",
+            "/sweep.toml: grid makes 120,000 jobs; a sweep can have at most 100,000, so give fewer values",
         ),
     ],
 )
@@ -113,9 +116,9 @@ def test_an_error_names_the_file_the_key_and_what_would_be_right(tmp_path: Path,
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"presets": ("c",)}, "--preset c: /sweep.toml has no such preset; there are: a, b"),
+        ({"presets": ("c",)}, "--preset c: /sweep.toml has no such preset; the presets are: a, b"),
         ({"presets": ("a", "a")}, "--preset a is given twice; give each once"),
-        ({"presets": ("a",), "all_presets": True}, "--preset and --all exclude one another; give one of them"),
+        ({"presets": ("a",), "all_presets": True}, "--preset and --all are mutually exclusive; give one of them"),
         ({"per_gpu": 0}, "--per-gpu is 0; give a whole number from 1 to 64"),
         ({"retries": -1}, "--retries is -1; give a whole number from 0 to 1000"),
         ({"timeout": "soon"}, "--timeout is 'soon'; give a time, as in"),
@@ -149,10 +152,10 @@ def test_values_that_nothing_uses_are_a_warning(tmp_path: Path) -> None:
     )
     path = str(tmp_path / "sweep.toml")
     assert made(tmp_path, text).warnings == (
-        f"{path}: no placeholder uses b, c; write {{b}} where the jobs shall get them",
+        f"{path}: no placeholder uses b, c; write {{b}} where the jobs should get them",
     )
     assert made(tmp_path, text, all_presets=True).warnings == (
-        f"{path}: no placeholder uses c; write {{c}} where the jobs shall get it",
+        f"{path}: no placeholder uses c; write {{c}} where the jobs should get it",
     )
 
 
@@ -165,11 +168,15 @@ def test_numbers_and_booleans_are_written_as_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("absent.toml", None, "no experiments' file .*absent.toml; give a TOML file, or --script SCRIPT and --set"),
-        ("latin.toml", b"script = '\xe4'", "cannot read .*latin.toml: it is no UTF-8"),
-        ("sim.py", b"print()", "sim.py is no experiments' file; without one: --script .*sim.py --set KEY=V1,V2"),
-        ("deep.toml", b"a = " + b"[" * 5000, "deep.toml is no TOML"),
-        ("x" * 300, None, "cannot read|no experiments' file"),
+        (
+            "absent.toml",
+            None,
+            "there is no experiments file .*absent.toml; give a TOML file, or --script SCRIPT and --set",
+        ),
+        ("latin.toml", b"script = '\xe4'", "cannot read .*latin.toml: it is not UTF-8"),
+        ("sim.py", b"print()", "sim.py is not an experiments file; without one: --script .*sim.py --set KEY=V1,V2"),
+        ("deep.toml", b"a = " + b"[" * 5000, "deep.toml is not TOML"),
+        ("x" * 300, None, "cannot read|no experiments file"),
     ],
 )
 def test_what_is_no_file_of_experiments_is_named(tmp_path: Path, name: str, content: bytes | None, said: str) -> None:
@@ -177,7 +184,7 @@ def test_what_is_no_file_of_experiments_is_named(tmp_path: Path, name: str, cont
         (tmp_path / name).write_bytes(content)
     with pytest.raises(GmgError, match=said):
         read(str(tmp_path / name))
-    with pytest.raises(GmgError, match="is no regular file; give the path of a TOML file"):
+    with pytest.raises(GmgError, match="is not a regular file; give the path of a TOML file"):
         read(str(tmp_path))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import re
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,7 +75,7 @@ def test_an_experiment_takes_the_grids_first_value_where_it_gives_none_and_that_
         "noise_scale": 0.3,
     }
     (warning,) = sweep.warnings
-    assert "experiment[1] gives none of its own" in warning
+    assert "experiment[1] lacks values" in warning
     assert warning.endswith("method=sde_path_exploration")
 
 
@@ -145,6 +147,10 @@ def test_one_value_set_for_experiments_alone_changes_them_and_adds_no_job(tmp_pa
     assert _names(made(tmp_path, text, "b=5,6")) == ["b=5", "b=6", "experiment-1", "x"]
 
 
+_SCRIPTS = ["k=漢字", "k=漢-字", "k=हिन्दी", "k=٣", "k=ä", "k=ä-2"]
+_SIGNS = ["k=", "k=abc", "k=x\u0302", "k=a", "k=-2", "k=½"]
+
+
 @pytest.mark.parametrize(
     ("text", "sets", "named"),
     [
@@ -155,7 +161,9 @@ def test_one_value_set_for_experiments_alone_changes_them_and_adds_no_job(tmp_pa
         ("[grid]\na = [1]\nb = [2, 3]\n", (), ["b=2", "b=3"]),
         ("[grid]\na = [1, 1, 1]\n", (), ["a=1", "a=1-2", "a=1-3"]),
         ('[grid]\na = ["x", "x-2", "x"]\n', (), ["a=x", "a=x-2", "a=x-3"]),
-        ('[grid]\na = ["/data/a b.pt", "ä/ö", -1, true]\n', (), ["a=data-a-b.pt", "a=", "a=-1", "a=true"]),
+        ('[grid]\na = ["/data/a b.pt", "ä/ö", -1, true]\n', (), ["a=data-a-b.pt", "a=ä-ö", "a=-1", "a=true"]),
+        ('[grid]\nk = ["漢字", "漢 字", "हिन्दी", "٣", "a\u0308", "ä"]\n', (), _SCRIPTS),
+        ('[grid]\nk = ["❤\ufe0f", "\u202eabc", "x\u0302", "✓a✓", "\u0302", "½"]\n', (), _SIGNS),
         ('[grid]\na = [1, 2]\n[[experiment]]\nname = "a=1"\n', (), ["a=1-2", "a=2", "a=1"]),
         ("", ("lr=1e-5,0.5",), ["lr=1e-05", "lr=0.5"]),
     ],
@@ -177,6 +185,32 @@ def test_long_names_are_cut_and_stay_apart(tmp_path: Path) -> None:
     assert found[11].endswith("x-12")
 
 
+def test_names_of_other_scripts_are_cut_between_characters_and_stay_apart(tmp_path: Path) -> None:
+    found = _names(
+        made(tmp_path, f"[grid]\nk = [{', '.join(repr('漢' * 60 + str(number)) for number in range(12))}]\n")
+    )
+    assert found == ["k=" + "漢" * 26, *(f"k={'漢' * count}-{n}" for n in range(2, 13) for count in [25])]
+    for number, name in enumerate(found):
+        (tmp_path / f"{number:04}-{name}.log").touch()
+
+
+def test_a_file_may_name_a_job_in_any_script(tmp_path: Path) -> None:
+    assert _names(made(tmp_path, '[[experiment]]\nname = "Übung_漢字"\n[[experiment]]\nname = "A\u0308"\n')) == [
+        "Übung_漢字",
+        "Ä",
+    ]
+
+
+def test_letters_that_the_encoding_of_file_names_lacks_are_left_out() -> None:
+    program = "from gmg_tui.sweep import names; print(ascii(names.safe('k=\\xe4 \\u6f22\\u5b57 b')))"
+    told = {}
+    for locale in ("C", "C.UTF-8"):
+        env = {**os.environ, "LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+        done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+        told[locale] = done.stdout.strip()
+    assert told == {"C": "'k=-b'", "C.UTF-8": ascii("k=ä-漢字-b")}
+
+
 _VALUES = st.one_of(st.booleans(), st.integers(-5, 5), st.floats(allow_nan=False), st.text(max_size=100))
 _KEYS = st.from_regex(r"[a-z]{1,3}", fullmatch=True)
 _GRIDS = st.dictionaries(_KEYS, st.lists(_VALUES, min_size=1, max_size=4).map(tuple), max_size=4)
@@ -191,7 +225,13 @@ def test_every_combination_is_one_job_and_every_name_a_files_own(
     experiments = tuple(Experiment(values) for values in singles)
     settings = Settings(script="sim.py", grid=grid, defaults=defaults, experiments=experiments)
     sweep = plan.make(
-        [("one", settings), ("two", settings)], path=None, upper=Settings(), sets={}, check_script=no_check, cpu=False
+        [("one", settings), ("two", settings)],
+        path=None,
+        upper=Settings(),
+        sets={},
+        check_script=no_check,
+        cpu=False,
+        slots=lambda _: (),
     )
     half = len(sweep.jobs) // 2
     first, second = sweep.jobs[:half], sweep.jobs[half:]
@@ -201,12 +241,12 @@ def test_every_combination_is_one_job_and_every_name_a_files_own(
     assert [job.values for job in second] == [job.values for job in first]
     assert len({job.name for job in sweep.jobs}) == len(sweep.jobs)
     for job in sweep.jobs:
-        assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._=,+-]{0,79}", job.name)
+        assert names.given(job.name) == job.name
 
 
 @given(st.lists(st.text(st.characters(codec="ascii"), min_size=60, max_size=100)), st.lists(st.text(max_size=3)))
-def test_names_are_never_given_twice(wishes: list[str], given_names: list[str]) -> None:
+def test_names_are_never_given_twice(drafts: list[str], given_names: list[str]) -> None:
     taken = names.Names(given_names)
-    found = [taken.unlike_others(wish) for wish in wishes * 3]
+    found = [taken.unique(draft) for draft in drafts * 3]
     assert len({*found, *given_names}) == len(found) + len(set(given_names))
-    assert all(len(name) <= names.MAX_NAME for name in found)
+    assert all(names.size(name) <= names.MAX_BYTES for name in found)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gmg_tui.errors import GmgError
 from gmg_tui.sweep import checks
-from gmg_tui.sweep.overlay import sets
+from gmg_tui.sweep.overrides import sets
 
 
 @pytest.mark.parametrize(
@@ -94,15 +94,15 @@ def test_values_of_the_command_line_are_read_as_toml_where_that_gives_a_number_o
     [
         (("a",), "give KEY=VALUE"),
         (("=1",), "give KEY=VALUE"),
-        (("a=",), "a value is left out"),
-        (("a=1,,2",), "a value is left out"),
-        (("a=1,",), "a value is left out"),
-        (("a='1,2",), "a quote left open"),
-        (("a= ,2",), "a value is left out"),
+        (("a=",), "a value is missing"),
+        (("a=1,,2",), "a value is missing"),
+        (("a=1,",), "a value is missing"),
+        (("a='1,2",), "a quote is not closed"),
+        (("a= ,2",), "a value is missing"),
         (("a=[1,2]",), "leave out the brackets"),
         (("gpu=1",), "filled in by gmg-tui itself"),
-        (("a b=1",), "can be no placeholder"),
-        (("a=1", "a=2"), "a comes twice"),
+        (("a b=1",), "cannot be a placeholder"),
+        (("a=1", "a=2"), "a is given twice"),
     ],
 )
 def test_sets_that_cannot_be_meant_are_named(words: tuple[str, ...], named: str) -> None:

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Self
+from collections.abc import Callable, Mapping, Sequence
 
-import pexpect
-import psutil
 import pyte
+from pyte.screens import Char
+
+from tests.pseudo_terminal import PseudoTerminal, text_of
 
 ENTER, ESCAPE, CTRL_C = "\r", "\x1b", "\x03"
 UP, DOWN, RIGHT, LEFT = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D"
 
+_LAST_WORDS_S = 2.0
+"""How long what a program has written may take to be read once it has ended."""
 
-class Terminal:
-    """A terminal of a certain size with a program in it.
+
+class Terminal(PseudoTerminal):
+    """A terminal of a certain size with a program in it, whose screen is drawn as it is written.
 
     Args:
         args: What follows `gmg-tui` on the command line.
         columns: Width in cells.
         rows: Height in cells.
         env: Variables beside the test's own environment.
+        cwd: Where it runs.
+        command: What to run instead of gmg-tui; `args` follow it.
     """
 
     def __init__(
@@ -33,93 +40,105 @@ class Terminal:
         rows: int = 36,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
+        command: Sequence[str] = (sys.executable, "-m", "gmg_tui"),
     ) -> None:
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
-        self.raw = b""
-        self._child = pexpect.spawn(
-            sys.executable,
-            ["-m", "gmg_tui", *args],
-            dimensions=(rows, columns),
+        self._drawn = 0
+        """How many chunks are on the screen."""
+        self._came = threading.Event()
+        super().__init__(
+            (*command, *args),
+            columns=columns,
+            rows=rows,
             env={**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8", **(env or {})},
             cwd=cwd,
-            timeout=None,
         )
-        self._child.delaybeforesend = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._child.close(force=True)
 
     @property
     def pid(self) -> int:
         """The program's PID."""
-        assert isinstance(self._child.pid, int)
-        return self._child.pid
+        return self.process.pid
 
     @property
+    def alive(self) -> bool:
+        """Whether the program runs."""
+        return self.process.poll() is None
+
+    @property
+    def raw(self) -> bytes:
+        """All that the program has written."""
+        return b"".join(chunk.data for chunk in self.chunks)
+
+    def _took(self, now: float, data: bytes) -> None:
+        super()._took(now, data)
+        self._came.set()
+
+    def _draw(self) -> bool:
+        """Draw what has come. Returns whether there was anything."""
+        self._came.clear()
+        chunks = self.chunks[self._drawn :]
+        for chunk in chunks:
+            self._stream.feed(chunk.data)
+        self._drawn += len(chunks)
+        return bool(chunks)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Give the window another size, which cuts what is on it, as a real one does."""
+        self._draw()
+        self._screen.resize(rows, columns)
+        super().resize(columns, rows)
+
+    def wipe(self) -> None:
+        """Clear it, as a program may that writes to the terminal beside this one."""
+        self._draw()
+        self._screen.erase_in_display(2)
+
     def text(self) -> str:
         """What is on the screen."""
-        return "\n".join(self._screen.display)
+        self._draw()
+        return text_of(self._screen)
+
+    def cells(self) -> list[list[Char]]:
+        """What is on the screen, with its colours."""
+        self._draw()
+        lines = (self._screen.buffer[row] for row in range(self._screen.lines))
+        return [[line[column] for column in range(self._screen.columns)] for line in lines]
 
     def line(self, word: str) -> str:
         """The first line of the screen with `word` in it; empty when there is none."""
-        return next((line for line in self._screen.display if word in line), "")
+        return next((line for line in text_of(self._screen).splitlines() if word in line), "")
 
-    def press(self, *keys: str) -> None:
-        """Type."""
-        for key in keys:
-            self._child.send(key)
-
-    def read(self, wait_s: float = 0.05) -> bool:
-        """Take what the program has written. Returns whether there was anything."""
-        try:
-            data = self._child.read_nonblocking(1 << 16, timeout=wait_s)
-        except pexpect.TIMEOUT:
-            return False
-        except pexpect.EOF:
-            return False
-        self.raw += data
-        self._stream.feed(data)
-        return True
+    def settle(self, redraw: str, where: str, *, timeout_s: float = 60.0) -> None:
+        """Wait until it shows what it shows again when all was wiped away and the key `redraw` is pressed."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            before = self.cells()
+            self.wipe()
+            self.press(redraw)
+            with contextlib.suppress(AssertionError):
+                self.until(lambda _, before=before: self.cells() == before, timeout_s=2.0)  # type: ignore[misc]
+                return
+            assert self.alive, self.raw[-4000:].decode(errors="replace")
+            assert time.monotonic() < deadline, f"{where}: it does not come back as it was\n{self.text()}"
 
     def until(self, *wanted: str | Callable[[str], bool], timeout_s: float = 30.0) -> str:
-        """Read until all of `wanted` hold of the screen: words on it, or functions of its text."""
+        """Wait until all of `wanted` hold of the screen: words on it, or functions of its text."""
         deadline = time.monotonic() + timeout_s
-        while not all(want in self.text if isinstance(want, str) else want(self.text) for want in wanted):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"never on the screen: {wanted}\n{self.text}")
-            if not self.read() and not self._child.isalive():
-                while self.read():
-                    continue
-                if all(want in self.text if isinstance(want, str) else want(self.text) for want in wanted):
-                    break
-                raise AssertionError(f"the program ended without {wanted} on the screen:\n{self.text}")
-        return self.text
+        while True:
+            ended = not self.alive
+            if ended:
+                self._thread.join(_LAST_WORDS_S)
+            text = self.text()
+            if all(want in text if isinstance(want, str) else want(text) for want in wanted):
+                return text
+            assert not ended, f"the program ended without {wanted} on the screen:\n{text}"
+            assert time.monotonic() < deadline, f"never on the screen: {wanted}\n{text}"
+            self._came.wait(0.05)
 
     def until_ended(self, timeout_s: float = 30.0) -> int:
-        """Read until the program has ended. Returns its exit status."""
-        deadline = time.monotonic() + timeout_s
-        while self._child.isalive():
-            assert time.monotonic() < deadline, f"still running:\n{self.text}"
-            self.read()
-        while self.read():
-            continue
-        self._child.close()
-        status = self._child.exitstatus if self._child.signalstatus is None else -self._child.signalstatus
-        assert status is not None
+        """Wait until the program has ended. Returns its exit status, negative for a signal."""
+        status = self.process.wait(timeout_s)
+        self._thread.join(_LAST_WORDS_S)
+        self._draw()
         return status
-
-
-def sessions_processes(state_home: str) -> list[psutil.Process]:
-    """All processes that carry this test's state folder in their environment, but for pytest itself."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("XDG_STATE_HOME") == state_home and process.pid != os.getpid():
-                found.append(process)
-        except (psutil.Error, OSError):
-            continue
-    return found

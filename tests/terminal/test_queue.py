@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.nvml_sim import Sim
-from tests.terminal.screen import DOWN, ENTER, ESCAPE, Terminal, sessions_processes
+from tests.terminal.screen import DOWN, ENTER, ESCAPE, Terminal
 
-pytestmark = [pytest.mark.terminal, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal, pytest.mark.timeout(180)]
 
 JOB = Path(__file__).parents[1] / "job.py"
 SWEEP = f"""
@@ -25,14 +23,6 @@ s = [601, 602, 603, 604, 605, 606, 607, 608]
 """
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    """Every process of the test's sessions has ended when the test has."""
-    yield
-    _, alive = psutil.wait_procs(sessions_processes(os.environ["XDG_STATE_HOME"]), timeout=15)
-    assert [process.cmdline() for process in alive] == []
-
-
 @pytest.fixture
 def terminal(sim: Sim, tmp_path: Path) -> Iterator[Terminal]:
     """A sweep of eight jobs that take long, on two cards."""
@@ -43,9 +33,9 @@ def terminal(sim: Sim, tmp_path: Path) -> Iterator[Terminal]:
 
 
 def test_jobs_are_moved_skipped_and_retried_and_cards_come_and_go(terminal: Terminal) -> None:
-    terminal.until("0/8 jobs", "2 running", "#1 s=601", "#2 s=602", "time-out in 29:")
+    terminal.until("0/8 jobs", "2 running", "#1 s=601", "#2 s=602", "timeout in 29:")
     terminal.press("Q")
-    terminal.until("▸", "c cards", "waiting")
+    terminal.until("▸", "c GPUs", "waiting")
     terminal.press("\x1b[F")  # the last one
     terminal.until("8 of 8", lambda text: "▸  8 " in text)
     name = terminal.line("▸").split()[2]
@@ -60,7 +50,7 @@ def test_jobs_are_moved_skipped_and_retried_and_cards_come_and_go(terminal: Term
     terminal.press("y")
     terminal.until("1/8 jobs", lambda _: "starting" in terminal.line(f"#8 {name} "))  # it was the next
     terminal.press("c")
-    terminal.until("Cards of the sweep", "[x] gpu1", "1 job runs")
+    terminal.until("GPUs of the sweep", "[x] gpu1", "1 job running")
     terminal.press(DOWN, " ")
     terminal.until("▸ [ ] gpu1")
     terminal.press(ESCAPE)
@@ -68,7 +58,7 @@ def test_jobs_are_moved_skipped_and_retried_and_cards_come_and_go(terminal: Term
     terminal.press("f", ENTER)
     terminal.until("[1 charts]", "job #", "s=6")
     terminal.press(ESCAPE)
-    terminal.until("c cards")
+    terminal.until("c GPUs")
     terminal.press("q")
     terminal.until("stop the jobs and quit", "2 jobs are running")
     terminal.press("s")

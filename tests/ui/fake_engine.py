@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
+from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Details, JobRecord, Lane, QueueAction, QueueView, Series, Session, Snapshot
-from gmg_tui.protocol import Action, Bye, Lines, Update, Welcome
+from gmg_tui.model import (
+    Details,
+    GpuProcess,
+    JobRecord,
+    Lane,
+    QueueAction,
+    QueueView,
+    Series,
+    Session,
+    Snapshot,
+    TriedView,
+)
+from gmg_tui.protocol import Action, Bye, Lines, Seen, Update, Welcome
 
 
-class FakeEngine:
-    """Implements `gmg_tui.client.Engine`.
+class FakeEngine(EngineClient):
+    """Answers without a connection.
 
     Attributes:
         asked: Every request, as its name and arguments, in order.
+        seen: What the last request to do something with workers meant, by slot.
         refuse: When not empty, every request but `follow` is refused with this text.
+        answers: While it is not set, no request is answered: late, or never.
         log: Lines that `follow` answers with, by slot.
         jobs: The queue, in its order; a session without any has no queue.
         lanes: Its slots.
+        tried_so_far: What was tried.
     """
 
     def __init__(
@@ -33,12 +48,16 @@ class FakeEngine:
     ) -> None:
         self.welcome = Welcome(1, session, snapshot, recent)
         self.asked: list[tuple[object, ...]] = []
+        self.seen: dict[str, Seen] = {}
         self.refuse = ""
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.log = log or {}
         self.snapshot = snapshot
         self.details_of: dict[str, Details] = {}
         self.jobs: list[JobRecord] = []
         self.lanes: list[Lane] = []
+        self.tried_so_far = TriedView()
         self._events: asyncio.Queue[Update | Lines | Bye] = asyncio.Queue()
 
     def push(self, event: Update | Lines | Bye | Snapshot) -> None:
@@ -55,26 +74,36 @@ class FakeEngine:
             if isinstance(event, Bye):
                 return
 
-    def _hear(self, *request: object) -> None:
+    async def _hear(self, *request: object) -> None:
         self.asked.append(request)
+        if request[0] not in {"follow", "close"}:  # nobody waits for these
+            await self.answers.wait()
         if self.refuse and request[0] != "follow":
             raise GmgError(self.refuse, 1)
 
-    async def follow(self, *slots: str, tail: int) -> None:
-        self._hear("follow", *slots)
+    async def follow(self, *slots: str, tail: int, telling: bool = False) -> None:
+        await self._hear("follow", *slots)
         for slot in slots:
             lines = self.log.get(slot, [])
             kept = lines[-tail:] if tail else []
             self.push(Lines(slot, len(lines) - len(kept), tuple(kept)))
 
-    async def act(self, action: Action, *slots: str) -> None:
-        self._hear(action, *slots)
+    async def act(self, action: Action, *slots: str, seen: Mapping[str, Seen] | None = None) -> None:
+        self.seen = dict(seen or {})
+        await self._hear(action, *slots)
 
-    async def edit(self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str]) -> None:
-        self._hear("edit", slots, args, env)
+    async def edit(
+        self,
+        slots: tuple[str, ...],
+        args: tuple[str, ...],
+        env: dict[str, str],
+        seen: Mapping[str, Seen] | None = None,
+    ) -> None:
+        self.seen = dict(seen or {})
+        await self._hear("edit", slots, args, env)
 
     async def details(self, slot: str) -> Details:
-        self._hear("details", slot)
+        await self._hear("details", slot)
         worker = self.snapshot.worker(slot)
         args = worker.args if worker else ()
         return self.details_of.get(slot) or Details(
@@ -88,15 +117,15 @@ class FakeEngine:
             args=args,
         )
 
-    async def series(self, slot: str) -> Series:
-        self._hear("series", slot)
+    async def series(self, slot: str, start: float | None = None) -> Series:
+        await self._hear("series", slot, *(() if start is None else (start,)))
         return next((series for series in self.welcome.recent if series.slot == slot), Series(slot, 0.0, 1.0))
 
-    async def end_process(self, slot: str, pid: int, *, kill: bool = False) -> None:
-        self._hear("end_process", slot, pid, kill)
+    async def end_process(self, slot: str, process: GpuProcess, *, kill: bool = False) -> None:
+        await self._hear("end_process", slot, process.pid, kill)
 
     async def queue(self, first: int, count: int) -> QueueView:
-        self._hear("queue", first, count)
+        await self._hear("queue", first, count)
         queue = self.snapshot.queue
         if queue is None:
             raise GmgError("this session has no queue", 1)
@@ -105,14 +134,18 @@ class FakeEngine:
         return QueueView(queue.version, first, len(self.jobs), part, tuple(self.lanes), (queue.group,))
 
     async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
-        self._hear(action, *jobs)
+        await self._hear(action, *jobs)
 
     async def use_slot(self, slot: str, *, used: bool) -> None:
-        self._hear("use_slot", slot, used)
+        await self._hear("use_slot", slot, used)
         self.lanes = [msgspec.structs.replace(lane, used=used) if lane.slot == slot else lane for lane in self.lanes]
 
+    async def tried(self) -> TriedView:
+        await self._hear("tried")
+        return self.tried_so_far
+
     async def end(self, *, kill: bool = False) -> None:
-        self._hear("end", kill)
+        await self._hear("end", kill)
 
     async def close(self) -> None:
-        self._hear("close")
+        await self._hear("close")

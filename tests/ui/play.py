@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+from rich.console import Console, RenderableType
+from textual import events
 from textual.app import App
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 from gmg_tui.model import Snapshot
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.app import GmgApp
+from gmg_tui.ui.terminal.differ import Frame
 from tests.ui import sessions
 from tests.ui.fake_engine import FakeEngine
 
 LOG_LINES = 400
-_TRIES, _TRY_S = 500, 0.01
+WAIT_S = 60.0
+"""How long anything may take, on a machine with much else to do."""
+_TRY_S = 0.01
+
+
+class FakedApp(GmgApp):
+    """The app on an engine that the test has in its hands."""
+
+    SILENT_S = sys.maxsize
+    """It sends only what a test has it send."""
+    engine: FakeEngine
 
 
 def engine_of(snapshot: Snapshot, *, cpus: int = 0) -> FakeEngine:
@@ -26,21 +44,39 @@ def engine_of(snapshot: Snapshot, *, cpus: int = 0) -> FakeEngine:
     return FakeEngine(session, snapshot, recent=recent, log=log)
 
 
-def app_of(engine: FakeEngine, *, theme: str | None = None, ascii_only: bool = False) -> GmgApp:
+def app_of(engine: FakeEngine, *, theme: str | None = None, ascii_only: bool = False) -> FakedApp:
     """An app that draws all at once, so that a test need not wait for its pace."""
-    app = GmgApp(engine, theme=theme, ascii_only=ascii_only, pace_s=0.0)
+    app = FakedApp(engine, theme=theme, ascii_only=ascii_only, pace_s=0.0)
     app.main.log_view.pace.period_s = 0.0
     return app
 
 
-def busy(gpus: int = 8) -> GmgApp:
+def busy(gpus: int = 8) -> FakedApp:
     """All workers run."""
     return app_of(engine_of(sessions.busy_snapshot(gpus)))
 
 
-def varied() -> GmgApp:
+def varied() -> FakedApp:
     """Nearly everything happens that can."""
     return app_of(engine_of(sessions.varied_snapshot()))
+
+
+def burst(pilot: Pilot[Any], *keys: str) -> None:
+    """Put the keys into the app's queue together, as the driver does with one read."""
+    for key in keys:
+        pilot.app.post_message(events.Key(key, " " if key == "space" else key if len(key) == 1 else None))
+
+
+def record(monkeypatch: pytest.MonkeyPatch, console: Console) -> list[str]:
+    """What apps send to the terminal from now on, one text for each frame."""
+    sent: list[str] = []
+
+    def display(app: App[object], screen: Screen[object], frame: RenderableType | None) -> None:
+        if isinstance(frame, Frame):
+            sent.append(frame.render_segments(console))
+
+    monkeypatch.setattr(App, "_display", display)
+    return sent
 
 
 def screen(app: App[Any]) -> list[str]:
@@ -53,10 +89,14 @@ def shown(app: App[Any]) -> str:
     return "\n".join(screen(app))
 
 
+async def until(pilot: Pilot[Any], holds: Callable[[], bool], wanted: object = "what is waited for") -> None:
+    """Wait until something holds, which is called `wanted` where it never does."""
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline, f"never came: {wanted}\n{shown(pilot.app)}"
+        await pilot.pause(_TRY_S)
+
+
 async def sees(pilot: Pilot[Outcome], *texts: str) -> None:
     """Wait until the screen shows all of `texts`."""
-    for _ in range(_TRIES):
-        if all(text in shown(pilot.app) for text in texts):
-            return
-        await pilot.pause(_TRY_S)
-    raise AssertionError(f"not all of {texts} are on the screen:\n{shown(pilot.app)}")
+    await until(pilot, lambda: all(text in shown(pilot.app) for text in texts), texts)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from gmg_tui.model import (
-    Figures,
+    AttemptMetrics,
     Fps,
     Gpu,
-    GpuReading,
+    GpuSample,
     Phase,
     Progress,
     RunSpec,
@@ -28,10 +28,12 @@ NOW = 1_795_244_467.0
 ARGS = ("-B", "4096", "--seed", "7")
 FULL_MIB = 81559.0
 
+_S = TypeVar("_S", bound=msgspec.Struct)
+
 
 def session(gpus: int = 8, *, cpus: int = 0, name: str = "franka-1") -> Session:
-    """A session on `gpus` H100 cards, or on `cpus` shares of the CPU."""
-    cards = tuple(
+    """A session on `gpus` H100 GPUs, or on `cpus` shares of the CPU."""
+    gpu_slots = tuple(
         Slot(
             f"gpu{i}",
             SlotKind.GPU,
@@ -49,7 +51,7 @@ def session(gpus: int = 8, *, cpus: int = 0, name: str = "franka-1") -> Session:
         cwd="/home/me/sim",
         python="/opt/venv/bin/python",
     )
-    return Session(spec, cards + shares, engine_pid=4711, started=NOW - 2467, version="0.1.0")
+    return Session(spec, gpu_slots + shares, engine_pid=4711, started=NOW - 2467, version="0.1.0")
 
 
 def fps_line(i: int, fps: float) -> str:
@@ -79,14 +81,14 @@ def running(i: int, *, second: float = 0.0, slot: str | None = None) -> Worker:
         memory_rss_mib=4211.0,
         last_line=fps_line(int(second), fps),
         log_lines=47_310,
-        now=Figures(1, ARGS, fps=fps, n_envs=4096, gpu_util_pct=97.0, memory_peak_mib=30_940.0, power_w=611.0),
+        now=AttemptMetrics(1, ARGS, fps=fps, n_envs=4096, gpu_util_pct=97.0, memory_peak_mib=30_940.0, power_w=611.0),
     )
 
 
-def reading(i: int, *, second: float = 0.0, busy: bool = True) -> GpuReading:
+def sample(i: int, *, second: float = 0.0, busy: bool = True) -> GpuSample:
     """What an H100 says, at work or idle."""
     wave = math.sin(second * 1.7 + i)
-    return GpuReading(
+    return GpuSample(
         uuid=f"GPU-{i:08d}",
         gpu_util_pct=round(97 + 2 * wave) if busy else 0.0,
         memory_util_pct=61.0 if busy else 0.0,
@@ -129,14 +131,14 @@ def busy_snapshot(gpus: int = 8, second: float = 0.0) -> Snapshot:
         time=NOW + second,
         elapsed_s=2467.0 + second,
         workers=tuple(running(i, second=second) for i in range(gpus)),
-        readings=tuple(reading(i, second=second) for i in range(gpus)),
+        samples=tuple(sample(i, second=second) for i in range(gpus)),
         clients=1,
     )
 
 
 def varied_snapshot(second: float = 0.0) -> Snapshot:
-    """Eight cards on which nearly everything happens that can."""
-    throttled = GpuReading(
+    """Eight GPUs on which nearly everything happens that can."""
+    throttled = GpuSample(
         uuid="GPU-00000001",
         gpu_util_pct=99.0,
         memory_used_mib=79_800.0,
@@ -150,11 +152,13 @@ def varied_snapshot(second: float = 0.0) -> Snapshot:
     )
     edited = changed(
         running(1, second=second),
-        fps=Fps(last=24_910_400.0, mean=24_100_000.0, max=25_000_000.0, samples=900, rate=27_400_000.0),
+        fps=Fps(last=21_400_000.0, mean=20_100_000.0, max=25_000_000.0, samples=900, settled=24_910_400.0),
         n_envs=16_384,
         args=("-B", "16384"),
-        before=Figures(1, ARGS, fps=21_200_000.0, n_envs=4096, memory_peak_mib=30_940.0),
-        now=Figures(2, ("-B", "16384"), fps=24_910_400.0, n_envs=16_384, memory_peak_mib=79_800.0),
+        before=AttemptMetrics(1, ARGS, fps=21_200_000.0, settled=21_100_000.0, n_envs=4096, memory_peak_mib=30_940.0),
+        now=AttemptMetrics(
+            2, ("-B", "16384"), fps=21_400_000.0, settled=24_910_400.0, n_envs=16_384, memory_peak_mib=79_800.0
+        ),
         progress=Progress(312, 1500, "iteration", eta_s=1188.0),
     )
     workers = (
@@ -233,28 +237,28 @@ def varied_snapshot(second: float = 0.0) -> Snapshot:
         ),
         running(7, second=second),
     )
-    lost = GpuReading(uuid="GPU-00000007", lost=True, error="GPU is lost (Xid 79)")
+    lost = GpuSample(uuid="GPU-00000007", lost=True, error="GPU is lost (Xid 79)")
     return Snapshot(
         time=NOW + second,
         elapsed_s=2467.0 + second,
         workers=workers,
-        readings=(
-            reading(0, second=second),
+        samples=(
+            sample(0, second=second),
             throttled,
-            reading(2, busy=False),
-            reading(3, busy=False),
-            reading(4, busy=False),
-            reading(5),
-            reading(6, busy=False),
+            sample(2, busy=False),
+            sample(3, busy=False),
+            sample(4, busy=False),
+            sample(5),
+            sample(6, busy=False),
             lost,
         ),
         clients=2,
     )
 
 
-def changed(worker: Worker, **fields: Any) -> Worker:
-    """`worker` with other `fields`."""
-    return msgspec.structs.replace(worker, **fields)
+def changed(struct: _S, **fields: Any) -> _S:
+    """`struct` with other `fields`."""
+    return msgspec.structs.replace(struct, **fields)
 
 
 def troubled_snapshot() -> Snapshot:
@@ -278,17 +282,19 @@ def troubled_snapshot() -> Snapshot:
             running(5),
             state=WorkerState.STOPPING,
             state_s=8.0,
-            stuck="no output and no CPU time for 74 s",
             stopping="SIGTERM sent, waiting up to 10 s",
         ),
         Worker("gpu6", 6, WorkerState.STARTING, 2.0, Phase.IMPORTING, 2.0, 9.0, args=ARGS, attempt=3, pid=50_006),
         changed(
-            running(7), fps=Fps(192_104_233.0, 1.9e8, 2e8, 900, 1.4e8), warnings=("the log is not written: disk full",)
+            running(7),
+            fps=Fps(1.4e8, 1.3e8, 2e8, 900, 192_104_233.0),
+            stuck="no output and no CPU time for 74 s",
+            warnings=("the log is not written: disk full",),
         ),
     )
-    readings = tuple(reading(i, busy=i in {4, 5, 7}) for i in range(8))
+    samples = tuple(sample(i, busy=i in {4, 5, 7}) for i in range(8))
     notes = ("the disk of the session's folder is full: the logs have gaps",)
-    return Snapshot(time=NOW, elapsed_s=2467.0, workers=workers, readings=readings, notes=notes, clients=1)
+    return Snapshot(time=NOW, elapsed_s=2467.0, workers=workers, samples=samples, notes=notes, clients=1)
 
 
 def ended_snapshot() -> Snapshot:
@@ -309,8 +315,8 @@ def ended_snapshot() -> Snapshot:
         )
         for i in range(8)
     )
-    readings = tuple(reading(i, busy=False) for i in range(8))
-    return Snapshot(time=NOW, elapsed_s=2467.0, workers=workers, readings=readings, clients=1)
+    samples = tuple(sample(i, busy=False) for i in range(8))
+    return Snapshot(time=NOW, elapsed_s=2467.0, workers=workers, samples=samples, clients=1)
 
 
 def cpu_snapshot() -> Snapshot:
@@ -324,7 +330,7 @@ def cpu_snapshot() -> Snapshot:
         phase_s=61.0,
         attempt=1,
         pid=812,
-        fps=Fps(14_047.31, 12_900.0, 14_100.0, 310, rate=12_795.0),
+        fps=Fps(12_795.0, 12_900.0, 14_100.0, 310, settled=14_047.31),
         n_envs=16,
         cpu_pct=187.0,
         memory_rss_mib=1903.0,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gmg_tui.model import Fps, Group, JobRecord, Lane, Queue, Snapshot, SweepSpec, Worker, WorkerState
-from gmg_tui.ui.app import GmgApp
 from tests.ui import play, sessions
 from tests.ui.fake_engine import FakeEngine
+from tests.ui.play import FakedApp
 
 OUT_OF_MEMORY = "CUDA out of memory: 61.4 GiB more were asked for, 12.1 GiB were free"
 NO_MEMORY = "for 8.0 GiB of free VRAM (5.1 GiB are free)"
@@ -30,7 +30,7 @@ def jobs(
 
 def _job(number: int, done: int, running: int, failed: tuple[int, ...]) -> JobRecord:
     values = {"method": ("sde", "ode")[number % 2], "branch_counts": 2 ** (number % 5), "quick": number % 2 == 0}
-    job = JobRecord(number, name_of(number), values=values, place=float(number))
+    job = JobRecord(number, name_of(number), values=values, position=float(number))
     if number > done + running:
         return job
     slot = f"gpu{(number - 1) % _RUNNING}"
@@ -55,8 +55,14 @@ def queue_of(records: list[JobRecord], *, version: int = 1, **changes: Any) -> Q
         "failed": states.count(WorkerState.FAILED),
         "stopped": states.count(WorkerState.STOPPED),
     }
-    fields = {"group": "quick_test", "eta_s": 252.0, "busy_s": 14_064.0, "version": version, **changes}
-    return Queue(running=len(states) - sum(counts.values()), **counts, **fields)
+    fields: dict[str, Any] = counts | {
+        "group": "quick_test",
+        "eta_s": 252.0,
+        "busy_s": 14_064.0,
+        "version": version,
+        **changes,
+    }
+    return Queue(running=len(states) - sum(counts.values()), **fields)
 
 
 def workers(records: list[JobRecord], slots: int = 4, second: float = 0.0) -> tuple[Worker, ...]:
@@ -84,12 +90,12 @@ def workers(records: list[JobRecord], slots: int = 4, second: float = 0.0) -> tu
 
 
 def snapshot(records: list[JobRecord], *, slots: int = 4, second: float = 0.0, **changes: Any) -> Snapshot:
-    """A sweep of `records` on cards, the last of which waits for memory."""
+    """A sweep of `records` on GPUs, the last of which waits for memory."""
     return Snapshot(
         time=sessions.NOW + second,
         elapsed_s=2467.0 + second,
         workers=workers(records, slots, second),
-        readings=tuple(sessions.reading(i, second=second, busy=i < _RUNNING) for i in range(slots)),
+        samples=tuple(sessions.sample(i, second=second, busy=i < _RUNNING) for i in range(slots)),
         clients=1,
         queue=queue_of(records, **changes),
     )
@@ -99,16 +105,16 @@ def ended_snapshot(records: list[JobRecord], slots: int = 4) -> Snapshot:
     """All jobs have ended; each slot has its last one's worker."""
     last = tuple(
         sessions.changed(
-            sessions.running(index), state=WorkerState.FINISHED, job=len(records) - index, job_name="wide", exit_code=0
+            sessions.running(index), state=WorkerState.FINISHED, job=job.number, job_name=job.name, exit_code=0
         )
-        for index in range(slots)
+        for index, job in enumerate(records[-slots:])
     )
     queue = queue_of(records, version=9, eta_s=None, ended=True)
     return sessions.changed(snapshot(records), workers=last, queue=queue)
 
 
 def engine(records: list[JobRecord] | None = None, *, slots: int = 4, used: int = 4) -> FakeEngine:
-    """An engine whose queue has `records`, on `used` of `slots` cards."""
+    """An engine whose queue has `records`, on `used` of `slots` GPUs."""
     records = jobs() if records is None else records
     session = sessions.session(slots, name="sweep-1")
     group = Group("quick_test", "experiment.py", ("--method", "{method}"), timeout_s=1800.0)
@@ -131,6 +137,6 @@ def engine(records: list[JobRecord] | None = None, *, slots: int = 4, used: int 
     return made
 
 
-def app(of: FakeEngine | None = None, *, ascii_only: bool = False) -> GmgApp:
+def app(of: FakeEngine | None = None, *, ascii_only: bool = False) -> FakedApp:
     """The interface on `of`."""
     return play.app_of(of or engine(), ascii_only=ascii_only)

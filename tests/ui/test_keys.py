@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
+import pyte
 import pytest
+from rich.console import Console
 from textual.pilot import Pilot
 
 from gmg_tui.model import WorkerState
-from gmg_tui.protocol import Bye
+from gmg_tui.protocol import Bye, Seen
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.keys import KEYS
 from tests.ui import play, sessions
 from tests.ui.fake_engine import FakeEngine
+from tests.ui.play import FakedApp
 
 WIDE = (160, 48)
 SMALL = (80, 24)
@@ -80,6 +84,85 @@ async def test_kill_asks_first_unless_the_worker_is_being_stopped_already() -> N
         assert _asked(app.engine)[1:] == [("kill", "gpu5")]
 
 
+_LONG = {"attempt_s": 2352.0}
+"""Of a worker whose attempt has run for 39 minutes."""
+
+
+@pytest.mark.parametrize(("key", "verb", "action"), [("r", "Restart", "restart"), ("x", "Stop", "stop")])
+async def test_what_would_lose_more_than_a_minute_of_running_asks_first(key: str, verb: str, action: str) -> None:
+    snapshot = sessions.busy_snapshot(2)
+    long, short = (sessions.changed(snapshot.workers[at], attempt_s=s) for at, s in ((0, 2352.0), (1, 59.0)))
+    app = play.app_of(play.engine_of(sessions.changed(snapshot, workers=(long, short))))
+    async with app.run_test(size=WIDE) as pilot:
+        await _press(pilot, key)
+        await play.sees(pilot, f"{verb} gpu0? It has been running for 39:12.")
+        await _press(pilot, "enter", key, "escape")
+        assert _asked(app.engine) == []
+        await _press(pilot, key, "y")
+        assert _asked(app.engine) == [(action, "gpu0")]
+        assert app.engine.seen == {"gpu0": Seen(None, 1)}
+        await _press(pilot, "right", key)
+        assert _asked(app.engine)[1:] == [(action, "gpu1")]
+
+
+async def test_nothing_is_asked_where_that_was_turned_off() -> None:
+    snapshot = sessions.busy_snapshot(2)
+    long = tuple(sessions.changed(worker, **_LONG) for worker in snapshot.workers)
+    app = play.app_of(play.engine_of(sessions.changed(snapshot, workers=long)))
+    app.confirm = False
+    async with app.run_test(size=WIDE) as pilot:
+        await _press(pilot, "r", "right", "x")
+        assert _asked(app.engine) == [("restart", "gpu0"), ("stop", "gpu1")]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": WorkerState.STOPPING},
+        {"state": WorkerState.RESTARTING},
+        {"state": WorkerState.FAILED},
+        {"state": WorkerState.BUILDING, "reason": "held for gpu1 to write the mesh caches"},
+    ],
+)
+async def test_a_restart_that_loses_nothing_does_not_ask(changes: dict[str, object]) -> None:
+    snapshot = sessions.busy_snapshot(1)
+    worker = sessions.changed(snapshot.workers[0], **(_LONG | changes))
+    app = play.app_of(play.engine_of(sessions.changed(snapshot, workers=(worker,))))
+    async with app.run_test(size=WIDE) as pilot:
+        await _press(pilot, "r")
+        assert _asked(app.engine) == [("restart", "gpu0")]
+
+
+async def test_restarting_all_that_failed_asks_where_a_stuck_one_has_run_for_long() -> None:
+    snapshot = sessions.varied_snapshot()
+    workers = tuple(sessions.changed(one, **_LONG) if one.stuck else one for one in snapshot.workers)
+    app = play.app_of(play.engine_of(sessions.changed(snapshot, workers=workers)))
+    async with app.run_test(size=WIDE) as pilot:
+        await _press(pilot, "R")
+        await play.sees(pilot, "Restart 2 workers? gpu4 has been running for 39:12.")
+        await _press(pilot, "y")
+        assert _asked(app.engine) == [("restart", "gpu3", "gpu4")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "said"),
+    [
+        ({"state": WorkerState.FINISHED}, "x", "x: gpu0 has finished already; r starts it again."),
+        ({"state": WorkerState.FAILED}, "X", "X: gpu0 has failed already; r starts it again."),
+        ({"state": WorkerState.STOPPED}, "x", "x: gpu0 is stopped already; r starts it again."),
+        ({"state": WorkerState.STOPPING}, "x", "x: gpu0 is being stopped already; X kills it."),
+    ],
+)
+async def test_a_key_that_can_do_nothing_says_why(changes: dict[str, object], key: str, said: str) -> None:
+    snapshot = sessions.busy_snapshot(1)
+    worker = sessions.changed(snapshot.workers[0], **changes)
+    app = play.app_of(play.engine_of(sessions.changed(snapshot, workers=(worker,))))
+    async with app.run_test(size=SMALL) as pilot:
+        await _press(pilot, key)
+        assert said in play.screen(app)[1]
+        assert _asked(app.engine) == []
+
+
 async def test_edit_gives_new_arguments_to_the_chosen_worker() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
@@ -87,7 +170,7 @@ async def test_edit_gives_new_arguments_to_the_chosen_worker() -> None:
         await play.sees(pilot, "Edit gpu1")
         await _press(pilot, "escape")
         assert [name for name, *_ in _asked(app.engine)] == ["details"]
-        await _press(pilot, "e", "backspace", "9", "ctrl+s")
+        await _press(pilot, "e", "end", "backspace", "9", "ctrl+s")
         assert _asked(app.engine)[-1] == ("edit", ("gpu1",), ("-B", "4096", "--seed", "9"), {})
         assert app.screen is app.main
 
@@ -157,7 +240,14 @@ async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does() -> None:
         assert _asked(app.engine) == [("stop", "gpu0")]
 
 
-async def test_t_changes_between_cards_and_table_and_says_when_cards_have_no_room() -> None:
+@pytest.mark.parametrize("size", [(60, 12), SMALL, WIDE])
+async def test_the_footer_always_has_how_to_leave_and_where_to_find_more(size: tuple[int, int]) -> None:
+    app = play.busy()
+    async with app.run_test(size=size) as pilot:
+        await play.sees(pilot, "d detach", "q quit", "? help")
+
+
+async def test_t_changes_between_tiles_and_table_and_says_when_tiles_have_no_room() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
@@ -169,7 +259,7 @@ async def test_t_changes_between_cards_and_table_and_says_when_cards_have_no_roo
         assert "VRAM GiB" not in play.shown(app)
         await pilot.resize_terminal(60, 12)
         await _press(pilot, "t", "t")
-        await play.sees(pilot, "no room for cards")
+        await play.sees(pilot, "no room for tiles")
 
 
 async def test_64_workers_scroll_with_the_chosen_one_in_the_table() -> None:
@@ -177,7 +267,7 @@ async def test_64_workers_scroll_with_the_chosen_one_in_the_table() -> None:
     async with app.run_test(size=SMALL) as pilot:
         await pilot.pause()
         await play.sees(pilot, "1-14 of 64")
-        await _press(pilot, *["down"] * 20)
+        play.burst(pilot, *["down"] * 20)
         await play.sees(pilot, "8-21 of 64")
         await play.sees(pilot, "▸ gpu20")
 
@@ -195,31 +285,73 @@ async def test_help_shows_every_key_and_escape_returns() -> None:
         assert _asked(app.engine) == []
 
 
+async def _command(pilot: Pilot[Outcome], name: str, help_text: str) -> None:
+    """Run a command by its name from the palette."""
+    await _press(pilot, "ctrl+p", *("space" if letter == " " else letter for letter in name))
+    await play.sees(pilot, help_text)
+    await _press(pilot, "enter")
+    while pilot.app.screen is not cast("FakedApp", pilot.app).main:
+        await _press(pilot, "enter")
+
+
 async def test_the_palette_does_what_keys_do() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
-        await _press(pilot, "ctrl+p")
-        assert app.screen is not app.main
-        commands = {command.title: command.callback for command in app.get_system_commands(app.screen)}
-        await _press(pilot, "escape")
-        await commands["stop"]()
-        await pilot.pause()
+        await _command(pilot, "stop", "Stop the worker")
         assert _asked(app.engine) == [("stop", "gpu0")]
-        commands["theme: light"]()
-        await pilot.pause()
+        await _command(pilot, "theme: light", "Draw in the colours of light.")
         assert app.theme == "gmg-light"
 
 
-async def test_ctrl_l_draws_all_again() -> None:
+@pytest.mark.parametrize("screen", ["", "enter"])
+async def test_ctrl_l_sends_all_cells_again(screen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = play.record(monkeypatch, Console(color_system="256", force_terminal=True))
     app = play.busy()
     async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "400 lines")
+        await _press(pilot, *screen.split())
         await pilot.pause()
-        before = play.screen(app)
+        terminal = pyte.Screen(*SMALL)
+        sent.clear()
+        app.screen.refresh(layout=True)
+        await pilot.pause()
+        assert len("".join(sent)) < 80  # all of it is there already
+        sent.clear()
         await _press(pilot, "ctrl+l")
-        assert play.screen(app) == before
+        pyte.Stream(terminal).feed("".join(sent))
+        assert [row.rstrip() for row in terminal.display] == [row.rstrip() for row in play.screen(app)]
+
+
+async def test_a_window_of_the_same_size_is_drawn_whole_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when it was another for so short a time that both changes are heard of at once."""
+    sent = play.record(monkeypatch, Console(color_system="256", force_terminal=True))
+    app = play.busy()
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "400 lines")
+        await pilot.resize_terminal(*SMALL)
+        await pilot.pause()
+        sent.clear()
+        await pilot.resize_terminal(*SMALL)
+        await pilot.pause()
+        terminal = pyte.Screen(*SMALL)
+        pyte.Stream(terminal).feed("".join(sent))
+        assert [row.rstrip() for row in terminal.display] == [row.rstrip() for row in play.screen(app)]
 
 
 # Leaving
+
+
+async def test_a_stop_that_is_refused_leaves_the_session_as_it_was() -> None:
+    app = play.busy()
+    async with app.run_test(size=WIDE) as pilot:
+        app.engine.refuse = "the engine cannot do that now"
+        await _press(pilot, "q", "s")
+        await play.sees(pilot, "the engine cannot do that now")
+        assert not app.state.stopping
+        app.engine.refuse = ""
+        await _press(pilot, "q")
+        await play.sees(pilot, "8 workers are running")
+        assert "kill them now" not in play.shown(app)
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
@@ -271,18 +403,18 @@ async def test_quit_asks_nothing_when_all_have_ended(key: str) -> None:
     assert app.return_value.how == "ended"
 
 
-def _bye(app: GmgApp) -> None:
+def _bye(app: FakedApp) -> None:
     app.engine.push(Bye("the engine was killed"))
 
 
-def _ended_then_bye(app: GmgApp) -> None:
+def _ended_then_bye(app: FakedApp) -> None:
     app.engine.push(sessions.ended_snapshot())
     app.engine.push(Bye("idle"))
 
 
 @pytest.mark.parametrize(("what", "how"), [(_bye, "lost"), (_ended_then_bye, None)])
 async def test_an_engine_that_goes_is_a_loss_but_a_result_stays(
-    what: Callable[[GmgApp], None], how: str | None
+    what: Callable[[FakedApp], None], how: str | None
 ) -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
@@ -292,7 +424,7 @@ async def test_an_engine_that_goes_is_a_loss_but_a_result_stays(
         if how is None:
             assert app.return_value is None
             await play.sees(pilot, "7 finished")
-            await play.sees(pilot, "the engine has left: idle")
+            await play.sees(pilot, "The engine has exited: idle")
             return
     assert app.return_value is not None
     assert app.return_value.how == how

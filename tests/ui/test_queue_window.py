@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gmg_tui.model import JobRecord, QueueView, WorkerState
-from gmg_tui.ui.screens.queue_window import QueueWindow
+from gmg_tui.ui.screens.queue.window import QueueWindow
 from tests.ui import sweeps
 
 ROWS = 15
@@ -17,14 +17,15 @@ class _Queue:
         self.change(jobs)
         self.asked: list[tuple[int, int]] = []
         self.window = QueueWindow(len(jobs), self.done)
-        self.window.rows = rows
+        self.window.fit(rows)
 
     def look(self) -> None:
         wanted = self.window.wanted(self.version, self.done)
         if wanted is not None:
-            self.asked.append(tuple(wanted))
-            part = self.jobs[wanted.first : wanted.first + wanted.number]
-            self.window.take(QueueView(self.version, wanted.first, len(self.jobs), tuple(part), (), ()))
+            self.asked.append(wanted)
+            first, number = wanted
+            part = self.jobs[first : first + number]
+            self.window.take(QueueView(self.version, first, len(self.jobs), tuple(part), (), ()))
 
     def change(self, jobs: list[JobRecord]) -> None:
         self.jobs = jobs
@@ -54,11 +55,11 @@ def test_the_first_job_that_runs_is_chosen_and_followed_until_another_one_is() -
     queue.change(sweeps.jobs(300, 140))
     queue.look()
     assert queue.chosen == 141
-    queue.window.move(1)
+    queue.window.choose(queue.window.at + 1)
     queue.change(sweeps.jobs(300, 145))
     queue.look()
     assert queue.chosen == 142
-    queue.window.follow(queue.done)
+    queue.window.choose(queue.done, follow=True)
     queue.look()
     assert queue.chosen == 146
 
@@ -88,7 +89,7 @@ def test_ten_thousand_jobs_are_read_with_few_questions_each_of_few_jobs() -> Non
     for _ in range(10_000):
         queue.look()
         assert queue.chosen == queue.window.at + 1
-        queue.window.move(1)
+        queue.window.choose(queue.window.at + 1)
     assert queue.chosen == 10_000
     assert len(queue.asked) < 10_000 / ROWS
     assert max(number for _, number in queue.asked) < 100
@@ -151,13 +152,13 @@ def test_leaving_a_job_chooses_the_next_or_the_one_before_the_last() -> None:
 def test_an_empty_queue_and_one_job_are_no_trouble() -> None:
     empty = _Queue([])
     empty.look()
-    empty.window.move(1)
+    empty.window.choose(empty.window.at + 1)
     empty.window.leave()
     empty.look()
     assert empty.chosen is None
     one = _Queue(sweeps.jobs(1, 0, running=0))
     one.look()
-    one.window.move(5)
+    one.window.choose(one.window.at + 5)
     assert one.chosen == 1
     assert one.window.chosen is not None
     assert one.window.chosen.state is WorkerState.WAITING

@@ -1,4 +1,4 @@
-"""Nothing that a worker, a card or a script's name says is taken for markup or for terminal control."""
+"""Nothing that a worker, a GPU or a script's name says is taken for markup or for terminal control."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from textual.screen import Screen
 
 from gmg_tui.model import Phase, Worker, WorkerState
 from gmg_tui.protocol import Lines
-from gmg_tui.ui.shadow import Frame
+from gmg_tui.ui.terminal.differ import Frame
 from tests.ui import play, sessions
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m[/] [red] [/red \u202e \x08\r\n\tend"

@@ -39,15 +39,15 @@ def test_trouble_on_80x24(snap_compare: Compare) -> None:
     assert _drawn(snap_compare, (80, 24), sessions.troubled_snapshot())
 
 
-def test_cards_on_120x36(snap_compare: Compare) -> None:
+def test_tiles_on_120x36(snap_compare: Compare) -> None:
     assert _drawn(snap_compare, (120, 36), sessions.troubled_snapshot())
 
 
-def test_cards_on_160x48(snap_compare: Compare) -> None:
+def test_tiles_on_160x48(snap_compare: Compare) -> None:
     assert _drawn(snap_compare, (160, 48), sessions.varied_snapshot())
 
 
-def test_cards_on_200x60(snap_compare: Compare) -> None:
+def test_tiles_on_200x60(snap_compare: Compare) -> None:
     assert _drawn(snap_compare, (200, 60), sessions.varied_snapshot())
 
 

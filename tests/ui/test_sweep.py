@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
-from gmg_tui.model import Details, Snapshot
+from gmg_tui.model import Details, Snapshot, WorkerState
 from gmg_tui.protocol import Welcome
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.app import GmgApp
@@ -94,9 +94,9 @@ async def test_ten_thousand_jobs_leave_the_row_its_counts_on_60_columns() -> Non
 async def test_a_job_stands_beside_its_slot_with_the_time_that_it_has_left() -> None:
     app = sweeps.app()
     async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "gpu0 #13 metho", "#13 method=ode-b8", "time-out in 23:48", "waits for 8")
+        await play.sees(pilot, "gpu0 #13 metho", "#13 method=ode-b8", "timeout in 23:48", "waits for 8")
         await pilot.resize_terminal(*WIDE)
-        await play.sees(pilot, "gpu0 #13 method", "time-out in 23:48", "waits for 8.0 GiB of free VRAM")
+        await play.sees(pilot, "gpu0 #13 method", "timeout in 23:48", "waits for 8.0 GiB of free VRAM")
         await pilot.resize_terminal(200, 60)
         app.engine.push(_with(app.engine.snapshot, 0, 3))
         await play.sees(pilot, "gpu0 · H100 80GB HBM3 — #13 method=ode-b8", "gpu3 H100 80GB HBM3")
@@ -109,8 +109,8 @@ async def test_a_time_out_that_is_near_is_told_as_trouble() -> None:
     app = sweeps.app(engine)
     async with app.run_test(size=(120, 36)) as pilot:
         engine.push(sessions.changed(engine.snapshot, workers=(near, *others)))
-        await play.sees(pilot, "time-out in 1:40")
-        assert sum("time-out in 1:40" in row for row in play.screen(app)) == 2  # beside the output, and on its own
+        await play.sees(pilot, "timeout in 1:40")
+        assert sum("timeout in 1:40" in row for row in play.screen(app)) == 2  # beside the output, and on its own
 
 
 async def test_the_end_is_told_with_the_times_and_the_speed_up() -> None:
@@ -118,7 +118,7 @@ async def test_the_end_is_told_with_the_times_and_the_speed_up() -> None:
     app = sweeps.app(engine)
     async with app.run_test(size=(120, 36)) as pilot:
         await _shows(pilot, engine, sweeps.ended_snapshot(sweeps.jobs(30, 30)))
-        texts = ("30/30 jobs", "1 failed", "ended after 00:41:07", "jobs' times 03:54:24", "5.7 × one slot")
+        texts = ("30/30 jobs", "1 failed", "ended after 00:41:07", "total job time 03:54:24", "5.7× speed-up")
         await play.sees(pilot, *texts)
         assert "all have ended" not in play.shown(app)
         await pilot.resize_terminal(60, 12)
@@ -148,9 +148,9 @@ async def test_without_any_slot_keys_say_so_and_nothing_breaks(size: tuple[int, 
     async with app.run_test(size=size) as pilot:
         await _press(pilot, "enter")
         await _shows(pilot, engine, _with(engine.snapshot))
-        await play.sees(pilot, "gpu0 is not used any more")
+        await play.sees(pilot, "gpu0 is not in use any more")
         await _press(pilot, "right", "left", "1", "escape")
-        await play.sees(pilot, "no slot is used: Q, then c, chooses cards")
+        await play.sees(pilot, "No GPU is enabled. Press Q, then c.")
         before = [request for request in engine.asked if request[0] != "follow"]
         for key in ("r", "x", "X", "e", "enter", "p", "down", "right", "t"):
             await _press(pilot, key)
@@ -165,7 +165,7 @@ async def test_the_details_go_on_with_the_nearest_slot() -> None:
     app = sweeps.app(engine)
     async with app.run_test(size=(120, 36)) as pilot:
         await _press(pilot, "right", "enter")
-        await play.sees(pilot, "gpu1", "job #14 method=sde-b16", "branch_counts=16", "quick=true", "time-out in 23:48")
+        await play.sees(pilot, "gpu1", "job #14 method=sde-b16", "branch_counts=16", "quick=true", "timeout in 23:48")
         await _shows(pilot, engine, _with(engine.snapshot, 2, 3))
         await play.sees(pilot, "gpu2", "job #15 method=ode-b1", "branch_counts=1 ")
         assert "gpu1" not in play.shown(app)
@@ -175,7 +175,7 @@ async def test_the_details_have_room_for_the_time_left_on_a_small_terminal() -> 
     app = sweeps.app()
     async with app.run_test(size=SMALL) as pilot:
         await _press(pilot, "enter")
-        await play.sees(pilot, "job #13 method=ode-b8", "time-out in 23:48 ")
+        await play.sees(pilot, "job #13 method=ode-b8", "timeout in 23:48 ")
 
 
 async def test_the_details_follow_the_slot_to_its_next_job() -> None:
@@ -203,6 +203,42 @@ async def test_editing_fills_in_the_values_of_the_job_and_means_jobs_that_run() 
 # Keys that are for a queue
 
 
+@pytest.mark.parametrize("key", ["r", "x", "X", "e"])
+async def test_a_key_on_a_slot_without_a_job_does_nothing_and_says_so(key: str) -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=WIDE) as pilot:
+        app.state.choose("gpu3")
+        assert app.state.worker is not None
+        assert app.state.worker.job is None
+        await _press(pilot, key)
+        await play.sees(pilot, f"{key}: no job runs on gpu3")
+        assert {request[0] for request in engine.asked} == {"follow"}
+
+
+@pytest.mark.parametrize(
+    ("state", "key", "said"),
+    [
+        (WorkerState.FINISHED, "r", "r: job 13 has finished; Q, then r runs it again."),
+        (WorkerState.FINISHED, "e", "e: job 13 has finished; Q, then r runs it again."),
+        (WorkerState.FAILED, "x", "x: job 13 has failed; Q, then r runs it again."),
+        (WorkerState.FAILED, "r", ""),
+    ],
+)
+async def test_of_a_job_that_has_ended_only_a_failed_one_is_run_again(state: WorkerState, key: str, said: str) -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=WIDE) as pilot:
+        first, *others = engine.snapshot.workers
+        ended = sessions.changed(first, state=state)
+        await _shows(pilot, engine, sessions.changed(engine.snapshot, workers=(ended, *others)))
+        await _press(pilot, key)
+        await play.sees(pilot, said)
+        assert [request for request in engine.asked if request[0] != "follow"] == (
+            [] if said else [("restart", "gpu0")]
+        )
+
+
 async def test_the_queues_key_stands_in_the_footer_of_a_sweep_only() -> None:
     for app, there in ((sweeps.app(), True), (play.busy(), False)):
         async with app.run_test(size=WIDE) as pilot:
@@ -215,7 +251,7 @@ async def test_in_a_plain_run_the_key_says_that_there_is_no_queue() -> None:
     async with app.run_test(size=SMALL) as pilot:
         await _press(pilot, "Q")
         assert app.screen is app.main
-        assert "there is no queue" in play.screen(app)[1]
+        assert "this session has no queue" in play.screen(app)[1]
 
 
 async def test_quitting_says_how_to_go_on_and_counts_jobs() -> None:

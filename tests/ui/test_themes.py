@@ -5,37 +5,27 @@ from __future__ import annotations
 import re
 
 import pytest
-from rich.console import Console, RenderableType
-from textual.app import App
+from rich.console import Console
 from textual.color import Color
-from textual.screen import Screen
 
-from gmg_tui.ui import themes
-from gmg_tui.ui.look import STYLES
-from gmg_tui.ui.shadow import Frame
+from gmg_tui.ui.drawing import themes
+from gmg_tui.ui.drawing.appearance import STYLES
 from tests.ui import play, sessions
 
 _SIXTEEN = {*map(str, range(30, 38)), "39", *map(str, range(40, 48)), "49"}
 _SIXTEEN |= {*map(str, range(90, 98)), *map(str, range(100, 108))}
 _CUBE = {0, 95, 135, 175, 215, 255}
-_ATTRIBUTES = {"", "0", "1", "2", "4", "7"}
+_ATTRIBUTES = {"", "0", "1", "2", "4", "7", "22"}
 
 
 async def _sent(theme: str | None, monkeypatch: pytest.MonkeyPatch) -> str:
     """What a terminal is sent in `theme`."""
-    sent: list[str] = []
-    console = Console(color_system="truecolor", force_terminal=True)
-
-    def display(app: App[object], screen: Screen[object], frame: RenderableType | None) -> None:
-        if isinstance(frame, Frame):
-            sent.append(frame.render_segments(console))
-
-    monkeypatch.setattr(App, "_display", display)
+    sent = play.record(monkeypatch, Console(color_system="truecolor", force_terminal=True))
     app = play.app_of(play.engine_of(sessions.varied_snapshot()), theme=theme)
     async with app.run_test(size=(160, 48)) as pilot:
         await play.sees(pilot, "400 lines")
         await pilot.press("slash", *"4096", "enter")
-        await play.sees(pilot, "found")
+        await play.sees(pilot, "match ")
     return "".join(sent)
 
 
@@ -48,16 +38,16 @@ async def test_every_theme_draws_and_every_style_has_its_colour(name: str, monke
     assert "gpu0" in await _sent(name, monkeypatch)
     app = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=name)
     assert app.theme == themes.textual_name(name, no_color=False)
-    assert set(app.look.styles) == set(STYLES)
-    styles = app.look.styles
+    assert set(app.appearance.styles) == set(STYLES)
+    styles = app.appearance.styles
     told_apart = [styles[kind] for kind in ("ok", "warn", "error", "text", "dim")]
     assert len(set(told_apart)) == len(told_apart)
 
 
 @pytest.mark.parametrize("name", ["dark", "light", "contrast"])
 def test_colours_are_of_the_256_that_every_terminal_has(name: str) -> None:
-    look = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=name).look
-    for style in look.styles.values():
+    appearance = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=name).appearance
+    for style in appearance.styles.values():
         assert style.color is not None
         colour = style.color.get_truecolor()
         # Textual calculates with colours, and comes out one below.

@@ -5,9 +5,23 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from gmg_tui import units
-from gmg_tui.model import Fps, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.model import (
+    Fps,
+    Gpu,
+    GpuSample,
+    RunSpec,
+    Session,
+    Slot,
+    SlotKind,
+    Snapshot,
+    Worker,
+    WorkerState,
+    fps_per_watt,
+    total_fps,
+)
 from gmg_tui.text import MAX_LINE_BYTES, clean
 
 
@@ -69,6 +83,23 @@ def test_spans_and_clocks(seconds: float | None, span: str, clock: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("in_bytes", "text"),
+    [
+        (None, "–"),
+        (0, "0"),
+        (1, "1 KiB"),
+        (1 << 20, "1 MiB"),
+        ((1 << 20) - 1, "1 MiB"),
+        ((1 << 30) - 1, "1.0 GiB"),
+        (1.25 * (1 << 30), "1.2 GiB"),
+        (1023.99 * (1 << 30), "1.0 TiB"),
+    ],
+)
+def test_sizes_on_a_disk(in_bytes: float | None, text: str) -> None:
+    assert units.size(in_bytes) == text
+
+
+@pytest.mark.parametrize(
     ("joules", "text"), [(None, "n/a"), (0, "0.0 Wh"), (22_400, "6.2 Wh"), (263_000, "73 Wh"), (5_040_000, "1.4 kWh")]
 )
 def test_energy(joules: float | None, text: str) -> None:
@@ -89,11 +120,47 @@ def test_the_total_is_of_the_running_ones_until_all_have_ended() -> None:
     assert total_fps((silent,)) is None
 
 
+def test_the_settled_rate_leads_and_one_that_is_not_current_counts_nowhere() -> None:
+    worker = Worker("gpu0", 0, WorkerState.RUNNING, fps=Fps(100.0, 90.0, 110.0, 9, settled=80.0))
+    silent = structs.replace(worker, slot="gpu1", fps_silent_s=48.0)
+    assert (worker.current_fps, silent.current_fps) == (80.0, None)
+    assert total_fps((worker, silent)) == 80.0
+    assert total_fps((silent,)) is None
+    ended = [structs.replace(one, state=WorkerState.STOPPED) for one in (worker, silent)]
+    assert total_fps(tuple(ended)) == 160.0
+    gpus = {slot: Gpu(index, f"GPU-{index}", "H100") for index, slot in enumerate(("gpu0", "gpu1"))}
+    slots = tuple(Slot(name, SlotKind.GPU, gpu) for name, gpu in gpus.items())
+    session = Session(RunSpec("s", "/f", "/s", "sim.py", (), "/", "python"), slots, 1, 0.0, "1")
+    samples = tuple(GpuSample(gpu.uuid, power_w=10.0) for gpu in gpus.values())
+    assert fps_per_watt(session, Snapshot(0.0, 0.0, (worker, silent), samples)) == 8.0
+
+
+def _efficiency(slots: dict[str, str], powers_w: dict[str, float | None]) -> float | None:
+    """FPS per watt of a worker with 300 FPS and one with 999, on slots of these GPUs."""
+    names = list(slots)
+    workers = (_worker(names[0], WorkerState.RUNNING, 300.0), _worker(names[1], WorkerState.RUNNING, 999.0))
+    gpus = {uuid: Gpu(index, uuid, "H100") for index, uuid in enumerate(dict.fromkeys(slots.values()))}
+    session = Session(
+        RunSpec("s", "/f", "/s", "sim.py", (), "/", "python"),
+        tuple(Slot(name, SlotKind.GPU, gpus[uuid]) for name, uuid in slots.items()),
+        engine_pid=1,
+        started=0.0,
+        version="1",
+    )
+    samples = tuple(GpuSample(uuid, power_w=power_w) for uuid, power_w in powers_w.items())
+    return fps_per_watt(session, Snapshot(0.0, 0.0, workers, samples))
+
+
 def test_fps_per_watt_leaves_out_cards_that_do_not_say_their_power_on_both_sides() -> None:
-    workers = (_worker("gpu0", WorkerState.RUNNING, 300.0), _worker("gpu1", WorkerState.RUNNING, 999.0))
-    assert fps_per_watt(workers, {"gpu0": 100.0}) == 3.0
-    assert fps_per_watt(workers, {}) is None
-    assert fps_per_watt(workers, {"gpu0": 0.0}) is None
+    two = {"gpu0": "A", "gpu1": "B"}
+    assert _efficiency(two, {"A": 100.0, "B": None}) == 3.0
+    assert _efficiency(two, {}) is None
+    assert _efficiency(two, {"A": 0.0}) is None
+    assert _efficiency(two, {"A": 100.0, "B": 300.0}) == 1299.0 / 400.0
+
+
+def test_fps_per_watt_counts_a_gpu_once_however_many_workers_share_it() -> None:
+    assert _efficiency({"gpu0-1": "A", "gpu0-2": "A"}, {"A": 100.0}) == 12.99
 
 
 @pytest.mark.parametrize(

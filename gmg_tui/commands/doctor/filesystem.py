@@ -1,4 +1,4 @@
-"""What lies under a path: the file system's kind, its free space, whether it can be written."""
+"""The file system under a path: its type, the size of its files, and whether it is writable."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 _NETWORK = re.compile(
     r"nfs\d?|cifs|smb\w*|lustre|gpfs|beegfs|ceph|glusterfs|afs|pvfs2|orangefs|wekafs|panfs|9p|fuse\..+|fuseblk\.sshfs"
 )
-"""Types of `/proc/self/mountinfo` whose files lie on another machine; what FUSE serves is mostly that (sshfs, s3fs)."""
+"""Types in `/proc/self/mountinfo` whose files are on another machine, which includes most of FUSE (sshfs, s3fs)."""
 _LOCAL_FUSE = frozenset({"fuse.fuse-overlayfs", "fuse.overlayfs", "fuse.mergerfs", "fuse.bindfs", "fuse.lxcfs"})
 _WALK_S = 2.0
-"""How long the files of a folder are counted."""
+"""How long the files of a folder are summed up."""
 
 
 def existing(path: Path) -> Path:
-    """`path`, or the nearest folder above it that is there."""
+    """`path`, or its nearest parent that exists."""
     path = Path(os.path.realpath(path))
     while not path.exists() and path != path.parent:
         path = path.parent
@@ -25,17 +25,15 @@ def existing(path: Path) -> Path:
 
 
 def writable(path: Path) -> bool:
-    """Whether this user can write into the folder at `path`, or make it."""
+    """Whether this user can write to the folder `path`, or create it."""
     there = existing(path)
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def network(path: Path, mounts: str) -> str | None:
-    """The type of the network file system that `path` is on; None on a disk of this machine.
+    """The type of the network file system that `path`, which need not exist, is on; None on a disk of this machine.
 
-    Args:
-        path: A path that need not exist.
-        mounts: The text of `/proc/self/mountinfo` (proc(5)).
+    `mounts` is the text of `/proc/self/mountinfo` (proc(5)).
     """
     there = existing(path)
     point, kind = Path("/"), ""
@@ -52,14 +50,14 @@ def network(path: Path, mounts: str) -> str | None:
 
 
 def size_mib(path: Path) -> tuple[float, bool]:
-    """How much the files below `path` hold, and whether all of them were counted in time."""
+    """The size of the files below `path`, and whether all of them were counted in time."""
     total, deadline = 0, time.monotonic() + _WALK_S
     for folder, _, names in os.walk(path):
         for name in names:
             try:
                 total += os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118 - there may be many
             except OSError:
-                continue  # it has gone meanwhile
+                continue  # removed meanwhile
         if time.monotonic() > deadline:
             return total / (1 << 20), False
     return total / (1 << 20), True

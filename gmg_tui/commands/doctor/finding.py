@@ -1,4 +1,4 @@
-"""What one check has found."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from msgspec import Struct
 
 
 class Verdict(StrEnum):
-    """How a finding is meant, in the word that is printed."""
+    """The verdict of a finding, as it is printed."""
 
     OK = "ok"
     WARN = "warn"
-    """Something works less well than it could, or not in all cases."""
+    """It works, but not as well as it could, or not always."""
     FAIL = "FAIL"
-    """A plain run stops at this."""
+    """A plain run fails because of this."""
 
 
 class Finding(Struct, frozen=True):
     """One line of `gmg-tui doctor`."""
 
     check: str
-    """What was looked at, in a word or two."""
+    """What was checked, in a word or two."""
     verdict: Verdict
     found: str
     advice: str | None = None
@@ -29,15 +29,15 @@ class Finding(Struct, frozen=True):
 
 
 def ok(check: str, found: str) -> Finding:
-    """All is well."""
+    """A finding without a problem."""
     return Finding(check, Verdict.OK, found)
 
 
 def warn(check: str, found: str, advice: str | None) -> Finding:
-    """It goes, but not as it should."""
+    """A finding that a run survives."""
     return Finding(check, Verdict.WARN, found, advice)
 
 
 def fail(check: str, found: str, advice: str | None) -> Finding:
-    """A plain run stops at this."""
+    """A plain run fails because of this."""
     return Finding(check, Verdict.FAIL, found, advice)

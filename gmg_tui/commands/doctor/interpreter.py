@@ -1,4 +1,4 @@
-"""The workers' interpreter: its Genesis and torch, and whether torch sees the cards."""
+"""The workers' interpreter: its Genesis and torch, and whether torch sees the GPUs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from gmg_tui.commands.doctor.cards import Cards
 from gmg_tui.commands.doctor.finding import Finding, fail, ok, warn
+from gmg_tui.commands.doctor.gpus import NvmlView
 from gmg_tui.genesis.interpreter import install_command
 from gmg_tui.units import count
 
@@ -40,13 +40,13 @@ import json, torch
 seen = torch.cuda.is_available()
 print(json.dumps({
     "cuda": torch.version.cuda,
-    "cards": torch.cuda.device_count() if seen else 0,
+    "gpus": torch.cuda.device_count() if seen else 0,
 }))
 """
 
 
 class Versions(Struct, frozen=True):
-    """What is installed for an interpreter; None where something is not."""
+    """The versions installed for an interpreter; None where something is missing."""
 
     python: str
     genesis: str | None = None
@@ -54,21 +54,21 @@ class Versions(Struct, frozen=True):
 
 
 class Seen(Struct, frozen=True):
-    """What torch says of CUDA."""
+    """Torch's view of CUDA."""
 
-    cards: int = 0
+    gpus: int = 0
     cuda: str | None = None
     """The version of CUDA that torch was built for; None for a build without."""
 
 
 def ask_versions(python: str, environ: Mapping[str, str]) -> Versions | str:
-    """What is installed for the interpreter `python`, or why that is not known; imports neither torch nor Genesis."""
+    """What is installed for the interpreter `python`, or why that is unknown; imports neither torch nor Genesis."""
     return _ask(python, _VERSIONS, Versions, environ, _VERSIONS_S)
 
 
 def ask_torch(python: str, environ: Mapping[str, str]) -> Seen | str:
-    """How many cards the interpreter's torch sees when it may see all, or why that is not known; takes seconds."""
-    # As a worker is started (gmg_tui.genesis.environ), but with no card hidden.
+    """How many GPUs the interpreter's torch sees without restrictions, or why that is unknown; takes seconds."""
+    # As a worker is started (gmg_tui.genesis.environ), but with every GPU visible.
     kept = {name: value for name, value in environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     return _ask(python, _TORCH, Seen, kept | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, _TORCH_S)
 
@@ -76,39 +76,39 @@ def ask_torch(python: str, environ: Mapping[str, str]) -> Seen | str:
 def installed(python: str, versions: Versions | str) -> Finding:
     """Whether the interpreter has Genesis and torch."""
     if isinstance(versions, str):
-        return fail("python", f"{python}: {versions}", "give another one with --python")
+        return fail("python", f"{python}: {versions}", "choose another one with --python")
     missing = [name for name in ("genesis", "torch") if getattr(versions, name) is None]
     found = f"{python}, Python {versions.python}"
     if missing:
-        return fail("python", f"{found}, has no {' and no '.join(missing)}", install_command(python))
+        return fail("python", f"{found}, without {' and '.join(missing)}", install_command(python))
     return ok("python", f"{found}, Genesis {versions.genesis}, torch {versions.torch}")
 
 
-def torch(seen: Seen | str, cards: Cards) -> Finding:
-    """Whether torch sees the cards that NVML shows."""
+def torch(seen: Seen | str, nvml: NvmlView) -> Finding:
+    """Whether torch sees the GPUs that NVML reports."""
     if isinstance(seen, str):
-        return fail("torch", f"cannot be imported: {seen}", "install it anew for that interpreter")
-    number = len(cards.whole)
+        return fail("torch", f"cannot be imported: {seen}", "reinstall it for that interpreter")
+    number = len(nvml.whole)
     build = f"built for CUDA {seen.cuda}" if seen.cuda else "built without CUDA"
     if not number:
-        return ok("torch", f"{build}, sees {count(seen.cards, 'card')}")
+        return ok("torch", f"{build}, sees {count(seen.gpus, 'GPU')}")
     if seen.cuda is None:
         return fail("torch", f"{build}: workers would fall back to the CPU", "install a torch that is built for CUDA")
-    if not seen.cards:
+    if not seen.gpus:
         return fail(
             "torch",
-            f"{build}, sees none of {count(number, 'card')}: workers would fall back to the CPU",
+            f"{build}, sees none of {count(number, 'GPU')}: workers would fall back to the CPU",
             f"the driver may be too old for CUDA {seen.cuda}: update it, or install a torch for an older CUDA",
         )
-    if seen.cards < number and not any(gpu.mig for gpu in cards.whole):
-        return warn("torch", f"{build}, sees {seen.cards} of {count(number, 'card')}", "see dmesg and nvidia-smi")
-    return ok("torch", f"{build}, sees {count(seen.cards, 'card')}")
+    if seen.gpus < number and not any(gpu.mig for gpu in nvml.whole):
+        return warn("torch", f"{build}, sees {seen.gpus} of {count(number, 'GPU')}", "see dmesg and nvidia-smi")
+    return ok("torch", f"{build}, sees {count(seen.gpus, 'GPU')}")
 
 
 def _ask(
     python: str, program: str, answer: type[_Answer], environ: Mapping[str, str], patience_s: float
 ) -> _Answer | str:
-    """What `program` prints last; or why it printed nothing, in one line."""
+    """The last line that `program` prints, decoded; or why there is none, in one line."""
     try:
         done = subprocess.run(
             [python, "-c", program],

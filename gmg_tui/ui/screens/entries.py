@@ -1,4 +1,4 @@
-"""Labelled rows of text that wrap beside their labels: the body of the help and of most of the details."""
+"""Labelled rows of text that wraps beside its label."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from textual.content import Content
-from textual.geometry import Size
-from textual.widget import Widget
 
-from gmg_tui.ui.screens.parts import as_shown, style
-from gmg_tui.ui.screens.sheet import fold
+from gmg_tui.ui.drawing.page import fold
+from gmg_tui.ui.drawing.row import cut
+from gmg_tui.ui.screens.dialog_base import Lines, as_shown, signs_of, style
 
 _LEAST_TEXT = 12
-"""Cells that the text must keep beside its label; where there are fewer, it stands under it."""
+"""Least room for text beside its label; with less it is put under the label."""
 
 
 class Entry(NamedTuple):
@@ -23,43 +22,32 @@ class Entry(NamedTuple):
     label: str
     text: str = ""
     style: str = "text"
-    """A name of `look.STYLES`, for the text; of a heading, for the heading."""
+    """A name of `appearance.STYLES`, for the text; of a heading, for the heading."""
+    most: int | None = None
+    """Rows that the text may take; what is beyond is left out."""
 
 
-class Entries(Widget):
-    """Rows one under the other. Any text may be given: it is cleaned here and never parsed.
+class Entries(Lines):
+    """Rows one under the other, with labels of `label_width` cells.
 
-    Args:
-        rows: The rows.
-        label_width: Cells that the labels take.
-    """
-
-    DEFAULT_CSS = """
-    Entries { height: auto; width: 1fr; }
+    Any text is safe: it is cleaned here and never parsed.
     """
 
     def __init__(self, rows: Iterable[Entry] = (), *, label_width: int = 14, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id, markup=False)
+        super().__init__(id=id)
         self._entries = tuple(rows)
         self._label_width = label_width
 
     def show(self, rows: Iterable[Entry]) -> None:
-        """Draw these rows from now on; a layout is made only when their number of lines changes."""
+        """Draw these rows from now on; the layout changes only with their number of lines."""
         fresh = tuple(rows)
         if fresh != self._entries:
-            before = len(self._lines(self.size.width))
+            before = len(self.lines(self.size.width))
             self._entries = fresh
-            self.refresh(layout=len(self._lines(self.size.width)) != before)
+            self.refresh(layout=len(self.lines(self.size.width)) != before)
 
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """The number of lines at `width`."""
-        return len(self._lines(width))
-
-    def render(self) -> Content:
-        """All lines."""
-        return Content("\n").join(self._lines(self.size.width))
-
-    def _lines(self, width: int) -> list[Content]:
+    def lines(self, width: int) -> list[Content]:
+        """Those of all rows."""
         return [line for row in self._entries for line in self._wrapped(row, max(1, width))]
 
     def _wrapped(self, row: Entry, width: int) -> list[Content]:
@@ -67,9 +55,17 @@ class Entries(Widget):
         if not text:
             return [Content.styled(label, style(row.style, "bold"))]
         indent = self._label_width if width >= self._label_width + _LEAST_TEXT else 2
-        folded = fold(text, width - indent)
+        folded = _bounded(text, width - indent, row.most, signs_of(self.app).ellipsis)
         lines = [Content.assemble(" " * indent, (line, style(row.style))) for line in folded]
         if cell_len(label) >= indent:
             return [Content.styled(label, style("dim")), *lines]
         head = Content.assemble((set_cell_size(label, indent), style("dim")), (folded[0], style(row.style)))
         return [head, *lines[1:]]
+
+
+def _bounded(text: str, width: int, most: int | None, ellipsis: str) -> list[str]:
+    """`text` in rows of `width` cells, at most `most` of them, the last one cut where there is more."""
+    if most is None:
+        return fold(text, width)
+    rows = fold(text[: (most + 1) * max(1, width)], width)
+    return rows if len(rows) <= most else [*rows[: most - 1], cut(f"{rows[most - 1]} {rows[most]}", width, ellipsis)]

@@ -1,4 +1,4 @@
-"""The help: all keys, the signs of the states, and what the figures mean."""
+"""The help: all keys, the signs of the states, and what the metrics mean."""
 
 from __future__ import annotations
 
@@ -9,85 +9,84 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from gmg_tui.model import WorkerState
-from gmg_tui.ui.keys import KEYS, Key
-from gmg_tui.ui.look import Signs
-from gmg_tui.ui.screens import tables
+from gmg_tui.ui import keys
+from gmg_tui.ui.drawing.appearance import spelled
+from gmg_tui.ui.screens.dialog_base import Dialog, bindings, scroll, signs_of
 from gmg_tui.ui.screens.entries import Entries, Entry
-from gmg_tui.ui.screens.parts import Dialog, scroll, scrolling, signs_of, spelled
 
 STATES: Final = {
-    WorkerState.WAITING: "for the start gate or the queue",
-    WorkerState.STARTING: "the process is there and has printed nothing",
+    WorkerState.WAITING: "for the start gate or for a job",
+    WorkerState.STARTING: "the process has been started and has printed nothing",
     WorkerState.BUILDING: "Genesis initialises and builds the scene",
     WorkerState.COMPILING: "Genesis compiles its kernels: minutes the first time, seconds from the cache",
-    WorkerState.RUNNING: "progress has been reported",
-    WorkerState.STOPPING: "a signal was sent, the process is still there",
+    WorkerState.RUNNING: "the script reports progress",
+    WorkerState.STOPPING: "a signal was sent, the process has not ended yet",
     WorkerState.RESTARTING: "between two attempts",
     WorkerState.FINISHED: "ended with exit code 0",
-    WorkerState.FAILED: "ended otherwise by itself; the details say why",
+    WorkerState.FAILED: "ended by itself in any other way; the details say why",
     WorkerState.STOPPED: "ended by you",
 }
 """What each state means, in a few words."""
-STUCK: Final = "no output, no progress and no CPU time for --stuck-after seconds"
 
-FIGURES: Final = (
-    ("FPS", "environment steps per second over all environments of a worker: the number that it printed last"),
-    ("now", "the rate won back from Genesis's moving average: it follows a change at once, the printed one slowly"),
-    ("Σ", "the sum of the FPS of the workers that run, not one card's figure times the number of cards"),
-    ("FPS/W", "that sum over the power of the cards whose workers run, where the cards give their power"),
+METRICS: Final = (
+    ("FPS", "environment steps per second of wall time, over all environments of a worker and its last seconds"),
+    ("printed", "the number that the script printed last, where it is far from that: Genesis's average follows slowly"),
+    ("Σ", "the sum of the FPS of all running workers, not one GPU's FPS times the number of GPUs"),
+    ("FPS/W", "that sum divided by the power of the GPUs with running workers, where they report it"),
+    ("±", "half of the 95 % interval of the mean FPS, over all attempts with the same arguments; in details as ~"),
+    ("~", "of a single attempt: the standard deviation of its FPS over seconds, or over its loop's periods"),
+    ("−8 % of the median", "how far a GPU's FPS is below the median of those that run the same, where it is over 3 %"),
     ("–", "not known yet"),
-    ("n/a", "the card does not give this figure"),
+    ("n/a", "not reported by the GPU"),
 )
-"""How the figures of the screen are defined."""
+"""How the metrics on the screen are defined."""
 _GAP: Final = Entry(" ")
+_TABLES: Final = (
+    ("Keys", keys.KEYS),
+    ("In a worker's details", keys.DETAILS),
+    ("On a worker's command line", keys.COMMAND[:2]),
+    ("In the list of processes", keys.PROCESSES),
+    ("While editing", keys.EDIT),
+    ("In the table of all that was tried", keys.TRIED),
+    ("In the queue of a sweep", keys.QUEUE),
+    ("While choosing its GPUs", keys.GPUS),
+    ("In a tuning", keys.TUNE),
+)
+"""The tables of keys, with their headings."""
 
 
 class HelpScreen(Dialog[None]):
-    """Everything that can be pressed, and what is meant; scrolls where the terminal is small."""
+    """All keys and terms; scrolls where the terminal is small."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,q,enter", "cancel", "close", show=False),
         Binding("ctrl+c", "app.quit_session", "quit", show=False),
-        *scrolling(),
+        Binding("space", "scroll('page_down')", "page down", show=False),
+        *bindings(key for key in keys.DETAILS if key.action.startswith("scroll")),
     ]
-    TITLE_TEXT: ClassVar[str] = "Help"
+    heading = "Help"
+    SCROLLS: ClassVar[bool] = True
+
+    def __init__(self, table: Sequence[keys.Key] = keys.KEYS) -> None:
+        super().__init__()
+        self._table = table
 
     def contents(self) -> ComposeResult:
-        """The parts, one under the other."""
+        """The sections, one under the other."""
         signs = signs_of(self.app)
-        yield Entries(
-            [
-                *_keys("Keys", KEYS, signs),
-                _GAP,
-                *_keys("In the details of a worker", tables.DETAILS, signs),
-                _GAP,
-                *_keys("In the list of processes", tables.PROCESSES, signs),
-                _GAP,
-                *_keys("While editing", tables.EDIT, signs),
-                _GAP,
-                *_keys("In the queue of a sweep", tables.QUEUE, signs),
-                _GAP,
-                *_keys("While choosing its cards", tables.CARDS, signs),
-                _GAP,
-                *_states(signs),
-                _GAP,
-                Entry("Figures", style="title"),
-                *(Entry(spelled(name, signs), spelled(text, signs)) for name, text in FIGURES),
-            ]
-        )
+        for heading, table in _TABLES:
+            rows = (Entry(spelled(key.shown, signs), key.help) for key in table)
+            yield Entries([Entry(heading, style="title"), *rows, _GAP], id="shown" if table is self._table else None)
+        states = (Entry(f"{signs.states[state]} {state.value}", text) for state, text in STATES.items())
+        stuck = Entry(f"{signs.stuck} stuck", "no output, no progress and no CPU time for --stuck-after seconds")
+        yield Entries([Entry("States", style="title"), *states, stuck, _GAP])
+        terms = (Entry(spelled(name, signs), spelled(text, signs)) for name, text in METRICS)
+        yield Entries([Entry("Metrics", style="title"), *terms])
+
+    def on_mount(self) -> None:
+        """Begin at the keys that were asked for."""
+        self.call_after_refresh(self.query_one("#shown").scroll_visible, top=True, animate=False)
 
     def action_scroll(self, where: str) -> None:
         """Scroll the help: `up`, `down`, `page_up`, `page_down`, `home` or `end`."""
         scroll(self.query_one(".box"), where)
-
-
-def _keys(heading: str, keys: Sequence[Key], signs: Signs) -> list[Entry]:
-    return [Entry(heading, style="title"), *(Entry(spelled(key.shown, signs), key.help) for key in keys)]
-
-
-def _states(signs: Signs) -> list[Entry]:
-    return [
-        Entry("States", style="title"),
-        *(Entry(f"{signs.states[state]} {state.value}", text) for state, text in STATES.items()),
-        Entry(f"{signs.stuck} stuck", STUCK),
-    ]

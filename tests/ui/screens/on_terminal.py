@@ -1,16 +1,20 @@
 """The interface on an engine of fixed figures, on the terminal that this is started on (`python -m`).
 
-`r` blocks the event loop for good, as a terminal does that nobody reads.
+Its argument, if any, is how many seconds it may take to end in order once the terminal is lost. `r` blocks the event
+loop for good, as a terminal does that nobody reads.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
+from collections.abc import Mapping
 
-from gmg_tui.protocol import Action
-from gmg_tui.ui import lifeline
+from gmg_tui.protocol import Action, Seen
+from gmg_tui.ui.app import GmgApp
+from gmg_tui.ui.terminal import watchdog
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.screens import stage
 
@@ -18,18 +22,20 @@ BLOCKED = b"the loop is blocked"
 
 
 class _Blocking(FakeEngine):
-    async def act(self, action: Action, *slots: str) -> None:
+    async def act(self, action: Action, *slots: str, seen: Mapping[str, Seen] | None = None) -> None:
         os.write(2, BLOCKED)
         time.sleep(3600)  # noqa: ASYNC251 - that is the point
 
 
 async def _main() -> int:
+    GmgApp.SILENT_S = 1 << 30  # this engine says nothing more
     app = stage.app(_Blocking(stage.GPU_SESSION, stage.snapshot()))
-    with lifeline.watch(lambda: app.finish("detached")):
+    grace_s = float(sys.argv[1]) if len(sys.argv) > 1 else watchdog.GRACE_S
+    with watchdog.watch(lambda: app.finish("detached"), grace_s=grace_s):
         outcome = await app.run_async()
     return 0 if outcome is not None and outcome.how == "detached" else 1
 
 
 if __name__ == "__main__":
-    lifeline.check_terminal()
+    watchdog.check_terminal()
     raise SystemExit(asyncio.run(_main()))

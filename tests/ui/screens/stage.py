@@ -1,4 +1,4 @@
-"""A stage for the screens: a session of fixed figures, and the app on an engine that answers from it."""
+"""A stage for the screens: a session of fixed values, and the app on an engine that answers from it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from textual.pilot import Pilot
 
 from gmg_tui.model import (
     Attempt,
+    AttemptMetrics,
     Details,
-    Figures,
     Fps,
     Gpu,
     GpuProcess,
-    GpuReading,
+    GpuSample,
     Phase,
     Progress,
     RunSpec,
@@ -27,9 +27,9 @@ from gmg_tui.model import (
     Worker,
     WorkerState,
 )
-from gmg_tui.ui.app import GmgApp
 from tests.ui import play
 from tests.ui.fake_engine import FakeEngine
+from tests.ui.play import FakedApp
 
 NOW = 1_795_244_427.0
 """Unix time of the snapshot: 2026-11-21 07:00:27 UTC."""
@@ -40,7 +40,7 @@ SLOTS = ("gpu0", "gpu1", "gpu2", "gpu3")
 
 
 def gpu(index: int) -> Gpu:
-    """A card."""
+    """A GPU."""
     return Gpu(
         index=index,
         uuid=f"GPU-4d23aa10-{index:04d}",
@@ -70,9 +70,9 @@ GPU_SESSION = session(tuple(Slot(name, SlotKind.GPU, gpu(index)) for index, name
 CPU_SESSION = session((Slot("cpu0", SlotKind.CPU), Slot("cpu1", SlotKind.CPU)))
 
 
-def reading(index: int) -> GpuReading:
-    """What the card says: it gives no fan, as cards in a server do."""
-    return GpuReading(
+def sample(index: int) -> GpuSample:
+    """A sample of the GPU, which reports no fan, as in a server."""
+    return GpuSample(
         uuid=gpu(index).uuid,
         gpu_util_pct=97.0,
         memory_util_pct=41.0,
@@ -92,8 +92,12 @@ def reading(index: int) -> GpuReading:
 
 def worker(index: int, slot: str) -> Worker:
     """A worker in its second attempt, with twice the environments of the first."""
-    before = Figures(1, ("-B", "2048", "-e", f"run-{index}"), 13_020_115.0, 13_100_000.0, 2048, 71.0, 17010.0, 455.0)
-    now = Figures(2, ("-B", "4096", "-e", f"run-{index}"), 24_013_029.0, 24_200_311.0, 4096, 97.0, 30925.0, 612.0)
+    before = AttemptMetrics(
+        1, ("-B", "2048", "-e", f"run-{index}"), 13_020_115.0, 13_100_000.0, 2048, 71.0, 17010.0, 455.0
+    )
+    now = AttemptMetrics(
+        2, ("-B", "4096", "-e", f"run-{index}"), 24_013_029.0, 24_200_311.0, 4096, 97.0, 30925.0, 612.0
+    )
     return Worker(
         slot=slot,
         index=index,
@@ -103,7 +107,7 @@ def worker(index: int, slot: str) -> Worker:
         args=now.args,
         attempt=2,
         pid=5200 + index,
-        fps=Fps(24_013_029.0, 23_950_114.0, 24_410_777.0, 812, 24_200_311.0),
+        fps=Fps(24_200_311.0, 23_950_114.0, 24_410_777.0, 812, 24_013_029.0, 310_000.0),
         n_envs=4096,
         progress=Progress(412.0, 1000.0, "iteration", 3340.0),
         device="NVIDIA H100 80GB HBM3",
@@ -124,14 +128,14 @@ def snapshot(**changes: Any) -> Snapshot:
     """Four workers that run; `changes` are made to the first."""
     workers = [worker(index, slot) for index, slot in enumerate(SLOTS)]
     workers[0] = msgspec.structs.replace(workers[0], **changes)
-    return Snapshot(NOW, 2400.0, tuple(workers), tuple(reading(index) for index in range(4)))
+    return Snapshot(NOW, 2400.0, tuple(workers), tuple(sample(index) for index in range(4)))
 
 
 def details(slot: str = "gpu0") -> Details:
     """What the engine tells beside the snapshot."""
     index = int(slot[3:])
-    first = Figures(1, ("-B", "2048", "-e", f"run-{index}"), 13_020_115.0, None, 2048, 71.0, 17010.0, 455.0)
-    second = Figures(2, ("-B", "4096", "-e", f"run-{index}"), 24_013_029.0, None, 4096, 97.0, 30925.0, 612.0)
+    first = AttemptMetrics(1, ("-B", "2048", "-e", f"run-{index}"), 13_020_115.0, None, 2048, 71.0, 17010.0, 455.0)
+    second = AttemptMetrics(2, ("-B", "4096", "-e", f"run-{index}"), 24_013_029.0, None, 4096, 97.0, 30925.0, 612.0)
     return Details(
         slot=slot,
         command=("/home/ada/venv/bin/python", "franka.py", "-B", "4096", "-e", f"run-{index}", "--seed", "1"),
@@ -148,7 +152,7 @@ def details(slot: str = "gpu0") -> Details:
         egl=f"EGL device {index} is the card, by EGL_CUDA_DEVICE_NV",
         attempts=(
             Attempt(1, first.args, 5100, NOW - 2400, NOW - 2360, -2, WorkerState.STOPPED, "stopped by a person", first),
-            Attempt(2, second.args, 5200, NOW - 2352, state=WorkerState.RUNNING, figures=second),
+            Attempt(2, second.args, 5200, NOW - 2352, state=WorkerState.RUNNING, metrics=second),
         ),
         processes=(
             GpuProcess(5200, "python", 30100.0, "ada", "/home/ada/venv/bin/python franka.py -B 4096", 2352.0, slot),
@@ -177,7 +181,7 @@ def series(slot: str = "gpu0") -> Series:
 
 
 def engine(**changes: Any) -> FakeEngine:
-    """An engine on four cards; `changes` are made to the first worker."""
+    """An engine on four GPUs; `changes` are made to the first worker."""
     made = FakeEngine(GPU_SESSION, snapshot(**changes), recent=tuple(series(slot) for slot in SLOTS))
     made.details_of = {slot: details(slot) for slot in SLOTS}
     return made
@@ -193,7 +197,7 @@ def cpu_engine() -> FakeEngine:
     return FakeEngine(CPU_SESSION, Snapshot(NOW, 2400.0, workers), recent=whole)
 
 
-def app(of: FakeEngine | None = None, *, theme: str = "dark", ascii_only: bool = False) -> GmgApp:
+def app(of: FakeEngine | None = None, *, theme: str = "dark", ascii_only: bool = False) -> FakedApp:
     """The interface on `of`."""
     return play.app_of(of or engine(), theme=theme, ascii_only=ascii_only)
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.style import Style
 
-from gmg_tui.ui import charts
-from gmg_tui.ui.charts import Reduction, Values
-from gmg_tui.ui.look import ASCII, UNICODE, Signs
+from gmg_tui.ui.drawing import charts
+from gmg_tui.ui.drawing.appearance import ASCII, UNICODE, Signs
+from gmg_tui.ui.drawing.charts import Reduction, Values
 
-_figures = st.lists(st.none() | st.floats(0, 1e13), max_size=60)
+_metrics = st.lists(st.none() | st.floats(0, 1e13), max_size=60)
 
 
-def _rows(
-    values: Values, width: int, height: int, *, signs: Signs = UNICODE, how: Reduction = charts.mean
-) -> list[str]:
-    drawn = charts.chart(values, width=width, height=height, low=0.0, high=8.0, style=Style(), signs=signs, how=how)
+def _rows(values: Values, width: int, height: int, *, signs: Signs = UNICODE, how: Reduction = fmean) -> list[str]:
+    drawn = charts.chart(values, width=width, height=height, high=8.0, style=Style(), signs=signs, how=how)
     return [strip.text for strip in drawn]
 
 
@@ -45,10 +44,10 @@ def test_fewer_values_than_columns_stand_at_the_right() -> None:
 
 def test_more_values_than_columns_are_means_or_peaks_of_the_known_ones() -> None:
     values = [0.0, 4.0, None, 8.0, None, None, 2.0, 2.0]
-    assert charts.reduce(values, 4, charts.mean) == [2.0, 8.0, None, 2.0]
-    assert charts.reduce(values, 4, charts.peak) == [4.0, 8.0, None, 2.0]
+    assert charts.reduce(values, 4, fmean) == [2.0, 8.0, None, 2.0]
+    assert charts.reduce(values, 4, max) == [4.0, 8.0, None, 2.0]
     assert _rows(values, 2, 1) == ["⣸⢀"]
-    assert _rows(values, 2, 1, how=charts.peak) == ["⣼⢀"]
+    assert _rows(values, 2, 1, how=max) == ["⣼⢀"]
 
 
 def test_all_unknown_is_blank_and_no_height_is_no_row() -> None:
@@ -62,7 +61,7 @@ def test_ascii_has_one_value_in_a_cell() -> None:
     assert _rows([2.0, 6.0], 2, 2, signs=ASCII) == [" =", "=#"]
 
 
-@given(_figures, st.integers(1, 20), st.integers(0, 5), st.sampled_from([UNICODE, ASCII]))
+@given(_metrics, st.integers(1, 20), st.integers(0, 5), st.sampled_from([UNICODE, ASCII]))
 def test_a_chart_fills_its_room_exactly(values: Values, width: int, height: int, signs: Signs) -> None:
     rows = _rows(values, width, height, signs=signs)
     assert [len(row) for row in rows] == [width] * height
@@ -70,9 +69,9 @@ def test_a_chart_fills_its_room_exactly(values: Values, width: int, height: int,
         assert "".join(rows).isascii()
 
 
-@given(_figures, st.integers(1, 20))
+@given(_metrics, st.integers(1, 20))
 def test_no_peak_is_lost_and_none_is_made_up(values: Values, columns: int) -> None:
-    reduced = charts.reduce(values, columns, charts.peak)
+    reduced = charts.reduce(values, columns, max)
     assert len(reduced) == columns
     assert max((v for v in reduced if v is not None), default=None) == max(
         (v for v in values if v is not None), default=None

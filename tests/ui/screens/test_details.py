@@ -5,23 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
+from textual.containers import VerticalScroll
 from textual.pilot import Pilot
 
-from gmg_tui.model import Attempt, Figures, Fps, GpuReading, Series, Slot, WorkerState
+from gmg_tui.model import Attempt, AttemptMetrics, Fps, GpuSample, Series, Slot, WorkerState
 from gmg_tui.ui import Outcome
-from gmg_tui.ui.screens import compared, sections
-from gmg_tui.ui.screens.sections import Subject
-from tests.ui import play
+from gmg_tui.ui.drawing import words
+from gmg_tui.ui.screens.details import comparison, sections
+from gmg_tui.ui.screens.details.sections import Subject
+from gmg_tui.ui.widgets.row_view import RowView
+from tests.ui import play, sweeps
 from tests.ui.fake_engine import FakeEngine
+from tests.ui.play import FakedApp
 from tests.ui.screens import stage
 from tests.ui.screens.stage import asked, press
 
 SIZES = [(60, 12), (80, 24), (120, 36)]
-_LOOK = stage.app().look
+_LOOK = stage.app().appearance
 _AXIS = re.compile(r"╰[─┬]+$")
 
 
@@ -40,7 +44,7 @@ def _charts(width: int = 80, height: int = 40, **changes: Any) -> list[str]:
     """The section of charts of a subject with `changes`."""
     snapshot = stage.snapshot()
     subject = Subject(
-        stage.GPU_SESSION.slots[0], snapshot.workers[0], snapshot.readings[0], stage.NOW, None, stage.series()
+        stage.GPU_SESSION.slots[0], snapshot.workers[0], snapshot.samples[0], stage.NOW, None, stage.series()
     )
     return [strip.text for strip in sections.charts(subject._replace(**changes), width, height, _LOOK)]
 
@@ -116,14 +120,16 @@ def test_a_peak_of_memory_is_kept_where_others_are_means() -> None:
 def test_figures_that_are_missing_are_named_and_not_drawn_as_nought() -> None:
     unknown = Series("gpu0", stage.NOW, 1.0, (None,) * 9, (None,) * 9, (None,) * 9, (None,) * 9)
     worker = msgspec.structs.replace(stage.snapshot().workers[0], fps=None)
-    silent = GpuReading(stage.gpu(0).uuid, gpu_util_pct=3.0)
-    lost = GpuReading(stage.gpu(0).uuid, lost=True, error="GPU is lost (Xid 79)")
-    for reading, why, now in (
-        (None, "not read yet", "GPU n/a %"),
-        (silent, "n/a: the card does not give it", "GPU 3 %"),
+    silent = GpuSample(stage.gpu(0).uuid, gpu_util_pct=3.0)
+    lost = GpuSample(stage.gpu(0).uuid, lost=True, error="GPU is lost (Xid 79)")
+    unanswered = GpuSample(stage.gpu(0).uuid, error="no answer from the driver", age_s=83.0)
+    for sample, why, now in (
+        (None, "no sample yet", "GPU n/a %"),
+        (silent, "n/a: not reported by the GPU", "GPU 3 %"),
         (lost, "GPU is lost (Xid 79)", "GPU n/a %"),
+        (unanswered, "no answer from the driver", "GPU n/a %"),
     ):
-        rows = _charts(series=unknown, worker=worker, reading=reading)
+        rows = _charts(series=unknown, worker=worker, sample=sample)
         assert sum(why in row for row in rows) == 3
         assert sum("none printed yet" in row for row in rows) == 1
         assert any(row.startswith(now) for row in rows)
@@ -133,7 +139,7 @@ def test_figures_that_are_missing_are_named_and_not_drawn_as_nought() -> None:
 
 def test_a_share_of_the_cpu_has_the_chart_of_its_fps_alone() -> None:
     slot = stage.CPU_SESSION.slots[0]
-    rows = _charts(slot=slot, reading=None, height=12, series=Series("cpu0", stage.NOW, 1.0, (100.0, 140.0)))
+    rows = _charts(slot=slot, sample=None, height=12, series=Series("cpu0", stage.NOW, 1.0, (100.0, 140.0)))
     assert list(_plots(rows)) == ["FPS"]
     assert _edges(rows, "FPS") == ("150", "0")
     assert len(rows) == 12
@@ -158,9 +164,9 @@ def test_figures_stand_beside_the_charts_where_there_is_room(width: int) -> None
 
 
 def test_the_figures_before_and_after_an_edit_stand_beside_each_other_with_the_difference() -> None:
-    worker, look = stage.snapshot().workers[0], _LOOK
+    worker, appearance = stage.snapshot().workers[0], _LOOK
     subject = Subject(stage.GPU_SESSION.slots[0], worker, None, stage.NOW, stage.details(), None)
-    rows = [" ".join(strip.text.split()) for strip in sections.attempts(subject, 80, look)]
+    rows = [" ".join(strip.text.split()) for strip in sections.attempts(subject, 80, appearance)[0]]
     for row in (
         "before after difference",
         "attempt 1 2",
@@ -171,12 +177,30 @@ def test_the_figures_before_and_after_an_edit_stand_beside_each_other_with_the_d
         "power W 455 612 +35 %",
         "args before -B 2048 -e run-0",
         "args after -B 4096 -e run-0",
-        "2 ● running 00:39:12 24,013,029 97 30.2 612",
-        "1 ■ stopped SIGINT 00:00:40 13,020,115 71 16.6 455",
+        "2 ● running 4,096 24,200,311 97 30.2 612 39.5k",
+        "39:12 -B 4096 -e run-0",
+        "1 ■ stopped 2,048 13,020,115 71 16.6 455 28.6k",
+        "40 s -B 2048 -e run-0",
+        "stopped by a person, exit SIGINT",
+    ):
+        assert row in rows
+    assert rows.index("stopped by a person, exit SIGINT") > rows.index("39:12 -B 4096 -e run-0")
+
+
+def test_with_room_the_attempts_have_all_columns_and_how_even_their_rate_was() -> None:
+    told = stage.details()
+    metrics = msgspec.structs.replace(told.attempts[0].metrics or AttemptMetrics(1, ()), settled=13.1e6, spread=310e3)
+    attempts = (msgspec.structs.replace(told.attempts[0], metrics=metrics), *told.attempts[1:])
+    details = msgspec.structs.replace(told, attempts=attempts)
+    subject = Subject(stage.GPU_SESSION.slots[0], stage.snapshot().workers[0], None, stage.NOW, details, None)
+    rows = [" ".join(strip.text.split()) for strip in sections.attempts(subject, 100, _LOOK)[0]]
+    for row in (
+        "# state exit elapsed envs FPS ~ GPU % VRAM GiB W FPS/W",
+        "2 ● running 39:12 4,096 24,200,311 97 30.2 612 39.5k",
+        "1 ■ stopped SIGINT 40 s 2,048 13,100,000 ~310k 71 16.6 455 28.8k",
         "stopped by a person",
     ):
         assert row in rows
-    assert rows.index("stopped by a person") > rows.index("2 ● running 00:39:12 24,013,029 97 30.2 612")
 
 
 @pytest.mark.parametrize(
@@ -191,12 +215,12 @@ def test_the_figures_before_and_after_an_edit_stand_beside_each_other_with_the_d
     ],
 )
 def test_a_difference_is_said_where_it_can_be(before: float | None, after: float | None, said: str) -> None:
-    assert compared.difference(before, after) == said
+    assert words.difference(before, after) == said
 
 
 @pytest.mark.parametrize(("code", "said"), [(None, ""), (0, "0"), (3, "3"), (-9, "SIGKILL"), (-40, "signal 40")])
 def test_an_exit_code_is_named(code: int | None, said: str) -> None:
-    assert compared.exit_of(code) == said
+    assert comparison.exit_of(code) == said
 
 
 async def test_a_failed_attempt_has_its_reason_and_figures_not_known_are_dashes() -> None:
@@ -204,10 +228,10 @@ async def test_a_failed_attempt_has_its_reason_and_figures_not_known_are_dashes(
     failed = Attempt(3, ("-B", "9"), 9, stage.NOW - 9, stage.NOW, 1, WorkerState.FAILED, "out of memory on the card")
     engine.details_of["gpu0"] = msgspec.structs.replace(stage.details(), attempts=(failed,))
     async with detailed(engine, "2") as pilot:
-        await play.sees(pilot, "✗ failed", "00:00:09             –      –", "out of memory on the card")
+        await play.sees(pilot, "✗ failed            –", "9 s  -B 9", "out of memory on the card, exit 1")
 
 
-# Setup and card
+# Setup and GPU
 
 
 async def test_setup_has_command_environment_and_why_there_is_no_egl_device() -> None:
@@ -227,11 +251,11 @@ async def test_setup_has_command_environment_and_why_there_is_no_egl_device() ->
         await play.sees(pilot, why)
 
 
-async def test_card_has_what_the_card_says_and_its_processes() -> None:
+async def test_gpu_has_what_the_gpu_reports_and_its_processes() -> None:
     async with detailed(None, "4", size=(120, 60)) as pilot:
         shown = re.sub(" +", " ", play.shown(pilot.app))
     for text in (
-        "card NVIDIA H100 80GB HBM3",
+        "GPU NVIDIA H100 80GB HBM3",
         "index 0, PCI 00000000:01:00.0",
         "UUID GPU-4d23aa10-0000",
         "persistence on",
@@ -248,7 +272,7 @@ async def test_card_has_what_the_card_says_and_its_processes() -> None:
         "throttled power cap",
         "fan n/a",
         "PCIe in 312, out 4 MiB/s",
-        "energy 397 Wh here, 25.4 kWh in all",
+        "energy 397 Wh here, 25.4 kWh total",
         "5200 ada 39:12 29.4 GiB gpu0 worker",
         "811 root 10d 00h 96 MiB not ours /usr/lib/xorg/Xorg :0",
     ):
@@ -265,7 +289,7 @@ async def test_scrolling_reaches_the_last_line_on_any_terminal(size: tuple[int, 
         await play.sees(pilot, last)
         body = pilot.app.screen.query_one("#body")
         assert body.scroll_y == body.max_scroll_y
-        await press(pilot, "pageup", "home", "j", "k")
+        await press(pilot, "pageup", "home", "j", *["k"] * 20)
         assert body.scroll_y == 0
         await play.sees(pilot, "esc back", "1 of 4")
 
@@ -276,18 +300,18 @@ async def test_scrolling_reaches_the_last_line_on_any_terminal(size: tuple[int, 
 async def test_sections_are_reached_by_their_numbers_and_by_tab() -> None:
     async with detailed() as pilot:
         await play.sees(pilot, "[1 charts]", "1 column")
-        for key, name in (("tab", "2 attempts"), ("tab", "3 setup"), ("tab", "4 card"), ("tab", "1 charts")):
+        for key, name in (("tab", "2 attempts"), ("tab", "3 setup"), ("tab", "4 GPU"), ("tab", "1 charts")):
             await press(pilot, key)
             await play.sees(pilot, f"[{name}]")
         await press(pilot, "shift+tab")
-        await play.sees(pilot, "[4 card]")
+        await play.sees(pilot, "[4 GPU]")
         await press(pilot, "2")
         await play.sees(pilot, "[2 attempts]", "+84 %")
 
 
 async def test_h_and_l_show_the_neighbour_and_choose_it() -> None:
     async with detailed(None, "3") as pilot:
-        app = pilot.app
+        app = cast("FakedApp", pilot.app)
         await press(pilot, "l", "right", "h")
         await play.sees(pilot, "2 of 4", "-e run-1", "[3 setup]")
         assert app.state.chosen == "gpu1"
@@ -307,7 +331,7 @@ async def test_h_and_l_show_the_neighbour_and_choose_it() -> None:
         (["x"], ("stop", "gpu1")),
         (["X", "y"], ("kill", "gpu1")),
         (
-            ["e", "backspace", "ctrl+s"],
+            ["e", "end", "backspace", "ctrl+s"],
             ("edit", ("gpu1",), (*stage.ARGS[:-1], "{seed"), {"GS_CACHE": "/tmp/cache-{i}"}),
         ),
     ],
@@ -324,7 +348,7 @@ async def test_other_screens_open_above_and_the_main_screens_keys_do_nothing() -
         await press(pilot, "t", "f", "slash", "enter", "n")
         await play.sees(pilot, "[1 charts]")
         await press(pilot, "p")
-        await play.sees(pilot, "processes on the card")
+        await play.sees(pilot, "processes on the GPU")
         await press(pilot, "escape", "question_mark")
         await play.sees(pilot, "Help")
         await press(pilot, "escape")
@@ -360,32 +384,33 @@ async def test_each_snapshot_is_shown_and_trouble_stands_above_the_section() -> 
 async def test_many_warnings_leave_room_for_the_section_which_has_them_all(size: tuple[int, int]) -> None:
     engine = stage.engine(warnings=tuple(f"warning {number} " + "and more " * 12 for number in range(6)))
     async with detailed(engine, size=size) as pilot:
-        await play.sees(pilot, "all of this is in section 4", "[1 charts]", "esc back")
+        await play.sees(pilot, "see section 4 for all of this", "[1 charts]", "esc back")
         await press(pilot, "4")
-        seen = ""
-        for _ in range(40):
-            seen += play.shown(pilot.app)
+        body = pilot.app.screen.query_one("#body")
+        seen = play.shown(pilot.app)
+        while body.scroll_y < body.max_scroll_y:
             await press(pilot, "pagedown")
+            seen += play.shown(pilot.app)
         assert all(f"warning {number} " in seen for number in range(6))
 
 
 async def test_an_engine_that_gives_no_details_is_said_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gmg_tui.ui.screens.asking.PERIOD_S", 0.01)
+    monkeypatch.setattr("gmg_tui.ui.screens.queries.PERIOD_S", 0.01)
     engine = stage.engine()
     engine.refuse = "the engine is busy"
     async with detailed(engine, "3") as pilot:
-        await play.sees(pilot, "the engine is busy", "Asking the engine")
+        await play.sees(pilot, "the engine is busy", "Waiting for the engine")
         engine.refuse = ""
         await play.sees(pilot, "DISPLAY LOCAL_RANK")
         assert "busy" not in play.shown(pilot.app)
 
 
-async def test_a_share_of_the_cpu_is_shown_without_a_card() -> None:
+async def test_a_share_of_the_cpu_is_shown_without_a_gpu() -> None:
     async with detailed(stage.cpu_engine(), "1") as pilot:
         await play.sees(pilot, "cpu0 · CPU", "FPS 24,013,029")
         assert "VRAM" not in play.shown(pilot.app)
         await press(pilot, "4", "end")
-        await play.sees(pilot, "cpu0 is a share of the CPU: there is no card.")
+        await play.sees(pilot, "cpu0 is a share of the CPU and has no GPU.")
 
 
 async def test_a_slot_without_a_worker_breaks_nothing() -> None:
@@ -400,8 +425,40 @@ async def test_a_slot_without_a_worker_breaks_nothing() -> None:
 
 
 def test_figures_of_an_edit_that_has_none_yet_are_dashes() -> None:
-    worker = msgspec.structs.replace(stage.snapshot().workers[0], now=None, before=Figures(1, (), fps=5000.0))
+    worker = msgspec.structs.replace(stage.snapshot().workers[0], now=None, before=AttemptMetrics(1, (), fps=5000.0))
     subject = Subject(stage.GPU_SESSION.slots[0], worker, None, stage.NOW, None, None)
-    rows = [" ".join(strip.text.split()) for strip in sections.attempts(subject, 80, _LOOK)]
+    rows = [" ".join(strip.text.split()) for strip in sections.attempts(subject, 80, _LOOK)[0]]
     assert "FPS 5,000 –" in rows
     assert "args before no arguments" in rows
+
+
+@pytest.mark.parametrize("section", ["2", "3", "4"])
+async def test_no_letter_is_under_the_scroll_bar(section: str) -> None:
+    engine = stage.engine(reason="r" * 500)
+    words = [f"--word-{number:03}" for number in range(60)]
+    details = stage.details()
+    attempts = tuple(msgspec.structs.replace(one, args=tuple(words)) for one in details.attempts)
+    processes = tuple(msgspec.structs.replace(one, command=None) for one in details.processes or ())
+    engine.details_of["gpu0"] = msgspec.structs.replace(
+        details, command=tuple(words), attempts=attempts, processes=processes * 9
+    )
+    async with detailed(engine, section, size=(60, 15)) as pilot:
+        body = pilot.app.screen.query_one("#body", VerticalScroll)
+        await pilot.pause()
+        assert body.max_scroll_y > 0
+        rows = pilot.app.screen.query_one("#body > RowView", RowView)._rows
+        assert max(len(row.text.rstrip()) for row in rows) <= body.scrollable_content_region.width
+        if section != "4":
+            assert " ".join(words) in " ".join(" ".join(row.text for row in rows).split())
+
+
+async def test_setup_names_the_log_and_what_prints_it() -> None:
+    async with detailed(None, "3") as pilot:
+        await play.sees(pilot, "sessions/franka-1/logs/gpu0.log", "gmg-tui logs franka-1 gpu0")
+
+
+async def test_setup_names_the_log_of_the_job_in_a_sweep() -> None:
+    app = sweeps.app()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "enter", "3")
+        await play.sees(pilot, "sweep-1/logs/0013-", "gmg-tui logs sweep-1 13")

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
 from gmg_tui.model import WorkerState
+from gmg_tui.ui import keys as tables
+from gmg_tui.ui.drawing.appearance import ASCII, UNICODE
 from gmg_tui.ui.keys import KEYS
-from gmg_tui.ui.look import ASCII, UNICODE
-from gmg_tui.ui.screens import tables
 from gmg_tui.ui.screens.confirm import ConfirmScreen
-from gmg_tui.ui.screens.help import FIGURES, HelpScreen
-from gmg_tui.ui.screens.parts import Dialog
+from gmg_tui.ui.screens.dialog_base import Dialog
+from gmg_tui.ui.screens.help import METRICS, HelpScreen
 from gmg_tui.ui.screens.quit import QuitScreen
-from tests.ui import play
+from tests.ui import play, sweeps
 from tests.ui.screens import stage
 from tests.ui.screens.stage import click, press
 
@@ -154,8 +155,33 @@ async def test_the_help_has_every_key_state_and_figure_on_any_terminal(size: tup
     else:
         for key in (*KEYS, *tables.DETAILS, *tables.PROCESSES, *tables.EDIT):
             assert f"{key.shown} {_words(key.help)}" in text
-        for name, meaning in FIGURES:
+        for name, meaning in METRICS:
             assert f"{name} {meaning}" in text
+
+
+@pytest.mark.parametrize("size", [(60, 12), SMALL])
+@pytest.mark.parametrize(
+    ("keys_", "heading"),
+    [
+        ("", "Keys"),
+        ("enter", "In a worker's details"),
+        ("p", "In the list of processes"),
+        ("Q", "In the queue of a sweep"),
+        ("Q c", "While choosing its GPUs"),
+    ],
+)
+async def test_the_help_opens_at_the_keys_of_the_screen_it_is_asked_on(
+    keys_: str, heading: str, size: tuple[int, int]
+) -> None:
+    app = sweeps.app(sweeps.engine())
+    async with app.run_test(size=size) as pilot:
+        await press(pilot, *keys_.split(), "question_mark")
+        await play.until(pilot, lambda: _begins_at(heading, play.screen(app)), heading)
+
+
+def _begins_at(heading: str, rows: list[str]) -> bool:
+    """Whether the help's first row has `heading`."""
+    return any("─ Help ─" in frame and heading in first for frame, first in pairwise(rows))
 
 
 @pytest.mark.parametrize("key", ["escape", "q", "question_mark", "enter"])

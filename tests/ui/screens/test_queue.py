@@ -11,12 +11,11 @@ import pytest
 from textual.pilot import Pilot
 
 from gmg_tui.model import JobRecord, Lane, QueueAction, Snapshot, WorkerState
-from gmg_tui.ui import Outcome
-from gmg_tui.ui.app import GmgApp
-from gmg_tui.ui.screens import tables
-from gmg_tui.ui.screens.cards import cards_of
+from gmg_tui.ui import Outcome, keys
+from gmg_tui.ui.screens.queue.gpus import devices_of
 from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine
+from tests.ui.play import FakedApp
 from tests.ui.screens.stage import click, press
 
 SMALL = (80, 24)
@@ -29,8 +28,8 @@ class Looking(NamedTuple):
     engine: FakeEngine
 
     @property
-    def app(self) -> GmgApp:
-        return cast("GmgApp", self.pilot.app)
+    def app(self) -> FakedApp:
+        return cast("FakedApp", self.pilot.app)
 
     @property
     def chosen(self) -> str:
@@ -92,7 +91,7 @@ async def test_it_stands_on_the_first_job_that_runs_under_the_slots() -> None:
 async def test_it_fits_whatever_the_size_and_a_wide_one_has_reasons_and_values(size: tuple[int, int]) -> None:
     async with looking(size=size) as screen:
         await press(screen.pilot, "home")
-        await play.sees(screen.pilot, "▸  1 method=ode-b2", "esc back", "c cards")
+        await play.sees(screen.pilot, "▸  1 method=ode-b2", "esc back", "c GPUs")
         assert len(play.screen(screen.app)) == size[1]
         assert ("CUDA out of memory: 61.4 GiB" in play.shown(screen.app)) is (size[0] >= 120)
         await press(screen.pilot, "down", "j", "j", "j", "j", "k")
@@ -118,7 +117,8 @@ async def test_ten_thousand_jobs_are_asked_for_in_parts_and_only_when_needed() -
         for second in range(1, 6):
             await screen.show(sweeps.snapshot(screen.engine.jobs, second=float(second)))
         assert len(screen.questions) == 1  # nothing but figures has changed
-        await press(screen.pilot, *["down"] * 10)
+        play.burst(screen.pilot, *["down"] * 10)
+        await play.sees(screen.pilot, "4,011 of 10,000")
         assert len(screen.questions) == 1
         await press(screen.pilot, "end")
         assert screen.chosen.startswith("10000 ")
@@ -150,6 +150,8 @@ async def test_many_slots_leave_room_for_the_jobs() -> None:
     ("key", "action"),
     [
         ("u", QueueAction.UP),
+        ("K", QueueAction.UP),
+        ("J", QueueAction.DOWN),
         ("shift+up", QueueAction.UP),
         ("n", QueueAction.DOWN),
         ("shift+down", QueueAction.DOWN),
@@ -184,7 +186,7 @@ async def test_a_job_that_waits_is_skipped_at_once_and_the_next_is_chosen() -> N
     async with looking() as screen:
         await press(screen.pilot, *["down"] * 5, "s")
         assert screen.told == [(QueueAction.SKIP, 18)]
-        await play.sees(screen.pilot, "job 18 (method=sde-b8) is skipped; r on it runs it again")
+        await play.sees(screen.pilot, "Job 18 (method=sde-b8) is skipped; r on it runs it again.")
         assert screen.chosen.startswith("19 ")
         await press(screen.pilot, "s")
         assert screen.told[1:] == [(QueueAction.SKIP, 19)]
@@ -206,7 +208,7 @@ async def test_all_that_failed_are_retried_however_many_they_are() -> None:
     async with looking(sweeps.engine(sweeps.jobs(10_000, 4000, failed=failed))) as screen:
         before = len(screen.questions)
         await press(screen.pilot, "R")
-        await play.sees(screen.pilot, f"{len(failed)} failed jobs wait again")
+        await play.sees(screen.pilot, f"Queued {len(failed)} failed jobs again.")
         assert screen.told == [(QueueAction.RETRY, *reversed(failed))]  # the first of them becomes the next
         assert len(screen.questions) - before <= 4000 / 400
 
@@ -214,7 +216,7 @@ async def test_all_that_failed_are_retried_however_many_they_are() -> None:
 async def test_retrying_failed_ones_says_when_there_are_none() -> None:
     async with looking(sweeps.engine(sweeps.jobs(30, 12, failed=()))) as screen:
         await press(screen.pilot, "R")
-        await play.sees(screen.pilot, "R: no job has failed")
+        await play.sees(screen.pilot, "R: no job has failed.")
         assert screen.told == []
 
 
@@ -234,7 +236,7 @@ async def test_an_engine_that_gives_no_queue_is_told_and_asked_again() -> None:
     async with sweeps.app(engine).run_test(size=SMALL) as pilot:
         engine.refuse = "the engine is busy"
         await press(pilot, "Q")
-        await play.sees(pilot, "the engine is busy", "asking the engine")
+        await play.sees(pilot, "the engine is busy", "waiting for the engine")
         await press(pilot, "u", "s", "r", "enter")
         assert {request[0] for request in engine.asked} <= {"follow", "queue"}
         engine.refuse = ""
@@ -251,7 +253,7 @@ async def test_details_are_those_of_the_jobs_slot_and_a_job_without_one_says_so(
         await press(screen.pilot, "escape")
         await play.sees(screen.pilot, "▸ 14 ")
         await press(screen.pilot, "up", "up", "enter")
-        await play.sees(screen.pilot, "job 12 (method=sde-b4) has no slot now; its log: logs/0012-method=sde-b4.log")
+        await play.sees(screen.pilot, "Job 12 (method=sde-b4) has no slot now. Log: logs/0012-method=sde-b4.log")
 
 
 async def test_keys_of_the_main_screen_do_not_act_on_a_worker_that_cannot_be_seen() -> None:
@@ -270,29 +272,29 @@ async def test_keys_of_the_main_screen_do_not_act_on_a_worker_that_cannot_be_see
 async def test_every_key_of_the_footer_is_there_and_can_be_clicked() -> None:
     async with looking(size=(160, 48)) as screen:
         foot = play.screen(screen.app)[-1]
-        assert all(f"{key.shown} {key.label}" in foot for key in tables.QUEUE if key.footer)
+        assert all(f"{key.shown} {key.label}" in foot for key in keys.QUEUE if key.footer)
         await click(screen.pilot, "U top")
         assert screen.told == [(QueueAction.TOP, 13)]
-        await click(screen.pilot, "c cards")
-        await play.sees(screen.pilot, "Cards of the sweep")
+        await click(screen.pilot, "c GPUs")
+        await play.sees(screen.pilot, "GPUs of the sweep")
         await click(screen.pilot, "esc back")
         await click(screen.pilot, " 16 method")
         assert screen.chosen.startswith("16 ")
 
 
 def test_each_key_has_one_action() -> None:
-    for table in (tables.QUEUE, tables.CARDS):
-        keys = [key for entry in table for key in entry.keys.split(",")]
-        assert len(keys) == len(set(keys))
+    for table in (keys.QUEUE, keys.GPUS):
+        pressed = [key for entry in table for key in entry.keys.split(",")]
+        assert len(pressed) == len(set(pressed))
 
 
-# Cards
+# GPUs
 
 
-async def test_a_card_is_left_and_used_again() -> None:
+async def test_a_gpu_is_disabled_and_enabled_again() -> None:
     async with looking(sweeps.engine(used=3)) as screen:
         await press(screen.pilot, "c")
-        await play.sees(screen.pilot, "[x] gpu0 · H100 80GB HBM3  1 job runs", "[ ] gpu3 · H100")
+        await play.sees(screen.pilot, "[x] gpu0 · H100 80GB HBM3  1 job running", "[ ] gpu3 · H100")
         await press(screen.pilot, "down", "space")
         assert screen.told == [("use_slot", "gpu1", False)]
         await play.sees(screen.pilot, "▸ [ ] gpu1")
@@ -304,7 +306,7 @@ async def test_a_card_is_left_and_used_again() -> None:
         await play.sees(screen.pilot, "gpu1 not used  #14")  # the job there goes on
 
 
-async def test_a_card_that_cannot_be_used_says_why() -> None:
+async def test_a_gpu_that_cannot_be_used_says_why() -> None:
     async with looking() as screen:
         await press(screen.pilot, "c")
         await play.sees(screen.pilot, "[x] gpu0")
@@ -313,28 +315,39 @@ async def test_a_card_that_cannot_be_used_says_why() -> None:
         await play.sees(screen.pilot, "no slot [gpu0]; there are none", "[x] gpu0")
 
 
-async def test_more_cards_than_rows_scroll_with_the_choice() -> None:
+async def test_more_gpus_than_rows_scroll_with_the_choice() -> None:
     engine = sweeps.engine(slots=40, used=40)
     async with looking(engine) as screen:
         await press(screen.pilot, "c")
         await play.sees(screen.pilot, "▸ [x] gpu0")
-        await press(screen.pilot, *["down"] * 45)
+        play.burst(screen.pilot, *["down"] * 45)
         await play.sees(screen.pilot, "▸ [x] gpu39")
 
 
-async def test_the_slots_of_a_card_go_together() -> None:
+async def test_the_slots_of_a_gpu_go_together() -> None:
     one, two, *_ = sessions.session(2).slots
     slots = tuple(msgspec.structs.replace(slot, name=f"{slot.name}-{share}") for slot in (one, two) for share in (1, 2))
-    assert [card.name for card in cards_of(slots)] == ["gpu0", "gpu1"]
+    assert [device.name for device in devices_of(slots)] == ["gpu0", "gpu1"]
     engine = sweeps.engine(slots=2, used=2)
     session = msgspec.structs.replace(engine.welcome.session, slots=slots)
     engine.welcome = msgspec.structs.replace(engine.welcome, session=session)
     engine.lanes = [Lane(slot.name, job=13 if slot.name == "gpu0-2" else None) for slot in slots]
     async with looking(engine) as screen:
         await press(screen.pilot, "c")
-        await play.sees(screen.pilot, "[x] gpu0 · H100 80GB HBM3  2 slots, 1 job runs", "[x] gpu1")
+        await play.sees(screen.pilot, "[x] gpu0 · H100 80GB HBM3  2 slots, 1 job running", "[x] gpu1")
         await press(screen.pilot, "space")
         assert screen.told == [("use_slot", "gpu0-1", False)]
+
+
+async def test_the_row_below_the_jobs_does_not_repeat_what_the_name_says() -> None:
+    engine = sweeps.engine()
+    engine.jobs = [msgspec.structs.replace(job, name=f"method=sde,branch_counts={job.number}") for job in engine.jobs]
+    engine.jobs = [
+        msgspec.structs.replace(job, values=job.values | {"method": "sde", "branch_counts": job.number})
+        for job in engine.jobs
+    ]
+    async with looking(engine, (160, 48)) as screen:
+        await play.sees(screen.pilot, "#13 method=sde,branch_counts=13  quick=false  logs/")
 
 
 async def test_hostile_names_and_reasons_are_text() -> None:

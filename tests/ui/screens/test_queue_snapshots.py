@@ -36,7 +36,7 @@ def test_main_screen_at_the_end(snap_compare: Compare) -> None:
     engine = sweeps.engine()
     records = sweeps.jobs(30, 30)
     engine.welcome = type(engine.welcome)(1, engine.welcome.session, sweeps.ended_snapshot(records), ())
-    assert _drawn(snap_compare, MIDDLE, "", "one slot", engine=engine)
+    assert _drawn(snap_compare, MIDDLE, "", "speed-up", engine=engine)
 
 
 @SIZES
@@ -57,7 +57,7 @@ def test_queue_of_ten_thousand(snap_compare: Compare) -> None:
     assert _drawn(snap_compare, SMALL, "Q end", "10,000 of 10,000", "▸ 10000", engine=engine)
 
 
-def test_cards(snap_compare: Compare) -> None:
+def test_gpus(snap_compare: Compare) -> None:
     assert _drawn(snap_compare, SMALL, "Q c down", "▸ [x] gpu1", engine=sweeps.engine(used=3))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gmg_tui.model import Attempt, Figures, Gpu, GpuProcess, GpuReading, RunSpec, WorkerState
-from gmg_tui.ui.look import safe
+from gmg_tui.model import Attempt, AttemptMetrics, Gpu, GpuProcess, GpuSample, RunSpec, WorkerState
+from gmg_tui.ui.drawing.appearance import safe
 from gmg_tui.ui.screens.confirm import ConfirmScreen
 from tests.ui import play
 from tests.ui.fake_engine import FakeEngine
@@ -19,14 +19,14 @@ SECTIONS = "1234"
 
 
 def _evil_engine() -> FakeEngine:
-    card = Gpu(0, EVIL, EVIL, EVIL, 81559, 700.0)
-    slots = (msgspec.structs.replace(stage.GPU_SESSION.slots[0], gpu=card), *stage.GPU_SESSION.slots[1:])
-    figures = Figures(1, (EVIL,), 1.0)
+    hostile = Gpu(0, EVIL, EVIL, EVIL, 81559, 700.0)
+    slots = (msgspec.structs.replace(stage.GPU_SESSION.slots[0], gpu=hostile), *stage.GPU_SESSION.slots[1:])
+    metrics = AttemptMetrics(1, (EVIL,), 1.0)
     engine = stage.engine(
-        reason=EVIL, advice=EVIL, warnings=(EVIL,), stuck=EVIL, device=EVIL, backend=EVIL, before=figures, args=(EVIL,)
+        reason=EVIL, advice=EVIL, warnings=(EVIL,), stuck=EVIL, device=EVIL, backend=EVIL, before=metrics, args=(EVIL,)
     )
-    reading = GpuReading(EVIL, throttle=(EVIL,), error=EVIL)
-    snapshot = msgspec.structs.replace(engine.snapshot, readings=(reading,))
+    sample = GpuSample(EVIL, throttle=(EVIL,), error=EVIL)
+    snapshot = msgspec.structs.replace(engine.snapshot, samples=(sample,))
     spec: RunSpec = msgspec.structs.replace(stage.GPU_SESSION.spec, name=EVIL, script=EVIL, args=(EVIL,))
     session = msgspec.structs.replace(stage.GPU_SESSION, slots=slots, spec=spec)
     engine.snapshot = snapshot
@@ -85,11 +85,11 @@ async def test_hostile_texts_are_shown_and_do_nothing(keys: list[str], ascii_onl
 async def test_a_question_is_asked_as_it_is() -> None:
     app = stage.app()
     async with app.run_test(size=(80, 24)) as pilot:
-        app.push_screen(ConfirmScreen(f"Kill {EVIL}?", EVIL, EVIL))
+        app.push_screen(ConfirmScreen(f"Kill {EVIL}?"))
         await press(pilot, "down")
         rows = play.screen(app)
     _harmless(rows)
-    assert sum(WORDS in row for row in rows) == 3
+    assert sum(WORDS in row for row in rows) == 1
 
 
 async def test_what_the_engine_refuses_is_shown_as_it_is() -> None:

@@ -34,7 +34,7 @@ def _drawn(
 
 
 def test_edit(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, SMALL, "e left left left backspace", "Edit gpu0", "gpu0 is stopped")
+    assert _drawn(snap_compare, SMALL, "e alt+up", "Edit gpu0", "gpu0 will restart")
 
 
 def test_quit(snap_compare: Compare) -> None:
@@ -76,4 +76,4 @@ def test_details_in_ascii(snap_compare: Compare) -> None:
 
 
 def test_edit_in_ascii(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, SMALL, "e", "Nothing is changed", ascii_only=True)
+    assert _drawn(snap_compare, SMALL, "e", "Nothing has been changed", ascii_only=True)

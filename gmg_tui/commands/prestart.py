@@ -1,0 +1,85 @@
+"""An engine's process, started before its run is known.
+
+Its imports take as long as those of the screen, so it is started as soon as the command line asks for a run, and is
+given its `RunSpec` later. For the same reason this module imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+import gmg_tui
+from gmg_tui.errors import GmgError
+
+_BOOT = (
+    "import gc, sys; gc.disable(); sys.path.append(sys.argv.pop(1)); "
+    "import runpy; runpy.run_module('gmg_tui.engine', run_name='__main__', alter_sys=True)"
+)
+"""Runs the engine as `python -m gmg_tui.engine` does, but (with `-P`) without the current folder on the path: a folder
+of scripts may contain a `queue.py`. Garbage collection starts after the imports (`engine/__main__.py`)."""
+_STDERR_BYTES = 1 << 16
+
+
+class PrestartedEngine:
+    """An engine in its own process session (setsid) that waits for its run; on leaving the context one without a run is killed.
+
+    A failure to start it is reported when it is used, after any error in the command line.
+    """
+
+    def __init__(self) -> None:
+        root = Path(gmg_tui.__file__).parent.parent
+        # Until the engine knows where its log is, its standard error goes here.
+        self._stderr = os.memfd_create("engine")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failure: OSError | None = None
+        self._ordered = False
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _BOOT, str(root)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._failure = error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None and not self._ordered:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._stderr)
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process. Raises `GmgError` when it could not be started."""
+        if self._process is None:
+            raise GmgError(f"cannot start the engine: {self._failure}", 1) from self._failure
+        return self._process
+
+    def order(self, text: bytes) -> None:
+        """Send it the run; if it has already died, the missing reply shows that.
+
+        Its standard input stays open, and by its end the engine knows that this process is gone.
+
+        Raises:
+            GmgError: It could not be started.
+        """
+        pipe = self.process.stdin
+        self._ordered = True
+        if pipe is not None:
+            with suppress(BrokenPipeError):
+                pipe.write(text)
+                pipe.flush()
+
+    def stderr_text(self) -> bytes:
+        """What it wrote to standard error before it opened its log."""
+        return os.pread(self._stderr, _STDERR_BYTES, 0)

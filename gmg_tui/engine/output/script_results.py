@@ -1,0 +1,118 @@
+"""Results that a script reports itself: `gmg:result {"tm_score": 0.81}` in its output, or `result.json` in its folder."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gmg_tui import units
+from gmg_tui.engine.daemon_thread import in_daemon_thread
+
+_log = logging.getLogger(__name__)
+
+MARK = b"gmg:result "
+FILE = "result.json"
+_MAX_BYTES = 1 << 20
+_DISK_S = 10.0
+"""How long the disk may take to give a job's `result.json`."""
+_objects = msgspec.json.Decoder(dict[str, Any])
+_raw_objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_NO_OBJECT = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class Reported:
+    """What one attempt has reported on its output: the newest value of each name, at most `_MAX_BYTES` of JSON in all.
+
+    Attributes:
+        values: By name.
+        taken: How many results have come.
+        trouble: What was ignored last and why, in one line; None where nothing was.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.taken = 0
+        self.trouble: str | None = None
+        self._sizes: dict[str, int] = {}
+        self._size = 0
+
+    def take(self, block: bytes) -> None:
+        """Take the results in whole lines of output; a log's prefix may precede the mark."""
+        for line in block.splitlines():
+            _, mark, text = line.partition(MARK)
+            if mark:
+                self._take(text.strip())
+
+    def _take(self, text: bytes) -> None:
+        try:
+            found, sizes = _objects.decode(text), {name: len(raw) for name, raw in _raw_objects.decode(text).items()}
+        except _NO_OBJECT as error:
+            self._ignore(f"a gmg:result line is no JSON object: {error}")
+            return
+        self.taken += 1
+        for name, value in found.items():
+            size = len(name) + sizes[name]
+            if self._size - self._sizes.get(name, 0) + size > _MAX_BYTES:
+                self._ignore(
+                    f"gmg:result: {units.mib(_MAX_BYTES >> 20)} are kept, and no room is left for {name[:40]!r}"
+                )
+                continue
+            self._size += size - self._sizes.get(name, 0)
+            self._sizes[name], self.values[name] = size, value
+
+    def _ignore(self, why: str) -> None:
+        if self.trouble is None:
+            _log.warning("%s", why)
+        self.trouble = why
+
+
+async def in_folder(folder: Path) -> dict[str, Any]:
+    """What a job has reported in its folder; nothing if the disk does not answer in time."""
+    try:
+        async with asyncio.timeout(_DISK_S):
+            return await in_daemon_thread(read_file, folder)
+    except TimeoutError:
+        _log.warning("%s: the disk does not answer; what the job reported there is lost", folder)
+        return {}
+
+
+def read_file(folder: Path) -> dict[str, Any]:
+    """The results in the `result.json` of a job's folder; empty if there is none that can be read.
+
+    It may be a link, but only to a regular file: a pipe may block for ever, and reading a device may do anything.
+    """
+    path = folder / FILE
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            _log.warning("%s is no regular file and is left out", path)
+            return {}
+        # It may have been replaced since then, so the open file is checked too, and opening it does not block.
+        with open(path, "rb", opener=_open_unblocked) as file:
+            data = file.read(_MAX_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b"{}"
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        _log.warning("%s cannot be read: %s", path, error.strerror)
+        return {}
+    if len(data) > _MAX_BYTES:
+        _log.warning("%s has more than %d bytes and is ignored", path, _MAX_BYTES)
+        return {}
+    return _decoded(data, str(path))
+
+
+def _open_unblocked(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _decoded(text: bytes, where: str) -> dict[str, Any]:
+    try:
+        return _objects.decode(text)
+    except _NO_OBJECT as error:
+        _log.warning("%s is no JSON object: %s", where, error)
+        return {}

@@ -1,0 +1,220 @@
+"""Turns what happens to workers into records in the session's store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from msgspec import structs
+
+from gmg_tui.engine.records.tried import TriedArguments
+from gmg_tui.engine.workers.attempt import RunningAttempt
+from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.model import GpuSample, JobRecord, Slot, WorkerState
+from gmg_tui.store.records import Event, JobAttempt, MetricsRow
+from gmg_tui.store.writer import StoreWriter
+
+_REFRESH_S = 10.0
+_NO_SAMPLE = GpuSample(uuid="")
+
+
+class _Occupant:
+    """A job that occupies a slot."""
+
+    def __init__(self, record: JobRecord) -> None:
+        self.before = record
+        """Its record when it got the slot."""
+        self.record = record
+        self.since = time.monotonic()
+        self.energy_j: float | None = None
+        """Of its attempts on this slot that have ended."""
+
+
+class Recorder:
+    """Keeps the records of the jobs that occupy slots, and writes every change to the store. It is the workers' watcher.
+
+    `changed` is called when something that is displayed has changed; `tried` is given the attempts that have ended.
+    """
+
+    def __init__(self, store: StoreWriter, changed: Callable[[], None], tried: TriedArguments) -> None:
+        self._store = store
+        self._tried = tried
+        self._changed = changed
+        self._occupants: dict[str, _Occupant] = {}
+        """By slot."""
+        self._stuck: set[str] = set()
+        """Slots whose worker was stuck at the last scan."""
+        self._refresh_at = 0.0
+        """When what runs is written next, Unix seconds."""
+
+    # From the scheduler
+
+    def occupy(self, record: JobRecord, slot: Slot, *, log: str) -> JobRecord:
+        """A job gets a slot, and `log`, a path in the session's folder. Returns its record."""
+        gpu = slot.gpu
+        gpu_index, gpu_uuid = (gpu.index, gpu.uuid) if gpu else (None, None)
+        record = structs.replace(record, slot=slot.name, gpu_index=gpu_index, gpu_uuid=gpu_uuid, log=log, reason=None)
+        self._occupants[slot.name] = _Occupant(record)
+        self.keep(record)
+        return record
+
+    def release(self, worker: Worker, found: Mapping[str, Any] | None = None, **changes: Any) -> JobRecord:
+        """The job of a worker that has ended leaves its slot. Returns its record.
+
+        `found` are the results from the script's file, over which printed ones take precedence; `changes` is what the
+        record says differently from the worker.
+        """
+        record = self._record(worker)
+        # Where no attempt has begun, the results are those of an earlier one.
+        result = {**(found or {}), **record.result} if record.result is not None else None
+        record = structs.replace(record, result=result, **changes)
+        return self._released(worker.slot.name, record)
+
+    def fail(self, slot: str, record: JobRecord, reason: str) -> JobRecord:
+        """The job on a slot failed because of an internal error. Returns its record."""
+        occupant = self._occupants.get(slot)
+        record = occupant.record if occupant is not None else record
+        return self._released(slot, structs.replace(record, state=WorkerState.FAILED, reason=reason, ended=time.time()))
+
+    def _released(self, slot: str, record: JobRecord) -> JobRecord:
+        self._occupants.pop(slot, None)
+        record = structs.replace(record, updated=None)
+        self._stuck.discard(slot)
+        self.keep(record)
+        said = f"{record.state.value}: {record.reason}" if record.reason else record.state.value
+        self.event("job", f"job {record.number} ({record.name}) {said}", slot=slot, job=record.number)
+        return record
+
+    def occupant(self, slot: str) -> tuple[JobRecord, float] | None:
+        """The record of the job that occupies a slot, and for how many seconds it has."""
+        occupant = self._occupants.get(slot)
+        return None if occupant is None else (occupant.record, time.monotonic() - occupant.since)
+
+    def keep(self, record: JobRecord) -> None:
+        """Write a record as it is."""
+        self._store.job(record)
+
+    def event(self, kind: str, text: str, *, slot: str | None = None, job: int | None = None) -> None:
+        """Record an event."""
+        self._store.event(Event(time.time(), kind, text, slot, job))
+
+    def metrics(self, moment: float, slot_states: Collection[SlotState]) -> None:
+        """Record the metrics of this second, and now and then how far each job is; `moment` is Unix time."""
+        if moment >= self._refresh_at:
+            self._refresh_at = moment + _REFRESH_S
+            self._refresh(slot_states)
+        rows = [
+            MetricsRow(
+                moment,
+                worker.slot.name,
+                occupant.record.number,
+                *_figures(worker),
+            )
+            for slot_state in slot_states
+            if (worker := slot_state.worker) is not None and worker.state.live
+            if (occupant := self._occupants.get(worker.slot.name)) is not None
+        ]
+        if rows:
+            self._store.metrics(rows)
+
+    def _refresh(self, slot_states: Iterable[SlotState]) -> None:
+        """Write the figures of what runs, which `report` tells of a running session."""
+        for slot_state in slot_states:
+            worker = slot_state.worker
+            if worker is None or worker.attempt is None or not worker.state.live:
+                continue
+            occupant = self._occupants.get(worker.slot.name)
+            if occupant is not None:
+                occupant.record = self._record(worker)
+                self._store.refresh(occupant.record, self._attempt(worker, worker.attempt, occupant.record))
+
+    # From the workers
+
+    def changed(self, worker: Worker) -> None:
+        """Something of a worker has changed."""
+        slot = worker.slot.name
+        occupant = self._occupants.get(slot)
+        if occupant is not None and occupant.record.state is not worker.state:
+            self._update(worker)
+        if worker.stuck is None:
+            self._stuck.discard(slot)
+        elif slot not in self._stuck:
+            self._stuck.add(slot)
+            self.event("stuck", worker.stuck, slot=slot, job=worker.task.job)
+        self._changed()
+
+    def began(self, worker: Worker) -> None:
+        """A worker's attempt has started its process."""
+        self._update(worker, worker.attempt)
+
+    def ended(self, worker: Worker) -> None:
+        """A worker's attempt has ended."""
+        occupant, attempt = self._occupants.get(worker.slot.name), worker.attempt
+        if occupant is not None and attempt is not None:
+            occupant.energy_j = _sum(occupant.energy_j, attempt.meter.energy_j)
+            self._update(worker, attempt)
+            self._tried.add(worker.slot.name, attempt.record())
+
+    def _update(self, worker: Worker, attempt: RunningAttempt | None = None) -> None:
+        """Write the record of a worker's job, and its attempt, if that has begun or ended."""
+        occupant = self._occupants.get(worker.slot.name)
+        if occupant is None:
+            return
+        record = occupant.record = self._record(worker)
+        # A sweep's job ends when its scheduler releases it, after its result file has been read.
+        if worker.task.job is None or not worker.state.ended:
+            self.keep(record)
+        if attempt is not None:
+            self._store.attempt(self._attempt(worker, attempt, record))
+
+    @staticmethod
+    def _attempt(worker: Worker, attempt: RunningAttempt, record: JobRecord) -> JobAttempt:
+        place = worker.slot.name, attempt.gpu_index, record.gpu_uuid
+        return JobAttempt(record.number, *place, attempt.record(), record.log)
+
+    def _record(self, worker: Worker) -> JobRecord:
+        """A worker's record at this moment."""
+        occupant, attempt = self._occupants[worker.slot.name], worker.attempt
+        before = occupant.before
+        record = structs.replace(
+            before,
+            state=worker.state,
+            reason=worker.reason if worker.state.ended else None,
+            ended=time.time() if worker.state.ended else None,
+            out_dir=worker.out_dir or before.out_dir,
+            elapsed_s=round((before.elapsed_s or 0.0) + time.monotonic() - occupant.since, 3),
+            updated=None if worker.state.ended else time.time(),
+        )
+        if attempt is None:
+            return record
+        meter, first = attempt.meter, worker.past[0][0] if worker.past else attempt
+        running_j = meter.energy_j if attempt.ended is None else None
+        return structs.replace(
+            record,
+            attempts=attempt.number,
+            started=first.started if before.started is None else before.started,
+            exit_code=attempt.exit_code,
+            gpu_index=attempt.gpu_index,
+            fps=attempt.reader.fps,
+            n_envs=attempt.n_envs,
+            memory_peak_mib=meter.memory_peak_mib,
+            gpu_util_mean_pct=meter.gpu_util_pct.value,
+            power_mean_w=meter.power_w.value,
+            energy_j=_sum(before.energy_j, occupant.energy_j, running_j),
+            result=dict(attempt.reported.values),
+        )
+
+
+def _figures(worker: Worker) -> tuple[float | None, ...]:
+    """A worker's metrics at this moment, as a row has them."""
+    point, sample = worker.point, worker.sample or _NO_SAMPLE
+    fps = worker.fps
+    printed, settled = (fps.last, fps.settled) if fps is not None else (None, None)
+    return printed, settled, point.gpu_util_pct, point.memory_used_mib, point.power_w, sample.temperature_c
+
+
+def _sum(*values: float | None) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

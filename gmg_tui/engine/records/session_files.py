@@ -1,0 +1,127 @@
+"""A session's files on the disk: `session.json`, `summary.json`, the phases' times."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from gmg_tui import session as sessions
+from gmg_tui.engine.daemon_thread import in_daemon_thread
+from gmg_tui.engine.output.log_writer import GIVEN_UP_S, PATIENCE_S
+from gmg_tui.engine.records import engine_log, summary
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Session, Snapshot
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S = 5.0
+"""How often is looked whether the folder is still there."""
+_FIGURES_S = 30.0
+"""How often new metrics alone are written: each write is flushed to the disk."""
+
+
+class SessionFiles:
+    """Writes the session's files when a worker's state changes, and now and then.
+
+    `save_phase_times` writes the phases' times, if they have changed (raises `OSError`); `states` gives the part of the
+    state whose changes are written soon; `note` takes a subject and what the user should know about it, or None when
+    all is well again.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        save_phase_times: Callable[[], None],
+        snapshot: Callable[[], Snapshot],
+        states: Callable[[], object],
+        note: Callable[[str, str | None], None],
+    ) -> None:
+        self._session = session
+        self._save_phase_times = save_phase_times
+        self._snapshot = snapshot
+        self._states = states
+        self._note = note
+        self._writing = threading.Lock()
+        self._written: object = None
+        """The states that the files hold."""
+        self._look_due = self._figures_due = 0.0
+        """Monotonic seconds."""
+        self._wanted = asyncio.Event()
+        self._ended = False
+        """The final state is written: a write that was under way in its thread when the engine ended must not follow."""
+
+    def beat(self) -> None:
+        """Called each second: see whether there is something to do."""
+        if time.monotonic() >= self._look_due or self._states() != self._written:
+            self._wanted.set()
+
+    async def run(self) -> None:
+        """Keep the files up to date until cancelled; only threads wait for the disk."""
+        while True:
+            await self._wanted.wait()
+            if await self._in_time(in_daemon_thread(self._put_back)):
+                self._written = None
+            states = self._states()
+            if states != self._written or time.monotonic() >= self._figures_due:
+                if await self._in_time(in_daemon_thread(self.write, self._snapshot())):
+                    self._written = states
+                self._figures_due = time.monotonic() + _FIGURES_S
+            self._look_due = time.monotonic() + _LOOK_S
+            self._wanted.clear()
+
+    async def _in_time(self, work: Coroutine[Any, Any, bool]) -> bool:
+        """What `work` on the disk returns; a note is shown while that takes too long."""
+        working = asyncio.create_task(work)
+        done, _ = await asyncio.wait([working], timeout=PATIENCE_S)
+        if done:
+            return await working
+        folder = self._session.spec.folder
+        self._note("slow disk", f"{folder}: the disk does not answer; the session's files are not up to date")
+        try:
+            return await working
+        finally:
+            self._note("slow disk", None)
+
+    async def end(self) -> None:
+        """Write the final state; a disk that does not answer is given up."""
+        try:
+            async with asyncio.timeout(GIVEN_UP_S):
+                await in_daemon_thread(self.write, self._snapshot(), ended=True)
+        except TimeoutError:
+            _log.warning("the disk does not answer: the session's end is not recorded")
+
+    def _put_back(self) -> bool:
+        """Recreate the session's folder, without which nobody finds the session. Returns whether it had been removed."""
+        folder = self._session.spec.folder
+        try:
+            removed = engine_log.put_back(Path(folder))
+        except (OSError, GmgError) as error:
+            self._note("folder", f"{folder} was removed: {error}")
+            return False
+        if removed:
+            self._note("folder", f"{folder} was removed and recreated; the logs so far are gone")
+        return removed
+
+    def write(self, snapshot: Snapshot, *, ended: bool = False) -> bool:
+        """Write all files. Returns whether that succeeded; if not, a note says why."""
+        with self._writing:
+            if self._ended:
+                return True
+            self._ended = ended
+            briefs = tuple(sessions.WorkerBrief.of(worker) for worker in snapshot.workers)
+            try:
+                ended_at = time.time() if ended else None
+                sessions.write_record(sessions.Record(self._session, briefs, ended_at, snapshot.queue))
+                self._save_phase_times()
+                summary.write(self._session, snapshot, ended=ended)
+            except OSError as error:
+                where = error.filename or self._session.spec.folder
+                self._note("disk", f"{where}: {error.strerror}; the session's files are not up to date")
+                return False
+            self._note("disk", None)
+            return True

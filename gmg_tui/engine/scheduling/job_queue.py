@@ -1,0 +1,230 @@
+"""The order in which a sweep's jobs run: which waits, which occupies a slot, which has ended."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+
+from msgspec import structs
+
+from gmg_tui.engine.workers.meter import Mean
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Group, JobRecord, QueueAction, Value, WorkerState
+
+SKIPPED = "skipped"
+
+
+class JobQueue:
+    """The jobs of a sweep. Groups run one after another; within a group, the job with the smallest position is next."""
+
+    def __init__(self, records: Iterable[JobRecord], groups: Sequence[Group]) -> None:
+        self.records = {record.number: _bare(record) for record in records}
+        """By number."""
+        self.version = 0
+        """Changes whenever the queue does."""
+        self.groups = groups
+        self._waiting = [deque[int]() for _ in groups]
+        self._occupying = [0 for _ in groups]
+        self._running: dict[int, None] = {}
+        """Numbers of the jobs that occupy a slot, the longest first."""
+        self._states: Counter[WorkerState] = Counter()
+        """Of the jobs that have ended."""
+        self._times = [Mean() for _ in groups]
+        self.busy_s = 0.0
+        """How long the jobs that have ended occupied slots, in total, seconds."""
+        self._ended: dict[int, None] = {}
+        """Their numbers, the first to end first."""
+        ordered = sorted(self.records.values(), key=lambda record: (record.position, record.number))
+        for record in ordered:
+            if not record.state.ended:
+                self._waiting[record.group].append(record.number)
+        for record in sorted(ordered, key=lambda record: record.ended or 0.0):
+            if record.state.ended:
+                self._end(record)
+
+    # State
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait."""
+        return sum(map(len, self._waiting))
+
+    @property
+    def occupying(self) -> int:
+        """How many jobs occupy a slot."""
+        return len(self._running)
+
+    @property
+    def group(self) -> int:
+        """Position of the group whose jobs run, or the last one when all have ended."""
+        for position, waiting in enumerate(self._waiting):
+            if waiting or self._occupying[position]:
+                return position
+        return len(self.groups) - 1
+
+    @property
+    def between(self) -> bool:
+        """Whether the last jobs of a group still run, and those of the next wait for them."""
+        return self.waiting > 0 and not self._waiting[self.group]
+
+    def ended(self, state: WorkerState) -> int:
+        """How many jobs have ended in `state`."""
+        return self._states[state]
+
+    def order(self) -> list[int]:
+        """All jobs' numbers: ended ones in the order of their ends, then those with a slot, then the waiting ones."""
+        return [*self._ended, *self._running, *(number for waiting in self._waiting for number in waiting)]
+
+    def eta_s(self, occupied_s: dict[int, float], lanes: int) -> float | None:
+        """Estimated seconds to the end of all jobs, from the times of those that have ended; None if unknown.
+
+        Args:
+            occupied_s: How long each running job has occupied its slot, by number.
+            lanes: How many slots there are for jobs.
+        """
+        known = [mean.value for mean in self._times if mean.value is not None]
+        if not known or not lanes:
+            return None
+        fallback = sum(known) / len(known)
+        usual = [fallback if mean.value is None else mean.value for mean in self._times]
+        rests = [max(0.0, usual[self.records[number].group] - spent) for number, spent in occupied_s.items()]
+        if occupied_s and not self.waiting and not any(rests):
+            return None  # what runs takes longer than usual, and nobody knows how much longer
+        waiting_s = sum(len(waiting) * usual[position] for position, waiting in enumerate(self._waiting))
+        return max([(waiting_s + sum(rests)) / lanes, *rests])
+
+    # A job's way through the queue
+
+    def add(self, record: JobRecord) -> None:
+        """Put another job into the queue."""
+        self.records[record.number] = _bare(record)
+        self._insert(record)
+        self.version += 1
+
+    def head(self, slot: str) -> JobRecord | None:
+        """The next job for a slot; None if none waits for it, or if jobs of the previous group still run."""
+        waiting = (self.records[number] for number in self._waiting[self.group])
+        return next((record for record in waiting if record.only in (None, slot)), None)
+
+    def take(self, number: int) -> JobRecord:
+        """Take a job out of the queue: it occupies a slot from now on."""
+        record = self.records[number]
+        self._waiting[record.group].remove(number)
+        self._running[number] = None
+        self._occupying[record.group] += 1
+        self.version += 1
+        return record
+
+    def update(self, record: JobRecord) -> None:
+        """Update a job that occupies a slot."""
+        self.records[record.number] = record
+        self.version += 1
+
+    def release(self, record: JobRecord) -> None:
+        """The job leaves its slot: it has ended, or waits again at its old position."""
+        number, record = record.number, _bare(record)
+        self.records[number] = record
+        del self._running[number]
+        self._occupying[record.group] -= 1
+        self.version += 1
+        if record.state.ended:
+            self._end(record)
+        else:
+            self._insert(record)
+
+    def _insert(self, record: JobRecord) -> None:
+        insort(self._waiting[record.group], record.number, key=lambda other: self.records[other].position)
+
+    def end_of(self, group: int) -> float:
+        """The position behind all waiting jobs of a group."""
+        waiting = self._waiting[group]
+        return self.records[waiting[-1]].position + 1.0 if waiting else 0.0
+
+    def requeue(self, number: int, reason: str) -> JobRecord | None:
+        """Have a failed job wait again, behind all others of its group; None where it has not failed."""
+        record = self.records[number]
+        if record.state is not WorkerState.FAILED:
+            return None
+        return self._reopen(record, position=self.end_of(record.group), reason=reason)
+
+    # Commands
+
+    def act(self, action: QueueAction, number: int) -> list[JobRecord]:
+        """Act on a job that does not occupy a slot. Returns the records that have changed.
+
+        Raises `GmgError` if there is no such job, or the action does not apply to it.
+        """
+        record = self.records.get(number)
+        if record is None:
+            raise GmgError(f"no job {number}; there are 1 to {len(self.records)}", 1)
+        if action is QueueAction.RETRY:
+            return self._retry(record)
+        waiting = self._waiting[record.group]
+        if number not in waiting:
+            what = "has ended" if record.state.ended else "runs"
+            raise GmgError(f"job {number} ({record.name}) {what}; it does not wait", 1)
+        if action is QueueAction.SKIP:
+            waiting.remove(number)
+            skipped = structs.replace(record, state=WorkerState.STOPPED, reason=SKIPPED)
+            self.records[number] = skipped
+            self._end(skipped)
+            return [skipped]
+        at = waiting.index(number)
+        there = {QueueAction.UP: at - 1, QueueAction.DOWN: at + 1, QueueAction.TOP: 0}[action]
+        if not 0 <= there < len(waiting) or there == at:
+            return []
+        return self._move(waiting, at, there)
+
+    def _move(self, waiting: deque[int], at: int, there: int) -> list[JobRecord]:
+        here, other = self.records[waiting[at]], self.records[waiting[there]]
+        if there == 0 and at > 1:
+            changed = [structs.replace(here, position=other.position - 1.0)]
+        else:
+            changed = [structs.replace(here, position=other.position), structs.replace(other, position=here.position)]
+        self.records.update((record.number, record) for record in changed)
+        del waiting[at]
+        waiting.insert(there, here.number)
+        self.version += 1
+        return changed
+
+    def _retry(self, record: JobRecord) -> list[JobRecord]:
+        if not record.state.ended:
+            raise GmgError(f"job {record.number} ({record.name}) has not ended; only then can it be run again", 1)
+        waiting = self._waiting[record.group]
+        position = self.records[waiting[0]].position - 1.0 if waiting else record.position
+        return [self._reopen(record, position=position, reason=None)]
+
+    def _reopen(self, record: JobRecord, *, position: float, reason: str | None) -> JobRecord:
+        self._states[record.state] -= 1
+        self.busy_s -= record.elapsed_s or 0.0
+        del self._ended[record.number]
+        again = structs.replace(record, state=WorkerState.WAITING, position=position, reason=reason, ended=None)
+        self.records[record.number] = again
+        self._insert(again)
+        self.version += 1
+        return again
+
+    def _end(self, record: JobRecord) -> None:
+        self._ended[record.number] = None
+        self.version += 1
+        self._states[record.state] += 1
+        self.busy_s += record.elapsed_s or 0.0
+        if record.state is WorkerState.FINISHED and record.elapsed_s is not None:
+            self._times[record.group].add(record.elapsed_s)
+
+
+def _bare(record: JobRecord) -> JobRecord:
+    """A record without its results, which may be large: the store has them, and keeps them."""
+    return structs.replace(record, result=None)
+
+
+def shown(record: JobRecord) -> JobRecord:
+    """A record as clients see it: without the script's results, which may be large; the store has them."""
+    values = {name: value if _fits(value) else str(value) for name, value in record.values.items()}
+    return structs.replace(record, result={}, values=values)
+
+
+def _fits(value: Value) -> bool:
+    """Whether a message can hold `value`; MessagePack's integers end at 64 bits."""
+    return not isinstance(value, int) or -(1 << 63) <= value < 1 << 64

@@ -1,0 +1,254 @@
+"""The scheduler of a tuning: a queue whose jobs are trials, decided as results come."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from msgspec import structs
+
+from gmg_tui.engine.output import script_results
+from gmg_tui.engine.records.recorder import Recorder
+from gmg_tui.engine.scheduling.job_queue import JobQueue
+from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
+from gmg_tui.engine.scheduling.trial_run import TrialRun
+from gmg_tui.engine.workers.launch import Launcher
+from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.errors import GmgError
+from gmg_tui.genesis.phase_times import FindPhaseTimes
+from gmg_tui.model import JobRecord, QueueAction, RunSpec, Trial, TrialKind, TrialState, Tuning, WorkerState
+from gmg_tui.tune import words
+from gmg_tui.tune.searches import Searches
+
+_log = logging.getLogger(__name__)
+
+MEASURED = "measured"
+_STOPPED = "the tuning was stopped"
+_NO_USE = "its slot is not used any more"
+
+
+class TuneScheduler(QueueScheduler):
+    """Runs the trials that `searches` asks for, and ends each as soon as it is measured."""
+
+    def __init__(
+        self,
+        slot_states: Mapping[str, SlotState],
+        allowed: tuple[frozenset[str], ...],
+        queue: JobQueue,
+        launcher: Launcher,
+        phase_times: FindPhaseTimes,
+        recorder: Recorder,
+        changed: Callable[[], None],
+        before_s: float,
+        spec: RunSpec,
+        searches: Searches,
+        trials: Iterable[Trial] = (),
+    ) -> None:
+        assert spec.tune is not None
+        self._run_spec = spec
+        self._spec = spec.tune
+        self._searches = searches
+        self._trials = list(trials)
+        """Those that have ended."""
+        self._runs: dict[int, TrialRun] = {}
+        """The trials that wait or run, by their jobs' numbers."""
+        self._planned_s: dict[str, float] = {}
+        """When the last trial of each slot was planned, in seconds of the tuning."""
+        self._disturbed: set[tuple[int, str]] = set()
+        """The values and slots of trials that were disturbed: they are not run a third time."""
+        self._started = time.monotonic()
+        self._stopped = False
+        super().__init__(slot_states, allowed, queue, launcher, phase_times, recorder, changed, before_s)
+        for number in [number for number, record in queue.records.items() if not record.state.ended]:
+            for record in queue.act(QueueAction.SKIP, number):  # of an earlier engine: the search decides anew
+                recorder.keep(record)
+
+    # Life
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing runs, and the search is over."""
+        return super().ended and (self._searches.ended or self._lanes.ending)
+
+    def _refill(self) -> None:
+        if self._lanes.ending or self._searches.ended:
+            return
+        free = {slot_state.slot.name: slot_state for slot_state in self._lanes.open()}
+        free_mib = {
+            name: sample.memory_free_mib
+            for name, slot_state in free.items()
+            if (sample := self._lanes.sample(slot_state)) is not None and sample.memory_free_mib is not None
+        }
+        plans = self._searches.plan(free.keys(), self._now_s, free_mib)
+        for plan in plans:
+            self._planned_s[plan.slot] = self._now_s
+            number = max(self._queue.records, default=0) + 1
+            self._runs[number] = TrialRun(
+                number, plan, self._spec, careful=(plan.value, plan.slot) not in self._disturbed
+            )
+            self._add(number, plan.value, plan.slot)
+        benched = self._lanes.benched()
+        if not self._runs and not self._searches.ended and len(benched) == len(self._slot_states):
+            self._searches.stop("every GPU is benched")
+
+    def _add(self, number: int, value: int, slot: str) -> None:
+        name = f"{self._spec.variable}={value},{slot}"
+        if any(record.name == name for record in self._queue.records.values()):
+            name = f"{name},{number}"
+        record = JobRecord(number, name, 0, {self._spec.variable: value}, position=float(number), only=slot)
+        self._queue.add(record)
+        self._recorder.keep(record)
+
+    @property
+    def _now_s(self) -> float:
+        """How long the tuning has gone on, with what it had before it was resumed."""
+        return self._before_s + time.monotonic() - self._started
+
+    def _free(self, slot_state: SlotState, record: JobRecord) -> None:
+        run = self._runs.get(record.number)
+        if run is not None and record.state.ended:
+            del self._runs[record.number]
+            self._take(run.result or run.lost(record.reason))
+        super()._free(slot_state, record)
+
+    def _take(self, trial: Trial) -> None:
+        """Tell the search how a trial has ended; what its end cuts short says nothing, and is run anew by `--resume`."""
+        if trial.state is TrialState.SKIPPED and (self._lanes.ending or self._searches.ended):
+            return
+        self._trials.append(trial)
+        self._searches.take(trial)
+        _log.info("trial %d: %s=%d on %s: %s", trial.number, self._spec.variable, trial.value, trial.slot, trial.state)
+
+    async def _outcome(self, slot_state: SlotState, worker: Worker) -> JobRecord:
+        """Record how a trial has ended."""
+        number = self._jobs[slot_state.slot.name]
+        run = self._runs.get(number)
+        if run is None or worker.unready is not None:
+            return await super()._outcome(slot_state, worker)
+        found = await script_results.in_folder(Path(worker.out_dir)) if worker.out_dir is not None else {}
+        reported = worker.attempt.reported.values if worker.attempt is not None else {}
+        sample = self._lanes.sample(slot_state)
+        lost = "its GPU is lost" if sample is not None and sample.lost else None
+        skipped = _STOPPED if self._searches.ended and not run.over else lost
+        trial = run.conclude(worker, {**found, **reported}, skipped=skipped)
+        self._judge_gpu(slot_state, trial)
+        if run.disturbed is not None:
+            self._disturbed.add((run.plan.value, run.plan.slot))
+        if trial.kind is TrialKind.FIRST and trial.state is TrialState.FAILED and self._is_of_the_script(worker, run):
+            self._searches.stop(trial.reason or "the first trial failed")
+        return self._recorder.release(worker, found, state=_STATES[trial.state], reason=trial.reason)
+
+    def _judge_gpu(self, slot_state: SlotState, trial: Trial) -> None:
+        """Count a failure at a value that another slot has measured: the GPU is benched after some of these."""
+        elsewhere = any(
+            other.state is TrialState.MEASURED and other.value >= trial.value and other.slot != trial.slot
+            for other in self._trials
+        )
+        uuid = slot_state.gpu_uuid
+        if trial.state is not TrialState.FAILED or uuid is None or not elsewhere:
+            return
+        if self._bench.failed(uuid, trial.number, trial.reason or "for no known reason"):
+            self._tell_benched(slot_state)
+
+    @staticmethod
+    def _is_of_the_script(worker: Worker, run: TrialRun) -> bool:
+        """Whether a failure says that the script cannot be tuned, rather than that the value is too large."""
+        return run.ignores is not None or worker.state is WorkerState.FINISHED
+
+    # Measuring
+
+    def beat(self) -> None:
+        """See how far the trials are, and end those that are measured."""
+        if self._spec.budget_s is not None and self._now_s >= self._spec.budget_s and not self._searches.ended:
+            self._stop_search("the budget is used up")
+        running = self._running()
+        own = frozenset(pid for _, worker in running for pid in worker.pids)
+        together = [run for run, _ in running if run.plan.kind is TrialKind.TOGETHER]
+        expected = sum(run.plan.kind is TrialKind.TOGETHER for run in self._runs.values())
+        all_measure = len(together) == expected and all(run.measures for run in together)
+        for run, worker in running:
+            alone = run.plan.kind is not TrialKind.TOGETHER
+            sample = self._lanes.sample(self._slot_states[run.plan.slot])
+            run.look(worker, sample, own, counts=alone or all_measure)
+        all_over = all_measure and all(run.over for run in together)
+        for run, worker in running:
+            done = run.over if run.plan.kind is not TrialKind.TOGETHER else all_over
+            if worker.state.live and worker.state is not WorkerState.STOPPING and (done or run.spoilt or run.ignores):
+                worker.stop(reason=MEASURED if done else run.ignores or run.disturbed)
+        self._skip_unused()
+        if not self._searches.ended and any(self._lanes.open()):
+            self._wake.set()  # the search may have waited for a slot that is gone
+
+    def _running(self) -> list[tuple[TrialRun, Worker]]:
+        """The trials that occupy their slots, and their workers."""
+        return [
+            (run, worker)
+            for name, number in self._jobs.items()
+            if (run := self._runs.get(number)) is not None and (worker := self._slot_states[name].worker) is not None
+        ]
+
+    def _skip_unused(self) -> None:
+        """Give up the trials that wait for a slot which is not used any more."""
+        benched = self._lanes.benched()
+        for number, run in list(self._runs.items()):
+            slot = run.plan.slot
+            if self._jobs.get(slot) != number and (slot in benched or not self._lanes.used(slot)):
+                self._skip(number, _NO_USE)
+
+    def _skip(self, number: int, reason: str) -> None:
+        """Give up a trial that waits."""
+        for record in self._queue.act(QueueAction.SKIP, number):
+            self._recorder.keep(record)
+        self._take(self._runs.pop(number).lost(reason, TrialState.SKIPPED))
+        self._wake.set()
+
+    # State
+
+    def tuning(self) -> Tuning:
+        """How far it is."""
+        running = {run.number: run.so_far(worker) for run, worker in self._running()}
+        trials = [running.get(number) or run.waiting() for number, run in self._runs.items()]
+        found = self._searches.tuning([*self._trials, *trials], self._now_s, self._planned_s, self._command)
+        return structs.replace(found, stopped=self._stopped)
+
+    def _command(self, value: int) -> tuple[str, ...]:
+        return words.command(self._run_spec, self._spec.variable, value)
+
+    # Commands
+
+    def act(self, action: QueueAction, numbers: tuple[int, ...]) -> None:
+        """Skip trials. Raises `GmgError` for all else: the search decides which trials run, and when."""
+        if action is not QueueAction.SKIP:
+            raise GmgError("the search decides which trials run, and in which order; k skips one", 1)
+        waiting = [number for number in numbers if number in self._runs and number not in self._jobs.values()]
+        for number in waiting:
+            self._skip(number, "skipped by the user")
+        rest = tuple(number for number in numbers if number not in waiting)
+        if rest:
+            super().act(action, rest)
+
+    def end(self, *, kill: bool, reason: str | None) -> None:
+        """Stop all trials, and start no others: the answer is what is known so far."""
+        if not self._searches.ended:
+            self._stopped = True
+            self._searches.stop(reason or _STOPPED)
+        super().end(kill=kill, reason=reason)
+
+    def _stop_search(self, why: str) -> None:
+        """Start no more trials, and stop those that run."""
+        self._searches.stop(why)
+        for number in [number for number in self._runs if number not in self._jobs.values()]:
+            self._skip(number, why)
+        for _, worker in self._running():
+            worker.stop(reason=why)
+        self._wake.set()
+
+
+_STATES = {
+    TrialState.MEASURED: WorkerState.FINISHED,
+    TrialState.FAILED: WorkerState.FAILED,
+    TrialState.SKIPPED: WorkerState.STOPPED,
+}

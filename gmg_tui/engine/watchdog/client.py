@@ -1,0 +1,88 @@
+"""Starts the watchdog, and tells it what lives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from pathlib import Path
+
+from gmg_tui.engine.children import Children
+
+_log = logging.getLogger(__name__)
+
+GOODBYE = ".\n"
+"""The engine's last line, when no process group of its workers is left."""
+_LAST_S = 12.0
+"""Slightly longer than the watchdog's own timeouts, for processes that the kernel does not end."""
+_PAUSE_S = 1.0
+"""After the end of a watchdog that was killed."""
+
+
+class WatchdogClient:
+    """Starts the watchdog (`process.py`), tells it which process groups live, and replaces one that is killed."""
+
+    def __init__(self, children: Children) -> None:
+        self._children = children
+        self._session_id = ""
+        self._process: asyncio.subprocess.Process | None = None
+        self._groups: set[int] = set()
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self, session_id: str) -> None:
+        """Start the watchdog of the session with that id."""
+        self._session_id = session_id
+        await self._spawn()
+        self._watching = asyncio.create_task(self._watch())
+
+    async def _spawn(self) -> None:
+        program = str(Path(__file__).with_name("process.py"))
+        try:
+            self._process = await self._children.start(
+                *(sys.executable, "-I", "-S", program, self._session_id),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+                start_new_session=True,  # what ends the engine's group must not end the watchdog
+            )
+        except OSError as error:
+            _log.warning("no watchdog: %s; workers would outlive an engine that is killed", error)
+
+    async def _watch(self) -> None:
+        while self._process is not None:
+            exit_code = await self._process.wait()
+            _log.warning("the watchdog has ended (%d) and is replaced", exit_code)
+            await asyncio.sleep(_PAUSE_S)
+            self._process = None
+            await self._spawn()
+            for group in self._groups:
+                self._tell(f"+{group}\n")
+
+    def began(self, group: int) -> None:
+        """A process group has begun."""
+        self._groups.add(group)
+        self._tell(f"+{group}\n")
+
+    def ended(self, group: int) -> None:
+        """A process group has ended, with all in it."""
+        self._groups.discard(group)
+        self._tell(f"-{group}\n")
+
+    def _tell(self, line: str) -> None:
+        if self._process is None or self._process.stdin is None or self._process.stdin.is_closing():
+            return
+        self._process.stdin.write(line.encode())
+
+    async def close(self) -> None:
+        """The engine ends normally, and so does the watchdog, which ends only what has not ended yet."""
+        if self._watching is not None:
+            self._watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watching
+        if not self._groups:
+            self._tell(GOODBYE)
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_S):
+                    await self._process.wait()

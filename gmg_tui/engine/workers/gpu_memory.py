@@ -1,0 +1,124 @@
+"""How much of its GPU's memory an attempt uses, and whether it has been released."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Set
+
+from gmg_tui import units
+from gmg_tui.model import GpuSample
+
+MEMORY_WAIT_S = 30.0
+"""How long the next attempt waits for the memory of the last one, from its end."""
+
+_KEPT_MIB = 64.0
+_KEPT_SHARE = 0.05
+"""What may remain of an attempt's memory while it counts as released: drivers round, and other users' use varies."""
+
+
+class GpuMemory:
+    """One attempt's share of its GPU's memory, as NVML sees it.
+
+    If NVML has listed the attempt's processes on the GPU, their absence is proof enough. In a container NVML's PIDs are
+    not ours, or it lists nothing: then processes that were there before belong to others, and so does memory that grows
+    after the attempt's end. Without a sample from `before` the attempt the first one after its start counts, as a
+    script takes seconds to reach the GPU.
+    """
+
+    def __init__(self, slot: str, before: GpuSample | None) -> None:
+        self._slot = slot
+        self._before = before if before is not None and before.memory_used_mib is not None else None
+        self._peak_mib: float | None = None
+        self._sample: GpuSample | None = None
+        self._pids: Set[int] = frozenset()
+        self._own_named = False
+        """Whether NVML has listed one of its processes on the GPU."""
+        self._any_named = False
+        """Whether NVML has listed any process on the GPU."""
+        self._least_mib: float | None = None
+        """The lowest use of the GPU's memory since the attempt's end."""
+        self._measured = asyncio.Event()
+        self._ended: float | None = None
+        """When the attempt ended, monotonic seconds."""
+
+    @property
+    def free_before_mib(self) -> float | None:
+        """The GPU's memory that was free before the attempt took any; None where it is not known."""
+        before = self._before
+        if before is None or before.memory_free_mib is not None or before.memory_total_mib is None:
+            return before.memory_free_mib if before is not None else None
+        return before.memory_total_mib - (before.memory_used_mib or 0.0)
+
+    def added_mib(self, sample: GpuSample) -> float | None:
+        """How much more of the GPU's memory is used in `sample` than before the attempt; None where it is not known."""
+        if sample.memory_used_mib is None or self._before is None or self._before.memory_used_mib is None:
+            return None
+        return sample.memory_used_mib - self._before.memory_used_mib
+
+    def ended(self) -> None:
+        """The attempt has ended."""
+        self._ended = time.monotonic()
+
+    def measure(self, sample: GpuSample | None, pids: Set[int], *, live: bool) -> None:
+        """Take a sample (None on a CPU slot); `pids` are the attempt's processes at the last scan."""
+        self._sample, self._pids = sample, pids
+        used_mib = sample.memory_used_mib if sample is not None else None
+        if sample is not None and used_mib is not None:
+            self._before = self._before or sample
+            self._own_named = self._own_named or any(process.own_pid in pids for process in sample.processes or ())
+            self._any_named = self._any_named or bool(sample.processes)
+            if live:
+                self._peak_mib = used_mib if self._peak_mib is None else max(self._peak_mib, used_mib)
+            elif self._ended is not None:
+                self._least_mib = used_mib if self._least_mib is None else min(self._least_mib, used_mib)
+        self._measured.set()
+        self._measured.clear()
+
+    def _kept_mib(self, shared: bool) -> float | None:
+        """How much of its memory is not released; None if all is, or if it cannot be known."""
+        sample, peak = self._sample, self._peak_mib
+        if sample is None or sample.memory_used_mib is None or peak is None or self._before is None:
+            return None
+        used, before = sample.memory_used_mib, self._before.memory_used_mib or 0.0
+        if used - before <= max(_KEPT_MIB, _KEPT_SHARE * (peak - before)):
+            return None
+        return None if self._belongs_to_others(sample, used, shared) else used - before
+
+    def _belongs_to_others(self, sample: GpuSample, used_mib: float, shared: bool) -> bool:
+        """Whether the memory in use belongs to somebody else, as far as can be known."""
+        listed = {process.pid for process in sample.processes or ()}
+        if self._own_named and sample.processes is not None:
+            return listed.isdisjoint(self._pids)
+        there = {process.pid for process in (self._before.processes if self._before is not None else None) or ()}
+        if shared or (self._any_named and sample.processes is not None and listed <= there):
+            return True
+        return self._least_mib is not None and used_mib > self._least_mib + _KEPT_MIB
+
+    @property
+    def _rest_s(self) -> float:
+        return MEMORY_WAIT_S - (time.monotonic() - self._ended) if self._ended is not None else 0.0
+
+    def awaited(self, *, shared: bool = False) -> str | None:
+        """What the next attempt has to wait for, in one line; None if nothing, or if it has waited long enough.
+
+        With `shared`, other workers of this session use the GPU: memory may be theirs, unless NVML lists them.
+        """
+        kept_mib = self._kept_mib(shared)
+        if kept_mib is None or self._rest_s <= 0:
+            return None
+        return f"for {units.mib(kept_mib)} on {self._slot} to be released (p shows by whom)"
+
+    async def released(self, say: Callable[[str], None]) -> None:
+        """Wait until the next attempt may start; `say` is told what it waits for."""
+        while (awaited := self.awaited()) is not None:
+            say(awaited)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, self._rest_s)):
+                    await self._measured.wait()
+
+    def still_taken(self, *, shared: bool = False) -> str | None:
+        """The warning for an attempt that starts now; None if all is released. `shared` as above."""
+        kept_mib = self._kept_mib(shared)
+        return None if kept_mib is None else f"started while {units.mib(kept_mib)} of the last attempt was still taken"

@@ -1,0 +1,171 @@
+"""Prepares attempts: the command line and the environment, made afresh each time."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from gmg_tui.engine.children import Children
+from gmg_tui.engine.daemon_thread import in_daemon_thread
+from gmg_tui.engine.output.log_writer import Log, LogWriter
+from gmg_tui.engine.output.pump import Pump
+from gmg_tui.engine.watchdog.client import WatchdogClient
+from gmg_tui.engine.workers.footprint import Footprint, Footprints, run_of
+from gmg_tui.engine.workers.gate import Gate
+from gmg_tui.engine.workers.gpu_indices import GpuIndices
+from gmg_tui.engine.workers.process import Step
+from gmg_tui.engine.workers.scans import Scans
+from gmg_tui.engine.workers.task import Task
+from gmg_tui.errors import GmgError
+from gmg_tui.genesis import locks
+from gmg_tui.genesis.environ import Environment, JobVariables, threads_each, worker_environment
+from gmg_tui.genesis.placeholders import fill, fill_some, values_for
+from gmg_tui.gpu.egl import EglMap
+from gmg_tui.model import RunSpec, Session, Settings, Slot
+
+_log = logging.getLogger(__name__)
+
+
+class NoRoomError(GmgError):
+    """The disk has no room for a job's folder."""
+
+
+class Launch(NamedTuple):
+    """What one attempt is started with."""
+
+    args: tuple[str, ...]
+    """The script's arguments, placeholders filled in."""
+    command: tuple[str, ...]
+    """The whole command line."""
+    environment: Environment
+    settings: Settings
+    """The arguments and the environment as written."""
+    footprint: Footprint
+    """What is known of the memory of such runs."""
+    out_dir: str | None = None
+    """The job's own folder, absolute; None in a plain run."""
+    gpu_index: int | None = None
+    """NVML index of the slot's GPU; None on a CPU slot."""
+    given: tuple[str, ...] = ()
+    """The arguments with only the job's values filled in, which are the same for all workers that do the same."""
+    given_env: Mapping[str, str] = MappingProxyType({})
+    """The environment given for the worker, likewise."""
+
+
+@dataclass(eq=False)
+class Launcher:
+    """Prepares attempts for all workers of a session."""
+
+    session: Session
+    count: int
+    """How many workers run at once."""
+    pump: Pump
+    logs: LogWriter
+    gpu_indices: GpuIndices
+    egl: Awaitable[EglMap]
+    """The mapping from GPUs to EGL devices, once it is known."""
+    gate: Gate
+    watchdog: WatchdogClient
+    children: Children
+    scans: Scans
+    egl_notes: dict[str, str] = field(default_factory=dict)
+    """How each slot's EGL index was found, or why it is unset."""
+    footprints: Footprints = field(default_factory=Footprints)
+
+    @property
+    def spec(self) -> RunSpec:
+        """What to run."""
+        return self.session.spec
+
+    @property
+    def stop_steps(self) -> tuple[Step, ...]:
+        """How a worker is stopped gracefully."""
+        spec = self.spec
+        return (signal.SIGINT, spec.sigint_wait_s), (signal.SIGTERM, spec.sigterm_wait_s), (signal.SIGKILL, 5.0)
+
+    def open_log(self, path: str) -> Log:
+        """A worker's log, at a path in the session's folder."""
+        return self.logs.open(Path(self.spec.folder) / path, self.spec.log_max_bytes)
+
+    async def prepare(
+        self,
+        slot: Slot,
+        task: Task,
+        number: int,
+        args: tuple[str, ...],
+        env: Mapping[str, str],
+        say: Callable[[str], None],
+    ) -> Launch:
+        """Prepare attempt `number` of `task`; placeholders in `args` and `env` are filled in here.
+
+        `say` is told what it has to wait for.
+
+        Raises `NvmlUnavailable` if the slot's GPU does not answer, `NoRoomError` if the disk has no room for the job's
+        folder, and `GmgError` if that cannot be made for another reason.
+        """
+        gpu_index = egl_index = None
+        if slot.gpu is not None:
+            gpu_index = await self.gpu_indices.of(slot.gpu, say)
+            egl_index, note = (await self.egl).index_of(slot.gpu, gpu_index)
+        else:
+            note = "a CPU slot: Genesis takes the first EGL device that works"
+        self.egl_notes[slot.name] = note
+        values = {**task.values, **values_for(slot, task.index, task.count, gpu_index)}
+        out_dir = None
+        if task.out_dir is not None:
+            values["out_dir"] = out_dir = os.path.join(self.spec.cwd, fill(task.out_dir, values))  # noqa: PTH118
+        filled = tuple(fill(arg, values) for arg in args)
+        environment = worker_environment(
+            os.environ,
+            session=self.spec.name,
+            session_id=self.session.id,
+            slot=slot,
+            index=task.index,
+            count=task.count,
+            attempt=number,
+            gpu_index=gpu_index,
+            egl_index=egl_index,
+            threads=threads_each(len(os.sched_getaffinity(0)), self.count),
+            extra={name: fill(value, values) for name, value in env.items()},
+            job=None if task.job is None else JobVariables(task.job, task.name, out_dir or ""),
+            keep_task=self.spec.keep_slurm_env,
+            visible=self.spec.visible,
+        )
+        await in_daemon_thread(_make_ready, environment.full, out_dir)
+        module = ("-m",) if task.module else ()
+        # A name that begins with a dash would be an option of the interpreter's.
+        script = task.script if task.module or not task.script.startswith("-") else f"./{task.script}"
+        run = run_of(task.script, args, env, task.values, slot.gpu.name if slot.gpu is not None else "")
+        return Launch(
+            filled,
+            (self.spec.python, *module, script, *filled),
+            environment,
+            Settings(args, dict(env)),
+            self.footprints.of(run),
+            out_dir,
+            gpu_index,
+            given=tuple(fill_some(arg, task.own_values) for arg in args),
+            given_env={name: fill_some(value, task.own_values) for name, value in env.items()},
+        )
+
+
+def _make_ready(environ: Mapping[str, str], out_dir: str | None) -> None:
+    """Make the job's folder, and remove locks that killed workers have left: with one, each attempt compiles for minutes.
+
+    Both may have to wait for a disk.
+    """
+    if out_dir is not None:
+        try:
+            Path(out_dir).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            kind = NoRoomError if error.errno in (errno.ENOSPC, errno.EDQUOT) else GmgError
+            raise kind(f"cannot make the job's folder {out_dir}: {error.strerror}", 1) from error
+    for path in locks.remove(locks.stale(environ)):
+        _log.warning("removed a stale lock of the kernel cache: %s", path)

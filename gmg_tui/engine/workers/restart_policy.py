@@ -1,0 +1,111 @@
+"""Whether and when a worker's next attempt starts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+from gmg_tui.engine.workers.task import Task
+from gmg_tui.genesis.output.failures import Failure, FailureKind
+from gmg_tui.model import RestartMode
+
+_FIRST_S = 2.0
+_LONGEST_S = 60.0
+_DOUBLINGS = 10
+"""More than it takes to come to the longest pause."""
+_JITTER = 0.25
+"""Workers that raced each other must not restart at the same moment."""
+HEALTHY_S = 300.0
+"""After this long in its running phase an attempt counts as healthy, and earlier restarts no longer count."""
+
+
+class RestartPolicy:
+    """Counts a worker's attempts against what its task allows. The first attempt is due from the beginning.
+
+    Attributes:
+        at: When the next attempt starts automatically, monotonic seconds; None when none does.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.at: float | None = None
+        self._task = task
+        self._wanted = asyncio.Event()
+        self._wanted.set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._restarts = 0
+        """Automatic restarts since the last healthy attempt."""
+        self._retries = 0
+
+    @property
+    def pending(self) -> bool:
+        """Whether another attempt follows, at once or later."""
+        return self._wanted.is_set() or self.at is not None
+
+    async def wait(self) -> None:
+        """Wait until an attempt is due, and take it."""
+        await self._wanted.wait()
+        self._wanted.clear()
+        self.cancel_backoff()
+
+    def now(self) -> None:
+        """The user wants another attempt; earlier restarts no longer count."""
+        self._restarts = self._retries = 0
+        self.cancel_backoff()
+        self._wanted.set()
+
+    def never(self) -> None:
+        """No other attempt is wanted."""
+        self.cancel_backoff()
+        self._wanted.clear()
+
+    def replace_stuck(self) -> bool:
+        """Replace an attempt that is stuck by another one. Returns whether one is left."""
+        if self._restarts >= self._task.max_restarts:
+            return False
+        self._restarts += 1
+        self._wanted.set()
+        return True
+
+    def after(self, failure: Failure | None, *, had_progress: bool, running_s: float) -> None:
+        """Schedule another attempt, if the policy asks for one or a retry is left.
+
+        The last one failed with `failure`, or finished (None), after `running_s` seconds in its running phase.
+        """
+        if running_s >= HEALTHY_S:
+            self._restarts = 0
+        if self._wanted.is_set():
+            return
+        task, kind = self._task, failure.kind if failure is not None else None
+        if self._restarts < task.max_restarts and wanted(task.restart, kind, had_progress=had_progress):
+            self._later(backoff_s(self._restarts))
+            self._restarts += 1
+        elif self._retries < task.retries and wanted(RestartMode.FAILURE, kind, had_progress=had_progress):
+            self._later(backoff_s(self._retries))
+            self._retries += 1
+
+    def _later(self, backoff_s: float) -> None:
+        self.at = time.monotonic() + backoff_s
+        self._timer = asyncio.get_running_loop().call_later(backoff_s, self._wanted.set)
+
+    def cancel_backoff(self) -> None:
+        """Cancel the back-off of the next attempt."""
+        self.at = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def wanted(when: RestartMode, kind: FailureKind | None, *, had_progress: bool) -> bool:
+    """Whether `--restart` asks for another attempt; `kind` is None when the script ended with exit code 0."""
+    if when is RestartMode.NEVER or kind is FailureKind.CONFIG:
+        return False  # permissions and disk space do not fix themselves
+    if kind is None or when is RestartMode.ALWAYS:
+        return when is RestartMode.ALWAYS
+    return when is RestartMode.FAILURE or (kind.heals and not had_progress)
+
+
+def backoff_s(restarts: int) -> float:
+    """Back-off before the next attempt, after `restarts` in a row: 2 s, 4 s, 8 s … up to a minute, jittered."""
+    doubled = 2.0 ** min(restarts, _DOUBLINGS)  # a float overflows after a thousand
+    return min(_LONGEST_S, _FIRST_S * doubled) * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311

@@ -1,0 +1,91 @@
+"""What a worker runs, before placeholders are filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from gmg_tui.genesis.placeholders import JOB_NAMES
+from gmg_tui.model import Group, JobRecord, RestartMode, RunSpec
+from gmg_tui.session import JOBS
+
+
+@dataclass(frozen=True)
+class Task:
+    """A script with its arguments, and how often and for how long it may be tried."""
+
+    script: str
+    module: bool
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    index: int
+    """The worker's number, or the job's, from 0: `{i}`."""
+    count: int
+    """How many there are: `{n}`."""
+    restart: RestartMode
+    max_restarts: int
+    retries: int = 0
+    """How often an attempt is retried after a failure that `restart` does not cover."""
+    timeout_s: float | None = None
+    """How long one attempt may take."""
+    first_attempt: int = 1
+    job: int | None = None
+    """The job's number, from 1; None in a plain run."""
+    name: str = ""
+    """The job's name."""
+    values: Mapping[str, object] = field(default_factory=dict)
+    """The values of further placeholders."""
+    out_dir: str | None = None
+    """The job's own folder, placeholders not filled in; None in a plain run."""
+    own_options: tuple[str, ...] = ()
+    """Words of `args` that are also options of gmg-tui."""
+
+    @property
+    def own_values(self) -> Mapping[str, object]:
+        """The values of the experiments' file, without the job's number and name."""
+        return {name: value for name, value in self.values.items() if name not in JOB_NAMES}
+
+    @classmethod
+    def replicated(cls, spec: RunSpec, index: int, count: int) -> Self:
+        """The one job of a plain run, for its worker with number `index` of `count`."""
+        return cls(
+            spec.script,
+            spec.module,
+            spec.args,
+            spec.env,
+            index,
+            count,
+            spec.restart,
+            max_restarts=spec.max_restarts,
+            own_options=spec.own_options,
+        )
+
+    @classmethod
+    def queued(cls, spec: RunSpec, group: Group, job: JobRecord, count: int) -> Self:
+        """A job of a sweep of `count` jobs."""
+        results = spec.sweep.results if spec.sweep is not None else None
+        template = group.out_dir or f"{_literal(results or f'{spec.folder}/{JOBS}')}/{{name}}"
+        return cls(
+            group.script,
+            group.module,
+            group.args,
+            {**group.env, **spec.env},
+            job.number - 1,
+            count,
+            spec.restart,
+            spec.max_restarts,
+            retries=group.retries,
+            timeout_s=group.timeout_s,
+            first_attempt=job.attempts + 1,
+            job=job.number,
+            name=job.name,
+            values={**job.values, "job": job.number, "name": job.name},
+            # A job that has run before finds its checkpoints, on whichever slot it runs now.
+            out_dir=template if job.out_dir is None else _literal(job.out_dir),
+        )
+
+
+def _literal(folder: str) -> str:
+    """`folder` as a template: braces in its name are no placeholders."""
+    return folder.replace("{", "{{").replace("}", "}}")

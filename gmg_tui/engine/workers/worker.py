@@ -1,0 +1,401 @@
+"""A job on a slot: its state through all its attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
+
+from gmg_tui import units
+from gmg_tui.engine.output.history import Point
+from gmg_tui.engine.output.log_writer import Log
+from gmg_tui.engine.output.ring_buffer import RingBuffer
+from gmg_tui.engine.workers import process_tree
+from gmg_tui.engine.workers.attempt import RunningAttempt
+from gmg_tui.engine.workers.comparison import best_to_compare
+from gmg_tui.engine.workers.gpu_indices import DriverSilentError
+from gmg_tui.engine.workers.launch import Launcher, NoRoomError
+from gmg_tui.engine.workers.process import Step
+from gmg_tui.engine.workers.restart_policy import RestartPolicy
+from gmg_tui.engine.workers.task import Task
+from gmg_tui.engine.workers.termination import KILL
+from gmg_tui.errors import GmgError
+from gmg_tui.genesis.output.failures import Failure, FailureKind
+from gmg_tui.genesis.phase_times import FindPhaseTimes
+from gmg_tui.gpu.nvml import NvmlUnavailable
+from gmg_tui.model import Attempt, AttemptMetrics, Fps, GpuSample, Phase, Settings, Slot, WorkerState
+
+_log = logging.getLogger(__name__)
+
+_KEPT_ATTEMPTS = 200
+
+
+class Watcher(Protocol):
+    """Is told what happens to workers."""
+
+    def changed(self, worker: Worker) -> None:
+        """Something that is displayed has changed."""
+
+    def began(self, worker: Worker) -> None:
+        """The worker's attempt has started its process."""
+
+    def ended(self, worker: Worker) -> None:
+        """The worker's attempt has ended; the attempt's record says how."""
+
+
+class Worker:
+    """Runs one attempt after another on a slot, and tells `watcher` what happens."""
+
+    def __init__(
+        self,
+        slot: Slot,
+        launcher: Launcher,
+        task: Task,
+        log: Log,
+        ring: RingBuffer,
+        phase_times: FindPhaseTimes,
+        watcher: Watcher,
+    ) -> None:
+        self.slot = slot
+        self.task = task
+        self.args = task.args
+        """Before placeholders are filled in."""
+        self.env = dict(task.env)
+        """Before placeholders are filled in."""
+        self.log = log
+        self.ring = ring
+        self.attempt: RunningAttempt | None = None
+        self.past: deque[tuple[Attempt, Settings]] = deque(maxlen=_KEPT_ATTEMPTS)
+        self.before: AttemptMetrics | None = None
+        self.reason: str | None = None
+        self.advice: str | None = None
+        self.stuck: str | None = None
+        """What was observed, when it counts as stuck."""
+        self.sample: GpuSample | None = None
+        """The latest sample of its GPU."""
+        self.memory_kept: str | None = None
+        """Set when an attempt was started before the GPU's memory had been released."""
+        self.misplaced: str | None = None
+        """Set when NVML sees this worker on another GPU."""
+        self.concluded = asyncio.Event()
+        """Set while it has ended: no process is left, and none follows unless the user asks for one."""
+        self.unready: str | None = None
+        """Why an attempt could not be prepared, for reasons outside the script: no answer from the GPU, a full disk."""
+        self.failure: Failure | None = None
+        """Why its last attempt failed by itself."""
+        self.out_dir: str | None = None
+        """The job's own folder, absolute, once it exists."""
+        self._launcher = launcher
+        self._phase_times = phase_times
+        self._watcher = watcher
+        self._state = WorkerState.WAITING
+        self.state_since = time.monotonic()
+        """When the state began, monotonic seconds."""
+        self._said = (WorkerState.STARTING, Phase.IMPORTING)
+        self._restart_policy = RestartPolicy(task)
+        self._stopped_by: str | None = None
+        """Why it was stopped, if not by the user."""
+        self._hurry = asyncio.Event()
+        """Set when the user does not want the next attempt to wait for anything."""
+
+    # State
+
+    @property
+    def state(self) -> WorkerState:
+        """The state; while a process runs undisturbed it follows the script's output."""
+        if self._state is WorkerState.STARTING and self.attempt is not None:
+            return self.attempt.reader.state
+        return self._state
+
+    @property
+    def restart_at(self) -> float | None:
+        """When the next attempt starts automatically, monotonic seconds; None when none does."""
+        return self._restart_policy.at
+
+    @property
+    def phase(self) -> Phase:
+        """The script's phase; `NONE` without a process."""
+        return self.attempt.reader.phase if self.attempt is not None and self.state.live else Phase.NONE
+
+    def _enter(self, state: WorkerState, reason: str | None = None, advice: str | None = None) -> None:
+        self._state = state
+        self.state_since = time.monotonic()
+        self.reason, self.advice = reason, advice
+        if state.ended:
+            self.concluded.set()
+        else:
+            self.concluded.clear()
+        self._watcher.changed(self)
+
+    def _heard(self) -> None:
+        """The script has printed something that is displayed; only a new state or phase is worth an early snapshot."""
+        if self.attempt is None:
+            return
+        said = (self.attempt.reader.state, self.attempt.reader.phase)
+        if said == self._said:
+            return
+        if said[0] is not self._said[0] and self._state is WorkerState.STARTING:
+            self.state_since = time.monotonic()
+        self._said = said
+        self._launcher.gate.heard(self.slot.name, said[1])
+        if self._state is WorkerState.STARTING:
+            self.attempt.held.heard(said[1])
+        self._watcher.changed(self)
+
+    # Commands
+
+    def restart(self) -> None:
+        """Stop the process gracefully, if there is one, then start the next attempt.
+
+        An attempt that waits starts at once, and one that is held goes on.
+        """
+        if self.attempt is None or not self.attempt.held.release():
+            self._restart()
+
+    def _restart(self) -> None:
+        self._restart_policy.now()
+        if self.state in (WorkerState.WAITING, WorkerState.RESTARTING):
+            self._hurry.set()
+        if self.state.live:
+            self._end_for_user(self._launcher.stop_steps)
+
+    def edit(self, args: tuple[str, ...], env: dict[str, str]) -> None:
+        """Restart with other arguments and environment."""
+        if self.attempt is not None:
+            earlier = (one for one, _ in reversed(self.past))
+            self.before = best_to_compare(self.attempt.record(), *earlier) or self.before
+        self.args, self.env = args, dict(env)
+        self._restart()
+
+    def stop(self, *, kill: bool = False, reason: str | None = None) -> None:
+        """End the process, gracefully or at once, and start no other; `reason` says why if it was not the user."""
+        self._restart_policy.never()
+        self._stopped_by = reason or self._stopped_by
+        if self.state in (WorkerState.WAITING, WorkerState.RESTARTING):
+            self._hurry.set()
+            self._launcher.gate.left(self.slot.name)
+            self._enter(WorkerState.STOPPED, self._stopped_by)
+        elif self.state.live:
+            self._end_for_user(KILL if kill else self._launcher.stop_steps)
+
+    def _end_for_user(self, steps: Sequence[Step]) -> None:
+        assert self.attempt is not None
+        self.attempt.by_user = True
+        self._end(steps)
+
+    def pass_on(self, number: signal.Signals) -> bool:
+        """Send a signal to its first process, if that listens to it; whether it does."""
+        return self.attempt is not None and self.state.live and self.attempt.process.pass_on(number)
+
+    def _end(self, steps: Sequence[Step]) -> None:
+        assert self.attempt is not None
+        self.attempt.held.release()
+        self.attempt.termination.begin(steps)
+        if self._state is not WorkerState.STOPPING:
+            self._enter(WorkerState.STOPPING)
+
+    # Life
+
+    async def run(self) -> None:
+        """Run attempts until cancelled; a running attempt is killed then."""
+        try:
+            while True:
+                await self._restart_policy.wait()
+                try:
+                    await self._run_attempt()
+                except DriverSilentError as error:
+                    self._unprepared(FailureKind.DRIVER, error)
+                except NvmlUnavailable as error:
+                    self._unprepared(FailureKind.DEVICE, error)
+                except GmgError as error:
+                    self._unprepared(FailureKind.CONFIG, error)
+                except Exception as error:  # an internal error must not take down the other workers
+                    _log.exception("%s: the attempt failed because of an internal error", self.slot.name)
+                    self._launcher.gate.left(self.slot.name)
+                    self._enter(WorkerState.FAILED, f"gmg-tui: {type(error).__name__}: {error}")
+        finally:
+            if self.attempt is not None and self.attempt.process.started and self.attempt.ended is None:
+                await asyncio.shield(self.attempt.process.end(KILL, lambda *_: None))
+            self.log.close()
+
+    async def _run_attempt(self) -> None:
+        self.failure = None
+        attempt = await self._next_attempt()
+        if attempt is None:
+            return
+        self.misplaced = None
+        self._said = (WorkerState.STARTING, Phase.IMPORTING)
+        if self.attempt is not None:
+            self.past.append((self.attempt.record(), self.attempt.settings))
+        self.attempt = attempt
+        self._enter(WorkerState.STARTING)
+        try:
+            await attempt.start(self._launcher.spec.cwd)
+        except OSError as error:
+            attempt.mark_ended()
+            self._conclude(WorkerState.FAILED, f"cannot start {attempt.command[0]}: {error.strerror}")
+            return
+        _log.info("%s: attempt %d is process %d", self.slot.name, attempt.number, attempt.process.pid)
+        self._launcher.watchdog.began(attempt.process.pid)
+        self._launcher.gate.began(self.slot.name, lambda: self.pids)
+        self._watcher.began(self)
+        exit_code = await attempt.wait(self._time_out, self._launcher.spec.stuck_after_s)
+        attempt.held.release()
+        await attempt.clear_away(lambda reason: self._enter(WorkerState.STOPPING, reason))
+        self._launcher.watchdog.ended(attempt.process.pid)
+        await attempt.finish()
+        self._judge(attempt, exit_code)
+
+    def _unprepared(self, kind: FailureKind, error: Exception) -> None:
+        """An attempt could not be prepared: the next worker goes first, and a job goes back to its queue."""
+        self._launcher.gate.left(self.slot.name)
+        if self._is_cancelled():
+            return
+        reason = str(error)
+        if isinstance(error, NvmlUnavailable | NoRoomError):
+            self.unready = reason
+        if self.task.job is None:
+            self._restart_policy.after(Failure(kind, reason, ""), had_progress=False, running_s=0.0)
+        _log.info("%s: an attempt could not be prepared: %s", self.slot.name, reason)
+        self._enter(WorkerState.RESTARTING if self._restart_policy.pending else WorkerState.FAILED, reason)
+
+    def _time_out(self) -> None:
+        self._end(self._launcher.stop_steps)
+        self.reason = f"timed out after {units.span(self.task.timeout_s)}"
+
+    async def _next_attempt(self) -> RunningAttempt | None:
+        """Wait until the next attempt may start, and prepare it; None when the user has stopped it meanwhile."""
+        self._hurry.clear()
+        gate = self._launcher.gate
+        if self.attempt is None:
+            awaited = gate.enter(self.slot.name)
+            self._enter(WorkerState.WAITING, awaited)
+            if awaited is not None:
+                await self._unless_hurried(gate.wait(self.slot.name, self._wait_for))
+        else:
+            self._enter(WorkerState.RESTARTING)
+            memory = self.attempt.memory
+            await self._unless_hurried(memory.released(self._wait_for))
+            self.memory_kept = memory.still_taken()
+        if self._is_cancelled():
+            return None
+        self._wait_for(None)
+        number = self.attempt.number + 1 if self.attempt is not None else self.task.first_attempt
+        launch = await self._launcher.prepare(self.slot, self.task, number, self.args, self.env, self._wait_for)
+        self.out_dir = launch.out_dir
+        if self._is_cancelled():
+            return None
+        return RunningAttempt(
+            number,
+            launch,
+            self.task,
+            self.slot,
+            sample=self.sample,
+            pump=self._launcher.pump,
+            children=self._launcher.children,
+            scans=self._launcher.scans,
+            log=self.log,
+            ring=self.ring,
+            gate=gate if not self._hurry.is_set() else None,
+            remembered=self._phase_times(self.task.script, self.args, module=self.task.module),
+            heard=self._heard,
+            changed=lambda: self._watcher.changed(self),
+        )
+
+    def _wait_for(self, awaited: str | None) -> None:
+        if awaited != self.reason and not self._is_cancelled():
+            self.reason = awaited
+            self._watcher.changed(self)
+
+    def _is_cancelled(self) -> bool:
+        """Whether the user has stopped the worker before its attempt began."""
+        return self._state is WorkerState.STOPPED
+
+    async def _unless_hurried(self, waiting: Coroutine[Any, Any, None]) -> None:
+        tasks = [asyncio.ensure_future(waiting), asyncio.ensure_future(self._hurry.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def _judge(self, attempt: RunningAttempt, exit_code: int) -> None:
+        attempt.remember(exit_code)
+        if attempt.by_user:
+            self._conclude(WorkerState.STOPPED, self._stopped_by)
+            return
+        self.failure = failure = attempt.failure(exit_code)
+        self._restart_policy.after(failure, had_progress=attempt.reader.had_progress, running_s=attempt.running_s)
+        if failure is None:
+            self._conclude(WorkerState.FINISHED, None)
+        else:
+            self._launcher.gpu_indices.doubt()
+            self._conclude(WorkerState.FAILED, failure.reason, failure.advice or None)
+
+    def _conclude(self, state: WorkerState, reason: str | None, advice: str | None = None) -> None:
+        assert self.attempt is not None
+        self.attempt.state, self.attempt.reason = state, reason
+        self.stuck = None
+        gate = self._launcher.gate
+        (gate.left if self.attempt.by_user else gate.ended)(self.slot.name)
+        self._enter(WorkerState.RESTARTING if self._restart_policy.pending else state, reason, advice)
+        self._watcher.ended(self)
+        _log.info("%s: attempt %d %s %s", self.slot.name, self.attempt.number, state, reason or "")
+
+    # Measurements
+
+    def measure(self, sample: GpuSample | None, now: float, sharers: int = 1) -> None:
+        """Take a sample of its GPU at `now` (monotonic seconds), on which `sharers` workers are live."""
+        self.sample = sample
+        if self.attempt is not None:
+            self.attempt.measure(sample, self.state, now, max(1, sharers))
+
+    @property
+    def fps(self) -> Fps | None:
+        """Its FPS at this moment; None unless it is running, and still says so."""
+        if self.attempt is None or self.state is not WorkerState.RUNNING:
+            return None
+        reader = self.attempt.reader
+        return reader.fps if reader.fps_silent_s(time.monotonic()) is None else None
+
+    @property
+    def point(self) -> Point:
+        """Its metrics at this moment, for the history."""
+        return Point.of(self.fps, self.sample)
+
+    def inspect(self, table: process_tree.Table, now: float) -> None:
+        """Update CPU, memory and the stuck warning from its processes; `now` is monotonic seconds."""
+        attempt = self.attempt
+        if attempt is None or not self.state.live or not attempt.process.started:
+            return
+        members, held = attempt.process.members(table), attempt.held.reason is not None
+        attempt.activity.update(members, attempt.output_bytes, now, held=held)
+        spec = self._launcher.spec
+        idle = attempt.activity.idle_for_s(now) >= spec.stuck_after_s and self.state is not WorkerState.STOPPING
+        was_stuck, self.stuck = self.stuck, self._seen_idle(attempt, now) if idle else None
+        if (was_stuck is None) == (self.stuck is None):
+            return
+        _log.info("%s: %s", self.slot.name, f"stuck: {self.stuck}" if self.stuck else "no longer stuck")
+        self._watcher.changed(self)
+        if self.stuck:
+            self._launcher.gate.ended(self.slot.name)
+        if self.stuck and spec.restart_stuck and self._restart_policy.replace_stuck():
+            self._end(self._launcher.stop_steps)
+
+    def _seen_idle(self, attempt: RunningAttempt, now: float) -> str:
+        util = self.sample.gpu_util_pct if self.sample is not None else None
+        return attempt.activity.idleness(now) + (f", GPU {units.whole(util)} %" if util is not None else "")
+
+    @property
+    def attempt_started(self) -> int | None:
+        """The number of its attempt once that has a process; None before."""
+        return self.attempt.number if self.attempt is not None and self.attempt.process.started else None
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """The PIDs of its processes at the last scan."""
+        return self.attempt.activity.pids if self.attempt is not None and self.state.live else frozenset()

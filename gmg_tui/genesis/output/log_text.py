@@ -1,0 +1,69 @@
+"""The lines of a log as text, for whoever shows or counts them: their head, and how serious they are.
+
+Small on purpose: the screen imports it before its first frame. Whether a line says mere progress, `progress` knows.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+_DATE: Final = r"(?:\d\d-\d\d-\d\d )?"
+_CLOCK: Final = r"\d\d:\d\d:\d\d(?:\.\d{3})?"
+HEAD: Final = (
+    rf"\[Genesis(?:\] \[{_DATE}(?P<clock>{_CLOCK})\] \[(?P<level>[A-Z]+)\]"
+    rf"| {_DATE}(?P<raw_clock>{_CLOCK})(?: (?P<raw_level>[A-Z]+))?\]) "
+)
+"""What each line of Genesis's logger begins with: all themes and versions, with and without the verbose time."""
+_HEAD: Final = re.compile(HEAD)
+TRACEBACK: Final = "Traceback (most recent call last)"
+_ERROR: Final = re.compile(r"(?:ERROR|CRITICAL|FATAL)\b|[\w.]{0,100}(?:Error|Exception)\b")
+_WARNING: Final = re.compile(r"WARNING\b|(?:\S.{0,400}?:\d{1,9}: )?\w{0,60}Warning: |\[W \d\d/")
+"""Python's logging and `warnings`, and the native logger of Quadrants and Taichi."""
+
+
+class Severity(IntEnum):
+    """How serious a line is."""
+
+    NONE = 0
+    WARNING = 1
+    ERROR = 2
+
+
+_LEVELS: Final = {"WARNING": Severity.WARNING, "ERROR": Severity.ERROR, "CRITICAL": Severity.ERROR}
+
+
+class Head(NamedTuple):
+    """The head of a line of Genesis's logger."""
+
+    clock: str
+    """The time of day, as printed: `12:34:56`."""
+    level: str
+    """`INFO`, `WARNING` …"""
+    length: int
+    """Characters before the text."""
+
+
+def head(text: str) -> Head | None:
+    """The head of a line; None where it is not of Genesis's logger."""
+    match = _HEAD.match(text)
+    if match is None:
+        return None
+    return Head(match["clock"] or match["raw_clock"], match["level"] or match["raw_level"] or "INFO", match.end())
+
+
+def without_head(text: str) -> str:
+    """A line without what Genesis's logger puts before it."""
+    found = head(text)
+    return text if found is None else text[found.length :]
+
+
+def severity(text: str) -> Severity:
+    """How serious a line is, by its level, or by the words with which Python writes warnings and exceptions."""
+    found = head(text)
+    if found is not None:
+        return _LEVELS.get(found.level, Severity.NONE)
+    if text.startswith(TRACEBACK) or _ERROR.match(text):
+        return Severity.ERROR
+    return Severity.WARNING if _WARNING.match(text) else Severity.NONE

@@ -1,0 +1,101 @@
+"""GPUs, slots, and samples by NVML."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from gmg_tui.model.states import SlotKind
+
+
+class Gpu(Struct, frozen=True, omit_defaults=True):
+    """One GPU, or one MIG instance of a GPU, as NVML knows it; what does not change."""
+
+    index: int
+    """NVML index of the GPU (of the parent GPU for a MIG instance), in PCI bus order."""
+    uuid: str
+    """`GPU-…`, or `MIG-…` for an instance."""
+    name: str
+    pci_bus_id: str | None = None
+    memory_total_mib: int | None = None
+    power_limit_w: float | None = None
+    persistence: bool | None = None
+    """Whether the driver keeps the GPU initialised with no client (persistence mode)."""
+    mig_index: int | None = None
+    """Index of the instance on its GPU; None for a whole GPU."""
+    parent_uuid: str | None = None
+    """UUID of the GPU that a MIG instance is on."""
+    mig_ids: tuple[int | None, int | None] | None = None
+    """The IDs of a MIG instance's GPU instance and compute instance, as in `nvidia-smi mig -lci`."""
+    mig: bool = False
+    """Whether the GPU is in MIG mode: nothing runs on the GPU as a whole, only on its instances."""
+
+
+class Slot(Struct, frozen=True, omit_defaults=True):
+    """Where one worker can run."""
+
+    name: str
+    """`gpu0`, `gpu0-mig1` or `cpu0`."""
+    kind: SlotKind
+    gpu: Gpu | None = None
+    """None on a CPU slot."""
+    node: str = "local"
+
+
+class GpuProcess(Struct, frozen=True, omit_defaults=True):
+    """A process that holds memory on a GPU. NVML gives PIDs of the host's PID namespace."""
+
+    pid: int
+    name: str | None = None
+    memory_mib: float | None = None
+    user: str | None = None
+    command: str | None = None
+    age_s: float | None = None
+    slot: str | None = None
+    """The slot of this session whose worker it belongs to; None for others."""
+    foreign: bool = False
+    """Whether the PID is the host's while this is a container with PIDs of its own: here it means another process, or
+    none."""
+    started_ticks: int | None = None
+    """When it began, in clock ticks since boot; identifies it together with its PID. None where it is not visible."""
+
+    @property
+    def own_pid(self) -> int | None:
+        """The PID, to be compared with those of processes here; None for a foreign one."""
+        return None if self.foreign else self.pid
+
+
+class GpuSample(Struct, frozen=True, omit_defaults=True):
+    """The metrics of a GPU at one moment. Unsupported ones are None."""
+
+    uuid: str
+    lost: bool = False
+    """Whether NVML reports the GPU as lost (`NVML_ERROR_GPU_IS_LOST`), or can no longer reach it."""
+    error: str | None = None
+    """Why there are no metrics, in one line."""
+    age_s: float | None = None
+    """How long ago they were read, once that is later than they should be; with an `error`, how long the driver has
+    been silent. None while samples come in time."""
+    gpu_util_pct: float | None = None
+    memory_util_pct: float | None = None
+    memory_used_mib: float | None = None
+    memory_total_mib: float | None = None
+    memory_free_mib: float | None = None
+    """Less than the total without what is used: the driver keeps some for itself."""
+    temperature_c: float | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    sm_clock_mhz: float | None = None
+    sm_clock_max_mhz: float | None = None
+    throttle: tuple[str, ...] | None = None
+    """Reasons why the clocks are below their maximum; empty when there are none."""
+    fan_pct: float | None = None
+    pcie_rx_mib_s: float | None = None
+    pcie_tx_mib_s: float | None = None
+    energy_j: float | None = None
+    """The GPU's energy counter, since the driver was loaded."""
+    processes: tuple[GpuProcess, ...] | None = None
+
+    @property
+    def silent(self) -> bool:
+        """Whether the driver has not answered for so long that nothing is known of the GPU any more."""
+        return self.error is not None and self.age_s is not None

@@ -1,0 +1,126 @@
+"""The first row: the session and its totals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import PurePath
+from typing import TypeAlias
+
+from gmg_tui import units
+from gmg_tui.genesis import placeholders
+from gmg_tui.model import Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.ui.drawing.appearance import Appearance
+from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.state import UiState
+
+_ORDER = (
+    WorkerState.RUNNING,
+    WorkerState.COMPILING,
+    WorkerState.BUILDING,
+    WorkerState.STARTING,
+    WorkerState.WAITING,
+    WorkerState.RESTARTING,
+    WorkerState.STOPPING,
+    WorkerState.FAILED,
+    WorkerState.STOPPED,
+    WorkerState.FINISHED,
+)
+_STYLES = {WorkerState.RUNNING: "ok", WorkerState.FINISHED: "ok", WorkerState.FAILED: "error"}
+_MIXED = "mixed"
+_LEFT_MIN = 14
+"""Columns kept for the session's name before states are abbreviated to signs."""
+
+Piece: TypeAlias = tuple[str, str]
+"""A text and its style's name."""
+
+
+def headline(state: UiState, width: int, appearance: Appearance) -> Row:
+    """The session's name and what it runs at the left; total FPS, FPS per watt, workers by state and time right."""
+    snapshot = state.snapshot
+    fps = total_fps(snapshot.counted)
+    efficiency = fps_per_watt(state.session, snapshot)
+    metrics: list[Piece] = [(f"{appearance.signs.sigma} {units.fps(fps)} FPS", "fps")]
+    watts: list[Piece] = [(f"  {units.short(efficiency)} FPS/W", "text")] if efficiency is not None else []
+    end: list[Piece] = [(f"  {units.clock(snapshot.elapsed_s)} ", "strong")]
+    if state.silent_s:
+        end = [(f"  engine silent for {units.span(state.silent_s)} ", "error")]
+    worded, mixed, signs = (_states(state, appearance, form) for form in ("words", "mixed", "signs"))
+    # Trouble is the last to be abbreviated to a sign.
+    forms: tuple[tuple[int, list[Piece], list[Piece]], ...] = (
+        (_LEFT_MIN, watts, worded),
+        (_LEFT_MIN, watts, mixed),
+        (_LEFT_MIN, [], mixed),
+        (2, [], signs),
+    )
+    pieces = next(
+        (
+            found
+            for least, power, states in forms
+            if _length(found := [*metrics, *power, *states, *end]) <= width - least
+        ),
+        [*metrics, *signs, *end],
+    )
+    line = Row(appearance, width)
+    for text, style in reversed(pieces):
+        line.end(text, style)
+    line.add(f" {state.session.spec.name}", "title", limit=line.room - 1)
+    return line.add(f"  {_command(state)}", "dim", limit=line.room - 2) if line.room > 8 else line
+
+
+def _command(state: UiState) -> str:
+    """What runs: the script with the workers' arguments, `mixed` in the place of those that differ; or the sweep's file.
+
+    An argument with a placeholder that is filled in for each worker stands as it was written.
+    """
+    spec = state.session.spec
+    if spec.tune is not None:
+        return f"tune {' '.join((spec.script, *spec.args))}"
+    if spec.sweep is not None:  # there the arguments differ from job to job; the file names them all
+        return f"sweep {PurePath(spec.sweep.file or spec.script).name}"
+    workers = state.snapshot.workers
+    if len({worker.args for worker in workers}) <= 1:
+        return " ".join([spec.script, *(workers[0].args if workers else spec.args)])
+    if len({len(worker.args) for worker in workers}) > 1:
+        return f"{spec.script} {_MIXED} arguments"
+    words = [spec.script]
+    for at, texts in enumerate(zip(*(worker.args for worker in workers), strict=True)):
+        written = spec.args[at] if at < len(spec.args) else ""
+        if len(set(texts)) == 1:
+            words.append(texts[0])
+        elif all(
+            text in (written, _filled(state, worker, written)) for text, worker in zip(texts, workers, strict=True)
+        ):
+            words.append(written)
+        else:
+            words.append(_MIXED)
+    return " ".join(words)
+
+
+def _filled(state: UiState, worker: Worker, text: str) -> str:
+    """`text` with the placeholders of `worker` filled in."""
+    slot = state.slot(worker.slot)
+    if slot is None:
+        return text
+    gpu_index = slot.gpu.index if slot.gpu is not None else None
+    count = len(state.session.slots)
+    return placeholders.fill(text, placeholders.values_for(slot, worker.index, count, gpu_index))
+
+
+def _states(state: UiState, appearance: Appearance, form: str) -> list[Piece]:
+    """How many workers are in each state: in `words`, in `signs`, or `mixed`, with words for trouble alone."""
+    workers = state.snapshot.counted
+    counts = Counter(worker.state for worker in workers if not worker.stuck)
+    stuck = sum(1 for worker in workers if worker.stuck)
+    found = [(counts[kind], kind.value, appearance.signs.states[kind], _STYLES.get(kind, "text")) for kind in _ORDER]
+    found.append((stuck, "stuck", appearance.signs.stuck, "error"))
+    pieces: list[Piece] = []
+    for number, word, sign, style in found:
+        if number:
+            short = form == "signs" or (form == "mixed" and style != "error")
+            text = f"{sign}{number}" if short else f"{number} {word}"
+            pieces.append((f"{' ' if short and pieces else '  '}{text}", style))
+    return pieces
+
+
+def _length(pieces: list[Piece]) -> int:
+    return sum(len(text) for text, _ in pieces)

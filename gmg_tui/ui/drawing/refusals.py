@@ -1,0 +1,72 @@
+"""Why a key can do nothing with a worker, and what running it would end, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from gmg_tui import units
+from gmg_tui.model import Worker, WorkerState
+from gmg_tui.ui.drawing import words
+
+SHORT_S: Final = 60.0
+"""Up to so many seconds of an attempt may be lost without a question."""
+_ENDED: Final = {
+    WorkerState.FINISHED: "has finished",
+    WorkerState.FAILED: "has failed",
+    WorkerState.STOPPED: "is stopped",
+}
+
+
+def why_not(key: str, slot: str, worker: Worker | None, *, queued: bool) -> str:
+    """Why `key` (`r`, `x`, `X` or `e`) can do nothing on `slot`; empty where it can. `queued`: in a sweep."""
+    if worker is None or (queued and worker.job is None):
+        again = "; Q shows the jobs, and r there runs one again" if key == "r" else ""
+        return f"{key}: no job runs on {slot}{again}."
+    if worker.state in _ENDED:
+        done = _ENDED[worker.state]
+        if queued and (key != "r" or worker.state is WorkerState.FINISHED):
+            return f"{key}: job {worker.job} {done}; Q, then r runs it again."
+        if key in {"x", "X"}:
+            return f"{key}: {slot} {done} already; r starts it again."
+    if key == "x" and worker.state is WorkerState.STOPPING:
+        return f"x: {slot} is being stopped already; X kills it."
+    return ""
+
+
+def lost_s(worker: Worker) -> float:
+    """How much running ends with the worker's process, seconds; 0 where it is too little to ask."""
+    going = worker.state.live and worker.state is not WorkerState.STOPPING and not words.held(worker)
+    ran_s = worker.attempt_s or 0.0
+    return ran_s if going and ran_s > SHORT_S else 0.0
+
+
+def question(verb: str, workers: Sequence[Worker]) -> str:
+    """What to ask before `verb` (`Restart`, `Stop`) is done to `workers`; empty where that costs nothing.
+
+    It does where more than a minute of running is lost, and where a worker would run out of memory again.
+    """
+    longest = max(workers, key=lost_s, default=None)
+    if longest is None:
+        return ""
+    ran_s = lost_s(longest)
+    walled = [worker.slot for worker in workers if worker.out_of_memory] if verb == "Restart" else []
+    reasons = []
+    one = len(workers) == 1
+    if ran_s:
+        reasons.append(f"{'It' if one else longest.slot} has been running for {units.span(ran_s)}.")
+    if walled:
+        reasons.append(
+            f"{'It' if one else ', '.join(walled)} ran out of memory with the same settings; e changes them."
+        )
+    if not reasons:
+        return ""
+    what = longest.slot if longest.job is None else f"job {longest.job} ({longest.job_name}) on {longest.slot}"
+    return " ".join([f"{verb} {what if one else f'{len(workers)} workers'}?", *reasons])
+
+
+def kill_question(workers: Sequence[Worker]) -> str:
+    """What to ask before workers are killed."""
+    if len(workers) > 1:
+        return f"Kill {len(workers)} workers now? Genesis will not save their compiled kernels."
+    return f"Kill {workers[0].slot} now? Genesis will not save its compiled kernels."

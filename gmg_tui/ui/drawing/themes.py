@@ -1,0 +1,88 @@
+"""The themes: their names, which cost nothing to know, and their colours, which need Textual.
+
+All colours of `dark` and `light` are of the 256 that `TERM=xterm-256color` has, because COLORTERM does not cross SSH:
+the screen looks the same with 256 colours and with 16 million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from textual.theme import Theme
+
+    from gmg_tui.ui.drawing.appearance import Appearance
+
+NAMES = ("dark", "light", "ansi", "contrast")
+"""What `--theme` takes; the first is the default."""
+_PREFIX = "gmg-"
+_FIELDS = ("primary", "secondary", "accent", "success", "warning", "error", "foreground", "background")
+_COLORS = {
+    "dark": (
+        ("#87afff", "#87afd7", "#5fd7ff", "#87d787", "#ffd75f", "#ff8787", "#d0d0d0", "#121212"),
+        {"surface": "#1c1c1c", "panel": "#262626"},
+        {"text-muted": "#8a8a8a", "border": "#ffffff", "border-blurred": "#585858"},
+    ),
+    "light": (
+        ("#005faf", "#0087af", "#8700af", "#008700", "#af5f00", "#d70000", "#262626", "#ffffff"),
+        {"surface": "#eeeeee", "panel": "#e4e4e4"},
+        {"text-muted": "#6c6c6c", "border": "#000000", "border-blurred": "#a8a8a8"},
+    ),
+    "contrast": (
+        ("#00ffff", "#5fffff", "#ffffff", "#00ff00", "#ffff00", "#ff5f5f", "#ffffff", "#000000"),
+        {"surface": "#000000", "panel": "#1c1c1c"},
+        {"text-muted": "#d0d0d0", "border": "#ffff00", "border-blurred": "#bcbcbc"},
+    ),
+}
+"""Of each theme the colours of `_FIELDS`, the backgrounds, and the variables that Textual would derive otherwise."""
+
+
+def textual_name(name: str | None, *, no_color: bool) -> str:
+    """Textual's name of the theme called `name`; without colours only `ansi` sends none."""
+    return _PREFIX + ("ansi" if no_color else name or NAMES[0])
+
+
+def all_themes() -> list[Theme]:
+    """The themes, ready to be registered."""
+    return [*(_theme(name, *colors) for name, colors in _COLORS.items()), _ansi()]
+
+
+def make_appearance(variables: Mapping[str, str], *, ascii_only: bool) -> Appearance:
+    """The styles and signs for a theme, whose variables are those of `App.theme_variables`."""
+    from rich.style import Style
+    from textual.color import Color
+
+    from gmg_tui.ui.drawing.appearance import ASCII, ATTRIBUTES, STYLES, UNICODE, Appearance
+
+    background = Color.parse(variables["background"])
+    # The terminal's own background only with the terminal's own colours: others may be illegible on it.
+    ground = Style() if background.ansi is not None else Style(bgcolor=background.rich_color)
+    styles = {}
+    for name, variable in STYLES.items():
+        color = Color.parse(variables[variable])
+        attributes = ground + Style.parse(ATTRIBUTES.get(name, ""))
+        if color.ansi is not None and name in {"dim", "border"}:
+            attributes += Style(dim=True)
+        styles[name] = Style(color=color.rich_color) + attributes
+    return Appearance(styles, ASCII if ascii_only else UNICODE)
+
+
+def _theme(name: str, colors: Sequence[str], grounds: Mapping[str, Any], variables: Mapping[str, str]) -> Theme:
+    from textual.theme import Theme
+
+    named: dict[str, Any] = dict(zip(_FIELDS, colors, strict=True))
+    derived = {**variables, "block-cursor-foreground": named["background"]}
+    return Theme(_PREFIX + name, **named, **grounds, dark=name != "light", variables=derived)
+
+
+def _ansi() -> Theme:
+    from dataclasses import replace
+
+    from textual.theme import BUILTIN_THEMES
+
+    base = BUILTIN_THEMES["ansi-dark"]
+    default = dict.fromkeys(("text-muted", "border", "border-blurred"), "ansi_default")
+    return replace(
+        base, name=_PREFIX + "ansi", accent="ansi_cyan", secondary="ansi_blue", variables={**base.variables, **default}
+    )

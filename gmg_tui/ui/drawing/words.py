@@ -1,0 +1,305 @@
+"""A worker in words: its state, its phase, its metrics before and after an edit, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gmg_tui import units
+from gmg_tui.genesis.output.log_text import without_head
+from gmg_tui.genesis.placeholders import as_text
+from gmg_tui.model import GpuSample, JobRecord, Phase, Slot, Worker, WorkerState
+from gmg_tui.ui.drawing.appearance import Appearance
+from gmg_tui.ui.history import History
+
+_DIFFERS = 0.03
+"""The printed number is shown while it differs from the settled rate by more than this share."""
+_TIMEOUT_NEAR = 0.1
+"""The share of a timeout below which the time left is worth a note."""
+_BEFORE_RUNNING = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
+_STATE_STYLES = {
+    WorkerState.RUNNING: "ok",
+    WorkerState.FINISHED: "ok",
+    WorkerState.FAILED: "error",
+    WorkerState.STOPPING: "warn",
+    WorkerState.RESTARTING: "warn",
+    WorkerState.STOPPED: "dim",
+    WorkerState.WAITING: "dim",
+}
+_UNTOLD = {Phase.IMPORTING: "nothing of Genesis yet", Phase.AT_WORK: "phases not printed"}
+SILENT_HINT = 'FPS lines need show_FPS=True, logging_level="info"'
+"""What helps where Genesis prints nothing."""
+
+
+class Shown(NamedTuple):
+    """All that is drawn of one slot."""
+
+    slot: Slot
+    worker: Worker
+    sample: GpuSample | None
+    """Of its GPU; None on a CPU slot, and before the first one."""
+    history: History
+    chosen: bool
+    time: float
+    """The snapshot's Unix time, seconds; it drives the spinner."""
+    marked: bool = False
+    """Whether keys act on it together with the others that are."""
+
+
+class Note(NamedTuple):
+    """One thing to know, in a few words."""
+
+    text: str
+    style: str
+
+
+def sign_of(worker: Worker, appearance: Appearance) -> str:
+    """The one character for the worker's state."""
+    return appearance.signs.stuck if worker.stuck else appearance.signs.states[worker.state]
+
+
+def style_of(worker: Worker) -> str:
+    """The name of the style for the worker's state."""
+    return "error" if worker.stuck else _STATE_STYLES.get(worker.state, "title")
+
+
+def state_of(worker: Worker) -> str:
+    """The state in a word or two: `running`, `STUCK compiling`."""
+    return f"STUCK {worker.state.value}" if worker.stuck else worker.state.value
+
+
+def getting_ready(worker: Worker) -> bool:
+    """Whether the worker is in a phase before the first progress, which can be silent for minutes."""
+    return worker.state in _BEFORE_RUNNING
+
+
+def held(worker: Worker) -> bool:
+    """Whether the worker is held (SIGSTOP) while it gets ready; its reason says why."""
+    return getting_ready(worker) and worker.reason is not None
+
+
+def phase_of(worker: Worker) -> str:
+    """What the worker does before it is running, as far as it says so."""
+    if worker.silent_s is not None:
+        return "busy, no line for"
+    return worker.phase.value if worker.phase is not Phase.NONE else worker.state.value
+
+
+def phase_s(worker: Worker) -> float:
+    """Seconds of what `phase_of` says."""
+    return worker.phase_s if worker.silent_s is None else worker.silent_s
+
+
+def unseen(worker: Worker) -> str:
+    """What is known of a worker that works without a line: `last: building visualizer`; else empty."""
+    if worker.silent_s is None:
+        return ""
+    return _UNTOLD.get(worker.phase, f"last: {worker.phase.value}")
+
+
+def spinner(shown: Shown, appearance: Appearance) -> str:
+    """One step per second of the snapshot's time, so that it turns only while snapshots come and work goes on."""
+    if held(shown.worker):
+        return appearance.signs.states[WorkerState.WAITING]
+    return appearance.signs.spinner[int(shown.time) % len(appearance.signs.spinner)]
+
+
+def usual(worker: Worker) -> tuple[float, str] | None:
+    """How far a phase is, judged by its last duration: a fraction, and a text; None when that is not known."""
+    if not worker.phase_usual_s or worker.silent_s is not None:
+        return None
+    left = worker.phase_usual_s - worker.phase_s
+    usually = f"usually {units.span(worker.phase_usual_s)}"
+    return worker.phase_s / worker.phase_usual_s, f"{usually}, {units.span(left)} left" if left >= 1 else usually
+
+
+def rate_of(worker: Worker) -> str:
+    """The worker's rate in full: the settled one where it is known, else the number printed last."""
+    return units.fps(worker.fps.best_known if worker.fps else None)
+
+
+def rate_style(worker: Worker) -> str:
+    """The style of the rate: that of what runs, of a result, or of what is no longer current."""
+    if worker.state is not WorkerState.RUNNING:
+        return "strong"
+    return "fps" if worker.fps_silent_s is None else "dim"
+
+
+def printed(worker: Worker) -> float | None:
+    """The number printed last, where it is far from the settled rate; else None."""
+    fps = worker.fps
+    if fps is None or fps.settled is None:
+        return None
+    near = abs(fps.settled - fps.last) <= _DIFFERS * max(abs(fps.last), abs(fps.settled))
+    return None if near else fps.last
+
+
+def beside_rate(worker: Worker) -> Note:
+    """What is said beside a rate: since when it is not current, or what is printed instead; empty where neither is so."""
+    if worker.fps_silent_s is not None:
+        return Note(f"no FPS line for {units.span(worker.fps_silent_s)}", "warn")
+    number = printed(worker)
+    return Note("" if number is None else f"printed {units.short(number)}", "text")
+
+
+def compared_fps(worker: Worker) -> tuple[float, float] | None:
+    """The FPS before the last edit and now; None where there is nothing to compare.
+
+    That is so without an edit, when the attempt has failed, and before its rate has settled.
+    """
+    before, now = worker.before, worker.now
+    if before is None or now is None or worker.state is WorkerState.FAILED or getting_ready(worker):
+        return None
+    then = before.fps if before.settled is None else before.settled
+    return (then, now.settled) if then is not None and now.settled is not None else None
+
+
+def change(worker: Worker) -> str:
+    """What the last edit did to the FPS, in per cent: `+13 %`; empty where that is not known."""
+    fps = compared_fps(worker)
+    return difference(*fps) if fps is not None else ""
+
+
+def before_after(worker: Worker, appearance: Appearance) -> list[Note]:
+    """The effect of the last edit, if it is known: `+13 % FPS (21.2M → 24.0M)  VRAM 12.1 → 23.9 GiB`."""
+    before, now, fps, arrow = worker.before, worker.now, compared_fps(worker), appearance.signs.arrow
+    if before is None or now is None or fps is None:
+        return []
+    old, fresh = map(units.short, fps)
+    parts = [f"{change(worker)} FPS ({old} {arrow} {fresh})".lstrip()]
+    if before.n_envs is not None and now.n_envs != before.n_envs:
+        parts.append(f"envs {before.n_envs:,} {arrow} {known(now.n_envs, '{:,}'.format)}")
+    if before.memory_peak_mib is not None:
+        parts.append(f"VRAM {units.gib(before.memory_peak_mib)} {arrow} {known(now.memory_peak_mib, units.gib)} GiB")
+    return [Note("  ".join(parts), "strong")]
+
+
+def difference(before: float | None, after: float | None) -> str:
+    """The change from `before` to `after`: `+84 %`; empty where it is not defined."""
+    if not before or after is None:
+        return ""
+    return f"{(after / before - 1) * 100:+.0f} %".replace("-0 %", "+0 %")
+
+
+def known(value: float | None, write: Callable[[float], str]) -> str:
+    """What `write` makes of a value, or the sign for one that is not known yet."""
+    return units.NOT_KNOWN if value is None else write(value)
+
+
+def last_line(worker: Worker) -> str:
+    """The worker's newest line without Genesis's prefix."""
+    return without_head(worker.last_line)
+
+
+def remarks(worker: Worker) -> Note:
+    """How many errors and warnings this attempt has printed: `1 error, 5 warnings`; empty where there were none."""
+    counts = ((worker.error_lines, "error"), (worker.warning_lines, "warning"))
+    text = ", ".join(units.count(number, what) for number, what in counts if number)
+    return Note(text, "error" if worker.error_lines else "warn")
+
+
+def job_of(worker: Worker) -> str:
+    """The job's number and name: `#12 wide`; empty where there is no job."""
+    return "" if worker.job is None else f"#{worker.job} {worker.job_name}"
+
+
+def values_of(job: JobRecord) -> str:
+    """The job's values in one line: `method=ode  branch_counts=4`."""
+    return "  ".join(f"{name}={as_text(value)}" for name, value in job.values.items())
+
+
+def unnamed_values_of(job: JobRecord) -> str:
+    """The job's values as in `values_of`, without those that its name has already."""
+    named = job.name.split(",")
+    return "  ".join(text for name, value in job.values.items() if (text := f"{name}={as_text(value)}") not in named)
+
+
+def timeout_left_s(worker: Worker) -> float | None:
+    """How long the attempt may still take, seconds; None without a timeout or an attempt."""
+    if worker.timeout_s is None or worker.attempt_s is None or not worker.state.live:
+        return None
+    return max(0.0, worker.timeout_s - worker.attempt_s)
+
+
+def timeout_of(worker: Worker) -> str:
+    """The time left in words: `timeout in 12:31`; empty without a timeout or an attempt."""
+    left_s = timeout_left_s(worker)
+    return "" if left_s is None else f"timeout in {units.span(left_s)}"
+
+
+def trouble(worker: Worker, sample: GpuSample | None) -> list[Note]:
+    """What is wrong with a worker and its GPU, the worst first."""
+    notes = []
+    if sample is not None and sample.lost:
+        notes.append(Note("GPU lost: " + (sample.error or "the driver cannot reach it"), "error"))
+    elif sample is not None and sample.error:
+        notes.append(Note(f"{sample.error} for {units.span(sample.age_s)}" if sample.silent else sample.error, "warn"))
+    if worker.stuck:
+        notes.append(Note(worker.stuck, "error"))
+    if worker.stopping:
+        notes.append(Note(worker.stopping, "warn"))
+    if worker.state is WorkerState.RESTARTING and worker.restart_in_s is not None:
+        left = units.span(max(0.0, worker.restart_in_s))
+        notes.append(Note(f"attempt {worker.attempt + 1} starts in {left}", "warn"))
+    if worker.reason:
+        notes.append(_reason(worker, worker.reason))
+    if worker.advice:
+        notes.append(Note(worker.advice, "text"))
+    notes.extend(Note(warning, "warn") for warning in worker.warnings)
+    left_s = timeout_left_s(worker)
+    if left_s is not None and worker.timeout_s is not None and left_s < _TIMEOUT_NEAR * worker.timeout_s:
+        notes.append(Note(timeout_of(worker), "warn"))
+    return [*notes, *(note for note in (slow(worker), late(sample), throttled(sample)) if note is not None)]
+
+
+def notes(worker: Worker, sample: GpuSample | None, appearance: Appearance) -> list[Note]:
+    """What is wrong with a worker, then what its last edit did, then why its GPU is throttled: under full load all are."""
+    found, slowed = trouble(worker, sample), throttled(sample)
+    if slowed is not None:
+        found.remove(slowed)
+    return [*found, *before_after(worker, appearance), *([slowed] if slowed is not None else [])]
+
+
+def progress_of(worker: Worker) -> tuple[float, str] | None:
+    """How far a run is: a fraction, and its pace and time left as `, 10.2 it/s, 3:05 left`, as far as they are known.
+
+    None where it does not say, or has ended. The pace stands for the FPS where there are none.
+    """
+    progress = worker.progress
+    if progress is None or worker.state.ended:
+        return None
+    left = f", {units.span(progress.eta_s)} left" if progress.eta_s is not None else ""
+    pace = ""
+    if progress.pace_per_s is not None and worker.fps is None:
+        pace = f", {units.short(progress.pace_per_s)} {progress.unit}/s"
+    return progress.done / progress.total if progress.total else 0.0, pace + left
+
+
+def slow(worker: Worker) -> Note | None:
+    """How far it is below the median of the slots with the same arguments; None where it is not slow."""
+    pct = worker.below_median_pct
+    return None if pct is None else Note(f"{units.percent(pct)} of the median", "warn")
+
+
+def late(sample: GpuSample | None) -> Note | None:
+    """How old the GPU's metrics are; None while they come in time, and once they are not shown any more."""
+    if sample is None or sample.age_s is None or sample.silent:
+        return None
+    return Note(f"GPU metrics are {units.span(sample.age_s)} old", "warn")
+
+
+def throttled(sample: GpuSample | None) -> Note | None:
+    """Why the GPU is throttled; None where it is not, or does not report it."""
+    return Note("throttled: " + ", ".join(sample.throttle), "warn") if sample is not None and sample.throttle else None
+
+
+def _reason(worker: Worker, reason: str) -> Note:
+    if worker.state is WorkerState.FAILED:
+        return Note(reason, "error")
+    waits = worker.state in {WorkerState.WAITING, WorkerState.RESTARTING} and reason.startswith("for ")
+    return Note(f"waits {reason}" if waits else reason, "text")
+
+
+def gpu_name(slot: Slot) -> str:
+    """The GPU's name without its vendor; `CPU` for a CPU slot."""
+    return "CPU" if slot.gpu is None else slot.gpu.name.removeprefix("NVIDIA ")

@@ -1,0 +1,33 @@
+"""What screens and widgets tell the app."""
+
+from __future__ import annotations
+
+from textual.message import Message
+
+from gmg_tui.model import Tunable
+
+
+class LogBehind(Message):
+    """The log is followed again, and lines came meanwhile that it did not take; the app asks for the newest."""
+
+
+class Replace(Message):
+    """Something is to take the place of this session; the app ends what runs, and then itself."""
+
+    def __init__(self, after: int | Tunable) -> None:
+        super().__init__()
+        self.after = after
+        """A plain run with this value of a tuning, or the tuning of a number."""
+
+
+class SelectionChanged(Message):
+    """Another worker has been selected in the state; the app opens its log."""
+
+
+class UseArguments(Message):
+    """The edit dialog of the selected worker is to open with these arguments and environment, placeholders unfilled."""
+
+    def __init__(self, args: tuple[str, ...], env: dict[str, str]) -> None:
+        super().__init__()
+        self.args_given = args
+        self.env_given = env

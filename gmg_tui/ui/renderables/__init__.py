@@ -1,1 +1,0 @@
-"""Pure drawing: from the model's types to rows of cells, without an app."""

@@ -1,0 +1,1 @@
+"""The dialog that edits arguments and environment, and restarts workers with them."""

@@ -1,0 +1,94 @@
+"""Shows a file in the user's pager, which has the terminal meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import threading
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from gmg_tui.errors import GmgError
+
+FALLBACK = "less"
+"""The pager where `$PAGER` names none."""
+ANSWER_S = 3.0
+"""How long a disk may take to show the beginning of a file."""
+_INTERRUPTS = (signal.SIGINT, signal.SIGQUIT)
+"""What the terminal sends to every process in front, while only the pager is meant."""
+
+
+def command() -> list[str]:
+    """The pager's command line. Raises `GmgError` where the program is missing."""
+    named = os.environ.get("PAGER", "").strip()
+    try:
+        words = shlex.split(named) or [FALLBACK]
+    except ValueError as error:
+        raise GmgError(f"o: PAGER={named} cannot be read: {error}") from None
+    if shutil.which(words[0]) is None:
+        why = f"PAGER names {words[0]}, which is not installed" if named else f"{FALLBACK} is not installed"
+        raise GmgError(f"o: no pager: {why}")
+    return words
+
+
+async def check(path: Path) -> None:
+    """Read the beginning of a file, without ever waiting for its disk in the event loop.
+
+    Raises:
+        GmgError: It is not there, cannot be read, or its disk does not answer.
+    """
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[OSError | None] = loop.create_future()
+
+    def tell(error: OSError | None) -> None:
+        if not answered.done():
+            answered.set_result(error)
+
+    def read() -> None:
+        found: OSError | None = None
+        try:
+            with path.open("rb") as file:
+                file.read(1)
+        except OSError as error:
+            found = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(tell, found)
+
+    # Not an executor's thread: the interpreter would wait for it at its end, and the disk may never answer.
+    threading.Thread(target=read, name="pager", daemon=True).start()
+    try:
+        error = await asyncio.wait_for(answered, ANSWER_S)
+    except TimeoutError:
+        raise GmgError(f"o: the disk does not answer: {path}") from None
+    if isinstance(error, FileNotFoundError):
+        raise GmgError(f"o: nothing has been written yet to {path}")
+    if error is not None:
+        raise GmgError(f"o: {path}: {error.strerror}")
+
+
+def show(words: list[str], path: Path, lent: AbstractContextManager[object]) -> None:
+    """Run the pager on a file until it ends, within `lent`, which gives the terminal away. Raises `GmgError`.
+
+    It blocks, as a shell does that waits for a program. `LESS=R` shows the colours of Genesis, unless the user wants
+    something else of `less`.
+    """
+    before = {number: signal.getsignal(number) for number in _INTERRUPTS}
+    failure: str | None = None
+    with lent:
+        for number in _INTERRUPTS:
+            signal.signal(number, lambda *_: None)  # unlike SIG_IGN, the pager does not inherit this
+        try:
+            status = subprocess.run([*words, str(path)], env={"LESS": "R", **os.environ}, check=False).returncode
+            if status:  # what it said of that was gone with its screen
+                failure = f"exit status {status}" if status > 0 else f"killed by signal {-status}"
+        except OSError as error:
+            failure = error.strerror
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+    if failure is not None:
+        raise GmgError(f"o: {words[0]}: {failure}")

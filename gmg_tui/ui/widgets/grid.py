@@ -1,0 +1,171 @@
+"""All workers at once: tiles in a grid, or a table. One widget draws them all."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import NamedTuple
+
+from rich.segment import Segment
+from textual import events
+from textual.strip import Strip
+
+from gmg_tui.model import Worker, WorkerState
+from gmg_tui.ui.drawing import tile, worker_table
+from gmg_tui.ui.drawing.appearance import ASCII, Appearance
+from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.drawing.words import Shown
+from gmg_tui.ui.messages import SelectionChanged
+from gmg_tui.ui.state import UiState, View
+from gmg_tui.ui.widgets.row_view import DrawnView
+
+LOG_MIN = 6
+"""Rows kept for the log, with its title, before tiles give way to the table."""
+_LOG_MIN_TALL = 14
+"""Rows kept for the log before tiles are drawn with large digits."""
+_AROUND_TABLE = 2
+"""Rows of the heading above and of the selected worker's line below the table."""
+_CORNER = 2
+"""Cells of a tile's lower border right of the text that says which tiles are visible."""
+NO_GPU = "No GPU is enabled. Press Q, then c."
+
+
+class Plan(NamedTuple):
+    """How the workers are laid out in a given area."""
+
+    tiles: bool
+    columns: int
+    """Tiles side by side; 1 in the table."""
+    rows: int
+    """Rows of tiles, or of the table."""
+    height: int
+    """Rows of cells that the grid takes."""
+    tall: bool = False
+    """Whether the tiles have large digits."""
+
+    @property
+    def row_height(self) -> int:
+        """Cells from one row to the next."""
+        if not self.tiles:
+            return 1
+        return tile.TALL_HEIGHT if self.tall else tile.HEIGHT
+
+
+def plan(number: int, width: int, height: int, view: View, *, digits: bool) -> Plan:
+    """How to lay out `number` workers in `width` times `height` cells, shared with the log.
+
+    `digits` says whether large ones may be drawn.
+    """
+    number = max(1, number)
+    across = max(1, min(number, width // tile.MIN_WIDTH))
+    rows = -(-number // across)
+    columns = -(-number // rows)
+    room = height - LOG_MIN
+    fits = rows * tile.HEIGHT <= room and width >= tile.MIN_WIDTH
+    if view is View.TABLE or (view is View.AUTO and not fits) or room < tile.HEIGHT:
+        return Plan(tiles=False, columns=1, rows=number, height=max(3, min(number + _AROUND_TABLE, height - LOG_MIN)))
+    tall = digits and rows * tile.TALL_HEIGHT <= height - _LOG_MIN_TALL
+    full = Plan(tiles=True, columns=columns, rows=rows, height=0, tall=tall)
+    visible = min(rows, max(1, room // full.row_height))
+    return full._replace(height=visible * full.row_height)
+
+
+class Grid(DrawnView):
+    """The tiles or the table. It scrolls by whole rows, and keeps the selected worker in view."""
+
+    def __init__(self, state: UiState, appearance: Appearance) -> None:
+        super().__init__(appearance)
+        self.state = state
+        self.plan = Plan(tiles=False, columns=1, rows=1, height=2)
+        self.slots_planned = 0
+        """How many slots the layout is for."""
+        self._first = 0
+
+    def lay_out(self, width: int, height: int) -> None:
+        """Choose a layout for `width` times `height` cells, shared with the log, and take its rows."""
+        digits = self.appearance.signs is not ASCII
+        self.slots_planned = len(self.state.slots)
+        self.plan = plan(self.slots_planned, width, height, self.state.view, digits=digits)
+        self.styles.height = self.plan.height
+
+    def draw(self) -> None:
+        """Draw the visible workers."""
+        if self.size.width <= 0 or self.size.height <= 0:
+            return
+        if not self.state.slots:
+            line = Row(self.appearance, self.size.width).add(f"  {NO_GPU}", "warn")
+            self.show_rows([line.strip()])
+            return
+        self._keep_in_sight()
+        self.show_rows(self._tiles() if self.plan.tiles else self._table())
+
+    @property
+    def _visible(self) -> int:
+        """Rows of workers that fit."""
+        around = 0 if self.plan.tiles else _AROUND_TABLE
+        return max(1, (self.size.height - around) // self.plan.row_height)
+
+    def _keep_in_sight(self) -> None:
+        slots = self.state.slots
+        row = slots.index(self.state.chosen) // self.plan.columns if self.state.chosen in slots else 0
+        self._first = max(row - self._visible + 1, min(self._first, row))
+        self._first = max(0, min(self._first, self.plan.rows - self._visible))
+
+    def _slots(self) -> tuple[str, ...]:
+        columns = self.plan.columns
+        return self.state.slots[self._first * columns : (self._first + self._visible) * columns]
+
+    def _shown(self, name: str) -> Shown:
+        state = self.state
+        slot = state.session.slot(name)
+        assert slot is not None  # the names are the session's own
+        worker = state.snapshot.worker(name) or Worker(name, state.slots.index(name), WorkerState.WAITING)
+        sample = state.sample(name)
+        chosen, marked = name == state.chosen, name in state.marked
+        return Shown(slot, worker, sample, state.histories[name], chosen, state.snapshot.time, marked)
+
+    def _tiles(self) -> list[Strip]:
+        width, columns = self.size.width, self.plan.columns
+        edges = [round(column * width / columns) for column in range(columns + 1)]
+        names = self._slots()
+        strips: list[Strip] = []
+        for begin in range(0, len(names), columns):
+            here = names[begin : begin + columns]
+            drawn = [
+                tile.tile(self._shown(name), right - left, self.appearance, tall=self.plan.tall)
+                for name, left, right in zip(here, edges, edges[1:], strict=False)
+            ]
+            rest = width - edges[len(here)]
+            filler = [Segment(" " * rest, self.appearance.style("text"))] if rest else []
+            strips.extend(Strip([*chain.from_iterable(rows), *filler], width) for rows in zip(*drawn, strict=True))
+        place = self._place(len(names))
+        if place:
+            text, end = Strip([Segment(f"{place} ", self.appearance.style("strong"))]), width - _CORNER
+            last = strips[-1]
+            strips[-1] = Strip.join([last.crop(0, end - text.cell_length), text, last.crop(end, width)])
+        return strips
+
+    def _table(self) -> list[Strip]:
+        state, width = self.state, self.size.width
+        layout = worker_table.columns(state.slots, width, on_gpus=state.on_gpus, jobs=state.queue is not None)
+        names = self._slots()
+        detail = worker_table.detail(self._shown(state.chosen), width, self.appearance, place=self._place(len(names)))
+        rows = [worker_table.row(self._shown(name), layout, self.appearance) for name in names]
+        return [
+            worker_table.heading(layout, self.appearance).strip(style="dim"),
+            *[line.strip() for line in (*rows, detail)],
+        ]
+
+    def _place(self, visible: int) -> str:
+        """Which workers are visible, unless all are."""
+        number, first = len(self.state.slots), self._first * self.plan.columns
+        return f" {first + 1}-{first + visible} of {number}" if visible < number else ""
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the worker under the mouse."""
+        columns = self.plan.columns
+        row = (event.y if self.plan.tiles else event.y - 1) // self.plan.row_height
+        column = min(columns - 1, event.x * columns // max(1, self.size.width))
+        place = (self._first + row) * columns + column
+        there = 0 <= row < self._visible and place < len(self.state.slots)
+        if there and self.state.choose(self.state.slots[place]):
+            self.post_message(SelectionChanged())

@@ -1,0 +1,29 @@
+"""A process that has the PID of another one, which has ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+
+def spawn_as(pid: int) -> subprocess.Popen[bytes]:
+    """A process that leads a group of its own and has this PID, which nobody has at the moment.
+
+    It starts in a later clock tick than whatever had the PID: ticks are what start times are counted in.
+    """
+    time.sleep(2 / os.sysconf("SC_CLK_TCK"))
+    for _ in range(200):
+        try:
+            Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+        except OSError as error:
+            pytest.skip(f"PIDs cannot be chosen here: {error.strerror}")
+        process = subprocess.Popen(["sleep", "60"], start_new_session=True)
+        if process.pid == pid:
+            return process
+        process.kill()
+        process.wait()
+    pytest.skip("others were always quicker to take the PID")

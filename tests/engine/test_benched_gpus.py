@@ -1,0 +1,141 @@
+"""GPUs on which every job fails at once are left alone, and the jobs run elsewhere, or later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gmg_tui import session
+from gmg_tui.engine.scheduling import benched_gpus
+from gmg_tui.engine.scheduling.benched_gpus import Bench
+from gmg_tui.model import GpuSample, Group, JobRecord, RunSpec, WorkerState
+from gmg_tui.store import reader
+from tests.nvml_sim import Sim
+
+from .harness import running, sweep_for
+
+_SCRIPT = """
+import os, sys, time
+from pathlib import Path
+time.sleep(0.05)
+broken = Path("broken").read_text().split(",")
+if os.environ["CUDA_VISIBLE_DEVICES"] in broken:
+    print("[Genesis] [07:00:00] [INFO] Running at 12.00 FPS (1.00 FPS per env, 12 envs)." if "late" in broken else "")
+    sys.exit("RuntimeError: No CUDA GPUs are available")
+"""
+FINISHED, FAILED, WAITING = WorkerState.FINISHED, WorkerState.FAILED, WorkerState.WAITING
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """The file that says on which GPUs CUDA fails."""
+    (tmp_path / "script.py").write_text(_SCRIPT)
+    path = tmp_path / "broken"
+    path.write_text("0")
+    return path
+
+
+def _sweep(broken: Path, jobs: int, gpus: str) -> RunSpec:
+    group = Group(script=str(broken.parent / "script.py"), gpus=gpus)
+    return sweep_for([{}] * jobs, group, cwd=str(broken.parent))
+
+
+def _stored(spec: RunSpec) -> list[JobRecord]:
+    return reader.load_jobs(Path(spec.folder) / session.STORE)
+
+
+async def test_a_gpu_on_which_cuda_fails_does_not_drain_the_queue(sim: Sim, broken: Path) -> None:
+    spec = _sweep(broken, 12, "0,1")
+    async with running(spec, sim.env()) as run:
+        queue = await run.until_done()
+        assert (queue.finished, queue.failed) == (12, 0)
+        why = "3 jobs in a row failed there: "
+        assert queue.benched["gpu0"].startswith(why)
+        assert "No CUDA GPUs are available" in queue.benched["gpu0"]
+        assert not queue.stranded
+        lanes = {lane.slot: lane.benched for lane in (await run.client.queue(0, 1)).lanes}
+        assert [name for name, said in lanes.items() if said] == ["gpu0"]
+    jobs = _stored(spec)
+    assert {job.slot for job in jobs} == {"gpu1"}
+    assert sorted(job.attempts for job in jobs) == [1] * 9 + [2] * 3
+    assert [job.exit_code for job in jobs] == [0] * 12
+
+
+async def test_where_every_gpu_fails_the_sweep_ends_and_its_jobs_wait(sim: Sim, broken: Path) -> None:
+    broken.write_text("0,1")
+    spec = _sweep(broken, 20, "0,1")
+    async with running(spec, sim.env()) as run:
+        queue = await run.until_done()
+        assert (queue.waiting, queue.failed, queue.stranded) == (20, 0, True)
+        waiting = await run.until(lambda s: all(worker.state is WAITING for worker in s.workers))
+        assert all((worker.reason or "").startswith("benched: 3 jobs") for worker in waiting.workers)
+        broken.write_text("1")
+        await run.client.use_slot("gpu0", used=True)
+        queue = (await run.until(lambda s: s.queue and s.queue.finished == 20)).queue or queue
+        assert (queue.finished, queue.stranded, list(queue.benched)) == (20, False, ["gpu1"])
+
+
+async def test_a_sweep_that_goes_on_has_all_its_gpus_again(sim: Sim, broken: Path) -> None:
+    spec = _sweep(broken, 4, "0,")
+    async with running(spec, sim.env()) as run:
+        queue = await run.until_done()
+        assert (queue.waiting, queue.stranded) == (4, True)
+    assert [job.state for job in _stored(spec)] == [WAITING] * 4
+    broken.write_text("")
+    async with running(spec, sim.env()) as run:
+        queue = await run.until_done()
+        assert (queue.finished, queue.stranded) == (4, False)
+
+
+async def test_what_fails_after_progress_and_what_fails_twice_keeps_its_failure(sim: Sim, broken: Path) -> None:
+    broken.write_text("0,late")
+    spec = _sweep(broken, 4, "0,")
+    async with running(spec, sim.env()) as run:
+        queue = await run.until_done()
+    assert (queue.failed, queue.waiting, queue.benched) == (4, 0, {})
+    broken.write_text("0,1")
+    spec = _sweep(broken, 2, "0,1")
+    async with running(spec, sim.env()) as run:
+        queue = await run.until_done()
+    assert (queue.failed, queue.benched) == (2, {})
+
+
+async def test_a_job_that_fails_on_a_lost_gpu_runs_on_another(sim: Sim, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys, os, time; time.sleep(1); sys.exit(int(os.environ['CUDA_VISIBLE_DEVICES'] == '0'))")
+    spec = sweep_for([{}] * 2, Group(script=str(script), gpus="0,1"), interval_s=0.1)
+    async with running(spec, sim.env()) as run:
+        await run.until(lambda s: s.workers[0].pid)
+        sim.gpus[0].lost = True
+        sim.write()
+        queue = await run.until_done()
+    assert (queue.finished, queue.failed) == (2, 0)
+    assert [job.slot for job in _stored(spec)] == ["gpu1"] * 2
+
+
+def test_the_jobs_of_a_row_are_put_back_once_and_one_that_fails_elsewhere_counts_no_more() -> None:
+    shelf = Bench()
+    assert [shelf.failed("A", job, "no CUDA") for job in (1, 1, 2)] == [(), (), ()]
+    assert shelf.failed("A", 3, "no CUDA") == (1, 2, 3)
+    assert shelf.why("A") == "3 jobs in a row failed there: no CUDA"
+    assert shelf.failed("A", 4, "no CUDA") == (4,), "of another slot of the GPU"
+    assert [shelf.failed("B", job, "no CUDA") for job in (1, 2, 3, 4)] == [()] * 4
+    assert shelf.why("B") is None
+    shelf.release("A")
+    assert shelf.why("A") is None
+    assert [shelf.failed("A", job, "no CUDA") for job in (1, 2, 3)] == [(), (), (1, 2, 3)]
+
+
+def test_a_gpu_that_is_lost_for_long_is_benched_until_somebody_says_so() -> None:
+    shelf, lost = Bench(), GpuSample("A", lost=True, error="GPU is lost")
+    assert not shelf.look(lost, 0.0)
+    assert not shelf.look(GpuSample("A"), 30.0)
+    assert not shelf.look(lost, 31.0)
+    assert not shelf.look(lost, 30.0 + benched_gpus.LOST_S)
+    assert shelf.look(lost, 31.0 + benched_gpus.LOST_S)
+    assert not shelf.look(lost, 99.0 + benched_gpus.LOST_S)
+    assert not shelf.look(GpuSample("A"), 100.0 + benched_gpus.LOST_S)
+    assert shelf.why("A") == "lost: GPU is lost"
+    shelf.release("A")
+    assert shelf.why("A") is None

@@ -1,0 +1,70 @@
+"""Whose memory it is that a card has not got back after an attempt."""
+
+from __future__ import annotations
+
+import pytest
+
+from gmg_tui.engine.workers.gpu_memory import GpuMemory
+from gmg_tui.model import GpuProcess, GpuSample
+
+OURS, STRANGER = 100, 7
+
+
+def _sample(used_mib: float | None, *pids: int, hidden: bool = False) -> GpuSample:
+    processes = None if hidden else tuple(GpuProcess(pid) for pid in pids)
+    return GpuSample("GPU-0", memory_used_mib=used_mib, processes=processes)
+
+
+def _after(*live: GpuSample, before: GpuSample | None, pid: int = OURS) -> GpuMemory:
+    """The memory of an attempt that has just ended."""
+    memory = GpuMemory("gpu0", before)
+    for sample in live:
+        memory.measure(sample, {pid}, live=True)
+    memory.ended()
+    return memory
+
+
+def _measured(memory: GpuMemory, *samples: GpuSample) -> str | None:
+    """What the next attempt has to wait for after `samples`."""
+    for sample in samples:
+        memory.measure(sample, frozenset(), live=False)
+    return memory.awaited()
+
+
+@pytest.mark.parametrize("before", [_sample(500), None], ids=["known before", "known from the first reading on"])
+def test_where_nobody_is_named_what_is_taken_tells(before: GpuSample | None) -> None:
+    memory = _after(_sample(500), _sample(30_000), before=before)
+    assert _measured(memory, _sample(30_000)) == "for 28.8 GiB on gpu0 to be released (p shows by whom)"
+    assert _measured(memory, _sample(1_900)) is None, "drivers round"
+    assert memory.still_taken() is None
+
+
+def test_a_card_that_does_not_say_is_not_waited_for() -> None:
+    memory = _after(_sample(None), _sample(None, hidden=True), before=_sample(None))
+    assert _measured(memory, _sample(None)) is None
+
+
+def test_the_absence_of_named_processes_is_enough() -> None:
+    memory = _after(_sample(500), _sample(30_000, OURS), before=_sample(500))
+    assert memory.awaited() is not None, "the last reading still names it"
+    assert _measured(memory, _sample(30_000, STRANGER)) is None
+
+
+def test_processes_that_were_there_before_are_strangers() -> None:
+    host_pid = 4711
+    memory = _after(_sample(20_000, STRANGER), _sample(50_000, STRANGER, host_pid), before=_sample(20_000, STRANGER))
+    assert _measured(memory, _sample(50_000, STRANGER, host_pid)) is not None
+    assert _measured(memory, _sample(24_000, STRANGER)) is None
+
+
+def test_memory_that_grows_after_the_end_is_a_strangers() -> None:
+    memory = _after(_sample(500), _sample(30_000), before=_sample(500))
+    assert _measured(memory, _sample(29_000), _sample(28_000)) is not None
+    assert _measured(memory, _sample(28_500)) is None
+
+
+def test_others_of_the_session_on_the_card_make_it_unknowable_unless_there_are_names() -> None:
+    unnamed = _after(_sample(500), _sample(30_000), before=_sample(500))
+    named = _after(_sample(500), _sample(30_000, OURS), before=_sample(500))
+    assert (unnamed.awaited(shared=True), unnamed.still_taken(shared=True)) == (None, None)
+    assert named.awaited(shared=True) is not None

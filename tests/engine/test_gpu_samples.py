@@ -1,0 +1,100 @@
+"""How old what is known of a GPU is."""
+
+from __future__ import annotations
+
+import pytest
+
+from gmg_tui.engine.gpu_samples import GpuSamples
+from gmg_tui.gpu.silence import NO_ANSWER
+from gmg_tui.model import GpuSample, StartMode, WorkerState
+from gmg_tui.protocol import Action
+from tests.nvml_sim import Sim
+
+from .harness import running, spec_for
+
+_READ = GpuSample("A", gpu_util_pct=97.0, power_w=600.0)
+
+
+def _taken(*samples: GpuSample, interval_s: float = 1.0) -> GpuSamples:
+    taken = GpuSamples(["A", "B"], interval_s, 100.0)
+    taken.take(samples, 100.0)
+    return taken
+
+
+def test_the_age_is_told_from_3_s_and_from_15_s_nothing_else() -> None:
+    ours = _taken(_READ)
+    assert list(ours.shown(102.9)) == [_READ]
+    (late,) = ours.shown(103.0)
+    assert (late.age_s, late.gpu_util_pct, late.silent) == (3.0, 97.0, False)
+    assert not ours.expire(114.9)
+    assert ours.expire(115.0)
+    assert not ours.expire(116.0), "said once"
+    gone = list(ours.shown(123.0))
+    assert gone == [GpuSample(uuid, error=NO_ANSWER, age_s=23.0) for uuid in "AB"]
+    assert all(sample.silent for sample in gone)
+    ours.take([_READ], 124.0)
+    assert next(iter(ours.shown(124.0))) == _READ
+
+
+def test_a_sample_is_as_old_as_its_reading_and_not_as_its_delivery() -> None:
+    ours = _taken(GpuSample("A", gpu_util_pct=97.0, age_s=14.0))
+    assert [sample.age_s for sample in ours.shown(100.0)] == [14.0]
+    assert ours.expire(101.0)
+
+
+def test_samples_that_are_wanted_rarely_are_late_after_two_of_their_intervals() -> None:
+    ours = _taken(_READ, interval_s=20.0)
+    assert list(ours.shown(139.0)) == [_READ]
+    assert [sample.age_s for sample in ours.shown(140.0)] == [40.0]
+    assert not ours.expire(159.0)
+    assert ours.expire(160.0)
+
+
+def test_that_a_gpu_is_lost_stays_true_and_what_it_lacks_has_no_age() -> None:
+    lost, refused = GpuSample("A", lost=True, error="lost"), GpuSample("B", error="no permission")
+    ours = _taken(lost, refused)
+    assert list(ours.shown(110.0)) == [lost, refused]
+    ours.expire(120.0)
+    assert list(ours.shown(120.0)) == [lost, GpuSample("B", error=NO_ANSWER, age_s=20.0)]
+
+
+async def test_what_was_read_before_the_driver_hung_is_shown_with_its_age(sim: Sim) -> None:
+    spec = spec_for("--lines", "0", cpu=None, gpus="0,1", start=StartMode.TOGETHER)
+    async with running(spec, sim.env()) as run:
+        await run.until(lambda s: len(s.samples) == 2)
+        sim.hangs = True
+        sim.write()
+        late = await run.until(lambda s: all(sample.age_s is not None for sample in s.samples))
+        assert [sample.gpu_util_pct for sample in late.samples] == [90, 91]
+        sim.hangs = False
+        sim.write()
+        await run.until(lambda s: all(sample.age_s is None for sample in s.samples))
+        sim.hangs = True
+        sim.write()
+        await run.client.act(Action.RESTART, "gpu1")  # asks for the GPU's index, and gets no answer
+        waiting = await run.until(lambda _: run.worker("gpu1").reason == "for the NVIDIA driver to answer")
+        assert waiting.workers[1].state is WorkerState.RESTARTING
+        sim.hangs = False
+        sim.write()
+        restarted = await run.until_state("gpu1", WorkerState.RUNNING)
+        assert (restarted.attempt, restarted.reason) == (2, None)
+
+
+@pytest.mark.slow
+async def test_a_driver_that_hangs_for_long_leaves_nothing_known_of_its_gpus(sim: Sim) -> None:
+    spec = spec_for("--lines", "0", cpu=None, gpus="0,", start=StartMode.TOGETHER, interval_s=0.2)
+    async with running(spec, sim.env()) as run:
+        await run.until_state("gpu0", WorkerState.RUNNING)
+        await run.until(lambda s: s.samples)
+        sim.hangs = True
+        sim.write()
+        (gone,) = (await run.until(lambda s: s.samples[0].silent)).samples
+        assert gone == GpuSample(sim.gpus[0].uuid, error=NO_ANSWER, age_s=gone.age_s)
+        moment = run.snapshot.time
+        await run.until(lambda s: s.time > moment + 2)
+        series = await run.client.series("gpu0")
+        assert (series.gpu_util_pct[-1], series.power_w[-1]) == (None, None)
+        assert series.fps[-1] is not None
+        sim.hangs = False
+        sim.write()
+        await run.until(lambda s: s.samples[0].gpu_util_pct == 90 and s.samples[0].age_s is None)

@@ -1,0 +1,192 @@
+"""The order in which a sweep's jobs run."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec import structs
+
+from gmg_tui.engine.scheduling.job_queue import JobQueue
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Group, JobRecord, QueueAction, WorkerState
+
+GROUP = Group(script="sim.py")
+
+
+def queue_of(number: int, groups: tuple[Group, ...] = (GROUP,)) -> JobQueue:
+    """A queue of `number` jobs, shared out evenly among the groups."""
+    each = -(-number // len(groups))
+    records = [JobRecord(n, f"job-{n}", group=(n - 1) // each, position=float(n)) for n in range(1, number + 1)]
+    return JobQueue(records, groups)
+
+
+def run(queue: JobQueue, *, state: WorkerState = WorkerState.FINISHED, elapsed_s: float = 10.0) -> int:
+    """Run the next job. Returns its number."""
+    head = queue.head("gpu0")
+    assert head is not None
+    record = queue.take(head.number)
+    queue.release(structs.replace(record, state=state, elapsed_s=elapsed_s, ended=1.0))
+    return record.number
+
+
+def drained(queue: JobQueue) -> list[int]:
+    """The numbers of all jobs that still wait, in the order in which they would run."""
+    numbers = []
+    while queue.head("gpu0") is not None:
+        numbers.append(run(queue))
+    return numbers
+
+
+def test_jobs_run_in_their_order() -> None:
+    assert drained(queue_of(4)) == [1, 2, 3, 4]
+
+
+def test_a_preset_waits_for_the_one_before() -> None:
+    queue = queue_of(4, (Group("a"), Group("b")))
+    run(queue)
+    last_of_a = queue.take(2)
+    assert queue.head("gpu0") is None
+    assert queue.waiting == 2
+    queue.release(structs.replace(last_of_a, state=WorkerState.FAILED))
+    assert drained(queue) == [3, 4]
+
+
+def test_moving_up_down_and_to_the_top() -> None:
+    queue = queue_of(5)
+    queue.act(QueueAction.UP, 3)
+    queue.act(QueueAction.DOWN, 4)
+    queue.act(QueueAction.TOP, 5)
+    assert drained(queue) == [5, 1, 3, 2, 4]
+
+
+def test_moved_jobs_keep_their_places_in_the_store() -> None:
+    queue = queue_of(5)
+    kept = dict(queue.records)
+    for action, number in ((QueueAction.UP, 3), (QueueAction.TOP, 5), (QueueAction.DOWN, 1), (QueueAction.TOP, 4)):
+        kept |= {record.number: record for record in queue.act(action, number)}
+    assert drained(JobQueue(kept.values(), (GROUP,))) == drained(queue)
+
+
+def test_a_skipped_job_does_not_run_until_it_is_retried() -> None:
+    queue = queue_of(3)
+    (skipped,) = queue.act(QueueAction.SKIP, 1)
+    assert (skipped.state, skipped.reason) == (WorkerState.STOPPED, "skipped")
+    assert run(queue) == 2
+    queue.act(QueueAction.RETRY, 1)
+    assert drained(queue) == [1, 3]
+
+
+def test_a_job_that_could_not_use_its_card_waits_at_its_old_place() -> None:
+    queue = queue_of(3)
+    taken = [queue.take(1), queue.take(2)]
+    queue.release(structs.replace(taken[1], state=WorkerState.WAITING))
+    queue.release(structs.replace(taken[0], state=WorkerState.WAITING))
+    assert drained(queue) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("action", [QueueAction.UP, QueueAction.TOP, QueueAction.DOWN, QueueAction.SKIP])
+def test_only_a_job_that_waits_can_be_moved(action: QueueAction) -> None:
+    queue = queue_of(2)
+    queue.take(1)
+    with pytest.raises(GmgError, match=r"job 1 \(job-1\) runs"):
+        queue.act(action, 1)
+
+
+def test_a_job_that_runs_is_not_retried() -> None:
+    queue = queue_of(2)
+    queue.take(1)
+    with pytest.raises(GmgError, match="has not ended"):
+        queue.act(QueueAction.RETRY, 1)
+    with pytest.raises(GmgError, match="no job 7; there are 1 to 2"):
+        queue.act(QueueAction.RETRY, 7)
+
+
+def test_the_time_left_is_that_of_the_jobs_that_have_finished() -> None:
+    queue = queue_of(6)
+    assert queue.eta_s({}, 2) is None
+    run(queue, elapsed_s=10.0)
+    run(queue, elapsed_s=20.0)
+    queue.take(3)
+    assert queue.eta_s({3: 5.0}, 2) == pytest.approx((3 * 15.0 + 10.0) / 2)
+    assert queue.eta_s({3: 5.0}, 100) == pytest.approx(10.0), "a job cannot be shared out"
+    assert queue.busy_s == 30.0
+
+
+def test_nobody_knows_when_a_job_ends_that_takes_longer_than_any_before() -> None:
+    queue = queue_of(2)
+    run(queue, elapsed_s=10.0)
+    queue.take(2)
+    assert queue.eta_s({2: 9.0}, 2) == pytest.approx(1.0)
+    assert queue.eta_s({2: 11.0}, 2) is None
+
+
+def test_a_queue_that_is_read_again_knows_what_has_ended() -> None:
+    records = [
+        JobRecord(1, "a", state=WorkerState.FINISHED, elapsed_s=4.0, ended=20.0),
+        JobRecord(2, "b", state=WorkerState.FAILED, elapsed_s=2.0, ended=10.0),
+        JobRecord(3, "c", position=3.0),
+    ]
+    queue = JobQueue(records, (GROUP,))
+    assert queue.order() == [2, 1, 3]
+    assert (queue.waiting, queue.ended(WorkerState.FINISHED), queue.ended(WorkerState.FAILED)) == (1, 1, 1)
+    assert queue.busy_s == 6.0
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Whatever is done to it, no job is lost and none is in two places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = queue_of(8, (Group("a"), Group("b")))
+        self.held: list[JobRecord] = []
+
+    @precondition(lambda self: self.queue.head("gpu0") is not None)
+    @rule()
+    def start(self) -> None:
+        head = self.queue.head("gpu0")
+        assert head is not None
+        self.held.append(self.queue.take(head.number))
+
+    @precondition(lambda self: self.held)
+    @rule(state=st.sampled_from([WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED, WorkerState.WAITING]))
+    def end(self, state: WorkerState) -> None:
+        self.queue.release(structs.replace(self.held.pop(), state=state, elapsed_s=1.0))
+
+    @rule(action=st.sampled_from(QueueAction), number=st.integers(1, 8))
+    def act(self, action: QueueAction, number: int) -> None:
+        try:
+            self.queue.act(action, number)
+        except GmgError:
+            assert self.queue.records[number].state.ended or action is QueueAction.RETRY or self._holds(number)
+
+    def _holds(self, number: int) -> bool:
+        return any(record.number == number for record in self.held)
+
+    @invariant()
+    def every_job_is_in_one_place(self) -> None:
+        queue = self.queue
+        assert sorted(queue.order()) == list(range(1, 9))
+        ended = sum(queue.ended(state) for state in WorkerState)
+        assert (queue.waiting, queue.occupying, ended) == (8 - len(self.held) - ended, len(self.held), ended)
+        assert queue.busy_s == pytest.approx(sum(r.elapsed_s or 0.0 for r in queue.records.values() if r.state.ended))
+
+
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_a_job_that_must_run_on_one_slot_waits_for_it_and_others_pass_it() -> None:
+    queue = JobQueue([JobRecord(1, "a", position=1.0, only="gpu1"), JobRecord(2, "b", position=2.0)], (GROUP,))
+    first, other = queue.head("gpu0"), queue.head("gpu1")
+    assert first is not None
+    assert other is not None
+    assert (first.number, other.number) == (2, 1)
+    queue.take(2)
+    assert queue.head("gpu0") is None
+    assert not queue.between
+    queue.add(JobRecord(3, "c", position=3.0))
+    third = queue.head("gpu0")
+    assert third is not None
+    assert third.number == 3

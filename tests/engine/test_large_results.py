@@ -1,0 +1,88 @@
+"""Results that no message can hold, or only a very long one: kept exactly, and in nobody's way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gmg_tui import protocol, session
+from gmg_tui.engine.api.server import _MAX_LIST_BYTES, _framed
+from gmg_tui.engine.output.script_results import _MAX_BYTES, Reported
+from gmg_tui.model import Details, Group, JobRecord, QueueView
+from gmg_tui.protocol import Answer
+from gmg_tui.store import reader
+
+from .harness import running, sweep_for
+
+SEED = 123456789012345678901
+_SCRIPT = f"""
+import json, os
+from pathlib import Path
+print("gmg:result", json.dumps({{"seed": {SEED}}}))
+Path(os.environ["GMG_OUT_DIR"], "result.json").write_text(json.dumps({{"log": "x" * 900_000, "other": -{SEED}}}))
+"""
+
+
+async def test_the_queue_is_told_whatever_its_jobs_have_reported(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(_SCRIPT)
+    spec = sweep_for([{"x": SEED}] * 6, Group(script=str(script)), cpu=2)
+    async with running(spec) as run:
+        await run.until_done()
+        view = await run.client.queue(0, 500)
+        assert [job.result for job in view.jobs] == [{}] * 6
+        assert [job.values for job in view.jobs] == [{"x": str(SEED)}] * 6
+    stored = reader.load_jobs(run.folder / session.STORE)  # written beside the engine's loop, up to its end
+    results = [job.result or {} for job in stored]
+    assert {(found["seed"], found["other"], len(found["log"])) for found in results} == {(SEED, -SEED, 900_000)}
+    assert {job.values["x"] for job in stored} == {SEED}
+    detailed = json.loads((run.folder / "detailed_results.json").read_text())
+    assert {job["result"]["seed"] for job in detailed["jobs"]} == {SEED}
+
+
+def _answer(data: bytes) -> Answer:
+    message = protocol._messages.decode(data[4:])
+    assert isinstance(message, Answer)
+    return message
+
+
+def test_a_part_of_the_queue_is_no_longer_than_a_message_should_be() -> None:
+    jobs = tuple(JobRecord(number, f"job-{number}", values={"text": "x" * 50_000}) for number in range(400))
+    data = _framed(Answer(7, queue=QueueView(1, 0, 400, jobs, (), ("",))))
+    answer = _answer(data)
+    assert answer.queue is not None
+    assert len(data) <= _MAX_LIST_BYTES
+    assert answer.queue.jobs == jobs[: len(answer.queue.jobs)]
+    assert len(answer.queue.jobs) >= 40
+    assert answer.queue.total == 400
+
+
+@pytest.mark.parametrize("value", ["\ud800", 1 << 64])
+def test_an_answer_that_cannot_be_sent_is_an_error_of_its_request(value: object) -> None:
+    details = Details("gpu0", (), "/", {"NAME": value}, (), "", ())  # type: ignore[dict-item]
+    answer = _answer(_framed(Answer(7, details=details)))
+    assert (answer.id, answer.details) == (7, None)
+    assert "cannot send its answer" in (answer.error or "")
+
+
+def test_the_newest_value_of_each_name_counts_and_together_they_have_a_limit() -> None:
+    reported = Reported()
+    for step in range(1000):
+        reported.take(b'[log] gmg:result {"step": %d, "blob": "%s"}\nother\n' % (step, b"x" * 10_000))
+    assert reported.values == {"step": 999, "blob": "x" * 10_000}
+    assert reported.trouble is None
+    for number in range(200):
+        reported.take(b'gmg:result {"name-%d": "%s"}\n' % (number, b"y" * 10_000))
+    assert _MAX_BYTES - 20_000 < sum(map(len, map(str, reported.values.values()))) <= _MAX_BYTES
+    assert reported.trouble == "gmg:result: 1 MiB are kept, and no room is left for 'name-199'"
+    reported.take(b'gmg:result {"step": 1000, "name-0": "small"}\n')
+    assert (reported.values["step"], reported.values["name-0"]) == (1000, "small")
+
+
+def test_a_line_that_holds_no_object_is_told() -> None:
+    reported = Reported()
+    reported.take(b'gmg:result {"loss": NaN}\ngmg:result {"loss": 1}\n')
+    assert reported.values == {"loss": 1}
+    assert (reported.trouble or "").startswith("a gmg:result line is no JSON object: ")

@@ -1,0 +1,61 @@
+"""A sweep that is gone on with: by one engine, which alone writes what the session has."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from gmg_tui import session as sessions
+from gmg_tui.client import EngineClient
+from gmg_tui.commands import resume
+from gmg_tui.commands.options import RunOptions
+from gmg_tui.errors import GmgError
+from gmg_tui.model import RunSpec, WorkerState
+from gmg_tui.store import reader
+from gmg_tui.sweep.overrides import SweepOptions
+
+from .harness import job_group, running, sweep_for
+
+FINISHED, FAILED, WAITING, RUNNING = (
+    WorkerState.FINISHED,
+    WorkerState.FAILED,
+    WorkerState.WAITING,
+    WorkerState.RUNNING,
+)
+
+
+def _states(spec: RunSpec) -> list[WorkerState]:
+    return [job.state for job in reader.load_jobs(Path(spec.folder) / sessions.STORE)]
+
+
+async def test_failed_jobs_run_again_when_that_is_asked_for() -> None:
+    group = job_group("--fail", "{code}", "--fail-attempts", "1")
+    spec = sweep_for([{"code": 0}, {"code": 3}], group, cpu=1)
+    for retry_failed, states in ((False, [FINISHED, FAILED]), (False, [FINISHED, FAILED]), (True, [FINISHED] * 2)):
+        assert spec.sweep is not None
+        asked = structs.replace(spec, sweep=structs.replace(spec.sweep, retry_failed=retry_failed))
+        async with running(asked) as run:
+            await run.until_done()
+        assert _states(spec) == states
+    first, second = reader.load_jobs(Path(spec.folder) / sessions.STORE)
+    assert (first.attempts, second.attempts, second.exit_code, second.reason) == (1, 2, 0, None)
+
+
+async def test_a_second_engine_that_comes_too_late_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = sweep_for([{"code": 3, "s": 0}, {"code": 0, "s": 60}], job_group("--fail", "{code}", "--s", "{s}"), cpu=1)
+    async with running(spec) as run:
+        await run.until(lambda _: run.queue.failed == 1 and run.worker("cpu0").pid and run.queue.running == 1)
+        socket = Path(spec.socket).stat().st_ino
+        # Both have found the session ended, and the other one was quicker.
+        found = structs.replace(sessions.find(spec.name, running=True), state="ended")
+        monkeypatch.setattr(resume, "found_session", lambda _: found)
+        own = SweepOptions(resume=spec.name, retry_failed=True)
+        with pytest.raises(GmgError, match=r"an engine is already running in"):
+            await asyncio.to_thread(resume.resume, None, RunOptions(headless=True), own, frozenset())
+        assert Path(spec.socket).stat().st_ino == socket
+        assert _states(spec)[0] is FAILED
+        client = await EngineClient.connect(Path(spec.socket))
+        await client.close()

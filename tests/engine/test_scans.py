@@ -1,0 +1,39 @@
+"""One scan of all processes for all that ask at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+
+import pytest
+
+from gmg_tui.engine.workers import process_tree
+from gmg_tui.engine.workers.scans import Scans
+
+
+async def test_all_that_ask_at_once_get_the_same_scan() -> None:
+    scans = Scans()
+    first, *others = await asyncio.gather(*(scans.table() for _ in range(16)))
+    assert os.getpid() in first.by_pid
+    assert all(other is first for other in others)
+
+
+async def test_who_asks_during_a_scan_gets_the_next_and_the_loop_is_free_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scan, began, go_on = process_tree.scan, threading.Event(), threading.Event()
+
+    def slow() -> process_tree.Table:
+        began.set()
+        go_on.wait()
+        return scan()
+
+    monkeypatch.setattr(process_tree, "scan", slow)
+    scans = Scans()
+    early = asyncio.create_task(scans.table())
+    await asyncio.to_thread(began.wait)
+    late = asyncio.create_task(scans.table())
+    await asyncio.sleep(0)
+    go_on.set()
+    assert await early is not await late

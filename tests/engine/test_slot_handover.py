@@ -1,0 +1,92 @@
+"""Commands that come when a job has just got its slot, or has ended and not left it yet, are for that job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gmg_tui import session
+from gmg_tui.errors import GmgError
+from gmg_tui.model import JobRecord, WorkerState
+from gmg_tui.protocol import Action
+from gmg_tui.store import reader
+
+from .harness import job_group, running, sweep_for
+
+_AT_THE_MOMENT = """
+import asyncio, sys
+if "gmg_tui.engine" in sys.orig_argv:
+    from gmg_tui.engine.scheduling.job_queue import JobQueue
+    from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
+    init, take, schedulers = QueueScheduler.__init__, JobQueue.take, []
+    def remembered(self, *args):
+        schedulers.append(self)
+        init(self, *args)
+    def taken(self, number):
+        if number == 2:
+            asyncio.get_running_loop().call_soon(lambda: {command})
+        return take(self, number)
+    QueueScheduler.__init__, JobQueue.take = remembered, taken
+"""
+_WHILE_IT_IS_READ = """
+import sys, time
+from pathlib import Path
+if "gmg_tui.engine" in sys.orig_argv:
+    from gmg_tui.engine.output import script_results
+    read_file = script_results.read_file
+    def slowly(folder):
+        while not Path({gate!r}).exists():
+            time.sleep(0.01)
+        return read_file(folder)
+    script_results.read_file = slowly
+"""
+FINISHED, STOPPED, WAITING = WorkerState.FINISHED, WorkerState.STOPPED, WorkerState.WAITING
+
+
+async def _jobs_after(tmp_path: Path, command: str, seconds: float) -> list[JobRecord]:
+    (tmp_path / "sitecustomize.py").write_text(_AT_THE_MOMENT.format(command=f"schedulers[0].{command}"))
+    spec = sweep_for([{"s": 0.0}, {"s": seconds}, {"s": 0.0}], job_group("--s", "{s}"), cpu=1)
+    async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
+        await run.until_done()
+        assert "Traceback" not in run.log()
+    return reader.load_jobs(Path(spec.folder) / session.STORE)
+
+
+async def test_a_stop_stops_the_job_that_has_just_got_the_slot(tmp_path: Path) -> None:
+    jobs = await _jobs_after(tmp_path, "stop('cpu0', kill=False)", 600.0)
+    assert [(job.state, job.attempts) for job in jobs] == [(FINISHED, 1), (STOPPED, 0), (FINISHED, 1)]
+
+
+async def test_the_sessions_end_stops_it_and_it_waits_for_the_next_engine(tmp_path: Path) -> None:
+    jobs = await _jobs_after(tmp_path, "end(kill=False, reason=None)", 600.0)
+    assert [(job.state, job.attempts) for job in jobs] == [(FINISHED, 1), (WAITING, 0), (WAITING, 0)]
+    assert jobs[1].reason == "interrupted: the session was stopped"
+
+
+@pytest.mark.parametrize(("actions", "attempts"), [(("restart",), 2), (("restart", "stop"), 1)])
+async def test_a_restart_of_a_job_whose_result_is_being_read_runs_it_again(
+    tmp_path: Path, actions: tuple[str, ...], attempts: int
+) -> None:
+    gate = tmp_path / "gate"
+    (tmp_path / "sitecustomize.py").write_text(_WHILE_IT_IS_READ.format(gate=str(gate)))
+    spec = sweep_for([{}, {}], job_group("--fail", "3", "--fail-attempts", "1"), cpu=1)
+    async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
+        await run.until_state("cpu0", WorkerState.FAILED)
+        for action in actions:
+            await run.client.act(Action(action), "cpu0")
+        gate.touch()
+        await run.until_done()
+    jobs = reader.load_jobs(Path(spec.folder) / session.STORE)
+    assert [job.attempts for job in jobs] == [attempts, 1]
+
+
+async def test_a_job_that_has_finished_is_not_restarted_by_its_slot(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    (tmp_path / "sitecustomize.py").write_text(_WHILE_IT_IS_READ.format(gate=str(gate)))
+    async with running(sweep_for([{}], job_group(), cpu=1), {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
+        await run.until_state("cpu0", WorkerState.FINISHED)
+        with pytest.raises(GmgError, match=r"^job 1 has finished; r in the queue runs it again$"):
+            await run.client.act(Action.RESTART, "cpu0")
+        gate.touch()
+        await run.until_done()

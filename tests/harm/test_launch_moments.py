@@ -1,0 +1,177 @@
+"""A run that is ended while it starts: nothing of it is left, at whatever moment that comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from gmg_tui import session as sessions
+from tests.engine.harness import FAKE, spec_for
+
+from .patience import eventually, wait_until
+from .scale import full
+from .sessions import STEPS
+
+TRIES = full(200, short=30)
+_HEADLESS = (sys.executable, "-m", "gmg_tui", "--headless", "--cpu", "2")
+
+
+def _carries(process: psutil.Process) -> bool:
+    try:
+        own = process.environ().get("XDG_STATE_HOME") == os.environ["XDG_STATE_HOME"]
+        return bool(own) and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _alive() -> list[psutil.Process]:
+    """The processes that carry this test's state folder."""
+    return [process for process in psutil.process_iter() if _carries(process)]
+
+
+def _folders() -> list[str]:
+    folder = sessions.sessions_folder()
+    return sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
+
+
+def _listed(client: subprocess.Popen[bytes]) -> list[str]:
+    """The states of all sessions, once nothing of the client's runs any more."""
+    _, said = client.communicate(timeout=30)
+    assert b"Traceback" not in said
+    wait_until(lambda: not _alive())
+    for log in sessions.sessions_folder().glob("*/engine.log"):
+        assert "Traceback" not in log.read_text()
+    return [found.state for found in sessions.listing()]
+
+
+def _start(*words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([*words, FAKE, *STEPS], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def _start_s() -> float:
+    """How long a start takes here and now, until its session runs."""
+    began = time.monotonic()
+    client = _start(*_HEADLESS)
+    wait_until(lambda: "running" in [one.state for one in sessions.listing()])
+    took_s = time.monotonic() - began
+    client.terminate()
+    assert set(_listed(client)) == {"ended"}
+    return took_s
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_sigterm_at_any_moment_leaves_nothing_running() -> None:
+    chance, start_s = random.Random(6), _start_s()
+    outcomes: set[tuple[int, str]] = set()
+    for _ in range(TRIES):
+        before = _folders()
+        client = _start(*_HEADLESS)
+        time.sleep(chance.uniform(0.0, 2 * start_s))
+        client.terminate()
+        assert set(_listed(client)) <= {"ended"}
+        assert len(_folders()) == len(sessions.listing())
+        outcomes.add((client.returncode, "nothing" if _folders() == before else "ended"))
+    assert {(130, "nothing"), (130, "ended")} <= outcomes, "the moments were not those of the start"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_launcher_that_is_killed_leaves_a_session_or_nothing() -> None:
+    chance, start_s = random.Random(7), _start_s()
+    for _ in range(TRIES // 3):
+        client = _start(*_HEADLESS)
+        time.sleep(chance.uniform(0.0, start_s))
+        client.kill()
+        client.communicate()
+        # Sessions of earlier rounds stay listed as ended.
+        wait_until(lambda: not _alive() or "running" in [one.state for one in sessions.listing()])
+        for found in sessions.listing():
+            if found.state == "running":
+                # An engine whose launch was not confirmed ends by itself.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(found.record.session.engine_pid, signal.SIGTERM)
+        assert set(_listed(client)) <= {"ended"}
+
+
+async def _engine(spec_text: bytes, words: bytes) -> asyncio.subprocess.Process:
+    """An engine that has said that it listens, and has not been confirmed."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gmg_tui.engine"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(spec_text + b"\n" + words + b"\n")
+    assert json.loads(await process.stdout.readline())["ok"]
+    return process
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+async def test_an_engine_whose_launcher_is_gone_ends_before_it_has_begun(fresh: bool) -> None:
+    spec = spec_for(*STEPS)
+    process = await _engine(msgspec.json.encode(spec), b"confirm fresh" if fresh else b"confirm")
+    assert process.stdin is not None
+    await asyncio.sleep(0.3)
+    assert not psutil.Process(process.pid).children()
+    process.stdin.close()
+    assert await process.wait() == 0
+    assert not Path(spec.socket).exists()
+    assert Path(spec.folder).exists() != fresh
+    assert [found.state for found in sessions.listing()] == ([] if fresh else ["ended"])
+
+
+async def test_an_engine_that_is_told_to_end_before_it_was_confirmed_starts_nothing() -> None:
+    spec = spec_for(*STEPS)
+    process = await _engine(msgspec.json.encode(spec), b"confirm fresh")
+    process.terminate()
+    assert await process.wait() == 0
+    await eventually(lambda: not Path(spec.folder).exists())
+
+
+def test_sigterm_before_the_reporter_listens_stops_the_session() -> None:
+    program = (
+        "import os, signal, sys, time; from gmg_tui import cli, headless\n"
+        "def terminated(*_, **__): os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)\n"
+        "headless.run = terminated\n"
+        "cli.main(sys.argv[1:])\n"
+    )
+    words = [sys.executable, "-c", program, "--cpu", "1", FAKE, *STEPS]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert (done.stderr.strip(), done.returncode) == ("stopping the workers (ctrl+c again kills them)", 130)
+    assert [found.state for found in sessions.listing()] == ["ended"]
+    assert _alive() == []
+
+
+@pytest.mark.parametrize("sweep", [False, True])
+def test_sigterm_ends_a_client_whose_output_is_full_and_unread(sweep: bool, tmp_path: Path) -> None:
+    stamps = tmp_path / "stamps"
+    args = ["--plain", "--phase-s", "0", "--flood", "plain", "--lines", "0", "--stamp", str(stamps)]
+    if sweep:
+        words = ["sweep", "--script", FAKE, "--set", "x=1", "--cpu", "1", "--headless", "--args", " ".join(args)]
+    else:
+        words = ["--headless", "--cpu", "1", FAKE, *args]
+    with subprocess.Popen(
+        [sys.executable, "-m", "gmg_tui", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as client:
+        wait_until(lambda: stamps.exists() and stamps.read_bytes().count(b"\n") > 400)
+        client.terminate()
+        try:
+            assert client.wait(30) == 130
+        finally:
+            client.kill()
+    assert [found.state for found in sessions.listing()] == ["ended"]

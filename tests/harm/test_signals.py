@@ -1,0 +1,142 @@
+"""What Slurm, `timeout` and containers send: SIGUSR1 and 2 reach the scripts, SIGXCPU and SIGTERM end all in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gmg_tui import session as sessions
+from gmg_tui.model import Group, WorkerState
+from gmg_tui.store import reader
+from tests.engine.harness import Running, running, spec_for, sweep_for
+
+from .patience import eventually, wait_until
+
+_SCRIPT = """
+import os, signal, time
+from pathlib import Path
+here = Path(os.environ["HERE"])
+def save(number, frame):
+    with (here / f"{os.environ['GMG_SLOT']}-{number}").open("a") as file:
+        file.write("saved\\n")
+if os.environ["GMG_SLOT"] != "cpu1":
+    signal.signal(signal.SIGUSR1, save)
+    signal.signal(signal.SIGUSR2, save)
+(here / f"{os.environ['GMG_SLOT']}-ready").touch()
+try:
+    while True:
+        time.sleep(60)
+except KeyboardInterrupt:
+    save(2, None)
+"""
+SAVED = "saved\n"
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A script that saves on SIGUSR1, SIGUSR2 and SIGINT; on `cpu1` on SIGINT alone."""
+    monkeypatch.setenv("HERE", str(tmp_path))
+    path = tmp_path / "saves.py"
+    path.write_text(_SCRIPT)
+    return path
+
+
+def _saved(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in sorted(folder.glob("cpu?-[0-9]*"))}
+
+
+async def _ready(run: Running, folder: Path, count: int) -> None:
+    await eventually(lambda: len(list(folder.glob("*-ready"))) == count)
+    await run.until(lambda s: all(worker.pid for worker in s.workers))
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+async def test_scripts_that_save_on_a_signal_get_it_and_all_go_on(
+    script: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    async with running(spec_for(script=str(script), cpu=3)) as run:
+        await _ready(run, tmp_path, 3)
+        processes = [psutil.Process(worker.pid) for worker in run.snapshot.workers]
+        os.kill(run.process.pid, number)
+        said = f"{number.name} received at "
+        (note,) = (await run.until(lambda s: [one for one in s.notes if said in one])).notes
+        assert note.endswith(": passed on to cpu0, cpu2")
+        assert note in run.log()
+        await eventually(lambda: _saved(tmp_path) == {f"cpu0-{number}": SAVED, f"cpu2-{number}": SAVED})
+        assert all(process.is_running() for process in processes)
+        assert {worker.attempt for worker in run.snapshot.workers} == {1}
+
+
+async def test_a_signal_that_comes_by_two_ways_is_passed_on_once(script: Path, tmp_path: Path) -> None:
+    async with running(spec_for(script=str(script))) as run:
+        await _ready(run, tmp_path, 1)
+        for _ in range(2):
+            os.kill(run.process.pid, signal.SIGUSR1)
+            await asyncio.sleep(0.05)
+        os.kill(run.process.pid, signal.SIGUSR2)
+        await eventually(lambda: _saved(tmp_path).keys() >= {f"cpu0-{signal.SIGUSR2:d}"})
+        assert _saved(tmp_path)[f"cpu0-{signal.SIGUSR1:d}"] == SAVED
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGXCPU])
+async def test_a_signal_that_ends_the_session_lets_workers_save_and_is_told(
+    script: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    async with running(spec_for(script=str(script), cpu=2, sigint_wait_s=30.0)) as run:
+        await _ready(run, tmp_path, 2)
+        os.kill(run.process.pid, number)
+        if number is signal.SIGXCPU:  # again each second of CPU time
+            await run.until(lambda s: s.notes)
+            os.kill(run.process.pid, number)
+        why = f"the session was ended by {number.name}"
+        await run.until(lambda s: why in s.notes)
+        assert await run.process.wait() == 0
+        assert _saved(tmp_path) == {"cpu0-2": SAVED, "cpu1-2": SAVED}
+        assert [(one["state"], one["reason"]) for one in run.summary()["workers"]] == [("stopped", why)] * 2
+        assert f"{number.name} received" in run.log()
+
+
+async def test_a_job_that_a_signal_has_interrupted_says_which(script: Path, tmp_path: Path) -> None:
+    async with running(sweep_for([{}], Group(script=str(script)), cpu=1)) as run:
+        await _ready(run, tmp_path, 1)
+        os.kill(run.process.pid, signal.SIGTERM)
+        await run.until(lambda s: s.ended)
+        assert await run.process.wait() == 0
+        assert run.bye == "the session was ended by SIGTERM"
+        (job,) = reader.load_jobs(run.folder / sessions.STORE)
+        assert (job.state, job.reason) == (
+            WorkerState.WAITING,
+            "interrupted: the session was ended by SIGTERM",
+        )
+
+
+def test_the_command_passes_signals_on_and_lives(script: Path, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "gmg_tui", "--headless", "--cpu", "1", str(script)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
+        wait_until(lambda: (tmp_path / "cpu0-ready").exists())
+        client.send_signal(signal.SIGUSR1)
+        wait_until(lambda: _saved(tmp_path) == {f"cpu0-{signal.SIGUSR1:d}": SAVED})
+        client.send_signal(signal.SIGXCPU)
+        out, err = client.communicate(timeout=30)
+    assert (err, client.returncode) == ("stopping the workers (ctrl+c again kills them)\n", 130)
+    assert "SIGUSR1 received at " in out
+    assert sessions.find(None, running=False).state == "ended"
+
+
+def test_a_command_whose_engine_is_told_to_end_says_so(script: Path, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "gmg_tui", "--headless", "--cpu", "1", str(script)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
+        wait_until(lambda: (tmp_path / "cpu0-ready").exists())
+        os.kill(sessions.find(None, running=True).record.session.engine_pid, signal.SIGTERM)
+        out, err = client.communicate(timeout=30)
+    assert (err, client.returncode) == ("", 130)
+    assert "the session was ended by SIGTERM" in out
+    assert "cpu0  stopped" in out
+    assert "\nthe session was ended by SIGTERM\n" in out

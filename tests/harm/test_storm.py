@@ -1,0 +1,157 @@
+"""Windows that change their size without end, with keys among it, on every screen: the interface lives, and is right."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from functools import partial
+from typing import NamedTuple
+
+import pytest
+
+from tests.terminal.screen import DOWN, ENTER, ESCAPE, LEFT, RIGHT, UP, Terminal
+
+from .scale import full
+from .storm_program import MOMENTS
+
+pytestmark = [pytest.mark.terminal, pytest.mark.slow]
+
+STORMS = 9
+RESIZES = full(200, short=30)
+"""In each storm, over all of its screens."""
+SIZES = ((60, 12), (80, 24), (120, 36), (160, 48))
+"""Those that a storm ends with."""
+PAGE_UP, PAGE_DOWN, HOME, END = "\x1b[5~", "\x1b[6~", "\x1b[H", "\x1b[F"
+TAB, BACKTAB, REDRAW = "\t", "\x1b[Z", "\x0c"
+SHIFT_LEFT, SHIFT_RIGHT, CTRL_UP, CTRL_DOWN = "\x1b[1;2D", "\x1b[1;2C", "\x1b[1;5A", "\x1b[1;5B"
+ARROWS = (UP, DOWN, LEFT, RIGHT)
+PAGES = (PAGE_UP, PAGE_DOWN, HOME, END)
+ANSWER_S, HOME_S = 60.0, 5.0
+_MOST_ROWS = 6
+
+
+class Under(NamedTuple):
+    """A screen to be stormed."""
+
+    open: str
+    """The keys that open it from the main screen, one after the other; empty for the main screen."""
+    marks: tuple[str, ...]
+    """What each of them brings onto the screen, which shows it nowhere else."""
+    keys: tuple[str, ...]
+    """Pressed during the storm; none leaves the screen."""
+    home: tuple[str, ...] = ()
+    """Pressed after it, and in the fresh one, so that both are as the other is."""
+    typed: bool = False
+    """Whether the keys of the storm leave it unlike a fresh one."""
+
+
+TO_GPU0 = (*"kkkkkkkkhhhhhhhh", *[SHIFT_LEFT] * 20, END)
+LIVE = {
+    "main": Under(
+        "",
+        (f"moment {MOMENTS}",),
+        (*ARROWS, *"hjklfnN ", *PAGES, SHIFT_LEFT, SHIFT_RIGHT, REDRAW),
+        (*TO_GPU0, ESCAPE),
+    ),
+    "details": Under(
+        ENTER,
+        ("[1 charts]",),
+        (UP, DOWN, TAB, BACKTAB, *"1234hl+-,.", *PAGES, REDRAW),
+        (*"hhhhhhhh", "1", "0"),
+    ),
+    "processes": Under("p", ("processes on the GPU",), (UP, DOWN, "j", "k", REDRAW), tuple("kkkkk")),
+    "tried": Under("a", ("sets of arguments",), (UP, DOWN, "j", "k", *PAGES, REDRAW), (HOME,)),
+    "command": Under(f"{ENTER}c", ("[1 charts]", "The command of"), (UP, DOWN, "y", *PAGES, REDRAW), typed=True),
+    "search": Under("/", ("literal",), (LEFT, RIGHT, *"gpu0 \x7f", HOME, END), (END, *["\x7f"] * 300)),
+    "filter": Under("&", ("only lines with",), (LEFT, RIGHT, *"gpu0 \x7f", HOME, END), (END, *["\x7f"] * 300)),
+}
+"""Screens that follow the session."""
+TUNE = {"tune": Under("T", ("T workers",), (UP, DOWN, *PAGES, REDRAW), (END,))}
+QUEUE = {"queue": Under("Q", ("GPUs",), (UP, DOWN, "j", "k", *PAGES, "f", REDRAW), ("f",))}
+DIALOGS = {
+    "edit": Under("e", ("Edit gpu0",), (*ARROWS, TAB, BACKTAB, *"w {\x7f", HOME, END, CTRL_UP, CTRL_DOWN), typed=True),
+    "help": Under("?", ("─ Help ",), (UP, DOWN, " ", *PAGES, REDRAW), (HOME,)),
+    "palette": Under("\x10", ("Search for commands",), (UP, DOWN, *"the\x7f", PAGE_UP, PAGE_DOWN), typed=True),
+    "quit": Under("q", ("─ Quit ",), (*ARROWS, TAB, BACKTAB, "j", "k", REDRAW), typed=True),
+}
+"""Screens that stand over one that rests meanwhile."""
+
+
+def _program(kind: str, pace_s: float, size: tuple[int, int]) -> Terminal:
+    command = (sys.executable, "-m", "tests.harm.storm_program", kind, str(pace_s))
+    return Terminal(columns=size[0], rows=size[1], command=command)
+
+
+def _same(stormed: Terminal, fresh: Terminal, home: tuple[str, ...], where: str) -> None:
+    """Wait until both show the same, in the same colours, once `home` has been pressed.
+
+    It is pressed again now and then: keys that come before the last size of the window are not obeyed.
+    """
+    deadline = time.monotonic() + ANSWER_S
+    while time.monotonic() < deadline:
+        stormed.press(*home)
+        again = time.monotonic() + HOME_S
+        while time.monotonic() < again:
+            if stormed.cells() == fresh.cells():
+                return
+            assert stormed.alive, f"{where}: it died\n{stormed.raw[-4000:].decode(errors='replace')}"
+            time.sleep(0.02)
+    texts = zip(stormed.text().splitlines(), fresh.text().splitlines(), strict=True)
+    pairs = zip(stormed.cells(), fresh.cells(), texts, strict=True)
+    rows = [f"{y:3} {text}\n    {whole}" for y, (one, other, (text, whole)) in enumerate(pairs) if one != other]
+    raise AssertionError("\n".join([f"{where}: {len(rows)} rows are not as in a fresh one", *rows[:_MOST_ROWS]]))
+
+
+def _lacks(word: str, text: str) -> bool:
+    return word not in text
+
+
+def _blow(terminal: Terminal, under: Under, chance: random.Random, number: int) -> None:
+    """Resize it `number` times, now in a burst, now slowly, with keys among it."""
+    for _ in range(number):
+        terminal.resize(chance.randint(1, 200), chance.randint(1, 60))
+        terminal.press(*chance.choices(under.keys, k=chance.randint(0, 3)))
+        time.sleep(chance.choice((0.0, 0.0, 0.005, 0.03, 0.1)))
+        assert terminal.alive, terminal.raw[-4000:].decode(errors="replace")
+
+
+@pytest.mark.parametrize("seed", range(full(STORMS, short=3)))
+@pytest.mark.timeout(600)
+def test_a_storm_of_resizes_with_keys_leaves_every_screen_as_a_fresh_one(seed: int) -> None:
+    chance = random.Random(seed)
+    kind = ("plain", "sweep", "tune")[seed % 3]
+    live = LIVE | {"plain": {}, "sweep": QUEUE, "tune": TUNE}[kind]
+    screens = live | DIALOGS
+    size = chance.choice(SIZES)
+    names = [*chance.sample(list(live), len(live)), *chance.sample(list(DIALOGS), len(DIALOGS))]
+    with _program(kind, 0.05, size) as stormed, _program(kind, 0.0, size) as fresh:
+        for terminal in (stormed, fresh):
+            if kind == "tune":
+                terminal.until(*TUNE["tune"].marks)
+                terminal.press(TUNE["tune"].open)
+            terminal.until(f"moment {MOMENTS}" if terminal is fresh else "gpu0 log")
+        for name in names:
+            under = screens[name]
+            steps = list(zip(under.open, under.marks, strict=False))
+            if steps:
+                stormed.resize(160, 48)
+            for key, mark in steps:
+                for terminal in (stormed, fresh):
+                    terminal.press(key)
+                    terminal.until(mark)
+            fresh.press(*under.home)
+            _blow(stormed, under, chance, RESIZES // len(names))
+            stormed.resize(*size)
+            if under.typed:
+                stormed.until(partial(_lacks, "is too small"))
+                stormed.settle(REDRAW, f"{name}, storm {seed}")
+            else:
+                _same(stormed, fresh, under.home, f"{name}, storm {seed}")
+            for _, mark in reversed(steps):
+                for terminal in (stormed, fresh):
+                    terminal.press(ESCAPE)
+                    terminal.until(partial(_lacks, mark))
+            _same(stormed, fresh, TO_GPU0, f"the main screen after {name}, storm {seed}")
+        stormed.press("d")
+        assert stormed.until_ended() == 0

@@ -1,0 +1,31 @@
+"""The whole program, whose interface fails when it is drawn (`python -m`), and says so only once keys have come."""
+
+from __future__ import annotations
+
+import os
+import select
+from typing import NoReturn
+
+from gmg_tui import cli, ui
+from tests.engine.harness import FAKE
+
+ui.load()
+from gmg_tui.ui.app import GmgApp  # noqa: E402 - after its switches are set
+from gmg_tui.ui.screens.main import MainScreen  # noqa: E402
+
+_WAIT_S = 60
+
+
+def _fail(self: MainScreen) -> NoReturn:
+    raise ValueError("it cannot be drawn")
+
+
+def _said(self: GmgApp) -> None:
+    os.write(1, b"it has crashed\r\n")
+    select.select([0], [], [], _WAIT_S)
+
+
+if __name__ == "__main__":
+    MainScreen.show_state = _fail  # type: ignore[method-assign]
+    GmgApp._print_error_renderables = _said  # type: ignore[assignment,method-assign]
+    cli.main(["--cpu", "1", FAKE, "--lines", "0"])

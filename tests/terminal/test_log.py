@@ -1,0 +1,125 @@
+"""The log in a real terminal: the pager that has it meanwhile, and what is copied to its clipboard."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.harm.patience import wait_until
+from tests.terminal.screen import CTRL_C, Terminal
+
+pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal, pytest.mark.timeout(180)]
+
+FAKE = str(Path(__file__).parents[1] / "fake_worker.py")
+RUN = ("--cpu", "1", "--start", "together", FAKE, "--lines", "0", "--fps", "24000", "--steady", "-B", "4096")
+CTRL_Z = "\x1a"
+PAGER = """
+import shutil, signal, sys, termios
+interrupted = []
+signal.signal(signal.SIGINT, lambda *_: interrupted.append(1))
+cooked = bool(termios.tcgetattr(0)[3] & termios.ECHO)
+first = open(sys.argv[1], "rb").readline()
+print("\\033[2J\\033[HPAGER cooked", cooked, b"Genesis" in first, sys.argv[1][-14:], flush=True)
+while True:
+    line = sys.stdin.readline().strip()
+    print("READ", line, "interrupted", len(interrupted), "columns", shutil.get_terminal_size().columns, flush=True)
+    if line == "end":
+        break
+"""
+
+
+@pytest.fixture
+def pager(tmp_path: Path) -> dict[str, str]:
+    """An environment in which a pager says what it is given."""
+    script = tmp_path / "pager.py"
+    script.write_text(PAGER)
+    return {"PAGER": shlex.join([sys.executable, str(script)])}
+
+
+def _quit(terminal: Terminal) -> None:
+    terminal.press("q")
+    terminal.until("leave")
+    terminal.press("s")
+    assert terminal.until_ended() == 130
+
+
+def test_the_pager_has_the_terminal_and_the_screen_comes_back_in_the_new_size(pager: dict[str, str]) -> None:
+    with Terminal(*RUN, columns=120, rows=36, env=pager) as terminal:
+        terminal.until("1 running", "cpu0 log")
+        terminal.press("o")
+        terminal.until("PAGER cooked True True", "logs/cpu0.log")
+        terminal.press("q\r")
+        terminal.until("READ q interrupted 0 columns 120")
+        terminal.press(CTRL_C)
+        terminal.press("again\r")
+        terminal.until("READ again interrupted 1")
+        terminal.resize(80, 24)
+        terminal.press("end\r")
+        terminal.until("1 running", "cpu0 log", "? help", lambda text: "PAGER" not in text)
+        assert len(terminal.text().splitlines()) == 24
+        threads = psutil.Process(terminal.pid).num_threads()
+        terminal.press("f")
+        terminal.until("log paused")
+        terminal.press("o")
+        terminal.until("PAGER cooked True True")
+        terminal.press("end\r")
+        terminal.until("log paused", lambda text: "PAGER" not in text)
+        assert psutil.Process(terminal.pid).num_threads() <= threads
+        _quit(terminal)
+
+
+def test_less_is_stopped_and_goes_on_with_the_terminal_its_own(tmp_path: Path) -> None:
+    if subprocess.run(["which", "less"], check=False, capture_output=True).returncode:
+        pytest.skip("less is not installed")
+    shell = ("bash", "--norc", "--noprofile", "-i")
+    with Terminal(columns=120, rows=36, command=shell, env={"PS1": "prompt> ", "PAGER": "", "LESS": "R"}) as terminal:
+        terminal.until("prompt>")
+        terminal.press(f"{shlex.join([sys.executable, '-m', 'gmg_tui', *RUN])}\r")
+        terminal.until("1 running", "cpu0 log", "Running at")
+        terminal.press("o")
+        terminal.until("[INFO] Running on", "cpu0.log")  # the interface shortens the heads of lines
+        terminal.press(CTRL_Z)
+        terminal.until("Stopped")
+        terminal.wipe()
+        terminal.press("fg\r")
+        terminal.until("[INFO] Running on")
+        terminal.wipe()
+        terminal.press("/Building scene\r")
+        terminal.until("[INFO] Building scene")
+        terminal.wipe()
+        terminal.press("q")
+        terminal.until("1 running", "cpu0 log", "? help", lambda text: "[INFO]" not in text)
+        terminal.press("q")
+        terminal.until("leave")
+        terminal.press("s")
+        terminal.until("summary:", "prompt>")
+        terminal.press("exit\r")
+        terminal.until_ended()
+
+
+def test_what_is_copied_reaches_the_terminals_clipboard() -> None:
+    with Terminal(*RUN, columns=120, rows=36) as terminal:
+        terminal.until("1 running", "cpu0 log", "Building scene")
+        terminal.press("/", "Building scene", "\r")
+        terminal.until("match 1 of 1")
+        terminal.press("y")
+        terminal.until("copied [Genesis]")
+        terminal.press("Y")
+        terminal.until("copied the path of cpu0.log")
+
+        def copied() -> list[str]:
+            found = re.findall(rb"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07", terminal.raw)
+            return [base64.b64decode(each).decode() for each in found]
+
+        wait_until(lambda: len(copied()) == 2)
+        line, path = copied()
+        assert re.fullmatch(r"\[Genesis\] \[\d\d:\d\d:\d\d\] \[INFO\] Building scene <\w+>\.\.\.", line)
+        assert Path(path).is_file()
+        _quit(terminal)

@@ -1,0 +1,75 @@
+"""Tuning by hand in a real pseudo-terminal: the bytes of keys, to arguments of real workers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.nvml_sim import Sim
+from tests.terminal.screen import DOWN, ENTER, ESCAPE, UP, Terminal
+
+pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal, pytest.mark.timeout(180)]
+
+FAKE = str(Path(__file__).parents[1] / "fake_worker.py")
+CTRL_Y, CTRL_Z = "\x19", "\x1a"
+ALT_UP, META_UP, META_DOWN = "\x1b[1;3A", "\x1b\x1b[A", "\x1b\x1b[B"
+
+
+def _attempts() -> list[int]:
+    said = subprocess.run([sys.executable, "-m", "gmg_tui", "ls", "--json"], capture_output=True, check=True)
+    (session,) = json.loads(said.stdout)
+    return [worker["attempt"] for worker in session["workers"]]
+
+
+def _quit(terminal: Terminal) -> None:
+    terminal.press("q")
+    terminal.until("leave")
+    terminal.press("s")
+    assert terminal.until_ended() == 130
+
+
+def test_marked_workers_are_tuned_and_get_their_settings_back(sim: Sim) -> None:
+    args = ("--gpus", "4", "--start", "together", FAKE, "-B", "4096", "--lines", "0", "--steady")
+    with Terminal(*args, columns=80, rows=24, env=sim.env()) as terminal:
+        terminal.until("4 running")
+        terminal.press(" ", DOWN, DOWN, " ", UP)
+        terminal.until("◆gpu0", "▸ gpu1", "◆gpu2", "◆ 2 marked  esc unmark")
+        terminal.press("e")
+        terminal.until("Edit gpu0", "(*) 2 marked", "-B 4096 --lines 0")
+        terminal.press(ALT_UP)
+        terminal.until("-B 8192 --lines 0")
+        terminal.press(META_UP)
+        terminal.until("-B 16384 --lines 0")
+        terminal.press(META_DOWN)
+        terminal.until("-B 8192 --lines 0", "2 marked workers will restart")
+        terminal.press(ENTER)
+        terminal.until("4 running", lambda _: _attempts() == [2, 1, 2, 1])
+        terminal.press(ESCAPE)
+        terminal.until(lambda text: "marked" not in text)
+        terminal.press(UP, "e")
+        terminal.until("Edit gpu0", "-B 8192 --lines 0")
+        terminal.press(CTRL_Z)
+        terminal.until("-B 4096 --lines 0", "From attempt 1")
+        terminal.press(CTRL_Y)
+        terminal.until("-B 8192 --lines 0", "Nothing has been changed.")
+        terminal.press(ESCAPE)
+        terminal.until("gpu0 log")
+        terminal.press(ENTER, "2", DOWN)
+        terminal.until("▸1", "u use again")
+        terminal.press("u")
+        terminal.until("Edit gpu0", "-B 4096 --lines 0", "From attempt 1")
+        terminal.press(ENTER)
+        terminal.until("[2 attempts]", lambda _: _attempts() == [3, 1, 2, 1])
+        terminal.press("c")
+        terminal.until("The command of gpu0", "CUDA_VISIBLE_DEVICES=0", "-B 4096")
+        terminal.press("y")
+        terminal.until("Copied", lambda _: b"\x1b]52;c;" in terminal.raw)
+        terminal.press(ESCAPE)
+        terminal.until("[2 attempts]")
+        terminal.press(ESCAPE)
+        terminal.until("gpu0 log")
+        _quit(terminal)

@@ -1,0 +1,192 @@
+"""The window changes its size, the shell takes the terminal back, text is pasted, tmux is in between."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from tests.harm.patience import wait_until
+from tests.harm.sessions import stop, the_session
+from tests.terminal.screen import ENTER, Terminal
+
+pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal, pytest.mark.timeout(180)]
+
+CTRL_Z, REDRAW = "\x1a", "\x0c"
+PROGRAM = (sys.executable, "-m", "tests.ui.screens.on_terminal")
+PASTED = "\x1b[200~{}\x1b[201~"
+SMALL = (80, 24)
+
+
+def _cooked(terminal: Terminal) -> bool:
+    """Whether the terminal is as a shell wants it."""
+    local = termios.tcgetattr(terminal._master)[3]
+    return bool(local & termios.ECHO and local & termios.ICANON)
+
+
+def _fresh(columns: int, rows: int) -> str:
+    with Terminal(columns=columns, rows=rows, command=PROGRAM) as fresh:
+        return fresh.until("gpu0 log", "q quit", " 0 lines")
+
+
+def test_a_window_that_is_another_for_a_moment_is_drawn_whole_again() -> None:
+    with Terminal(columns=80, rows=24, command=PROGRAM) as terminal:
+        before = terminal.until("gpu0 log", "q quit", " 0 lines")
+        process = psutil.Process(terminal.pid)
+        process.suspend()  # it hears of both changes at once
+        terminal.resize(40, 10)
+        terminal.resize(*SMALL)
+        assert terminal.text() != before
+        process.resume()
+        terminal.until(lambda text: text == before)
+        terminal.press("d")
+        assert terminal.until_ended() == 0
+
+
+def test_a_window_whose_change_is_not_heard_of_is_looked_at() -> None:
+    deaf = (
+        "import runpy, signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH}); "
+        f"runpy.run_module({PROGRAM[-1]!r}, run_name='__main__')"
+    )
+    with Terminal(columns=80, rows=24, command=(sys.executable, "-c", deaf)) as terminal:
+        terminal.until("gpu0 log", "q quit", " 0 lines")
+        terminal.resize(40, 10)
+        terminal.until("40x10 is too small")
+        terminal.resize(*SMALL)
+        terminal.until("gpu0 log", "q quit", " 0 lines")
+        terminal.press("d")
+        assert terminal.until_ended() == 0
+
+
+def test_a_process_that_was_stopped_from_outside_goes_on_with_one_reader_of_keys() -> None:
+    with Terminal(columns=80, rows=24, command=PROGRAM) as terminal:
+        before = terminal.until("gpu0 log", "q quit", " 0 lines")
+        assert not _cooked(terminal)
+        process = psutil.Process(terminal.pid)
+        threads = process.num_threads()
+        for _ in range(3):
+            process.suspend()
+            terminal.wipe()
+            process.resume()
+            terminal.until(lambda text: text == before)
+        assert process.num_threads() <= threads
+        terminal.press("d")
+        assert terminal.until_ended() == 0
+        assert _cooked(terminal)
+
+
+def test_ctrl_z_gives_the_shell_its_terminal_and_fg_comes_back_in_the_new_size() -> None:
+    shell = ("bash", "--norc", "--noprofile", "-i")
+    with Terminal(columns=120, rows=36, command=shell, env={"PS1": "prompt> "}) as terminal:
+        terminal.until("prompt>")
+        terminal.press(f"{sys.executable} -m tests.ui.screens.on_terminal{ENTER}")
+        terminal.until("gpu0 log", "q quit")
+        terminal.press(CTRL_Z)
+        terminal.until("Stopped")
+        terminal.resize(*SMALL)
+        terminal.press(f"fg{ENTER}")
+        wanted = _fresh(*SMALL)
+        terminal.until(lambda text: text == wanted)
+        terminal.press("e")
+        terminal.until("Edit gpu0")
+        terminal.press("\x1b")
+        terminal.until("gpu0 log")
+        terminal.press("d")
+        terminal.until("prompt>")
+        terminal.press(f"echo $((6 * 7)){ENTER}")
+        terminal.until("42")
+        terminal.press(f"exit{ENTER}")
+        assert terminal.until_ended() == 0
+
+
+def test_ctrl_z_is_refused_where_no_shell_would_bring_it_back() -> None:
+    with Terminal(columns=120, rows=36, command=PROGRAM) as terminal:
+        terminal.until("gpu0 log")
+        terminal.press(CTRL_Z)
+        terminal.until("no shell would bring it back")
+        assert psutil.Process(terminal.pid).status() != psutil.STATUS_STOPPED
+        terminal.press("d")
+        assert terminal.until_ended() == 0
+
+
+def test_ctrl_l_draws_anew_over_a_dialog_and_in_a_field() -> None:
+    with Terminal(columns=80, rows=24, command=PROGRAM) as terminal:
+        terminal.until("gpu0 log", " 0 lines")
+        for key, word in (
+            ("q", "Quit franka-1"),
+            ("?", "─ Help"),
+            ("e", "Edit gpu0"),
+            ("/", "literal"),
+            ("X", "Sure?"),
+        ):
+            terminal.press(key)
+            terminal.until(word)
+            terminal.settle(REDRAW, word)
+            terminal.press("\x1b")
+            terminal.until(lambda text, word=word: word not in text)  # type: ignore[misc]
+
+
+def test_pasted_text_presses_no_keys_and_is_searched_for() -> None:
+    with Terminal(columns=120, rows=36, command=PROGRAM) as terminal:
+        terminal.until("gpu0 log", " 0 lines")
+        terminal.press(PASTED.format("qxXrd\nq"), "/")
+        terminal.until("literal")
+        terminal.press(PASTED.format("xyz"))
+        terminal.until("xyz", "no match")
+        terminal.press(PASTED.format("w" * 5000), "v" * 3000, "END")
+        terminal.until("vEND", "no match")
+
+
+def test_keys_that_nobody_reads_after_a_crash_do_not_reach_the_shell() -> None:
+    shell = ("bash", "--norc", "--noprofile", "-i")
+    with Terminal(columns=120, rows=36, command=shell, env={"PS1": "prompt> "}) as terminal:
+        terminal.until("prompt>")
+        terminal.press(f"{sys.executable} -m tests.terminal.crashing; echo status $?{ENTER}")
+        terminal.until("it has crashed")  # its interface, which goes on once there are keys
+        terminal.press(f"echo $((6 * 7)){ENTER}")
+        terminal.until("status 1", "the interface failed")
+        terminal.press(f"echo $((6 * 8)){ENTER}")
+        terminal.until("48")
+        assert "\n42" not in terminal.text()
+        terminal.press(f"exit{ENTER}")
+        assert terminal.until_ended() == 0
+    stop(the_session())
+
+
+@pytest.fixture
+def tmux() -> Iterator[Callable[..., str]]:
+    """Runs tmux with a server of this test's own."""
+    program = shutil.which("tmux")
+    if program is None:
+        pytest.skip("tmux is not installed")
+    name = f"gmg-test-{os.getpid()}"
+
+    def run(*words: str) -> str:
+        command = [program, "-u", "-L", name, "-f", "/dev/null", *words]
+        env = {**os.environ, "LANG": "C.UTF-8"}
+        return subprocess.run(command, check=False, capture_output=True, text=True, env=env).stdout
+
+    yield run
+    subprocess.run([program, "-L", name, "kill-server"], check=False, capture_output=True)
+
+
+def test_tmux_shows_what_a_terminal_shows_and_follows_its_size(tmux: Callable[..., str]) -> None:
+    tmux("new-session", "-d", "-x", "120", "-y", "36", *PROGRAM)
+    for columns, rows in ((120, 36), (80, 24)):
+        tmux("resize-window", "-x", str(columns), "-y", str(rows))
+        wanted = [line.rstrip() for line in _fresh(columns, rows).splitlines()]
+        wait_until(lambda wanted=wanted: _pane(tmux) == wanted)  # type: ignore[misc]
+    tmux("send-keys", "q")
+    wait_until(lambda: any("Quit franka-1" in line for line in _pane(tmux)))
+    tmux("send-keys", "l")
+    wait_until(lambda: not tmux("list-sessions"))
+
+
+def _pane(tmux: Callable[..., str]) -> list[str]:
+    return [line.rstrip() for line in tmux("capture-pane", "-p").splitlines()]

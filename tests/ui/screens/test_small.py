@@ -1,0 +1,117 @@
+"""Terminals that are too small: what stands there, what works there, and what comes back."""
+
+from __future__ import annotations
+
+import pytest
+from textual.events import Resize
+from textual.geometry import Size
+
+from gmg_tui.ui.screens.details import sections
+from gmg_tui.ui.screens.details.sections import Subject
+from tests.ui import play, sweeps
+from tests.ui.screens import stage
+from tests.ui.screens.stage import asked, press
+
+LARGE = (100, 30)
+TINY = [(59, 24), (80, 11), (4, 20), (1, 1)]
+SCREENS = {
+    "": " 0 lines",
+    "enter": "[1 charts]",
+    "p": "Xorg",
+    "e": "Edit gpu0",
+    "slash": "literal",
+    "ctrl+p": "Search for",
+}
+
+
+@pytest.mark.parametrize("size", TINY, ids=str)
+@pytest.mark.parametrize("key", SCREENS)
+async def test_a_screen_without_room_is_covered_and_comes_back_as_it_was(key: str, size: tuple[int, int]) -> None:
+    app = stage.app()
+    async with app.run_test(size=LARGE) as pilot:
+        await press(pilot, *key.split())
+        await play.sees(pilot, SCREENS[key])
+        before = play.screen(app)
+        await pilot.resize_terminal(*size)
+        await press(pilot, "down", "w", "x")
+        assert "gpu0" not in play.shown(app)
+        await pilot.resize_terminal(*LARGE)
+        await play.sees(pilot, SCREENS[key])
+        assert play.screen(app) == before
+        assert asked(app.engine) == []
+
+
+async def test_the_queue_without_room_is_covered_and_comes_back() -> None:
+    app = sweeps.app()
+    async with app.run_test(size=LARGE) as pilot:
+        await press(pilot, "Q", "c")
+        await play.sees(pilot, "GPUs of the sweep", "[x] gpu0")
+        before = play.screen(app)
+        await pilot.resize_terminal(30, 8)
+        await press(pilot, "space", "s", "escape", "c")
+        assert "too small" in play.shown(app)
+        await pilot.resize_terminal(*LARGE)
+        await pilot.pause()
+        assert play.screen(app) == before
+        assert "use_slot" not in [name for name, *_ in app.engine.asked]
+
+
+async def test_the_message_wraps_and_names_both_sizes_and_what_works() -> None:
+    app = stage.app()
+    async with app.run_test(size=(20, 5)) as pilot:
+        await play.sees(pilot, "too small")
+        text = " ".join(play.shown(app).split())
+        assert text == "20x5 is too small, 60x12 is needed. q quit d detach ? help"
+
+
+@pytest.mark.parametrize("key", ["x", "X", "r", "R", "e", "enter", "t", "p", "slash", "ctrl+p", "f"])
+async def test_no_key_acts_unseen(key: str) -> None:
+    app = stage.app(stage.engine(stuck="no output and no CPU time for 74 s"))
+    async with app.run_test(size=(50, 10)) as pilot:
+        await play.sees(pilot, "too small")
+        before = play.screen(app)
+        await press(pilot, key, "y")
+        assert play.screen(app) == before
+        assert asked(app.engine) == []
+
+
+@pytest.mark.parametrize("key", [*SCREENS, "q", "question_mark", "X"])
+async def test_a_stale_size_changes_no_screen(key: str) -> None:
+    """A screen of Textual sends itself the size that it was laid out for, which may not be the newest by then."""
+    app = stage.app()
+    async with app.run_test(size=LARGE) as pilot:
+        await press(pilot, *key.split())
+        await pilot.pause()
+        app.screen.post_message(Resize(Size(120, 40), Size(120, 40)))
+        await pilot.pause()
+        assert app.screen.size == Size(*LARGE)
+
+
+async def test_quitting_and_the_help_work_in_any_size_and_detaching_too() -> None:
+    app = stage.app()
+    async with app.run_test(size=(30, 8)) as pilot:
+        await press(pilot, "question_mark")
+        await play.sees(pilot, "Help")
+        await press(pilot, "escape", "q")
+        await play.sees(pilot, "Quit franka-1")
+        await pilot.resize_terminal(*LARGE)
+        await press(pilot, "escape")
+        await play.sees(pilot, "gpu0 log")
+        await press(pilot, "q")
+        await pilot.resize_terminal(30, 8)
+        await play.sees(pilot, "Quit franka-1")
+        await press(pilot, "escape")
+        await play.sees(pilot, "too small")
+        await press(pilot, "d")
+    assert app.return_value is not None
+    assert app.return_value.how == "detached"
+
+
+@pytest.mark.parametrize("width", [61, 80, 101, 102, 103, 173])
+def test_charts_have_at_most_the_rows_that_there_are(width: int) -> None:
+    snapshot, look = stage.snapshot(), stage.app().appearance
+    subject = Subject(stage.GPU_SESSION.slots[0], snapshot.workers[0], snapshot.samples[0], stage.NOW, None, None)
+    for height in range(-3, 40):
+        for series in (None, stage.series()):
+            rows = sections.charts(subject._replace(series=series), width, height, look)
+            assert len(rows) <= max(1, height)

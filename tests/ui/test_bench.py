@@ -1,0 +1,36 @@
+"""A GPU that the queue has put on the bench, as a person sees it, and how it comes back."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from gmg_tui.model import Worker, WorkerState
+from tests.ui import play, sweeps
+
+WHY = "3 jobs in a row failed there: RuntimeError: No CUDA GPUs are available"
+
+
+async def test_a_benched_gpu_says_why_and_is_used_again_when_it_is_marked() -> None:
+    engine = sweeps.engine()
+    engine.lanes = [
+        structs.replace(lane, job=None, used=False, waits=f"benched: {WHY}", benched=WHY)
+        if lane.slot == "gpu1"
+        else lane
+        for lane in engine.lanes
+    ]
+    worker = Worker("gpu1", 1, WorkerState.WAITING, reason=f"benched: {WHY}")
+    engine.snapshot = structs.replace(
+        engine.snapshot, workers=(engine.snapshot.workers[0], worker, *engine.snapshot.workers[2:])
+    )
+    app = sweeps.app(engine)
+    async with app.run_test(size=(160, 48)) as pilot:
+        engine.push(engine.snapshot)
+        await pilot.pause()
+        await play.sees(pilot, "benched: 3 jobs in a row")
+        await pilot.press("Q")
+        await play.sees(pilot, f"gpu1 benched   {WHY}")
+        await pilot.press("c")
+        await play.sees(pilot, "[x] gpu0", "[ ] gpu1", "benched: 3 jobs in a row")
+        await pilot.press("down", "space")
+        await pilot.pause()
+        assert ("use_slot", "gpu1", True) in engine.asked

@@ -1,0 +1,196 @@
+"""What is sent to the terminal: after any frames it shows the last one, as if only that had been sent."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from typing import NamedTuple
+
+import pyte
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from textual._compositor import ChopsUpdate, LayoutUpdate
+from textual.geometry import Region
+from textual.strip import Strip
+
+from gmg_tui.ui.terminal.differ import Differ
+from tests.ui import play, sessions
+
+WIDTH, HEIGHT = 12, 3
+_STYLES = [
+    None,
+    Style(),
+    Style(color="red"),
+    Style(color="color(121)", bold=True),
+    Style(color="#5fd7ff", bgcolor="#121212"),
+    Style(bgcolor="blue", reverse=True),
+    Style(underline=True, italic=True),
+]
+_ALPHABET = "aab  █▁é世💤"
+"""Single and double width; a terminal may differ from us on nothing else."""
+
+
+class Piece(NamedTuple):
+    text: str
+    style: Style | None
+
+
+def _row(pieces: list[Piece]) -> Strip:
+    """`pieces` cut and filled to `WIDTH` cells."""
+    return Strip([Segment(text, style) for text, style in pieces]).adjust_cell_length(WIDTH, Style())
+
+
+_rows = st.lists(
+    st.builds(Piece, st.text(_ALPHABET, min_size=1, max_size=9), st.sampled_from(_STYLES)), min_size=1, max_size=5
+).map(_row)
+_frames = st.lists(_rows, min_size=HEIGHT, max_size=HEIGHT)
+
+
+def _whole(frame: list[Strip]) -> LayoutUpdate:
+    return LayoutUpdate([[strip] for strip in frame], Region(0, 0, WIDTH, HEIGHT))
+
+
+def _part(frame: list[Strip], rows: set[int], cuts: list[int], *, missing: int | None = None) -> ChopsUpdate:
+    """The changed rows of `frame`, cut where widgets meet, without the piece at column `missing`."""
+    edges = sorted({0, *cuts, WIDTH})
+    chops: list[dict[int, Strip | None]] = []
+    for strip in frame:
+        pieces = strip.divide(edges[1:])
+        chops.append({x: None if x == missing else piece for x, piece in zip(edges[:-1], pieces, strict=True)})
+    return ChopsUpdate(chops, [(y, 0, WIDTH) for y in rows], [edges[1:]] * HEIGHT)
+
+
+Cells = list[list[tuple[object, ...]]]
+
+
+class Terminal:
+    """A terminal emulator that does what it is told."""
+
+    def __init__(self) -> None:
+        self._screen = pyte.Screen(WIDTH, HEIGHT)
+        self._stream = pyte.Stream(self._screen)
+
+    def feed(self, text: str) -> None:
+        self._stream.feed(text)
+
+    @property
+    def cells(self) -> Cells:
+        return [[tuple(self._screen.buffer[y][x]) for x in range(WIDTH)] for y in range(HEIGHT)]
+
+
+def _console(colors: str) -> Console:
+    return Console(color_system=colors, force_terminal=True)  # type: ignore[arg-type]
+
+
+def _alone(frame: list[Strip], console: Console) -> Cells:
+    terminal = Terminal()
+    terminal.feed(Differ().write(_whole(frame), console))
+    return terminal.cells
+
+
+@given(
+    frames=st.lists(_frames, min_size=2, max_size=4),
+    colors=st.sampled_from(["standard", "256", "truecolor"]),
+    layout=st.booleans(),
+)
+@settings(max_examples=80, deadline=None)
+def test_the_terminal_shows_the_last_frame_whatever_it_showed_before(
+    frames: list[list[Strip]], colors: str, layout: bool
+) -> None:
+    console, differ, terminal = _console(colors), Differ(), Terminal()
+    terminal.feed(differ.write(_whole(frames[0]), console))
+    for frame in frames[1:]:
+        update = _whole(frame) if layout else _part(frame, set(range(HEIGHT)), [])
+        terminal.feed(differ.write(update, console))
+    assert terminal.cells == _alone(frames[-1], console)
+
+
+_narrow = st.lists(
+    st.builds(Piece, st.text("ab █", min_size=1, max_size=9), st.sampled_from(_STYLES)), min_size=1, max_size=5
+).map(_row)
+
+
+@given(
+    before=st.lists(_narrow, min_size=HEIGHT, max_size=HEIGHT),
+    after=st.lists(_narrow, min_size=HEIGHT, max_size=HEIGHT),
+    cut=st.integers(1, WIDTH - 1),
+    left=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_piece_that_was_not_drawn_stays_as_it_was(
+    before: list[Strip], after: list[Strip], cut: int, left: bool
+) -> None:
+    console, differ, terminal = _console("256"), Differ(), Terminal()
+    terminal.feed(differ.write(_whole(before), console))
+    update = _part(after, {0, 1, 2}, [cut], missing=0 if left else cut)
+    terminal.feed(differ.write(update, console))
+    old, new = (_alone(frame, console) for frame in (before, after))
+    halves = (old, new) if left else (new, old)
+    assert terminal.cells == [one[:cut] + other[cut:] for one, other in zip(*halves, strict=True)]
+
+
+def test_what_did_not_change_is_not_sent() -> None:
+    console, differ = _console("256"), Differ()
+    row = [Piece("gpu0  24,013", Style(color="green"))]
+    frame = [_row(row)] * HEIGHT
+    differ.write(_whole(frame), console)
+    assert differ.write(_part(frame, {0, 1, 2}, []), console) == ""
+    changed = [frame[0], _row([Piece("gpu0  24,014", Style(color="green"))]), frame[2]]
+    assert differ.write(_part(changed, {0, 1, 2}, []), console) == "\x1b[2;12H\x1b[32m4\x1b[0m"
+
+
+@pytest.mark.parametrize("text", ["e\u0301te\u0301", "世e\u0301 x"])
+def test_a_mark_is_sent_with_the_character_that_it_stands_on(text: str) -> None:
+    console, terminal = _console("256"), Terminal()
+    row = _row([Piece(text, None)])
+    terminal.feed(Differ().write(_whole([row] * HEIGHT), console))
+    shown = "".join(str(cell[0]) for cell in terminal.cells[1])
+    assert unicodedata.normalize("NFC", shown).rstrip() == unicodedata.normalize("NFC", text)
+
+
+async def test_only_cells_that_changed_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = play.record(monkeypatch, _console("256"))
+    app = play.busy()
+    async with app.run_test(size=(160, 48)) as pilot:
+        await play.sees(pilot, "400 lines")
+        snapshot = sessions.busy_snapshot()
+        app.engine.push(snapshot)
+        await pilot.pause()
+        sent.clear()
+        worker = sessions.changed(snapshot.workers[5], n_envs=8192)
+        workers = (*snapshot.workers[:5], worker, *snapshot.workers[6:])
+        app.engine.push(sessions.changed(snapshot, workers=workers))
+        await play.sees(pilot, "8,192 envs")
+    told = "".join(sent)
+    assert "8,192" in told
+    assert len(told) < 100
+
+
+@pytest.mark.parametrize("version", ["8.2.4", "8.3.0", "9.0.0rc1"])
+async def test_a_textual_that_is_not_known_draws_without_the_differ_and_says_so(
+    version: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("textual.__version__", version, raising=False)
+    await _works_without_the_differ(caplog, f"Textual {version}: ", "its version is not known")
+
+
+async def test_a_textual_without_the_private_parts_draws_without_the_differ_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "gmg_tui.ui.terminal.differ", None)
+    await _works_without_the_differ(caplog, "gmg_tui.ui.terminal.differ")
+
+
+async def _works_without_the_differ(caplog: pytest.LogCaptureFixture, *words: str) -> None:
+    app = play.busy()
+    assert app.differ is None
+    (record,) = [record for record in caplog.records if record.name == "gmg_tui.ui.terminal.internals"]
+    assert all(word in record.getMessage() for word in words)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("ctrl+l", "j")
+        await pilot.resize_terminal(100, 30)
+        await play.sees(pilot, "gpu1 log", "400 lines")

@@ -1,0 +1,429 @@
+"""Tiles, rows of the table, the headline and the graphs, drawn without an app."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from gmg_tui.model import AttemptMetrics, Fps, GpuSample, Phase, Progress, Worker, WorkerState
+from gmg_tui.protocol import Welcome
+from gmg_tui.ui.drawing import graphs, themes, tile, words, worker_table
+from gmg_tui.ui.drawing.appearance import ASCII, UNICODE, Appearance, Signs
+from gmg_tui.ui.drawing.words import Shown, difference
+from gmg_tui.ui.history import KEPT_S, History, buckets
+from gmg_tui.ui.state import UiState
+from tests.ui import play, sessions
+from tests.ui.sessions import changed
+
+_LOOK = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=themes.NAMES[0]).appearance
+_ASCII = Appearance(_LOOK.styles, ASCII)
+_CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
+_metrics = st.none() | st.floats(0, 1e13, allow_nan=False)
+
+
+def _shown(worker: Worker, sample: GpuSample | None = None, history: History | None = None) -> Shown:
+    slot = sessions.session(8).slot(worker.slot) or sessions.session(0, cpus=8).slot(worker.slot)
+    assert slot is not None
+    return Shown(slot, worker, sample, history or History(), chosen=True, time=sessions.NOW)
+
+
+def _tile(shown: Shown, width: int = 40, *, tall: bool = False, appearance: Appearance = _LOOK) -> str:
+    rows = ["".join(segment.text for segment in row) for row in tile.tile(shown, width, appearance, tall=tall)]
+    assert len(rows) == (tile.TALL_HEIGHT if tall else tile.HEIGHT)
+    assert {cell_len(row) for row in rows} == {width}
+    return "\n".join(rows)
+
+
+def _row(shown: Shown, width: int = 80, appearance: Appearance = _LOOK) -> str:
+    text = worker_table.row(shown, worker_table.columns(("gpu0",), width, on_gpus=True), appearance).strip().text
+    assert cell_len(text) == width
+    return text
+
+
+# Graphs
+
+
+def test_a_bar_is_empty_at_nothing_full_at_all_and_never_longer() -> None:
+    assert graphs.bar(0.0, 10, UNICODE) == ("", "░" * 10)
+    assert graphs.bar(1.0, 10, UNICODE) == ("█" * 10, "")
+    assert graphs.bar(7.0, 10, UNICODE) == ("█" * 10, "")
+    assert graphs.bar(-1.0, 10, UNICODE) == ("", "░" * 10)
+    assert graphs.bar(0.55, 10, UNICODE) == ("█████▌", "░░░░")
+    assert graphs.bar(0.55, 10, ASCII) == ("######", "....")
+
+
+def test_a_history_tells_nothing_from_little_and_unknown_from_full() -> None:
+    assert graphs.history([None, 0.0, 0.001, 50.0, 100.0, 900.0], 100.0, 8, UNICODE) == "    ▁▄██"
+    assert graphs.history([], 0.0, 3, UNICODE) == "   "
+    assert graphs.history([1.0], 1.0, 0, UNICODE) == ""
+
+
+@given(st.lists(_metrics, max_size=40), st.floats(0, 1e13, allow_nan=False), st.integers(0, 30), st.booleans())
+def test_a_history_fills_its_width_exactly(
+    values: list[float | None], top: float, width: int, ascii_only: bool
+) -> None:
+    drawn = graphs.history(values, top, width, ASCII if ascii_only else UNICODE)
+    assert len(drawn) == width
+
+
+def test_buckets_are_means_aligned_to_the_clock() -> None:
+    points: deque[float | None] = deque([9.0, 1.0, 3.0, None, None, None, 4.0])
+    assert buckets(points, 100, 9, 2) == [5.0, 3.0, None, 4.0]
+    assert buckets(points, 101, 9, 2) == [9.0, 2.0, None, 4.0]
+    assert buckets(points, 101, 2, 2) == [None, 4.0]
+
+
+def test_a_history_carries_on_over_a_few_seconds_without_news_leaves_a_gap_for_more_and_is_bounded() -> None:
+    history = History()
+    worker = sessions.running(0)
+    fps = worker.fps.last  # type: ignore[union-attr]
+    history.add(1000.2, worker, None)
+    history.add(1000.9, worker, None)
+    assert list(history.fps) == [fps]
+    history.add(1003.0, worker, None)
+    assert list(history.fps) == [fps] * 4
+    history.add(1008.0, worker, None)
+    assert list(history.fps) == [fps] * 4 + [None] * 4 + [fps]
+    assert list(history.util_pct) == [worker.cpu_pct] * 4 + [None] * 4 + [worker.cpu_pct]
+    history.add(1000.0 + 10 * KEPT_S, changed(worker, state=WorkerState.STOPPING), None)
+    assert len(history.fps) == KEPT_S
+    assert history.fps[-1] is None
+    assert set(history.fps) == {None}
+
+
+def test_a_worker_that_is_restarted_has_a_gap_where_it_had_ended() -> None:
+    snapshot = sessions.busy_snapshot(1)
+    state = UiState(Welcome(1, sessions.session(1), snapshot, ()))
+    (worker,) = snapshot.workers
+    ended = changed(worker, state=WorkerState.FINISHED)
+    for second in range(600):
+        state.apply(changed(snapshot, time=sessions.NOW + 1 + second, workers=(ended,)))
+    state.apply(changed(snapshot, time=sessions.NOW + 601))
+    points = list(state.histories["gpu0"].fps)
+    assert points == [worker.fps.last, *[None] * 600, worker.fps.last]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("after", [12e6, 12e3])
+def test_a_graph_is_as_high_as_what_it_shows_not_as_what_was(after: float) -> None:
+    history = History()
+    worker = sessions.running(0)
+    for second in range(600):
+        fps = 24e6 if second < 300 else after
+        history.add(1000.0 + second, changed(worker, fps=Fps(fps, fps, fps, 1)), None)
+    assert "█" * 10 in _tile(_shown(worker, sessions.sample(0), history)).splitlines()[2]
+    assert "█" * 9 in _row(_shown(worker, sessions.sample(0), history))
+
+
+# The table
+
+
+@pytest.mark.parametrize("slots", [("gpu0",), ("gpu0-mig11",), ("node-117/gpu0-mig11",)], ids=lambda names: names[0])
+@pytest.mark.parametrize("width", range(60, 90))
+def test_figures_in_a_row_never_touch_and_those_without_room_are_left_out(width: int, slots: tuple[str, ...]) -> None:
+    worker = changed(sessions.running(0), fps=Fps(192_104_233.0, 1.0, 1.0, 1))
+    sample = changed(sessions.sample(0), memory_used_mib=80 * 1024.0, memory_total_mib=80 * 1024.0, gpu_util_pct=100.0)
+    layout = worker_table.columns(slots, width, on_gpus=True)
+    text = worker_table.row(_shown(worker, sample), layout, _LOOK).strip().text
+    heading = worker_table.heading(layout, _LOOK).strip().text
+    figures = text.partition("192,104,233")[2].split()
+    names = [name for name in ("GPU %", "VRAM GiB", " W", "°C") if name in heading]
+    assert [figure for figure in figures if figure[0].isdigit()] == ["100", "80.0/80.0", "612", "61"][: len(names)]
+    assert len(names) >= (2 if slots == ("gpu0",) else 0)
+
+
+@pytest.mark.parametrize("signs", [UNICODE, ASCII], ids=["unicode", "ascii"])
+def test_every_state_and_stuck_has_a_sign_of_its_own(signs: Signs) -> None:
+    all_signs = [*signs.states.values(), signs.stuck]
+    assert len(set(all_signs)) == len(all_signs) == len(WorkerState) + 1
+
+
+# Tiles
+
+
+def test_a_running_card_has_every_figure_and_its_unit() -> None:
+    shown = _shown(sessions.running(0), sessions.sample(0))
+    text = _tile(shown)
+    for word in ("gpu0", "H100", "running 39:12", "24,013,029 FPS", "4,096 envs", " 97 %", "30.2 / 79.6 GiB"):
+        assert word in text
+    for word in ("612 / 700 W", "61 °C", "1980 MHz"):
+        assert word in text
+
+
+@pytest.mark.parametrize("width", [38, 40, 60])
+@pytest.mark.parametrize("fps", [0.0, 12.34, 24_013_029.0, 999_999_999.0])
+@pytest.mark.parametrize("n_envs", [1, 4096, 1_048_576])
+def test_environments_stand_beside_large_digits_and_small_ones(width: int, fps: float, n_envs: int) -> None:
+    worker = changed(sessions.running(0), fps=Fps(fps, fps, fps, 1, settled=fps * 2 + 1), n_envs=n_envs)
+    noun = "env" if n_envs == 1 else "envs"
+    for tall in (False, True):
+        text = _tile(_shown(worker, sessions.sample(0)), width, tall=tall)
+        assert f"{n_envs:,} {noun}" in text
+        assert "FPS" in text
+        assert "printed" in text
+
+
+@pytest.mark.parametrize("width", [38, 44, 60])
+@pytest.mark.parametrize("tall", [False, True])
+def test_a_rate_that_is_not_current_is_dim_and_says_since_when(width: int, tall: bool) -> None:
+    worker = changed(sessions.running(0), fps_silent_s=48.0)
+    shown = _shown(worker, sessions.sample(0))
+    text = " ".join(_tile(shown, width, tall=tall).replace("┃", " ").split())
+    assert "no FPS line" in text
+    assert "for 48 s" in text
+    assert "running" in text
+    assert "no FPS line for 48 s" in _row(shown, 140)
+    assert "48 s ago" in _row(shown, 80)
+    assert words.rate_style(worker) == "dim"
+    assert words.rate_style(sessions.running(0)) == "fps"
+
+
+def test_nothing_known_is_a_dash_and_not_supported_is_said_never_nought() -> None:
+    silent = GpuSample("GPU-00000000")
+    text = _tile(_shown(Worker("gpu0", 0, WorkerState.WAITING, 5.0), silent))
+    assert "– FPS" in text
+    assert text.count("n/a") == 4
+    assert " 0 " not in text
+    assert "n/a" in _row(_shown(Worker("gpu0", 0, WorkerState.WAITING), silent))
+    assert "no sample of the GPU yet" in _tile(_shown(Worker("gpu0", 0, WorkerState.WAITING)))
+
+
+@pytest.mark.parametrize(("used", "shown"), [(0.0, "0.0 / 79.6"), (81_559.0, "79.6 / 79.6"), (90_000.0, "87.9 / 79.6")])
+def test_memory_at_its_edges(used: float, shown: str) -> None:
+    sample = changed(sessions.sample(0), memory_used_mib=used, gpu_util_pct=100.0)
+    text = _tile(_shown(sessions.running(0), sample))
+    assert shown in text
+    assert "100 %" in text
+
+
+@pytest.mark.parametrize(("width", "times"), [(36, 1), (46, 2), (70, 1)])
+def test_a_throttled_card_says_why_beside_its_clock_where_there_is_room(width: int, times: int) -> None:
+    text = _tile(_shown(sessions.running(0), changed(sessions.sample(0), throttle=("power cap",))), width)
+    assert "throttled: power cap" in text
+    assert text.count("throttled") == times
+
+
+def test_a_throttled_card_hides_no_history_in_a_narrow_row() -> None:
+    worker = changed(sessions.running(0), progress=None)
+    free, slowed = (changed(sessions.sample(0), throttle=throttle) for throttle in ((), ("power cap",)))
+    assert _row(_shown(worker, slowed), 80) == _row(_shown(worker, free), 80)
+
+
+def test_a_lost_card_is_told_first_on_card_and_row() -> None:
+    lost = GpuSample("GPU-00000000", lost=True, error="GPU is lost (Xid 79)")
+    worker = changed(sessions.running(0), warnings=("something else",))
+    assert "GPU lost: GPU is lost (Xid 79)" in _tile(_shown(worker, lost))
+    assert "GPU lost" in _row(_shown(worker, lost))
+
+
+@pytest.mark.parametrize("width", [36, 60])
+def test_metrics_that_are_late_are_told_with_their_age_and_hide_no_phase(width: int) -> None:
+    late = changed(sessions.sample(0), age_s=7.4, throttle=())
+    worker = changed(sessions.running(0), progress=None)
+    assert "GPU metrics are 7 s old" in _tile(_shown(worker, late), width)
+    assert "GPU 7 s old" in _row(_shown(worker, late), 80)
+    compiling = changed(worker, state=WorkerState.COMPILING, phase=Phase.COMPILING, phase_s=20.0)
+    assert "compiling kernels" in _row(_shown(compiling, late), 80)
+
+
+def test_a_driver_that_does_not_answer_is_told_with_how_long_and_its_metrics_are_na() -> None:
+    silent = GpuSample("GPU-00000000", error="no answer from the driver", age_s=83.0)
+    shown = _shown(changed(sessions.running(0), progress=None), silent)
+    assert "no answer from the driver for 1:23" in " ".join(_tile(shown).split())
+    assert _tile(shown).count("n/a") == 4
+    assert "no answer from the driver for 1:23" in _row(shown, 160)
+    assert _row(shown).split()[-4:] == ["n/a"] * 4
+
+
+@pytest.mark.parametrize("width", [80, 120, 160])
+def test_a_row_shows_the_fps_in_full_and_environments_where_there_is_room(width: int) -> None:
+    text = _row(_shown(sessions.running(0), sessions.sample(0)), width)
+    assert "24,013,029" in text
+    assert ("4,096" in text) == (width >= 120)
+    assert text.rstrip().endswith("30.2/79.6  612  61")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"state": WorkerState.WAITING, "reason": "for gpu0 to write the mesh caches"}, "waits for gpu0"),
+        (
+            {"state": WorkerState.BUILDING, "phase": Phase.INITIALISING, "reason": "held for gpu0 to write"},
+            "held for gpu0",
+        ),
+        ({"state": WorkerState.RESTARTING, "restart_in_s": 6.0, "attempt": 1}, "attempt 2 starts in 6 s"),
+        ({"state": WorkerState.RESTARTING, "reason": "for 12.1 GiB on gpu0 to be released"}, "waits for 12.1 GiB"),
+        ({"state": WorkerState.STOPPING, "stopping": "SIGTERM sent, waiting"}, "SIGTERM sent"),
+        ({"state": WorkerState.FAILED, "reason": "out of memory"}, "out of memory"),
+        ({"state": WorkerState.COMPILING, "phase": Phase.COMPILING}, "compiling kernels"),
+        ({"state": WorkerState.COMPILING, "stuck": "no output for 74 s"}, "no output for 74 s"),
+        ({"warnings": ("runs on the CPU",)}, "runs on"),
+    ],
+)
+def test_what_keeps_a_worker_is_said_on_its_tile_in_its_row_and_below_the_table(
+    changes: dict[str, object], words: str
+) -> None:
+    worker = changed(sessions.running(0), fps=None, **changes)
+    shown = _shown(worker, sessions.sample(0))
+    assert words in _tile(shown)
+    assert words in _row(shown)
+    if worker.state is not WorkerState.COMPILING or worker.stuck:
+        assert words in worker_table.detail(shown, 80, _LOOK).strip().text
+
+
+def test_nothing_turns_on_the_card_of_a_worker_that_is_held_and_no_time_is_foretold() -> None:
+    ready = changed(sessions.running(0), fps=None, state=WorkerState.BUILDING, phase=Phase.INITIALISING, phase_s=9.0)
+    assert "duration not known" in _tile(_shown(ready))
+    held = _tile(_shown(changed(ready, reason="held for gpu0 to write the mesh caches", phase_usual_s=20.0)))
+    assert "… initialising 9 s" in held
+    assert "usually" not in held
+    assert "duration not known" not in held
+
+
+def test_a_worker_that_works_without_a_line_is_said_to_and_no_time_is_foretold() -> None:
+    silent = changed(
+        sessions.running(0),
+        fps=None,
+        state=WorkerState.COMPILING,
+        phase=Phase.VISUALIZER,
+        phase_s=21.0,
+        phase_usual_s=15.0,
+        silent_s=18.0,
+    )
+    assert "busy, no line for 18 s" in _tile(_shown(silent))
+    assert "last: building visualizer; FPS lines need show_FPS=True" in _tile(_shown(silent), 80)
+    assert "18 s ⠧ no line (last: build" in _row(_shown(silent))
+    assert (
+        "last: building visualizer; FPS lines need show_FPS=True"
+        in worker_table.detail(_shown(silent), 160, _LOOK).strip().text
+    )
+    assert "usually" not in _tile(_shown(silent)) + _row(_shown(silent))
+    untold = _tile(_shown(changed(silent, state=WorkerState.BUILDING, phase=Phase.AT_WORK)), 80)
+    assert "phases not printed; FPS lines need show_FPS=True" in untold
+
+
+_BEFORE = AttemptMetrics(1, ("-B", "2048"), fps=20e6, settled=20e6, n_envs=2048, memory_peak_mib=10_240.0)
+_NOW = AttemptMetrics(2, ("-B", "4096"), fps=24e6, settled=24e6, n_envs=4096, memory_peak_mib=20_480.0)
+_POWER_CAP = changed(sessions.sample(0), throttle=("power cap",))
+
+
+@pytest.mark.parametrize("progress", [None, Progress(412, 1000, "iteration", eta_s=60.0)])
+@pytest.mark.parametrize("sample", [sessions.sample(0), _POWER_CAP])
+def test_what_an_edit_did_is_told_the_change_first_also_on_throttled_gpus_and_beside_progress(
+    sample: GpuSample, progress: Progress | None
+) -> None:
+    shown = _shown(changed(sessions.running(0), before=_BEFORE, now=_NOW, progress=progress), sample)
+    detail = worker_table.detail(shown, 160, _LOOK).strip().text
+    assert "+20 % FPS (20.0M → 24.0M)  envs 2,048 → 4,096  VRAM 10.0 → 20.0 GiB" in detail
+    for width in (tile.MIN_WIDTH, 60):
+        text = _tile(shown, width)
+        assert "+20 % FPS (20.0M → 24.0M)" in text
+        assert ("412/1,000 iteration" in text) == (progress is not None)
+    assert "+20 % FPS (20.0M → 24.0M)" in _row(shown, 160)
+    assert " +20 % " in _row(shown, 80)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"fps": None, "now": changed(_NOW, fps=None, settled=None)},
+        {"state": WorkerState.COMPILING, "phase": Phase.COMPILING},
+        {"fps": Fps(3e5, 3e5, 3e5, 1), "now": changed(_NOW, fps=3e5, settled=None)},
+        {"state": WorkerState.FAILED, "reason": "out of memory"},
+    ],
+    ids=["nothing printed", "compiling", "not settled", "failed"],
+)
+def test_nothing_is_compared_before_there_is_something_to_compare(changes: dict[str, object]) -> None:
+    shown = _shown(changed(sessions.running(0), **({"before": _BEFORE, "now": _NOW} | changes)), sessions.sample(0))
+    for text in (_tile(shown, 90), _row(shown, 80), _row(shown, 160)):
+        assert "20.0M" not in text
+        assert not re.search(r"[+-]\d+ %", text)
+
+
+def test_rates_are_compared_where_both_are_known() -> None:
+    fps, now = Fps(23e6, 9e6, 23e6, 900, 24e6), changed(_NOW, fps=9e6)
+    worker = changed(sessions.running(0), before=changed(_BEFORE, fps=1e6), now=now, fps=fps)
+    assert "+20 % FPS (20.0M → 24.0M)" in _tile(_shown(worker, sessions.sample(0)), 60)
+
+
+def test_hardly_any_change_is_none_of_a_direction() -> None:
+    assert [difference(1000.0, after) for after in (999.0, 1000.0, 1001.0)] == ["+0 %"] * 3
+    assert [difference(1000.0, after) for after in (900.0, 0.0)] == ["-10 %", "-100 %"]
+    assert difference(0.0, 5.0) == difference(None, 5.0) == ""
+
+
+def test_a_failed_tile_says_what_was_tried() -> None:
+    worker = changed(sessions.running(0), state=WorkerState.FAILED, reason="out of memory", args=("-B", "16384"))
+    for one in (worker, changed(worker, fps=None)):
+        text = _tile(_shown(one, sessions.sample(0)))
+        assert "with -B 16384" in text
+        assert "out of memory" in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_trouble_that_does_not_fit_beside_the_history_takes_its_place(width: int) -> None:
+    worker = changed(sessions.running(0), warnings=("runs on the CPU",))
+    history = History()
+    for second in range(300):
+        history.add(sessions.NOW - 300 + second, worker, sessions.sample(0))
+    text = _row(_shown(worker, sessions.sample(0), history), width)
+    assert "runs on the CPU" in text or width < 100
+    assert "█" not in text or "runs on the CPU" in text
+    assert "█" in _row(_shown(sessions.running(0), sessions.sample(0), history), width)
+
+
+_workers = st.builds(
+    Worker,
+    slot=st.sampled_from(["gpu0", "cpu0"]),
+    index=st.just(0),
+    state=st.sampled_from(WorkerState),
+    state_s=st.floats(0, 1e7),
+    phase=st.sampled_from(Phase),
+    phase_s=st.floats(0, 1e7),
+    phase_usual_s=st.none() | st.floats(0, 1e6),
+    silent_s=st.none() | st.floats(0, 1e6),
+    attempt=st.integers(0, 999),
+    pid=st.none() | st.integers(1, 4_000_000),
+    reason=st.none() | st.text(max_size=90),
+    fps=st.none() | st.builds(Fps, *[st.floats(0, 1e13)] * 3, st.integers(1, 10**9), _metrics),
+    n_envs=st.none() | st.integers(0, 10**9),
+    progress=st.none() | st.builds(Progress, st.floats(0, 1e9), st.floats(0, 1e9), st.just("it"), _metrics),
+    stuck=st.none() | st.text(min_size=1, max_size=40),
+    stopping=st.none() | st.text(min_size=1, max_size=40),
+    restart_in_s=_metrics,
+    cpu_pct=_metrics,
+    memory_rss_mib=_metrics,
+    last_line=st.text(max_size=90),
+)
+_samples = st.none() | st.builds(
+    GpuSample,
+    uuid=st.just("GPU-00000000"),
+    lost=st.booleans(),
+    error=st.none() | st.text(max_size=60),
+    gpu_util_pct=_metrics,
+    memory_used_mib=_metrics,
+    memory_total_mib=_metrics,
+    temperature_c=_metrics,
+    power_w=_metrics,
+    power_limit_w=_metrics,
+    sm_clock_mhz=_metrics,
+    throttle=st.none() | st.lists(st.text(max_size=20), max_size=3).map(tuple),
+)
+
+
+@given(_workers, _samples, st.integers(tile.MIN_WIDTH, 90), st.booleans(), st.booleans())
+def test_whatever_is_known_a_card_and_a_row_keep_their_size(
+    worker: Worker, sample: GpuSample | None, width: int, tall: bool, ascii_only: bool
+) -> None:
+    appearance = _ASCII if ascii_only else _LOOK
+    shown = _shown(worker, sample)
+    drawn = _tile(shown, width, tall=tall, appearance=appearance) + _row(shown, 60 + width, appearance)
+    assert drawn.isascii() or not ascii_only
+    assert not _CONTROL.search(drawn)
+
+
+# The headline

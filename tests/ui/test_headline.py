@@ -1,0 +1,93 @@
+"""The headline over everything."""
+
+from __future__ import annotations
+
+import pytest
+from rich.cells import cell_len
+
+from gmg_tui.model import Snapshot, Worker, WorkerState
+from gmg_tui.protocol import Welcome
+from gmg_tui.ui.drawing import themes
+from gmg_tui.ui.drawing.headline import headline
+from gmg_tui.ui.state import UiState
+from tests.ui import play, sessions, sweeps
+from tests.ui.sessions import changed
+
+_LOOK = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=themes.NAMES[0]).appearance
+
+
+def _headline(snapshot: Snapshot, width: int) -> str:
+    state = UiState(Welcome(1, sessions.session(len(snapshot.workers)), snapshot, ()))
+    text = headline(state, width, _LOOK).strip().text
+    assert cell_len(text) == width
+    return text
+
+
+def test_the_headline_sums_what_runs_and_counts_every_worker_once() -> None:
+    text = _headline(sessions.varied_snapshot(), 160)
+    running = [w for w in sessions.varied_snapshot().workers if w.state is WorkerState.RUNNING]
+    total = sum(w.fps.best_known for w in running if w.fps)
+    assert f"Σ {total:,.0f} FPS" in text
+    assert "3 running  1 compiling  1 restarting  1 stopping  1 failed  1 stuck" in text
+    assert "00:41:07" in text
+
+
+@pytest.mark.parametrize("width", range(60, 160, 7))
+@pytest.mark.parametrize(
+    "snapshot", [sessions.varied_snapshot(), sessions.troubled_snapshot(), sessions.ended_snapshot()]
+)
+def test_the_headline_never_cuts_the_total_nor_the_clock(snapshot: Snapshot, width: int) -> None:
+    text = _headline(snapshot, width)
+    assert " FPS " in text
+    assert "Σ " in text
+    assert text.rstrip().endswith("00:41:07")
+    assert "fr" in text
+
+
+@pytest.mark.parametrize(
+    ("written", "running", "shown"),
+    [
+        (("-B", "4096"), [("-B", "8192")] * 2, "franka.py -B 8192"),
+        (("-B", "4096"), [("-B", "8192"), ("-B", "4096")], "franka.py -B mixed"),
+        (("-B", "4096"), [("-B", "8192", "-v"), ("-B", "4096")], "franka.py mixed arguments"),
+        (("-e", "run-{i}"), [("-e", "run-0"), ("-e", "run-1")], "franka.py -e run-{i}"),
+        (("-e", "run-{i}"), [("-e", "run-0"), ("-e", "run-{i}")], "franka.py -e run-{i}"),
+        (("-e", "run-{i}"), [("-e", "run-0"), ("-e", "other")], "franka.py -e mixed"),
+        (("--seed", "{seed}", "-n", "{n}"), [("--seed", "1", "-n", "2"), ("--seed", "1001", "-n", "2")], "{seed} -n 2"),
+    ],
+)
+def test_the_headline_has_the_arguments_that_run(
+    written: tuple[str, ...], running: list[tuple[str, ...]], shown: str
+) -> None:
+    session = sessions.session(2)
+    session = changed(session, spec=changed(session.spec, args=written))
+    workers = tuple(changed(sessions.running(i), args=args) for i, args in enumerate(running))
+    state = UiState(Welcome(1, session, changed(sessions.busy_snapshot(2), workers=workers), ()))
+    assert f"{shown}  " in headline(state, 140, _LOOK).strip().text
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_the_headline_spells_trouble_out(width: int) -> None:
+    text = _headline(sessions.varied_snapshot(), width)
+    assert "1 failed" in text
+    assert "1 stuck" in text
+
+
+def test_the_headline_says_for_how_long_the_engine_has_been_silent() -> None:
+    state = UiState(Welcome(1, sessions.session(8), sessions.varied_snapshot(), ()))
+    state.silent_s = 75
+    for width in (60, 80, 160):
+        assert headline(state, width, _LOOK).strip().text.endswith("engine silent for 1:15 ")
+
+
+def test_the_headline_of_a_sweep_counts_no_slot_whose_last_job_has_ended() -> None:
+    text = _headline(sweeps.ended_snapshot(sweeps.jobs(30, 30)), 120)
+    assert "Σ – FPS" in text
+    assert "finished" not in text
+
+
+def test_the_headline_has_no_total_before_any_worker_has_printed_one() -> None:
+    waiting = tuple(Worker(f"gpu{i}", i, WorkerState.WAITING) for i in range(2))
+    text = _headline(Snapshot(sessions.NOW, 3.0, waiting), 100)
+    assert "Σ – FPS" in text
+    assert "FPS/W" not in text

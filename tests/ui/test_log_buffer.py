@@ -1,0 +1,226 @@
+"""The lines that are kept for the log, and the rows that are made of them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gmg_tui.ui.log_buffer import LogBuffer
+from tests.ui.sessions import fps_line
+
+
+def _texts(buffer: LogBuffer) -> list[str]:
+    return [row.text for row in buffer.rows]
+
+
+def _fps(number: int) -> str:
+    return fps_line(number, 24e6 + number)
+
+
+def _plain(first: int, count: int) -> list[str]:
+    return [f"line {number}" for number in range(first, first + count)]
+
+
+def test_a_gap_in_the_numbers_is_told_and_what_came_before_is_counted() -> None:
+    buffer = LogBuffer()
+    buffer.extend(1200, ["a"])
+    buffer.extend(1201, ["b"])
+    buffer.extend(1210, ["c"])
+    assert _texts(buffer) == ["… 1,200 earlier lines", "a", "b", "… 8 lines skipped", "c"]
+    assert (buffer.next_line, buffer.kept, buffer.known, buffer.complete) == (1211, 3, 1211, False)
+
+
+def test_lines_that_are_there_already_are_passed_over() -> None:
+    buffer = LogBuffer()
+    buffer.extend(0, ["a", "b", "c"])
+    buffer.extend(1, ["b", "c", "d"])
+    buffer.extend(0, ["a"])
+    assert _texts(buffer) == ["a", "b", "c", "d"]
+    assert buffer.complete
+
+
+def test_the_buffer_keeps_the_newest_rows_and_forgets_their_matches() -> None:
+    buffer = LogBuffer(kept=100)
+    buffer.search("7")
+    for first in range(0, 1000, 10):
+        buffer.extend(first, _plain(first, 10))
+    assert 100 <= buffer.kept <= 113
+    assert _texts(buffer) == [f"… {1000 - buffer.kept} earlier lines", *_plain(1000 - buffer.kept, buffer.kept)]
+    assert [_texts(buffer)[at] for at in buffer.matches] == [text for text in _texts(buffer) if "7" in text]
+
+
+def test_a_held_buffer_drops_nothing_takes_no_more_than_twice_as_much_and_goes_on_behind_a_gap() -> None:
+    buffer = LogBuffer(kept=100)
+    buffer.extend(0, _plain(0, 100))
+    buffer.held = True
+    for first in range(100, 1000, 10):
+        buffer.extend(first, _plain(first, 10))
+    assert _texts(buffer)[0] == "line 0"
+    assert buffer.end <= 220
+    assert (buffer.known, buffer.below) == (1000, 1000 - buffer.end)
+    taken = buffer.end
+    buffer.held = False
+    buffer.extend(950, _plain(950, 50))
+    assert _texts(buffer)[-51:] == [f"… {950 - taken} lines skipped", *_plain(950, 50)]
+    assert buffer.kept <= 113
+    assert buffer.below == 0
+
+
+def test_long_lines_bound_a_held_buffer_too() -> None:
+    buffer = LogBuffer(kept=1000, kept_chars=10_000)
+    buffer.held = True
+    for number in range(50):
+        buffer.extend(number, ["x" * 3000])
+    assert buffer.end == 7
+
+
+def test_long_lines_are_bounded_by_their_length() -> None:
+    buffer = LogBuffer(kept=1000, kept_chars=10_000)
+    buffer.extend(0, ["x" * 3000 for _ in range(50)])
+    assert buffer.known == 50
+    assert buffer.kept == 3
+
+
+def test_a_search_ignores_case_and_goes_round() -> None:
+    buffer = LogBuffer()
+    buffer.extend(0, ["Error", "ok", "ERROR", "ok", "straße"])
+    buffer.search("error")
+    assert buffer.matches == [0, 2]
+    assert [buffer.match(at, "down") for at in (0, 2)] == [2, 0]
+    assert [buffer.match(at, "up") for at in (2, 0)] == [0, 2]
+    buffer.search("STRASSE")
+    assert buffer.matches == [4]
+    buffer.search("nowhere")
+    assert buffer.match(0, "down") is None
+
+
+# Folding
+
+
+def test_neighbouring_progress_lines_are_one_row_of_the_newest() -> None:
+    buffer = LogBuffer()
+    buffer.extend(0, [_fps(0), _fps(1), "warning", _fps(3)])
+    buffer.extend(4, [_fps(4), _fps(5)])
+    assert [(row.text, row.lines, row.end) for row in buffer.rows] == [
+        (_fps(1), 2, 2),
+        ("warning", 1, 3),
+        (_fps(5), 3, 6),
+    ]
+    buffer.show(str, folds=False)
+    assert _texts(buffer) == [_fps(0), _fps(1), "warning", _fps(3), _fps(4), _fps(5)]
+    buffer.show(str, folds=True)
+    assert [row.lines for row in buffer.rows] == [2, 1, 3]
+
+
+def test_a_search_looks_at_the_newest_of_folded_lines() -> None:
+    buffer = LogBuffer()
+    buffer.search(f"{24e6 + 1:,.2f}")
+    buffer.extend(0, [_fps(0), _fps(1)])
+    assert buffer.matches == [0]
+    buffer.extend(2, [_fps(2)])
+    assert buffer.matches == []
+    buffer.show(str, folds=False)
+    assert buffer.matches == [1]
+
+
+def test_held_rows_do_not_change_and_fold_with_what_came_meanwhile_once_they_are_let_go() -> None:
+    buffer = LogBuffer()
+    buffer.extend(0, ["a", _fps(1)])
+    buffer.held = True
+    before = list(buffer.rows)
+    buffer.extend(2, [_fps(2), _fps(3)])
+    assert buffer.rows[:2] == before
+    assert [row.lines for row in buffer.rows] == [1, 1, 2]
+    buffer.held = False
+    assert [row.lines for row in buffer.rows] == [1, 3]
+
+
+def test_held_rows_that_are_made_anew_fold_as_others_do() -> None:
+    buffer = LogBuffer()
+    buffer.extend(0, ["a", _fps(1), _fps(2), "b", _fps(3), _fps(4)])
+    folded = list(buffer.rows)
+    buffer.held = True
+    for folds, rows in ((False, 6), (True, 4), (True, 4)):
+        buffer.show(str, folds=folds)
+        assert buffer.end == rows
+    assert buffer.rows == folded
+    buffer.only("b")
+    buffer.only("")
+    assert buffer.rows == folded
+    buffer.extend(6, [_fps(5)])
+    assert buffer.rows[:4] == folded
+
+
+def test_progress_lines_push_no_other_line_out() -> None:
+    buffer = LogBuffer(kept=100)
+    buffer.extend(0, ["first", "second"])
+    for first in range(2, 10_002, 50):
+        buffer.extend(first, [_fps(number) for number in range(first, first + 50)])
+    assert [(row.text, row.lines) for row in buffer.rows] == [("first", 1), ("second", 1), (_fps(10_001), 10_000)]
+    assert buffer.kept <= 113
+    buffer.show(str, folds=False)
+    unfolded = buffer.rows
+    assert _texts(buffer)[:2] == ["first", "second"]
+    assert unfolded[2].gap
+    assert unfolded[2].text == f"… {10_000 - (buffer.kept - 2):,} progress lines"
+    assert sum(row.lines for row in unfolded) == 10_002
+
+
+def test_lines_that_were_left_out_and_are_mere_progress_fold_too() -> None:
+    buffer = LogBuffer()
+    buffer.extend(0, ["first"])
+    buffer.extend(1000, [_fps(0)], after_progress=True)
+    buffer.extend(2000, [_fps(1), "last"], after_progress=True)
+    assert [(row.text, row.lines) for row in buffer.rows] == [("first", 1), (_fps(1), 2000), ("last", 1)]
+    buffer.show(str, folds=False)
+    assert _texts(buffer)[1] == "… 999 progress lines"
+
+
+# Filter
+
+
+def test_a_filter_leaves_lines_that_hold_it_and_folds_none() -> None:
+    buffer = LogBuffer(shown=lambda text: text.removeprefix("hidden "))
+    buffer.extend(0, ["A one", _fps(1), "hidden a two"])
+    buffer.only("A ")
+    assert _texts(buffer) == ["A one", "hidden a two"]
+    buffer.extend(9, ["b", "a three"])
+    assert _texts(buffer)[2:] == ["a three"]
+    buffer.only("running")
+    buffer.extend(11, [_fps(11)])
+    assert [row.lines for row in buffer.rows] == [1, 1]
+    buffer.only("hidden")
+    assert buffer.rows == []
+    buffer.only("")
+    assert sum(row.lines for row in buffer.rows) == 12
+
+
+_messages = st.lists(
+    st.tuples(st.integers(0, 3), st.booleans(), st.lists(st.sampled_from(["warn", "plain", "Running"]), max_size=5)),
+    max_size=30,
+)
+
+
+@given(_messages, st.booleans(), st.integers(1, 12), st.sampled_from(["", "warn"]), st.integers(0, 30))
+def test_rows_made_line_by_line_are_those_made_at_once(
+    messages: list[tuple[int, bool, list[str]]], folds: bool, kept: int, query: str, hold: int
+) -> None:
+    buffer, number = LogBuffer(kept=kept, folds=folds), 0
+    buffer.search(query)
+    for at, (gap, progress, words) in enumerate(messages):
+        if at == hold:
+            buffer.held = True
+        before = list(buffer.rows)
+        lines = [_fps(i) if word == "Running" else f"{word} {i}" for i, word in enumerate(words, number)]
+        buffer.extend(number + gap, lines, after_progress=progress)
+        number += gap + len(lines)
+        if buffer.held:
+            assert buffer.rows[: len(before)][: buffer._closed] == before[: buffer._closed]
+    buffer.held = False
+    rows, matches = list(buffer.rows), list(buffer.matches)
+    assert sum(row.lines for row in rows) + buffer.below == buffer.known
+    assert all(row.end >= other.end for other, row in pairwise(rows))
+    buffer.show(str, folds=folds)
+    assert (buffer.rows, buffer.matches) == (rows, matches)

@@ -1,0 +1,216 @@
+"""Workers that are marked, and keys that act on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from gmg_tui.model import Snapshot, WorkerState
+from gmg_tui.protocol import Seen
+from gmg_tui.ui.screens.edit.screen import EditScreen
+from tests.ui import play, sessions, sweeps
+from tests.ui.screens.stage import asked, click, press
+
+SMALL, WIDE = (80, 24), (160, 48)
+LONG = {"attempt_s": 2352.0}
+
+
+def _snapshot(**changes: Mapping[str, object]) -> Snapshot:
+    """Eight workers that run, with the `changes` of some."""
+    snapshot = sessions.busy_snapshot(8)
+    workers = tuple(sessions.changed(one, **changes.get(one.slot, {})) for one in snapshot.workers)
+    return sessions.changed(snapshot, workers=workers)
+
+
+def _app(*, ascii_only: bool = False, theme: str | None = None, **changes: Mapping[str, object]) -> play.FakedApp:
+    return play.app_of(play.engine_of(_snapshot(**changes)), ascii_only=ascii_only, theme=theme)
+
+
+@pytest.mark.parametrize(
+    ("size", "ascii_only", "marked", "unmarked"),
+    [
+        (SMALL, False, ["▸ gpu0", " ◆gpu1", "  gpu2", " ◆gpu3"], ["  gpu1"]),
+        (SMALL, True, ["> gpu0", " *gpu1", "  gpu2", " *gpu3"], ["  gpu1"]),
+        (WIDE, False, ["┏━ gpu0", "╭─ ◆ gpu1", "╭─ gpu2", "╭─ ◆ gpu3"], ["╭─ gpu1"]),
+        (WIDE, True, ["#= gpu0", "+- * gpu1", "+- gpu2", "+- * gpu3"], ["+- gpu1"]),
+    ],
+    ids=["table", "table in ASCII", "tiles", "tiles in ASCII"],
+)
+async def test_marks_are_signs_and_the_footer_counts_them(
+    size: tuple[int, int], ascii_only: bool, marked: list[str], unmarked: list[str]
+) -> None:
+    app = _app(ascii_only=ascii_only)
+    async with app.run_test(size=size) as pilot:
+        step = "down" if size == SMALL else "right"
+        await press(pilot, step, "space", step, step, "space", *["left" if size == WIDE else "up"] * 3)
+        await play.sees(pilot, *marked)
+        last = play.screen(app)[-1]
+        assert last.startswith(f" {'*' if ascii_only else '◆'} 2 marked  esc unmark")
+        assert "d detach  q quit  ? help" in last
+        await press(pilot, step, "space")
+        await play.sees(pilot, *(sign.replace("gpu1", "gpu3") for sign in [marked[1]]), "1 marked")
+        await press(pilot, "escape")
+        assert "marked" not in play.shown(app)
+        assert all(row.find(marked[1].replace("gpu1", "gpu3")) < 0 for row in play.screen(app))
+        assert asked(app.engine) == []
+
+
+@pytest.mark.parametrize(("key", "request_name"), [("r", "restart"), ("x", "stop")])
+async def test_keys_act_on_the_marked_and_on_no_other(key: str, request_name: str) -> None:
+    app = _app()
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "right", "space", "down", "space", "up", "left", key)
+        assert asked(app.engine) == [(request_name, "gpu1", "gpu5")]
+        await press(pilot, key)  # they stay marked
+        assert asked(app.engine)[1:] == [(request_name, "gpu1", "gpu5")]
+        await press(pilot, "escape", key)
+        assert asked(app.engine)[2:] == [(request_name, "gpu0")]
+
+
+@pytest.mark.parametrize(("key", "verb", "action"), [("r", "Restart", "restart"), ("x", "Stop", "stop")])
+async def test_what_would_lose_more_than_a_minute_asks_and_names_how_many(key: str, verb: str, action: str) -> None:
+    app = _app(gpu1=LONG, gpu2={"attempt_s": 70.0})
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "space", "right", "space", "right", "space", key)
+        await play.sees(pilot, f"{verb} 3 workers? gpu1 has been running for 39:12.")
+        await press(pilot, "enter")
+        assert asked(app.engine) == []
+        await press(pilot, key, "y")
+        assert asked(app.engine) == [(action, "gpu0", "gpu1", "gpu2")]
+        assert app.engine.seen["gpu1"] == Seen(None, 1)
+
+
+async def test_kill_asks_with_how_many_unless_all_are_being_stopped() -> None:
+    stopping = {"state": WorkerState.STOPPING}
+    app = _app(gpu1=stopping, gpu2=stopping)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "space", "right", "space", "X")
+        await play.sees(pilot, "Kill 2 workers now? Genesis will not save their compiled kernels.")
+        await press(pilot, "n", "left", "space", "right", "right", "space", "X")
+        assert asked(app.engine) == [("kill", "gpu1", "gpu2")]
+
+
+async def test_marked_ones_that_a_key_can_do_nothing_with_are_left_out() -> None:
+    over = {"state": WorkerState.FINISHED}
+    app = _app(gpu0=over, gpu2=over)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "space", "right", "space", "right", "space", "x")
+        assert asked(app.engine) == [("stop", "gpu1")]
+        await press(pilot, "left", "space", "x")
+        assert len(asked(app.engine)) == 1
+        await play.sees(pilot, "x: gpu0 has finished already; r starts it again.")
+
+
+async def test_the_edit_dialog_means_the_marked_and_can_mean_others() -> None:
+    app = _app()
+    async with app.run_test(size=SMALL) as pilot:
+        await press(pilot, "down", "space", "down", "down", "space", "up", "up", "up", "e")
+        await play.sees(pilot, "Edit gpu1", "( ) this worker (gpu1)   (*) 2 marked   ( ) all 8 workers")
+        await press(pilot, "alt+up")
+        await play.sees(pilot, "2 marked workers will restart with these settings.")
+        await press(pilot, "ctrl+a")
+        await play.sees(pilot, "All 8 workers will restart")
+        await press(pilot, "ctrl+a")
+        await play.sees(pilot, "gpu1 will restart")
+        await press(pilot, "ctrl+a", "enter")
+        assert app.screen is app.main
+        assert asked(app.engine) == [("edit", ("gpu1", "gpu3"), ("-B", "8192", "--seed", "7"), {})]
+        await press(pilot, "down", "down", "down", "e")
+        await play.sees(pilot, "Edit gpu3")
+        await press(pilot, "escape", "escape", "e")
+        await play.sees(pilot, "Edit gpu3", "(*) this worker (gpu3)   ( ) all 8 workers")
+
+
+async def test_on_a_worker_of_its_own_page_keys_act_on_that_one() -> None:
+    app = _app()
+    async with app.run_test(size=SMALL) as pilot:
+        await press(pilot, "space", "down", "space", "down", "enter")
+        await play.sees(pilot, "3 of 8")
+        await press(pilot, "r")
+        assert asked(app.engine) == [("restart", "gpu2")]
+        await press(pilot, "e")
+        await play.sees(pilot, "Edit gpu2", "(*) this worker (gpu2)   ( ) 2 marked   ( ) all 8 workers")
+        await press(pilot, "escape", "space", "escape")
+        await play.sees(pilot, "2 marked", "◆gpu0", "◆gpu1", "▸ gpu2")
+
+
+async def test_marks_survive_snapshots_and_a_slot_that_goes_loses_its_own() -> None:
+    app = sweeps.app()
+    async with app.run_test(size=SMALL) as pilot:
+        first, second, *_ = app.state.slots
+        await press(pilot, "space", "down", "space")
+        await play.sees(pilot, "2 marked")
+        app.engine.push(sessions.changed(app.engine.snapshot, time=app.engine.snapshot.time + 1))
+        await pilot.pause()
+        await play.sees(pilot, "2 marked")
+        left = tuple(one for one in app.engine.snapshot.workers if one.slot != first)
+        app.engine.push(sessions.changed(app.engine.snapshot, workers=left))
+        await play.sees(pilot, "1 marked")
+        assert app.state.marked == {second}
+
+
+async def test_esc_ends_a_search_before_it_unmarks() -> None:
+    app = _app()
+    async with app.run_test(size=SMALL) as pilot:
+        await press(pilot, "space", "slash", "f", "p", "s", "enter")
+        assert app.main.log_view.buffer.query == "fps"
+        await press(pilot, "escape")
+        assert (app.main.log_view.buffer.query, app.state.marked) == ("", {"gpu0"})
+        await press(pilot, "escape")
+        assert app.state.marked == set()
+
+
+async def test_a_space_in_the_search_marks_nothing() -> None:
+    app = _app()
+    async with app.run_test(size=SMALL) as pilot:
+        await press(pilot, "slash", "a", "space", "b", "enter")
+        assert (app.main.log_view.buffer.query, app.state.marked) == ("a b", set())
+
+
+async def test_the_footer_says_how_to_unmark_by_a_click() -> None:
+    app = _app()
+    async with app.run_test(size=SMALL) as pilot:
+        await press(pilot, "space")
+        await click(pilot, "esc unmark")
+        assert app.state.marked == set()
+
+
+WALL = {"state": WorkerState.FAILED, "reason": "out of memory: 65,536 envs need about 52 GiB", "out_of_memory": True}
+
+
+async def test_restarting_into_the_same_wall_asks_first() -> None:
+    app = _app(gpu0=WALL)
+    async with app.run_test(size=WIDE) as pilot:
+        for key in ("r", "R"):
+            await press(pilot, key)
+            await play.sees(pilot, "Restart gpu0? It ran out of memory with the same settings; e changes")
+            await press(pilot, "enter")
+        assert asked(app.engine) == []
+        await press(pilot, "R", "y")
+        assert asked(app.engine) == [("restart", "gpu0")]
+        app.confirm = False
+        await press(pilot, "r")
+        assert asked(app.engine)[1:] == [("restart", "gpu0")]
+
+
+async def test_of_several_those_that_ran_out_of_memory_are_named() -> None:
+    failed = {"state": WorkerState.FAILED, "reason": "exit code 1"}
+    app = _app(gpu0=WALL, gpu1=failed, gpu2=WALL, gpu3={"stuck": "no output for 74 s", **LONG})
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "R")
+        await play.sees(
+            pilot,
+            "Restart 4 workers? gpu3 has been running for 39:12. gpu0, gpu2 ran out",
+            "of memory with the same settings; e changes them.",
+        )
+        await press(pilot, "n", "right", "r")
+        assert asked(app.engine) == [("restart", "gpu1")]
+
+
+async def test_editing_after_out_of_memory_does_not_ask() -> None:
+    app = _app(gpu0=WALL)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "e", "alt+down", "enter")
+        assert not isinstance(app.screen, EditScreen)
+        assert asked(app.engine) == [("edit", ("gpu0",), ("-B", "2048", "--seed", "7"), {})]

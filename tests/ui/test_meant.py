@@ -1,0 +1,65 @@
+"""What a person saw when a key was pressed or a dialog opened goes with the request."""
+
+from __future__ import annotations
+
+from textual.pilot import Pilot
+
+from gmg_tui.protocol import Action, Seen
+from gmg_tui.ui import Outcome
+from tests.ui import play, sweeps
+from tests.ui.fake_engine import FakeEngine
+
+WIDE = (160, 48)
+
+
+async def _goes_on(pilot: Pilot[Outcome], engine: FakeEngine) -> None:
+    """All jobs that ran have ended, and the next ones run."""
+    engine.jobs = sweeps.jobs(30, 16)
+    engine.push(sweeps.snapshot(engine.jobs, version=2))
+    await pilot.pause()
+    await pilot.pause()
+
+
+async def test_an_edit_is_meant_for_the_job_on_which_its_dialog_was_opened() -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("right", "e")
+        await play.sees(pilot, "Edit gpu1, job 14 (method=sde-b16)")
+        await _goes_on(pilot, engine)
+        engine.refuse = "job 14 has ended; job 18 runs on gpu1 now"
+        await pilot.press("9", "ctrl+s")
+        await play.sees(pilot, engine.refuse)
+        assert engine.seen == {"gpu1": Seen(14)}
+
+
+async def test_a_kill_is_meant_for_the_attempt_that_was_asked_about() -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("right", "X")
+        await play.sees(pilot, "Kill gpu1 now?")
+        attempt = engine.snapshot.workers[1].attempt
+        await _goes_on(pilot, engine)
+        await pilot.press("y")
+        await pilot.pause()
+        assert engine.asked[-1] == (Action.KILL, "gpu1")
+        assert engine.seen == {"gpu1": Seen(14, attempt)}
+
+
+async def test_a_stop_and_a_restart_are_meant_for_the_job_on_the_screen() -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=WIDE) as pilot:
+        attempt = engine.snapshot.workers[0].attempt
+        for key, action in (("x", Action.STOP), ("r", Action.RESTART)):
+            await pilot.press(key)
+            await play.sees(pilot, f"{action.value.capitalize()} job 13 (")
+            await pilot.press("y")
+            await pilot.pause()
+            assert (action, "gpu0") in engine.asked
+            assert engine.seen == {"gpu0": Seen(13, attempt)}
+        app.confirm = False
+        await pilot.press("x")
+        await pilot.pause()
+        assert engine.seen == {"gpu0": Seen(13)}

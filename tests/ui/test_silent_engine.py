@@ -1,0 +1,200 @@
+"""An engine that answers late or never: keys, dialogs and leaving do not wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from gmg_tui import client as clients
+from gmg_tui import protocol
+from gmg_tui.client import EngineClient
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Details
+from gmg_tui.protocol import Answer, AskDetails, Hello, Request, Update, Welcome
+from gmg_tui.ui import actions
+from gmg_tui.ui.app import GmgApp
+from tests.ui import play, sessions
+
+SIZE = (120, 36)
+
+
+class Engine:
+    """An engine on a socket that says hello, and from then on only what a test has it say."""
+
+    def __init__(self) -> None:
+        self.heard: asyncio.Queue[Request] = asyncio.Queue()
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        with suppress(EOFError, OSError):
+            while True:
+                request = await protocol.read_request(reader)
+                if isinstance(request, Hello):
+                    snapshot = sessions.busy_snapshot(2)
+                    self.say(Welcome(protocol.VERSION, sessions.session(2), snapshot, ()))
+                else:
+                    self.heard.put_nowait(request)
+        writer.close()
+
+    def say(self, message: Welcome | Update | Answer) -> None:
+        assert self._writer is not None
+        self._writer.write(protocol.frame(message))
+
+
+@asynccontextmanager
+async def connected(tmp_path: Path) -> AsyncIterator[tuple[Engine, EngineClient]]:
+    """A silent engine, and a real client of it."""
+    engine, path = Engine(), tmp_path / "engine.sock"
+    async with await asyncio.start_unix_server(engine.serve, path):
+        client = await EngineClient.connect(path)
+        yield engine, client
+        await client.close()
+
+
+async def test_a_request_that_is_never_answered_fails_and_a_late_answer_is_no_other_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "ANSWER_S", 0.05)
+    async with connected(tmp_path) as (engine, client):
+        listening = asyncio.ensure_future(_drain(client))
+        with pytest.raises(GmgError, match=r"the engine has not answered for .* it may still do this"):
+            await client.details("gpu0")
+        late = await engine.heard.get()
+        assert isinstance(late, AskDetails)
+        monkeypatch.setattr(clients, "ANSWER_S", 60.0)
+        asking = asyncio.ensure_future(client.details("gpu1"))
+        then = await engine.heard.get()
+        assert isinstance(then, AskDetails)
+        for request in (late, then):
+            engine.say(Answer(request.id, details=_details(request.slot)))
+        assert (await asking).slot == "gpu1"
+        listening.cancel()
+
+
+async def _drain(client: EngineClient) -> None:
+    async for _ in client.events():
+        pass  # answers arrive while somebody listens
+
+
+def _details(slot: str) -> Details:
+    return Details(slot, (), "/", {}, (), "", ())
+
+
+async def test_an_engine_that_reads_nothing_holds_up_neither_requests_nor_leaving(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "ANSWER_S", 0.05)
+    path, hello = tmp_path / "engine.sock", asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]  # a ReadTransport too
+        writer.write(protocol.frame(Welcome(protocol.VERSION, sessions.session(2), sessions.busy_snapshot(2), ())))
+        await hello.wait()
+        writer.transport.abort()
+
+    async with await asyncio.start_unix_server(serve, path):
+        client = await EngineClient.connect(path)
+        for _ in range(3):  # more than the socket and the buffers take
+            with pytest.raises(GmgError, match="has not answered"):
+                await client.edit(("gpu0",), ("x" * 900_000,), {})
+        await client.close()
+        hello.set()
+
+
+class SilentApp(GmgApp):
+    """An app that notices silence at once."""
+
+    SILENT_S = 1
+
+
+async def test_the_headline_says_for_how_long_the_engine_is_silent_and_no_key_waits_for_it(tmp_path: Path) -> None:
+    async with connected(tmp_path) as (engine, client):
+        app = SilentApp(client, pace_s=0.0)
+        async with app.run_test(size=SIZE) as pilot:
+            await play.sees(pilot, "engine silent for ")
+            await pilot.press("e")
+            await play.sees(pilot, "e: the engine has been silent for ")
+            await pilot.press("question_mark")
+            await play.sees(pilot, "─ Help ─")
+            await pilot.press("escape", "q")
+            await play.sees(pilot, "2 workers are running.")
+            await pilot.press("escape")
+            talking = asyncio.ensure_future(_talk(engine))
+            await play.sees(pilot, "00:41:08")
+            talking.cancel()
+            await pilot.press("d")
+        assert app.return_value is not None
+        assert app.return_value.how == "detached"
+
+
+async def _talk(engine: Engine) -> None:
+    while True:
+        engine.say(Update(sessions.busy_snapshot(2, second=1.0)))
+        await asyncio.sleep(0.1)
+
+
+async def test_keys_wait_for_a_dialog_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "OPENING_S", 0.05)
+    app = play.busy(2)
+    app.engine.answers.clear()
+    async with app.run_test(size=SIZE) as pilot:
+        play.burst(pilot, "e", "x", "y")
+        await play.sees(pilot, "e: the engine does not answer")
+        await pilot.press("right")
+        assert app.state.chosen == "gpu1"
+        app.engine.answers.set()
+        await pilot.press("e")
+        await play.sees(pilot, "Edit gpu1")
+        assert {request[0] for request in app.engine.asked} == {"follow", "details"}
+
+
+async def test_a_late_answer_to_an_edit_closes_the_dialog_and_is_sent_once() -> None:
+    app = play.busy(2)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("e")
+        await play.sees(pilot, "Edit gpu0")
+        app.engine.answers.clear()
+        await pilot.press("0", "ctrl+s", "ctrl+s")
+        await pilot.pause()
+        await play.sees(pilot, "Edit gpu0")
+        app.engine.answers.set()
+        await pilot.pause()
+        assert app.screen is app.main
+        assert [request[0] for request in app.engine.asked].count("edit") == 1
+
+
+async def test_a_dialog_can_be_closed_while_it_waits_and_closes_under_another_one() -> None:
+    app = play.busy(2)
+    async with app.run_test(size=SIZE) as pilot:
+        for closing in ("escape", "ctrl+c"):
+            app.engine.answers.set()
+            await pilot.press("e")
+            await play.sees(pilot, "Edit gpu0")
+            app.engine.answers.clear()
+            await pilot.press("0", "ctrl+s", closing)
+            await pilot.pause()
+            assert (app.screen is app.main) == (closing == "escape")
+        await play.sees(pilot, "2 workers are running.")
+        app.engine.answers.set()
+        await pilot.pause()
+        await pilot.press("c")
+        await pilot.pause()
+        assert app.screen is app.main
+
+
+@pytest.mark.parametrize("key", ["d", "q l", "ctrl+c l"])
+@pytest.mark.parametrize("first", ["r", "enter", "p", "q s"])
+async def test_one_can_leave_while_a_request_waits(first: str, key: str) -> None:
+    app = play.busy(2)
+    app.engine.answers.clear()
+    async with app.run_test(size=SIZE) as pilot:
+        for one in (*first.split(), *key.split()):
+            await pilot.press(one)
+            await pilot.pause()
+    assert app.return_value is not None
+    assert app.return_value.how == "detached"

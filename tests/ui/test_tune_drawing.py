@@ -1,0 +1,182 @@
+"""The curve, the answer, the slots and the trials of a tuning as rows of text."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from rich.cells import cell_len
+
+from gmg_tui.model import Answer, Edge, MemoryLine, Trial, TrialKind, TrialState, Tuning
+from gmg_tui.tune import words
+from gmg_tui.ui.drawing import tune_answer, tune_curve, tune_slots, tune_table
+from gmg_tui.ui.drawing.appearance import ASCII, UNICODE, Appearance
+from gmg_tui.ui.drawing.tune_table import Order
+from tests import tunings
+
+PLAIN, PLAIN_ASCII = Appearance({}, UNICODE), Appearance({}, ASCII)
+
+
+def _curve(tuning: Tuning, width: int = 100, height: int = 20, appearance: Appearance = PLAIN) -> list[str]:
+    return [strip.text for strip in tune_curve.curve(tuning, tuning.answers[0], width, height, appearance)]
+
+
+def _place(rows: list[str], sign: str) -> tuple[int, int]:
+    """Where a sign stands below the heading."""
+    return next((row.index(sign), at) for at, row in enumerate(rows) if at and sign in row)
+
+
+def _two(first: tuple[int, float], second: tuple[int, float]) -> Tuning:
+    trials = tuple(
+        Trial(number, value, slot, TrialKind.LADDER, TrialState.MEASURED, rate)
+        for number, (slot, (value, rate)) in enumerate([("gpu0", first), ("gpu1", second)], 1)
+    )
+    return Tuning(tunings.SPEC, "", trials, (Answer("H100", ("gpu0", "gpu1")),))
+
+
+def test_a_value_is_placed_by_its_logarithm_and_a_rate_by_its_size() -> None:
+    rows = _curve(_two((64, 3e6), (4096, 12e6)))
+    trials = (*_two((64, 3e6), (4096, 12e6)).trials, tunings.measured(9, 512, "gpu2", rate=6e6))
+    with_middle = _curve(replace(_two((64, 3e6), (4096, 12e6)), trials=trials, answers=(Answer("", tunings.EIGHT),)))
+    (left, low), (right, high), (middle, between) = (
+        _place(rows, "●"),
+        _place(rows, "○"),
+        _place(with_middle, "◆"),
+    )
+    assert abs(middle - (left + right) / 2) <= 1
+    assert high < between < low
+    assert rows[0].startswith(" FPS over n_envs  ● gpu0  ○ gpu1")
+
+
+def test_what_differs_little_is_told_apart_by_an_axis_that_does_not_begin_at_zero() -> None:
+    assert "0 ┤" in "\n".join(_curve(_two((64, 3e6), (128, 12e6))))
+    near = _curve(_two((64, 50.0), (128, 52.0)))
+    assert "    0 ┤" not in "\n".join(near)
+    assert _place(near, "○")[1] + 8 < _place(near, "●")[1]
+
+
+def test_edge_and_memory_stand_upright_with_their_values() -> None:
+    rows = _curve(tunings.ENDED)
+    assert sum("╎" in row for row in rows) >= 16
+    assert sum("┊" in row for row in rows) >= 14
+    assert "edge 20,000" in "\n".join(rows)
+    assert "memory 19,200" in "\n".join(rows)
+    plain = _curve(tunings.ENDED, appearance=PLAIN_ASCII)
+    assert "".join(plain).isascii()
+    assert sum("!" in row for row in plain) >= 16
+
+
+def test_an_interval_that_is_higher_than_a_cell_is_drawn() -> None:
+    wide = tunings.measured(1, 64, "gpu0", rate=6e6, rate_low=2e6, rate_high=10e6)
+    tuning = Tuning(tunings.SPEC, "", (wide, tunings.measured(2, 128, "gpu1", rate=1e6)), (tunings.LADDER.answers[0],))
+    column = _place(_curve(tuning), "●")[0]
+    rows = [at for at, row in enumerate(_curve(tuning)) if at and row[column : column + 1] == "│"]
+    assert len(rows) >= 8
+
+
+def test_a_trial_of_all_slots_at_once_is_no_point_of_the_curve() -> None:
+    alone = replace(tunings.ENDED, trials=tuple(t for t in tunings.ENDED.trials if t.kind is not TrialKind.TOGETHER))
+    assert _curve(alone) == _curve(tunings.ENDED)
+
+
+def test_without_a_rate_there_is_no_curve() -> None:
+    assert "no rate yet" in "\n".join(_curve(tunings.FIRST))
+    assert "no room" in "\n".join(_curve(tunings.ENDED, width=14))
+    assert "no room" in "\n".join(_curve(tunings.ENDED, height=4))
+
+
+_figures = st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True))
+_trials = st.builds(
+    Trial,
+    number=st.integers(1, 99),
+    value=st.integers(-5, 2**62),
+    slot=st.sampled_from((*tunings.EIGHT, "cpu0")),
+    kind=st.sampled_from(TrialKind),
+    state=st.sampled_from(TrialState),
+    rate=_figures,
+    rate_low=_figures,
+    rate_high=_figures,
+    memory_mib=st.none() | st.floats(0, 1e6),
+    reason=st.none() | st.text(max_size=20),
+)
+
+
+@given(
+    st.lists(_trials, max_size=8),
+    st.integers(1, 170),
+    st.integers(1, 40),
+    st.sampled_from((PLAIN, PLAIN_ASCII)),
+    st.none() | st.integers(-3, 2**62),
+)
+@settings(deadline=None, max_examples=200)
+def test_whatever_is_measured_fills_its_rows(
+    trials: list[Trial], width: int, height: int, appearance: Appearance, edge: int | None
+) -> None:
+    answer = replace(
+        tunings.ENDED.answers[0],
+        edge=None if edge is None else Edge(edge, "why"),
+        memory=None if edge is None else MemoryLine(1.0, 1.0, edge),
+    )
+    tuning = replace(tunings.ENDED, trials=tuple(trials), answers=(answer,))
+    strips = tune_curve.curve(tuning, answer, width, height, appearance, chosen=1)
+    assert len(strips) == height
+    assert {len(strip.text) for strip in strips} == {width}
+    drawn = tune_answer.answer_rows(tuning, answer, tunings.session(tuning).spec, width, height, appearance, at=1)
+    drawn += tune_slots.slot_rows(tuning, tunings.snapshot(tunings.ENDED), width, height, appearance)
+    order = Order(len(trials), down=True)
+    layout = tune_table.layout(trials, tuning.spec, order, width)
+    drawn += [tune_table.heading(layout, tuning.spec, order, appearance).strip()]
+    listed = tune_table.ordered(trials, tuning.spec, order)
+    assert len(listed) == len(trials)
+    drawn += [tune_table.row(trial, layout, appearance, chosen=True).strip() for trial in listed]
+    assert {cell_len(strip.text) for strip in drawn} <= {width}
+
+
+def _answer(tuning: Tuning, width: int, height: int, at: int = 0) -> list[str]:
+    run = tunings.session(tuning).spec
+    rows = tune_answer.answer_rows(tuning, tuning.answers[0], run, width, height, PLAIN, at=at)
+    return [row.text.rstrip() for row in rows]
+
+
+def test_the_selected_value_and_its_command_are_the_last_to_go() -> None:
+    assert _answer(tunings.ENDED, 80, 2, at=1)[0].startswith(" ▸ K knee")
+    assert _answer(tunings.ENDED, 80, 2, at=1)[1].endswith("-B 15000 --seed '{seed}'")
+    whole = _answer(tunings.ENDED, 100, 40)
+    assert "   together   17,000 on 8 slots: 89,684,424 FPS, 98.9 % of the same slots alone" in whole
+    assert "   note       n_envs changes what is learned too, not only how fast." in whole
+
+
+def test_what_is_not_known_has_no_column() -> None:
+    assert _answer(tunings.MINIMUM, 80, 40)[1].split() == ["bs", "step_ms", "±"]
+    layout = tune_table.layout(tunings.MINIMUM.trials, tunings.MINIMUM.spec, Order(), 160)
+    assert [column.name for column in layout.columns][-3:] == ["±", "start", "measured"]
+
+
+@pytest.mark.parametrize(
+    ("value", "command"),
+    [
+        (17_000, ("gmg-tui", "franka.py", "-B", "17000", "--seed", "{seed}")),
+        (512, ("gmg-tui", "franka.py", "-B", "512", "--seed", "{seed}")),
+    ],
+)
+def test_the_command_has_the_value_and_other_placeholders_as_they_are(value: int, command: tuple[str, ...]) -> None:
+    assert words.command(tunings.session(tunings.ENDED).spec, "n_envs", value) == command
+
+
+def test_the_command_has_the_slots_the_environment_and_the_module() -> None:
+    spec = tunings.session(tunings.ENDED).spec
+    run = replace(spec, script="train", args=("x",), env={"BS": "{n_envs}", "SAME": "17000"}, cpu=2, module=True)
+    expected = ("gmg-tui", "--cpu", "2", "--env", "BS=9", "--env", "SAME=17000", "-m", "train", "x")
+    assert words.command(run, "n_envs", 9) == expected
+
+
+def test_a_rate_beyond_its_interval_and_one_of_zero_have_no_nonsense() -> None:
+    trial = tunings.measured(1, 64, "gpu0", rate=100.0, rate_low=98.0, rate_high=101.0)
+    assert words.spread(trial) == "±2.0 %"
+    assert words.spread(replace(trial, rate=0.0)) == "–"
+    assert words.spread(replace(trial, rate_low=None)) == "–"
+    assert words.per_watt(replace(trial, power_w=0.0), tunings.SPEC) is None
+    assert math.isclose(words.per_watt(replace(trial, power_w=50.0), tunings.SPEC) or 0.0, 2.0)
