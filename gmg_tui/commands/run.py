@@ -5,12 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
-import signal
-import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import structs
@@ -19,6 +15,7 @@ from gmg_tui import machine, new_session
 from gmg_tui import session as sessions
 from gmg_tui.commands import successors
 from gmg_tui.commands.interactive import Shown, check_terminal, check_theme, is_terminal, show
+from gmg_tui.commands.interrupts import Interrupts
 from gmg_tui.commands.launch import Launched, launch
 from gmg_tui.commands.messages import notice, tell
 from gmg_tui.commands.options import Checked, RunOptions, check, check_module, check_script
@@ -112,7 +109,8 @@ def start(
     check_theme(options.theme)
     if not headless and not options.detach:
         check_terminal(os.environ)
-    with _handlers() as engines:
+    interrupts = Interrupts()
+    with interrupts.handled():
         spec = make()
         launched = launch(
             spec,
@@ -121,42 +119,19 @@ def start(
             engine=engine,
             fresh=fresh,
         )
-        engines.append(launched.process)
-        shown = _run(options, spec, launched, conclude, headless=headless)
+        interrupts.engines.append(launched.process)
+        shown = _run(options, spec, launched, conclude, interrupts, headless=headless)
     return follow_up(shown, options)
 
 
-@contextmanager
-def _handlers() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Have SIGTERM do what ctrl+c does: where it ended this process alone, an engine and its workers would go on.
-
-    SIGUSR1 and SIGUSR2, on which scripts save their state, are passed on to the engines in the list that is given.
-    """
-    engines: list[subprocess.Popen[bytes]] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield engines
-        return
-
-    def pass_on(number: int, _: object) -> None:
-        for engine in engines:
-            engine.send_signal(number)
-
-    handlers = {
-        signal.SIGTERM: signal.default_int_handler,
-        signal.SIGXCPU: signal.default_int_handler,
-        signal.SIGUSR1: pass_on,
-        signal.SIGUSR2: pass_on,
-    }
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield engines
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _run(
-    options: RunOptions, spec: RunSpec, launched: Launched, conclude: Callable[[RunSpec, int], int], *, headless: bool
+    options: RunOptions,
+    spec: RunSpec,
+    launched: Launched,
+    conclude: Callable[[RunSpec, int], int],
+    interrupts: Interrupts,
+    *,
+    headless: bool,
 ) -> Shown | int:
     """Let the workers start, and show them; the exit status, or what the screen was left with."""
     settled = False
@@ -167,17 +142,17 @@ def _run(
         settled = True
 
     try:
+        interrupts.check()
         launched.confirm()
         for warning in launched.warnings:
             print(f"gmg-tui: {warning}", file=sys.stderr)
         if options.detach:
             print(spec.name)
             return 0
-        shown = _show(options, launched.socket, settle, headless=headless)
+        shown = _show(options, launched.socket, settle, interrupts, headless=headless)
     except KeyboardInterrupt:
-        # Only before a reporter or a screen handles ctrl+c itself. Another SIGTERM must not kill the workers.
-        for number in (signal.SIGTERM, signal.SIGXCPU):
-            signal.signal(number, signal.SIG_IGN)
+        # Only before a reporter or a screen handles ctrl+c itself.
+        interrupts.ignore()
         print("stopping the workers (ctrl+c again kills them)", file=sys.stderr)
         launched.cancel()
         raise
@@ -200,8 +175,11 @@ def follow_up(shown: Shown | int, options: RunOptions) -> int:
     return start(options, lambda: successors.plain_run(session, after, shown.slots))
 
 
-def _show(options: RunOptions, socket: Path, settle: Callable[[], None], *, headless: bool) -> Shown | int:
+def _show(
+    options: RunOptions, socket: Path, settle: Callable[[], None], interrupts: Interrupts, *, headless: bool
+) -> Shown | int:
     if not headless:
+        interrupts.leave_ctrl_c()
         return show(
             socket,
             theme=options.theme,
@@ -212,7 +190,7 @@ def _show(options: RunOptions, socket: Path, settle: Callable[[], None], *, head
         )
     from gmg_tui import headless as reporter
 
-    status = reporter.run(socket, ascii_only=options.ascii_only, verbose=options.verbose)
+    status = reporter.run(socket, ascii_only=options.ascii_only, verbose=options.verbose, begun=interrupts.check)
     settle()
     return status
 

@@ -10,6 +10,7 @@ import errno
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,11 +36,13 @@ _LAST_LINES_S = 2.0
 """How long the last lines may take after the snapshot in which all workers have ended."""
 
 
-def run(socket: Path, *, ascii_only: bool = False, verbose: bool = False) -> int:
+def run(
+    socket: Path, *, ascii_only: bool = False, verbose: bool = False, begun: Callable[[], object] = lambda: None
+) -> int:
     """Report the session whose engine listens at `socket` until all its workers have ended; the exit status.
 
     Lines of the workers that say nothing but their progress are printed only if it is `verbose`; in a tuning none are
-    otherwise.
+    otherwise. `begun` is called once the signals are handled here.
 
     The first ctrl+c (or SIGTERM) stops the workers, the next ctrl+c kills them. When the reader of standard output is
     gone (`| head`) the session is stopped and the exit status is 1. When standard output cannot be written for another
@@ -48,10 +51,10 @@ def run(socket: Path, *, ascii_only: bool = False, verbose: bool = False) -> int
     Raises:
         GmgError: The engine does not answer or died, or standard output cannot be written.
     """
-    return asyncio.run(_report(socket, ascii_only, verbose))
+    return asyncio.run(_report(socket, ascii_only, verbose, begun))
 
 
-async def _report(socket: Path, ascii_only: bool, verbose: bool) -> int:
+async def _report(socket: Path, ascii_only: bool, verbose: bool, begun: Callable[[], object]) -> int:
     client = await EngineClient.connect(socket)
     headless = _Headless(client, ascii_only, verbose)
     loop = asyncio.get_running_loop()
@@ -59,6 +62,7 @@ async def _report(socket: Path, ascii_only: bool, verbose: bool) -> int:
     for number in _TERMINATING:
         loop.add_signal_handler(number, headless.terminate)
     try:
+        begun()
         try:
             await headless.follow()
         finally:

@@ -92,6 +92,41 @@ def test_modules_beside_the_script_do_not_take_the_place_of_pythons(tmp_path: Pa
     assert (done.stderr, done.returncode) == ("", 0)
 
 
+_LOST = (
+    "import os, signal, sys; from gmg_tui import cli, headless\n"
+    "from gmg_tui.commands import {module} as place\n"
+    "class Finalized:\n"
+    "    def __del__(self): os.kill(os.getpid(), signal.SIGTERM)\n"
+    "before = place.{name}\n"
+    "def interrupted(*words, **options):\n"
+    "    Finalized()\n"
+    "    return before(*words, **options)\n"
+    "place.{name} = interrupted\n"
+    "cli.main(sys.argv[1:])\n"
+)
+"""Python drops what a handler raises in a finalizer."""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "left"),
+    [("run", "_load", []), ("launch", "_answer", []), ("run", "_show", ["ended"])],
+    ids=["while loading", "before the start", "before the report"],
+)
+def test_a_signal_whose_exception_python_drops_ends_the_run(module: str, name: str, left: list[str]) -> None:
+    words = ["--cpu", "1", str(ROOT / "tests" / "fake_worker.py"), "--lines", "0", "--rate", "20"]
+    program = _LOST.format(module=module, name=name)
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *words], env=environ(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as client:
+        try:
+            _, said = client.communicate(timeout=30)
+        finally:
+            client.terminate()
+    assert b"Exception ignored" in said
+    assert (client.returncode, said.count(b"stopping the workers")) == (130, 1)
+    assert [found.state for found in sessions.listing()] == left
+
+
 def test_an_interrupt_before_anybody_listens_stops_the_session() -> None:
     program = (
         "import sys; from gmg_tui import cli, headless\n"

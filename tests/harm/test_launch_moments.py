@@ -48,7 +48,11 @@ def _folders() -> list[str]:
 
 def _listed(client: subprocess.Popen[bytes]) -> list[str]:
     """The states of all sessions, once nothing of the client's runs any more."""
-    _, said = client.communicate(timeout=30)
+    try:
+        _, said = client.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        client.send_signal(signal.SIGTERM)
+        raise AssertionError(f"it goes on; it had said: {client.communicate()[1].decode()}") from None
     assert b"Traceback" not in said
     wait_until(lambda: not _alive())
     for log in sessions.sessions_folder().glob("*/engine.log"):
