@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 import gmg_tui
-from gmg_tui.cli_options import JOBS, SCREEN, SHARED, TUNING, YES
+from gmg_tui.cli_options import ALL, GROUPS, JOBS, SCREEN, SHARED, TUNING, YES
 from gmg_tui.errors import GmgError
 
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
@@ -61,6 +61,7 @@ def _group() -> None:
 
 
 @_group.command(context_settings=_RUN)
+@GROUPS
 @SHARED
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
 @click.argument("script")
@@ -130,7 +131,7 @@ def sweep(ctx: click.Context, /, file: str | None, **options: Any) -> int:
     from gmg_tui.commands.options import RunOptions
     from gmg_tui.sweep.overrides import SweepOptions
 
-    run_options = RunOptions(**{name: options.pop(name) for name in RunOptions._fields})
+    run_options = RunOptions(**{name: options.pop(name) for name in RunOptions._fields if name in options})
     own = SweepOptions(**options, words=ctx.meta.get(_AFTER))
     if own.resume is None:
         return command.sweep(file, run_options, own)
@@ -185,7 +186,7 @@ def tune(
         from gmg_tui.commands import tune as command
         from gmg_tui.commands.options import RunOptions
 
-        run_options = RunOptions(**{name: options.pop(name) for name in RunOptions._fields})
+        run_options = RunOptions(**{name: options.pop(name) for name in RunOptions._fields if name in options})
         own = command.TuneOptions(**options)
         if resume is not None:
             given = [name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
@@ -283,12 +284,31 @@ def arrange(words: Sequence[str]) -> list[str]:
     """
     options = [option for command in _group.commands.values() for option in command.params]
     takes_value = {name for one in options if isinstance(one, click.Option) and not one.is_flag for name in one.opts}
+    words = _with_ddp_sizes(words, takes_value)
     options_before, position = _options_before(words, takes_value)
     for place in options_before:
         if words[place] in {"-h", "--help", "--version"} and not _is_command(words[place + 1 :]):
             return [words[place]]
     before, rest = words[:position], words[position:]
+    if rest[:1] == ["run"]:
+        return ["run", *before, *_with_ddp_sizes(rest[1:], takes_value)]
     return [rest[0], *before, *rest[1:]] if _is_command(rest) else ["run", *before, *rest]
+
+
+def _with_ddp_sizes(words: Sequence[str], takes_value: Collection[str]) -> list[str]:
+    """`words` in which the size of `--ddp` before the script, a number or nothing, is in the same word.
+
+    Click would take the script for its value.
+    """
+    found, left = list[str](), list(words)
+    while left and left[0] != "--" and left[0].startswith("-"):
+        word = left.pop(0)
+        if word == "--ddp":
+            word = f"--ddp={left.pop(0) if left and left[0].isdecimal() else ALL}"
+        found.append(word)
+        if word in takes_value and left:
+            found.append(left.pop(0))
+    return found + left
 
 
 def _options_before(words: Sequence[str], takes_value: Collection[str]) -> tuple[list[int], int]:

@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+ALL = "all"
+"""What `--ddp` is without a number."""
+
 
 def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """One decorator for all of `options`, in their order."""
@@ -62,6 +65,23 @@ _SUPERVISION = _together(
         "Seconds from SIGINT to SIGTERM when a worker is stopped; Genesis saves its kernels meanwhile.",
     ),
     _number("--sigterm-wait", float, 10.0, "S", "Seconds from SIGTERM to SIGKILL."),
+)
+GROUPS = _together(
+    click.option(
+        "--ddp",
+        metavar="[N]",
+        help="Run groups of N ranks, as torchrun starts them; without N one group over all slots.",
+    ),
+    click.option(
+        "--virtual-local-rank",
+        is_flag=True,
+        help="With --ddp: each rank sees its own GPU alone, and is local rank 0.",
+    ),
+    click.option(
+        "--flight-recorder",
+        is_flag=True,
+        help="With --ddp: record the collectives, and keep torch's dumps in the session's folder.",
+    ),
 )
 SHARED = _together(
     click.option(
@@ -119,7 +139,7 @@ JOBS = _together(
     click.option("--per-gpu", type=int, metavar="N", help="Jobs on one GPU at once.  [default: 1]"),
     click.option("--retries", type=int, metavar="N", help="How often a failed job is run again.  [default: 0]"),
     click.option("--repeat", type=int, metavar="N", help="How often each job is run.  [default: 1]"),
-    click.option("--every-gpu", is_flag=True, help="Run each job on every GPU of its group."),
+    click.option("--every-gpu", is_flag=True, help="Run each job on every GPU of its batch."),
     click.option("--timeout", metavar="T", help="Time limit of an attempt: 30m, 1h30m, 45s, none.  [default: none]"),
     click.option(
         "--min-free-mib", type=float, metavar="M", help="VRAM that must be free before a job starts on a GPU."

@@ -28,6 +28,8 @@ SUMMARY = "summary.json"
 STORE = "store.sqlite"
 JOBS = "jobs"
 """Where the jobs of a sweep have their own folders, unless `out_dir` says otherwise."""
+RANKS = "ranks"
+"""Where torch writes what the ranks of groups tell: a folder for each rank's attempt."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _SOCKET_PATH_BYTES = 107

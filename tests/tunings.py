@@ -7,9 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from gmg_tui.model import (
+    Batch,
     Fps,
     Gpu,
-    Group,
     JobRecord,
     Phase,
     Queue,
@@ -262,7 +262,7 @@ def session(tuning: Tuning, name: str = "tune-1") -> Session:
         cwd="/home/me/sim",
         python="/opt/venv/bin/python",
         cpu=len(slots) if on_cpu else None,
-        sweep=SweepSpec((Group(script=script, args=args),)),
+        sweep=SweepSpec((Batch(script=script, args=args),)),
         tune=tuning.spec,
     )
     return Session(spec, tuple(slots), engine_pid=4711, started=NOW - 680, version="0.1.0")

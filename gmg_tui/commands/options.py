@@ -13,6 +13,7 @@ from typing import NamedTuple
 from gmg_tui.errors import GmgError
 from gmg_tui.files import is_replaced, open_file
 from gmg_tui.genesis import interpreter
+from gmg_tui.model import DdpSpec
 
 _INTERVAL_S = (0.2, 60.0)
 _STUCK_AFTER_S = (2.0, 86400.0)
@@ -36,6 +37,10 @@ class RunOptions(NamedTuple):
     env: tuple[str, ...] = ()
     keep_slurm_env: bool = False
     visible: str = "index"
+    ddp: str | None = None
+    """Ranks in a group, `all` for one group over all slots; None for no groups."""
+    virtual_local_rank: bool = False
+    flight_recorder: bool = False
     interval: float = 1.0
     start: str | None = None
     restart: str = "startup"
@@ -63,6 +68,7 @@ class Checked(NamedTuple):
     env: dict[str, str]
     summary: str | None
     log_max_bytes: int | None
+    ddp: DdpSpec | None = None
 
 
 def check(options: RunOptions) -> Checked:
@@ -78,6 +84,7 @@ def check(options: RunOptions) -> Checked:
         raise GmgError("--gpus is empty; give 'all', a count, or a list of indices or UUIDs")
     if options.cpu is not None and options.cpu < 1:
         raise GmgError(f"--cpu {options.cpu}: give at least 1")
+    ddp = _groups(options)
     _within("--interval", options.interval, _INTERVAL_S, " seconds")
     _within("--max-restarts", options.max_restarts, _MAX_RESTARTS, "")
     _within("--stuck-after", options.stuck_after, _STUCK_AFTER_S, " seconds")
@@ -89,6 +96,7 @@ def check(options: RunOptions) -> Checked:
         env=_environment(options.env),
         summary=_summary(options.summary, detach=options.detach),
         log_max_bytes=_log_max(options.log_max),
+        ddp=ddp,
     )
 
 
@@ -97,6 +105,20 @@ def check_queued(options: RunOptions) -> Checked:
     if options.restart == "always":
         raise GmgError("--restart always: finished jobs would be restarted forever; give failure, or --retries N")
     return check(options)
+
+
+def _groups(options: RunOptions) -> DdpSpec | None:
+    if options.ddp is None:
+        if options.virtual_local_rank or options.flight_recorder:
+            name = "--virtual-local-rank" if options.virtual_local_rank else "--flight-recorder"
+            raise GmgError(f"{name} is for the ranks of a group; give --ddp too")
+        return None
+    if options.ddp != "all" and (not options.ddp.isdecimal() or int(options.ddp) < 1):
+        raise GmgError(f"--ddp {options.ddp}: give the number of ranks in a group, or nothing for one group")
+    if options.start not in (None, "together"):
+        raise GmgError(f"--start {options.start}: the ranks of a group wait for each other, so they start together")
+    size = None if options.ddp == "all" else int(options.ddp)
+    return DdpSpec(size, options.virtual_local_rank, options.flight_recorder)
 
 
 def check_script(script: str) -> None:

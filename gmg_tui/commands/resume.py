@@ -17,7 +17,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.genesis import interpreter
 from gmg_tui.model import Job, RestartMode, RunSpec, StartMode, SweepSpec, Visible, WorkerState
 from gmg_tui.session import STORE, Found
-from gmg_tui.sweep.group_builder import changed
+from gmg_tui.sweep.batch_builder import changed
 from gmg_tui.sweep.overrides import SweepOptions, overrides
 from gmg_tui.sweep.settings import Settings
 
@@ -82,8 +82,8 @@ def resume(file: str | None, options: RunOptions, own: SweepOptions, given: froz
     rerun = {WorkerState.FAILED} if own.retry_failed else set[WorkerState]()
     again = [job for job in jobs if not job.state.ended or job.state in rerun]
     if own.dry_run:
-        left = tuple(Job(job.number, job.name, job.group, job.values, job.only) for job in again)
-        show_jobs(sweep.groups, left, total=len(jobs), cpu=cpu)
+        left = tuple(Job(job.number, job.name, job.batch, job.values, job.only) for job in again)
+        show_jobs(sweep.batches, left, total=len(jobs), cpu=cpu)
         return 0
     if not again:
         failed = any(job.state is WorkerState.FAILED for job in jobs)
@@ -138,7 +138,7 @@ def changed_spec(spec: RunSpec, options: RunOptions, checked: Checked, given: fr
 def _sweep(sweep: SweepSpec, upper: Settings, results: str | None, *, cpu: bool, retry_failed: bool) -> SweepSpec:
     return structs.replace(
         sweep,
-        groups=tuple(changed(group, upper, cpu=cpu) for group in sweep.groups),
+        batches=tuple(changed(batch, upper, cpu=cpu) for batch in sweep.batches),
         results=results or sweep.results,
         best=upper.best or sweep.best,
         retry_failed=retry_failed,
@@ -150,8 +150,8 @@ def check_place(spec: RunSpec, sweep: SweepSpec) -> None:
     if not Path(spec.cwd).is_dir():
         raise GmgError(f"{spec.name} ran in {spec.cwd}, which is gone; create it again", 1)
     interpreter.check_python(spec.python)
-    for group in sweep.groups:
-        check_module(group.script) if group.module else check_script(str(Path(spec.cwd, group.script)))
+    for batch in sweep.batches:
+        check_module(batch.script) if batch.module else check_script(str(Path(spec.cwd, batch.script)))
 
 
 def prepare(spec: RunSpec) -> RunSpec:

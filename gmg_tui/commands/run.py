@@ -257,5 +257,6 @@ def describe(
         max_restarts=options.max_restarts,
         stuck_after_s=options.stuck_after,
         restart_stuck=options.restart_stuck,
+        ddp=checked.ddp,
         host=machine.name(),
     )

@@ -13,7 +13,7 @@ from gmg_tui import session as sessions
 from gmg_tui.commands.messages import tell, tell_tuning
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.placeholders import fill_some
-from gmg_tui.model import Group, RestartMode, RunSpec, Session, SlotKind, SweepSpec, Tunable, TuneSpec
+from gmg_tui.model import Batch, RestartMode, RunSpec, Session, SlotKind, SweepSpec, Tunable, TuneSpec
 from gmg_tui.session import STORE
 
 _INTERRUPTED = 130
@@ -60,7 +60,7 @@ def renamed(spec: RunSpec, after: str) -> RunSpec:
 def jobs_of(spec: RunSpec, asked: TuneSpec) -> SweepSpec:
     """The jobs of a tuning, none of which is known yet."""
     return SweepSpec(
-        (Group("", spec.script, spec.args, module=spec.module, gpus=spec.gpus, timeout_s=asked.trial_time_s),)
+        (Batch("", spec.script, spec.args, module=spec.module, gpus=spec.gpus, timeout_s=asked.trial_time_s),)
     )
 
 

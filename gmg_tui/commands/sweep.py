@@ -13,7 +13,7 @@ from gmg_tui.commands.messages import notice, tell, tell_left
 from gmg_tui.commands.options import Checked, RunOptions, check_folder, check_module, check_queued, check_script
 from gmg_tui.commands.run import describe, start
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Group, Job, RunSpec, SweepSpec, WorkerState
+from gmg_tui.model import Batch, Job, RunSpec, SweepSpec, WorkerState
 from gmg_tui.session import STORE
 from gmg_tui.sweep import dry_run, plan
 from gmg_tui.sweep.experiments_file import read
@@ -56,9 +56,9 @@ def sweep(file: str | None, options: RunOptions, own: SweepOptions) -> int:
     for warning in made.warnings:
         tell(f"gmg-tui: {warning}")
     if own.dry_run:
-        show_jobs(made.groups, made.jobs, total=len(made.jobs), cpu=options.cpu)
+        show_jobs(made.batches, made.jobs, total=len(made.jobs), cpu=options.cpu)
         return 0
-    asked = SweepSpec(made.groups, None if file is None else str(Path(file).absolute()), results, whole.best)
+    asked = SweepSpec(made.batches, None if file is None else str(Path(file).absolute()), results, whole.best)
     if options.name is None and name is not None and not (sessions.sessions_folder() / name).exists():
         options = options._replace(name=name)
     after = file if name is None else f"{name}.toml"
@@ -93,7 +93,7 @@ def _make(options: RunOptions, checked: Checked, after: str | None, asked: Sweep
     """The spec of a session named `after` a file with a number (None: after the script), with a store of the jobs."""
     from gmg_tui.store import reader
 
-    first = asked.groups[0]
+    first = asked.batches[0]
     spec = describe(options, checked, first.script, first.args, module=first.module, after=after)
     try:
         make_results(asked.results)
@@ -113,13 +113,13 @@ def make_results(results: str | None) -> None:
         raise GmgError(f"--results {results}: cannot be created: {error.strerror}") from error
 
 
-def show_jobs(groups: tuple[Group, ...], jobs: tuple[Job, ...], *, total: int, cpu: int | None) -> None:
+def show_jobs(batches: tuple[Batch, ...], jobs: tuple[Job, ...], *, total: int, cpu: int | None) -> None:
     """Print the jobs and their number."""
     from gmg_tui import tables
 
-    rows = [dry_run.HEADER, *dry_run.rows(groups, jobs, total=total, cpu=cpu)]
+    rows = [dry_run.HEADER, *dry_run.rows(batches, jobs, total=total, cpu=cpu)]
     print("\n".join(tables.lines(rows, "rlll")))
-    print(dry_run.count(groups, jobs))
+    print(dry_run.count(batches, jobs))
 
 
 def conclude(spec: RunSpec, status: int) -> int:

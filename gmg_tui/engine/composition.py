@@ -99,7 +99,7 @@ def assemble(
         records, before_s, store = _resume(path, spec.sweep, trouble, tried)
         records = [_without_slot(record, hardware, store) for record in records]
         recorder = Recorder(store, changed, tried)
-        queue = JobQueue(records, spec.sweep.groups)
+        queue = JobQueue(records, spec.sweep.batches)
         queued = (slot_states, hardware.allowed, queue, launcher, times.of, recorder, changed, before_s)
         scheduler = QueueScheduler(*queued)
         if spec.tune is not None:
@@ -163,8 +163,8 @@ def _waiting_again(record: JobRecord, *, retry_failed: bool) -> JobRecord:
 
 
 def _without_slot(record: JobRecord, hardware: Hardware, store: StoreWriter) -> JobRecord:
-    """The record of a job; a failed one where the job must run on a slot that its group has not, and would wait for ever."""
-    slots = hardware.allowed[record.group]
+    """The record of a job; a failed one where the job must run on a slot that its batch has not, and would wait for ever."""
+    slots = hardware.allowed[record.batch]
     if record.only is None or record.only in slots or record.state.ended:
         return record
     reason = f"must run on {record.only}, which is not among its slots: {', '.join(sorted(slots))}"
@@ -184,7 +184,7 @@ def _way(spec: RunSpec, known: PhaseTimes) -> StartMode:
     They are warm for a script that has simulated before, and do not matter to one that does not use Genesis. Ranks of
     one group wait for each other as they start.
     """
-    ranks = all(name in spec.env or name in os.environ for name in ("RANK", "WORLD_SIZE"))
+    ranks = spec.ddp is not None or all(name in spec.env or name in os.environ for name in ("RANK", "WORLD_SIZE"))
     uses_genesis = spec.module or may_use_genesis(Path(spec.cwd, spec.script))
     return StartMode.TOGETHER if known.meshes_written or ranks or not uses_genesis else StartMode.GATED
 

@@ -8,6 +8,7 @@ from typing import Self
 
 from msgspec import structs
 
+from gmg_tui.errors import GmgError
 from gmg_tui.gpu import selection, silence
 from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
 from gmg_tui.model import Gpu, RunSpec, Slot, SweepSpec
@@ -22,7 +23,7 @@ class Hardware:
     nvml: Nvml | None
     """Knows their GPUs; None for CPU slots."""
     allowed: tuple[frozenset[str], ...] = ()
-    """In a sweep, for each group the names of the slots that its jobs may use."""
+    """In a sweep, for each batch the names of the slots that its jobs may use."""
     warnings: tuple[str, ...] = ()
     """What the user should know of the choice, a line each."""
 
@@ -35,11 +36,11 @@ class Hardware:
         Raises:
             GmgError: There is no GPU, or not the requested ones.
         """
-        groups = spec.sweep.groups if spec.sweep is not None else ()
+        batches = spec.sweep.batches if spec.sweep is not None else ()
         if spec.cpu is not None:
-            slots = selection.cpu_slots(spec.cpu)
+            slots, warnings = _grouped(selection.cpu_slots(spec.cpu), spec)
             names = frozenset(slot.name for slot in slots)
-            return cls(slots, None, tuple(names for _ in groups))
+            return cls(slots, None, tuple(names for _ in batches), warnings)
         try:
             nvml, gpus = silence.open_nvml()
         except NvmlUnavailable as error:
@@ -47,10 +48,12 @@ class Hardware:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         if spec.sweep is None:
             warning = selection.ambiguity(gpus, spec.gpus)
-            chosen = selection.slots(gpus, spec.gpus, visible)
-            return cls(chosen, nvml, warnings=(warning,) if warning is not None else ())
+            chosen, idle = _grouped(selection.slots(gpus, spec.gpus, visible), spec)
+            return cls(chosen, nvml, warnings=(*([warning] if warning is not None else []), *idle))
         whole = selection.slots(gpus, None, visible)
-        allowed = tuple(frozenset(slot.name for slot in selection.slots(gpus, group.gpus, visible)) for group in groups)
+        allowed = tuple(
+            frozenset(slot.name for slot in selection.slots(gpus, batch.gpus, visible)) for batch in batches
+        )
         return cls(*_with_shares(spec.sweep, whole, nvml, allowed))
 
     @property
@@ -59,18 +62,31 @@ class Hardware:
         return tuple({slot.gpu.uuid: slot.gpu for slot in self.slots if slot.gpu is not None}.values())
 
 
+def _grouped(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
+    """The slots that groups take in a plain run, and a line about those that stay idle. Raises `GmgError` for none."""
+    size = spec.ddp.size if spec.ddp is not None and spec.sweep is None else None
+    if size is None:
+        return slots, ()
+    taken = len(slots) // size * size
+    if not taken:
+        raise GmgError(f"--ddp {size}: a group of {size} needs as many slots, and there are {len(slots)}")
+    left = ", ".join(slot.name for slot in slots[taken:])
+    idle = f"{left} stay{'s' if taken == len(slots) - 1 else ''} idle: {len(slots)} slots make groups of {size}"
+    return slots[:taken], (idle,) if left else ()
+
+
 def _with_shares(
     sweep: SweepSpec, whole: tuple[Slot, ...], nvml: Nvml, allowed: tuple[frozenset[str], ...]
 ) -> tuple[tuple[Slot, ...], Nvml, tuple[frozenset[str], ...]]:
     """A GPU has as many slots as jobs may run on it at once: `gpu0`, or `gpu0-1`, `gpu0-2` … for more than one."""
-    most = max(group.per_gpu for group in sweep.groups)
+    most = max(batch.per_gpu for batch in sweep.batches)
     if most == 1:
         return whole, nvml, allowed
     slots = tuple(
         structs.replace(slot, name=name) for slot in whole for name in selection.shares(slot.name, most, most)
     )
     shared = tuple(
-        frozenset(share for name in names for share in selection.shares(name, group.per_gpu, most))
-        for group, names in zip(sweep.groups, allowed, strict=True)
+        frozenset(share for name in names for share in selection.shares(name, batch.per_gpu, most))
+        for batch, names in zip(sweep.batches, allowed, strict=True)
     )
     return slots, nvml, shared

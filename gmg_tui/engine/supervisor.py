@@ -7,7 +7,7 @@ import logging
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import structs
 
@@ -194,6 +194,7 @@ class Supervisor:
             clients=self.clients,
             queue=self._scheduler.queue(),
             tuning=self._scheduler.tuning(),
+            groups=self._scheduler.groups(),
         )
 
     def _slow(self) -> dict[str, float]:
@@ -250,9 +251,7 @@ class Supervisor:
         others = {slot: other for slot in slots if (other := self._other(slot, seen)) is not None}
         if action is Action.RESTART:
             self._check_open()
-        for slot in slots:
-            if slot in others:
-                continue
+        for slot in self._together(slot for slot in slots if slot not in others):
             if action is Action.RESTART:
                 self._scheduler.restart(slot)
             else:
@@ -267,7 +266,8 @@ class Supervisor:
         if self.session.spec.tune is not None:
             raise GmgError("the trials of a tuning keep their arguments; start a plain run to change them", 1)
         others = {slot: other for slot in slots if (other := self._other(slot, seen)) is not None}
-        workers = [(slot, self._slot_state(slot).worker) for slot in slots if slot not in others]
+        meant = self._together(slot for slot in slots if slot not in others)
+        workers = [(slot, self._slot_state(slot).worker) for slot in meant]
         for slot, worker in workers:
             if worker is None or (worker.task.job is not None and worker.state.ended):
                 raise GmgError(f"no job runs on {slot}", 1)
@@ -275,6 +275,10 @@ class Supervisor:
             if worker is not None:
                 worker.edit(args, env)
         _tell(others)
+
+    def _together(self, slots: Iterable[str]) -> tuple[str, ...]:
+        """These slots, and all others of the groups whose ranks are on them, each once."""
+        return tuple(dict.fromkeys(each for slot in slots for each in self._scheduler.together(slot)))
 
     def _other(self, slot: str, seen: Mapping[str, Seen]) -> str | None:
         """What runs on a slot instead of what the user saw there, in one line; None where it is the same."""

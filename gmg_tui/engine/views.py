@@ -50,6 +50,7 @@ def _worker_view(worker: Worker, index: int, now: float) -> model.Worker:
         job_name=worker.task.name,
         timeout_s=worker.task.timeout_s,
         restart_in_s=max(0.0, worker.restart_at - now) if worker.restart_at is not None else None,
+        group=worker.rank,
     )
     if attempt is None:
         return common
@@ -65,9 +66,12 @@ def _worker_view(worker: Worker, index: int, now: float) -> model.Worker:
         phase_usual_s=attempt.usual_s if phase is not Phase.NONE else None,
         attempt=attempt.number,
         attempt_s=attempt.elapsed_s,
-        pid=attempt.process.current_pid if worker.state.live and attempt.process.started else None,
+        pid=attempt.process.current_pid
+        if worker.state.live and attempt.process.started and attempt.ended is None
+        else None,
         exit_code=attempt.exit_code,
         fps=reader.fps,
+        fps_of_group=reader.fps_of_group,
         fps_silent_s=reader.fps_silent_s(now) if worker.state is WorkerState.RUNNING else None,
         n_envs=attempt.n_envs,
         progress=reader.progress,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from gmg_tui.model import Slot, SlotKind, Visible
@@ -63,6 +64,8 @@ def worker_environment(
     job: JobVariables | None = None,
     keep_task: bool = False,
     visible: Visible = Visible.INDEX,
+    group: Mapping[str, str] = MappingProxyType({}),
+    devices: tuple[str, ...] = (),
 ) -> Environment:
     """The environment of one attempt on `slot`.
 
@@ -82,13 +85,18 @@ def worker_environment(
         job: In a sweep, which job it is.
         keep_task: Whether `task_variables` are handed on (`--keep-slurm-env`).
         visible: How the GPU is named.
+        group: What tells a rank of its group.
+        devices: The GPUs that the worker sees, as `CUDA_VISIBLE_DEVICES` names them; empty for its slot's alone.
 
     Raises:
         ValueError: `gpu_index` is None on a GPU slot: the worker would take GPU 0.
     """
     settings = _device(slot, gpu_index, egl_index, visible)
+    if devices:
+        settings["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
     settings |= {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", "PYTHONUTF8": "1"}
     settings |= {name: str(threads) for name in _THREADS if name not in base}
+    settings |= group
     settings |= {name: value for name, value in extra.items() if not name.startswith(_OWN)}
     settings |= {
         "GMG_SESSION": session,

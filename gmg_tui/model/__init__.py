@@ -9,7 +9,8 @@ Celsius, `_mhz` megahertz, `_j` joules. `None` means "unknown" or "not reported 
 from __future__ import annotations
 
 from gmg_tui.model.gpus import Gpu, GpuProcess, GpuSample, Slot
-from gmg_tui.model.jobs import Group, Job, JobRecord, Lane, QueueAction, QueueView, SweepSpec, Value
+from gmg_tui.model.groups import DdpSpec, RankGroup, RateOf
+from gmg_tui.model.jobs import Batch, Job, JobRecord, Lane, QueueAction, QueueView, SweepSpec, Value
 from gmg_tui.model.run import RunSpec, Session
 from gmg_tui.model.snapshot import Details, Queue, Series, Snapshot, fps_per_watt
 from gmg_tui.model.states import Phase, RestartMode, SlotKind, StartMode, Visible, WorkerState
@@ -29,4 +30,4 @@ from gmg_tui.model.tuning import (
     TuneSpec,
     Tuning,
 )
-from gmg_tui.model.worker import Attempt, AttemptMetrics, Fps, Progress, Settings, Worker, total_fps
+from gmg_tui.model.worker import Attempt, AttemptMetrics, Fps, Progress, Rank, Settings, Worker, own_rates, total_fps

@@ -1,4 +1,4 @@
-"""The vocabulary of a queue as frozen types: job, group of jobs, and a job's outcome.
+"""The vocabulary of a queue as frozen types: job, batch of jobs, and a job's outcome.
 
 A job is what to run; a slot is where. The plain run has one job, run once on every slot, and its records are one for
 each slot; a sweep has many jobs, which wait in a queue for the next free slot.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gmg_tui.model.states import WorkerState
 from gmg_tui.model.worker import Fps
@@ -18,8 +18,8 @@ Value = bool | int | float | str
 """The value of a placeholder in the experiments' file."""
 
 
-class Group(Struct, frozen=True, omit_defaults=True):
-    """Jobs with the same settings: all of a sweep, or one of its presets. Groups run one after another."""
+class Batch(Struct, frozen=True, omit_defaults=True):
+    """Jobs with the same settings: all of a sweep, or one of its presets. Batches run one after another."""
 
     name: str = ""
     """The preset's name; empty where there is none."""
@@ -52,12 +52,12 @@ class Job(Struct, frozen=True, omit_defaults=True):
     """From 1, in the order of the file: `{job}`."""
     name: str
     """Unique in the session; safe as a file name: `{name}`."""
-    group: int = 0
-    """Position of its group in the sweep's groups, from 0."""
+    batch: int = 0
+    """Position of its batch in the sweep's batches, from 0."""
     values: dict[str, Value] = {}
     """The values of the file's placeholders in this job."""
     only: str | None = None
-    """The slot that it must run on; None for any of its group's."""
+    """The slot that it must run on; None for any of its batch's."""
     combination: str = ""
     """Name of what this job and others run with the same values; empty where nothing is run several times."""
 
@@ -65,7 +65,7 @@ class Job(Struct, frozen=True, omit_defaults=True):
 class SweepSpec(Struct, frozen=True, omit_defaults=True):
     """What `session.json` keeps of a sweep; its jobs are in the session's store."""
 
-    groups: tuple[Group, ...]
+    batches: tuple[Batch, ...] = field(name="groups")
     file: str | None = None
     """The experiments' file, absolute; None for a sweep without one."""
     results: str | None = None
@@ -86,7 +86,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     number: int
     """From 1."""
     name: str
-    group: int = 0
+    batch: int = 0
     values: dict[str, Value] = {}
     state: WorkerState = WorkerState.WAITING
     position: float = 0.0
@@ -94,7 +94,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
     """Why it failed, was stopped, or waits, in one line."""
     only: str | None = None
-    """The slot that it must run on; None for any of its group's."""
+    """The slot that it must run on; None for any of its batch's."""
     combination: str = ""
     """As `Job.combination`."""
     slot: str | None = None
@@ -139,7 +139,7 @@ class QueueAction(StrEnum):
     SKIP = "skip"
     """Do not run a job that waits; stop one that runs."""
     RETRY = "retry"
-    """Run a job that has ended again, as the next of its group."""
+    """Run a job that has ended again, as the next of its batch."""
 
 
 class Lane(Struct, frozen=True, omit_defaults=True):
@@ -168,5 +168,5 @@ class QueueView(Struct, frozen=True, omit_defaults=True):
     jobs: tuple[JobRecord, ...]
     """Ended jobs in the order in which they ended, then those that run, then those that wait, the next first."""
     lanes: tuple[Lane, ...]
-    groups: tuple[str, ...]
-    """The groups' names, in their order."""
+    batches: tuple[str, ...]
+    """The batches' names, in their order."""

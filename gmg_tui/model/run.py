@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from gmg_tui.model.gpus import Slot
+from gmg_tui.model.groups import DdpSpec
 from gmg_tui.model.jobs import SweepSpec
 from gmg_tui.model.states import RestartMode, StartMode, Visible
 from gmg_tui.model.tuning import TuneSpec
@@ -55,6 +56,8 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     """What to queue; None for a plain run of `script` on every slot."""
     tune: TuneSpec | None = None
     """What the trials of a tuning look for, which are the jobs of `sweep`."""
+    ddp: DdpSpec | None = None
+    """How the workers form groups; None where they know nothing of each other."""
     own_options: tuple[str, ...] = ()
     """Words of `args` that are also options of gmg-tui, such as `--gpus`; the script may not know them."""
     host: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from gmg_tui.model.gpus import Gpu, GpuProcess, GpuSample
+from gmg_tui.model.groups import RankGroup
 from gmg_tui.model.run import Session
 from gmg_tui.model.tuning import Tuning
 from gmg_tui.model.worker import Attempt, Settings, Worker
@@ -22,7 +23,7 @@ class Queue(Struct, frozen=True, omit_defaults=True):
     """Stopped or skipped by the user."""
     version: int
     """Changes whenever a job, its position or a slot's use does."""
-    group: str = ""
+    batch: str = ""
     """Name of the preset whose jobs run."""
     eta_s: float | None = None
     """Seconds to the end of all jobs, from the times of those that have ended; None before the first."""
@@ -67,6 +68,8 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     """None in a plain run."""
     tuning: Tuning | None = None
     """None where nothing is tuned."""
+    groups: tuple[RankGroup, ...] = ()
+    """Those whose ranks are on slots."""
 
     @property
     def ended(self) -> bool:
@@ -88,6 +91,10 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     def worker(self, slot: str) -> Worker | None:
         """The worker on `slot`."""
         return next((worker for worker in self.workers if worker.slot == slot), None)
+
+    def group(self, slot: str) -> RankGroup | None:
+        """The group whose rank is on `slot`."""
+        return next((group for group in self.groups if slot in group.slots), None)
 
     def sample(self, gpu: Gpu | None) -> GpuSample | None:
         """The sample of `gpu`; None on a CPU slot or before the first."""

@@ -93,6 +93,17 @@ class Attempt(Struct, frozen=True, omit_defaults=True):
     metrics: AttemptMetrics | None = None
 
 
+class Rank(Struct, frozen=True, omit_defaults=True):
+    """A worker's place in its group."""
+
+    id: str
+    """The group's: `g0`, `g1` …"""
+    rank: int
+    """From 0."""
+    world_size: int
+    """How many ranks the group has."""
+
+
 class Worker(Struct, frozen=True, omit_defaults=True):
     """A job on a slot, at one moment."""
 
@@ -168,6 +179,10 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     job_name: str = ""
     timeout_s: float | None = None
     """How long an attempt may take; None for no limit."""
+    group: Rank | None = None
+    """None for a worker that is no rank of a group."""
+    fps_of_group: bool = False
+    """Whether `fps` is the whole group's, which rank 0 reports, and not this rank's own."""
 
     @property
     def current_fps(self) -> float | None:
@@ -177,12 +192,20 @@ class Worker(Struct, frozen=True, omit_defaults=True):
         return self.fps.best_known
 
 
+def own_rates(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
+    """The workers whose rates add up: where one reports its whole group's, without the group's others."""
+    whole = {worker.group.id for worker in workers if worker.group is not None and worker.fps_of_group}
+    return tuple(one for one in workers if one.group is None or one.group.id not in whole or one.fps_of_group)
+
+
 def total_fps(workers: tuple[Worker, ...]) -> float | None:
     """The sum of the workers' rates; None when there is none.
 
     While any worker is live, only current ones count: a failed worker's last number is no longer throughput. When
-    all have ended it is the result: the sum over all workers that printed one.
+    all have ended it is the result: the sum over all workers that printed one. Where a rank reports its whole group's
+    rate, that of the others is part of it.
     """
+    workers = own_rates(workers)
     if any(not worker.state.ended for worker in workers):
         counted = [rate for worker in workers if (rate := worker.current_fps) is not None]
     else:

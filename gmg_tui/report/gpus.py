@@ -105,7 +105,7 @@ def _ranking(jobs: list[JobRecord], order: Order, on_gpus: Iterable[str]) -> lis
     for job in ordered(jobs, order):
         value = cells(job, wanted)[place]
         if job.state is WorkerState.FINISHED and job.slot in known and isinstance(value, int | float):
-            key = (job.group, job.combination or job.name)
+            key = (job.batch, job.combination or job.name)
             values.setdefault(key, []).append(value)
             slots.setdefault(key, set()).add(job.slot or "")
     ranked = [_Ranked(name, fmean(each), frozenset(slots[group, name])) for (group, name), each in values.items()]

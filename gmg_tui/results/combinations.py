@@ -51,7 +51,7 @@ def combinations(jobs: Iterable[JobRecord]) -> list[Combination]:
     measured = [place for place, title in enumerate(wanted.header) if title in _MEASURED or title in wanted.results]
     runs: dict[tuple[int, str], list[JobRecord]] = {}
     for job in listed:
-        runs.setdefault((job.group, job.combination), []).append(job)
+        runs.setdefault((job.batch, job.combination), []).append(job)
     found = []
     for (_, name), each in runs.items():
         rows = [cells(job, wanted) for job in each if job.state is WorkerState.FINISHED]

@@ -32,7 +32,7 @@ def create(path: Path, jobs: Iterable[Job]) -> None:
         JobRecord(
             job.number,
             job.name,
-            job.group,
+            job.batch,
             job.values,
             position=float(job.number),
             only=job.only,

@@ -21,7 +21,7 @@ _S = TypeVar("_S", bound=Struct)
 Row = tuple[Any, ...]
 
 _COLUMNS = {
-    "group": "job_group",
+    "batch": "job_group",
     "values": "job_values",
     "position": "place",
     "metrics": "figures",

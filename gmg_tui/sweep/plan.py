@@ -1,4 +1,4 @@
-"""Makes a sweep's groups and jobs from the file and the command line."""
+"""Makes a sweep's batches and jobs from the file and the command line."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from gmg_tui.errors import GmgError
 from gmg_tui.gpu.selection import shares
-from gmg_tui.model import Group, Job, Value
+from gmg_tui.model import Batch, Job, Value
 from gmg_tui.sweep import names
+from gmg_tui.sweep.batch_builder import BatchBuilder, check_out_dirs, listed
 from gmg_tui.sweep.experiments_file import ExperimentsFile
-from gmg_tui.sweep.group_builder import GroupBuilder, check_out_dirs, listed
 from gmg_tui.sweep.runs import Runs
 from gmg_tui.sweep.settings import Settings
 
@@ -20,13 +20,13 @@ MAX_JOBS = 100_000
 class Plan(NamedTuple):
     """A sweep that is ready to run."""
 
-    groups: tuple[Group, ...]
+    batches: tuple[Batch, ...]
     jobs: tuple[Job, ...]
     warnings: tuple[str, ...]
 
 
 def choose(source: ExperimentsFile | None, presets: Sequence[str], *, all_presets: bool) -> list[tuple[str, Settings]]:
-    """The names and settings of the groups: the chosen presets applied to the file's settings, or these alone.
+    """The names and settings of the batches: the chosen presets applied to the file's settings, or these alone.
 
     Raises:
         GmgError: There is no such preset.
@@ -60,7 +60,7 @@ def make(
     cpu: bool,
     slots: Callable[[str | None], Sequence[str]],
 ) -> Plan:
-    """Make the groups, of which `choose` gives the names and settings, and their jobs.
+    """Make the batches, of which `choose` gives the names and settings, and their jobs.
 
     The command line overrides with `upper` and `sets`. `check_script` raises `GmgError` unless a script (or a module, as
     its second argument says) can be run. On CPU slots the file's GPUs do not matter. `slots` gives the names of the slots
@@ -70,20 +70,20 @@ def make(
         GmgError: The settings do not make a sweep.
     """
     where = path or "sweep"
-    builders = [GroupBuilder(name, settings.under(upper), sets, several=len(chosen) > 1) for name, settings in chosen]
+    builders = [BatchBuilder(name, settings.under(upper), sets, several=len(chosen) > 1) for name, settings in chosen]
     for builder in builders:
         _check_script(where, builder.settings, check_script)
         builder.check_placeholders()
-    groups = tuple(builder.group(cpu=cpu) for builder in builders)
-    most = 1 if cpu else max(group.per_gpu for group in groups)
+    batches = tuple(builder.batch(cpu=cpu) for builder in builders)
+    most = 1 if cpu else max(batch.per_gpu for batch in batches)
     runs = [
         Runs(
             builder.settings.repeat or 1,
-            tuple(shares(slot, group.per_gpu, most) for slot in slots(group.gpus))
+            tuple(shares(slot, batch.per_gpu, most) for slot in slots(batch.gpus))
             if builder.settings.every_gpu
             else (),
         )
-        for builder, group in zip(builders, groups, strict=True)
+        for builder, batch in zip(builders, batches, strict=True)
     ]
     total = sum(builder.size * each.per_job for builder, each in zip(builders, runs, strict=True))
     if total > MAX_JOBS:
@@ -92,7 +92,7 @@ def make(
     jobs = _jobs(builders, runs)
     check_out_dirs(builders, jobs)
     borrowings = dict.fromkeys(line for builder in builders for line in builder.borrowings())
-    return Plan(groups, jobs, (*borrowings, *_unused(where, builders)))
+    return Plan(batches, jobs, (*borrowings, *_unused(where, builders)))
 
 
 def _check_script(where: str, settings: Settings, check: Callable[[str, bool], None]) -> None:
@@ -104,18 +104,18 @@ def _check_script(where: str, settings: Settings, check: Callable[[str, bool], N
         raise GmgError(f"{settings.place('script')}: {error}") from error
 
 
-def _jobs(builders: Sequence[GroupBuilder], runs: Sequence[Runs]) -> tuple[Job, ...]:
+def _jobs(builders: Sequence[BatchBuilder], runs: Sequence[Runs]) -> tuple[Job, ...]:
     taken = names.Names(_given_names(builders))
     jobs: list[Job] = []
-    for group, (builder, each) in enumerate(zip(builders, runs, strict=True)):
+    for batch, (builder, each) in enumerate(zip(builders, runs, strict=True)):
         drafts = [draft if draft.given else draft._replace(name=taken.unique(draft.name)) for draft in builder.jobs()]
         for name, only, draft in each.of(drafts, taken):
             combination = draft.name if each.per_job > 1 else ""
-            jobs.append(Job(len(jobs) + 1, name, group, draft.values, only, combination))
+            jobs.append(Job(len(jobs) + 1, name, batch, draft.values, only, combination))
     return tuple(jobs)
 
 
-def _given_names(builders: Sequence[GroupBuilder]) -> set[str]:
+def _given_names(builders: Sequence[BatchBuilder]) -> set[str]:
     found: set[str] = set()
     for builder in builders:
         for place, name in builder.given_names():
@@ -127,8 +127,8 @@ def _given_names(builders: Sequence[GroupBuilder]) -> set[str]:
     return found
 
 
-def _unused(where: str, builders: Sequence[GroupBuilder]) -> Iterator[str]:
-    """A line about the values that no placeholder in any group uses."""
+def _unused(where: str, builders: Sequence[BatchBuilder]) -> Iterator[str]:
+    """A line about the values that no placeholder in any batch uses."""
     used = set[str]().union(*(builder.used for builder in builders))
     unused = list(dict.fromkeys(name for builder in builders for name in builder.valued() if name not in used))
     if unused:

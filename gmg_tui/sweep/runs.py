@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gmg_tui.sweep import names
-from gmg_tui.sweep.group_builder import JobDraft
+from gmg_tui.sweep.batch_builder import JobDraft
 
 
 class Runs(NamedTuple):
-    """How often, and where, each job of a group is run."""
+    """How often, and where, each job of a batch is run."""
 
     repeat: int = 1
     gpus: tuple[tuple[str, ...], ...] = ()
@@ -22,7 +22,7 @@ class Runs(NamedTuple):
         return self.repeat * (len(self.gpus) or 1)
 
     def of(self, drafts: Sequence[JobDraft], taken: names.Names) -> Iterator[tuple[str, str | None, JobDraft]]:
-        """The runs of a group's jobs: name, slot that it must have (None for any), and job.
+        """The runs of a batch's jobs: name, slot that it must have (None for any), and job.
 
         All are run once before any is run again, so that a sweep that is stopped has run all of them equally often.
         """

@@ -35,7 +35,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     repeat: int | None = None
     """How often each job is run."""
     every_gpu: bool | None = None
-    """Whether each job is run on every GPU of its group."""
+    """Whether each job is run on every GPU of its batch."""
     timeout_s: float | None = None
     """Infinity for no limit."""
     out_dir: str | None = None

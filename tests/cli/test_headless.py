@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from gmg_tui.model import Fps, Group, JobRecord, SweepSpec, WorkerState
+from gmg_tui.model import Batch, Fps, JobRecord, SweepSpec, WorkerState
 from tests.cli.scripted import ScriptedEngine, environ
 
 _PROGRAM = (
@@ -167,7 +167,7 @@ async def test_an_engine_that_dies_is_an_error_that_names_its_log(engine: Script
 
 
 async def test_each_job_of_a_sweep_is_told_also_one_that_no_snapshot_had() -> None:
-    async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Group(),))) as engine:
+    async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Batch(),))) as engine:
         first, second, third = (JobRecord(number, f"x={number}") for number in (1, 2, 3))
         running = replace(first, state=WorkerState.RUNNING, slot="cpu0", attempts=1)
         engine.advance("cpu0", running, second, third)
@@ -190,7 +190,7 @@ async def test_each_job_of_a_sweep_is_told_also_one_that_no_snapshot_had() -> No
 
 
 async def test_an_engine_that_leaves_before_it_has_told_of_all_jobs_holds_nothing_up() -> None:
-    async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Group(),))) as engine:
+    async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Batch(),))) as engine:
         job = JobRecord(1, "x=1", slot="cpu0", attempts=1)
         engine.advance("cpu0", replace(job, state=WorkerState.RUNNING))
         engine.mute = True

@@ -19,7 +19,7 @@ from gmg_tui import machine, recovery
 from gmg_tui import session as sessions
 from gmg_tui.errors import GmgError
 from gmg_tui.machine import Place
-from gmg_tui.model import Group, Job, JobRecord, SweepSpec, WorkerState
+from gmg_tui.model import Batch, Job, JobRecord, SweepSpec, WorkerState
 from gmg_tui.store import reader, schema
 from gmg_tui.store.writer import StoreWriter
 from tests.cli.scripted import ScriptedEngine, environ
@@ -155,7 +155,7 @@ def test_a_copy_has_what_is_still_in_the_log_of_the_store(tmp_path: Path) -> Non
 
 
 def test_a_sweep_that_ended_there_goes_on_here(engine: ScriptedEngine) -> None:
-    spec = structs.replace(engine.session.spec, sweep=SweepSpec((Group(script="sim.py"),)))
+    spec = structs.replace(engine.session.spec, sweep=SweepSpec((Batch(script="sim.py"),)))
     record = sessions.Record(structs.replace(engine.session, spec=spec), engine.briefs, time.time())
     sessions.write_record(record)
     reader.create(engine.folder / sessions.STORE, [Job(1, "one")])

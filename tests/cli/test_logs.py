@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gmg_tui import session as sessions
 from gmg_tui.commands import logs
-from gmg_tui.model import Group, Job, JobRecord, SweepSpec, WorkerState
+from gmg_tui.model import Batch, Job, JobRecord, SweepSpec, WorkerState
 from gmg_tui.store import reader
 from gmg_tui.store.writer import StoreWriter
 from tests.cli.scripted import ScriptedEngine, environ
@@ -103,7 +103,7 @@ def _record(number: int, state: WorkerState, slot: str = "cpu0") -> JobRecord:
 
 
 async def test_a_jobs_log_is_found_by_number_by_name_and_by_its_slot() -> None:
-    async with ScriptedEngine(sweep=SweepSpec((Group(),))) as engine:
+    async with ScriptedEngine(sweep=SweepSpec((Batch(),))) as engine:
         reader.create(engine.folder / sessions.STORE, _JOBS)
         await _keep(engine, _record(1, WorkerState.FINISHED), _record(2, WorkerState.RUNNING))
         for number in (1, 2):
@@ -118,7 +118,7 @@ async def test_a_jobs_log_is_found_by_number_by_name_and_by_its_slot() -> None:
 
 
 async def test_following_a_job_begins_before_it_and_ends_with_it() -> None:
-    async with ScriptedEngine(sweep=SweepSpec((Group(),))) as engine:
+    async with ScriptedEngine(sweep=SweepSpec((Batch(),))) as engine:
         reader.create(engine.folder / sessions.STORE, _JOBS)
         process = await asyncio.create_subprocess_exec(*_COMMAND, "x=2", "-f", stdout=PIPE, env=environ())
         assert process.stdout is not None

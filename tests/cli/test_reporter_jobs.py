@@ -11,8 +11,8 @@ from gmg_tui.headless.jobs import Jobs
 from gmg_tui.headless.reporter import Reporter
 from gmg_tui.headless.table import exit_status, final
 from gmg_tui.model import (
+    Batch,
     Fps,
-    Group,
     JobRecord,
     Queue,
     RunSpec,
@@ -26,7 +26,7 @@ from gmg_tui.model import (
 )
 from gmg_tui.protocol import Lines
 
-_SPEC = RunSpec("sweep-1", "/state/sweep-1", "/run/s.sock", "sim.py", (), "/", "python", sweep=SweepSpec((Group(),)))
+_SPEC = RunSpec("sweep-1", "/state/sweep-1", "/run/s.sock", "sim.py", (), "/", "python", sweep=SweepSpec((Batch(),)))
 _SESSION = Session(_SPEC, (Slot("cpu0", SlotKind.CPU), Slot("cpu1", SlotKind.CPU)), 1, 1000.0, "0")
 _QUEUE = Queue(waiting=5, running=2, finished=2, failed=1, stopped=0, version=1, eta_s=252.0)
 

@@ -10,7 +10,7 @@ from asyncio.subprocess import PIPE, Process
 
 from msgspec.structs import replace
 
-from gmg_tui.model import Fps, Group, JobRecord, SweepSpec, WorkerState
+from gmg_tui.model import Batch, Fps, JobRecord, SweepSpec, WorkerState
 from tests.cli.scripted import ScriptedEngine, environ
 
 _COMMAND = (sys.executable, "-m", "gmg_tui")
@@ -141,7 +141,7 @@ async def test_attach_without_a_terminal_names_the_command_that_needs_none() -> 
 
 
 async def test_ls_counts_the_jobs_of_a_sweep() -> None:
-    async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Group(),))) as engine:
+    async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Batch(),))) as engine:
         one, two, three = (JobRecord(number, f"x={number}") for number in (1, 2, 3))
         failed = replace(one, state=WorkerState.FAILED)
         engine.advance("cpu0", failed, replace(two, state=WorkerState.RUNNING, slot="cpu0"), three)

@@ -16,7 +16,7 @@ from gmg_tui import cli
 from gmg_tui import session as sessions
 from gmg_tui.commands import prestart, run, sweep
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Group, Job, JobRecord, RestartMode, RunSpec, Session, StartMode, SweepSpec, WorkerState
+from gmg_tui.model import Batch, Job, JobRecord, RestartMode, RunSpec, Session, StartMode, SweepSpec, WorkerState
 from gmg_tui.session import STORE
 from gmg_tui.store import reader
 from gmg_tui.store.writer import StoreWriter
@@ -186,7 +186,7 @@ def test_the_engine_is_asked_for_what_file_and_options_say(asked: Asked, folder:
     spec = _asked(asked, "sweep.toml", "--preset", "full", "--results", "out/deep", "--env", "A={lr}", "--retries", "2")
     assert spec.sweep == SweepSpec(
         (
-            Group(
+            Batch(
                 name="full",
                 script="sim.py",
                 args=("--lr", "{lr}", "--out", "{out_dir}"),
@@ -215,11 +215,11 @@ def test_the_engine_is_asked_for_what_file_and_options_say(asked: Asked, folder:
 def test_cards_of_the_command_line_are_every_groups(asked: Asked) -> None:
     spec = _asked(asked, "sweep.toml", "--all", "--gpus", "1,3", "--best", "fps")
     assert spec.sweep is not None
-    assert [group.gpus for group in spec.sweep.groups] == ["1,3", "1,3"]
+    assert [batch.gpus for batch in spec.sweep.batches] == ["1,3", "1,3"]
     assert spec.sweep.best == "fps"
     spec = _asked(asked, "sweep.toml", "--all", "--cpu", "2")
     assert spec.sweep is not None
-    assert ([group.gpus for group in spec.sweep.groups], spec.gpus, spec.cpu) == ([None, None], None, 2)
+    assert ([batch.gpus for batch in spec.sweep.batches], spec.gpus, spec.cpu) == ([None, None], None, 2)
     assert spec.sweep.best is None
 
 
@@ -282,9 +282,9 @@ def test_a_sweep_goes_on_with_what_it_had_and_what_the_command_line_says_instead
     assert old.sweep is not None
     assert spec.sweep == structs.replace(
         old.sweep,
-        groups=(
+        batches=(
             structs.replace(
-                old.sweep.groups[0],
+                old.sweep.batches[0],
                 env={"MODE": "{mode}", "A": "1", "B": "{lr}"},
                 per_gpu=3,
                 timeout_s=None,
@@ -298,7 +298,7 @@ def test_a_sweep_goes_on_with_what_it_had_and_what_the_command_line_says_instead
     cpu = _asked(asked, "--resume", "old", "--cpu", "2")
     assert cpu.cpu == 2
     assert cpu.sweep is not None
-    assert cpu.sweep.groups[0].gpus is None
+    assert cpu.sweep.batches[0].gpus is None
 
 
 def test_ended_jobs_stay_ended_and_the_others_are_listed(asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
@@ -406,6 +406,6 @@ def test_a_refused_resume_keeps_the_folder(capsys: pytest.CaptureFixture[str], m
 
 
 def test_a_job_that_is_shown_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    group = Group(script="sim.py", args=("{a}",))
-    sweep.show_jobs((group,), (Job(1, "x", values={"a": "one\ntwo\x1b[2J"}),), total=1, cpu=None)
+    batch = Batch(script="sim.py", args=("{a}",))
+    sweep.show_jobs((batch,), (Job(1, "x", values={"a": "one\ntwo\x1b[2J"}),), total=1, cpu=None)
     assert capsys.readouterr().out.count("\n") == 3

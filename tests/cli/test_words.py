@@ -37,6 +37,11 @@ from tests.cli.scripted import environ
         ("--version", "--version"),
         ("--name --help sim.py", "run --name --help sim.py"),
         ("--unknown sim.py", "run --unknown sim.py"),
+        ("--ddp train.py --ddp 3", "run --ddp=all train.py --ddp 3"),
+        ("--ddp 2 train.py 4", "run --ddp=2 train.py 4"),
+        ("--gpus 4 --ddp 2 -m train", "run --gpus 4 --ddp=2 -m train"),
+        ("run --ddp --cpu 2 train.py", "run --ddp=all --cpu 2 train.py"),
+        ("--ddp run train.py", "run --ddp=all train.py"),
     ],
 )
 def test_the_command_comes_first_and_a_script_keeps_its_own(words: str, arranged: str) -> None:

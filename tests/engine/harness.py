@@ -15,7 +15,7 @@ import psutil
 
 from gmg_tui import new_session, session
 from gmg_tui.client import EngineClient
-from gmg_tui.model import Group, Job, JobRecord, Queue, RunSpec, Snapshot, SweepSpec, Value, Worker, WorkerState
+from gmg_tui.model import Batch, Job, JobRecord, Queue, RunSpec, Snapshot, SweepSpec, Value, Worker, WorkerState
 from gmg_tui.protocol import Bye, Lines, Update
 from gmg_tui.store import reader
 
@@ -178,19 +178,19 @@ async def running(spec: RunSpec, env: dict[str, str] | None = None) -> AsyncIter
 JOB = str(Path(__file__).parents[1] / "job.py")
 
 
-def sweep_for(jobs: Sequence[Mapping[str, Value]], *groups: Group, **more: Any) -> RunSpec:
+def sweep_for(jobs: Sequence[Mapping[str, Value]], *batches: Batch, **more: Any) -> RunSpec:
     """A spec of a sweep in a session folder made for it, with a store that holds a job for each of `jobs`' values.
 
-    A value `group` is the place of the job's group; a value `name` is its name.
+    A value `batch` is the place of the job's batch; a value `name` is its name.
     """
-    chosen = groups or (job_group(),)
+    chosen = batches or (job_batch(),)
     spec = spec_for(script=chosen[0].script, sweep=SweepSpec(chosen), **({"cpu": None} | more))
     made = [
         Job(
             number,
             str(values.get("name", f"job-{number}")),
-            int(values.get("group", 0)),
-            {key: value for key, value in values.items() if key not in ("group", "name")},
+            int(values.get("batch", 0)),
+            {key: value for key, value in values.items() if key not in ("batch", "name")},
         )
         for number, values in enumerate(jobs, 1)
     ]
@@ -198,6 +198,6 @@ def sweep_for(jobs: Sequence[Mapping[str, Value]], *groups: Group, **more: Any) 
     return spec
 
 
-def job_group(*args: str, **settings: Any) -> Group:
-    """A group of jobs that run `tests/job.py`."""
-    return Group(script=JOB, args=args, **settings)
+def job_batch(*args: str, **settings: Any) -> Batch:
+    """A batch of jobs that run `tests/job.py`."""
+    return Batch(script=JOB, args=args, **settings)

@@ -9,7 +9,7 @@ import pytest
 from gmg_tui import session
 from gmg_tui.engine.scheduling import benched_gpus
 from gmg_tui.engine.scheduling.benched_gpus import Bench
-from gmg_tui.model import GpuSample, Group, JobRecord, RunSpec, WorkerState
+from gmg_tui.model import Batch, GpuSample, JobRecord, RunSpec, WorkerState
 from gmg_tui.store import reader
 from tests.nvml_sim import Sim
 
@@ -37,8 +37,8 @@ def broken(tmp_path: Path) -> Path:
 
 
 def _sweep(broken: Path, jobs: int, gpus: str) -> RunSpec:
-    group = Group(script=str(broken.parent / "script.py"), gpus=gpus)
-    return sweep_for([{}] * jobs, group, cwd=str(broken.parent))
+    batch = Batch(script=str(broken.parent / "script.py"), gpus=gpus)
+    return sweep_for([{}] * jobs, batch, cwd=str(broken.parent))
 
 
 def _stored(spec: RunSpec) -> list[JobRecord]:
@@ -104,7 +104,7 @@ async def test_what_fails_after_progress_and_what_fails_twice_keeps_its_failure(
 async def test_a_job_that_fails_on_a_lost_gpu_runs_on_another(sim: Sim, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import sys, os, time; time.sleep(1); sys.exit(int(os.environ['CUDA_VISIBLE_DEVICES'] == '0'))")
-    spec = sweep_for([{}] * 2, Group(script=str(script), gpus="0,1"), interval_s=0.1)
+    spec = sweep_for([{}] * 2, Batch(script=str(script), gpus="0,1"), interval_s=0.1)
     async with running(spec, sim.env()) as run:
         await run.until(lambda s: s.workers[0].pid)
         sim.gpus[0].lost = True

@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from gmg_tui.model import Group, Phase, RunSpec, StartMode, WorkerState
+from gmg_tui.model import Batch, Phase, RunSpec, StartMode, WorkerState
 from gmg_tui.protocol import Action
 
 from .harness import FAKE, Running, running, spec_for, sweep_for
@@ -109,9 +109,9 @@ async def test_workers_that_are_all_restarted_with_other_arguments_are_gated_aga
 async def test_the_time_that_a_job_is_held_is_not_the_jobs() -> None:
     """The second is held for longer than a job may take, by a first one that does not end when its time is up."""
     timeout_s = 8.0
-    group = Group(script=FAKE, args=("--lines", "2", "--ignore-sigint", "{more}"), timeout_s=timeout_s)
+    batch = Batch(script=FAKE, args=("--lines", "2", "--ignore-sigint", "{more}"), timeout_s=timeout_s)
     spec = sweep_for(
-        [{"more": "--hang=building"}, {"more": "--steady"}], group, cpu=2, start=StartMode.GATED, sigint_wait_s=600.0
+        [{"more": "--hang=building"}, {"more": "--steady"}], batch, cpu=2, start=StartMode.GATED, sigint_wait_s=600.0
     )
     async with running(spec) as run:
         held = await run.until(lambda s: s.workers[1].reason == HELD)

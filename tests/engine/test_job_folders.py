@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui import session
-from gmg_tui.model import Group, JobRecord, QueueAction, WorkerState
+from gmg_tui.model import Batch, JobRecord, QueueAction, WorkerState
 from gmg_tui.store import reader
 from tests.nvml_sim import Sim
 
@@ -40,7 +40,7 @@ async def test_a_job_keeps_its_folder_on_other_gpus_and_after_resume(
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text(_SCRIPT)
-    spec = sweep_for([{"name": "lr=漢"}], Group(script=str(script), gpus="0,", out_dir=out_dir))
+    spec = sweep_for([{"name": "lr=漢"}], Batch(script=str(script), gpus="0,", out_dir=out_dir))
     expected = Path(spec.cwd, folder)
     async with running(spec, sim.env()) as run:
         await run.until_done()

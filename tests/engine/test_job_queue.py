@@ -10,16 +10,16 @@ from msgspec import structs
 
 from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Group, JobRecord, QueueAction, WorkerState
+from gmg_tui.model import Batch, JobRecord, QueueAction, WorkerState
 
-GROUP = Group(script="sim.py")
+BATCH = Batch(script="sim.py")
 
 
-def queue_of(number: int, groups: tuple[Group, ...] = (GROUP,)) -> JobQueue:
-    """A queue of `number` jobs, shared out evenly among the groups."""
-    each = -(-number // len(groups))
-    records = [JobRecord(n, f"job-{n}", group=(n - 1) // each, position=float(n)) for n in range(1, number + 1)]
-    return JobQueue(records, groups)
+def queue_of(number: int, batches: tuple[Batch, ...] = (BATCH,)) -> JobQueue:
+    """A queue of `number` jobs, shared out evenly among the batches."""
+    each = -(-number // len(batches))
+    records = [JobRecord(n, f"job-{n}", batch=(n - 1) // each, position=float(n)) for n in range(1, number + 1)]
+    return JobQueue(records, batches)
 
 
 def run(queue: JobQueue, *, state: WorkerState = WorkerState.FINISHED, elapsed_s: float = 10.0) -> int:
@@ -44,7 +44,7 @@ def test_jobs_run_in_their_order() -> None:
 
 
 def test_a_preset_waits_for_the_one_before() -> None:
-    queue = queue_of(4, (Group("a"), Group("b")))
+    queue = queue_of(4, (Batch("a"), Batch("b")))
     run(queue)
     last_of_a = queue.take(2)
     assert queue.head("gpu0") is None
@@ -66,7 +66,7 @@ def test_moved_jobs_keep_their_places_in_the_store() -> None:
     kept = dict(queue.records)
     for action, number in ((QueueAction.UP, 3), (QueueAction.TOP, 5), (QueueAction.DOWN, 1), (QueueAction.TOP, 4)):
         kept |= {record.number: record for record in queue.act(action, number)}
-    assert drained(JobQueue(kept.values(), (GROUP,))) == drained(queue)
+    assert drained(JobQueue(kept.values(), (BATCH,))) == drained(queue)
 
 
 def test_a_skipped_job_does_not_run_until_it_is_retried() -> None:
@@ -128,7 +128,7 @@ def test_a_queue_that_is_read_again_knows_what_has_ended() -> None:
         JobRecord(2, "b", state=WorkerState.FAILED, elapsed_s=2.0, ended=10.0),
         JobRecord(3, "c", position=3.0),
     ]
-    queue = JobQueue(records, (GROUP,))
+    queue = JobQueue(records, (BATCH,))
     assert queue.order() == [2, 1, 3]
     assert (queue.waiting, queue.ended(WorkerState.FINISHED), queue.ended(WorkerState.FAILED)) == (1, 1, 1)
     assert queue.busy_s == 6.0
@@ -139,7 +139,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = queue_of(8, (Group("a"), Group("b")))
+        self.queue = queue_of(8, (Batch("a"), Batch("b")))
         self.held: list[JobRecord] = []
 
     @precondition(lambda self: self.queue.head("gpu0") is not None)
@@ -178,7 +178,7 @@ TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=40, de
 
 
 def test_a_job_that_must_run_on_one_slot_waits_for_it_and_others_pass_it() -> None:
-    queue = JobQueue([JobRecord(1, "a", position=1.0, only="gpu1"), JobRecord(2, "b", position=2.0)], (GROUP,))
+    queue = JobQueue([JobRecord(1, "a", position=1.0, only="gpu1"), JobRecord(2, "b", position=2.0)], (BATCH,))
     first, other = queue.head("gpu0"), queue.head("gpu1")
     assert first is not None
     assert other is not None

@@ -10,7 +10,7 @@ import pytest
 from gmg_tui import protocol, session
 from gmg_tui.engine.api.server import _MAX_LIST_BYTES, _framed
 from gmg_tui.engine.output.script_results import _MAX_BYTES, Reported
-from gmg_tui.model import Details, Group, JobRecord, QueueView
+from gmg_tui.model import Batch, Details, JobRecord, QueueView
 from gmg_tui.protocol import Answer
 from gmg_tui.store import reader
 
@@ -28,7 +28,7 @@ Path(os.environ["GMG_OUT_DIR"], "result.json").write_text(json.dumps({{"log": "x
 async def test_the_queue_is_told_whatever_its_jobs_have_reported(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(_SCRIPT)
-    spec = sweep_for([{"x": SEED}] * 6, Group(script=str(script)), cpu=2)
+    spec = sweep_for([{"x": SEED}] * 6, Batch(script=str(script)), cpu=2)
     async with running(spec) as run:
         await run.until_done()
         view = await run.client.queue(0, 500)

@@ -17,7 +17,7 @@ from gmg_tui.model import RunSpec, WorkerState
 from gmg_tui.store import reader
 from gmg_tui.sweep.overrides import SweepOptions
 
-from .harness import job_group, running, sweep_for
+from .harness import job_batch, running, sweep_for
 
 FINISHED, FAILED, WAITING, RUNNING = (
     WorkerState.FINISHED,
@@ -32,8 +32,8 @@ def _states(spec: RunSpec) -> list[WorkerState]:
 
 
 async def test_failed_jobs_run_again_when_that_is_asked_for() -> None:
-    group = job_group("--fail", "{code}", "--fail-attempts", "1")
-    spec = sweep_for([{"code": 0}, {"code": 3}], group, cpu=1)
+    batch = job_batch("--fail", "{code}", "--fail-attempts", "1")
+    spec = sweep_for([{"code": 0}, {"code": 3}], batch, cpu=1)
     for retry_failed, states in ((False, [FINISHED, FAILED]), (False, [FINISHED, FAILED]), (True, [FINISHED] * 2)):
         assert spec.sweep is not None
         asked = structs.replace(spec, sweep=structs.replace(spec.sweep, retry_failed=retry_failed))
@@ -45,7 +45,7 @@ async def test_failed_jobs_run_again_when_that_is_asked_for() -> None:
 
 
 async def test_a_second_engine_that_comes_too_late_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = sweep_for([{"code": 3, "s": 0}, {"code": 0, "s": 60}], job_group("--fail", "{code}", "--s", "{s}"), cpu=1)
+    spec = sweep_for([{"code": 3, "s": 0}, {"code": 0, "s": 60}], job_batch("--fail", "{code}", "--s", "{s}"), cpu=1)
     async with running(spec) as run:
         await run.until(lambda _: run.queue.failed == 1 and run.worker("cpu0").pid and run.queue.running == 1)
         socket = Path(spec.socket).stat().st_ino

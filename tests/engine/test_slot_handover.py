@@ -12,7 +12,7 @@ from gmg_tui.model import JobRecord, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.store import reader
 
-from .harness import job_group, running, sweep_for
+from .harness import job_batch, running, sweep_for
 
 _AT_THE_MOMENT = """
 import asyncio, sys
@@ -46,7 +46,7 @@ FINISHED, STOPPED, WAITING = WorkerState.FINISHED, WorkerState.STOPPED, WorkerSt
 
 async def _jobs_after(tmp_path: Path, command: str, seconds: float) -> list[JobRecord]:
     (tmp_path / "sitecustomize.py").write_text(_AT_THE_MOMENT.format(command=f"schedulers[0].{command}"))
-    spec = sweep_for([{"s": 0.0}, {"s": seconds}, {"s": 0.0}], job_group("--s", "{s}"), cpu=1)
+    spec = sweep_for([{"s": 0.0}, {"s": seconds}, {"s": 0.0}], job_batch("--s", "{s}"), cpu=1)
     async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
         await run.until_done()
         assert "Traceback" not in run.log()
@@ -70,7 +70,7 @@ async def test_a_restart_of_a_job_whose_result_is_being_read_runs_it_again(
 ) -> None:
     gate = tmp_path / "gate"
     (tmp_path / "sitecustomize.py").write_text(_WHILE_IT_IS_READ.format(gate=str(gate)))
-    spec = sweep_for([{}, {}], job_group("--fail", "3", "--fail-attempts", "1"), cpu=1)
+    spec = sweep_for([{}, {}], job_batch("--fail", "3", "--fail-attempts", "1"), cpu=1)
     async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
         await run.until_state("cpu0", WorkerState.FAILED)
         for action in actions:
@@ -84,7 +84,7 @@ async def test_a_restart_of_a_job_whose_result_is_being_read_runs_it_again(
 async def test_a_job_that_has_finished_is_not_restarted_by_its_slot(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     (tmp_path / "sitecustomize.py").write_text(_WHILE_IT_IS_READ.format(gate=str(gate)))
-    async with running(sweep_for([{}], job_group(), cpu=1), {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
+    async with running(sweep_for([{}], job_batch(), cpu=1), {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
         await run.until_state("cpu0", WorkerState.FINISHED)
         with pytest.raises(GmgError, match=r"^job 1 has finished; r in the queue runs it again$"):
             await run.client.act(Action.RESTART, "cpu0")

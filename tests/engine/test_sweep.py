@@ -18,7 +18,7 @@ from gmg_tui.protocol import Action
 from gmg_tui.store import reader
 from tests.nvml_sim import Sim
 
-from .harness import Running, job_group, running, spawn, sweep_for
+from .harness import Running, job_batch, running, spawn, sweep_for
 
 FINISHED, FAILED, STOPPED = WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED
 CARDS = {"gpus": "0,1,2"}
@@ -48,8 +48,8 @@ def marked(tmp_path: Path) -> Path:
 
 
 async def test_each_job_runs_on_one_card_and_no_card_has_two(sim: Sim, marked: Path) -> None:
-    group = job_group("--marks", str(marked), "--s", "0.2", "--value", "{x}", **CARDS)
-    async with running(sweep_for([{"x": n} for n in range(8)], group), sim.env()) as run:
+    batch = job_batch("--marks", str(marked), "--s", "0.2", "--value", "{x}", **CARDS)
+    async with running(sweep_for([{"x": n} for n in range(8)], batch), sim.env()) as run:
         queue = await run.until_done()
     assert (queue.finished, queue.jobs) == (8, 8)
     by_card = defaultdict(list)
@@ -72,8 +72,8 @@ async def test_each_job_runs_on_one_card_and_no_card_has_two(sim: Sim, marked: P
 
 
 async def test_a_job_has_a_folder_of_its_own_and_its_results_are_kept(sim: Sim, marked: Path, tmp_path: Path) -> None:
-    group = job_group("--marks", str(marked), "--value", "{x}", "--result", **CARDS)
-    spec = sweep_for([{"x": "four", "name": "wide"}], group)
+    batch = job_batch("--marks", str(marked), "--value", "{x}", "--result", **CARDS)
+    spec = sweep_for([{"x": "four", "name": "wide"}], batch)
     async with running(spec, sim.env()) as run:
         await run.until_done()
     (mark,) = marks(marked)
@@ -90,8 +90,8 @@ async def test_a_job_has_a_folder_of_its_own_and_its_results_are_kept(sim: Sim, 
 
 
 async def test_two_jobs_on_one_card_where_that_is_allowed(sim: Sim, marked: Path) -> None:
-    group = job_group("--marks", str(marked), "--s", "0.3", gpus="1,", per_gpu=2)
-    async with running(sweep_for([{}] * 4, group), sim.env()) as run:
+    batch = job_batch("--marks", str(marked), "--s", "0.3", gpus="1,", per_gpu=2)
+    async with running(sweep_for([{}] * 4, batch), sim.env()) as run:
         first = await run.until(lambda snapshot: snapshot.queue and snapshot.queue.running == 2)
         assert [worker.slot for worker in first.workers] == ["gpu1-1", "gpu1-2"]
         await run.until_done()
@@ -104,8 +104,8 @@ async def test_a_job_waits_for_the_memory_that_it_needs(sim: Sim, marked: Path) 
     assert total is not None
     sim.gpus[0].memory_used_mib = total - 1000
     sim.write()
-    group = job_group("--marks", str(marked), gpus="0,", min_free_mib=8000.0)
-    async with running(sweep_for([{}], group, interval_s=0.2), sim.env()) as run:
+    batch = job_batch("--marks", str(marked), gpus="0,", min_free_mib=8000.0)
+    async with running(sweep_for([{}], batch, interval_s=0.2), sim.env()) as run:
         waiting = await run.until(lambda snapshot: "of free VRAM" in (snapshot.workers[0].reason or ""))
         assert waiting.workers[0].state is WorkerState.WAITING
         assert not marks(marked)
@@ -117,8 +117,8 @@ async def test_a_job_waits_for_the_memory_that_it_needs(sim: Sim, marked: Path) 
 async def test_two_jobs_on_a_card_do_not_count_on_the_same_memory(sim: Sim, marked: Path) -> None:
     sim.gpus[0].memory_total_mib, sim.gpus[0].memory_used_mib = 20_000, 1000
     sim.write()
-    group = job_group("--marks", str(marked), "--s", "0.3", gpus="0,", per_gpu=2, min_free_mib=12_000.0)
-    async with running(sweep_for([{}] * 3, group, interval_s=0.2), sim.env()) as run:
+    batch = job_batch("--marks", str(marked), "--s", "0.3", gpus="0,", per_gpu=2, min_free_mib=12_000.0)
+    async with running(sweep_for([{}] * 3, batch, interval_s=0.2), sim.env()) as run:
         await run.until_done()
     ran = marks(marked)
     for earlier, later in itertools.pairwise(ran):
@@ -128,8 +128,8 @@ async def test_two_jobs_on_a_card_do_not_count_on_the_same_memory(sim: Sim, mark
 async def test_a_job_that_has_ended_waits_for_nothing_and_the_next_one_for_its_memory(sim: Sim, marked: Path) -> None:
     sim.gpus[0].memory_used_mib = 500
     sim.write()
-    group = job_group("--marks", str(marked), "--s", "1", gpus="0,")
-    async with running(sweep_for([{}, {}], group, interval_s=0.2), sim.env()) as run:
+    batch = job_batch("--marks", str(marked), "--s", "1", gpus="0,")
+    async with running(sweep_for([{}, {}], batch, interval_s=0.2), sim.env()) as run:
         await run.until(lambda s: len(marks(marked)) == 1)
         sim.gpus[0].memory_used_mib = 30_000
         sim.write()
@@ -153,8 +153,8 @@ async def test_a_job_that_has_ended_waits_for_nothing_and_the_next_one_for_its_m
 async def test_two_jobs_on_a_card_do_not_wait_for_each_others_memory(sim: Sim, marked: Path) -> None:
     sim.gpus[0].memory_used_mib = 500
     sim.write()
-    group = job_group("--marks", str(marked), "--s", "{s}", gpus="0,", per_gpu=2)
-    async with running(sweep_for([{"s": 2.0}, {"s": 60.0}, {"s": 0.0}], group, interval_s=0.2), sim.env()) as run:
+    batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,", per_gpu=2)
+    async with running(sweep_for([{"s": 2.0}, {"s": 60.0}, {"s": 0.0}], batch, interval_s=0.2), sim.env()) as run:
         await run.until(lambda s: len(marks(marked)) == 2)
         sim.gpus[0].memory_used_mib = 30_000
         sim.write()
@@ -169,18 +169,18 @@ async def test_whatever_becomes_of_a_job_its_card_is_given_back_and_the_results_
     blocked = tmp_path / "file"
     blocked.write_text("")
     common = ("--marks", str(marked))
-    groups = (
-        job_group(*common, name="no folder", out_dir=f"{blocked}/x", gpus="0,"),
-        job_group(*common, "--s", "60", name="slow", timeout_s=1.0, gpus="0,"),
-        job_group(*common, "--oom", name="oom", gpus="0,"),
-        job_group(*common, "--fail", "3", name="twice", retries=1, gpus="0,"),
-        job_group(*common, "--fail", "3", "--fail-attempts", "1", name="once", retries=1, gpus="0,"),
-        job_group(*common, name="well", gpus="0,"),
+    batches = (
+        job_batch(*common, name="no folder", out_dir=f"{blocked}/x", gpus="0,"),
+        job_batch(*common, "--s", "60", name="slow", timeout_s=1.0, gpus="0,"),
+        job_batch(*common, "--oom", name="oom", gpus="0,"),
+        job_batch(*common, "--fail", "3", name="twice", retries=1, gpus="0,"),
+        job_batch(*common, "--fail", "3", "--fail-attempts", "1", name="once", retries=1, gpus="0,"),
+        job_batch(*common, name="well", gpus="0,"),
     )
     jobs: list[dict[str, Value]] = [
-        {"group": index, "name": group.name.replace(" ", "-")} for index, group in enumerate(groups)
+        {"batch": index, "name": batch.name.replace(" ", "-")} for index, batch in enumerate(batches)
     ]
-    async with running(sweep_for(jobs, *groups), sim.env()) as run:
+    async with running(sweep_for(jobs, *batches), sim.env()) as run:
         queue = await run.until_done()
         said = await run.jobs()
     assert (queue.finished, queue.failed, queue.waiting) == (2, 4, 0)
@@ -199,16 +199,16 @@ async def test_whatever_becomes_of_a_job_its_card_is_given_back_and_the_results_
 
 
 async def test_an_interpreter_that_is_gone_fails_the_jobs_and_not_the_sweep(sim: Sim) -> None:
-    async with running(sweep_for([{}, {}], job_group(**CARDS), python="/nowhere/python"), sim.env()) as run:
+    async with running(sweep_for([{}, {}], job_batch(**CARDS), python="/nowhere/python"), sim.env()) as run:
         queue = await run.until_done()
     assert queue.failed == 2
     assert "cannot start /nowhere/python" in (stored(run)["job-1"].reason or "")
 
 
 async def test_what_a_person_does_to_jobs(sim: Sim, marked: Path) -> None:
-    group = job_group("--marks", str(marked), "--s", "{s}", gpus="0,")
+    batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,")
     jobs = [{"s": 60.0}, *({"s": 0.0} for _ in range(4))]
-    async with running(sweep_for(jobs, group), sim.env()) as run:
+    async with running(sweep_for(jobs, batch), sim.env()) as run:
         await run.until(lambda s: marks(marked))
         await run.client.act_on_jobs(QueueAction.TOP, 4)
         await run.client.act_on_jobs(QueueAction.SKIP, 3)
@@ -225,9 +225,9 @@ async def test_what_a_person_does_to_jobs(sim: Sim, marked: Path) -> None:
 
 
 async def test_cards_come_and_go_while_it_runs(sim: Sim, marked: Path) -> None:
-    group = job_group("--marks", str(marked), "--s", "{s}", gpus="0,")
+    batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,")
     jobs = [{"s": 1.0}, {"s": 0.0}, {"s": 0.0}]
-    async with running(sweep_for(jobs, group), sim.env()) as run:
+    async with running(sweep_for(jobs, batch), sim.env()) as run:
         await run.until_state("gpu0", WorkerState.STARTING)
         assert [worker.slot for worker in run.snapshot.workers] == ["gpu0"]
         await run.client.use_slot("gpu0", used=False)
@@ -240,9 +240,9 @@ async def test_cards_come_and_go_while_it_runs(sim: Sim, marked: Path) -> None:
 
 
 async def test_no_job_starts_on_a_card_that_is_lost(sim: Sim, marked: Path) -> None:
-    group = job_group("--marks", str(marked), "--s", "{s}", gpus="0,1")
+    batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,1")
     jobs = [{"s": 1.5}, {"s": 1.5}, *({"s": 0.0} for _ in range(4))]
-    async with running(sweep_for(jobs, group, interval_s=0.2), sim.env()) as run:
+    async with running(sweep_for(jobs, batch, interval_s=0.2), sim.env()) as run:
         await run.until(lambda s: len(marks(marked)) == 2)
         sim.gpus[0].lost = True
         sim.write()
@@ -253,8 +253,8 @@ async def test_no_job_starts_on_a_card_that_is_lost(sim: Sim, marked: Path) -> N
 
 
 async def test_a_sweep_that_was_stopped_goes_on_where_it_was(sim: Sim, marked: Path) -> None:
-    group = job_group("--marks", str(marked), "--s", "{s}", gpus="0,")
-    spec = sweep_for([{"s": 0.0}, {"s": 1.5}, {"s": 0.0}], group)
+    batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,")
+    spec = sweep_for([{"s": 0.0}, {"s": 1.5}, {"s": 0.0}], batch)
     async with running(spec, sim.env()) as run:
         await run.until(lambda s: len(marks(marked)) == 2)
         await run.client.end()
@@ -272,8 +272,8 @@ async def test_a_sweep_that_was_stopped_goes_on_where_it_was(sim: Sim, marked: P
 
 
 async def test_a_sweep_whose_engine_was_killed_goes_on_where_it_was(sim: Sim, marked: Path) -> None:
-    group = job_group("--marks", str(marked), "--s", "{s}", gpus="0,")
-    spec = sweep_for([{"s": 0.0}, {"s": 1.5}, {"s": 0.0}], group)
+    batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,")
+    spec = sweep_for([{"s": 0.0}, {"s": 1.5}, {"s": 0.0}], batch)
     async with running(spec, sim.env()) as run:
         await run.until(lambda s: len(marks(marked)) == 2)
         run.process.kill()
@@ -293,8 +293,8 @@ async def test_a_sweep_whose_engine_was_killed_goes_on_where_it_was(sim: Sim, ma
 
 
 async def test_a_restart_on_a_slot_is_of_its_job(sim: Sim, marked: Path) -> None:
-    group = job_group("--marks", str(marked), "--fail", "1", "--fail-attempts", "1", gpus="0,")
-    async with running(sweep_for([{}], group), sim.env()) as run:
+    batch = job_batch("--marks", str(marked), "--fail", "1", "--fail-attempts", "1", gpus="0,")
+    async with running(sweep_for([{}], batch), sim.env()) as run:
         queue = await run.until_done()
         assert queue.failed == 1
         await run.client.act(Action.RESTART, "gpu0")
@@ -306,8 +306,8 @@ async def test_a_restart_on_a_slot_is_of_its_job(sim: Sim, marked: Path) -> None
 
 
 async def test_cpu_slots_take_jobs_too(marked: Path) -> None:
-    group = job_group("--marks", str(marked))
-    async with running(sweep_for([{}] * 4, group, cpu=2)) as run:
+    batch = job_batch("--marks", str(marked))
+    async with running(sweep_for([{}] * 4, batch, cpu=2)) as run:
         assert (await run.until_done()).finished == 4
     assert {mark["GMG_SLOT"] for mark in marks(marked)} == {"cpu0", "cpu1"}
     assert {mark["CUDA_VISIBLE_DEVICES"] for mark in marks(marked)} == {""}
@@ -318,7 +318,7 @@ async def test_cpu_slots_take_jobs_too(marked: Path) -> None:
 
 
 async def test_a_store_that_is_gone_is_an_error_in_one_line(sim: Sim) -> None:
-    spec = sweep_for([{}], job_group(**CARDS))
+    spec = sweep_for([{}], job_batch(**CARDS))
     (Path(spec.folder) / session.STORE).unlink()
     process, said = await spawn(spec, sim.env())
     await process.wait()

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.engine.records.tried import MOST_SETS, Ran, TriedArguments
-from gmg_tui.model import Attempt, AttemptMetrics, Group, Job, Tried, WorkerState
+from gmg_tui.model import Attempt, AttemptMetrics, Batch, Job, Tried, WorkerState
 from gmg_tui.model.tried import below_median, fastest, margin_95
 from gmg_tui.session import STORE
 from gmg_tui.store.reader import create, load_jobs
@@ -163,8 +163,8 @@ async def test_what_was_tried_in_a_plain_run_goes_by_what_was_written_and_over_e
 
 
 async def test_in_a_sweep_a_row_is_a_combination_and_stays_after_its_job_and_over_a_resume() -> None:
-    group = Group(script=FAKE, args=("-B", "{n_envs}", "--lines", "10", "--seed", "{job}"))
-    spec = sweep_for([{"n_envs": 16}, {"n_envs": 32, "name": "b"}, {"n_envs": 32, "name": "c"}], group, cpu=1)
+    batch = Batch(script=FAKE, args=("-B", "{n_envs}", "--lines", "10", "--seed", "{job}"))
+    spec = sweep_for([{"n_envs": 16}, {"n_envs": 32, "name": "b"}, {"n_envs": 32, "name": "c"}], batch, cpu=1)
     async with running(spec) as run:
         await run.until_done()
         rows = {row.args[1]: row for row in (await run.client.tried()).rows}
@@ -191,8 +191,8 @@ async def test_a_gpu_that_is_slower_than_the_others_with_the_same_arguments_is_f
 async def test_the_runs_of_a_job_each_have_their_gpu_and_one_that_is_not_there_fails_instead_of_waiting(
     sim: Sim,
 ) -> None:
-    group = Group(script=FAKE, args=("-B", "64", "--lines", "10"), gpus="0,1,2")
-    spec = sweep_for([{"name": f"job-{index}"} for index in range(6)], group)
+    batch = Batch(script=FAKE, args=("-B", "64", "--lines", "10"), gpus="0,1,2")
+    spec = sweep_for([{"name": f"job-{index}"} for index in range(6)], batch)
     store = Path(spec.folder) / STORE
     jobs = load_jobs(store)
     store.unlink()

@@ -22,7 +22,7 @@ from gmg_tui.client import EngineClient
 from gmg_tui.model import RestartMode, Snapshot, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.store.reader import load_jobs
-from tests.engine.harness import Running, job_group, running, spawn, spec_for, sweep_for
+from tests.engine.harness import Running, job_batch, running, spawn, spec_for, sweep_for
 
 from .patience import eventually
 
@@ -227,8 +227,8 @@ async def test_a_clock_that_jumps_moves_no_duration_and_no_wait(clock_library: P
 async def test_a_sweep_waits_while_the_disk_is_full_and_no_job_is_lost(small_disk: Path, tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
-    group = job_group("--marks", str(marks), "--s", "0.5", "--value", "{x}")
-    async with running(sweep_for([{"x": n} for n in range(4)], group, cpu=1, cwd=str(tmp_path))) as run:
+    batch = job_batch("--marks", str(marks), "--s", "0.5", "--value", "{x}")
+    async with running(sweep_for([{"x": n} for n in range(4)], batch, cpu=1, cwd=str(tmp_path))) as run:
         await run.until(lambda s: s.queue and s.queue.finished == 1)
         _fill_with_files(small_disk / "filler")
         waiting = await run.until(lambda s: "No space left on device" in (s.workers[0].reason or ""))

@@ -11,7 +11,7 @@ import pytest
 
 from gmg_tui import session as sessions
 from gmg_tui.engine.output import script_results
-from gmg_tui.model import Group, WorkerState
+from gmg_tui.model import Batch, WorkerState
 from gmg_tui.store import reader
 from tests.engine.harness import running, sweep_for
 
@@ -43,7 +43,7 @@ async def test_only_a_regular_file_is_read_and_the_next_job_follows(tmp_path: Pa
     script = tmp_path / "odd.py"
     script.write_text(_SCRIPT)
     kinds = ("fifo", "to-fifo", "to-tty", "to-zero", "socket", "to-file")
-    spec = sweep_for([{"kind": kind} for kind in kinds], Group(script=str(script), args=("{kind}",)), cpu=2)
+    spec = sweep_for([{"kind": kind} for kind in kinds], Batch(script=str(script), args=("{kind}",)), cpu=2)
     async with running(spec) as run:
         queue = await run.until_done()
         assert (queue.finished, queue.jobs) == (6, 6)
@@ -72,7 +72,7 @@ async def test_a_disk_that_does_not_answer_is_not_waited_for(tmp_path: Path, mon
 async def test_an_engine_is_ended_by_sigterm_while_a_job_has_a_pipe_for_a_result(tmp_path: Path) -> None:
     script = tmp_path / "odd.py"
     script.write_text(_SCRIPT + "import time; time.sleep(600)")
-    async with running(sweep_for([{}], Group(script=str(script), args=("fifo",)), cpu=1)) as run:
+    async with running(sweep_for([{}], Batch(script=str(script), args=("fifo",)), cpu=1)) as run:
         await run.until_state("cpu0", WorkerState.STARTING)
         run.process.terminate()
         async with asyncio.timeout(20):

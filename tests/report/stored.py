@@ -10,7 +10,7 @@ from msgspec import structs
 
 from gmg_tui import new_session
 from gmg_tui import session as sessions
-from gmg_tui.model import Group, JobRecord, SweepSpec, WorkerState
+from gmg_tui.model import Batch, JobRecord, SweepSpec, WorkerState
 from gmg_tui.results import Results
 from gmg_tui.session import STORE
 from gmg_tui.store.records import Event, JobAttempt, MetricsRow
@@ -53,7 +53,7 @@ async def session(
     _, folder = new_session.create(name, "sim.py")
     session = records.session(folder)
     if best is not None:
-        spec = structs.replace(session.spec, sweep=SweepSpec((Group(),), best=best))
+        spec = structs.replace(session.spec, sweep=SweepSpec((Batch(),), best=best))
         session = structs.replace(session, spec=spec)
     session = structs.replace(session, started=started)
     sessions.write_record(sessions.Record(session, (), time.time() if ended else None))

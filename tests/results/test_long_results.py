@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.engine.scheduling.job_queue import JobQueue
-from gmg_tui.model import Group, JobRecord, QueueAction, WorkerState
+from gmg_tui.model import Batch, JobRecord, QueueAction, WorkerState
 from gmg_tui.results import DETAILED, SUMMARY, Results
 from gmg_tui.results.long_texts import LongTexts
 from gmg_tui.session import STORE
@@ -41,7 +41,7 @@ def _stored(folder: Path) -> dict[int, dict[str, Any] | None]:
 
 async def test_what_has_been_reported_costs_no_memory_and_is_never_lost(folder: Path, opened: Opened) -> None:
     expected = {number: _reported(number) for number in range(1, _JOBS + 1)}
-    queue = JobQueue([JobRecord(number, f"job-{number}") for number in expected], (Group(),))
+    queue = JobQueue([JobRecord(number, f"job-{number}") for number in expected], (Batch(),))
     writer, _ = opened(Results(folder))
     tracemalloc.start()
     try:
@@ -77,7 +77,7 @@ async def test_a_sweep_that_goes_on_keeps_what_was_reported(folder: Path, opened
         writer.job(JobRecord(number, f"job-{number}", state=WorkerState.FINISHED, ended=1.0, result=_reported(number)))
     await writer.close()
     before = load_jobs(folder / STORE)
-    queue, results = JobQueue(before, (Group(),)), Results(folder)
+    queue, results = JobQueue(before, (Batch(),)), Results(folder)
     results.take(before, ())
     writer, _ = opened(results)
     (again,) = queue.act(QueueAction.RETRY, 2)

@@ -30,7 +30,7 @@ jobs = st.builds(
     JobRecord,
     number=st.integers(1, 2**40),
     name=_texts,
-    group=st.integers(0, 9),
+    batch=st.integers(0, 9),
     values=st.dictionaries(_texts, st.booleans() | _whole | _floats | _texts, max_size=4),
     state=_states,
     position=_floats,

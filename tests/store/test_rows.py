@@ -81,7 +81,7 @@ def test_what_is_nested_or_long_without_an_end_is_not_kept() -> None:
 
 def test_a_store_that_is_made_for_a_sweep_has_all_jobs_waiting_and_is_of_this_user_alone(tmp_path: Path) -> None:
     path = tmp_path / STORE
-    create(path, [Job(1, "a", values={"lr": 0.1}), Job(2, "b-gpu3", group=1, only="gpu3", combination="b")])
+    create(path, [Job(1, "a", values={"lr": 0.1}), Job(2, "b-gpu3", batch=1, only="gpu3", combination="b")])
     assert load_jobs(path) == [
         JobRecord(1, "a", 0, {"lr": 0.1}, WorkerState.WAITING, 1.0),
         JobRecord(2, "b-gpu3", 1, {}, WorkerState.WAITING, 2.0, only="gpu3", combination="b"),

@@ -160,9 +160,9 @@ def test_values_that_nothing_uses_are_a_warning(tmp_path: Path) -> None:
 
 
 def test_numbers_and_booleans_are_written_as_text(tmp_path: Path) -> None:
-    (group,) = made(tmp_path, "args = ['-n', 4, 0.5, true]\nenv = { OMP_NUM_THREADS = 4 }\n").groups
-    assert group.args == ("-n", "4", "0.5", "true")
-    assert group.env == {"OMP_NUM_THREADS": "4"}
+    (batch,) = made(tmp_path, "args = ['-n', 4, 0.5, true]\nenv = { OMP_NUM_THREADS = 4 }\n").batches
+    assert batch.args == ("-n", "4", "0.5", "true")
+    assert batch.env == {"OMP_NUM_THREADS": "4"}
 
 
 @pytest.mark.parametrize(

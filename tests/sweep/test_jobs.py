@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmg_tui.model import Group, Job
+from gmg_tui.model import Batch, Job
 from gmg_tui.sweep import names, plan
 from gmg_tui.sweep.plan import Plan
 from gmg_tui.sweep.settings import Experiment, Settings
@@ -62,8 +62,8 @@ def test_the_grid_comes_in_the_files_order_and_the_experiments_after_it(tmp_path
         ("num_samples", 4),
         ("noise_scale", 0.3),
     ]
-    (group,) = sweep.groups
-    assert (group.gpus, group.per_gpu, group.retries, group.timeout_s) == ("0,1,2", 1, 1, 1800.0)
+    (batch,) = sweep.batches
+    assert (batch.gpus, batch.per_gpu, batch.retries, batch.timeout_s) == ("0,1,2", 1, 1, 1800.0)
 
 
 def test_an_experiment_takes_the_grids_first_value_where_it_gives_none_and_that_is_said(tmp_path: Path) -> None:
@@ -81,20 +81,20 @@ def test_an_experiment_takes_the_grids_first_value_where_it_gives_none_and_that_
 
 def test_a_preset_merges_values_and_variables_and_replaces_all_else(tmp_path: Path) -> None:
     quick = made(tmp_path, _FILE, presets=("quick_test",))
-    (group,) = quick.groups
-    assert (group.name, group.gpus, group.retries) == ("quick_test", "0,1", 1)
+    (batch,) = quick.batches
+    assert (batch.name, batch.gpus, batch.retries) == ("quick_test", "0,1", 1)
     assert quick.jobs[0].values["num_samples"] == 2
     assert quick.jobs[0].values["noise_scale"] == 0.3
     assert quick.jobs[0].name == "branch_counts=2,method=sde_path_exploration"
     full = made(tmp_path, _FILE, presets=("full",))
-    assert full.groups[0].env == {"NOISE": "{noise_scale}", "MODE": "full"}
+    assert full.batches[0].env == {"NOISE": "{noise_scale}", "MODE": "full"}
     assert _names(full) == ["branch_counts=1,method=a"]
 
 
 def test_all_presets_run_one_after_another_under_their_names(tmp_path: Path) -> None:
     sweep = made(tmp_path, _FILE, all_presets=True)
-    assert [(group.name, group.retries) for group in sweep.groups] == [("quick_test", 1), ("full", 3)]
-    assert [job.group for job in sweep.jobs] == [0] * 7 + [1]
+    assert [(batch.name, batch.retries) for batch in sweep.batches] == [("quick_test", 1), ("full", 3)]
+    assert [job.batch for job in sweep.jobs] == [0] * 7 + [1]
     assert sweep.jobs[6].name == "quick_test-wide"
     assert sweep.jobs[7] == Job(
         8,
@@ -103,7 +103,7 @@ def test_all_presets_run_one_after_another_under_their_names(tmp_path: Path) -> 
         {"branch_counts": 1, "method": "a", "num_samples": 4, "noise_scale": 0.3},
     )
     turned = made(tmp_path, _FILE, presets=("full", "quick_test"))
-    assert [group.name for group in turned.groups] == ["full", "quick_test"]
+    assert [batch.name for batch in turned.batches] == ["full", "quick_test"]
 
 
 def test_the_command_line_wins_over_preset_and_file(tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ def test_the_command_line_wins_over_preset_and_file(tmp_path: Path) -> None:
         min_free_mib=100.0,
         out_dir="o/{job}",
     )
-    (group,) = sweep.groups
-    assert group == Group(
+    (batch,) = sweep.batches
+    assert batch == Batch(
         name="quick_test",
         script="sim.py",
         args=("{method}", "{extra}", "{branch_counts}", "{num_samples}"),
@@ -136,7 +136,7 @@ def test_the_command_line_wins_over_preset_and_file(tmp_path: Path) -> None:
 
 
 def test_on_cpu_slots_no_cards_are_asked_for(tmp_path: Path) -> None:
-    assert made(tmp_path, _FILE, cpu=True).groups[0].gpus is None
+    assert made(tmp_path, _FILE, cpu=True).batches[0].gpus is None
 
 
 def test_one_value_set_for_experiments_alone_changes_them_and_adds_no_job(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_names_stay_unique_and_short_and_end_with_what_tells_the_runs_apart(tmp_
 
 def test_a_dry_run_shows_each_run_and_its_slot(tmp_path: Path) -> None:
     sweep = made(tmp_path, _file("every_gpu = true\ngpus = [1, 2]").replace('"{n_envs}"', '"{n_envs}", "{slot}"'))
-    rows = list(dry_run.rows(sweep.groups, sweep.jobs, total=4, cpu=None))
+    rows = list(dry_run.rows(sweep.batches, sweep.jobs, total=4, cpu=None))
     assert rows[1] == ("2", "n_envs=16-gpu2", "gpu2", "python sim.py -B 16 gpu2")
     assert [row[2] for row in rows] == ["gpu1", "gpu2", "gpu1", "gpu2"]
 

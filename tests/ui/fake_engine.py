@@ -131,7 +131,7 @@ class FakeEngine(EngineClient):
             raise GmgError("this session has no queue", 1)
         first = max(0, min(first, len(self.jobs)))
         part = tuple(self.jobs[first : first + count])
-        return QueueView(queue.version, first, len(self.jobs), part, tuple(self.lanes), (queue.group,))
+        return QueueView(queue.version, first, len(self.jobs), part, tuple(self.lanes), (queue.batch,))
 
     async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
         await self._hear(action, *jobs)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gmg_tui.files import is_replaced, write_atomic, write_where_asked
-from gmg_tui.model import Session, Snapshot, Worker
+from gmg_tui.model import Session, Snapshot, Worker, own_rates
 from gmg_tui.results import tuning
 from gmg_tui.results.detailed import fps_of
 from gmg_tui.session import LOGS, SUMMARY
@@ -19,7 +19,7 @@ _MEANS = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w", "energy_j")
 
 def summary(session: Session, snapshot: Snapshot) -> dict[str, Any]:
     """The summary as plain data; unknown metrics are None."""
-    fps = [worker.fps for worker in snapshot.workers if worker.fps]
+    fps = [worker.fps for worker in own_rates(snapshot.workers) if worker.fps]
     settled = [one.settled for one in fps if one.settled is not None]
     started = datetime.fromtimestamp(session.started, UTC)
     return {
@@ -50,6 +50,7 @@ def _worker(session: Session, worker: Worker) -> dict[str, Any]:
         "fps": fps_of(fps),
         **{name: None if value is None else round(value, 3) for name, value in means.items()},
         "log": f"{LOGS}/{worker.slot}.log",
+        **({} if worker.group is None else {"group": msgspec.to_builtins(worker.group)}),
     }
 
 

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from gmg_tui import units
 from gmg_tui.engine.workers.gpu_memory import GpuMemory
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import GpuSample, Group, WorkerState
+from gmg_tui.model import Batch, GpuSample, WorkerState
 
 
 def why_not(
-    group: Group,
+    batch: Batch,
     sample: GpuSample | None,
     error: str | None,
     neighbours: Sequence[Worker],
     memory: GpuMemory | None,
 ) -> str | None:
-    """What a job of `group` has to wait for before it starts on a GPU, in one line; None if nothing.
+    """What a job of `batch` has to wait for before it starts on a GPU, in one line; None if nothing.
 
     Args:
-        group: The job's.
+        batch: The job's.
         sample: The latest sample of the GPU; None before the first.
         error: Why NVML does not answer at all.
         neighbours: The workers on the GPU's other slots.
@@ -31,7 +31,7 @@ def why_not(
     if sample is not None and sample.lost:
         return f"for its GPU: {sample.error or 'it is lost'}"
     awaited = memory.awaited(shared=bool(neighbours)) if memory is not None else None
-    least = group.min_free_mib
+    least = batch.min_free_mib
     if awaited is not None or least is None:
         return awaited
     free = sample.memory_free_mib if sample is not None else None

@@ -10,27 +10,27 @@ from msgspec import structs
 
 from gmg_tui.engine.workers.meter import Mean
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Group, JobRecord, QueueAction, Value, WorkerState
+from gmg_tui.model import Batch, JobRecord, QueueAction, Value, WorkerState
 
 SKIPPED = "skipped"
 
 
 class JobQueue:
-    """The jobs of a sweep. Groups run one after another; within a group, the job with the smallest position is next."""
+    """The jobs of a sweep. Batches run one after another; within a batch, the job with the smallest position is next."""
 
-    def __init__(self, records: Iterable[JobRecord], groups: Sequence[Group]) -> None:
+    def __init__(self, records: Iterable[JobRecord], batches: Sequence[Batch]) -> None:
         self.records = {record.number: _bare(record) for record in records}
         """By number."""
         self.version = 0
         """Changes whenever the queue does."""
-        self.groups = groups
-        self._waiting = [deque[int]() for _ in groups]
-        self._occupying = [0 for _ in groups]
+        self.batches = batches
+        self._waiting = [deque[int]() for _ in batches]
+        self._occupying = [0 for _ in batches]
         self._running: dict[int, None] = {}
         """Numbers of the jobs that occupy a slot, the longest first."""
         self._states: Counter[WorkerState] = Counter()
         """Of the jobs that have ended."""
-        self._times = [Mean() for _ in groups]
+        self._times = [Mean() for _ in batches]
         self.busy_s = 0.0
         """How long the jobs that have ended occupied slots, in total, seconds."""
         self._ended: dict[int, None] = {}
@@ -38,7 +38,7 @@ class JobQueue:
         ordered = sorted(self.records.values(), key=lambda record: (record.position, record.number))
         for record in ordered:
             if not record.state.ended:
-                self._waiting[record.group].append(record.number)
+                self._waiting[record.batch].append(record.number)
         for record in sorted(ordered, key=lambda record: record.ended or 0.0):
             if record.state.ended:
                 self._end(record)
@@ -56,17 +56,17 @@ class JobQueue:
         return len(self._running)
 
     @property
-    def group(self) -> int:
-        """Position of the group whose jobs run, or the last one when all have ended."""
+    def batch(self) -> int:
+        """Position of the batch whose jobs run, or the last one when all have ended."""
         for position, waiting in enumerate(self._waiting):
             if waiting or self._occupying[position]:
                 return position
-        return len(self.groups) - 1
+        return len(self.batches) - 1
 
     @property
     def between(self) -> bool:
-        """Whether the last jobs of a group still run, and those of the next wait for them."""
-        return self.waiting > 0 and not self._waiting[self.group]
+        """Whether the last jobs of a batch still run, and those of the next wait for them."""
+        return self.waiting > 0 and not self._waiting[self.batch]
 
     def ended(self, state: WorkerState) -> int:
         """How many jobs have ended in `state`."""
@@ -88,7 +88,7 @@ class JobQueue:
             return None
         fallback = sum(known) / len(known)
         usual = [fallback if mean.value is None else mean.value for mean in self._times]
-        rests = [max(0.0, usual[self.records[number].group] - spent) for number, spent in occupied_s.items()]
+        rests = [max(0.0, usual[self.records[number].batch] - spent) for number, spent in occupied_s.items()]
         if occupied_s and not self.waiting and not any(rests):
             return None  # what runs takes longer than usual, and nobody knows how much longer
         waiting_s = sum(len(waiting) * usual[position] for position, waiting in enumerate(self._waiting))
@@ -103,16 +103,16 @@ class JobQueue:
         self.version += 1
 
     def head(self, slot: str) -> JobRecord | None:
-        """The next job for a slot; None if none waits for it, or if jobs of the previous group still run."""
-        waiting = (self.records[number] for number in self._waiting[self.group])
+        """The next job for a slot; None if none waits for it, or if jobs of the previous batch still run."""
+        waiting = (self.records[number] for number in self._waiting[self.batch])
         return next((record for record in waiting if record.only in (None, slot)), None)
 
     def take(self, number: int) -> JobRecord:
         """Take a job out of the queue: it occupies a slot from now on."""
         record = self.records[number]
-        self._waiting[record.group].remove(number)
+        self._waiting[record.batch].remove(number)
         self._running[number] = None
-        self._occupying[record.group] += 1
+        self._occupying[record.batch] += 1
         self.version += 1
         return record
 
@@ -126,7 +126,7 @@ class JobQueue:
         number, record = record.number, _bare(record)
         self.records[number] = record
         del self._running[number]
-        self._occupying[record.group] -= 1
+        self._occupying[record.batch] -= 1
         self.version += 1
         if record.state.ended:
             self._end(record)
@@ -134,19 +134,19 @@ class JobQueue:
             self._insert(record)
 
     def _insert(self, record: JobRecord) -> None:
-        insort(self._waiting[record.group], record.number, key=lambda other: self.records[other].position)
+        insort(self._waiting[record.batch], record.number, key=lambda other: self.records[other].position)
 
-    def end_of(self, group: int) -> float:
-        """The position behind all waiting jobs of a group."""
-        waiting = self._waiting[group]
+    def end_of(self, batch: int) -> float:
+        """The position behind all waiting jobs of a batch."""
+        waiting = self._waiting[batch]
         return self.records[waiting[-1]].position + 1.0 if waiting else 0.0
 
     def requeue(self, number: int, reason: str) -> JobRecord | None:
-        """Have a failed job wait again, behind all others of its group; None where it has not failed."""
+        """Have a failed job wait again, behind all others of its batch; None where it has not failed."""
         record = self.records[number]
         if record.state is not WorkerState.FAILED:
             return None
-        return self._reopen(record, position=self.end_of(record.group), reason=reason)
+        return self._reopen(record, position=self.end_of(record.batch), reason=reason)
 
     # Commands
 
@@ -160,7 +160,7 @@ class JobQueue:
             raise GmgError(f"no job {number}; there are 1 to {len(self.records)}", 1)
         if action is QueueAction.RETRY:
             return self._retry(record)
-        waiting = self._waiting[record.group]
+        waiting = self._waiting[record.batch]
         if number not in waiting:
             what = "has ended" if record.state.ended else "runs"
             raise GmgError(f"job {number} ({record.name}) {what}; it does not wait", 1)
@@ -191,7 +191,7 @@ class JobQueue:
     def _retry(self, record: JobRecord) -> list[JobRecord]:
         if not record.state.ended:
             raise GmgError(f"job {record.number} ({record.name}) has not ended; only then can it be run again", 1)
-        waiting = self._waiting[record.group]
+        waiting = self._waiting[record.batch]
         position = self.records[waiting[0]].position - 1.0 if waiting else record.position
         return [self._reopen(record, position=position, reason=None)]
 
@@ -211,7 +211,7 @@ class JobQueue:
         self._states[record.state] += 1
         self.busy_s += record.elapsed_s or 0.0
         if record.state is WorkerState.FINISHED and record.elapsed_s is not None:
-            self._times[record.group].add(record.elapsed_s)
+            self._times[record.batch].add(record.elapsed_s)
 
 
 def _bare(record: JobRecord) -> JobRecord:

@@ -13,7 +13,7 @@ from gmg_tui.model import GpuSample, JobRecord, Lane
 
 
 class Lanes:
-    """The slots of a queue; `allowed` has the names of those that each group's jobs may use.
+    """The slots of a queue; `allowed` has the names of those that each batch's jobs may use.
 
     Attributes:
         jobs: Numbers of the jobs that occupy slots, by slot.
@@ -52,8 +52,8 @@ class Lanes:
         return bool(used) and all(self.bench.why(one.gpu_uuid) for one in used)
 
     def used(self, slot: str) -> bool:
-        """Whether jobs of the current group may start on a slot."""
-        return self._said.get(slot, slot in self._allowed[self._queue.group])
+        """Whether jobs of the current batch may start on a slot."""
+        return self._said.get(slot, slot in self._allowed[self._queue.batch])
 
     def use(self, slot: str, *, used: bool) -> None:
         """Enable a slot, and its GPU's others, or disable them. Raises `GmgError` for an unknown slot."""
@@ -92,7 +92,7 @@ class Lanes:
         if closed is not None or slot_state.slot.gpu is None:
             return closed
         return admission.why_not(
-            self._queue.groups[head.group],
+            self._queue.batches[head.batch],
             self.sample(slot_state),
             self._nvml_error,
             [other.worker for other in self.neighbours(slot_state) if other.worker is not None],

@@ -33,7 +33,7 @@ _UNREADY_S = 5.0
 class QueueScheduler(Scheduler):
     """Runs the jobs of a queue.
 
-    `allowed` has the names of the slots that each group's jobs may use; `before_s` is how long the sweep had run before
+    `allowed` has the names of the slots that each batch's jobs may use; `before_s` is how long the sweep had run before
     it was resumed; `changed` is called when something that is displayed has changed.
     """
 
@@ -120,7 +120,7 @@ class QueueScheduler(Scheduler):
         return self._recorder.fail(name, record, f"gmg-tui: {type(error).__name__}: {error}")
 
     def _worker(self, slot_state: SlotState, record: JobRecord) -> Worker:
-        spec, group = self._launcher.spec, self._queue.groups[record.group]
+        spec, batch = self._launcher.spec, self._queue.batches[record.batch]
         log = record.log or f"{sessions.LOGS}/{record.number:04}-{record.name}.log"
         started = self._recorder.occupy(record, slot_state.slot, log=log)
         self._queue.update(started)
@@ -130,7 +130,7 @@ class QueueScheduler(Scheduler):
         worker = Worker(
             slot_state.slot,
             self._launcher,
-            Task.queued(spec, group, record, len(self._queue.records)),
+            Task.queued(spec, batch, record, len(self._queue.records)),
             log_file,
             slot_state.ring,
             self._phase_times,
@@ -174,7 +174,7 @@ class QueueScheduler(Scheduler):
         if self._lanes.ending and worker.state is WorkerState.STOPPED and name not in self._to_stop:
             return self._recorder.release(worker, state=WorkerState.WAITING, reason=self._interrupted, ended=None)
         if self._requeue(slot_state, worker):
-            end, why = self._queue.end_of(self._queue.records[self._jobs[name]].group), _failed_on(name)
+            end, why = self._queue.end_of(self._queue.records[self._jobs[name]].batch), _failed_on(name)
             return self._recorder.release(
                 worker, state=WorkerState.WAITING, reason=why, ended=None, exit_code=None, position=end
             )
@@ -234,7 +234,7 @@ class QueueScheduler(Scheduler):
             failed=queue.ended(WorkerState.FAILED),
             stopped=queue.ended(WorkerState.STOPPED),
             version=queue.version,
-            group=self._queue.groups[queue.group].name,
+            batch=self._queue.batches[queue.batch].name,
             eta_s=None if self._lanes.ending else queue.eta_s(occupied_s, lanes),
             busy_s=queue.busy_s + sum(occupied_s.values()),
             before_s=self._before_s,
@@ -259,7 +259,7 @@ class QueueScheduler(Scheduler):
             total=len(order),
             jobs=tuple(shown(live.get(number, self._queue.records[number])) for number in numbers),
             lanes=self._lanes.views(),
-            groups=tuple(group.name for group in self._queue.groups),
+            batches=tuple(batch.name for batch in self._queue.batches),
         )
 
     # Commands

@@ -1,11 +1,14 @@
-"""The scheduler of a plain run: one worker on each slot, for the whole session."""
+"""The scheduler of a plain run: one worker on each slot, for the whole session; with `--ddp` they are ranks of groups."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 
 from gmg_tui import session as sessions
+from gmg_tui.engine.groups.group_run import GroupRun, RankMember
+from gmg_tui.engine.groups.view import group_view
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.workers.launch import Launcher
@@ -13,7 +16,7 @@ from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.task import Task
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.genesis.phase_times import FindPhaseTimes
-from gmg_tui.model import JobRecord
+from gmg_tui.model import JobRecord, RankGroup
 
 
 class ReplicatedScheduler(Scheduler):
@@ -22,20 +25,42 @@ class ReplicatedScheduler(Scheduler):
     def __init__(
         self, slot_states: Mapping[str, SlotState], launcher: Launcher, phase_times: FindPhaseTimes, recorder: Recorder
     ) -> None:
-        spec = launcher.spec
+        self._launcher, self._phase_times, self._recorder = launcher, phase_times, recorder
         self._workers: dict[str, Worker] = {}
-        for name, slot_state in slot_states.items():
-            log = f"{sessions.LOGS}/{name}.log"
-            slot_state.worker = self._workers[name] = Worker(
-                slot_state.slot,
-                launcher,
-                Task.replicated(spec, slot_state.index, len(slot_states)),
-                launcher.open_log(log),
-                slot_state.ring,
-                phase_times,
-                recorder,
-            )
-            recorder.occupy(JobRecord(slot_state.index + 1, name), slot_state.slot, log=log)
+        self._groups: list[GroupRun] = []
+        states, count = list(slot_states.values()), len(slot_states)
+        ddp = launcher.spec.ddp
+        size = (ddp.size or count) if ddp is not None else 1
+        for first in range(0, count, size):
+            members = states[first : first + size]
+            task = Task.replicated(launcher.spec, first, count)
+            group = self._group(members, task) if ddp is not None else None
+            for rank, slot_state in enumerate(members):
+                self._add(slot_state, count, members, group.members[rank] if group is not None else None)
+
+    def _group(self, members: Sequence[SlotState], task: Task) -> GroupRun:
+        group = GroupRun(f"g{len(self._groups)}", [member.slot.name for member in members], task, self._launcher)
+        self._groups.append(group)
+        return group
+
+    def _add(self, slot_state: SlotState, count: int, members: Sequence[SlotState], member: RankMember | None) -> None:
+        name = slot_state.slot.name
+        log = f"{sessions.LOGS}/{name}.log"
+        cards = tuple(each.slot for each in members) if member is not None else ()
+        worker = Worker(
+            slot_state.slot,
+            self._launcher,
+            Task.replicated(self._launcher.spec, slot_state.index, count, cards),
+            self._launcher.open_log(log),
+            slot_state.ring,
+            self._phase_times,
+            self._recorder,
+            member,
+        )
+        slot_state.worker = self._workers[name] = worker
+        if member is not None:
+            member.companion = worker
+        self._recorder.occupy(JobRecord(slot_state.index + 1, name), slot_state.slot, log=log)
 
     @property
     def ended(self) -> bool:
@@ -45,6 +70,8 @@ class ReplicatedScheduler(Scheduler):
     async def run(self) -> None:
         """Run all workers until cancelled; whatever runs then is killed."""
         async with asyncio.TaskGroup() as tasks:
+            for group in self._groups:
+                tasks.create_task(group.run(), name=group.id)
             for name, worker in self._workers.items():
                 tasks.create_task(worker.run(), name=name)
 
@@ -60,3 +87,14 @@ class ReplicatedScheduler(Scheduler):
         """Stop all workers."""
         for worker in self._workers.values():
             worker.stop(kill=kill, reason=reason)
+
+    def groups(self) -> tuple[RankGroup, ...]:
+        """The groups whose ranks are on slots."""
+        now = time.monotonic()
+        return tuple(
+            group_view(group, [self._workers[member.slot] for member in group.members], now) for group in self._groups
+        )
+
+    def together(self, slot: str) -> tuple[str, ...]:
+        """The slots of the group whose rank is on this one."""
+        return next((group.slots for group in self._groups if slot in group.slots), (slot,))

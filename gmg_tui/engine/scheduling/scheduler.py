@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from gmg_tui.errors import GmgError
-from gmg_tui.model import GpuSample, Queue, QueueAction, QueueView, Tuning
+from gmg_tui.model import GpuSample, Queue, QueueAction, QueueView, RankGroup, Tuning
 
 
 class Scheduler(ABC):
@@ -38,6 +38,14 @@ class Scheduler(ABC):
 
     def beat(self) -> None:  # noqa: B027 - only a tuning looks at its workers
         """Called each second, after the workers' output was read."""
+
+    def groups(self) -> tuple[RankGroup, ...]:
+        """The groups whose ranks are on slots."""
+        return ()
+
+    def together(self, slot: str) -> tuple[str, ...]:
+        """The slots that a command to this one is for: all of its group's."""
+        return (slot,)
 
     def tuning(self) -> Tuning | None:
         """How far a tuning is; None where nothing is tuned."""

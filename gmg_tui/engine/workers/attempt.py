@@ -105,6 +105,8 @@ class RunningAttempt:
         self.reason: str | None = None
         self.by_user = False
         """Whether the user has ended it."""
+        self.by_group = False
+        """Whether it was ended because another rank of its group has failed."""
         self.timed_out = False
         self._footprint = launch.footprint
         self._remembered = remembered

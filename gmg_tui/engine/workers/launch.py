@@ -6,12 +6,13 @@ import errno
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from gmg_tui.ddp.variables import Meeting, variables
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.output.log_writer import Log, LogWriter
@@ -28,7 +29,7 @@ from gmg_tui.genesis import locks
 from gmg_tui.genesis.environ import Environment, JobVariables, threads_each, worker_environment
 from gmg_tui.genesis.placeholders import fill, fill_some, values_for
 from gmg_tui.gpu.egl import EglMap
-from gmg_tui.model import RunSpec, Session, Settings, Slot
+from gmg_tui.model import RunSpec, Session, Settings, Slot, SlotKind, Visible
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +91,11 @@ class Launcher:
         spec = self.spec
         return (signal.SIGINT, spec.sigint_wait_s), (signal.SIGTERM, spec.sigterm_wait_s), (signal.SIGKILL, 5.0)
 
+    @property
+    def group_steps(self) -> tuple[Step, ...]:
+        """How a rank is ended whose group has failed: as torchrun does, with SIGTERM first."""
+        return (signal.SIGTERM, self.spec.sigterm_wait_s), (signal.SIGKILL, 5.0)
+
     def open_log(self, path: str) -> Log:
         """A worker's log, at a path in the session's folder."""
         return self.logs.open(Path(self.spec.folder) / path, self.spec.log_max_bytes)
@@ -102,10 +108,12 @@ class Launcher:
         args: tuple[str, ...],
         env: Mapping[str, str],
         say: Callable[[str], None],
+        *,
+        meeting: Meeting | None = None,
     ) -> Launch:
         """Prepare attempt `number` of `task`; placeholders in `args` and `env` are filled in here.
 
-        `say` is told what it has to wait for.
+        `say` is told what it has to wait for; `meeting` is where a rank meets its group.
 
         Raises `NvmlUnavailable` if the slot's GPU does not answer, `NoRoomError` if the disk has no room for the job's
         folder, and `GmgError` if that cannot be made for another reason.
@@ -137,8 +145,11 @@ class Launcher:
             job=None if task.job is None else JobVariables(task.job, task.name, out_dir or ""),
             keep_task=self.spec.keep_slurm_env,
             visible=self.spec.visible,
+            group={} if meeting is None else variables(meeting, {**os.environ, **env}),
+            devices=await self._devices(task.cards, say) if meeting is None or not meeting.virtual_local_rank else (),
         )
-        await in_daemon_thread(_make_ready, environment.full, out_dir)
+        folders = [out_dir, str(Path(meeting.error_file).parent) if meeting is not None else None]
+        await in_daemon_thread(_make_ready, environment.full, [folder for folder in folders if folder is not None])
         module = ("-m",) if task.module else ()
         # A name that begins with a dash would be an option of the interpreter's.
         script = task.script if task.module or not task.script.startswith("-") else f"./{task.script}"
@@ -155,17 +166,27 @@ class Launcher:
             given_env={name: fill_some(value, task.own_values) for name, value in env.items()},
         )
 
+    async def _devices(self, cards: tuple[Slot, ...], say: Callable[[str], None]) -> tuple[str, ...]:
+        """How `CUDA_VISIBLE_DEVICES` names the GPUs of these slots."""
+        named = []
+        for card in cards:
+            if card.gpu is not None:
+                index = await self.gpu_indices.of(card.gpu, say)
+                by_uuid = card.kind is SlotKind.MIG or self.spec.visible is Visible.UUID
+                named.append(card.gpu.uuid if by_uuid else str(index))
+        return tuple(named)
 
-def _make_ready(environ: Mapping[str, str], out_dir: str | None) -> None:
-    """Make the job's folder, and remove locks that killed workers have left: with one, each attempt compiles for minutes.
+
+def _make_ready(environ: Mapping[str, str], folders: Iterable[str]) -> None:
+    """Make the job's folders, and remove locks that killed workers have left: with one, each attempt compiles for minutes.
 
     Both may have to wait for a disk.
     """
-    if out_dir is not None:
+    for folder in folders:
         try:
-            Path(out_dir).mkdir(parents=True, exist_ok=True)
+            Path(folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             kind = NoRoomError if error.errno in (errno.ENOSPC, errno.EDQUOT) else GmgError
-            raise kind(f"cannot make the job's folder {out_dir}: {error.strerror}", 1) from error
+            raise kind(f"cannot make the job's folder {folder}: {error.strerror}", 1) from error
     for path in locks.remove(locks.stale(environ)):
         _log.warning("removed a stale lock of the kernel cache: %s", path)

@@ -21,14 +21,10 @@ HEALTHY_S = 300.0
 
 
 class RestartPolicy:
-    """Counts a worker's attempts against what its task allows. The first attempt is due from the beginning.
-
-    Attributes:
-        at: When the next attempt starts automatically, monotonic seconds; None when none does.
-    """
+    """Counts a worker's attempts against what its task allows. The first attempt is due from the beginning."""
 
     def __init__(self, task: Task) -> None:
-        self.at: float | None = None
+        self._at: float | None = None
         self._task = task
         self._wanted = asyncio.Event()
         self._wanted.set()
@@ -38,9 +34,14 @@ class RestartPolicy:
         self._retries = 0
 
     @property
+    def at(self) -> float | None:
+        """When the next attempt starts automatically, monotonic seconds; None when none does."""
+        return self._at
+
+    @property
     def pending(self) -> bool:
         """Whether another attempt follows, at once or later."""
-        return self._wanted.is_set() or self.at is not None
+        return self._wanted.is_set() or self._at is not None
 
     async def wait(self) -> None:
         """Wait until an attempt is due, and take it."""
@@ -51,6 +52,10 @@ class RestartPolicy:
     def now(self) -> None:
         """The user wants another attempt; earlier restarts no longer count."""
         self._restarts = self._retries = 0
+        self.again()
+
+    def again(self) -> None:
+        """Another attempt follows at once, and does not count."""
         self.cancel_backoff()
         self._wanted.set()
 
@@ -85,12 +90,12 @@ class RestartPolicy:
             self._retries += 1
 
     def _later(self, backoff_s: float) -> None:
-        self.at = time.monotonic() + backoff_s
+        self._at = time.monotonic() + backoff_s
         self._timer = asyncio.get_running_loop().call_later(backoff_s, self._wanted.set)
 
     def cancel_backoff(self) -> None:
         """Cancel the back-off of the next attempt."""
-        self.at = None
+        self._at = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

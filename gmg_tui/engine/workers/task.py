@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from gmg_tui.genesis.placeholders import JOB_NAMES
-from gmg_tui.model import Group, JobRecord, RestartMode, RunSpec
+from gmg_tui.model import Batch, JobRecord, RestartMode, RunSpec, Slot
 from gmg_tui.session import JOBS
 
 
@@ -40,6 +40,8 @@ class Task:
     """The job's own folder, placeholders not filled in; None in a plain run."""
     own_options: tuple[str, ...] = ()
     """Words of `args` that are also options of gmg-tui."""
+    cards: tuple[Slot, ...] = ()
+    """The slots whose GPUs its worker sees, in the order in which CUDA counts them; empty for its own alone."""
 
     @property
     def own_values(self) -> Mapping[str, object]:
@@ -47,8 +49,8 @@ class Task:
         return {name: value for name, value in self.values.items() if name not in JOB_NAMES}
 
     @classmethod
-    def replicated(cls, spec: RunSpec, index: int, count: int) -> Self:
-        """The one job of a plain run, for its worker with number `index` of `count`."""
+    def replicated(cls, spec: RunSpec, index: int, count: int, cards: tuple[Slot, ...] = ()) -> Self:
+        """The one job of a plain run, for its worker with number `index` of `count`, which sees `cards`."""
         return cls(
             spec.script,
             spec.module,
@@ -59,24 +61,25 @@ class Task:
             spec.restart,
             max_restarts=spec.max_restarts,
             own_options=spec.own_options,
+            cards=cards,
         )
 
     @classmethod
-    def queued(cls, spec: RunSpec, group: Group, job: JobRecord, count: int) -> Self:
+    def queued(cls, spec: RunSpec, batch: Batch, job: JobRecord, count: int) -> Self:
         """A job of a sweep of `count` jobs."""
         results = spec.sweep.results if spec.sweep is not None else None
-        template = group.out_dir or f"{_literal(results or f'{spec.folder}/{JOBS}')}/{{name}}"
+        template = batch.out_dir or f"{_literal(results or f'{spec.folder}/{JOBS}')}/{{name}}"
         return cls(
-            group.script,
-            group.module,
-            group.args,
-            {**group.env, **spec.env},
+            batch.script,
+            batch.module,
+            batch.args,
+            {**batch.env, **spec.env},
             job.number - 1,
             count,
             spec.restart,
             spec.max_restarts,
-            retries=group.retries,
-            timeout_s=group.timeout_s,
+            retries=batch.retries,
+            timeout_s=batch.timeout_s,
             first_attempt=job.attempts + 1,
             job=job.number,
             name=job.name,

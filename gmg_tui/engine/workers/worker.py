@@ -19,6 +19,7 @@ from gmg_tui.engine.workers.attempt import RunningAttempt
 from gmg_tui.engine.workers.comparison import best_to_compare
 from gmg_tui.engine.workers.gpu_indices import DriverSilentError
 from gmg_tui.engine.workers.launch import Launcher, NoRoomError
+from gmg_tui.engine.workers.member import Member, Outcome
 from gmg_tui.engine.workers.process import Step
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.task import Task
@@ -27,7 +28,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.genesis.phase_times import FindPhaseTimes
 from gmg_tui.gpu.nvml import NvmlUnavailable
-from gmg_tui.model import Attempt, AttemptMetrics, Fps, GpuSample, Phase, Settings, Slot, WorkerState
+from gmg_tui.model import Attempt, AttemptMetrics, Fps, GpuSample, Phase, Rank, Settings, Slot, WorkerState
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class Watcher(Protocol):
 
 
 class Worker:
-    """Runs one attempt after another on a slot, and tells `watcher` what happens."""
+    """Runs one attempt after another on a slot, and tells `watcher` what happens; a `member` of a group with the others."""
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class Worker:
         ring: RingBuffer,
         phase_times: FindPhaseTimes,
         watcher: Watcher,
+        member: Member | None = None,
     ) -> None:
         self.slot = slot
         self.task = task
@@ -96,7 +98,8 @@ class Worker:
         self.state_since = time.monotonic()
         """When the state began, monotonic seconds."""
         self._said = (WorkerState.STARTING, Phase.IMPORTING)
-        self._restart_policy = RestartPolicy(task)
+        self._member = member
+        self._restart_policy = member.policy if member is not None else RestartPolicy(task)
         self._stopped_by: str | None = None
         """Why it was stopped, if not by the user."""
         self._hurry = asyncio.Event()
@@ -110,6 +113,11 @@ class Worker:
         if self._state is WorkerState.STARTING and self.attempt is not None:
             return self.attempt.reader.state
         return self._state
+
+    @property
+    def rank(self) -> Rank | None:
+        """Its place in its group; None where it is no rank."""
+        return self._member.rank if self._member is not None else None
 
     @property
     def restart_at(self) -> float | None:
@@ -179,13 +187,23 @@ class Worker:
             self._hurry.set()
             self._launcher.gate.left(self.slot.name)
             self._enter(WorkerState.STOPPED, self._stopped_by)
+            if self._member is not None:
+                self._member.call_off()
         elif self.state.live:
             self._end_for_user(KILL if kill else self._launcher.stop_steps)
 
     def _end_for_user(self, steps: Sequence[Step]) -> None:
         assert self.attempt is not None
-        self.attempt.by_user = True
-        self._end(steps)
+        if self.attempt.ended is None:
+            self.attempt.by_user = True
+            self._end(steps)
+
+    def end_with_group(self) -> None:
+        """End its process, as another rank of its group has failed: one that hangs in a collective hears no SIGINT."""
+        attempt = self.attempt
+        if attempt is not None and attempt.process.started and attempt.exit_code is None and self.state.live:
+            attempt.by_group = True
+            self._end(self._launcher.group_steps)
 
     def pass_on(self, number: signal.Signals) -> bool:
         """Send a signal to its first process, if that listens to it; whether it does."""
@@ -208,15 +226,18 @@ class Worker:
                 try:
                     await self._run_attempt()
                 except DriverSilentError as error:
-                    self._unprepared(FailureKind.DRIVER, error)
+                    await self._unprepared(FailureKind.DRIVER, error)
                 except NvmlUnavailable as error:
-                    self._unprepared(FailureKind.DEVICE, error)
+                    await self._unprepared(FailureKind.DEVICE, error)
                 except GmgError as error:
-                    self._unprepared(FailureKind.CONFIG, error)
+                    await self._unprepared(FailureKind.CONFIG, error)
                 except Exception as error:  # an internal error must not take down the other workers
                     _log.exception("%s: the attempt failed because of an internal error", self.slot.name)
                     self._launcher.gate.left(self.slot.name)
-                    self._enter(WorkerState.FAILED, f"gmg-tui: {type(error).__name__}: {error}")
+                    reason = f"gmg-tui: {type(error).__name__}: {error}"
+                    if self._member is not None:
+                        await self._member.part(Outcome(Failure(FailureKind.UNKNOWN, reason, "")), self._wait_for)
+                    self._enter(WorkerState.FAILED, reason)
         finally:
             if self.attempt is not None and self.attempt.process.started and self.attempt.ended is None:
                 await asyncio.shield(self.attempt.process.end(KILL, lambda *_: None))
@@ -226,6 +247,7 @@ class Worker:
         self.failure = None
         attempt = await self._next_attempt()
         if attempt is None:
+            await self._part_unstarted()
             return
         self.misplaced = None
         self._said = (WorkerState.STARTING, Phase.IMPORTING)
@@ -237,25 +259,48 @@ class Worker:
             await attempt.start(self._launcher.spec.cwd)
         except OSError as error:
             attempt.mark_ended()
-            self._conclude(WorkerState.FAILED, f"cannot start {attempt.command[0]}: {error.strerror}")
+            reason = f"cannot start {attempt.command[0]}: {error.strerror}"
+            if self._member is not None:
+                await self._member.part(Outcome(Failure(FailureKind.CONFIG, reason, "")), self._wait_for)
+            self._conclude(WorkerState.FAILED, reason)
             return
         _log.info("%s: attempt %d is process %d", self.slot.name, attempt.number, attempt.process.pid)
         self._launcher.watchdog.began(attempt.process.pid)
         self._launcher.gate.began(self.slot.name, lambda: self.pids)
         self._watcher.began(self)
+        if self._member is not None and self._member.called_off:
+            self.end_with_group()
         exit_code = await attempt.wait(self._time_out, self._launcher.spec.stuck_after_s)
         attempt.held.release()
+        if self._member is not None:
+            self._member.has_ended(exit_code)
         await attempt.clear_away(lambda reason: self._enter(WorkerState.STOPPING, reason))
         self._launcher.watchdog.ended(attempt.process.pid)
         await attempt.finish()
-        self._judge(attempt, exit_code)
+        await self._judge(attempt, exit_code)
 
-    def _unprepared(self, kind: FailureKind, error: Exception) -> None:
+    async def _part_unstarted(self) -> None:
+        """No attempt has begun: the user has stopped the worker, or its group's attempt was called off."""
+        if self._member is None:
+            return
+        failure = await self._member.part(Outcome(by_user=self._is_cancelled()), self._wait_for)
+        if not self._is_cancelled():
+            self.failure = failure
+            reason = failure.reason if failure is not None else None
+            ended = WorkerState.FAILED if failure is not None else WorkerState.STOPPED
+            self._enter(WorkerState.RESTARTING if self._restart_policy.pending else ended, reason)
+
+    async def _unprepared(self, kind: FailureKind, error: Exception) -> None:
         """An attempt could not be prepared: the next worker goes first, and a job goes back to its queue."""
         self._launcher.gate.left(self.slot.name)
+        reason = str(error)
+        if self._member is not None:
+            cancelled = self._is_cancelled()
+            await self._member.part(
+                Outcome(None if cancelled else Failure(kind, reason, ""), cancelled), self._wait_for
+            )
         if self._is_cancelled():
             return
-        reason = str(error)
         if isinstance(error, NvmlUnavailable | NoRoomError):
             self.unready = reason
         if self.task.job is None:
@@ -285,9 +330,17 @@ class Worker:
             return None
         self._wait_for(None)
         number = self.attempt.number + 1 if self.attempt is not None else self.task.first_attempt
-        launch = await self._launcher.prepare(self.slot, self.task, number, self.args, self.env, self._wait_for)
+        meeting = None
+        if self._member is not None:
+            meeting = await self._member.meet(self._wait_for)
+            if meeting is None:
+                return None
+            number = self.task.first_attempt + meeting.restarts
+        launch = await self._launcher.prepare(
+            self.slot, self.task, number, self.args, self.env, self._wait_for, meeting=meeting
+        )
         self.out_dir = launch.out_dir
-        if self._is_cancelled():
+        if self._is_cancelled() or (self._member is not None and self._member.called_off):
             return None
         return RunningAttempt(
             number,
@@ -323,14 +376,23 @@ class Worker:
             for task in tasks:
                 task.cancel()
 
-    def _judge(self, attempt: RunningAttempt, exit_code: int) -> None:
+    async def _judge(self, attempt: RunningAttempt, exit_code: int) -> None:
         attempt.remember(exit_code)
+        failure = None if attempt.by_user or attempt.by_group else attempt.failure(exit_code)
+        had_progress, running_s = attempt.reader.had_progress, attempt.running_s
+        if self._member is not None:
+            if self._state is not WorkerState.STOPPING:
+                self._enter(WorkerState.STOPPING)
+            outcome = Outcome(failure, attempt.by_user, had_progress, running_s)
+            failure = await self._member.part(outcome, self._wait_for)
         if attempt.by_user:
             self._conclude(WorkerState.STOPPED, self._stopped_by)
             return
-        self.failure = failure = attempt.failure(exit_code)
-        self._restart_policy.after(failure, had_progress=attempt.reader.had_progress, running_s=attempt.running_s)
-        if failure is None:
+        self.failure = failure
+        self._restart_policy.after(failure, had_progress=had_progress, running_s=running_s)
+        if failure is None and attempt.by_group:
+            self._conclude(WorkerState.STOPPED, self._stopped_by or "ended with the group")
+        elif failure is None:
             self._conclude(WorkerState.FINISHED, None)
         else:
             self._launcher.gpu_indices.doubt()
@@ -370,7 +432,7 @@ class Worker:
     def inspect(self, table: process_tree.Table, now: float) -> None:
         """Update CPU, memory and the stuck warning from its processes; `now` is monotonic seconds."""
         attempt = self.attempt
-        if attempt is None or not self.state.live or not attempt.process.started:
+        if attempt is None or not self.state.live or not attempt.process.started or attempt.ended is not None:
             return
         members, held = attempt.process.members(table), attempt.held.reason is not None
         attempt.activity.update(members, attempt.output_bytes, now, held=held)

@@ -23,6 +23,12 @@ class FailureKind(StrEnum):
     DRIVER = "driver"
     """The driver does not answer."""
     NCCL = "NCCL"
+    PORT = "port"
+    """The port of a group's store is taken."""
+    PEER = "peer"
+    """Another rank of the group is gone."""
+    GROUP = "group"
+    """Ended because another rank of the group has failed."""
     EGL = "EGL"
     SCRIPT = "script"
     """The script fails in this way every time."""
@@ -58,6 +64,16 @@ _SIGNS = (
         rb"OutOfMemoryError|CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|CUDA error: out of memory"
         rb"|Out of CUDA pre-allocated memory|Failed to pre-allocate device memory|Device memory allocation \(\d+ B\) failed",
         "use fewer environments, or end other processes that use the GPU's memory",
+    ),
+    Sign(
+        FailureKind.PORT,
+        rb"server socket has failed to listen on any local network address",
+        "another program listens there; --ddp takes another port by itself",
+    ),
+    Sign(
+        FailureKind.PEER,
+        rb"Connection closed by peer|Connection reset by peer|recvValue failed|Broken pipe.*c10d",
+        "look at the rank that failed first",
     ),
     Sign(
         FailureKind.NCCL,

@@ -90,6 +90,11 @@ class Reader:
             self._fps = self._throughput.fps()
         return self._fps
 
+    @property
+    def fps_of_group(self) -> bool:
+        """Whether `fps` is the whole group's."""
+        return self._throughput.of_group
+
     def fps_silent_s(self, now: float) -> float | None:
         """Seconds without a number at `now` (monotonic seconds), where these are far more than usual; else None."""
         return self._throughput.silent_s(now)

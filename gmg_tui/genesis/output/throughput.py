@@ -97,6 +97,11 @@ class Throughput:
             self._add([value], now)
         return True
 
+    @property
+    def of_group(self) -> bool:
+        """Whether the numbers are the whole group's: rsl_rl multiplies them by the world size (`utils/logger.py`)."""
+        return self._source is Source.RSL
+
     def fps(self) -> Fps | None:
         """All metrics; None before the first number."""
         if not self._samples:

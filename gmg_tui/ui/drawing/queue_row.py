@@ -48,9 +48,9 @@ def _pieces(queue: Queue, elapsed_s: float) -> list[_Piece]:
     failed = (f"{queue.failed:,} failed" if queue.failed else "", "error", 0)
     stopped = (f"{queue.stopped:,} stopped" if queue.stopped else "", "text", 3)
     if not queue.ended:
-        group = (f"preset {queue.group}" if queue.group else "", "dim", 4)
+        batch = (f"preset {queue.batch}" if queue.batch else "", "dim", 4)
         left = (f"{units.clock(queue.eta_s)} left" if queue.eta_s is not None else "", "strong", 0)
-        return [done, (f"{queue.running:,} running", "text", 1), failed, stopped, group, left]
+        return [done, (f"{queue.running:,} running", "text", 1), failed, stopped, batch, left]
     times = speed_up(queue, elapsed_s)
     return [
         done,

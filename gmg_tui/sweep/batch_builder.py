@@ -1,4 +1,4 @@
-"""Builds one group and its jobs from settings, and checks their placeholders and folders."""
+"""Builds one batch and its jobs from settings, and checks their placeholders and folders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import structs
 
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.placeholders import fill, names_in
-from gmg_tui.model import Group, Job, Value
+from gmg_tui.model import Batch, Job, Value
 from gmg_tui.sweep import checks, names
 from gmg_tui.sweep.settings import Experiment, Settings
 
@@ -34,11 +34,11 @@ class JobDraft(NamedTuple):
     values: dict[str, Value]
 
 
-class GroupBuilder:
-    """Makes a group and its jobs.
+class BatchBuilder:
+    """Makes a batch and its jobs.
 
     Its name is the preset's, or empty; its settings are those of file, preset and command line, with the values of
-    `--set`. Where there are several groups, the names of its jobs need its own as a prefix.
+    `--set`. Where there are several batches, the names of its jobs need its own as a prefix.
 
     Attributes:
         grid: The values that are combined.
@@ -108,11 +108,11 @@ class GroupBuilder:
         stem = script.rpartition(".")[2] if self.settings.module else Path(script).stem
         return names.safe(stem).lstrip(".-=,+") or "job"
 
-    def group(self, *, cpu: bool) -> Group:
-        """The group; without GPUs on CPU slots."""
+    def batch(self, *, cpu: bool) -> Batch:
+        """The batch; without GPUs on CPU slots."""
         settings = self.settings
         script, args, module = settings.script or "", settings.args or (), settings.module or False
-        plain = Group(name=self.name, script=script, args=args, module=module, out_dir=settings.out_dir)
+        plain = Batch(name=self.name, script=script, args=args, module=module, out_dir=settings.out_dir)
         return changed(plain, settings, cpu=cpu)
 
     def _texts(self) -> Iterator[tuple[str, str]]:
@@ -152,20 +152,20 @@ class GroupBuilder:
         return dict.fromkeys(itertools.chain(self.grid, self._defaults, *experiments))
 
 
-def changed(group: Group, settings: Settings, *, cpu: bool) -> Group:
-    """`group` with the GPUs (none on CPU slots), limits and variables of `settings`; its jobs do not change."""
+def changed(batch: Batch, settings: Settings, *, cpu: bool) -> Batch:
+    """`batch` with the GPUs (none on CPU slots), limits and variables of `settings`; its jobs do not change."""
     said = {field: value for field in _LIMITS if (value := getattr(settings, field)) is not None}
     none_at_all = {field: None for field, value in said.items() if value == _NONE_AT_ALL.get(field)}
     if cpu:
         none_at_all["gpus"] = None
-    return structs.replace(group, env={**group.env, **(settings.env or {})}, **{**said, **none_at_all})
+    return structs.replace(batch, env={**batch.env, **(settings.env or {})}, **{**said, **none_at_all})
 
 
-def check_out_dirs(builders: Sequence[GroupBuilder], jobs: Sequence[Job]) -> None:
+def check_out_dirs(builders: Sequence[BatchBuilder], jobs: Sequence[Job]) -> None:
     """Raise `GmgError` where two jobs would share a folder: each would find the other's `result.json` in it."""
     owners: dict[str, Job] = {}
     for job in jobs:
-        settings = builders[job.group].settings
+        settings = builders[job.batch].settings
         if settings.out_dir is None or not _OWN.isdisjoint(names_in(settings.out_dir)):
             continue
         other = owners.setdefault(fill(settings.out_dir, job.values), job)

@@ -1,0 +1,177 @@
+"""Groups of ranks, which start, end and restart as one: with real processes that meet at a port."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from gmg_tui.model import DdpSpec, RateOf, RestartMode, RunSpec, Snapshot, WorkerState
+from gmg_tui.protocol import Action
+from tests.nvml_sim import Sim
+
+from .harness import running, spec_for
+
+RANK = str(Path(__file__).parents[1] / "fake_rank.py")
+
+
+def group_of(*args: str, cpu: int | None = 2, ddp: DdpSpec | None = None, **more: Any) -> RunSpec:
+    """A run of `fake_rank.py` in groups."""
+    return spec_for(*args, cpu=cpu, script=RANK, ddp=ddp or DdpSpec(), **more)
+
+
+def _told(folder: Path, name: str) -> dict[str, str | None]:
+    found: dict[str, str | None] = json.loads((folder / f"{name}.json").read_text())
+    return found
+
+
+def _all(snapshot: Snapshot, state: WorkerState) -> bool:
+    return all(worker.state is state for worker in snapshot.workers)
+
+
+async def test_the_ranks_meet_and_step_together(tmp_path: Path) -> None:
+    async with running(group_of("--steps", "5", "--tell", str(tmp_path), cpu=3)) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        assert _all(run.snapshot, WorkerState.FINISHED)
+        (group,) = run.snapshot.groups
+        assert (group.id, group.slots, group.state) == ("g0", ("cpu0", "cpu1", "cpu2"), WorkerState.FINISHED)
+        assert [(w.group.id, w.group.rank, w.group.world_size) for w in run.snapshot.workers if w.group] == [
+            ("g0", rank, 3) for rank in range(3)
+        ]
+        await run.client.end()
+    told = [_told(tmp_path, f"{rank}-1") for rank in range(3)]
+    assert [one["RANK"] for one in told] == [one["LOCAL_RANK"] for one in told] == ["0", "1", "2"]
+    assert {one["WORLD_SIZE"] for one in told} == {"3"}
+    assert len({one["MASTER_PORT"] for one in told}) == len({one["TORCHELASTIC_RUN_ID"] for one in told}) == 1
+    assert {one["OMP_NUM_THREADS"] for one in told} == {"1"}
+    assert all(None not in one.values() for one in told)
+    summary = json.loads((run.folder / "summary.json").read_text())
+    assert [one["group"] for one in summary["workers"]] == [
+        {"id": "g0", "rank": rank, "world_size": 3} for rank in range(3)
+    ]
+
+
+@pytest.mark.parametrize(("virtual", "visible"), [(False, ["0,1", "0,1", "2,3", "2,3"]), (True, ["0", "1", "2", "3"])])
+async def test_ranks_see_the_cards_of_their_group_or_their_own(
+    sim: Sim, tmp_path: Path, virtual: bool, visible: list[str]
+) -> None:
+    for group in ("a", "b"):
+        (tmp_path / group).mkdir()
+    spec = group_of("--steps", "3", "--tell", str(tmp_path), cpu=None, gpus="4", ddp=DdpSpec(2, virtual))
+    async with running(spec, sim.env()) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        assert [group.slots for group in run.snapshot.groups] == [("gpu0", "gpu1"), ("gpu2", "gpu3")]
+        seen = [(await run.client.details(f"gpu{index}")).env for index in range(4)]
+        assert [env["CUDA_VISIBLE_DEVICES"] for env in seen] == visible
+        assert [env["LOCAL_RANK"] for env in seen] == (["0"] * 4 if virtual else ["0", "1", "0", "1"])
+        assert seen[0]["MASTER_PORT"] != seen[2]["MASTER_PORT"]
+        await run.client.end()
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (["--die", "before"], "rank 1: ValueError: rank 1 dies here"),
+        (["--die", "middle"], "rank 1: ValueError: rank 1 dies here"),
+        (["--die", "segv"], "rank 1: Killed by SIGSEGV"),
+        (["--die", "kill"], "rank 1: Killed by SIGKILL"),
+        (["--die", "kill", "--rank", "0"], "rank 0: Killed by SIGKILL"),
+        (["--die", "middle", "--deaf"], "rank 1: ValueError: rank 1 dies here"),
+    ],
+)
+async def test_a_rank_that_fails_ends_the_others(words: list[str], cause: str) -> None:
+    async with running(group_of("--steps", "1000", *words, cpu=3, restart=RestartMode.NEVER)) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        assert _all(run.snapshot, WorkerState.FAILED)
+        (group,) = run.snapshot.groups
+        assert (group.reason or "").startswith(cause)
+        first = int(cause[5])
+        for worker in run.snapshot.workers:
+            mine = worker.group is not None and worker.group.rank == first
+            own = cause.partition(": ")[2] if mine else f"ended with the group: {cause}"
+            assert (worker.reason or "").startswith(own)
+        await run.client.end()
+
+
+async def test_a_group_restarts_as_one_on_another_port(tmp_path: Path) -> None:
+    spec = group_of("--steps", "4", "--die", "middle", "--tell", str(tmp_path), restart=RestartMode.FAILURE)
+    async with running(spec) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        assert _all(run.snapshot, WorkerState.FINISHED)
+        assert [worker.attempt for worker in run.snapshot.workers] == [2, 2]
+        assert run.snapshot.groups[0].restarts == 1
+        await run.client.end()
+    first, second = _told(tmp_path, "0-1"), _told(tmp_path, "0-2")
+    assert (first["TORCHELASTIC_RESTART_COUNT"], second["TORCHELASTIC_RESTART_COUNT"]) == ("0", "1")
+    assert first["MASTER_PORT"] != second["MASTER_PORT"]
+
+
+async def test_a_port_that_is_taken_is_no_failure_that_counts(tmp_path: Path) -> None:
+    spec = group_of("--steps", "4", "--die", "port", "--rank", "0", "--tell", str(tmp_path), restart=RestartMode.NEVER)
+    async with running(spec) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        assert _all(run.snapshot, WorkerState.FINISHED)
+        assert [worker.attempt for worker in run.snapshot.workers] == [2, 2]
+        await run.client.end()
+
+
+async def test_commands_to_a_rank_are_for_its_group() -> None:
+    async with running(group_of("--steps", "100000")) as run:
+        await run.until_state("cpu0", WorkerState.RUNNING)
+        await run.client.act(Action.RESTART, "cpu1")
+        for slot in ("cpu0", "cpu1"):
+            await run.until_attempt(slot, 2)
+        await run.until(lambda snapshot: _all(snapshot, WorkerState.RUNNING))
+        await run.client.edit(("cpu0",), ("--steps", "100001"), {})
+        for slot in ("cpu0", "cpu1"):
+            await run.until_attempt(slot, 3)
+        await run.until(lambda snapshot: _all(snapshot, WorkerState.RUNNING))
+        assert [worker.args for worker in run.snapshot.workers] == [("--steps", "100001")] * 2
+        await run.client.act(Action.STOP, "cpu0")
+        await run.until(lambda snapshot: _all(snapshot, WorkerState.STOPPED))
+        await run.client.act(Action.RESTART, "cpu0")
+        await run.until(lambda snapshot: _all(snapshot, WorkerState.RUNNING))
+        await run.client.act(Action.KILL, "cpu1")
+        await run.until(lambda snapshot: _all(snapshot, WorkerState.STOPPED))
+        await run.client.end()
+
+
+async def test_one_rank_that_is_killed_from_outside_names_itself(tmp_path: Path) -> None:
+    async with running(group_of("--steps", "100000", restart=RestartMode.NEVER)) as run:
+        await run.until(lambda snapshot: _all(snapshot, WorkerState.RUNNING))
+        worker = run.snapshot.worker("cpu1")
+        assert worker is not None
+        psutil.Process(worker.pid).send_signal(signal.SIGKILL)
+        await run.until(lambda snapshot: snapshot.ended)
+        assert (run.snapshot.groups[0].reason or "").startswith("rank 1: Killed by SIGKILL")
+        await run.client.end()
+
+
+async def test_the_rates_of_ranks_add_up_but_not_the_groups_own() -> None:
+    async with running(group_of("--steps", "100000")) as run:
+        await run.until(lambda snapshot: _all(snapshot, WorkerState.RUNNING) and snapshot.groups[0].fps is not None)
+        await run.until(lambda snapshot: all(worker.fps is not None for worker in snapshot.workers))
+        (group,) = run.snapshot.groups
+        assert group.rate_of is RateOf.SUM
+        assert group.fps == pytest.approx(2100.0, rel=0.02)
+        assert (group.slowest, round(group.behind_pct or 0.0)) == (0, 5)
+        await run.client.end()
+    async with running(group_of("--steps", "100000", "--rsl")) as run:
+        await run.until(lambda snapshot: snapshot.groups[0].fps is not None)
+        (group,) = run.snapshot.groups
+        assert (group.rate_of, group.slowest) == (RateOf.RANK_0, None)
+        assert group.progress is not None
+        assert group.progress.unit == "iteration"
+        await run.client.end()
+
+
+async def test_slots_that_make_no_whole_group_stay_idle(sim: Sim) -> None:
+    spec = group_of("--steps", "3", cpu=None, ddp=DdpSpec(3))
+    async with running(spec, sim.env()) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        assert len(run.snapshot.workers) % 3 == 0
+        await run.client.end()

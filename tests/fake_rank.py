@@ -1,0 +1,135 @@
+"""A rank without torch: meets the others at MASTER_PORT, steps with them, and does the harm that it is told to.
+
+Prints Genesis' own lines, or with `--rsl` rank 0's table of rsl_rl. Only the standard library is used, as a worker's
+interpreter may have nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+NAMES = (
+    *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+    *("ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS"),
+    *("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID"),
+    *("TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE", "TORCH_NCCL_ASYNC_ERROR_HANDLING"),
+    *("CUDA_VISIBLE_DEVICES", "GMG_ATTEMPT", "GMG_SLOT"),
+)
+
+
+def options() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--step-s", type=float, default=0.05)
+    parser.add_argument("--rsl", action="store_true", help="rank 0 prints rsl_rl's tables, the others nothing")
+    parser.add_argument("--tell", help="a folder into which each rank writes its variables")
+    parser.add_argument("--rank", type=int, default=1, help="the rank that does the harm")
+    parser.add_argument("--die", choices=("before", "middle", "segv", "kill", "port"))
+    parser.add_argument("--until", type=int, default=1, help="the last attempt that does the harm")
+    parser.add_argument("--hang", action="store_true", help="stop oneself in the middle, as a deadlock does")
+    parser.add_argument("--error-file", action="store_true", help="write error.json, as @record does")
+    parser.add_argument("--deaf", action="store_true", help="ignore SIGINT and SIGTERM, as ranks in a collective do")
+    return parser.parse_args()
+
+
+def meet(rank: int, size: int) -> list[socket.socket]:
+    """Rank 0's connections to all others; the others' to rank 0."""
+    address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    if rank == 0:
+        with socket.create_server(address) as server:
+            return [server.accept()[0] for _ in range(size - 1)]
+    while True:
+        try:
+            return [socket.create_connection(address)]
+        except ConnectionRefusedError:
+            time.sleep(0.02)
+
+
+def step(peers: list[socket.socket], rank: int) -> None:
+    """A collective: rank 0 waits for a byte of all, and answers."""
+    for peer in peers:
+        if rank == 0:
+            if not peer.recv(1):
+                raise RuntimeError("Connection closed by peer [127.0.0.1]:1234")
+            peer.sendall(b".")
+        else:
+            peer.sendall(b".")
+            if not peer.recv(1):
+                raise RuntimeError("Connection closed by peer [127.0.0.1]:1234")
+
+
+def harm(asked: argparse.Namespace, moment: str) -> None:
+    """Die or hang here, if that is what this rank is to do in this attempt."""
+    mine = int(os.environ["RANK"]) == asked.rank and int(os.environ["GMG_ATTEMPT"]) <= asked.until
+    if not mine:
+        return
+    if asked.hang and moment == "middle":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if asked.die == moment:
+        raise ValueError(f"rank {asked.rank} dies here")
+    if asked.die == "port" and moment == "before":
+        raise RuntimeError(
+            "The server socket has failed to listen on any local network address. "
+            f"port: {os.environ['MASTER_PORT']}, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use"
+        )
+    numbers = {"segv": signal.SIGSEGV, "kill": signal.SIGKILL}
+    if asked.die in numbers and moment == "middle":
+        faulthandler.disable()
+        os.kill(os.getpid(), numbers[asked.die])
+
+
+def say(asked: argparse.Namespace, rank: int, number: int) -> None:
+    """What a step prints."""
+    if not asked.rsl:
+        print(f"[Genesis] [12:00:00] [INFO] Running at {1000 + 100 * rank:,.2f} FPS (10.00 FPS per env, 100 envs).")
+    elif rank == 0:
+        print(
+            f"Learning iteration {number}/{asked.steps}\nComputation: 5000 steps/s (collection: 0.010s, learning 0.010s)\nTotal timesteps: {number * 100}"
+        )
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Meet the others, and step."""
+    asked = options()
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if asked.deaf:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if asked.tell:
+        told = {name: os.environ.get(name) for name in NAMES}
+        Path(asked.tell, f"{rank}-{os.environ['GMG_ATTEMPT']}.json").write_text(json.dumps(told))
+    harm(asked, "before")
+    peers = meet(rank, size)
+    for number in range(asked.steps):
+        step(peers, rank)
+        say(asked, rank, number)
+        if number == asked.steps // 2:
+            harm(asked, "middle")
+        time.sleep(asked.step_s)
+
+
+def recorded() -> None:
+    """Run `main`, and write an exception where `torch.distributed.elastic`'s `@record` would."""
+    try:
+        main()
+    except Exception as error:
+        if "--error-file" in sys.argv:
+            extra = {"py_callstack": "Traceback …", "timestamp": str(int(time.time()))}
+            told = {"message": {"message": f"{type(error).__name__}: {error}", "extraInfo": extra}}
+            Path(os.environ["TORCHELASTIC_ERROR_FILE"]).write_text(json.dumps(told))
+            os._exit(1)
+        raise
+
+
+if __name__ == "__main__":
+    recorded()
