@@ -31,6 +31,7 @@ from gmg_tui.protocol import Action  # noqa: E402
 from gmg_tui.ui.app import GmgApp  # noqa: E402
 from tests.nvml_sim import Sim, build  # noqa: E402
 
+_USERS = "/home/me/gmg-tui"
 LIGHT = "gmg_tui/examples/light.py"
 FRANKA = "gmg_tui/examples/franka.py"
 SWEEP = "gmg_tui/examples/light.toml"
@@ -172,6 +173,7 @@ async def take(name: str, folder: Path) -> None:
         async with _stage(picture, env) as stage:
             await picture.script(stage)
             stage.app.save_screenshot(f"{name}.svg", str(HERE))
+            _without_our_folder(HERE / f"{name}.svg")
             if picture.report:
                 await stage.until(lambda snapshot: snapshot.ended)
                 await asyncio.to_thread(_report, stage.client.welcome.session.spec.name, folder, env)
@@ -180,6 +182,12 @@ async def take(name: str, folder: Path) -> None:
             animation.terminate()
             await animation.wait()
     print(HERE / f"{name}.svg")
+
+
+def _without_our_folder(svg: Path) -> None:
+    """Name a user's folder instead of this checkout's, in as many characters, as SVG text has a length."""
+    ours = str(ROOT)
+    svg.write_text(svg.read_text().replace(ours, _USERS[: len(ours)].ljust(len(ours), "-")))
 
 
 def _png(name: str) -> None:
@@ -224,8 +232,9 @@ def main() -> None:
         os.environ |= {"XDG_STATE_HOME": f"{folder}/state", "XDG_RUNTIME_DIR": folder}
         for name in names:
             asyncio.run(take(name, Path(folder)))
-    if "main" in names:
-        _png("main")
+    for name in ("main", "tune"):
+        if name in names:
+            _png(name)
 
 
 if __name__ == "__main__":
