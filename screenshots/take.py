@@ -232,9 +232,8 @@ def main() -> None:
         os.environ |= {"XDG_STATE_HOME": f"{folder}/state", "XDG_RUNTIME_DIR": folder}
         for name in names:
             asyncio.run(take(name, Path(folder)))
-    for name in ("main", "tune"):
-        if name in names:
-            _png(name)
+    if "main" in names:
+        _png("main")
 
 
 if __name__ == "__main__":
