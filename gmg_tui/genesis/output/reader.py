@@ -140,10 +140,12 @@ class Reader:
             self.phase_started, self._clock_known = now, True
         self._now = now
         self._tail.add(block)
-        self.remarks.take(block)
-        if self._watches_lines():
+        watches = self._watches_lines()
+        rates = self._repeated.rates(block) if not watches else None
+        if rates is None:  # lines of nothing but rates need no further look, which a flood would pay for
+            self.remarks.take(block)
+        if watches:
             return self._read_lines(block)
-        rates = self._repeated.rates(block)
         if rates is not None:
             return self._throughput.take_uniform(rates, now) and self._simulated(seen=True)
         if _holds_other(block):
