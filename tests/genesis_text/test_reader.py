@@ -83,6 +83,13 @@ def test_a_script_without_genesis_runs_from_its_first_line() -> None:
     assert not reader.feed(b"more\n" * 100, 2.0)
 
 
+@pytest.mark.parametrize("wrong", [b"x.py: error: the following arguments are required: -B\n", b""])
+def test_a_script_that_only_tells_how_it_is_called_does_not_run(wrong: bytes) -> None:
+    reader = Reader(gpu_slot=True)
+    reader.feed(b"usage: x.py [-h] -B N\n            [--steps STEPS]\n" + wrong, 1.0)
+    assert (reader.state, reader.had_progress) == (WorkerState.STARTING, False)
+
+
 def test_a_script_that_speaks_before_genesis_is_still_importing_then() -> None:
     reader = Reader(gpu_slot=True, started=10.0)
     reader.feed(b"loading the configuration\n", 12.0)

@@ -29,13 +29,13 @@ class Iterations:
         match = lines.RSL_ITERATION.search(line)
         if match is None:
             return None
-        done, total = int(match["done"]), int(match["total"])
+        # rsl_rl prints the line when iteration i, counted from 0, is done.
+        done, total = int(match["done"]) + 1, int(match["total"])
         if self._seen and done <= self._seen[-1][0]:
             self._seen.clear()  # another training run began in the same process
         self._seen.append((done, now))
         first, since = self._seen[0]
-        # rsl_rl prints the line when iteration i, counted from 0, is done.
-        left = max(0, total - 1 - done)
+        left = max(0, total - done)
         eta_s = (now - since) / (done - first) * left if done > first else None
         return Progress(float(done), float(total), "iteration", eta_s)
 

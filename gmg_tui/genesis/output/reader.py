@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 
 from msgspec import structs
@@ -39,6 +40,8 @@ _STATES = {
     Phase.VISUALIZER: WorkerState.COMPILING,
     Phase.RUNNING: WorkerState.RUNNING,
 }
+_USAGE = re.compile(rb"usage: [^\r\n]{1,200} \[-h\]")
+"""argparse's words before it ends a script that was called wrongly, or asked for its help; no work of the script's."""
 _SILENT = frozenset({Phase.IMPORTING, Phase.AT_WORK, Phase.VISUALIZER})
 """Phases whose end Genesis does not announce."""
 _BEFORE_MESHES = frozenset({Phase.CREATING, Phase.ADDING, Phase.MESHES, Phase.BUILDING})
@@ -181,7 +184,7 @@ class Reader:
         if logged is not None:
             return self._read_message(*logged) if telling else False
         changed = self._read_other(line) if telling else False
-        if line.startswith(b"Traceback (most recent call last)"):
+        if line.startswith(b"Traceback (most recent call last)") or _USAGE.match(line):
             self._in_traceback = True
         if lines.COMPILER.match(line):
             return self._greeted(announces=False) or changed
