@@ -24,6 +24,7 @@ from gmg_tui.engine.workers.held import Held
 from gmg_tui.engine.workers.launch import Launch
 from gmg_tui.engine.workers.meter import Meter
 from gmg_tui.engine.workers.process import Process
+from gmg_tui.engine.workers.reading import Reading
 from gmg_tui.engine.workers.scans import Scans
 from gmg_tui.engine.workers.successor import end_of_successors
 from gmg_tui.engine.workers.task import Task
@@ -45,6 +46,9 @@ _UNSEEN_END_S = {
 }
 """After how long without a line a phase may well have ended unseen: Genesis does not say when it steps, and with
 `logging_level="warning"` it says nothing. The end of any other phase is announced where its beginning was."""
+
+_IMPORTED_S = 10.0
+"""After how long without a line and without reading files the imports are over; a large library is mapped in less."""
 
 
 class RunningAttempt:
@@ -84,6 +88,7 @@ class RunningAttempt:
         self.reader = Reader(slot.gpu is not None, self.started_clock)
         self.meter = Meter()
         self.activity = Activity()
+        self.reading = Reading()
         self.output_bytes = 0
         self.output_at = self.started_clock
         """When it last wrote anything, monotonic seconds."""
@@ -264,6 +269,8 @@ class RunningAttempt:
         `now` is monotonic seconds.
         """
         least_s = _UNSEEN_END_S.get(self.reader.phase)
+        if self.reader.phase is Phase.IMPORTING and (self.reading.rests_for_s(now) or 0.0) >= _IMPORTED_S:
+            least_s = _IMPORTED_S
         if least_s is None or self.held.reason is not None or not self.activity.busy:
             return None
         silent_s = now - self.output_at

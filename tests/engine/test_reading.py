@@ -1,0 +1,54 @@
+"""Whether a worker still reads files: a real process that does as it is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from gmg_tui.engine.workers.reading import Reading
+
+_SCRIPT = """
+import sys
+for line in sys.stdin:
+    if line == "read\\n":
+        for _ in range(200):
+            open("/dev/null").read()
+    print("done", flush=True)
+"""
+
+
+@pytest.fixture
+def process() -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+
+
+def _tell(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{word}\n")
+    assert process.stdout.readline() == "done\n"
+
+
+def test_files_are_read_until_nothing_is_imported_any_more(process: subprocess.Popen[str]) -> None:
+    with process:
+        reading = Reading()
+        _tell(process, "read")
+        reading.update([process.pid], 10.0)
+        assert reading.rests_for_s(10.0) == 0.0
+        _tell(process, "rest")
+        reading.update([process.pid], 20.0)
+        assert reading.rests_for_s(21.0) == 11.0
+        _tell(process, "read")
+        reading.update([process.pid], 22.0)
+        assert reading.rests_for_s(22.0) == 0.0
+        process.communicate()
+
+
+def test_nothing_is_said_of_processes_that_cannot_be_looked_at() -> None:
+    reading = Reading()
+    reading.update([2**22 + 1], 10.0)
+    assert reading.rests_for_s(100.0) is None
