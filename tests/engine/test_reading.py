@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -38,17 +39,25 @@ def test_files_are_read_until_nothing_is_imported_any_more(process: subprocess.P
         reading = Reading()
         _tell(process, "read")
         reading.update([process.pid], 10.0)
-        assert reading.rests_for_s(10.0) == 0.0
+        assert reading.worked_since_s == 0.0
         _tell(process, "rest")
         reading.update([process.pid], 20.0)
-        assert reading.rests_for_s(21.0) == 11.0
+        assert reading.worked_since_s == 10.0
         _tell(process, "read")
         reading.update([process.pid], 22.0)
-        assert reading.rests_for_s(22.0) == 0.0
+        assert reading.worked_since_s == 0.0
         process.communicate()
+
+
+def test_who_waits_for_a_core_has_not_imported_all() -> None:
+    reading = Reading()
+    for _ in range(9):
+        reading.update([os.getpid()], 1.0)
+    assert reading.worked_since_s == 0.0
 
 
 def test_nothing_is_said_of_processes_that_cannot_be_looked_at() -> None:
     reading = Reading()
     reading.update([2**22 + 1], 10.0)
-    assert reading.rests_for_s(100.0) is None
+    reading.update([2**22 + 1], 100.0)
+    assert (reading.known, reading.worked_since_s) == (False, 0.0)

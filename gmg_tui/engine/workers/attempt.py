@@ -48,7 +48,7 @@ _UNSEEN_END_S = {
 `logging_level="warning"` it says nothing. The end of any other phase is announced where its beginning was."""
 
 _IMPORTED_S = 10.0
-"""After how long without a line and without reading files the imports are over; a large library is mapped in less."""
+"""After how many seconds of CPU time without reading files the imports are over; a large library is mapped in less."""
 
 
 class RunningAttempt:
@@ -269,8 +269,8 @@ class RunningAttempt:
         `now` is monotonic seconds.
         """
         least_s = _UNSEEN_END_S.get(self.reader.phase)
-        if self.reader.phase is Phase.IMPORTING and (self.reading.rests_for_s(now) or 0.0) >= _IMPORTED_S:
-            least_s = _IMPORTED_S
+        if self.reader.phase is Phase.IMPORTING and self.reading.known:
+            least_s = _IMPORTED_S if self.reading.worked_since_s >= _IMPORTED_S else None
         if least_s is None or self.held.reason is not None or not self.activity.busy:
             return None
         silent_s = now - self.output_at
