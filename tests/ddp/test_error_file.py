@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gmg_tui.ddp.error_file import Recorded, read
 from gmg_tui.genesis.output.failures import Failure, FailureKind
@@ -70,6 +73,29 @@ def test_a_file_that_is_no_use(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "error.json"
     path.write_bytes(data)
     assert read(path) is None
+
+
+_TEXT = st.text(st.characters(), max_size=40)
+_JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), _TEXT),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["message", "extraInfo", "py_callstack", "x"]), inner, max_size=4),
+    ),
+    max_leaves=8,
+)
+
+
+@given(_JSON)
+def test_whatever_is_recorded_it_is_one_line_or_nothing(told: Any) -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(told, file)
+        file.flush()
+        found = read(Path(file.name))
+    if found is not None:
+        failure = explain_recorded(found)
+        assert failure.reason
+        assert "\n" not in failure.reason
 
 
 @pytest.mark.parametrize("kind", ["missing", "fifo", "folder", "zero"])
