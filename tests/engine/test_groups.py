@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from gmg_tui.ddp import error_file
+from gmg_tui.engine.workers import rank_error
 from gmg_tui.model import DdpSpec, RateOf, RestartMode, RunSpec, Snapshot, WorkerState
 from gmg_tui.protocol import Action
 from tests.nvml_sim import Sim
@@ -81,6 +85,7 @@ async def test_ranks_see_the_cards_of_their_group_or_their_own(
         (["--die", "kill"], "rank 1: Killed by SIGKILL"),
         (["--die", "kill", "--rank", "0"], "rank 0: Killed by SIGKILL"),
         (["--die", "middle", "--deaf"], "rank 1: ValueError: rank 1 dies here"),
+        (["--die", "middle", "--error-file"], "rank 1: ValueError: rank 1 dies here"),
     ],
 )
 async def test_a_rank_that_fails_ends_the_others(words: list[str], cause: str) -> None:
@@ -95,6 +100,26 @@ async def test_a_rank_that_fails_ends_the_others(words: list[str], cause: str) -
             own = cause.partition(": ")[2] if mine else f"ended with the group: {cause}"
             assert (worker.reason or "").startswith(own)
         await run.client.end()
+
+
+async def test_what_a_rank_recorded_in_an_earlier_life_of_the_session_is_not_its_failure() -> None:
+    spec = group_of("--steps", "1000", "--die", "kill", restart=RestartMode.NEVER)
+    left = Path(spec.folder, "ranks", "cpu1-1", "error.json")
+    left.parent.mkdir(parents=True)
+    left.write_text(json.dumps({"message": {"message": "ValueError: of yesterday"}}))
+    async with running(spec) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        assert (run.snapshot.groups[0].reason or "").startswith("rank 1: Killed by SIGKILL")
+        await run.client.end()
+
+
+async def test_a_disk_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(error_file, "read", lambda _: answers.wait())
+    monkeypatch.setattr(rank_error, "_DISK_S", 0.05)
+    async with asyncio.timeout(30):
+        assert await rank_error.recorded_in(tmp_path / "error.json") is None
+    answers.set()
 
 
 async def test_a_group_restarts_as_one_on_another_port(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from gmg_tui import units
 from gmg_tui.engine.children import Children
@@ -24,6 +25,7 @@ from gmg_tui.engine.workers.held import Held
 from gmg_tui.engine.workers.launch import Launch
 from gmg_tui.engine.workers.meter import Meter
 from gmg_tui.engine.workers.process import Process
+from gmg_tui.engine.workers.rank_error import recorded_in
 from gmg_tui.engine.workers.reading import Reading
 from gmg_tui.engine.workers.scans import Scans
 from gmg_tui.engine.workers.successor import end_of_successors
@@ -32,6 +34,7 @@ from gmg_tui.engine.workers.termination import LEFTOVERS, Termination
 from gmg_tui.genesis import env_count
 from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.genesis.output.reader import Reader
+from gmg_tui.genesis.output.recorded import explain_recorded, is_vague
 from gmg_tui.genesis.phase_times import PhaseTimes
 from gmg_tui.model import Attempt, AttemptMetrics, GpuSample, Phase, Slot, WorkerState
 
@@ -113,6 +116,7 @@ class RunningAttempt:
         self.by_group = False
         """Whether it was ended because another rank of its group has failed."""
         self.timed_out = False
+        self._error_file = launch.error_file
         self._footprint = launch.footprint
         self._remembered = remembered
         self._warm = remembered.kernels_saved
@@ -186,13 +190,16 @@ class RunningAttempt:
             told(f"ending {what}")
         await self.termination.wait()
 
-    def failure(self, exit_code: int) -> Failure | None:
+    async def failure(self, exit_code: int) -> Failure | None:
         """Why it failed; None when it finished."""
         if self.timed_out:
             return Failure(FailureKind.UNKNOWN, f"timed out after {units.span(self._task.timeout_s or 0.0)}", "")
         if exit_code == 0:
             return None
         failure = misplaced_options.explained(self.reader.failure(exit_code), self._task)
+        if self._error_file is not None and is_vague(failure):
+            recorded = await recorded_in(Path(self._error_file))
+            failure = explain_recorded(recorded) if recorded is not None else failure
         asked = self.n_envs or env_count.from_arguments(self.args)
         return self._footprint.explained(failure, asked, self.memory.free_before_mib)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -58,6 +59,8 @@ class Launch(NamedTuple):
     """The arguments with only the job's values filled in, which are the same for all workers that do the same."""
     given_env: Mapping[str, str] = MappingProxyType({})
     """The environment given for the worker, likewise."""
+    error_file: str | None = None
+    """Where a rank records an exception, absolute; None where it is no rank."""
 
 
 @dataclass(eq=False)
@@ -148,8 +151,8 @@ class Launcher:
             group={} if meeting is None else variables(meeting, {**os.environ, **env}),
             devices=await self._devices(task.cards, say) if meeting is None or not meeting.virtual_local_rank else (),
         )
-        folders = [out_dir, str(Path(meeting.error_file).parent) if meeting is not None else None]
-        await in_daemon_thread(_make_ready, environment.full, [folder for folder in folders if folder is not None])
+        error_file = meeting.error_file if meeting is not None else None
+        await in_daemon_thread(_make_ready, environment.full, out_dir, error_file)
         module = ("-m",) if task.module else ()
         # A name that begins with a dash would be an option of the interpreter's.
         script = task.script if task.module or not task.script.startswith("-") else f"./{task.script}"
@@ -164,6 +167,7 @@ class Launcher:
             gpu_index,
             given=tuple(fill_some(arg, task.own_values) for arg in args),
             given_env={name: fill_some(value, task.own_values) for name, value in env.items()},
+            error_file=error_file,
         )
 
     async def _devices(self, cards: tuple[Slot, ...], say: Callable[[str], None]) -> tuple[str, ...]:
@@ -177,16 +181,24 @@ class Launcher:
         return tuple(named)
 
 
-def _make_ready(environ: Mapping[str, str], folders: Iterable[str]) -> None:
+def _make_ready(environ: Mapping[str, str], out_dir: str | None, error_file: str | None) -> None:
     """Make the job's folders, and remove locks that killed workers have left: with one, each attempt compiles for minutes.
 
     Both may have to wait for a disk.
     """
-    for folder in folders:
-        try:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            kind = NoRoomError if error.errno in (errno.ENOSPC, errno.EDQUOT) else GmgError
-            raise kind(f"cannot make the job's folder {folder}: {error.strerror}", 1) from error
+    if out_dir is not None:
+        _make_folder(Path(out_dir))
+    if error_file is not None:
+        _make_folder(Path(error_file).parent)
+        with contextlib.suppress(OSError):  # of this attempt in a session that is resumed
+            Path(error_file).unlink()
     for path in locks.remove(locks.stale(environ)):
         _log.warning("removed a stale lock of the kernel cache: %s", path)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        kind = NoRoomError if error.errno in (errno.ENOSPC, errno.EDQUOT) else GmgError
+        raise kind(f"cannot make the job's folder {folder}: {error.strerror}", 1) from error

@@ -378,7 +378,7 @@ class Worker:
 
     async def _judge(self, attempt: RunningAttempt, exit_code: int) -> None:
         attempt.remember(exit_code)
-        failure = None if attempt.by_user or attempt.by_group else attempt.failure(exit_code)
+        failure = None if attempt.by_user or attempt.by_group else await attempt.failure(exit_code)
         had_progress, running_s = attempt.reader.had_progress, attempt.running_s
         if self._member is not None:
             if self._state is not WorkerState.STOPPING:

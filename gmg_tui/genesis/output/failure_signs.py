@@ -51,6 +51,8 @@ class Sign(NamedTuple):
     pattern: bytes
     """A regular expression, compiled when a failure is looked for."""
     advice: str
+    vague: bool = False
+    """Whether other lines may say more exactly what has failed."""
 
 
 _SIGNS = (
@@ -62,7 +64,7 @@ _SIGNS = (
     Sign(
         FailureKind.MEMORY,
         rb"OutOfMemoryError|CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|CUDA error: out of memory"
-        rb"|Out of CUDA pre-allocated memory|Failed to pre-allocate device memory|Device memory allocation \(\d+ B\) failed",
+        rb"|Cuda failure (?:\d+ )?'out of memory'|Out of CUDA pre-allocated memory|Failed to pre-allocate device memory|Device memory allocation \(\d+ B\) failed",
         "use fewer environments, or end other processes that use the GPU's memory",
     ),
     Sign(
@@ -72,15 +74,68 @@ _SIGNS = (
     ),
     Sign(
         FailureKind.PEER,
+        rb"seconds waiting for clients\. \d+/\d+ clients joined",
+        "the other ranks never came to init_process_group: look where their logs end",
+    ),
+    Sign(
+        FailureKind.PEER,
+        rb"The client socket has timed out after \S+ while trying to connect to",
+        "rank 0 has opened no store there: look where its log ends, and whether the script sets MASTER_ADDR or MASTER_PORT",
+    ),
+    Sign(
+        FailureKind.PEER,
+        rb"Timed out waiting \d+ms for (?:recv|send) operation to complete|Application timeout caused pair closure",
+        "another rank did not come to that collective: look at the rank that is behind, or prints nothing any more",
+    ),
+    Sign(
+        FailureKind.PEER,
         rb"Connection closed by peer|Connection reset by peer|recvValue failed|Broken pipe.*c10d",
         "look at the rank that failed first",
     ),
     Sign(
         FailureKind.NCCL,
+        rb"Cuda failure (?:\d+ )?'an illegal memory access"
+        rb"|watchdog thread terminated with exception: CUDA error: an illegal memory access",
+        "between consumer cards --env NCCL_SHM_DISABLE=1 --env NCCL_IB_DISABLE=1 --env NCCL_ALGO=Ring helps; "
+        "else a kernel has written out of bounds",
+    ),
+    Sign(
+        FailureKind.NCCL,
+        rb"Watchdog caught collective operation timeout",
+        "another rank did not come to that collective (look at the one that is behind), or the GPUs do not reach each other",
+    ),
+    Sign(
+        FailureKind.NCCL,
+        rb"ProcessGroupNCCL's watchdog got stuck for",
+        "a CUDA call hangs, or a thread holds Python's lock: TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC is how long that may last",
+    ),
+    Sign(
+        FailureKind.NCCL,
+        rb"Duplicate GPU detected",
+        "all ranks took the first GPU: with --virtual-local-rank each sees its own alone, as plain Genesis scripts want it",
+    ),
+    Sign(
+        FailureKind.NCCL,
+        rb"Device 'cuda:0' does not match expected device for local rank '[1-9]",
+        "with --virtual-local-rank each rank sees its own GPU alone, as cuda:0 and local rank 0",
+    ),
+    Sign(
+        FailureKind.NCCL,
+        rb"Device 'cuda:\d+' does not match expected device for local rank",
+        "this script counts GPUs as torchrun does: run it without --virtual-local-rank, and let it set no "
+        "CUDA_VISIBLE_DEVICES",
+    ),
+    Sign(
+        FailureKind.NCCL,
+        rb"Device '.{1,40}' does not match expected device for local rank",
+        "rsl_rl has ranks on GPUs alone: one worker on the CPU, or device cuda:LOCAL_RANK in each",
+    ),
+    Sign(
+        FailureKind.NCCL,
         rb"NCCL error|nccl(?:InvalidUsage|InternalError|SystemError|UnhandledCudaError|RemoteError)|DistBackendError"
-        rb"|Duplicate GPU detected|Watchdog caught collective operation timeout"
-        rb"|does not match expected device for local rank",
-        "the workers of a group must start and stop as one, each on a GPU of its own, with LOCAL_RANK=0 in each",
+        rb"|we are taking the entire process down",
+        "--env NCCL_DEBUG=WARN says more; the ranks of a group must start and stop as one (--ddp), each on its own GPU",
+        vague=True,
     ),
     Sign(FailureKind.EGL, rb"No display detected", "there is no display here: show_viewer=False"),
     Sign(
@@ -167,5 +222,5 @@ def sign_of(text: bytes) -> Sign | None:
 
 def sign_in(texts: Sequence[bytes]) -> Sign | None:
     """A sign in any of the last lines, newest first; only of a kind that does not occur in harmless ones."""
-    signs = filter(None, map(sign_of, reversed(texts)))
-    return next((sign for sign in signs if sign.kind not in _GENERIC), None)
+    signs = [sign for sign in map(sign_of, reversed(texts)) if sign is not None and sign.kind not in _GENERIC]
+    return next((sign for sign in signs if not sign.vague), signs[0] if signs else None)

@@ -7,8 +7,9 @@ import signal
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gmg_tui.ddp.observations import Observations
 from gmg_tui.genesis.output import lines, torchrun
-from gmg_tui.genesis.output.failure_signs import FailureKind, sign_in, sign_of
+from gmg_tui.genesis.output.failure_signs import FailureKind, Sign, sign_in, sign_of
 from gmg_tui.text import clean
 
 __all__ = ["Failure", "FailureKind", "explain"]
@@ -61,9 +62,11 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
     found = _reason(texts, indented=[line[:1] in (b" ", b"\t") for line in tail])
     native = _native(texts)
     reason = found or native or _exit_text(exit_code, texts)
-    sign = sign_of(reason) or sign_in(_errors(texts))
+    sign = sign_of(reason)
+    if sign is None or sign.vague:
+        sign = sign_in(_errors(texts)) or sign
     if sign is not None:
-        return Failure(sign.kind, _one_line(reason), sign.advice)
+        return Failure(sign.kind, _of_collective(sign, texts) or _one_line(reason), sign.advice)
     if found is not None:
         return Failure(FailureKind.SCRIPT, _one_line(reason), "it will fail again in this way: see its log")
     return Failure(FailureKind.UNKNOWN, _one_line(reason), "see the end of its log")
@@ -72,15 +75,40 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
 def _killed(number: int, texts: Sequence[bytes]) -> Failure:
     kind = FailureKind.KILLED
     meaning, advice = _SIGNALS.get(number, ("", ""))
+    if number == signal.SIGSEGV and _holds_two_llvms(texts):
+        kind, meaning = FailureKind.SCRIPT, "triton's LLVM was loaded after Genesis' own"
+        advice = "import torch._dynamo before genesis, at the top of the script"
     if number == signal.SIGABRT:
         # Libraries print what went wrong before they abort.
         said, sign = _native(texts), sign_in(_errors(texts))
         if said is not None:
             meaning = clean(said)
         if sign is not None:
-            kind, advice = sign.kind, sign.advice
+            kind, advice, meaning = sign.kind, sign.advice, _of_collective(sign, texts) or meaning
     reason = f"Killed by {_signal(number) or f'signal {number}'} (-{number})"
     return Failure(kind, f"{reason}: {meaning}"[:_MAX_TEXT] if meaning else reason, advice)
+
+
+def _holds_two_llvms(texts: Sequence[bytes]) -> bool:
+    """Whether the faulthandler's trace shows triton's import by torch._dynamo, which DistributedDataParallel imports."""
+    return any(b"/triton/" in text for text in texts) and any(b"/torch/_dynamo/" in text for text in texts)
+
+
+def _of_collective(sign: Sign, texts: Sequence[bytes]) -> str | None:
+    """Which collective did not end, or that the ranks did not meet, where the lines say it."""
+    if sign.kind not in (FailureKind.NCCL, FailureKind.PEER):
+        return None
+    seen = Observations()
+    seen.feed(b"\n".join(texts))
+    if seen.timed_out:
+        first = min(seen.timed_out.values(), key=lambda each: each.number)
+        return f"{first.operation} #{first.number} did not end within {first.ms / 1000:.0f} s"
+    if seen.joined is not None:
+        ranks, size, waited_s = seen.joined
+        return f"only {ranks} of {size} ranks came to the group's store within {waited_s} s"
+    if seen.watchdog_stuck_s is not None:
+        return f"NCCL's watchdog has not moved for {seen.watchdog_stuck_s} s"
+    return None
 
 
 def _signal(number: int) -> str | None:

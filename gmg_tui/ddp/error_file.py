@@ -1,0 +1,63 @@
+"""The exception that a rank has recorded in its `error.json`, where its script uses torch's `@record`.
+
+torch 2.13: `torch/distributed/elastic/multiprocessing/errors/error_handler.py`, `ErrorHandler.record_exception`:
+`{"message": {"message": "ValueError: …", "extraInfo": {"py_callstack": "Traceback …", "timestamp": "1732312800"}}}`.
+Another handler may write `{"message": "…"}`; both are read.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gmg_tui.files import open_regular
+
+_log = logging.getLogger(__name__)
+
+_MAX_BYTES = 1 << 20
+
+
+class Recorded(NamedTuple):
+    """An exception that a script has recorded."""
+
+    message: str
+    """Its class and text: `ValueError: …`; never blank."""
+    traceback: str
+    """As Python prints it; may be empty."""
+
+
+def read(path: Path) -> Recorded | None:
+    """What a rank has recorded; None where there is no file, or none that says anything.
+
+    Only a regular file of at most 1 MiB is read. May wait for a disk.
+    """
+    try:
+        descriptor = open_regular(path)
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _log.warning("%s cannot be read: %s", path, error.strerror)
+        return None
+    if len(data) > _MAX_BYTES:
+        _log.warning("%s has more than %d bytes and is ignored", path, _MAX_BYTES)
+        return None
+    try:
+        return _recorded(json.loads(data))
+    except (ValueError, RecursionError):
+        _log.warning("%s is no JSON and is ignored", path)
+        return None
+
+
+def _recorded(told: Any) -> Recorded | None:
+    found = told.get("message") if isinstance(told, dict) else None
+    extra = found.get("extraInfo") if isinstance(found, dict) else None
+    traceback = extra.get("py_callstack") if isinstance(extra, dict) else None
+    message = found.get("message") if isinstance(found, dict) else found
+    if not isinstance(message, str) or not message.strip():
+        return None
+    return Recorded(message, traceback if isinstance(traceback, str) else "")

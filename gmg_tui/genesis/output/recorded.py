@@ -1,0 +1,30 @@
+"""Why a rank failed, where it has recorded the exception that its log does not show."""
+
+from __future__ import annotations
+
+from gmg_tui.ddp.error_file import Recorded
+from gmg_tui.genesis.output.failures import Failure, FailureKind, explain
+from gmg_tui.text import clean
+
+_VAGUE = frozenset({FailureKind.UNKNOWN, FailureKind.KILLED})
+"""The log tells no more than how the process ended."""
+_MAX_TEXT = 200
+
+
+def is_vague(failure: Failure) -> bool:
+    """Whether a recorded exception says more: its script prints none, and what follows it only ends the process."""
+    return failure.kind in _VAGUE
+
+
+def explain_recorded(recorded: Recorded) -> Failure:
+    """Why the script failed."""
+    lines = [line for text in (recorded.traceback, recorded.message) for line in _lines(text)]
+    failure = explain(1, lines)
+    if failure.kind is not FailureKind.UNKNOWN:
+        return failure
+    first = clean(_lines(recorded.message)[0]).strip()
+    return Failure(FailureKind.SCRIPT, first[:_MAX_TEXT], "it will fail again in this way: see its log")
+
+
+def _lines(text: str) -> list[bytes]:
+    return [line.encode(errors="replace") for line in text.splitlines() if line.strip()]
