@@ -16,11 +16,11 @@ _MAX_PROCESS_GROUPS = 64
 
 _TRIGGERS = (
     b"Watchdog caught collective operation timeout: ",
-    b"ast enqueued ",
-    b"'s watchdog got stuck for ",
+    b", last completed ",
+    b"ProcessGroupNCCL's watchdog got stuck for ",
     b" seconds waiting for clients. ",
 )
-"""A line without one of these tells nothing. Long ones, as a search skips more of the block for a longer text."""
+"""A line without one of these tells nothing. They are long, for the longer a literal, the more of a block a search skips."""
 
 _TIMEOUT = re.compile(
     rb"Watchdog caught collective operation timeout: "
@@ -33,7 +33,7 @@ _WORKS = re.compile(
 )
 _DETECTED = re.compile(rb"failure detected by watchdog at work sequence id: (?P<number>\d{1,19}) ")
 _PROCESS_GROUP = re.compile(rb"\[PG (?:ID \d{1,9} PG GUID )?(?P<name>[\w.:()+/-]{1,80}) Rank \d{1,9}\]")
-_STUCK = re.compile(rb"'s watchdog got stuck for (?P<s>\d{1,9}) seconds")
+_STUCK = re.compile(rb"ProcessGroupNCCL's watchdog got stuck for (?P<s>\d{1,9}) seconds")
 _JOINED = re.compile(
     rb"Timed out after (?P<s>\d{1,9}) seconds waiting for clients\. (?P<joined>\d{1,9})/(?P<size>\d{1,9}) clients joined"
 )
