@@ -25,6 +25,13 @@ NAMES = (
 )
 
 
+NCCL = """\
+[rank{rank}]:[E ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective operation timeout: \
+WorkNCCL(SeqNum=79, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) \
+ran for 600081 milliseconds before timing out."""
+"""What the ranks say that wait for one that never enters a collective."""
+
+
 def options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser()
@@ -35,7 +42,13 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rank", type=int, default=1, help="the rank that does the harm")
     parser.add_argument("--die", choices=("before", "middle", "segv", "kill", "port"))
     parser.add_argument("--until", type=int, default=1, help="the last attempt that does the harm")
-    parser.add_argument("--hang", action="store_true", help="stop oneself in the middle, as a deadlock does")
+    parser.add_argument(
+        "--hang",
+        nargs="?",
+        const="stop",
+        choices=("stop", "sleep", "busy", "start", "nccl"),
+        help="hang in the middle or at the start: stopped by a signal, asleep, or at work; with NCCL the others say so",
+    )
     parser.add_argument("--error-file", action="store_true", help="write error.json, as @record does")
     parser.add_argument("--deaf", action="store_true", help="ignore SIGINT and SIGTERM, as ranks in a collective do")
     return parser.parse_args()
@@ -72,8 +85,12 @@ def harm(asked: argparse.Namespace, moment: str) -> None:
     mine = int(os.environ["RANK"]) == asked.rank and int(os.environ["GMG_ATTEMPT"]) <= asked.until
     if not mine:
         return
-    if asked.hang and moment == "middle":
+    if asked.hang == "stop" and moment == "middle":
         os.kill(os.getpid(), signal.SIGSTOP)
+    while asked.hang == "busy" and moment == "middle":
+        pass
+    if (asked.hang in ("sleep", "nccl") and moment == "middle") or (asked.hang == "start" and moment == "before"):
+        signal.pause()
     if asked.die == moment:
         raise ValueError(f"rank {asked.rank} dies here")
     if asked.die == "port" and moment == "before":
@@ -115,6 +132,8 @@ def main() -> None:
         say(asked, rank, number)
         if number == asked.steps // 2:
             harm(asked, "middle")
+            if asked.hang == "nccl":
+                print(NCCL.format(rank=rank), flush=True)
         time.sleep(asked.step_s)
 
 

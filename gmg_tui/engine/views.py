@@ -56,14 +56,15 @@ def _worker_view(worker: Worker, index: int, now: float) -> model.Worker:
         return common
     reader, meter = attempt.reader, attempt.meter
     phase, timeout_s = worker.phase, worker.task.timeout_s
+    own_phase = phase is not Phase.NONE and not worker.carried
     return structs.replace(
         common,
         reason=worker.reason or attempt.held.reason,
         timeout_s=timeout_s + attempt.held.total_s if timeout_s is not None else None,
         phase=phase,
-        phase_s=now - reader.phase_started if phase else 0.0,
-        silent_s=attempt.silent_s(now) if phase is not Phase.NONE else None,
-        phase_usual_s=attempt.usual_s if phase is not Phase.NONE else None,
+        phase_s=_phase_s(worker, now),
+        silent_s=attempt.silent_s(now) if own_phase else None,
+        phase_usual_s=attempt.usual_s if own_phase else None,
         attempt=attempt.number,
         attempt_s=attempt.elapsed_s,
         pid=attempt.process.current_pid
@@ -90,6 +91,12 @@ def _worker_view(worker: Worker, index: int, now: float) -> model.Worker:
         power_mean_w=meter.power_w.value,
         energy_j=meter.energy_j,
     )
+
+
+def _phase_s(worker: Worker, now: float) -> float:
+    if worker.attempt is None or worker.phase is Phase.NONE:
+        return 0.0
+    return now - (worker.state_since if worker.carried else worker.attempt.reader.phase_started)
 
 
 def _is_out_of_memory(worker: Worker) -> bool:

@@ -75,7 +75,9 @@ class GroupRun:
     def cause(self) -> str | None:
         """Which rank failed first in the current or last attempt, and of what, in one line; None where none did."""
         found = self._round.cause()
-        return None if found is None else _named(*found)
+        if found is None:
+            return f"stuck: {self._round.stuck}" if self._round.stuck is not None else None
+        return _named(*found)
 
     @property
     def called_off(self) -> bool:
@@ -93,6 +95,11 @@ class GroupRun:
 
     def end(self) -> None:
         """End all ranks of the attempt that runs."""
+        self._round.call_off()
+
+    def replace(self, stuck: str) -> None:
+        """End the attempt that runs, which is stuck: `stuck` says why. The policy has another one ready."""
+        self._round.stuck = stuck
         self._round.call_off()
 
     # From the ranks
@@ -211,6 +218,8 @@ class _Round:
     def __init__(self, members: tuple[RankMember, ...]) -> None:
         self.over = asyncio.Event()
         self.called_off = False
+        self.stuck: str | None = None
+        """Why it was ended, if it was stuck."""
         self.number = 0
         """The attempt's, from 1; 0 before the ranks are released."""
         self.port = 0
@@ -293,8 +302,10 @@ class _Round:
     def failure_of(self, rank: int) -> Failure | None:
         """Why a rank failed: by itself, or with its group."""
         cause = self.cause()
-        if cause is None or cause[0] == rank:
-            return None if cause is None else cause[1]
+        if cause is None:
+            return Failure(FailureKind.GROUP, f"the group was stuck: {self.stuck}", "") if self.stuck else None
+        if cause[0] == rank:
+            return cause[1]
         return Failure(FailureKind.GROUP, f"ended with the group: {_named(*cause)}", cause[1].advice)
 
     def _tell(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from gmg_tui import session as sessions
 from gmg_tui.engine.groups.group_run import GroupRun, RankMember
 from gmg_tui.engine.groups.view import group_view
+from gmg_tui.engine.groups.watch import GroupWatch
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.workers.launch import Launcher
@@ -37,6 +38,9 @@ class ReplicatedScheduler(Scheduler):
             group = self._group(members, task) if ddp is not None else None
             for rank, slot_state in enumerate(members):
                 self._add(slot_state, count, members, group.members[rank] if group is not None else None)
+        self._watches = [
+            GroupWatch(group, [self._workers[slot] for slot in group.slots], launcher.spec) for group in self._groups
+        ]
 
     def _group(self, members: Sequence[SlotState], task: Task) -> GroupRun:
         group = GroupRun(f"g{len(self._groups)}", [member.slot.name for member in members], task, self._launcher)
@@ -87,6 +91,12 @@ class ReplicatedScheduler(Scheduler):
         """Stop all workers."""
         for worker in self._workers.values():
             worker.stop(kill=kill, reason=reason)
+
+    def beat(self) -> None:
+        """Look whether a group is stuck."""
+        now = time.monotonic()
+        for watch in self._watches:
+            watch.look(now)
 
     def groups(self) -> tuple[RankGroup, ...]:
         """The groups whose ranks are on slots."""

@@ -25,6 +25,8 @@ class Activity:
         self.memory_rss_mib: float | None = None
         self.pids: frozenset[int] = frozenset()
         self.cpu_s = 0.0
+        self.seen_since: float | None = None
+        """When the update before the last was, monotonic seconds: `cpu_pct` is of the time since."""
         self._cpu_s: dict[tuple[int, int], float] = {}
         self._updated_at: float | None = None
         self._output = -1
@@ -49,6 +51,7 @@ class Activity:
         # What a process used between the last update and its end is lost; one that began since counts from its start.
         used_s = sum(max(0.0, seconds - self._cpu_s.get(key, 0.0)) for key, seconds in cpu_s.items())
         self.cpu_s += used_s
+        self.seen_since = self._updated_at
         if self._updated_at is None or now <= self._updated_at:
             self._busy_at = now
         else:
@@ -62,6 +65,15 @@ class Activity:
         self._cpu_s, self._updated_at = cpu_s, now
         self.memory_rss_mib = sum(proc.rss_mib for proc in members)
         self.pids = frozenset(proc.pid for proc in members)
+
+    @property
+    def stopped(self) -> Proc | None:
+        """A process of the tree that a signal or a debugger has stopped."""
+        return self._stopped
+
+    def tells_of(self, moment: float) -> bool:
+        """Whether it tells only of the time after a moment, monotonic seconds."""
+        return self.seen_since is not None and self.seen_since >= moment
 
     def idle_for_s(self, now: float) -> float:
         """How long there has been neither output nor noticeable CPU time; `now` is monotonic seconds."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gmg_tui import units
+from gmg_tui.ddp.observations import Observations
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.output import script_results
 from gmg_tui.engine.output.backpressure import Backpressure
@@ -78,6 +79,7 @@ class RunningAttempt:
         remembered: PhaseTimes,
         heard: Callable[[], None],
         changed: Callable[[], None],
+        is_rank: bool = False,
     ) -> None:
         self.number = number
         self.args, self.command, self.environment = launch.args, launch.command, launch.environment
@@ -89,6 +91,8 @@ class RunningAttempt:
         """Unix time, seconds."""
         self.started_clock = time.monotonic()
         self.reader = Reader(slot.gpu is not None, self.started_clock)
+        self.observations = Observations() if is_rank else None
+        """What its output tells of its group's collectives; None where it is no rank."""
         self.meter = Meter()
         self.activity = Activity()
         self.reading = Reading()
@@ -229,6 +233,8 @@ class RunningAttempt:
     def _read(self, block: bytes) -> None:
         if block:
             self._ring.feed(block)
+            if self.observations is not None:
+                self.observations.feed(block)
             if script_results.MARK in block:
                 self.reported.take(block)
             if self.reader.feed(block, time.monotonic()):

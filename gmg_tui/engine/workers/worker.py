@@ -100,8 +100,12 @@ class Worker:
         self._said = (WorkerState.STARTING, Phase.IMPORTING)
         self._member = member
         self._restart_policy = member.policy if member is not None else RestartPolicy(task)
+        self.carried = False
+        """Whether it runs because its group does, for which another rank reports."""
         self._stopped_by: str | None = None
         """Why it was stopped, if not by the user."""
+        self._was_idle = False
+        """Whether its processes were idle for long at the last scan."""
         self._hurry = asyncio.Event()
         """Set when the user does not want the next attempt to wait for anything."""
 
@@ -111,7 +115,7 @@ class Worker:
     def state(self) -> WorkerState:
         """The state; while a process runs undisturbed it follows the script's output."""
         if self._state is WorkerState.STARTING and self.attempt is not None:
-            return self.attempt.reader.state
+            return WorkerState.RUNNING if self.carried else self.attempt.reader.state
         return self._state
 
     @property
@@ -127,7 +131,9 @@ class Worker:
     @property
     def phase(self) -> Phase:
         """The script's phase; `NONE` without a process."""
-        return self.attempt.reader.phase if self.attempt is not None and self.state.live else Phase.NONE
+        if self.attempt is None or not self.state.live:
+            return Phase.NONE
+        return Phase.RUNNING if self.carried else self.attempt.reader.phase
 
     def _enter(self, state: WorkerState, reason: str | None = None, advice: str | None = None) -> None:
         self._state = state
@@ -146,12 +152,12 @@ class Worker:
         said = (self.attempt.reader.state, self.attempt.reader.phase)
         if said == self._said:
             return
-        if said[0] is not self._said[0] and self._state is WorkerState.STARTING:
+        if said[0] is not self._said[0] and self._state is WorkerState.STARTING and not self.carried:
             self.state_since = time.monotonic()
         self._said = said
-        self._launcher.gate.heard(self.slot.name, said[1])
+        self._launcher.gate.heard(self.slot.name, self.phase)
         if self._state is WorkerState.STARTING:
-            self.attempt.held.heard(said[1])
+            self.attempt.held.heard(self.phase)
         self._watcher.changed(self)
 
     # Commands
@@ -250,6 +256,7 @@ class Worker:
             await self._part_unstarted()
             return
         self.misplaced = None
+        self.carried = False
         self._said = (WorkerState.STARTING, Phase.IMPORTING)
         if self.attempt is not None:
             self.past.append((self.attempt.record(), self.attempt.settings))
@@ -357,6 +364,7 @@ class Worker:
             remembered=self._phase_times(self.task.script, self.args, module=self.task.module),
             heard=self._heard,
             changed=lambda: self._watcher.changed(self),
+            is_rank=self._member is not None,
         )
 
     def _wait_for(self, awaited: str | None) -> None:
@@ -440,15 +448,41 @@ class Worker:
             attempt.reading.update(attempt.activity.pids, attempt.activity.cpu_s)
         spec = self._launcher.spec
         idle = attempt.activity.idle_for_s(now) >= spec.stuck_after_s and self.state is not WorkerState.STOPPING
-        was_stuck, self.stuck = self.stuck, self._seen_idle(attempt, now) if idle else None
-        if (was_stuck is None) == (self.stuck is None):
-            return
-        _log.info("%s: %s", self.slot.name, f"stuck: {self.stuck}" if self.stuck else "no longer stuck")
-        self._watcher.changed(self)
-        if self.stuck:
+        if idle and not self._was_idle:
             self._launcher.gate.ended(self.slot.name)
-        if self.stuck and spec.restart_stuck and self._restart_policy.replace_stuck():
-            self._end(self._launcher.stop_steps)
+        self._was_idle = idle
+        if self._member is not None:
+            return  # an idle rank may wait for the others; its group is judged as a whole
+        was_stuck = self.stuck
+        self.stick(self._seen_idle(attempt, now) if idle else None)
+        if self.stuck and was_stuck is None:
+            _log.info("%s: stuck: %s", self.slot.name, self.stuck)
+            if spec.restart_stuck and self._restart_policy.replace_stuck():
+                self._end(self._launcher.stop_steps)
+        elif was_stuck is not None and self.stuck is None:
+            _log.info("%s: no longer stuck", self.slot.name)
+
+    def stick(self, why: str | None) -> None:
+        """From now on it counts as stuck, for what was observed, or (None) not."""
+        was_stuck, self.stuck = self.stuck, why
+        if (was_stuck is None) != (why is None):
+            self._watcher.changed(self)
+
+    @property
+    def reports_for_all(self) -> bool:
+        """Whether it runs, and tells what its whole group does."""
+        reader = self.attempt.reader if self.attempt is not None else None
+        return reader is not None and reader.fps_of_group and self.state is WorkerState.RUNNING
+
+    def run_with_group(self) -> None:
+        """Another rank reports for all: this one runs too, whatever it prints."""
+        if self.carried or self.reports_for_all or self._state is not WorkerState.STARTING or self.attempt is None:
+            return
+        ran, self.carried = self.attempt.reader.state is WorkerState.RUNNING, True
+        self._launcher.gate.heard(self.slot.name, Phase.RUNNING)
+        if not ran:
+            self.state_since = time.monotonic()
+            self._watcher.changed(self)
 
     def _seen_idle(self, attempt: RunningAttempt, now: float) -> str:
         util = self.sample.gpu_util_pct if self.sample is not None else None

@@ -11,6 +11,7 @@ from gmg_tui.genesis import env_count
 from gmg_tui.genesis.output import lines, progress
 from gmg_tui.genesis.output.alerts import Alerts
 from gmg_tui.genesis.output.failures import Failure, explain
+from gmg_tui.genesis.output.pace import Pace
 from gmg_tui.genesis.output.progress import Iterations, IterationSteps
 from gmg_tui.genesis.output.remarks import Remarks
 from gmg_tui.genesis.output.repeated_lines import LEARN_FROM, RepeatedLines
@@ -71,6 +72,8 @@ class Reader:
         self.genesis_version: str | None = None
         self.had_progress = False
         """Whether any simulation was reported: a rate, an iteration, or a bar that was not done before Genesis began."""
+        self.pace = Pace()
+        """When it has reported progress."""
         self._now = 0.0
         self._phases: deque[tuple[Phase, float, bool]] = deque(maxlen=_MAX_PHASES)
         self._throughput = Throughput()
@@ -265,12 +268,14 @@ class Reader:
         if self._watches_lines() or self.phase is Phase.RUNNING:
             # While Genesis builds, a bar is for a download or for meshes.
             self.had_progress = True
+            self.pace.beat(self._now)
             self._enter(Phase.RUNNING)
         return True
 
     def _simulated(self, *, seen: bool = False) -> bool:
         """A simulation has reported its rate or progress; `seen` if it did with its first steps."""
         self._fps = None
+        self.pace.beat(self._now)
         self.had_progress = self._has_simulated = True
         self._enter(Phase.RUNNING, seen=seen)
         return True

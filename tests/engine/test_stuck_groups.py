@@ -1,0 +1,109 @@
+"""Groups that make no progress any more: which rank is at fault, and what is done."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from gmg_tui.model import Phase, RankGroup, RestartMode, WorkerState
+
+from .harness import Running, running
+from .test_groups import group_of
+
+RUNNING = WorkerState.RUNNING
+
+
+async def _stuck(run: Running) -> RankGroup:
+    await run.until(lambda snapshot: snapshot.groups[0].stuck)
+    return run.snapshot.groups[0]
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        ("stop", "rank 1 (cpu1) is stopped by a signal; kill -CONT "),
+        ("busy", "rank 1 (cpu1) is busy while the others wait; no rank has made progress for "),
+        ("nccl", "rank 1 did not report ALLREDUCE #79"),
+        ("sleep", "no rank has made progress for "),
+    ],
+)
+async def test_a_group_that_makes_no_progress_is_stuck_and_names_the_rank(way: str, said: str) -> None:
+    async with running(group_of("--steps", "40", "--hang", way, cpu=3, stuck_after_s=3.0)) as run:
+        await run.until(lambda snapshot: (snapshot.groups[0].stuck or "").startswith(said))
+        stuck = {worker.slot for worker in run.snapshot.workers if worker.stuck}
+        assert stuck == ({"cpu1"} if "(cpu1)" in said else {"cpu0", "cpu1", "cpu2"})
+        assert [worker.attempt for worker in run.snapshot.workers] == [1, 1, 1]
+        await run.client.end(kill=True)
+
+
+async def test_a_group_that_goes_on_is_no_longer_stuck() -> None:
+    async with running(group_of("--steps", "100000", stuck_after_s=3.0)) as run:
+        await run.until(lambda snapshot: all(worker.state is RUNNING for worker in snapshot.workers))
+        rank = psutil.Process(run.worker("cpu0").pid)
+        rank.suspend()
+        assert "rank 0 (cpu0) is stopped by a signal" in str((await _stuck(run)).stuck)
+        rank.resume()
+        await run.until(lambda snapshot: snapshot.groups[0].stuck is None)
+        assert run.worker("cpu0").stuck is run.worker("cpu1").stuck is None
+        await run.client.end(kill=True)
+
+
+async def test_slow_steps_are_not_stuck() -> None:
+    """Three times the usual interval may pass, however short `--stuck-after` is."""
+    async with running(group_of("--steps", "6", "--step-s", "2", stuck_after_s=0.5)) as run:
+        seen: set[str | None] = set()
+        reported = False
+
+        def ended(_: object) -> bool:
+            nonlocal reported
+            (group,) = run.snapshot.groups
+            reported = reported or all((worker.fps.samples if worker.fps else 0) > 1 for worker in run.snapshot.workers)
+            if reported:
+                seen.add(group.stuck)
+            return run.snapshot.ended
+
+        await run.until(ended)
+        assert seen == {None}
+        await run.client.end()
+
+
+async def test_ranks_that_wait_for_one_that_never_comes_are_stuck() -> None:
+    async with running(group_of("--steps", "40", "--hang", "start", stuck_after_s=3.0)) as run:
+        assert (await _stuck(run)).stuck
+        await run.client.end(kill=True)
+
+
+async def test_a_stuck_group_is_restarted_as_one_and_counted_once() -> None:
+    spec = group_of(
+        *("--steps", "40", "--hang", "stop", "--until", "2"),
+        stuck_after_s=3.0,
+        restart_stuck=True,
+        max_restarts=2,
+        restart=RestartMode.NEVER,
+    )
+    async with running(spec) as run:
+        await run.until(lambda snapshot: snapshot.groups[0].restarts == 1)
+        await run.until(lambda snapshot: snapshot.ended, timeout_s=60.0)
+        assert [worker.state for worker in run.snapshot.workers] == [WorkerState.FINISHED] * 2
+        assert [worker.attempt for worker in run.snapshot.workers] == [3, 3]
+        earlier = (await run.client.details("cpu0")).attempts[0]
+        assert (earlier.reason or "").startswith("the group was stuck: rank 1 (cpu1) is stopped by a signal")
+        await run.client.end()
+
+
+async def test_a_group_that_stays_stuck_is_left_alone_once_its_restarts_are_used_up() -> None:
+    spec = group_of("--steps", "40", "--hang", "--until", "9", stuck_after_s=3.0, restart_stuck=True, max_restarts=1)
+    async with running(spec) as run:
+        await run.until(lambda snapshot: snapshot.groups[0].restarts == 1)
+        assert "rank 1" in str((await _stuck(run)).stuck)
+        assert [worker.attempt for worker in run.snapshot.workers] == [2, 2]
+        await run.client.end(kill=True)
+
+
+async def test_silent_ranks_run_while_rank_0_reports_for_all() -> None:
+    async with running(group_of("--steps", "100000", "--rsl", cpu=3)) as run:
+        await run.until(lambda snapshot: all(worker.state is RUNNING for worker in snapshot.workers))
+        for slot in ("cpu1", "cpu2"):
+            worker = run.worker(slot)
+            assert (worker.phase, worker.silent_s, worker.stuck, worker.fps) == (Phase.RUNNING, None, None, None)
+        await run.client.end(kill=True)
