@@ -8,7 +8,7 @@ from gmg_tui.model.gpus import Gpu, GpuProcess, GpuSample
 from gmg_tui.model.groups import RankGroup
 from gmg_tui.model.run import Session
 from gmg_tui.model.tuning import Tuning
-from gmg_tui.model.worker import Attempt, Settings, Worker
+from gmg_tui.model.worker import Attempt, Settings, Worker, own_rates
 
 
 class Queue(Struct, frozen=True, omit_defaults=True):
@@ -144,15 +144,19 @@ class Series(Struct, frozen=True, omit_defaults=True):
 
 
 def fps_per_watt(session: Session, snapshot: Snapshot) -> float | None:
-    """The FPS of the running workers on GPUs whose power is known, per watt of these GPUs; None without one."""
+    """The FPS of the running workers on GPUs whose power is known, per watt of these GPUs; None without one.
+
+    To a rate that is a whole group's belong the GPUs of all its ranks.
+    """
     gpus = {slot.name: slot.gpu for slot in session.slots}
     powers_w = {sample.uuid: sample.power_w for sample in snapshot.samples if sample.power_w is not None}
     fps, used_w = 0.0, dict[str, float]()
-    for worker in snapshot.workers:
-        gpu = gpus.get(worker.slot)
+    for worker in own_rates(snapshot.workers):
         rate = worker.current_fps
-        if rate is not None and gpu is not None and gpu.uuid in powers_w:
+        group = snapshot.group(worker.slot) if worker.fps_of_group else None
+        on = {gpu.uuid for slot in (group.slots if group else (worker.slot,)) if (gpu := gpus.get(slot)) is not None}
+        if rate is not None and on and on <= powers_w.keys():
             fps += rate
-            used_w[gpu.uuid] = powers_w[gpu.uuid]  # once, however many workers share it
+            used_w.update((uuid, powers_w[uuid]) for uuid in on)  # once, however many workers share it
     watts = sum(used_w.values())
     return fps / watts if watts > 0 else None

@@ -111,6 +111,14 @@ class UiState:
         found = self.session.slot(slot)
         return self.snapshot.sample(found.gpu) if found else None
 
+    def group_beside(self, slot: str) -> tuple[bool, bool]:
+        """Whether the slots drawn before and after `slot` have ranks of its group."""
+        group, at = self.snapshot.group(slot), self.slots.index(slot)
+        if group is None:
+            return False, False
+        after = self.slots[at + 1] if at + 1 < len(self.slots) else ""
+        return at > 0 and self.slots[at - 1] in group.slots, after in group.slots
+
     def apply(self, snapshot: Snapshot) -> bool:
         """Make `snapshot` the newest and add it to the histories.
 

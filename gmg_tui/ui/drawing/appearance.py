@@ -75,6 +75,12 @@ class Signs(NamedTuple):
     down: str
     """There is more below."""
     plus_minus: str
+    group: str
+    """Beside a group's line; beside the rows of its first rank, of those between, of its last, and of one alone."""
+    joined_corner: str
+    """As `corner`, where the neighbour's tile is of the same group."""
+    chosen_joined: str
+    """As `joined_corner`, of the selected worker's tile."""
 
 
 UNICODE = Signs(
@@ -98,6 +104,9 @@ UNICODE = Signs(
     dot="·",
     down="↓",
     plus_minus="±",
+    group="▪┌│└[",
+    joined_corner="┬┬┴┴",
+    chosen_joined="┳┳┻┻",
 )
 
 ASCII = Signs(
@@ -121,6 +130,9 @@ ASCII = Signs(
     dot="|",
     down="v",
     plus_minus="+-",
+    group="=/|\\[",
+    joined_corner="oooo",
+    chosen_joined="OOOO",
 )
 
 

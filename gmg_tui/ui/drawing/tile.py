@@ -6,7 +6,7 @@ from rich.segment import Segment
 
 from gmg_tui import units
 from gmg_tui.model import Worker, WorkerState
-from gmg_tui.ui.drawing import graphs, words
+from gmg_tui.ui.drawing import graphs, groups, words
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.digits import ROWS as DIGIT_ROWS
 from gmg_tui.ui.drawing.digits import digits
@@ -25,6 +25,8 @@ _LABEL = 5
 """Columns of the labels left of the graphs."""
 _WITH_TIMEOUT = 52
 """Columns within a tile from which power, temperature and a timeout fit in one row."""
+_WIDE_RANKS_FROM = 52
+"""Columns of a tile from which a rank's name has spaces."""
 _VALUE = 7
 """Columns of the value right of a graph: ` 1650 %`."""
 
@@ -45,7 +47,8 @@ def tile(shown: Shown, width: int, appearance: Appearance, *, tall: bool = False
 
 def _framed(shown: Shown, rows: list[Row], width: int, appearance: Appearance) -> list[list[Segment]]:
     signs = appearance.signs
-    corner, line = (signs.chosen_corner, signs.chosen_line) if shown.chosen else (signs.corner, signs.line)
+    line = signs.chosen_line if shown.chosen else signs.line
+    corner = groups.corners(shown, appearance)
     border = "selected" if shown.chosen else "border"
     worker = shown.worker
     head = Row(appearance, width)
@@ -57,8 +60,14 @@ def _framed(shown: Shown, rows: list[Row], width: int, appearance: Appearance) -
     if shown.marked:
         head.add(f"{signs.mark} ", "warn")
     head.add(shown.slot.name, "strong" if shown.chosen else "title")
+    if worker.group is not None:
+        name = f" {groups.rank_name(worker.group, short=width < _WIDE_RANKS_FROM)}"
+        head.add(name, "text", limit=head.room - 1)
     if worker.job is None:
-        head.add(f" {words.gpu_name(shown.slot)} ", "dim", limit=head.room - 1)
+        gpu = words.gpu_name(shown.slot)
+        # A piece of the GPU's name beside the rank's would be of no use.
+        useful = worker.group is None or len(gpu) + 3 <= head.room
+        head.add(f" {gpu} " if useful else " ", "dim", limit=head.room - 1)
     else:
         _add_job(head, shown, appearance)
     side = appearance.style(border)

@@ -17,7 +17,7 @@ _DIFFERS = 0.03
 _TIMEOUT_NEAR = 0.1
 """The share of a timeout below which the time left is worth a note."""
 _BEFORE_RUNNING = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
-_STATE_STYLES = {
+STATE_STYLES = {
     WorkerState.RUNNING: "ok",
     WorkerState.FINISHED: "ok",
     WorkerState.FAILED: "error",
@@ -26,6 +26,7 @@ _STATE_STYLES = {
     WorkerState.STOPPED: "dim",
     WorkerState.WAITING: "dim",
 }
+"""The styles of states that are not those of a title."""
 _UNTOLD = {Phase.IMPORTING: "nothing of Genesis yet", Phase.AT_WORK: "phases not printed"}
 SILENT_HINT = 'FPS lines need show_FPS=True, logging_level="info"'
 """What helps where Genesis prints nothing."""
@@ -44,6 +45,10 @@ class Shown(NamedTuple):
     """The snapshot's Unix time, seconds; it drives the spinner."""
     marked: bool = False
     """Whether keys act on it together with the others that are."""
+    before: bool = False
+    """Whether the slot before it has a rank of the same group."""
+    after: bool = False
+    """Whether the slot after it has."""
 
 
 class Note(NamedTuple):
@@ -60,7 +65,7 @@ def sign_of(worker: Worker, appearance: Appearance) -> str:
 
 def style_of(worker: Worker) -> str:
     """The name of the style for the worker's state."""
-    return "error" if worker.stuck else _STATE_STYLES.get(worker.state, "title")
+    return "error" if worker.stuck else STATE_STYLES.get(worker.state, "title")
 
 
 def state_of(worker: Worker) -> str:
@@ -135,9 +140,11 @@ def printed(worker: Worker) -> float | None:
 
 
 def beside_rate(worker: Worker) -> Note:
-    """What is said beside a rate: since when it is not current, or what is printed instead; empty where neither is so."""
+    """What is said beside a rate: since when it is not current, whose it is, or what is printed instead; or nothing."""
     if worker.fps_silent_s is not None:
         return Note(f"no FPS line for {units.span(worker.fps_silent_s)}", "warn")
+    if worker.fps_of_group:
+        return Note("all ranks'", "text")
     number = printed(worker)
     return Note("" if number is None else f"printed {units.short(number)}", "text")
 

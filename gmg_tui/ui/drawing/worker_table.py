@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from rich.cells import cell_len
 
 from gmg_tui import units
-from gmg_tui.model import WorkerState
-from gmg_tui.ui.drawing import graphs, words
+from gmg_tui.model import Rank, Worker, WorkerState
+from gmg_tui.ui.drawing import graphs, groups, words
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.row import Row
 from gmg_tui.ui.drawing.words import Note, Shown
@@ -28,6 +29,8 @@ _JOB_GROWS_FROM = 72
 _ENVS = 10
 _ENVS_FROM = 120
 """Columns of a table from which it has one for the number of environments."""
+_WIDE_RANKS_FROM = 100
+"""Columns of a table from which a rank's name has spaces."""
 _WITHOUT_FPS = frozenset({WorkerState.STOPPING, WorkerState.RESTARTING})
 """States in which the last FPS matter less than what is happening."""
 _NOTE_MIN = 12
@@ -50,11 +53,18 @@ class Columns(NamedTuple):
     """Columns of the number of environments; 0 where there is no room."""
     job: int = 0
     """Columns of the job's number and name; 0 in a plain run."""
+    rank: int = 0
+    """Columns of the rank with its group's name; 0 where there are no groups, or a single one has all slots."""
+
+    @property
+    def job_at(self) -> int:
+        """The column where the job starts."""
+        return 2 + self.slot + self.rank
 
     @property
     def state(self) -> int:
         """The column where the state starts."""
-        return 2 + self.slot + self.job
+        return self.job_at + self.job
 
     @property
     def message(self) -> int:
@@ -72,15 +82,27 @@ class Columns(NamedTuple):
         return self.width - sum(width for _, width in self.metrics) - 1
 
 
-def columns(slots: tuple[str, ...], width: int, *, on_gpus: bool, jobs: bool = False) -> Columns:
+def rank_width(workers: Iterable[Worker], width: int) -> int:
+    """The columns that the names of the ranks among `workers` take in a table `width` cells wide."""
+    ranks = (worker.group for worker in workers if worker.group is not None)
+    return max((cell_len(_rank_name(rank, width)) for rank in ranks), default=0) + 1
+
+
+def _rank_name(rank: Rank, width: int) -> str:
+    return groups.rank_name(rank, short=width < _WIDE_RANKS_FROM)
+
+
+def columns(slots: tuple[str, ...], width: int, *, on_gpus: bool, jobs: bool = False, rank: int = 0) -> Columns:
     """The columns of a table `width` cells wide of those slots, and for the names of `jobs` where a queue has any.
+
+    `rank` is the `rank_width`; 0 for a table that does not have the ranks.
 
     The metrics that do not fit are left out, the last ones first.
     """
     metrics = _METRICS_GPU if on_gpus else _METRICS_CPU
     name = max([4, *(len(slot) for slot in slots)]) + 1
     job = min(_JOB_MAX, _JOB + max(0, width - _JOB_GROWS_FROM) // 4) if jobs else 0
-    layout = Columns(width, name, 0, metrics, _ENVS if width >= _ENVS_FROM else 0, job)
+    layout = Columns(width, name, 0, metrics, _ENVS if width >= _ENVS_FROM else 0, job, rank)
     while layout.metrics and layout.metrics_at < layout.history_at:
         layout = layout._replace(metrics=layout.metrics[:-1])
     free = layout.metrics_at - layout.history_at - 1
@@ -92,6 +114,8 @@ def heading(layout: Columns, appearance: Appearance) -> Row:
     """The row above the table."""
     line = Row(appearance, layout.width)
     line.add("  slot").to(2 + layout.slot)
+    if layout.rank:
+        line.add("rank").to(layout.job_at)
     if layout.job:
         line.add("job").to(layout.state)
     line.add("state").right("for", layout.message - 1)
@@ -113,11 +137,14 @@ def row(shown: Shown, layout: Columns, appearance: Appearance) -> Row:
     worker = shown.worker
     line = Row(appearance, layout.width)
     pointer = appearance.signs.pointer if shown.chosen else " "
-    line.add(pointer if shown.marked else f"{pointer} ", "selected")
-    if shown.marked:
-        line.add(appearance.signs.mark, "warn")
+    held = "" if shown.marked else groups.bracket(shown, appearance)
+    line.add(pointer if shown.marked or held else f"{pointer} ", "selected")
+    line.add(appearance.signs.mark if shown.marked else held, "warn" if shown.marked else "title")
     line.add(shown.slot.name, "strong" if shown.chosen else "text")
     line.to(2 + layout.slot)
+    if layout.rank and worker.group is not None:
+        line.add(_rank_name(worker.group, layout.width), "text", limit=layout.rank - 1)
+    line.to(layout.job_at)
     if layout.job:
         line.add(words.job_of(worker), "text", limit=layout.job - 1).to(layout.state)
     line.add(f"{words.sign_of(worker, appearance)} ", words.style_of(worker))
@@ -204,6 +231,8 @@ def detail(shown: Shown, width: int, appearance: Appearance, *, place: str = "")
     worker = shown.worker
     line = Row(appearance, width).end(place, "strong").add("  ").add(shown.slot.name, "strong")
     notes = words.notes(worker, shown.sample, appearance)
+    if worker.group is not None:
+        line.add(f" {groups.rank_name(worker.group)}", "title")
     if worker.job is not None:
         notes.insert(0, Note(words.job_of(worker), "title"))
         left = words.timeout_of(worker)

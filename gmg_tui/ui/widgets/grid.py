@@ -50,16 +50,20 @@ class Plan(NamedTuple):
         return tile.TALL_HEIGHT if self.tall else tile.HEIGHT
 
 
-def plan(number: int, width: int, height: int, view: View, *, digits: bool) -> Plan:
+def plan(number: int, width: int, height: int, view: View, *, digits: bool, group: int = 0) -> Plan:
     """How to lay out `number` workers in `width` times `height` cells, shared with the log.
 
-    `digits` says whether large ones may be drawn.
+    `digits` says whether large ones may be drawn; `group` is how many ranks a group has, which then stand beside each
+    other where there is room.
     """
     number = max(1, number)
     across = max(1, min(number, width // tile.MIN_WIDTH))
     rows = -(-number // across)
     columns = -(-number // rows)
     room = height - LOG_MIN
+    whole = next((each for each in range(columns, 0, -1) if group and not (each % group and group % each)), columns)
+    if -(-number // whole) * tile.HEIGHT <= room:
+        rows, columns = -(-number // whole), whole
     fits = rows * tile.HEIGHT <= room and width >= tile.MIN_WIDTH
     if view is View.TABLE or (view is View.AUTO and not fits) or room < tile.HEIGHT:
         return Plan(tiles=False, columns=1, rows=number, height=max(3, min(number + _AROUND_TABLE, height - LOG_MIN)))
@@ -84,7 +88,8 @@ class Grid(DrawnView):
         """Choose a layout for `width` times `height` cells, shared with the log, and take its rows."""
         digits = self.appearance.signs is not ASCII
         self.slots_planned = len(self.state.slots)
-        self.plan = plan(self.slots_planned, width, height, self.state.view, digits=digits)
+        size = max((len(group.slots) for group in self.state.snapshot.groups), default=0)
+        self.plan = plan(self.slots_planned, width, height, self.state.view, digits=digits, group=size)
         self.styles.height = self.plan.height
 
     def draw(self) -> None:
@@ -121,7 +126,11 @@ class Grid(DrawnView):
         worker = state.snapshot.worker(name) or Worker(name, state.slots.index(name), WorkerState.WAITING)
         sample = state.sample(name)
         chosen, marked = name == state.chosen, name in state.marked
-        return Shown(slot, worker, sample, state.histories[name], chosen, state.snapshot.time, marked)
+        shown = Shown(slot, worker, sample, state.histories[name], chosen, state.snapshot.time, marked)
+        if worker.group is None:
+            return shown
+        before, after = state.group_beside(name)
+        return shown._replace(before=before, after=after)
 
     def _tiles(self) -> list[Strip]:
         width, columns = self.size.width, self.plan.columns
@@ -146,7 +155,9 @@ class Grid(DrawnView):
 
     def _table(self) -> list[Strip]:
         state, width = self.state, self.size.width
-        layout = worker_table.columns(state.slots, width, on_gpus=state.on_gpus, jobs=state.queue is not None)
+        layout = worker_table.columns(
+            state.slots, width, on_gpus=state.on_gpus, jobs=state.queue is not None, rank=self._rank_width(width)
+        )
         names = self._slots()
         detail = worker_table.detail(self._shown(state.chosen), width, self.appearance, place=self._place(len(names)))
         rows = [worker_table.row(self._shown(name), layout, self.appearance) for name in names]
@@ -154,6 +165,13 @@ class Grid(DrawnView):
             worker_table.heading(layout, self.appearance).strip(style="dim"),
             *[line.strip() for line in (*rows, detail)],
         ]
+
+    def _rank_width(self, width: int) -> int:
+        """Cells of the longest name of a rank; 0 where there are no groups, or a single one has all slots."""
+        groups = self.state.snapshot.groups
+        if not groups or (len(groups) == 1 and len(groups[0].slots) == len(self.state.slots)):
+            return 0
+        return worker_table.rank_width(self.state.snapshot.workers, width)
 
     def _place(self, visible: int) -> str:
         """Which workers are visible, unless all are."""

@@ -1,8 +1,9 @@
-"""The headline, the progress of the queue, and the notices under them."""
+"""The headline, the progress of the queue, a line for each group, and the notices under them."""
 
 from __future__ import annotations
 
 from gmg_tui.ui.drawing.appearance import Appearance
+from gmg_tui.ui.drawing.groups import group_rows
 from gmg_tui.ui.drawing.headline import headline
 from gmg_tui.ui.drawing.notices import notices
 from gmg_tui.ui.drawing.queue_row import queue_row
@@ -10,9 +11,12 @@ from gmg_tui.ui.drawing.row import Row
 from gmg_tui.ui.state import UiState
 from gmg_tui.ui.widgets.row_view import DrawnView
 
+_ROWS_BESIDE, _ROWS_FOR_GROUP = 12, 3
+"""Rows of a terminal that are not for groups' lines, and how many of the others there must be for each of them."""
+
 
 class Header(DrawnView):
-    """One row, in a sweep one for the queue, and one more for each notice."""
+    """One row, in a sweep one for the queue, one for each group that there is room for, and one for each notice."""
 
     def __init__(self, state: UiState, appearance: Appearance) -> None:
         super().__init__(appearance)
@@ -21,7 +25,13 @@ class Header(DrawnView):
     @property
     def rows_needed(self) -> int:
         """Rows that all of it takes."""
-        return 1 + (self.state.queue is not None) + len(notices(self.state))
+        groups = min(len(self.state.snapshot.groups), self._most_groups)
+        return 1 + (self.state.queue is not None) + groups + len(notices(self.state))
+
+    @property
+    def _most_groups(self) -> int:
+        """How many groups may have a line, which takes room from the log."""
+        return max(1, (self.app.size.height - _ROWS_BESIDE) // _ROWS_FOR_GROUP)
 
     def draw(self) -> None:
         """Draw the headline and the notices."""
@@ -29,6 +39,9 @@ class Header(DrawnView):
         rows = [headline(self.state, width, self.appearance).strip()]
         if self.state.queue is not None:
             rows.append(queue_row(self.state.queue, self.state.snapshot.elapsed_s, width, self.appearance).strip())
+        if groups := self.state.snapshot.groups:
+            lines = group_rows(groups, self.state.chosen, self._most_groups, width, self.appearance)
+            rows += [line.strip() for line in lines]
         for note in notices(self.state):
             row = Row(self.appearance, width).add(f" {self.appearance.signs.pointer} ", note.style)
             rows.append(row.add(note.text, note.style).strip())

@@ -1,0 +1,165 @@
+"""Groups of ranks: a line for each, a rank's name, and the signs that hold a group's ranks together. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from gmg_tui import units
+from gmg_tui.model import Rank, RankGroup, RateOf, Worker, WorkerState
+from gmg_tui.ui.drawing.appearance import Appearance
+from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.drawing.words import STATE_STYLES, Shown
+
+_SHORT_UNITS = {"iteration": "it", "iterations": "it"}
+"""Units of a progress that are long and well known, as a group's line has them."""
+
+_Piece: TypeAlias = tuple[str, str, int]
+"""A text, its style's name, and its rank: the highest is left out first, rank 0 never, but the last is cut."""
+
+
+def bracket(shown: Shown, appearance: Appearance) -> str:
+    """The sign before a rank's row that holds its group's rows together; empty for a worker that is no rank."""
+    if shown.worker.group is None:
+        return ""
+    return appearance.signs.group[
+        {(False, True): 1, (True, True): 2, (True, False): 3}.get((shown.before, shown.after), 4)
+    ]
+
+
+def corners(shown: Shown, appearance: Appearance) -> str:
+    """The corners of a tile's frame, which is joined to those of its group's other ranks."""
+    signs = appearance.signs
+    own, joined = (signs.corner, signs.joined_corner)
+    if shown.chosen:
+        own, joined = (signs.chosen_corner, signs.chosen_joined)
+    if not (shown.before or shown.after):
+        return own
+    beside = (shown.before, shown.after) * 2
+    return "".join(pair[there] for pair, there in zip(zip(own, joined, strict=True), beside, strict=True))
+
+
+def rank_name(rank: Rank, *, short: bool = False) -> str:
+    """A rank's group, its number, and of how many: `g0 · 1/4`, or `g0·1/4` if `short`."""
+    return f"{rank.id}{'·' if short else ' · '}{rank.rank}/{rank.world_size}"
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """`rank 2`, `ranks 2, 3`, `ranks 2, 3, 4 and 9 more`."""
+    most = 4
+    named = ", ".join(str(rank) for rank in ranks[:most])
+    more = f" and {len(ranks) - most} more" if len(ranks) > most else ""
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {named}{more}"
+
+
+def together_text(workers: Sequence[Worker]) -> str:
+    """The group of a rank, for a question: `group g0, 4 ranks`; of several groups `groups g0 and g1, 8 ranks`.
+
+    Empty where not all workers are ranks.
+    """
+    sizes = {worker.group.id: worker.group.world_size for worker in workers if worker.group is not None}
+    if not sizes or any(worker.group is None for worker in workers):
+        return ""
+    names = sorted(sizes, key=lambda name: (len(name), name))
+    named = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{'group' if len(names) == 1 else 'groups'} {named}, {units.count(sum(sizes.values()), 'rank')}"
+
+
+def in_trouble(group: RankGroup) -> bool:
+    """Whether a person may want to do something about it."""
+    return group.stuck is not None or group.state in {WorkerState.FAILED, WorkerState.RESTARTING}
+
+
+def shown_groups(groups: Sequence[RankGroup], chosen: str, most: int) -> list[RankGroup]:
+    """The `most` groups to draw a line of: that on the slot `chosen`, those in trouble, then the first; in their order."""
+    if len(groups) <= most:
+        return list(groups)
+    wanted = sorted(groups, key=lambda group: (chosen not in group.slots, not in_trouble(group)))[:most]
+    return [group for group in groups if group in wanted]
+
+
+def group_rows(groups: Sequence[RankGroup], chosen: str, most: int, width: int, appearance: Appearance) -> list[Row]:
+    """A line for each group, at most so many; the last one says how many have none."""
+    shown = shown_groups(groups, chosen, most)
+    hidden = len(groups) - len(shown)
+    more = f"+{units.count(hidden, 'group')}" if hidden else ""
+    last = len(shown) - 1
+    name = max((len(group.id) for group in shown), default=0)
+    state = max((len(_state(group)) for group in shown), default=0)
+    return [
+        _line(
+            group, width, appearance, widths=(name, state), here=chosen in group.slots, end=more if at == last else ""
+        )
+        for at, group in enumerate(shown)
+    ]
+
+
+def _line(
+    group: RankGroup, width: int, appearance: Appearance, *, widths: tuple[int, int], here: bool, end: str
+) -> Row:
+    line, (name, state) = Row(appearance, width), widths
+    signs = appearance.signs
+    if end:
+        line.end(f" {end} ", "dim")
+    line.add(f"{signs.group[0]} ", "selected" if here else "border")
+    line.add(f"{group.id:<{name}} ", "strong" if here else "title")
+    sign = signs.stuck if group.stuck else signs.states[group.state]
+    line.add(f"{sign} {_state(group):<{state}}", "error" if group.stuck else STATE_STYLES.get(group.state, "title"))
+    pieces, between = _pieces(group, appearance), f" {signs.dot} "
+    while sum(len(between) + len(text) for text, _, _ in pieces) > line.room and max(rank for _, _, rank in pieces):
+        pieces.remove(max(pieces, key=lambda piece: piece[2]))
+    for text, style, _ in pieces:
+        line.add(between, "dim").add(text, style)
+    return line
+
+
+def _state(group: RankGroup) -> str:
+    return f"STUCK {group.state.value}" if group.stuck else group.state.value
+
+
+def _pieces(group: RankGroup, appearance: Appearance) -> list[_Piece]:
+    """What is said of a group behind its state, the most important first."""
+    found = [*_trouble(group), *_speed(group, appearance)]
+    if group.restarts:
+        found.append((units.count(group.restarts, "restart"), "text", 3))
+    if group.advice and (group.reason or group.stuck):
+        found.append((group.advice, "text", 5))
+    if group.job is not None:
+        found.append((f"job {group.job}", "dim", 5))
+    if not group.state.ended and group.state is not WorkerState.RESTARTING:
+        found.append((units.span(group.state_s), "dim", 6))
+    return found or [(units.count(len(group.slots), "rank"), "dim", 0)]
+
+
+def _trouble(group: RankGroup) -> Iterator[_Piece]:
+    """What it waits for, and what is wrong with it."""
+    if group.restart_in_s is not None and group.state is WorkerState.RESTARTING:
+        yield f"in {units.span(group.restart_in_s)}", "warn", 0
+    if group.stuck:
+        yield group.stuck, "error", 0
+    if group.waits_for:
+        yield f"waiting for {ranks_text(group.waits_for)}", "warn", 0
+    if group.reason:
+        yield group.reason, "error" if group.state is WorkerState.FAILED else "warn", 0
+
+
+def _speed(group: RankGroup, appearance: Appearance) -> Iterator[_Piece]:
+    """Its rate, how far it is, and who is slower than the others."""
+    if group.fps is not None:
+        yield f"{units.fps(group.fps)} FPS", "fps", 0
+        yield _made_of(group, appearance), "dim", 2
+    done = group.progress
+    if done is not None and not group.state.ended:
+        total = f"/{done.total:,.0f}" if done.total else ""
+        yield f"{done.done:,.0f}{total} {_SHORT_UNITS.get(done.unit, done.unit)}".rstrip(), "title", 4
+        if done.eta_s is not None:
+            yield f"{units.span(done.eta_s)} left", "title", 1
+    if group.slowest is not None and group.behind_pct is not None:
+        yield f"rank {group.slowest} {group.behind_pct:.0f} % behind", "warn", 3
+
+
+def _made_of(group: RankGroup, appearance: Appearance) -> str:
+    """What the group's rate is made of."""
+    if group.rate_of is RateOf.RANK_0:
+        return "rank 0's, for all"
+    return f"{appearance.signs.sigma} of {units.count(len(group.slots), 'rank')}"

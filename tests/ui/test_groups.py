@@ -1,0 +1,131 @@
+"""Groups on the screen: their lines, their ranks' names, and what holds the ranks together."""
+
+from __future__ import annotations
+
+import pytest
+
+from gmg_tui.model import RankGroup, Snapshot, WorkerState, fps_per_watt
+from gmg_tui.protocol import Welcome
+from gmg_tui.ui.drawing import groups, themes
+from gmg_tui.ui.drawing.headline import headline
+from gmg_tui.ui.state import UiState, View
+from gmg_tui.ui.widgets.grid import plan
+from tests.ui import play, ranks, sessions
+from tests.ui.sessions import changed
+
+_LOOK = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=themes.NAMES[0]).appearance
+
+
+def _lines(snapshot: Snapshot, width: int = 160, *, chosen: str = "gpu0", most: int = 9) -> list[str]:
+    rows = [row.strip().text for row in groups.group_rows(snapshot.groups, chosen, most, width, _LOOK)]
+    assert all(len(row) == width for row in rows)
+    return [row.rstrip() for row in rows]
+
+
+def test_a_sum_says_of_how_many_ranks_and_who_is_slow() -> None:
+    assert _lines(ranks.summed()) == [
+        "▪ g0 ● running · 93,421,246 FPS · Σ of 4 ranks · rank 2 13 % behind · 1 restart · 39:12"
+    ]
+
+
+def test_a_rate_that_rank_0_reports_for_all_is_the_groups_and_counts_once() -> None:
+    first, second = _lines(ranks.whole(), 80)
+    assert first == "▪ g0 ● running · 192,000 FPS · rank 0's, for all · 312/1,500 it · 19:48 left"
+    assert second.endswith("· 192,000 FPS · rank 0's, for all · 19:48 left · 2 restarts")
+    state = UiState(Welcome(1, sessions.session(8), ranks.whole(), ()))
+    assert "Σ 384,000 FPS" in headline(state, 120, _LOOK).strip().text
+
+
+def test_fps_per_watt_of_such_a_rate_counts_the_cards_of_all_ranks() -> None:
+    snapshot = ranks.whole()
+    watts = sum(sample.power_w or 0.0 for sample in snapshot.samples)
+    assert fps_per_watt(sessions.session(8), snapshot) == pytest.approx(384_000 / watts)
+    dark = changed(snapshot, samples=(*snapshot.samples[:-1], changed(snapshot.samples[-1], power_w=None)))
+    first = sum(sample.power_w or 0.0 for sample in snapshot.samples[:4])
+    assert fps_per_watt(sessions.session(8), dark) == pytest.approx(192_000 / first)
+
+
+def test_a_line_says_what_a_group_waits_for_why_it_is_stuck_and_who_failed() -> None:
+    lines = _lines(ranks.pairs())
+    assert "g1 … waiting       · waiting for rank 1 · 12 s" in lines[1]
+    assert "g2 ⚠ STUCK running · rank 1 never entered ALLREDUCE 4711; the others" in lines[2]
+    assert "g3 ↻ restarting    · in 4 s · rank 1: CUDA out of memory: 61.4 GiB more" in lines[3]
+    assert _lines(ranks.ended()) == [
+        "▪ g0 ✗ failed · rank 1: ValueError: nan in the velocities of entity 3 · 3 restarts"
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
+def test_trouble_is_never_left_out(width: int) -> None:
+    lines = _lines(ranks.pairs(), width)
+    for line, words in zip(lines, ("48,140,269 FPS", "waiting for", "rank 1", "in 4 s"), strict=True):
+        assert words in line
+
+
+def test_the_chosen_group_and_those_in_trouble_have_a_line_first() -> None:
+    many = [RankGroup(f"g{i}", (f"gpu{i}",), WorkerState.RUNNING) for i in range(12)]
+    many[7] = changed(many[7], state=WorkerState.FAILED)
+    many[9] = changed(many[9], stuck="no rank makes progress")
+    assert [group.id for group in groups.shown_groups(many, "gpu11", 4)] == ["g0", "g7", "g9", "g11"]
+    *_, last = [row.strip().text for row in groups.group_rows(many, "gpu11", 4, 60, _LOOK)]
+    assert last.endswith("+8 groups ")
+
+
+def test_many_ranks_are_not_all_named() -> None:
+    assert groups.ranks_text((2,)) == "rank 2"
+    assert groups.ranks_text((2, 3)) == "ranks 2, 3"
+    assert groups.ranks_text(tuple(range(1, 64))) == "ranks 1, 2, 3, 4 and 59 more"
+
+
+@pytest.mark.parametrize(
+    ("number", "group", "width", "columns"),
+    [
+        (8, 0, 120, 3),
+        (8, 2, 120, 2),  # pairs side by side, where four rows of tiles have room
+        (8, 4, 160, 4),
+        (4, 4, 160, 4),
+        (6, 3, 200, 3),
+        (6, 2, 160, 2),
+    ],
+)
+def test_ranks_of_a_group_stand_beside_each_other(number: int, group: int, width: int, columns: int) -> None:
+    assert plan(number, width, 60, View.AUTO, digits=False, group=group).columns == columns
+
+
+def test_without_room_for_more_rows_a_group_is_broken() -> None:
+    assert plan(8, 120, 34, View.AUTO, digits=False, group=2) == plan(8, 120, 34, View.AUTO, digits=False)
+
+
+async def test_the_table_holds_ranks_together_and_names_them() -> None:
+    app = play.app_of(play.engine_of(ranks.pairs()))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await play.sees(pilot, "▸┌gpu0 g0·0/2", " └gpu1 g0·1/2", " ┌gpu2 g1·0/2")
+        await pilot.press("space")
+        await play.sees(pilot, "▸◆gpu0 g0·0/2")
+
+
+async def test_a_single_group_over_all_slots_takes_no_column() -> None:
+    app = play.app_of(play.engine_of(ranks.summed()))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await play.sees(pilot, "▸┌gpu0 ● running", " │gpu1 ●", " │gpu2 ●", " └gpu3 ●")
+        assert "rank   " not in play.shown(app)
+
+
+async def test_the_frames_of_a_groups_tiles_are_joined() -> None:
+    app = play.app_of(play.engine_of(ranks.pairs()))
+    async with app.run_test(size=(160, 48)) as pilot:
+        await play.sees(pilot, "━┳┬─ gpu1 g0·1/2 ", "─╮╭─ gpu2 g1·0/2 ", "─┬┬─ gpu3 g1·1/2 ", "┻┴", "┴┴")
+        await pilot.press("right", "right")
+        await play.sees(pilot, "─┬┬─ gpu1 g0", "─╮┏━ gpu2 g1", "━┳┬─ gpu3 g1")
+
+
+async def test_the_lines_of_groups_come_and_go_with_them() -> None:
+    engine = play.engine_of(ranks.summed())
+    app = play.app_of(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await play.sees(pilot, "▪ g0 ● running")
+        plain = sessions.busy_snapshot(4)
+        engine.push(plain)
+        await play.until(pilot, lambda: "▪ g0" not in play.shown(app) and "▸ gpu0" in play.shown(app))
+        engine.push(ranks.summed())
+        await play.sees(pilot, "▪ g0 ● running", "▸┌gpu0")
