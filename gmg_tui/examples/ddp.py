@@ -1,4 +1,4 @@
-"""A small policy that learns to push boxes to the origin, trained on all GPUs at once with DistributedDataParallel.
+"""A small policy that learns to fly boxes to the origin, trained on all GPUs at once with DistributedDataParallel.
 
     gmg-tui --ddp ddp.py -B 4096
     torchrun --standalone --nproc_per_node=2 ddp.py -B 4096
@@ -43,19 +43,23 @@ on_gpu = args.backend == "gpu" or (args.backend is None and torch.cuda.is_availa
 dist.init_process_group("nccl" if on_gpu else "gloo")
 gs.init(backend=gs.gpu if on_gpu else gs.cpu, seed=args.seed + rank)
 
-scene = gs.Scene(show_viewer=False)
-scene.add_entity(gs.morphs.Plane())
-box = scene.add_entity(gs.morphs.Box(size=(0.2, 0.2, 0.2), pos=(0.5, -0.5, 0.1)))
+# Boxes adrift, which touch nothing: without contacts there is little to compile.
+scene = gs.Scene(
+    sim_options=gs.options.SimOptions(gravity=(0.0, 0.0, 0.0)),
+    rigid_options=gs.options.RigidOptions(enable_collision=False, disable_constraint=True),
+    show_viewer=False,
+)
+box = scene.add_entity(gs.morphs.Box(size=(0.2, 0.2, 0.2), pos=(0.5, -0.5, 0.2)))
 scene.build(n_envs=args.n_envs)
 
-net = torch.nn.Sequential(torch.nn.Linear(4, 32), torch.nn.Tanh(), torch.nn.Linear(32, 2)).to(gs.device)
+net = torch.nn.Sequential(torch.nn.Linear(6, 32), torch.nn.Tanh(), torch.nn.Linear(32, 3)).to(gs.device)
 policy = DistributedDataParallel(net)  # begins with rank 0's weights everywhere
 optimizer = torch.optim.Adam(policy.parameters(), lr=3e-3)
 
 
 def observe() -> torch.Tensor:
-    """Each box's place and velocity on the plane, m and m/s."""
-    return torch.cat((box.get_pos()[:, :2], box.get_vel()[:, :2]), dim=1)
+    """Each box's place and velocity, m and m/s."""
+    return torch.cat((box.get_pos(), box.get_vel()), dim=1)
 
 
 for iteration in range(args.iterations):
@@ -63,14 +67,14 @@ for iteration in range(args.iterations):
     with torch.no_grad():
         for _ in range(args.steps):
             observation = observe()
-            action = net(observation) + 0.3 * torch.randn(args.n_envs, 2, device=gs.device)
-            box.set_dofs_velocity(action, dofs_idx_local=[0, 1])
+            action = net(observation) + 0.3 * torch.randn(args.n_envs, 3, device=gs.device)
+            box.set_dofs_velocity(action, dofs_idx_local=[0, 1, 2])
             scene.step()
             observations.append(observation)
             actions.append(action)
-            rewards.append(-box.get_pos()[:, :2].norm(dim=1))
+            rewards.append(-box.get_pos().norm(dim=1))
     reward = torch.stack(rewards)
-    # The policy gradient of actions with a fixed spread, each action judged by what all of its step earned.
+    # The policy gradient of actions with a fixed spread; an action is as good as its box is nearer than the others'.
     advantage = (reward - reward.mean(dim=1, keepdim=True)).flatten()
     missed = (torch.cat(actions) - policy(torch.cat(observations))).square().sum(dim=1)
     loss = (advantage * missed).mean()
@@ -80,7 +84,8 @@ for iteration in range(args.iterations):
     if rank == 0:
         print(f"Learning iteration {iteration + 1}/{args.iterations}\nMean reward: {reward.mean():.4f}", flush=True)
 
-mine = torch.cat([part.flatten() for each in net.parameters() for part in (each.detach(), each.grad)])
+parts = [part for each in net.parameters() for part in (each.detach(), each.grad) if part is not None]
+mine = torch.cat([part.flatten() for part in parts])
 gathered = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
 dist.all_gather(gathered, mine)
 equal = all(torch.equal(mine, other) for other in gathered)

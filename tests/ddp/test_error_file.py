@@ -45,6 +45,7 @@ def test_what_torch_itself_records(tmp_path: Path) -> None:
     assert found.traceback.startswith("Traceback (most recent call last)")
     failure = explain_recorded(found)
     assert (failure.kind, failure.reason) == (FailureKind.SCRIPT, "OddError: no such")
+    assert "error.json" in failure.advice  # its log has nothing
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,11 @@ from gmg_tui.genesis.output import lines, torchrun
 from gmg_tui.genesis.output.failure_signs import FailureKind, Sign, sign_in, sign_of
 from gmg_tui.text import clean
 
-__all__ = ["Failure", "FailureKind", "explain"]
+__all__ = ["SEE_LOG", "Failure", "FailureKind", "explain"]
 
 _MAX_TEXT = 200
+SEE_LOG = "it will fail again in this way: see its log"
+"""The advice where nothing is known of a script's own exception."""
 
 
 class Failure(NamedTuple):
@@ -68,7 +70,7 @@ def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
     if sign is not None:
         return Failure(sign.kind, _of_collective(sign, texts) or _one_line(reason), sign.advice)
     if found is not None:
-        return Failure(FailureKind.SCRIPT, _one_line(reason), "it will fail again in this way: see its log")
+        return Failure(FailureKind.SCRIPT, _one_line(reason), SEE_LOG)
     return Failure(FailureKind.UNKNOWN, _one_line(reason), "see the end of its log")
 
 
