@@ -33,6 +33,7 @@ from tests.nvml_sim import Sim, build  # noqa: E402
 
 _USERS = "/home/me/gmg-tui"
 LIGHT = "gmg_tui/examples/light.py"
+GROUP = "gmg_tui/examples/ddp.py"
 FRANKA = "gmg_tui/examples/franka.py"
 SWEEP = "gmg_tui/examples/light.toml"
 FAKE = "tests/fake_worker.py"
@@ -132,6 +133,7 @@ PICTURES = {
         _queue,
         report=True,
     ),
+    "group": Picture(("--cpu", "2", "--ddp", GROUP, "-B", "64", "--iterations", "100000"), (132, 36), _main),
     "tune": Picture(("tune", "--cpu", "2", LIGHT, "-B", "{n_envs}"), (140, 40), _tune),
     "tiles": Picture(_FAKE_RUN, (160, 44), _gpus, simulated=True),
     "table": Picture(_FAKE_RUN, (80, 24), _table, simulated=True),

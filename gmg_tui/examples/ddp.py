@@ -82,7 +82,8 @@ for iteration in range(args.iterations):
     loss.backward()  # averages the gradients over all ranks
     optimizer.step()
     if rank == 0:
-        print(f"Learning iteration {iteration + 1}/{args.iterations}\nMean reward: {reward.mean():.4f}", flush=True)
+        # As rsl_rl prints it, which counts from 0; gmg-tui reads it.
+        print(f"Learning iteration {iteration}/{args.iterations}\nMean reward: {reward.mean():.4f}", flush=True)
 
 parts = [part for each in net.parameters() for part in (each.detach(), each.grad) if part is not None]
 mine = torch.cat([part.flatten() for part in parts])

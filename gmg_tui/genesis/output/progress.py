@@ -30,7 +30,8 @@ class Iterations:
         if match is None:
             return None
         # rsl_rl prints the line when iteration i, counted from 0, is done.
-        done, total = int(match["done"]) + 1, int(match["total"])
+        total = int(match["total"])
+        done = min(int(match["done"]) + 1, total)
         if self._seen and done <= self._seen[-1][0]:
             self._seen.clear()  # another training run began in the same process
         self._seen.append((done, now))
