@@ -17,7 +17,7 @@ from tests.pseudo_terminal import PseudoTerminal, text_of
 ENTER, ESCAPE, CTRL_C = "\r", "\x1b", "\x03"
 UP, DOWN, RIGHT, LEFT = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D"
 
-_LAST_WORDS_S = 2.0
+_LAST_WORDS_S = 10.0
 """How long what a program has written may take to be read once it has ended."""
 
 
@@ -122,7 +122,7 @@ class Terminal(PseudoTerminal):
             assert self.alive, self.raw[-4000:].decode(errors="replace")
             assert time.monotonic() < deadline, f"{where}: it does not come back as it was\n{self.text()}"
 
-    def until(self, *wanted: str | Callable[[str], bool], timeout_s: float = 30.0) -> str:
+    def until(self, *wanted: str | Callable[[str], bool], timeout_s: float = 60.0) -> str:
         """Wait until all of `wanted` hold of the screen: words on it, or functions of its text."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -136,7 +136,7 @@ class Terminal(PseudoTerminal):
             assert time.monotonic() < deadline, f"never on the screen: {wanted}\n{text}"
             self._came.wait(0.05)
 
-    def until_ended(self, timeout_s: float = 30.0) -> int:
+    def until_ended(self, timeout_s: float = 60.0) -> int:
         """Wait until the program has ended. Returns its exit status, negative for a signal."""
         status = self.process.wait(timeout_s)
         self._thread.join(_LAST_WORDS_S)
