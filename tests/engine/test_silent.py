@@ -9,7 +9,7 @@ import pytest
 from gmg_tui.model import Phase, Snapshot, StartMode, WorkerState
 from tests.engine.harness import running, spec_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 _SILENT = """
 import os, time  # and what imports genesis

@@ -46,7 +46,6 @@ def _begun(marks: Path) -> list[dict[str, Any]]:
     return [json.loads(text) for text in texts if text.endswith("}")]
 
 
-@pytest.mark.timeout(300)
 def test_the_engine_is_killed_ten_times_and_every_job_is_finished_once(sim: Sim, tmp_path: Path) -> None:
     chance = random.Random(4)
     marks = tmp_path / "marks"
