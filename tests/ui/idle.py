@@ -6,7 +6,7 @@ import asyncio
 from time import process_time
 
 _STEP_S = 0.005
-_STEPS = 5
+_STEPS = 4
 """Together they are longer than a frame of Textual, 1/60 s, after which it draws what has changed."""
 _QUIET_CPU_S = 0.004
 """The CPU time that a round of steps may take at most: threads of the app work as well."""
