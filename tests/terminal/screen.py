@@ -109,7 +109,7 @@ class Terminal(PseudoTerminal):
         """The first line of the screen with `word` in it; empty when there is none."""
         return next((line for line in text_of(self._screen).splitlines() if word in line), "")
 
-    def settle(self, redraw: str, where: str, *, timeout_s: float = 60.0) -> None:
+    def settle(self, redraw: str, where: str, *, timeout_s: float = 120.0) -> None:
         """Wait until it shows what it shows again when all was wiped away and the key `redraw` is pressed."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -117,7 +117,7 @@ class Terminal(PseudoTerminal):
             self.wipe()
             self.press(redraw)
             with contextlib.suppress(AssertionError):
-                self.until(lambda _, before=before: self.cells() == before, timeout_s=2.0)  # type: ignore[misc]
+                self.until(lambda _, before=before: self.cells() == before, timeout_s=5.0)  # type: ignore[misc]
                 return
             assert self.alive, self.raw[-4000:].decode(errors="replace")
             assert time.monotonic() < deadline, f"{where}: it does not come back as it was\n{self.text()}"
