@@ -34,8 +34,10 @@ RANKS = "ranks"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _SOCKET_PATH_BYTES = 107
 """The longest path of a UNIX socket on Linux (sun_path, less its terminating zero)."""
-_LOCK_TIMEOUT_S = 1.0
-"""How long a starting engine waits for its lock: `ls` locks it, shared, for a moment to see whether an engine lives."""
+_LOCK_TIMEOUT_S = 5.0
+"""How long a starting engine waits for its lock: `ls` locks it, shared, to see whether an engine lives.
+
+That takes a moment, and longer where `ls` has to wait for the CPU while it has the lock."""
 _RETRY_S = 0.01
 _LATEST = 253402300800.0
 """Unix seconds of the year 10000, which no calendar knows any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -28,7 +29,7 @@ _OUTER = (
     "COLUMNS",
     "LINES",
 )
-_SETTLE_S = 20.0
+_SETTLE_S = 60.0
 """How long the engine and its watchdog may take to end what is left, once a test has let go of it."""
 
 
@@ -72,8 +73,10 @@ def nothing_is_left(own_folders: None) -> Iterator[None]:
     deadline = time.monotonic() + _SETTLE_S
     while (left := _left()) and time.monotonic() < deadline:
         psutil.wait_procs(left, timeout=0.2)
-    described = [(process.pid, process.cmdline()) for process in left]
+    described = []
     for process in left:
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended just now
+            described.append((process.pid, process.cmdline()))
+            process.kill()
     assert described == []
     assert [found.name for found in sessions.listing() if found.state == "running" and not found.away] == []

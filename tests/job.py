@@ -15,6 +15,13 @@ from pathlib import Path
 _KEPT = ("CUDA_VISIBLE_DEVICES", "GMG_SLOT", "GMG_JOB", "GMG_JOB_NAME", "GMG_OUT_DIR", "GMG_ATTEMPT", "GMG_SESSION")
 
 
+def _write(mark: Path, seen: dict[str, object]) -> None:
+    """At once: others read it meanwhile, and count the files of its folder."""
+    unfinished = mark.parent.with_name(f".{mark.parent.name}-{mark.name}")
+    unfinished.write_text(json.dumps(seen))
+    unfinished.replace(mark)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
@@ -30,7 +37,7 @@ def main() -> int:
     mark = options.marks / f"{os.environ.get('GMG_JOB', '0')}-{os.getpid()}.json" if options.marks else None
     seen |= {"value": options.value, "cwd": str(Path.cwd()), "began": time.monotonic()}
     if mark is not None:
-        mark.write_text(json.dumps(seen))
+        _write(mark, seen)
     if options.s:
         time.sleep(options.s)
     if options.oom:
@@ -43,7 +50,7 @@ def main() -> int:
         )
     fails = options.fail and int(os.environ.get("GMG_ATTEMPT", "1")) <= options.fail_attempts
     if mark is not None:
-        mark.write_text(json.dumps(seen | {"ended": time.monotonic(), "exit": options.fail if fails else 0}))
+        _write(mark, seen | {"ended": time.monotonic(), "exit": options.fail if fails else 0})
     return options.fail if fails else 0
 
 

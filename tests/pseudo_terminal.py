@@ -25,8 +25,8 @@ _ANSWERS = {
 }
 """Questions that a program waits for an answer to: what terminal it is, whether it can hold a frame back until it is
 whole. The answers are those of a present-day terminal."""
-_ASKING_S = 3.0
-"""Programs ask at their start."""
+_ASKING_S = 30.0
+"""Programs ask at their start, which may take long on a busy machine."""
 
 
 class Chunk(NamedTuple):

@@ -41,7 +41,7 @@ def test_a_terminal_of_another_encoding_gets_ascii_by_itself() -> None:
         ["-m", "gmg_tui", "--cpu", "1", str(ROOT / "tests" / "fake_worker.py"), "--lines", "0"],
         env=environ(TERM="xterm-256color", LANG="de_DE.ISO-8859-1"),
         dimensions=(30, 100),
-        timeout=20,
+        timeout=60,
     )
     terminal.expect(b"Running at")
     seen = terminal.before

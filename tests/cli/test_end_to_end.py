@@ -160,7 +160,8 @@ def test_a_reader_that_has_seen_enough_stops_the_session() -> None:
 
 
 def test_a_detached_session_is_listed_its_log_followed_and_stopped() -> None:
-    started = _gmg("--cpu", "1", "--name", "far", "--detach", _WORKER, "--lines", "0")
+    # It takes a while to end: who stops it sees it stopping.
+    started = _gmg("--cpu", "1", "--name", "far", "--detach", _WORKER, "--lines", "0", "--save-s", "1.5")
     assert (started.stdout, started.stderr, started.returncode) == ("far\n", "", 0)
     command = [*_COMMAND, "logs", "far", "cpu0", "-f"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ()) as log:

@@ -20,7 +20,7 @@ def _gmg(*words: str) -> pexpect.spawn[str]:
         env=environ(TERM="xterm-256color"),
         dimensions=(30, 100),
         encoding="utf-8",
-        timeout=20,
+        timeout=60,
     )
 
 

@@ -33,7 +33,8 @@ class Running:
         self.snapshot = client.welcome.snapshot
         self.lines: dict[str, dict[int, str]] = {}
         self.bye: str | None = None
-        self._news = asyncio.Event()
+        self._waits: dict[asyncio.Future[None], Callable[[], Any]] = {}
+        """What is waited for."""
         self._task = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:
@@ -45,25 +46,52 @@ class Running:
                     self.lines.setdefault(slot, {}).update(enumerate(lines, first))
                 case Bye(reason=reason):
                     self.bye = reason
-            self._news.set()
+            if self._look():
+                await asyncio.sleep(0)  # who has waited for this sees it before the next message changes it
 
-    async def until(self, holds: Callable[[Snapshot], Any], *, timeout_s: float = 30.0) -> Snapshot:
-        """Wait for a snapshot of which `holds` is true."""
+    def _look(self) -> bool:
+        """Wake those whose condition holds; whether there are any.
+
+        Each message is looked at: on a busy machine several are read at once, and a state may be in one of them alone.
+        """
+        woken = False
+        for future, holds in list(self._waits.items()):
+            if future.done():
+                continue
+            try:
+                if not holds():
+                    continue
+                future.set_result(None)
+            except Exception as error:
+                future.set_exception(error)
+            woken = True
+        return woken
+
+    async def _until(self, holds: Callable[[], Any], said: Callable[[], object], timeout_s: float) -> None:
+        """Wait until `holds`, now or after one of the next messages; else what is `said` is the error."""
+        if holds():
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._waits[future] = holds
         try:
             async with asyncio.timeout(timeout_s):
-                while not holds(self.snapshot):
-                    self._news.clear()
-                    await self._news.wait()
+                await future
         except TimeoutError:
-            raise AssertionError(f"never so: {self.snapshot}\n{self.log()}") from None
+            raise AssertionError(f"not so within {timeout_s:.0f} s: {said()}\n{self.log()}") from None
+        finally:
+            del self._waits[future]
+
+    async def until(self, holds: Callable[[Snapshot], Any], *, timeout_s: float = 60.0) -> Snapshot:
+        """Wait for a snapshot of which `holds` is true."""
+        await self._until(lambda: holds(self.snapshot), lambda: self.snapshot, timeout_s)
         return self.snapshot
 
-    async def until_lines(self, slot: str, holds: Callable[[dict[int, str]], Any], *, timeout_s: float = 30.0) -> None:
+    async def until_lines(self, slot: str, holds: Callable[[dict[int, str]], Any], *, timeout_s: float = 60.0) -> None:
         """Wait until `holds` of the lines of a slot, by number."""
-        async with asyncio.timeout(timeout_s):
-            while not holds(self.lines.get(slot, {})):
-                self._news.clear()
-                await self._news.wait()
+        await self._until(lambda: holds(self._lines(slot)), lambda: list(self._lines(slot).items())[-20:], timeout_s)
+
+    def _lines(self, slot: str) -> dict[int, str]:
+        return self.lines.get(slot, {})
 
     async def until_state(self, slot: str, *states: WorkerState) -> Worker:
         """Wait until the worker on `slot` is in one of the states."""
@@ -163,7 +191,8 @@ async def running(spec: RunSpec, env: dict[str, str] | None = None) -> AsyncIter
     run = Running(process, client, spec)
     try:
         yield run
-        children = engine.children(recursive=True) if engine.is_running() else []
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended
+            children = engine.children(recursive=True)
     finally:
         await run.leave()
         if process.returncode is None:
@@ -171,7 +200,7 @@ async def running(spec: RunSpec, env: dict[str, str] | None = None) -> AsyncIter
             await asyncio.sleep(0)
             process.terminate()
         await process.wait()
-        _, alive = psutil.wait_procs(children, timeout=5)
+        _, alive = await asyncio.to_thread(psutil.wait_procs, children, timeout=30)
         assert not alive, f"left running: {alive}"
 
 

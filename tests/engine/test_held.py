@@ -27,7 +27,7 @@ async def _until_held(run: Running) -> psutil.Process:
     pid = run.worker("cpu1").pid
     assert pid is not None
     process = psutil.Process(pid)
-    async with asyncio.timeout(10):  # on a busy machine a process that is sent SIGSTOP may have to wait for its turn
+    async with asyncio.timeout(60):  # on a busy machine a process that is sent SIGSTOP may have to wait for its turn
         while process.status() != psutil.STATUS_STOPPED:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.02)
     return process
@@ -127,5 +127,5 @@ async def test_a_held_worker_ends_with_a_killed_engine() -> None:
         process = await _until_held(run)
         run.process.kill()
         await run.process.wait()
-        _, alive = await asyncio.to_thread(psutil.wait_procs, [process], timeout=20)
+        _, alive = await asyncio.to_thread(psutil.wait_procs, [process], timeout=60)
         assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []

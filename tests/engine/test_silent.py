@@ -9,7 +9,7 @@ import pytest
 from gmg_tui.model import Phase, Snapshot, StartMode, WorkerState
 from tests.engine.harness import running, spec_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 _SILENT = """
 import os, time  # and what imports genesis
@@ -63,7 +63,8 @@ async def test_a_script_that_has_simulated_before_waits_for_nobody_at_its_next_s
 
             await run.until(ended, timeout_s=60)
     cold, warm = reasons
-    assert "for cpu0 to write the mesh caches" in cold
+    # Who comes a little late finds it held already.
+    assert any("for cpu0 to write the mesh caches" in (reason or "") for reason in cold)
     assert warm == {None}
 
 

@@ -28,7 +28,7 @@ from .test_log_writer import Tape
 
 ENV = {"PATH": os.environ["PATH"], "GMG_SLOT": "cpu0", "PYTHONUNBUFFERED": "1"}
 WAITS = "waits for the disk"
-LINES = 500_000
+LINES = 1_000_000
 FLOODS = """
 import os, sys, time
 floods = os.environ["GMG_SLOT"] == "cpu0"

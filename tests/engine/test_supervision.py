@@ -69,9 +69,9 @@ async def test_a_race_that_never_heals_ends_after_the_last_restart() -> None:
 
 async def test_a_person_need_not_wait_for_a_restart_and_can_take_it_back() -> None:
     async with running(spec_for("--crash", "race", "--crash-attempt", "1", *NEVER, cpu=2)) as run:
-        await run.until(lambda s: all(w.state is WorkerState.RESTARTING for w in s.workers))
-        await run.client.act(Action.RESTART, "cpu0")
-        await run.client.act(Action.STOP, "cpu1")
+        for slot, action in (("cpu0", Action.RESTART), ("cpu1", Action.STOP)):
+            await run.until_state(slot, WorkerState.RESTARTING)  # for two seconds, and not both at the same time
+            await run.client.act(action, slot)
         await run.until_state("cpu0", RUNNING)
         assert run.worker("cpu1").state is WorkerState.STOPPED
         assert run.worker("cpu1").attempt == 1
@@ -84,7 +84,7 @@ async def test_a_failure_of_the_script_itself_is_left_alone() -> None:
 
 
 async def test_gated_workers_wait_for_the_first_and_say_so() -> None:
-    spec = spec_for(*NEVER, "--phase-s", "0.4", cpu=3, start=StartMode.GATED)
+    spec = spec_for(*NEVER, "--phase-s", "1", cpu=3, start=StartMode.GATED)
     async with running(spec) as run:
         waiting = await run.until(lambda s: s.workers[0].state is not WorkerState.WAITING)
         for slot in ("cpu1", "cpu2"):
@@ -153,7 +153,7 @@ async def test_workers_of_a_killed_engine_end_within_seconds(tmp_path: Path) -> 
         processes = [psutil.Process(pid) for pid in pids]
         run.process.kill()
         await run.process.wait()
-        _, alive = await asyncio.to_thread(psutil.wait_procs, processes, timeout=20)
+        _, alive = await asyncio.to_thread(psutil.wait_procs, processes, timeout=60)
         assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
 
 
@@ -215,4 +215,4 @@ async def test_a_restart_does_not_wait_for_memory_that_somebody_else_has_taken(s
         sim.gpus[0].memory_used_mib = 30_500
         sim.write()
         await run.client.act(Action.RESTART, "gpu0")
-        await run.until(lambda s: s.workers[0].attempt == 2, timeout_s=20.0)
+        await run.until(lambda s: s.workers[0].attempt == 2)

@@ -21,6 +21,7 @@ from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
 from tests.engine.harness import Running, running, spec_for
 
+from .namesakes import alive
 from .patience import eventually
 from .scale import full
 from .stamps import largest_gap_s, last_number
@@ -48,7 +49,7 @@ async def test_a_killed_engine_is_listed_as_lost_once_its_workers_have_ended(tmp
         await eventually(
             lambda: sessions.find(spec.name, running=False).state == "lost"
         )  # until then the watchdog works for it
-        assert [process for process in processes if process.is_running() and process.status() != "zombie"] == []
+        assert [process for process in processes if alive(process)] == []
         (row,) = await asyncio.to_thread(_listed)
         assert (row["name"], row["state"]) == (spec.name, "lost")
         with pytest.raises(GmgError):
@@ -61,7 +62,6 @@ async def test_an_engine_that_is_stopped_for_a_while_loses_nothing_and_suspects_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the engine did not see while it was stopped is no sign that its workers did nothing."""
-    monkeypatch.setattr("gmg_tui.client._HELLO_S", 1.0)  # it will not answer within the usual time either
     pause_s = full(30.0, short=5.0)
     stamps = tmp_path / "stamps"
     args = ("--plain", "--phase-s", "0", "--lines", "0", "--rate", "100", "--stamp", str(stamps))
@@ -71,8 +71,10 @@ async def test_an_engine_that_is_stopped_for_a_while_loses_nothing_and_suspects_
         engine = psutil.Process(run.process.pid)
         engine.suspend()
         await asyncio.sleep(pause_s)
-        with pytest.raises(GmgError, match="stopped"):
-            await EngineClient.connect(Path(run.spec.socket))
+        with monkeypatch.context() as patch:
+            patch.setattr("gmg_tui.client._HELLO_S", 1.0)  # it will not answer within the usual time either
+            with pytest.raises(GmgError, match="stopped"):
+                await EngineClient.connect(Path(run.spec.socket))
         printed = last_number(stamps)
         engine.resume()
 
@@ -156,7 +158,7 @@ async def test_a_killed_watchdog_has_a_successor_that_knows_the_workers() -> Non
         engine = psutil.Process(run.process.pid)
 
         def watchdogs() -> list[psutil.Process]:
-            return [child for child in engine.children() if child not in workers and child.status() != "zombie"]
+            return [child for child in engine.children() if child not in workers and alive(child)]
 
         (watchdog,) = watchdogs()
         watchdog.kill()
@@ -164,5 +166,4 @@ async def test_a_killed_watchdog_has_a_successor_that_knows_the_workers() -> Non
         assert {worker.attempt for worker in run.snapshot.workers} == {1}
         run.process.kill()
         await run.process.wait()
-        _, alive = await asyncio.to_thread(psutil.wait_procs, workers, timeout=20)
-        assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+        await eventually(lambda: not any(map(alive, workers)))

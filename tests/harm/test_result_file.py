@@ -64,7 +64,7 @@ async def test_a_disk_that_does_not_answer_is_not_waited_for(tmp_path: Path, mon
     answers = threading.Event()
     monkeypatch.setattr(script_results, "read_file", lambda _: answers.wait())
     monkeypatch.setattr(script_results, "_DISK_S", 0.05)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await script_results.in_folder(tmp_path) == {}
     answers.set()
 
@@ -75,5 +75,5 @@ async def test_an_engine_is_ended_by_sigterm_while_a_job_has_a_pipe_for_a_result
     async with running(sweep_for([{}], Batch(script=str(script), args=("fifo",)), cpu=1)) as run:
         await run.until_state("cpu0", WorkerState.STARTING)
         run.process.terminate()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await run.process.wait() == 0

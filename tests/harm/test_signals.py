@@ -124,7 +124,7 @@ def test_the_command_passes_signals_on_and_lives(script: Path, tmp_path: Path) -
         client.send_signal(signal.SIGUSR1)
         wait_until(lambda: _saved(tmp_path) == {f"cpu0-{signal.SIGUSR1:d}": SAVED})
         client.send_signal(signal.SIGXCPU)
-        out, err = client.communicate(timeout=30)
+        out, err = client.communicate(timeout=90)
     assert (err, client.returncode) == ("stopping the workers (ctrl+c again kills them)\n", 130)
     assert "SIGUSR1 received at " in out
     assert sessions.find(None, running=False).state == "ended"
@@ -135,7 +135,7 @@ def test_a_command_whose_engine_is_told_to_end_says_so(script: Path, tmp_path: P
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
         wait_until(lambda: (tmp_path / "cpu0-ready").exists())
         os.kill(sessions.find(None, running=True).record.session.engine_pid, signal.SIGTERM)
-        out, err = client.communicate(timeout=30)
+        out, err = client.communicate(timeout=90)
     assert (err, client.returncode) == ("", 130)
     assert "the session was ended by SIGTERM" in out
     assert "cpu0  stopped" in out

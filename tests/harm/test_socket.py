@@ -51,7 +51,7 @@ def _as_nobody(path: Path, sent: bytes) -> subprocess.CompletedProcess[bytes]:
     """What another user hears who connects to `path` and sends `sent`."""
     command = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
     python = (os.path.realpath(sys.executable), "-I", "-S", "-c", STRANGER)
-    return subprocess.run([*command, *python, str(path), sent.hex()], capture_output=True, timeout=30)
+    return subprocess.run([*command, *python, str(path), sent.hex()], capture_output=True, timeout=60)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ async def test_noise_on_the_socket_ends_that_connection_alone(behind_a_hello: bo
             writer.write(data)
             writer.write_eof()
             with contextlib.suppress(ConnectionResetError):
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     await reader.read()
             writer.close()
 
@@ -136,7 +136,7 @@ async def test_noise_on_the_socket_ends_that_connection_alone(behind_a_hello: bo
 def _said_to(path: str, sent: bytes) -> bytes:
     """All that the engine says to who sends `sent` and then listens. Raises `ConnectionResetError`."""
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(30)
+        client.settimeout(60)
         client.connect(path)
         client.sendall(sent)
         client.shutdown(socket.SHUT_WR)
@@ -187,7 +187,7 @@ async def test_clients_that_ask_and_never_read_are_let_go_with_all_that_waits_fo
             writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport reads too
             writer.write(requests)
             deaf.append(writer)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 # Refused or thrown out: the engine has closed its side before this client read a byte.
                 with contextlib.suppress(OSError):
                     await writer.drain()

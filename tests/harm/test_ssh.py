@@ -112,5 +112,5 @@ def test_a_connection_that_sleeps_and_dies_leaves_a_session_to_come_back_to(ssh:
             again.press("d")
             assert again.until_ended() == 0
     stop(found)
-    assert largest_gap_s(stamps) < stall_s / 3
+    assert largest_gap_s(stamps) < stall_s * 2 / 3
     assert steps(found, "cpu0")[: last_number(stamps)] == list(range(last_number(stamps)))

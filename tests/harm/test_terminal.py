@@ -63,7 +63,7 @@ def test_a_terminal_that_is_not_read_stops_no_worker_and_is_up_to_date_once_it_i
         terminal.until("─ Help ─")
     stop(found)
     for slot, path in stamps.items():
-        assert largest_gap_s(path) < stall_s / 3
+        assert largest_gap_s(path) < stall_s * 2 / 3
         assert steps(found, slot)[: last_number(path)] == list(range(last_number(path)))
 
 

@@ -101,10 +101,10 @@ async def _all_is_kept(folder: Path, opened: Opened, harm: str) -> list[str | No
     await eventually(lambda: path.exists() and len(_jobs(path)) == 50)
     match harm:
         case "folder":
-            shutil.rmtree(folder)
+            _remove(folder)
         case "file":
             for entry in folder.iterdir():
-                entry.unlink()
+                entry.unlink(missing_ok=True)
         case "log":
             path.with_name(f"{STORE}-wal").unlink()
         case "junk":
@@ -128,6 +128,11 @@ async def _all_is_kept(folder: Path, opened: Opened, harm: str) -> list[str | No
     assert path.stat().st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
     return heard.lines
+
+
+def _remove(folder: Path) -> None:
+    """Moved first: the writer may write into it while it is being removed."""
+    shutil.rmtree(folder.rename(folder.with_name("removed")))
 
 
 def _jobs(path: Path) -> list[object]:
@@ -163,7 +168,7 @@ async def test_a_removed_store_comes_back_though_nothing_is_written(folder: Path
     writer, _ = opened()
     writer.job(records.finished(1))
     await eventually(lambda: _jobs(folder / STORE))
-    shutil.rmtree(folder)
+    _remove(folder)
     await eventually(lambda: _jobs(folder / STORE))
     await writer.close()
 

@@ -17,7 +17,7 @@ from tests.pseudo_terminal import PseudoTerminal, text_of
 ENTER, ESCAPE, CTRL_C = "\r", "\x1b", "\x03"
 UP, DOWN, RIGHT, LEFT = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D"
 
-_LAST_WORDS_S = 2.0
+_LAST_WORDS_S = 10.0
 """How long what a program has written may take to be read once it has ended."""
 
 
@@ -109,7 +109,7 @@ class Terminal(PseudoTerminal):
         """The first line of the screen with `word` in it; empty when there is none."""
         return next((line for line in text_of(self._screen).splitlines() if word in line), "")
 
-    def settle(self, redraw: str, where: str, *, timeout_s: float = 60.0) -> None:
+    def settle(self, redraw: str, where: str, *, timeout_s: float = 120.0) -> None:
         """Wait until it shows what it shows again when all was wiped away and the key `redraw` is pressed."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -117,12 +117,12 @@ class Terminal(PseudoTerminal):
             self.wipe()
             self.press(redraw)
             with contextlib.suppress(AssertionError):
-                self.until(lambda _, before=before: self.cells() == before, timeout_s=2.0)  # type: ignore[misc]
+                self.until(lambda _, before=before: self.cells() == before, timeout_s=5.0)  # type: ignore[misc]
                 return
             assert self.alive, self.raw[-4000:].decode(errors="replace")
             assert time.monotonic() < deadline, f"{where}: it does not come back as it was\n{self.text()}"
 
-    def until(self, *wanted: str | Callable[[str], bool], timeout_s: float = 30.0) -> str:
+    def until(self, *wanted: str | Callable[[str], bool], timeout_s: float = 60.0) -> str:
         """Wait until all of `wanted` hold of the screen: words on it, or functions of its text."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -136,7 +136,7 @@ class Terminal(PseudoTerminal):
             assert time.monotonic() < deadline, f"never on the screen: {wanted}\n{text}"
             self._came.wait(0.05)
 
-    def until_ended(self, timeout_s: float = 30.0) -> int:
+    def until_ended(self, timeout_s: float = 60.0) -> int:
         """Wait until the program has ended. Returns its exit status, negative for a signal."""
         status = self.process.wait(timeout_s)
         self._thread.join(_LAST_WORDS_S)

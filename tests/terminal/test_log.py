@@ -15,7 +15,7 @@ import pytest
 from tests.harm.patience import wait_until
 from tests.terminal.screen import CTRL_C, Terminal
 
-pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]
 
 FAKE = str(Path(__file__).parents[1] / "fake_worker.py")
 RUN = ("--cpu", "1", "--start", "together", FAKE, "--lines", "0", "--fps", "24000", "--steady", "-B", "4096")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 from tests.nvml_sim import Sim
 from tests.terminal.screen import CTRL_C, DOWN, ENTER, ESCAPE, RIGHT, Terminal
 
-pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]
 
 FAKE = str(Path(__file__).parents[1] / "fake_worker.py")
 FOREVER = ("--start", "together", FAKE, "--lines", "0", "--fps", "24000000", "--steady", "-B", "4096")
@@ -115,26 +114,30 @@ def test_arguments_are_edited_and_the_figures_before_stand_beside(sim: Sim) -> N
 def test_workers_that_die_and_come_back_are_seen_to(sim: Sim) -> None:
     args = (*FOREVER, "--crash", "race", "--crash-attempt", "1")
     with Terminal(*args, columns=120, rows=36, env=sim.env()) as terminal:
-        restarting: set[str] = set()
-
-        def all_back(text: str) -> bool:
-            restarting.update(re.findall(r"[1-8] restarting", text))
-            return "8 running" in text
-
-        terminal.until(all_back)
-        assert restarting
+        terminal.until("8 running")
+        restarting = terminal.first(lambda text: re.search(r"[1-8] restarting", text) is not None, quiet_s=0.0)
+        assert restarting is not None
         assert {worker["attempt"] for worker in _workers().values()} == {2}
         _quit(terminal)
 
 
-def test_ctrl_c_asks_as_q_does_and_the_result_stays_until_it_is_quit(sim: Sim) -> None:
-    summary = Path(os.environ["XDG_STATE_HOME"]).with_name("summary.json")
-    args = ("--gpus", "2", "--summary", str(summary), FAKE, "--lines", "20", "--rate", "50", "-B", "64")
-    with Terminal(*args, env=sim.env()) as terminal:
-        terminal.until("running")
+_UNTIL_TOLD = """
+import pathlib, sys, time
+while not pathlib.Path(sys.argv[1]).exists():
+    print("[Genesis] [07:00:00] [INFO] Running at 12.00 FPS (1.00 FPS per env, 12 envs).", flush=True)
+    time.sleep(0.05)
+"""
+
+
+def test_ctrl_c_asks_as_q_does_and_the_result_stays_until_it_is_quit(sim: Sim, tmp_path: Path) -> None:
+    summary, script, end = (tmp_path / name for name in ("summary.json", "script.py", "end"))
+    script.write_text(_UNTIL_TOLD)
+    with Terminal("--gpus", "2", "--summary", str(summary), str(script), str(end), env=sim.env()) as terminal:
+        terminal.until("2 running")
         terminal.press(CTRL_C)
         terminal.until("leave")
         terminal.press(ESCAPE)
+        end.touch()
         terminal.until("2 finished")
         terminal.press("q")
         assert terminal.until_ended() == 0

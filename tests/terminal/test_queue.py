@@ -10,7 +10,7 @@ import pytest
 from tests.nvml_sim import Sim
 from tests.terminal.screen import DOWN, ENTER, ESCAPE, Terminal
 
-pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]
 
 JOB = Path(__file__).parents[1] / "job.py"
 SWEEP = f"""

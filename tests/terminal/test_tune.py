@@ -18,7 +18,7 @@ from tests import tunings
 from tests.cli.scripted import ROOT, ScriptedEngine
 from tests.terminal.screen import ENTER, Terminal
 
-pytestmark = [pytest.mark.terminal, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.terminal
 
 
 async def test_an_answer_is_copied_and_becomes_a_plain_run(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from gmg_tui import session as sessions
 from tests.terminal.screen import DOWN, ENTER, Terminal
 
-pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]
 
 FAKE = str(Path(__file__).parents[1] / "fake_worker.py")
 

@@ -12,7 +12,7 @@ import pytest
 from tests.nvml_sim import Sim
 from tests.terminal.screen import DOWN, ENTER, ESCAPE, UP, Terminal
 
-pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]
 
 FAKE = str(Path(__file__).parents[1] / "fake_worker.py")
 CTRL_Y, CTRL_Z = "\x19", "\x1a"

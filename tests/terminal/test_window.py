@@ -16,7 +16,7 @@ from tests.harm.patience import wait_until
 from tests.harm.sessions import stop, the_session
 from tests.terminal.screen import ENTER, Terminal
 
-pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]
 
 CTRL_Z, REDRAW = "\x1a", "\x0c"
 PROGRAM = (sys.executable, "-m", "tests.ui.screens.on_terminal")

@@ -8,11 +8,19 @@ import pytest
 import textual
 
 from gmg_tui import ui
+from tests.ui.idle import wait_for_idle
 
 ui.load()
 
 PICTURED = "8.2.8"
 """The version of Textual that the pictures were taken with; another may draw its own widgets otherwise."""
+
+
+@pytest.fixture(autouse=True)
+def _patient_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pilot's pauses and key presses last until the app has done everything, on a busy machine too."""
+    for module in ("textual.app", "textual.pilot"):
+        monkeypatch.setattr(f"{module}.wait_for_idle", wait_for_idle)
 
 
 @pytest.fixture

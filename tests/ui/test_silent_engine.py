@@ -147,6 +147,7 @@ async def test_keys_wait_for_a_dialog_only_for_a_while(monkeypatch: pytest.Monke
         await play.sees(pilot, "e: the engine does not answer")
         await pilot.press("right")
         assert app.state.chosen == "gpu1"
+        monkeypatch.setattr(actions, "OPENING_S", play.WAIT_S)
         app.engine.answers.set()
         await pilot.press("e")
         await play.sees(pilot, "Edit gpu1")

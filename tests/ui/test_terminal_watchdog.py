@@ -24,7 +24,7 @@ import pytest
 from gmg_tui.ui.terminal import watchdog
 from tests.ui.screens.on_terminal import BLOCKED
 
-_WAIT_S = 30
+_WAIT_S = 60
 _ENOUGH_CPU_S = 2 * watchdog.GRACE_S
 """Less than a thread takes that spins on a lost terminal until it is ended from outside."""
 

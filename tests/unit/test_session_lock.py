@@ -16,7 +16,7 @@ from gmg_tui.errors import GmgError
 def test_an_engine_begins_although_somebody_looks_at_its_session(tmp_path: Path) -> None:
     looking = os.open(tmp_path / sessions.ENGINE_LOG, os.O_RDWR | os.O_CREAT)
     fcntl.flock(looking, fcntl.LOCK_SH)
-    leaving = threading.Timer(0.1, os.close, [looking])
+    leaving = threading.Timer(1.5, os.close, [looking])  # it had to wait for the CPU meanwhile
     leaving.start()
     try:
         os.close(sessions.lock(tmp_path))
