@@ -6,6 +6,9 @@ from msgspec import Struct
 
 from gmg_tui.model.states import Phase, WorkerState
 
+BUSY = "busy"
+"""What is said for the state of a worker that works without a line, in a phase that may have ended unseen."""
+
 
 class Fps(Struct, frozen=True, omit_defaults=True):
     """Environment steps per second of one attempt, over all environments."""
@@ -183,6 +186,11 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """None for a worker that is no rank of a group."""
     fps_of_group: bool = False
     """Whether `fps` is the whole group's, which rank 0 reports, and not this rank's own."""
+
+    @property
+    def state_word(self) -> str:
+        """The state in one word, `BUSY` while nobody can say which of two it is."""
+        return self.state.value if self.silent_s is None else BUSY
 
     @property
     def current_fps(self) -> float | None:

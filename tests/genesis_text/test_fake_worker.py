@@ -120,7 +120,7 @@ def test_bars_and_iterations_reach_their_end() -> None:
     for version in ("0.4.5", "1.4.5"):
         _, _, reader = run("--rsl", "3", "--version", version, "--fps", "98304")
         assert reader.progress is not None
-        assert (reader.progress.done, reader.progress.total, reader.progress.unit) == (2, 3, "iteration")
+        assert (reader.progress.done, reader.progress.total, reader.progress.unit) == (3, 3, "iteration")
         assert reader.fps is not None
         assert (reader.fps.last, reader.fps.samples) == (98304, 3)
 

@@ -84,11 +84,11 @@ def iteration(number: int, total: int) -> bytes:
 def test_iterations_give_the_time_left_from_their_pace() -> None:
     reader = Reader(gpu_slot=True)
     reader.feed(iteration(0, 1500), 100.0)
-    assert reader.progress == Progress(0.0, 1500.0, "iteration", None)
+    assert reader.progress == Progress(1.0, 1500.0, "iteration", None)
     reader.feed(iteration(1, 1500), 102.0)
     reader.feed(iteration(2, 1500), 104.0)
     # Iterations 0, 1 and 2 are done: 1497 are left, of two seconds each.
-    assert reader.progress == Progress(2.0, 1500.0, "iteration", 2994.0)
+    assert reader.progress == Progress(3.0, 1500.0, "iteration", 2994.0)
     assert (reader.state, reader.had_progress) == (WorkerState.RUNNING, True)
     assert reader.fps is not None
     assert (reader.fps.last, reader.fps.samples, reader.fps.settled) == (98304.0, 3, pytest.approx(98304.0))
@@ -98,13 +98,13 @@ def test_iterations_count_for_more_than_bars_and_a_resumed_run_has_its_own_pace(
     reader = Reader(gpu_slot=True)
     reader.feed(iteration(900, 1000) + b" 50%|#####     | 1/2 [00:01<00:01,  1.00it/s]\n", 10.0)
     reader.feed(iteration(901, 1000), 20.0)
-    assert reader.progress == Progress(901.0, 1000.0, "iteration", 980.0)
+    assert reader.progress == Progress(902.0, 1000.0, "iteration", 980.0)
     reader.feed(iteration(0, 10), 30.0)
-    assert reader.progress == Progress(0.0, 10.0, "iteration", None)
+    assert reader.progress == Progress(1.0, 10.0, "iteration", None)
 
 
 def test_the_reward_of_an_iteration_belongs_to_its_progress() -> None:
     reader = Reader(gpu_slot=True)
     reader.feed(b"\x1b[1m Learning iteration 299/300 \x1b[0m\n", 1.0)
     reader.feed(b"              Mean reward: 12.34\n     Mean episode length: 900.00\n", 1.1)
-    assert reader.progress == Progress(299.0, 300.0, "iteration", None, None, "12.34")
+    assert reader.progress == Progress(300.0, 300.0, "iteration", None, None, "12.34")

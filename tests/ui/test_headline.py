@@ -32,6 +32,13 @@ def test_the_headline_sums_what_runs_and_counts_every_worker_once() -> None:
     assert "00:41:07" in text
 
 
+def test_the_headline_does_not_count_a_worker_as_building_that_may_be_running_silently() -> None:
+    building = changed(sessions.running(0), fps=None, state=WorkerState.BUILDING)
+    one, other = building, changed(building, slot="gpu1", index=1, silent_s=18.0)
+    snapshot = changed(sessions.busy_snapshot(2), workers=(one, other))
+    assert "1 building  1 busy" in _headline(snapshot, 120)
+
+
 @pytest.mark.parametrize("width", range(60, 160, 7))
 @pytest.mark.parametrize(
     "snapshot", [sessions.varied_snapshot(), sessions.troubled_snapshot(), sessions.ended_snapshot()]

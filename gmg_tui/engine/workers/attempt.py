@@ -32,12 +32,13 @@ from gmg_tui.genesis import env_count
 from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.genesis.output.reader import Reader
 from gmg_tui.genesis.phase_times import PhaseTimes
+from gmg_tui.genesis.quiet_signs import mostly_imported
 from gmg_tui.model import Attempt, AttemptMetrics, GpuSample, Phase, Slot, WorkerState
 
 _log = logging.getLogger(__name__)
 
 _UNSEEN_END_S = {
-    Phase.IMPORTING: 60.0,
+    Phase.IMPORTING: 60.0,  # less where the imports are seen to be over
     Phase.AT_WORK: 10.0,
     Phase.INITIALISING: 10.0,
     Phase.CREATING: 10.0,
@@ -45,6 +46,8 @@ _UNSEEN_END_S = {
 }
 """After how long without a line a phase may well have ended unseen: Genesis does not say when it steps, and with
 `logging_level="warning"` it says nothing. The end of any other phase is announced where its beginning was."""
+_IMPORTED_S = 10.0
+"""The imports have ended so long after they were nearly over (`mostly_imported`)."""
 
 
 class RunningAttempt:
@@ -108,6 +111,8 @@ class RunningAttempt:
         self.by_group = False
         """Whether it was ended because another rank of its group has failed."""
         self.timed_out = False
+        self._mostly_imported_at: float | None = None
+        """When its imports were first seen to be nearly over, monotonic seconds."""
         self._footprint = launch.footprint
         self._remembered = remembered
         self._warm = remembered.kernels_saved
@@ -266,8 +271,16 @@ class RunningAttempt:
         least_s = _UNSEEN_END_S.get(self.reader.phase)
         if least_s is None or self.held.reason is not None or not self.activity.busy:
             return None
-        silent_s = now - self.output_at
-        return silent_s if silent_s >= max(least_s, self.usual_s or 0.0) else None
+        silent_s, usual_s = now - self.output_at, self.usual_s or 0.0
+        if self.reader.phase is Phase.IMPORTING and self._mostly_imported_at is not None:
+            least_s = min(least_s, self._mostly_imported_at - self.output_at + _IMPORTED_S)
+        return silent_s if silent_s >= max(least_s, usual_s) else None
+
+    def look(self, now: float) -> None:
+        """See what it has imported, as long as it says nothing; `now` is monotonic seconds."""
+        importing = self.reader.phase is Phase.IMPORTING and self._mostly_imported_at is None
+        if importing and mostly_imported(self.activity.pids):
+            self._mostly_imported_at = now
 
     @property
     def elapsed_s(self) -> float:

@@ -436,6 +436,7 @@ class Worker:
             return
         members, held = attempt.process.members(table), attempt.held.reason is not None
         attempt.activity.update(members, attempt.output_bytes, now, held=held)
+        attempt.look(now)
         spec = self._launcher.spec
         idle = attempt.activity.idle_for_s(now) >= spec.stuck_after_s and self.state is not WorkerState.STOPPING
         was_stuck, self.stuck = self.stuck, self._seen_idle(attempt, now) if idle else None

@@ -34,10 +34,10 @@ class Iterations:
             self._seen.clear()  # another training run began in the same process
         self._seen.append((done, now))
         first, since = self._seen[0]
-        # rsl_rl prints the line when iteration i, counted from 0, is done.
+        # rsl_rl prints the line when iteration i, counted from 0, is done: i + 1 are.
         left = max(0, total - 1 - done)
         eta_s = (now - since) / (done - first) * left if done > first else None
-        return Progress(float(done), float(total), "iteration", eta_s)
+        return Progress(done + 1.0, float(total), "iteration", eta_s)
 
 
 class IterationSteps:

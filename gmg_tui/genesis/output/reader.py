@@ -80,7 +80,8 @@ class Reader:
         self._tail = Tail()
         self._repeated = RepeatedLines()
         self._fps: Fps | None = None
-        self._in_traceback = False
+        self._gives_up = False
+        """Whether it prints why it ends, which is no sign of running."""
         self._has_simulated = False
 
     @property
@@ -179,11 +180,11 @@ class Reader:
         if logged is not None:
             return self._read_message(*logged) if telling else False
         changed = self._read_other(line) if telling else False
-        if line.startswith(b"Traceback (most recent call last)"):
-            self._in_traceback = True
+        if line.startswith(b"Traceback (most recent call last)") or lines.USAGE.match(line):
+            self._gives_up = True
         if lines.COMPILER.match(line):
             return self._greeted(announces=False) or changed
-        if self._watches_lines() and not (self._in_traceback or short[:1] in b" \t" or lines.from_library(line)):
+        if self._watches_lines() and not (self._gives_up or short[:1] in b" \t" or lines.from_library(line)):
             changed |= self._enter(Phase.RUNNING)
         return changed
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from gmg_tui import units
 from gmg_tui.genesis import placeholders
-from gmg_tui.model import Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.model import BUSY, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.row import Row
 from gmg_tui.ui.state import UiState
@@ -109,9 +109,13 @@ def _filled(state: UiState, worker: Worker, text: str) -> str:
 def _states(state: UiState, appearance: Appearance, form: str) -> list[Piece]:
     """How many workers are in each state: in `words`, in `signs`, or `mixed`, with words for trouble alone."""
     workers = state.snapshot.counted
-    counts = Counter(worker.state for worker in workers if not worker.stuck)
+    counts = Counter((worker.state, worker.state_word) for worker in workers if not worker.stuck)
     stuck = sum(1 for worker in workers if worker.stuck)
-    found = [(counts[kind], kind.value, appearance.signs.states[kind], _STYLES.get(kind, "text")) for kind in _ORDER]
+    found = [
+        (counts[kind, word], word, appearance.signs.states[kind], _STYLES.get(kind, "text"))
+        for kind in _ORDER
+        for word in (kind.value, BUSY)
+    ]
     found.append((stuck, "stuck", appearance.signs.stuck, "error"))
     pieces: list[Piece] = []
     for number, word, sign, style in found:
