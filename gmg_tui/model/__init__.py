@@ -30,15 +30,4 @@ from gmg_tui.model.tuning import (
     TuneSpec,
     Tuning,
 )
-from gmg_tui.model.worker import (
-    BUSY,
-    Attempt,
-    AttemptMetrics,
-    Fps,
-    Progress,
-    Rank,
-    Settings,
-    Worker,
-    own_rates,
-    total_fps,
-)
+from gmg_tui.model.worker import Attempt, AttemptMetrics, Fps, Progress, Rank, Settings, Worker, own_rates, total_fps

@@ -6,8 +6,11 @@ from msgspec import Struct
 
 from gmg_tui.model.states import Phase, WorkerState
 
-BUSY = "busy"
+_BUSY = "busy"
 """What is said for the state of a worker that works without a line, in a phase that may have ended unseen."""
+_SAVING = "saving"
+"""What is said for its state while Genesis saves its kernels at the end, whatever it has done before."""
+_UNDISTURBED = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING, WorkerState.RUNNING})
 
 
 class Fps(Struct, frozen=True, omit_defaults=True):
@@ -189,8 +192,10 @@ class Worker(Struct, frozen=True, omit_defaults=True):
 
     @property
     def state_word(self) -> str:
-        """The state in one word, `BUSY` while nobody can say which of two it is."""
-        return self.state.value if self.silent_s is None else BUSY
+        """The state in one word: `busy` while nobody can say which of two it is, `saving` at the end."""
+        if self.phase is Phase.SAVING and self.state in _UNDISTURBED:
+            return _SAVING
+        return self.state.value if self.silent_s is None else _BUSY
 
     @property
     def current_fps(self) -> float | None:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from gmg_tui import units
 from gmg_tui.genesis import placeholders
-from gmg_tui.model import BUSY, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.model import Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.row import Row
 from gmg_tui.ui.state import UiState
@@ -112,9 +112,10 @@ def _states(state: UiState, appearance: Appearance, form: str) -> list[Piece]:
     counts = Counter((worker.state, worker.state_word) for worker in workers if not worker.stuck)
     stuck = sum(1 for worker in workers if worker.stuck)
     found = [
-        (counts[kind, word], word, appearance.signs.states[kind], _STYLES.get(kind, "text"))
-        for kind in _ORDER
-        for word in (kind.value, BUSY)
+        (number, word, appearance.signs.states[kind], _STYLES.get(kind, "text"))
+        for (kind, word), number in sorted(
+            counts.items(), key=lambda item: (_ORDER.index(item[0][0]), item[0][0].value != item[0][1], item[0][1])
+        )
     ]
     found.append((stuck, "stuck", appearance.signs.stuck, "error"))
     pieces: list[Piece] = []
