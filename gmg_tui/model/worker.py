@@ -195,7 +195,9 @@ class Worker(Struct, frozen=True, omit_defaults=True):
         """The state in one word: `busy` while nobody can say which of two it is, `saving` at the end."""
         if self.phase is Phase.SAVING and self.state in _UNDISTURBED:
             return _SAVING
-        return self.state.value if self.silent_s is None else _BUSY
+        # Where phases are not printed, building may have ended at any time.
+        untold = self.phase is Phase.AT_WORK and self.state is WorkerState.BUILDING
+        return _BUSY if untold or self.silent_s is not None else self.state.value
 
     @property
     def current_fps(self) -> float | None:

@@ -34,9 +34,10 @@ def test_the_headline_sums_what_runs_and_counts_every_worker_once() -> None:
 
 def test_the_headline_does_not_count_a_worker_as_building_that_may_be_running_silently() -> None:
     building = changed(sessions.running(0), fps=None, state=WorkerState.BUILDING)
-    one, other = building, changed(building, slot="gpu1", index=1, silent_s=18.0)
-    snapshot = changed(sessions.busy_snapshot(2), workers=(one, other))
-    assert "1 building  1 busy" in _headline(snapshot, 120)
+    silent = changed(building, slot="gpu1", index=1, silent_s=18.0)
+    untold = changed(building, slot="gpu2", index=2, phase=Phase.AT_WORK)
+    snapshot = changed(sessions.busy_snapshot(3), workers=(building, silent, untold))
+    assert "1 building  2 busy" in _headline(snapshot, 120)
 
 
 def test_the_headline_does_not_count_a_worker_as_compiling_that_saves_its_kernels_at_the_end() -> None:
