@@ -13,10 +13,15 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import settings
 
 from gmg_tui import session as sessions
 
 pytest_plugins = ["tests.nvml_sim.fixtures", "tests.selection"]
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("busy machine", deadline=None)
+settings.load_profile("busy machine")
 
 _OUTER = (
     "CUDA_VISIBLE_DEVICES",

@@ -19,6 +19,7 @@ NOTHING_S = 45.0
 
 _COMPILERS = (b"/quadrants/", b"/gstaichi/", b"/taichi/")
 """The folders of the compiler's native library: Genesis' from 0.4, of 0.3, and of 0.2."""
+_LATE = (b"/coacd/",)
 
 _State = tuple[int, int, int]
 
@@ -43,7 +44,7 @@ class QuietSigns:
         if self._state is not None and state != self._state:
             self._written_at = now
         self._state = state
-        if self._imported_at is None and any(_has_compiler(pid) for pid in pids):
+        if self._imported_at is None and any(_holds(pid, _COMPILERS) for pid in pids):
             self._imported_at = now
         if self._written_at is not None:
             return now - self._written_at >= REST_S
@@ -66,10 +67,15 @@ def _state(folder: Path) -> _State:
     return count, size, newest
 
 
-def _has_compiler(pid: int) -> bool:
-    """Whether a process has loaded Genesis' compiler."""
+def mostly_imported(pids: Iterable[int]) -> bool:
+    """Whether one of these processes has loaded what Genesis imports among the last (1.4.5: utils/mesh.py, `coacd`)."""
+    return any(_holds(pid, _LATE) for pid in pids)
+
+
+def _holds(pid: int, folders: Iterable[bytes]) -> bool:
+    """Whether a process has loaded a file from one of the folders."""
     try:
         text = Path(f"/proc/{pid}/maps").read_bytes()
     except OSError:
         return False
-    return any(folder in text for folder in _COMPILERS)
+    return any(folder in text for folder in folders)

@@ -111,7 +111,7 @@ class Reporter:
         if per_watt is not None:
             yield f"{units.short(per_watt)} FPS/W"
         if snapshot.queue is None:
-            yield states(worker.state for worker in snapshot.workers)
+            yield states(worker.state_word for worker in snapshot.workers)
             shares = [
                 100 * one.done / one.total for worker in snapshot.workers if (one := worker.progress) and one.total
             ]

@@ -6,6 +6,12 @@ from msgspec import Struct
 
 from gmg_tui.model.states import Phase, WorkerState
 
+_BUSY = "busy"
+"""What is said for the state of a worker that works without a line, in a phase that may have ended unseen."""
+_SAVING = "saving"
+"""What is said for its state while Genesis saves its kernels at the end, whatever it has done before."""
+_UNDISTURBED = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING, WorkerState.RUNNING})
+
 
 class Fps(Struct, frozen=True, omit_defaults=True):
     """Environment steps per second of one attempt, over all environments."""
@@ -183,6 +189,15 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """None for a worker that is no rank of a group."""
     fps_of_group: bool = False
     """Whether `fps` is the whole group's, which rank 0 reports, and not this rank's own."""
+
+    @property
+    def state_word(self) -> str:
+        """The state in one word: `busy` while nobody can say which of two it is, `saving` at the end."""
+        if self.phase is Phase.SAVING and self.state in _UNDISTURBED:
+            return _SAVING
+        # Where phases are not printed, building may have ended at any time.
+        untold = self.phase is Phase.AT_WORK and self.state is WorkerState.BUILDING
+        return _BUSY if untold or self.silent_s is not None else self.state.value
 
     @property
     def current_fps(self) -> float | None:

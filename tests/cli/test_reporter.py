@@ -74,6 +74,11 @@ def test_the_status_says_how_far_the_slowest_worker_is() -> None:
     assert said == "sim-1  Σ 300 FPS  3 running  12 % done  00:00:09"
 
 
+def test_the_status_does_not_count_a_worker_as_compiling_that_may_be_running_silently() -> None:
+    silent = replace(_running(100.0), fps=None, state=WorkerState.COMPILING, silent_s=18.0)
+    assert Reporter(_SESSION).status(_snapshot(9, silent)) == "sim-1  Σ – FPS  1 busy  00:00:09"
+
+
 def test_the_status_has_the_age_of_metrics_that_are_late_and_na_are_in_no_sum() -> None:
     reporter = Reporter(_SESSION)
     worker = _running(100.0)

@@ -75,6 +75,29 @@ async def test_work_after_a_warning_of_a_genesis_that_hides_its_phases_is_in_non
         assert (worker.state, worker.phase, worker.phase_usual_s) == (WorkerState.BUILDING, Phase.AT_WORK, None)
 
 
+_IMPORTED = """
+import mmap, os, time
+from pathlib import Path
+library = Path(os.environ["LIBRARY"])
+library.parent.mkdir()
+library.write_bytes(b"x" * mmap.PAGESIZE)
+loaded = mmap.mmap(os.open(library, os.O_RDONLY), 0, prot=mmap.PROT_READ)
+while True:
+    pass
+"""
+
+
+async def test_a_script_that_works_without_a_line_is_importing_no_more_once_all_is_loaded(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "quiet.py"
+    script.write_text(_IMPORTED)
+    env = {"LIBRARY": str(tmp_path / "coacd" / "lib_coacd.so")}
+    async with running(spec_for(cpu=1, script=str(script), env=env)) as run:
+        snapshot = await run.until(lambda snapshot: snapshot.workers[0].silent_s is not None, timeout_s=50)
+        assert snapshot.workers[0].phase is Phase.IMPORTING
+
+
 async def test_silent_work_after_the_last_phase_is_not_taken_for_that_phase() -> None:
     async with running(spec_for("--lines", "0", "--spin", "running")) as run:
         snapshot = await run.until(lambda snapshot: snapshot.workers[0].silent_s is not None, timeout_s=60)

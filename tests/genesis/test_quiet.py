@@ -44,6 +44,6 @@ async def test_two_seeds_of_rsl_rl_train_at_once_and_the_second_start_holds_nobo
             assert worker.n_envs == 8
             assert worker.fps is not None
             assert worker.progress is not None
-            assert (worker.progress.total, worker.progress.unit) == (3.0, "iteration")
-            assert worker.last_line.startswith("iteration 2 of 3, mean reward") or "ETA" not in worker.last_line
+            assert (worker.progress.done, worker.progress.total, worker.progress.unit) == (3.0, 3.0, "iteration")
+            assert worker.last_line.startswith("iteration 3 of 3, mean reward") or "ETA" not in worker.last_line
     assert held[1] == set()

@@ -140,6 +140,26 @@ def test_a_traceback_is_no_sign_of_running() -> None:
     assert reader.state is WorkerState.COMPILING
 
 
+_ARGPARSE = """usage: train.py [-h] [-B NUM_ENVS]
+                [--max_iterations MAX_ITERATIONS]
+train.py: error: unrecognized arguments: --num_env 64
+"""
+_CLICK = """Usage: train.py [OPTIONS]
+Try 'train.py --help' for help.
+
+Error: No such option: --num_env
+"""
+
+
+@pytest.mark.parametrize("text", [_ARGPARSE, _CLICK])
+def test_refused_arguments_are_no_sign_of_running(text: str) -> None:
+    at_once, by_line = Reader(gpu_slot=True), Reader(gpu_slot=True)
+    at_once.feed(text.encode(), 1.0)
+    for line in text.encode().splitlines(keepends=True):
+        by_line.feed(line, 1.0)
+    assert at_once.state is by_line.state is WorkerState.STARTING
+
+
 @pytest.mark.parametrize("first", ["plain", "raw"])
 def test_a_line_that_comes_twice_counts_once(first: str) -> None:
     plain = fps_line(1989.47, 16)

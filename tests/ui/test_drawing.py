@@ -302,6 +302,9 @@ def test_a_worker_that_works_without_a_line_is_said_to_and_no_time_is_foretold()
         in worker_table.detail(_shown(silent), 160, _LOOK).strip().text
     )
     assert "usually" not in _tile(_shown(silent)) + _row(_shown(silent))
+    for drawn in (_tile(_shown(silent)), _row(_shown(silent))):  # it may well be running
+        assert "busy" in drawn
+        assert "compiling" not in drawn
     untold = _tile(_shown(changed(silent, state=WorkerState.BUILDING, phase=Phase.AT_WORK)), 80)
     assert "phases not printed; FPS lines need show_FPS=True" in untold
 

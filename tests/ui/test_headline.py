@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from gmg_tui.model import Snapshot, Worker, WorkerState
+from gmg_tui.model import Phase, Snapshot, Worker, WorkerState
 from gmg_tui.protocol import Welcome
 from gmg_tui.ui.drawing import themes
 from gmg_tui.ui.drawing.headline import headline
@@ -30,6 +30,21 @@ def test_the_headline_sums_what_runs_and_counts_every_worker_once() -> None:
     assert f"Σ {total:,.0f} FPS" in text
     assert "3 running  1 compiling  1 restarting  1 stopping  1 failed  1 stuck" in text
     assert "00:41:07" in text
+
+
+def test_the_headline_does_not_count_a_worker_as_building_that_may_be_running_silently() -> None:
+    building = changed(sessions.running(0), fps=None, state=WorkerState.BUILDING)
+    silent = changed(building, slot="gpu1", index=1, silent_s=18.0)
+    untold = changed(building, slot="gpu2", index=2, phase=Phase.AT_WORK)
+    snapshot = changed(sessions.busy_snapshot(3), workers=(building, silent, untold))
+    assert "1 building  2 busy" in _headline(snapshot, 120)
+
+
+def test_the_headline_does_not_count_a_worker_as_compiling_that_saves_its_kernels_at_the_end() -> None:
+    saving = changed(sessions.running(0), fps=None, state=WorkerState.COMPILING, phase=Phase.SAVING)
+    text = _headline(changed(sessions.busy_snapshot(1), workers=(saving,)), 120)
+    assert "1 saving" in text
+    assert "compiling" not in text
 
 
 @pytest.mark.parametrize("width", range(60, 160, 7))

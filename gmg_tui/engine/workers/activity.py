@@ -17,14 +17,12 @@ class Activity:
         cpu_pct: CPU of the tree since the last update, per cent of one core; None before the second.
         memory_rss_mib: Resident memory of the tree; pages shared by its processes count once for each.
         pids: The PIDs of the tree.
-        cpu_s: CPU time that the tree has used so far, seconds.
     """
 
     def __init__(self) -> None:
         self.cpu_pct: float | None = None
         self.memory_rss_mib: float | None = None
         self.pids: frozenset[int] = frozenset()
-        self.cpu_s = 0.0
         self.seen_since: float | None = None
         """When the update before the last was, monotonic seconds: `cpu_pct` is of the time since."""
         self._cpu_s: dict[tuple[int, int], float] = {}
@@ -50,7 +48,6 @@ class Activity:
         cpu_s = {(proc.pid, proc.started_ticks): proc.cpu_s for proc in members}
         # What a process used between the last update and its end is lost; one that began since counts from its start.
         used_s = sum(max(0.0, seconds - self._cpu_s.get(key, 0.0)) for key, seconds in cpu_s.items())
-        self.cpu_s += used_s
         self.seen_since = self._updated_at
         if self._updated_at is None or now <= self._updated_at:
             self._busy_at = now

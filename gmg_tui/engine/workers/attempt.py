@@ -27,7 +27,6 @@ from gmg_tui.engine.workers.launch import Launch
 from gmg_tui.engine.workers.meter import Meter
 from gmg_tui.engine.workers.process import Process
 from gmg_tui.engine.workers.rank_error import recorded_in
-from gmg_tui.engine.workers.reading import Reading
 from gmg_tui.engine.workers.scans import Scans
 from gmg_tui.engine.workers.successor import end_of_successors
 from gmg_tui.engine.workers.task import Task
@@ -37,12 +36,13 @@ from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.genesis.output.reader import Reader
 from gmg_tui.genesis.output.recorded import explain_recorded, is_vague
 from gmg_tui.genesis.phase_times import PhaseTimes
+from gmg_tui.genesis.quiet_signs import mostly_imported
 from gmg_tui.model import Attempt, AttemptMetrics, GpuSample, Phase, Slot, WorkerState
 
 _log = logging.getLogger(__name__)
 
 _UNSEEN_END_S = {
-    Phase.IMPORTING: 60.0,
+    Phase.IMPORTING: 60.0,  # less where the imports are seen to be over
     Phase.AT_WORK: 10.0,
     Phase.INITIALISING: 10.0,
     Phase.CREATING: 10.0,
@@ -50,9 +50,9 @@ _UNSEEN_END_S = {
 }
 """After how long without a line a phase may well have ended unseen: Genesis does not say when it steps, and with
 `logging_level="warning"` it says nothing. The end of any other phase is announced where its beginning was."""
-
 _IMPORTED_S = 10.0
-"""After how many seconds of CPU time without reading files the imports are over; a large library is mapped in less."""
+"""The rest of the imports (`mostly_imported`) takes no longer than this, or than what went before it (1.4.5: 15 s after
+25 s, on a machine where others work too)."""
 
 
 class RunningAttempt:
@@ -95,7 +95,6 @@ class RunningAttempt:
         """What its output tells of its group's collectives; None where it is no rank."""
         self.meter = Meter()
         self.activity = Activity()
-        self.reading = Reading()
         self.output_bytes = 0
         self.output_at = self.started_clock
         """When it last wrote anything, monotonic seconds."""
@@ -121,6 +120,8 @@ class RunningAttempt:
         """Whether it was ended because another rank of its group has failed."""
         self.timed_out = False
         self._error_file = launch.error_file
+        self._mostly_imported_at: float | None = None
+        """When its imports were first seen to be nearly over, monotonic seconds."""
         self._footprint = launch.footprint
         self._remembered = remembered
         self._warm = remembered.kernels_saved
@@ -282,12 +283,19 @@ class RunningAttempt:
         `now` is monotonic seconds.
         """
         least_s = _UNSEEN_END_S.get(self.reader.phase)
-        if self.reader.phase is Phase.IMPORTING and self.reading.known:
-            least_s = _IMPORTED_S if self.reading.worked_since_s >= _IMPORTED_S else None
         if least_s is None or self.held.reason is not None or not self.activity.busy:
             return None
-        silent_s = now - self.output_at
-        return silent_s if silent_s >= max(least_s, self.usual_s or 0.0) else None
+        silent_s, usual_s = now - self.output_at, self.usual_s or 0.0
+        if self.reader.phase is Phase.IMPORTING and self._mostly_imported_at is not None:
+            so_far_s = self._mostly_imported_at - self.started_clock
+            least_s = min(least_s, so_far_s + max(_IMPORTED_S, so_far_s))
+        return silent_s if silent_s >= max(least_s, usual_s) else None
+
+    def look(self, now: float) -> None:
+        """See what it has imported, as long as it says nothing; `now` is monotonic seconds."""
+        importing = self.reader.phase is Phase.IMPORTING and self._mostly_imported_at is None
+        if importing and mostly_imported(self.activity.pids):
+            self._mostly_imported_at = now
 
     @property
     def elapsed_s(self) -> float:

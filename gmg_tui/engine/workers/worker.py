@@ -444,8 +444,7 @@ class Worker:
             return
         members, held = attempt.process.members(table), attempt.held.reason is not None
         attempt.activity.update(members, attempt.output_bytes, now, held=held)
-        if attempt.reader.phase is Phase.IMPORTING:
-            attempt.reading.update(attempt.activity.pids, attempt.activity.cpu_s)
+        attempt.look(now)
         spec = self._launcher.spec
         idle = attempt.activity.idle_for_s(now) >= spec.stuck_after_s and self.state is not WorkerState.STOPPING
         if idle and not self._was_idle:

@@ -124,6 +124,9 @@ _LIBRARY = re.compile(
 )
 """Lines that libraries print while Genesis starts, rather than the script."""
 
+USAGE: Final = re.compile(rb"[Uu]sage: {1,4}\S")
+"""How argparse and click begin when they refuse the arguments, or are asked for help; the script ends then."""
+
 
 _MARKUP = re.compile(rb"~{1,4}<|>~{1,4}")
 

@@ -29,16 +29,15 @@ class Iterations:
         match = lines.RSL_ITERATION.search(line)
         if match is None:
             return None
-        # rsl_rl prints the line when iteration i, counted from 0, is done.
-        total = int(match["total"])
-        done = min(int(match["done"]) + 1, total)
+        done, total = int(match["done"]), int(match["total"])
         if self._seen and done <= self._seen[-1][0]:
             self._seen.clear()  # another training run began in the same process
         self._seen.append((done, now))
         first, since = self._seen[0]
-        left = max(0, total - done)
+        # rsl_rl prints the line when iteration i, counted from 0, is done: i + 1 are.
+        left = max(0, total - 1 - done)
         eta_s = (now - since) / (done - first) * left if done > first else None
-        return Progress(float(done), float(total), "iteration", eta_s)
+        return Progress(min(done + 1.0, float(total)), float(total), "iteration", eta_s)
 
 
 class IterationSteps:

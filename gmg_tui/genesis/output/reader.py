@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 
 from msgspec import structs
@@ -41,8 +40,6 @@ _STATES = {
     Phase.VISUALIZER: WorkerState.COMPILING,
     Phase.RUNNING: WorkerState.RUNNING,
 }
-_USAGE = re.compile(rb"usage: [^\r\n]{1,200} \[-h\]")
-"""argparse's words before it ends a script that was called wrongly, or asked for its help; no work of the script's."""
 _SILENT = frozenset({Phase.IMPORTING, Phase.AT_WORK, Phase.VISUALIZER})
 """Phases whose end Genesis does not announce."""
 _BEFORE_MESHES = frozenset({Phase.CREATING, Phase.ADDING, Phase.MESHES, Phase.BUILDING})
@@ -86,7 +83,8 @@ class Reader:
         self._tail = Tail()
         self._repeated = RepeatedLines()
         self._fps: Fps | None = None
-        self._in_traceback = False
+        self._gives_up = False
+        """Whether it prints why it ends, which is no sign of running."""
         self._has_simulated = False
 
     @property
@@ -187,11 +185,11 @@ class Reader:
         if logged is not None:
             return self._read_message(*logged) if telling else False
         changed = self._read_other(line) if telling else False
-        if line.startswith(b"Traceback (most recent call last)") or _USAGE.match(line):
-            self._in_traceback = True
+        if line.startswith(b"Traceback (most recent call last)") or lines.USAGE.match(line):
+            self._gives_up = True
         if lines.COMPILER.match(line):
             return self._greeted(announces=False) or changed
-        if self._watches_lines() and not (self._in_traceback or short[:1] in b" \t" or lines.from_library(line)):
+        if self._watches_lines() and not (self._gives_up or short[:1] in b" \t" or lines.from_library(line)):
             changed |= self._enter(Phase.RUNNING)
         return changed
 

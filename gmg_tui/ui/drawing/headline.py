@@ -109,9 +109,14 @@ def _filled(state: UiState, worker: Worker, text: str) -> str:
 def _states(state: UiState, appearance: Appearance, form: str) -> list[Piece]:
     """How many workers are in each state: in `words`, in `signs`, or `mixed`, with words for trouble alone."""
     workers = state.snapshot.counted
-    counts = Counter(worker.state for worker in workers if not worker.stuck)
+    counts = Counter((worker.state, worker.state_word) for worker in workers if not worker.stuck)
     stuck = sum(1 for worker in workers if worker.stuck)
-    found = [(counts[kind], kind.value, appearance.signs.states[kind], _STYLES.get(kind, "text")) for kind in _ORDER]
+    found = [
+        (number, word, appearance.signs.states[kind], _STYLES.get(kind, "text"))
+        for (kind, word), number in sorted(
+            counts.items(), key=lambda item: (_ORDER.index(item[0][0]), item[0][0].value != item[0][1], item[0][1])
+        )
+    ]
     found.append((stuck, "stuck", appearance.signs.stuck, "error"))
     pieces: list[Piece] = []
     for number, word, sign, style in found:

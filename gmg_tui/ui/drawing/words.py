@@ -69,8 +69,8 @@ def style_of(worker: Worker) -> str:
 
 
 def state_of(worker: Worker) -> str:
-    """The state in a word or two: `running`, `STUCK compiling`."""
-    return f"STUCK {worker.state.value}" if worker.stuck else worker.state.value
+    """The state in a word or two: `running`, `STUCK compiling`, `busy` where its phase may have ended unseen."""
+    return f"STUCK {worker.state.value}" if worker.stuck else worker.state_word
 
 
 def getting_ready(worker: Worker) -> bool:

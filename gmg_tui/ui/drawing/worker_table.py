@@ -148,7 +148,7 @@ def row(shown: Shown, layout: Columns, appearance: Appearance) -> Row:
     if layout.job:
         line.add(words.job_of(worker), "text", limit=layout.job - 1).to(layout.state)
     line.add(f"{words.sign_of(worker, appearance)} ", words.style_of(worker))
-    line.add("STUCK" if worker.stuck else worker.state.value, words.style_of(worker), limit=_STATE - 3)
+    line.add("STUCK" if worker.stuck else worker.state_word, words.style_of(worker), limit=_STATE - 3)
     line.right(_time(shown), layout.message - 1, "dim").to(layout.message)
     _message(line, shown, layout, appearance)
     _metrics(line, shown, layout)
