@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
@@ -24,13 +25,21 @@ KEPT = 5
 _MAX_BYTES = 1 << 20
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d_,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.])")
 
+_SEED = re.compile(r"seed(?:$|=)", re.IGNORECASE)
+"""An option that ends with the word, as in `--seed 1`, `--seed=1`, hydra's `env.seed=1`."""
+
 
 def key_of(script: str, args: Sequence[str], kind: str) -> str:
     """What a script is remembered by: its path or module, its slots' kind, and its arguments but for their numbers.
 
-    One warm cache serves every n_envs (Genesis 1.4.5, ndarray mode), and seeds and learning rates compile nothing.
+    One warm cache serves every n_envs (Genesis 1.4.5, ndarray mode), and learning rates compile nothing. The number of a
+    seed stays: each has kernels of its own (Genesis 1.4.5: `qd.init(random_seed=…)`, part of a compiled kernel's key).
     """
-    return " ".join([script, *(_NUMBER.sub("#", arg) for arg in args), "on", kind])
+    words = [
+        arg if _SEED.search(arg) or _SEED.search(before) else _NUMBER.sub("#", arg)
+        for before, arg in pairwise(["", *args])
+    ]
+    return " ".join([script, *words, "on", kind])
 
 
 class Known(msgspec.Struct):

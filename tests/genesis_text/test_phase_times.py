@@ -141,3 +141,10 @@ def test_what_could_not_be_written_is_written_the_next_time(tmp_path: Path) -> N
     path.parent.mkdir()
     times.save()
     assert _usual(path, "a") == 1.0
+
+
+@pytest.mark.parametrize("form", [("--seed", "{}"), ("--seed={}",), ("env.seed={}",)])
+def test_another_seed_has_kernels_of_its_own(form: tuple[str, ...]) -> None:
+    keys = {key_of("a.py", [part.format(seed) for part in form], "cpu") for seed in (1, 2, 1)}
+    assert len(keys) == 2
+    assert key_of("a.py", ["--seed", "1", "-B", "8"], "cpu") == key_of("a.py", ["--seed", "1", "-B", "64"], "cpu")
