@@ -31,7 +31,7 @@ def test_a_sum_says_of_how_many_ranks_and_who_is_slow() -> None:
 def test_a_rate_that_rank_0_reports_for_all_is_the_groups_and_counts_once() -> None:
     first, second = _lines(ranks.whole(), 80)
     assert first == "▪ g0 ● running · 192,000 FPS · rank 0's, for all · 312/1,500 it · 19:48 left"
-    assert second.endswith("· 192,000 FPS · rank 0's, for all · 19:48 left · 2 restarts")
+    assert second.endswith("· 192,000 FPS · rank 0's, for all · 312/1,500 it · 19:48 left")
     state = UiState(Welcome(1, sessions.session(8), ranks.whole(), ()))
     assert "Σ 384,000 FPS" in headline(state, 120, _LOOK).strip().text
 
