@@ -169,3 +169,11 @@ async def test_a_rank_that_runs_for_a_moment_does_not_spare_its_group_the_questi
     assert "Restart group g0, 4 ranks? gpu1 has been running" in await _asked(
         changed(ranks.summed(), workers=workers), "r"
     )
+
+
+async def test_the_details_have_the_rank_and_whose_rate_it_is() -> None:
+    app = play.app_of(play.engine_of(ranks.whole()))
+    async with app.run_test(size=(160, 48)) as pilot:
+        await play.sees(pilot, "gpu0 log")
+        await pilot.press("enter", "4")
+        await play.sees(pilot, "g0 · 0/4", "of all 4 ranks")
