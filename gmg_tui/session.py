@@ -18,7 +18,7 @@ from gmg_tui import machine, units
 from gmg_tui.errors import GmgError
 from gmg_tui.files import open_regular, write_atomic
 from gmg_tui.machine import Place
-from gmg_tui.model import Queue, Session, Worker
+from gmg_tui.model import Queue, Rank, Session, Worker
 from gmg_tui.text import clean
 
 RECORD = "session.json"
@@ -57,6 +57,8 @@ class WorkerBrief(Struct, frozen=True):
     attempt: int
     fps: float | None
     reason: str | None
+    group: Rank | msgspec.UnsetType = msgspec.UNSET
+    """Of a rank only."""
 
     @classmethod
     def of(cls, worker: Worker) -> WorkerBrief:
@@ -69,6 +71,7 @@ class WorkerBrief(Struct, frozen=True):
             attempt=worker.attempt,
             fps=worker.fps.last if worker.fps else None,
             reason=worker.reason,
+            group=worker.group if worker.group is not None else msgspec.UNSET,
         )
 
 

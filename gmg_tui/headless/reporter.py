@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from gmg_tui import units
 from gmg_tui.genesis.output import progress
+from gmg_tui.headless.groups import Groups
 from gmg_tui.headless.jobs import counts
 from gmg_tui.model import Session, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.protocol import Lines
@@ -33,6 +34,7 @@ class Reporter:
         self._width = max((len(slot.name) for slot in session.slots), default=0)
         self._next_line: Counter[str] = Counter()
         self._workers: dict[str, Worker] = {}
+        self._groups = Groups()
         self._held_back: set[str] = set()
         """The slots whose failure is told with the next snapshot, as the lines that explain it have not come yet."""
         self._said: set[tuple[str, str]] = set()
@@ -57,23 +59,18 @@ class Reporter:
     def events(self, snapshot: Snapshot) -> Iterator[str]:
         """The changes of the workers and the session since the previous snapshot.
 
-        For a sweep's workers only problems: `Jobs` reports the starts and ends of jobs. A failure waits for its last
+        For a sweep's workers only problems: `Jobs` reports the starts and ends of jobs. What the ranks of a group do is
+        said of the group, once. A failure waits for its last
         lines, but no longer than until the next snapshot.
         """
-        changes = _changes if snapshot.queue is None else _problems
+        told = frozenset(slot for group in snapshot.groups for slot in group.slots)
         for worker in snapshot.workers:
-            before = self._workers.get(worker.slot)
-            if before is not None and before.job != worker.job:
-                before = None
-            if self._awaits_lines(before, worker):
-                continue
-            for text in changes(before, worker):
-                yield self._line(worker.slot, text)
-            whose = worker.slot if worker.job is None else f"{worker.slot} {worker.job}"
-            for warning in worker.warnings:
-                if self._first(whose, warning):
-                    yield self._line(worker.slot, f"warning: {warning}")
-            self._workers[worker.slot] = worker
+            yield from self._of_worker(worker, snapshot, in_group=worker.slot in told)
+        if told:
+            # A failure is told once the lines of all its ranks have come.
+            late = frozenset(group.id for group in snapshot.groups if not self._held_back.isdisjoint(group.slots))
+            for name, text in self._groups.events(snapshot, late):
+                yield self._line(name, text)
         for slot, why in (snapshot.queue.benched if snapshot.queue is not None else {}).items():
             if self._first(slot, why):
                 yield self._line(slot, f"benched: {why}")
@@ -81,6 +78,22 @@ class Reporter:
         for note in notes:
             if self._first("", note):
                 yield f"{self._session.spec.name}: {note}"
+
+    def _of_worker(self, worker: Worker, snapshot: Snapshot, *, in_group: bool) -> Iterator[str]:
+        """The changes of a worker; of a rank only what its group does not say."""
+        before = self._workers.get(worker.slot)
+        if before is not None and before.job != worker.job:
+            before = None
+        if self._awaits_lines(before, worker):
+            return
+        if not in_group:
+            for text in (_changes if snapshot.queue is None else _problems)(before, worker):
+                yield self._line(worker.slot, text)
+        whose = worker.slot if worker.job is None else f"{worker.slot} {worker.job}"
+        for warning in worker.warnings:
+            if self._first(whose, warning):
+                yield self._line(worker.slot, f"warning: {warning}")
+        self._workers[worker.slot] = worker
 
     def _awaits_lines(self, before: Worker | None, worker: Worker) -> bool:
         failed = worker.state is WorkerState.FAILED and (before is None or before.state is not WorkerState.FAILED)

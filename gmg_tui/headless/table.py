@@ -6,11 +6,12 @@ from pathlib import Path
 
 from gmg_tui import session as sessions
 from gmg_tui import tables, units
-from gmg_tui.model import Queue, Session, Snapshot, Worker, WorkerState, total_fps
+from gmg_tui.model import Queue, RankGroup, Session, Snapshot, Worker, WorkerState, own_rates, total_fps
 from gmg_tui.results.tuning import TUNE
 from gmg_tui.tune import answer_text
 
 _HEADER = ("slot", "state", "FPS", "FPS last", "mean", "max", "envs")
+_RANK_HEADER = ("group", "rank")
 _GPU_HEADER = ("GPU", "GPU %", "VRAM peak", "W mean", "energy")
 
 
@@ -27,7 +28,8 @@ def final(session: Session, snapshot: Snapshot) -> list[str]:
     return [
         *_table(session, snapshot.workers),
         _sum(snapshot),
-        *_reasons(snapshot.workers),
+        *_failed_groups(snapshot.groups),
+        *_reasons(snapshot),
         f"summary: {folder / sessions.SUMMARY}",
         f"logs: {folder / sessions.LOGS}/",
     ]
@@ -66,15 +68,28 @@ def exit_status(snapshot: Snapshot, *, interrupted: bool) -> int:
 
 def _table(session: Session, workers: tuple[Worker, ...]) -> list[str]:
     with_gpus = any(slot.gpu for slot in session.slots)
-    rows = [(*_HEADER, *(_GPU_HEADER if with_gpus else ()))]
-    rows += [(*_cells(worker), *(_gpu_cells(session, worker) if with_gpus else ())) for worker in workers]
-    return tables.lines(rows, "llrrrrrlrrrr")
+    with_ranks = any(worker.group for worker in workers)
+    rows = [(_HEADER[0], *(_RANK_HEADER if with_ranks else ()), *_HEADER[1:], *(_GPU_HEADER if with_gpus else ()))]
+    rows += [
+        (
+            worker.slot,
+            *(_rank_cells(worker) if with_ranks else ()),
+            *_cells(worker),
+            *(_gpu_cells(session, worker) if with_gpus else ()),
+        )
+        for worker in workers
+    ]
+    return tables.lines(rows, f"l{'ll' if with_ranks else ''}lrrrrrlrrrr")
+
+
+def _rank_cells(worker: Worker) -> tuple[str, ...]:
+    rank = worker.group
+    return (units.NOT_KNOWN,) * 2 if rank is None else (rank.id, f"{rank.rank}/{rank.world_size}")
 
 
 def _cells(worker: Worker) -> tuple[str, ...]:
     fps = worker.fps
     return (
-        worker.slot,
         worker.state.value,
         units.fps(fps.best_known if fps else None),
         units.fps(fps.last if fps else None),
@@ -97,23 +112,41 @@ def _gpu_cells(session: Session, worker: Worker) -> tuple[str, ...]:
 
 def _sum(snapshot: Snapshot) -> str:
     parts = [f"total {units.fps(total_fps(snapshot.workers))} FPS"]
-    per_watt = _mean_fps_per_watt(snapshot.workers)
+    per_watt = _mean_fps_per_watt(snapshot)
     if per_watt is not None:
         parts.append(f"{units.short(per_watt)} FPS/W")
     parts.append(units.clock(snapshot.elapsed_s))
     return "  ".join(parts)
 
 
-def _mean_fps_per_watt(workers: tuple[Worker, ...]) -> float | None:
-    """FPS per mean watt of the running phase, of the workers that have both."""
-    known = [(worker.fps.best_known, worker.power_mean_w) for worker in workers if worker.fps and worker.power_mean_w]
-    return sum(fps for fps, _ in known) / sum(watts for _, watts in known) if known else None
+def _mean_fps_per_watt(snapshot: Snapshot) -> float | None:
+    """FPS per mean watt of the running phase, of the workers that have both; a group's rate is of all its ranks' cards."""
+    watts = {worker.slot: worker.power_mean_w for worker in snapshot.workers if worker.power_mean_w}
+    fps = power_w = 0.0
+    for worker in own_rates(snapshot.workers):
+        group = snapshot.group(worker.slot) if worker.fps_of_group else None
+        slots = group.slots if group is not None else (worker.slot,)
+        if worker.fps and all(slot in watts for slot in slots):
+            fps += worker.fps.best_known
+            power_w += sum(watts[slot] for slot in slots)
+    return fps / power_w if power_w else None
 
 
-def _reasons(workers: tuple[Worker, ...]) -> list[str]:
+def _failed_groups(groups: tuple[RankGroup, ...]) -> list[str]:
     lines = []
+    for group in groups:
+        if group.state is WorkerState.FAILED:
+            lines.append(f"{group.id} failed: {group.reason or 'no reason known'}")
+            if group.advice:
+                lines.append(f"{'':{len(group.id)}} {group.advice}")
+    return lines
+
+
+def _reasons(snapshot: Snapshot) -> list[str]:
+    workers, lines = snapshot.workers, []
+    told = {slot for group in snapshot.groups for slot in group.slots}
     for worker in workers:
-        if worker.state is WorkerState.FAILED:
+        if worker.state is WorkerState.FAILED and worker.slot not in told:
             lines.append(f"{worker.slot} failed: {worker.reason or 'no reason known'}")
             if worker.advice:
                 lines.append(f"{'':{len(worker.slot)}} {worker.advice}")

@@ -38,7 +38,7 @@ LOG_TAIL = 1000
 """Earlier lines to request when a worker is selected."""
 _MAIN_ONLY = frozenset(
     {"move", "mark", "view", "follow", "search", "search_next", "log_page", "log_across", "details", "leave"}
-    | {"filter", "log_folds", "log_heads", "log_wraps", "log_pager", "copy_line", "copy_log_path"}
+    | {"filter", "group_log", "log_folds", "log_heads", "log_wraps", "log_pager", "copy_line", "copy_log_path"}
 )
 """Actions that make no sense while another screen covers the main one."""
 _ANYWHERE = frozenset({"redraw", "suspend"})
@@ -100,6 +100,8 @@ class Actions(MarkActions, inherit_bindings=False):
         idle = {"search_next": not log.query, "leave": not (log.query or log.filter or self.state.marked)}
         if idle.get(action):
             return False
+        if action == "group_log" and not self.state.snapshot.groups:
+            return False
         if (action == "queue" and self.state.queue is None) or (action == "tuning" and not self.state.snapshot.tuning):
             return False
         return self._works_on(screen, action) and key.keys.partition(",")[0] not in own
@@ -157,14 +159,17 @@ class Actions(MarkActions, inherit_bindings=False):
         self.open_log()
 
     def open_log(self) -> None:
-        """Show the log of the selected worker."""
-        self.main.log_view.open(self.state.chosen)
+        """Show the log of the selected worker, or of its group, unless it is shown already."""
         self.say("")
+        if self.state.together and self.main.log_view.shows == self.state.log:
+            return
+        self.main.log_view.open(*self.state.log)
         self.follow_chosen()
 
     def follow_chosen(self) -> None:
-        """Have the engine send the lines of the selected worker."""
-        slots = (self.state.chosen,) if self.state.chosen else ()
+        """Have the engine send the lines of the selected worker, or of all in its group."""
+        name, ranks = self.state.log
+        slots = tuple(ranks) or ((name,) if name else ())
         self._answered(lambda: self.engine.follow(*slots, tail=LOG_TAIL, telling=True))
 
     def on_log_behind(self) -> None:
@@ -210,9 +215,19 @@ class Actions(MarkActions, inherit_bindings=False):
         if workers := self._workers_for("x"):
             self._act(Action.STOP, *workers)
 
+    def _with_groups(self, workers: Sequence[Worker]) -> Sequence[Worker]:
+        """The workers, and the ranks that start and end with them: the engine acts on whole groups."""
+        meant = {worker.group.id for worker in workers if worker.group is not None}
+        if not meant:
+            return workers
+        slots = {worker.slot for worker in workers}
+        ranks = (one for one in self.state.snapshot.workers if one.group is not None and one.group.id in meant)
+        return [*workers, *(one for one in ranks if one.slot not in slots)]
+
     def _act(self, action: Action, *workers: Worker) -> None:
         """Restart or stop workers, after a confirmation where much running would be lost."""
-        question = refusals.question(action.value.capitalize(), workers) if self.confirm else ""
+        all_meant = self._with_groups(workers)
+        question = refusals.question(action.value.capitalize(), all_meant) if self.confirm else ""
         self._request(action, [worker.slot for worker in workers], question)
 
     def _request(self, action: Action, slots: Sequence[str], question: str) -> None:
@@ -243,7 +258,7 @@ class Actions(MarkActions, inherit_bindings=False):
         """Kill the selected worker or the marked ones, after a confirmation unless they are being stopped already."""
         if workers := self._workers_for("X"):
             sure = all(worker.state is WorkerState.STOPPING for worker in workers)
-            question = refusals.kill_question(workers)
+            question = refusals.kill_question(self._with_groups(workers))
             self._request(Action.KILL, [worker.slot for worker in workers], "" if sure else question)
 
     def action_edit(self, attempt: int = 0) -> None:

@@ -178,7 +178,7 @@ class GmgApp(ScreenActions, inherit_bindings=False):
     def _apply(self, snapshot: Snapshot) -> None:
         """Show `snapshot`: at once when a worker's state changed, else not faster than one can read."""
         states = [(worker.state, worker.stuck) for worker in self.state.snapshot.workers]
-        if self.state.apply(snapshot):
+        if self.state.apply(snapshot) or (self.state.together and self.main.log_view.shows != self.state.log):
             self.open_log()
         if snapshot.ended and self.state.stopping:
             self.finish("stopped")

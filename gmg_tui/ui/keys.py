@@ -24,6 +24,8 @@ class Key(NamedTuple):
     """Whether the footer has it where there is a queue."""
     tune: bool = False
     """Whether the footer has it where there is a tuning."""
+    group: bool = False
+    """Whether the footer has it where there are groups."""
 
 
 KEYS: tuple[Key, ...] = (
@@ -57,6 +59,14 @@ KEYS: tuple[Key, ...] = (
         True,
     ),
     Key("f", "follow", "f", "follow", "Follow the end of the log, or pause it.", True),
+    Key(
+        "g",
+        "group_log",
+        "g",
+        "ranks",
+        "Show the logs of all ranks of the group together, each line with its rank, or the rank's alone.",
+        group=True,
+    ),
     Key("ampersand", "filter", "&", "filter", "Show only the log's lines that hold a text."),
     Key("F", "log_folds", "F", "fold", "Fold the log's neighbouring progress lines into the newest, or show all."),
     Key("P", "log_heads", "P", "heads", "Show the head of Genesis's lines whole, or only the time."),

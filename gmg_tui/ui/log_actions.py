@@ -38,6 +38,10 @@ class LogActions(App[Outcome], inherit_bindings=False):
         """Run a request, and say why it failed if it does."""
         raise NotImplementedError
 
+    def open_log(self) -> None:
+        """Show the log that the state says."""
+        raise NotImplementedError
+
     def say(self, message: str) -> None:
         """Show why something could not be done."""
         raise NotImplementedError
@@ -45,6 +49,15 @@ class LogActions(App[Outcome], inherit_bindings=False):
     def action_follow(self) -> None:
         """Follow the log or pause it."""
         self.main.log_view.toggle_follow()
+
+    def action_group_log(self) -> None:
+        """Show the log of all ranks of the selected one's group, or of that one alone again."""
+        state = self.state
+        if not state.together and state.snapshot.group(state.chosen) is None:
+            self.say("g: only ranks of a group have a log together; gmg-tui --ddp starts groups.")
+            return
+        state.together = not state.together
+        self.open_log()
 
     def action_log_page(self, direction: str) -> None:
         """Scroll the log."""

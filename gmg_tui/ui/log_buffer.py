@@ -27,9 +27,14 @@ class LogRow(NamedTuple):
     """Whether they say nothing but progress."""
     gap: bool = False
     """Whether this marks lines that were left out."""
+    prefix: str = ""
+    """What stands before the line: which worker printed it, where there are several."""
+    time: float = 0.0
+    """By what it is ordered, where there are several workers."""
 
 
-def _progress_gap(end: int, count: int) -> LogRow:
+def progress_gap(end: int, count: int) -> LogRow:
+    """The marker of `count` progress lines that were left out before the line number `end`."""
     lines = "line" if count == 1 else "lines"
     return LogRow(f"… {count:,} progress {lines}", end, count, progress=True, gap=True)
 
@@ -38,8 +43,8 @@ def _folded(row: LogRow, newer: LogRow) -> LogRow:
     """Two neighbouring rows of progress lines as one."""
     count = row.lines + newer.lines
     if row.gap and newer.gap:
-        return _progress_gap(newer.end, count)
-    return LogRow(row.text if newer.gap else newer.text, newer.end, count, progress=True)
+        return progress_gap(newer.end, count)._replace(prefix=newer.prefix, time=newer.time)
+    return (row if newer.gap else newer)._replace(end=newer.end, lines=count, gap=False, time=newer.time)
 
 
 class LogBuffer:
@@ -97,11 +102,15 @@ class LogBuffer:
     def held(self, held: bool) -> None:
         if held == self._held:
             return
+        self._about_to_hold(held=held)
         self._held = held
         self._closed = len(self.rows) if held else 0
         if not held:
             self._drop()
             self._make_rows()
+
+    def _about_to_hold(self, *, held: bool) -> None:
+        """What is to be done before it is held, or let go."""
 
     @property
     def end(self) -> int:
@@ -118,11 +127,18 @@ class LogBuffer:
         """Whether all that the worker has printed is kept."""
         return self.kept == self.known
 
-    def extend(self, first: int, lines: Sequence[str], *, after_progress: bool = False) -> bool:
+    def text_of(self, row: LogRow) -> str:
+        """What is shown of a row."""
+        return row.prefix + (row.text if row.gap else self._shown(row.text))
+
+    def settle(self) -> None:
+        """Have the rows say all that has come; called before they are drawn."""
+
+    def extend(self, first: int, lines: Sequence[str], *, after_progress: bool = False, slot: str = "") -> bool:
         """Add lines, the first of which has the number `first`; known ones are skipped.
 
-        `after_progress` says that lines missing before them are mere progress. Returns whether anything has come that
-        says more.
+        `after_progress` says that lines missing before them are mere progress, `slot` who printed them, which only
+        a buffer of several workers needs. Returns whether anything has come that says more.
         """
         from gmg_tui.genesis.output import progress  # the first frame needs no expressions
 
@@ -133,7 +149,7 @@ class LogBuffer:
         if first > start:
             count = first - start
             if after_progress:
-                self._append(_progress_gap(first, count))
+                self._append(progress_gap(first, count))
             else:
                 said = f"… {count:,} earlier lines" if self.next_line is None else f"… {count:,} lines skipped"
                 self._append(LogRow(said, first, count, gap=True))
@@ -182,7 +198,7 @@ class LogBuffer:
         return next((index for index, row in enumerate(self.rows) if row.end > line), max(0, self.end - 1))
 
     def _holds(self, row: LogRow, text: str) -> bool:
-        return text in self._shown(row.text).casefold()
+        return text in (row.prefix + self._shown(row.text)).casefold()
 
     def _find(self) -> None:
         query = self.query
@@ -237,7 +253,9 @@ class LogBuffer:
             gone += 1
         if gone:
             end = self._lines[gone - 1].end
-            self._lines[:gone] = [LogRow(f"… {end:,} earlier lines", end, end, gap=True)]
+            self._lines[:gone] = [
+                LogRow(f"… {end:,} earlier lines", end, end, gap=True, time=self._lines[gone - 1].time)
+            ]
         self._chars = sum(len(line.text) for line in self._lines)
         self.kept = sum(1 for line in self._lines if not line.gap)
 
@@ -248,7 +266,9 @@ class LogBuffer:
         for line in self._lines:
             if line.progress and (line.gap or surplus > 0):
                 surplus -= not line.gap
-                gap = _progress_gap(line.end, line.lines + (gap.lines if gap is not None else 0))
+                gap = progress_gap(line.end, line.lines + (gap.lines if gap is not None else 0))._replace(
+                    time=line.time
+                )
                 continue
             if gap is not None:
                 yield gap

@@ -63,6 +63,7 @@ class UiState:
         after: What is to follow once all has ended (`Outcome.after`).
         marked: The slots that keys act on instead of the chosen one, where there are any.
         edit_scope: Which workers the last edit was of.
+        together: Whether the log is that of all ranks of the chosen worker's group.
         edited: The number that was edited last, as `numbers.edited_name` names it; empty before that.
     """
 
@@ -76,6 +77,7 @@ class UiState:
         self.marked: set[str] = set()
         self.edit_scope = Scope.ONE
         self.edited = ""
+        self.together = False
         self.silent_s = 0
         self.parted = False
         self.histories = {slot.name: History() for slot in self.session.slots}
@@ -96,6 +98,14 @@ class UiState:
     def worker(self) -> Worker | None:
         """The chosen worker; None where its slot has none yet."""
         return self.snapshot.worker(self.chosen)
+
+    @property
+    def log(self) -> tuple[str, dict[str, int]]:
+        """Whose log is shown: the chosen slot, or its group with the ranks by slot."""
+        group = self.snapshot.group(self.chosen) if self.together else None
+        if group is None:
+            return self.chosen, {}
+        return group.id, {slot: rank for rank, slot in enumerate(group.slots)}
 
     @property
     def on_gpus(self) -> bool:

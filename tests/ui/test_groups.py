@@ -31,7 +31,7 @@ def test_a_sum_says_of_how_many_ranks_and_who_is_slow() -> None:
 def test_a_rate_that_rank_0_reports_for_all_is_the_groups_and_counts_once() -> None:
     first, second = _lines(ranks.whole(), 80)
     assert first == "▪ g0 ● running · 192,000 FPS · rank 0's, for all · 312/1,500 it · 19:48 left"
-    assert second.endswith("· 192,000 FPS · rank 0's, for all · 19:48 left · 2 restarts")
+    assert second.endswith("· 192,000 FPS · rank 0's, for all · 312/1,500 it · 19:48 left")
     state = UiState(Welcome(1, sessions.session(8), ranks.whole(), ()))
     assert "Σ 384,000 FPS" in headline(state, 120, _LOOK).strip().text
 
@@ -129,3 +129,51 @@ async def test_the_lines_of_groups_come_and_go_with_them() -> None:
         await play.until(pilot, lambda: "▪ g0" not in play.shown(app) and "▸ gpu0" in play.shown(app))
         engine.push(ranks.summed())
         await play.sees(pilot, "▪ g0 ● running", "▸┌gpu0")
+
+
+async def _asked(snapshot: Snapshot, *keys: str) -> str:
+    """What the screen shows once `keys` have opened a question or the dialog that edits."""
+    app = play.app_of(play.engine_of(snapshot))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await play.sees(pilot, f"{play.LOG_LINES} lines")
+        await pilot.press(*keys)
+        await play.until(pilot, lambda: app.screen is not app.main, keys)
+        await play.sees(pilot, "group")
+        return " ".join(play.shown(app).split())
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (("r",), "Restart group g0, 4 ranks? gpu0 has been running for"),
+        (("right", "x"), "Stop group g0, 4 ranks?"),
+        (("down", "X"), "Kill group g0, 4 ranks now?"),
+        (("space", "right", "space", "r"), "Restart group g0, 4 ranks?"),
+        (("e",), "Edit group g0, 4 ranks"),
+    ],
+)
+async def test_a_question_says_that_it_is_of_the_whole_group(keys: tuple[str, ...], words: str) -> None:
+    workers = tuple(changed(worker, attempt_s=2352.0) for worker in ranks.summed().workers)
+    assert words in await _asked(changed(ranks.summed(), workers=workers), *keys)
+
+
+async def test_a_question_of_several_groups_names_them() -> None:
+    workers = tuple(changed(worker, attempt_s=2352.0) for worker in ranks.whole().workers)
+    shown = await _asked(changed(ranks.whole(), workers=workers), "space", *["down"] * 5, "space", "x")
+    assert "Stop groups g0 and g1, 8 ranks?" in shown
+
+
+async def test_a_rank_that_runs_for_a_moment_does_not_spare_its_group_the_question() -> None:
+    first, *others = ranks.summed().workers
+    workers = (changed(first, attempt_s=2.0), *(changed(worker, attempt_s=2352.0) for worker in others))
+    assert "Restart group g0, 4 ranks? gpu1 has been running" in await _asked(
+        changed(ranks.summed(), workers=workers), "r"
+    )
+
+
+async def test_the_details_have_the_rank_and_whose_rate_it_is() -> None:
+    app = play.app_of(play.engine_of(ranks.whole()))
+    async with app.run_test(size=(160, 48)) as pilot:
+        await play.sees(pilot, "gpu0 log")
+        await pilot.press("enter", "4")
+        await play.sees(pilot, "g0 · 0/4", "of all 4 ranks")

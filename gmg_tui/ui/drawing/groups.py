@@ -121,13 +121,13 @@ def _pieces(group: RankGroup, appearance: Appearance) -> list[_Piece]:
     """What is said of a group behind its state, the most important first."""
     found = [*_trouble(group), *_speed(group, appearance)]
     if group.restarts:
-        found.append((units.count(group.restarts, "restart"), "text", 3))
+        found.append((units.count(group.restarts, "restart"), "text", 5))
     if group.advice and (group.reason or group.stuck):
-        found.append((group.advice, "text", 5))
+        found.append((group.advice, "text", 6))
     if group.job is not None:
-        found.append((f"job {group.job}", "dim", 5))
+        found.append((f"job {group.job}", "dim", 6))
     if not group.state.ended and group.state is not WorkerState.RESTARTING:
-        found.append((units.span(group.state_s), "dim", 6))
+        found.append((units.span(group.state_s), "dim", 7))
     return found or [(units.count(len(group.slots), "rank"), "dim", 0)]
 
 

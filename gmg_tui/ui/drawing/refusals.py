@@ -7,7 +7,7 @@ from typing import Final
 
 from gmg_tui import units
 from gmg_tui.model import Worker, WorkerState
-from gmg_tui.ui.drawing import words
+from gmg_tui.ui.drawing import groups, words
 
 SHORT_S: Final = 60.0
 """Up to so many seconds of an attempt may be lost without a question."""
@@ -44,7 +44,8 @@ def lost_s(worker: Worker) -> float:
 def question(verb: str, workers: Sequence[Worker]) -> str:
     """What to ask before `verb` (`Restart`, `Stop`) is done to `workers`; empty where that costs nothing.
 
-    It does where more than a minute of running is lost, and where a worker would run out of memory again.
+    It does where more than a minute of running is lost, and where a worker would run out of memory again. Ranks are to
+    be given with all others of their groups, which it is done to as well.
     """
     longest = max(workers, key=lost_s, default=None)
     if longest is None:
@@ -61,12 +62,19 @@ def question(verb: str, workers: Sequence[Worker]) -> str:
         )
     if not reasons:
         return ""
-    what = longest.slot if longest.job is None else f"job {longest.job} ({longest.job_name}) on {longest.slot}"
-    return " ".join([f"{verb} {what if one else f'{len(workers)} workers'}?", *reasons])
+    return " ".join([f"{verb} {_named(workers, longest)}?", *reasons])
+
+
+def _named(workers: Sequence[Worker], one: Worker) -> str:
+    """The workers in a question; `one` is that of them which has a name there if it is alone."""
+    if together := groups.together_text(workers):
+        return together
+    if len(workers) > 1:
+        return f"{len(workers)} workers"
+    return one.slot if one.job is None else f"job {one.job} ({one.job_name}) on {one.slot}"
 
 
 def kill_question(workers: Sequence[Worker]) -> str:
-    """What to ask before workers are killed."""
-    if len(workers) > 1:
-        return f"Kill {len(workers)} workers now? Genesis will not save their compiled kernels."
-    return f"Kill {workers[0].slot} now? Genesis will not save its compiled kernels."
+    """What to ask before workers are killed; ranks are given as to `question`."""
+    what = groups.together_text(workers) or (workers[0].slot if len(workers) == 1 else f"{len(workers)} workers")
+    return f"Kill {what} now? Genesis will not save {'its' if len(workers) == 1 else 'their'} compiled kernels."

@@ -77,7 +77,8 @@ class MainFooter(Footer):
 
     def __init__(self, state: UiState, appearance: Appearance) -> None:
         sweep, tune = state.queue is not None, state.snapshot.tuning is not None
-        shown = [key for key in KEYS if key.footer or (sweep and key.sweep)]
+        groups = state.session.spec.ddp is not None or bool(state.snapshot.groups)
+        shown = [key for key in KEYS if key.footer or (sweep and key.sweep) or (groups and key.group)]
         keys = [*(key for key in KEYS if tune and key.tune), *shown]
         super().__init__(appearance, keys, {key.action for key in COMMON})
         self._state = state

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from gmg_tui.ui.drawing import log_line
@@ -19,14 +18,13 @@ class Place(NamedTuple):
 
 
 class LogPlace:
-    """Finds places in `buffer`, whose rows are shown as `shown` makes them, wrapped to `width` cells unless that is 0.
+    """Finds places in `buffer`, whose rows are wrapped to `width` cells unless that is 0.
 
     Only rows between two places are looked at, which are a page's.
     """
 
-    def __init__(self, buffer: LogBuffer, shown: Callable[[str], str], width: int) -> None:
+    def __init__(self, buffer: LogBuffer, width: int) -> None:
         self._buffer = buffer
-        self._shown = shown
         self._width = width
 
     @property
@@ -38,7 +36,7 @@ class LogPlace:
         if not self._width:
             return 1
         row = self._buffer.rows[index]
-        return len(log_line.pieces(row, self._shown(row.text), self._width))
+        return len(log_line.pieces(row, self._buffer.text_of(row), self._width))
 
     def back(self, place: Place, rows: int) -> Place:
         """The place so many rows of the screen above, at most the first."""
@@ -63,4 +61,4 @@ class LogPlace:
         if not self._width:
             return 0
         row = self._buffer.rows[index]
-        return log_line.part_of(row, self._shown(row.text), self._width, self._buffer.query)
+        return log_line.part_of(row, self._buffer.text_of(row), self._width, self._buffer.query)

@@ -1,8 +1,10 @@
-"""The log of the selected worker: following or paused, scrolled, searched and filtered."""
+"""The log of the selected worker, or of its group: following or paused, scrolled, searched and filtered."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
+from types import MappingProxyType
 
 from rich.segment import Segment
 from textual import events
@@ -19,6 +21,8 @@ from gmg_tui.ui.terminal.refresh_limiter import RefreshLimiter
 from gmg_tui.ui.widgets.log_place import LogPlace, Place
 from gmg_tui.ui.widgets.row_view import DrawnView
 
+_NONE: Mapping[str, int] = MappingProxyType({})
+"""No ranks: the log of one slot."""
 REPAINT_S = 1.0
 """Shortest time between two redraws for arriving lines, seconds: nobody reads faster."""
 _PROGRESS_PERIODS = 5
@@ -30,17 +34,20 @@ _SAID_S = 4.0
 
 
 class LogView(DrawnView):
-    """A title row and the visible part of one worker's log. Only what is visible is ever drawn."""
+    """A title row and the visible part of the log of a worker or a group. Only what is visible is ever drawn."""
 
     def __init__(self, appearance: Appearance, session: str) -> None:
         super().__init__(appearance)
         self._session = session
+        self._opened = ""
+        """The name of the slot, or of the group."""
+        self._ranks: Mapping[str, int] = {}
+        """Of a group: its ranks, by slot."""
         self._folds = True
         self._whole = self._wraps = False
         self.buffer = self._empty()
         self._paused = False
         """Whether the end is not followed although it is in view, because the user said so."""
-        self._slot = ""
         self._top = Place(0, 0)
         self._offset = 0
         self._found: int | None = None
@@ -48,6 +55,10 @@ class LogView(DrawnView):
         self.pace = RefreshLimiter(self, self.draw, REPAINT_S)
 
     def _empty(self) -> LogBuffer:
+        if self._ranks:
+            from gmg_tui.ui.group_buffer import GroupBuffer
+
+            return GroupBuffer(self._ranks, shown=self._shown, folds=self._folds)
         return LogBuffer(shown=self._shown, folds=self._folds)
 
     def _shown(self, text: str) -> str:
@@ -75,7 +86,7 @@ class LogView(DrawnView):
     @property
     def _place(self) -> LogPlace:
         width = self.size.width if self._wraps else 0
-        return LogPlace(self.buffer, self._shown, width)
+        return LogPlace(self.buffer, width)
 
     @property
     def _line_at_top(self) -> int:
@@ -83,10 +94,15 @@ class LogView(DrawnView):
         rows = self.buffer.rows
         return rows[self._top.row].end - 1 if self._top.row < len(rows) else 0
 
-    def open(self, slot: str) -> None:
-        """Show the log of `slot` from now on, starting empty."""
+    @property
+    def shows(self) -> tuple[str, Mapping[str, int]]:
+        """What it was opened for."""
+        return self._opened, self._ranks
+
+    def open(self, name: str, ranks: Mapping[str, int] = _NONE) -> None:
+        """Show the log of the slot called `name` from now on, starting empty; or those of a group's `ranks`, by slot."""
         query, only = self.buffer.query, self.buffer.filter
-        self._slot = slot
+        self._opened, self._ranks = name, ranks
         self.buffer = self._empty()
         self.buffer.only(only)
         self.buffer.search(query)
@@ -97,10 +113,10 @@ class LogView(DrawnView):
 
     def take(self, lines: Lines) -> None:
         """Add lines, and draw them soon; late lines of another worker are ignored."""
-        if lines.slot != self._slot:
+        if lines.slot not in self._ranks and (self._ranks or lines.slot != self._opened):
             return
         first_ones = self.buffer.next_line is None
-        telling = self.buffer.extend(lines.first, lines.lines, after_progress=lines.after_progress)
+        telling = self.buffer.extend(lines.first, lines.lines, after_progress=lines.after_progress, slot=lines.slot)
         self.pace.ask(now=first_ones, periods=1 if telling else _PROGRESS_PERIODS)
 
     def draw(self) -> None:
@@ -108,6 +124,7 @@ class LogView(DrawnView):
         width, height = self.size
         if height <= 0:
             return
+        self.buffer.settle()
         self._settle_top()
         rows = self._visible(width)
         blank = Strip([Segment(" " * width, self.appearance.style("text"))], width)
@@ -120,7 +137,7 @@ class LogView(DrawnView):
             if len(strips) >= self.page + skipped:
                 break
             row, here = buffer.rows[index], index == self._found
-            text = row.text if row.gap else self._shown(row.text)
+            text = buffer.text_of(row)
             if self._wraps:
                 strips += log_line.wrapped(row, text, width, buffer.query, look, here=here)
             else:
@@ -151,8 +168,9 @@ class LogView(DrawnView):
         if self._offset and not self._wraps:
             line.end(f" from column {self._offset + 1} ", "dim")
         if self._more_in_file:
-            line.end(f" above: gmg-tui logs {self._session} {self._slot} ", "warn")
-        line.add(f"{signs.line[0]}{signs.line[0]} ", "border").add(f"{self._slot} log", "title")
+            line.end(f" above: gmg-tui logs {self._session} {'SLOT' if self._ranks else self._opened} ", "warn")
+        what = f"{self._opened} log, {len(self._ranks)} ranks" if self._ranks else f"{self._opened} log"
+        line.add(f"{signs.line[0]}{signs.line[0]} ", "border").add(what, "title")
         if self.following:
             line.add(" following ", "ok")
         else:
@@ -299,7 +317,7 @@ class LogView(DrawnView):
 
     def _bring_across(self, number: int) -> None:
         """Scroll sideways, where a row is cut before the end of its match, to have the match in the middle."""
-        cells = log_line.span_of(self._shown(self.buffer.rows[number].text), self.buffer.query)
+        cells = log_line.span_of(self.buffer.text_of(self.buffer.rows[number]), self.buffer.query)
         if cells is not None and not self._offset <= cells[0] <= cells[1] < self._offset + self.size.width:
             middle = max(0, cells[1] - self.size.width // 2)
             self._offset = min(cells[0], middle) // _ACROSS * _ACROSS if cells[1] >= self.size.width else 0

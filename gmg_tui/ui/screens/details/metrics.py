@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from gmg_tui import units
 from gmg_tui.model import Gpu, GpuSample, Worker
-from gmg_tui.ui.drawing import words
+from gmg_tui.ui.drawing import groups, words
 from gmg_tui.ui.drawing.page import Page
 
 
 def write_worker(page: Page, worker: Worker) -> None:
     """What the script prints, what Genesis reports about itself, and what the process tree uses."""
     fps, done = worker.fps, worker.progress
-    page.heading("Worker").row("FPS", _rate(worker), words.rate_style(worker))
+    page.heading("Worker")
+    if worker.group is not None:
+        page.row("group", groups.rank_name(worker.group))
+    page.row("FPS", _rate(worker), words.rate_style(worker))
+    if worker.fps_of_group:
+        page.row("", f"of all {units.count(worker.group.world_size, 'rank')}" if worker.group else "of all ranks")
     if worker.fps_silent_s is not None:
         page.row("", words.beside_rate(worker).text, "warn")
     if fps is not None:

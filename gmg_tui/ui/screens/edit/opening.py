@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from gmg_tui.client import EngineClient
 from gmg_tui.model import Settings
 from gmg_tui.protocol import Seen
+from gmg_tui.ui.drawing.groups import together_text
 from gmg_tui.ui.screens.edit.screen import EditResult, EditScreen
 from gmg_tui.ui.screens.queries import slot_job
 from gmg_tui.ui.state import Scope, UiState
@@ -58,4 +59,5 @@ async def edit_screen(
         start=start or dict(numbered).get(attempt),
         job=job,
         count=queue.jobs if queue is not None else 0,
+        group=together_text([worker]) if (worker := state.snapshot.worker(slot)) is not None else "",
     )

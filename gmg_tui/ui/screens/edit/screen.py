@@ -68,6 +68,7 @@ class EditScreen(Dialog[None]):
         start: The settings to begin with, those of an attempt or others; None for the worker's present ones.
         job: The job that runs on the slot, in a sweep.
         count: How many jobs the sweep has.
+        group: The group whose rank it is, in words: all ranks get what one does.
     """
 
     DEFAULT_CSS = """
@@ -99,6 +100,7 @@ class EditScreen(Dialog[None]):
         start: Settings | None = None,
         job: JobRecord | None = None,
         count: int = 0,
+        group: str = "",
     ) -> None:
         super().__init__()
         self._details = details
@@ -106,7 +108,8 @@ class EditScreen(Dialog[None]):
         self._edited = edited
         self._deliver = send
         self._sending = self._accepted = False
-        labels = {Scope.ONE: f"this worker ({details.slot})", Scope.ALL: f"all {len(slots)} workers"}
+        self._one = f"The {group}," if group else details.slot
+        labels = {Scope.ONE: group or f"this worker ({details.slot})", Scope.ALL: f"all {len(slots)} workers"}
         if set(marked) - {details.slot}:
             labels = {Scope.ONE: labels[Scope.ONE], Scope.MARKED: f"{len(marked)} marked", Scope.ALL: labels[Scope.ALL]}
         self._scope = ScopeChoice(labels, scope if scope in labels else Scope.ONE)
@@ -115,7 +118,7 @@ class EditScreen(Dialog[None]):
         self._at = next((at for at, one in enumerate(self._earlier) if one.settings == start), 0)
         self._drafts: dict[int, tuple[Draft, ...]] = {}
         """What was written on each of them, by its place: the contents of the fields."""
-        self.heading = f"Edit {details.slot}" + (f", job {job.number} ({job.name})" if job is not None else "")
+        self.heading = f"Edit {group or details.slot}" + (f", job {job.number} ({job.name})" if job is not None else "")
         self._values = arguments.values_of(details.slot, slots, job, count)
 
     def compose(self) -> ComposeResult:
@@ -172,7 +175,7 @@ class EditScreen(Dialog[None]):
         else:
             label, count = self._earlier[self._at].label, len(result.slots)
             who = {Scope.ALL: f"All {count} workers", Scope.MARKED: f"{count} marked workers"}
-            said = f"{who.get(result.scope, self._details.slot)} will restart with these settings."
+            said = f"{who.get(result.scope, self._one)} will restart with these settings."
             self._say(" ".join(filter(None, (said, f"From {label}." if label else "", self._unknown(result)))), "warn")
 
     def _preview(self, result: EditResult | None) -> Iterator[Entry]:
