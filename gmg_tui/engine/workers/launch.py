@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from gmg_tui.ddp import stack_signal
 from gmg_tui.ddp.variables import Meeting, variables
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.daemon_thread import in_daemon_thread
@@ -148,8 +149,12 @@ class Launcher:
             group={} if meeting is None else variables(meeting, {**os.environ, **env}),
             devices=await self._devices(task.cards, say) if meeting is None or not meeting.virtual_local_rank else (),
         )
-        folders = [out_dir, str(Path(meeting.error_file).parent) if meeting is not None else None]
-        await in_daemon_thread(_make_ready, environment.full, [folder for folder in folders if folder is not None])
+        if meeting is not None and meeting.stack_file:
+            added = stack_signal.variables(meeting.stack_file, environment.full)
+            environment = environment._replace(set=environment.set | added, full=environment.full | added)
+        files = [meeting.error_file, meeting.traces] if meeting is not None else []
+        folders = [out_dir or "", *(str(Path(file).parent) for file in files if file)]
+        await in_daemon_thread(_make_ready, environment.full, [folder for folder in folders if folder])
         module = ("-m",) if task.module else ()
         # A name that begins with a dash would be an option of the interpreter's.
         script = task.script if task.module or not task.script.startswith("-") else f"./{task.script}"
