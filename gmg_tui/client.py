@@ -12,7 +12,7 @@ from typing import Concatenate, ParamSpec, Self
 import gmg_tui
 from gmg_tui import protocol
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Details, GpuProcess, QueueAction, QueueView, Series, TriedView
+from gmg_tui.model import Details, GpuProcess, QueueAction, QueueView, Series, Stacks, TriedView
 from gmg_tui.protocol import Action, Answer, Bye, Lines, Request, Seen, Update, Welcome
 
 P = ParamSpec("P")
@@ -150,6 +150,13 @@ class EngineClient:
         if answer.tried is None:
             raise GmgError("the engine did not say what was tried", 1)
         return answer.tried
+
+    async def stacks(self, slot: str) -> tuple[Stacks, ...]:
+        """The Python stacks of the worker, or of all ranks of its group. Raises `GmgError` when there is no worker."""
+        answer = await self._ask(protocol.AskStacks, slot)
+        if answer.stacks is None:
+            raise GmgError(f"the engine gave no stacks of {slot}", 1)
+        return answer.stacks
 
     async def end(self, *, kill: bool = False) -> None:
         """Stop (or kill) all workers. Returns when the engine has accepted that, not when they have ended."""

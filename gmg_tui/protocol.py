@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from gmg_tui.model import Details, GpuProcess, QueueAction, QueueView, Series, Session, Snapshot, TriedView
+from gmg_tui.model import Details, GpuProcess, QueueAction, QueueView, Series, Session, Snapshot, Stacks, TriedView
 
 VERSION = 2
 """Both sides must have the same."""
@@ -156,8 +156,27 @@ class AskTried(Struct, frozen=True, tag=True):
     id: int
 
 
+class AskStacks(Struct, frozen=True, tag=True):
+    """Answer with the Python stacks of a worker, or of all ranks of its group; it may take seconds."""
+
+    id: int
+    slot: str
+
+
 Request = (
-    Hello | Follow | Act | Edit | AskDetails | AskSeries | EndProcess | End | AskQueue | ActOnJobs | UseSlot | AskTried
+    Hello
+    | Follow
+    | Act
+    | Edit
+    | AskDetails
+    | AskSeries
+    | EndProcess
+    | End
+    | AskQueue
+    | ActOnJobs
+    | UseSlot
+    | AskTried
+    | AskStacks
 )
 
 
@@ -198,6 +217,7 @@ class Answer(Struct, frozen=True, tag=True):
     series: Series | None = None
     queue: QueueView | None = None
     tried: TriedView | None = None
+    stacks: tuple[Stacks, ...] | None = None
 
 
 class Bye(Struct, frozen=True, tag=True):

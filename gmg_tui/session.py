@@ -29,7 +29,10 @@ STORE = "store.sqlite"
 JOBS = "jobs"
 """Where the jobs of a sweep have their own folders, unless `out_dir` says otherwise."""
 RANKS = "ranks"
-"""Where torch writes what the ranks of groups tell: a folder for each rank's attempt."""
+"""Where torch writes what the ranks of groups tell: a folder for each rank's attempt, and one for each group's with
+what the flight recorder of its ranks has dumped, as `torchfrtrace` reads a folder."""
+TRACE = "trace_"
+"""The name of such a dump is this and the rank."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _SOCKET_PATH_BYTES = 107

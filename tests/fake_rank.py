@@ -90,7 +90,7 @@ def harm(asked: argparse.Namespace, moment: str) -> None:
     while asked.hang == "busy" and moment == "middle":
         pass
     if (asked.hang in ("sleep", "nccl") and moment == "middle") or (asked.hang == "start" and moment == "before"):
-        signal.pause()
+        time.sleep(3600)
     if asked.die == moment:
         raise ValueError(f"rank {asked.rank} dies here")
     if asked.die == "port" and moment == "before":
@@ -133,6 +133,8 @@ def main() -> None:
         if number == asked.steps // 2:
             harm(asked, "middle")
             if asked.hang == "nccl":
+                if "TORCH_FR_DUMP_TEMP_FILE" in os.environ:
+                    Path(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + str(rank)).write_bytes(b"dump")
                 print(NCCL.format(rank=rank), flush=True)
         time.sleep(asked.step_s)
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 MASTER_ADDR = "127.0.0.1"
 """The ranks of a group run on one machine."""
+_RECORDED = "2000"
+"""Collectives that the flight recorder keeps."""
 _ASYNC_ERRORS = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
 
 
@@ -30,6 +32,11 @@ class Meeting(NamedTuple):
     """The same for all ranks, and no other group's."""
     error_file: str
     """Where `torch.distributed.elastic.multiprocessing.errors.record` writes an exception, absolute."""
+    stack_file: str = ""
+    """Where the rank writes its Python stacks when it is asked, absolute; empty for nowhere."""
+    traces: str = ""
+    """Where torch's flight recorder writes its dumps: the beginning of their paths, to which torch appends the rank.
+    Empty where nothing is recorded."""
     virtual_local_rank: bool = False
     """Whether each rank sees its own GPU alone, and is local rank 0 (torchrun's `--virtual-local-rank`)."""
 
@@ -59,4 +66,19 @@ def variables(meeting: Meeting, base: Mapping[str, str]) -> dict[str, str]:
     for name in (_ASYNC_ERRORS, "OMP_NUM_THREADS"):
         if name not in base:
             found[name] = "1"
+    if meeting.traces:
+        found |= {name: value for name, value in _recorder(meeting.traces).items() if name not in base}
     return found
+
+
+def _recorder(traces: str) -> dict[str, str]:
+    """What makes torch record its collectives, and write them to `traces` and the rank when one times out.
+
+    torch 2.13: `torch/csrc/distributed/c10d/FlightRecorder.hpp` and `FlightRecorder.cpp`; two have an older name too,
+    the only one that older versions read.
+    """
+    return {
+        **dict.fromkeys(("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"), _RECORDED),
+        **dict.fromkeys(("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"), traces),
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -26,6 +27,7 @@ from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.watchdog.client import WatchdogClient
+from gmg_tui.engine.workers import stacks
 from gmg_tui.engine.workers.gate import Gate
 from gmg_tui.engine.workers.gpu_indices import GpuIndices
 from gmg_tui.engine.workers.launch import Launcher
@@ -107,7 +109,15 @@ def assemble(
     store.session(session)
     process_scan = ProcessScan(hardware.slots, launcher.scans)
     supervisor = Supervisor(
-        session, slot_states, scheduler, recorder, process_scan, times.save, launcher.egl_notes, tried
+        session,
+        slot_states,
+        scheduler,
+        recorder,
+        process_scan,
+        times.save,
+        launcher.egl_notes,
+        tried,
+        partial(stacks.of, children),
     )
     return supervisor, store
 

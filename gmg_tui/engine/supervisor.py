@@ -7,7 +7,7 @@ import logging
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from msgspec import structs
 
@@ -33,6 +33,7 @@ from gmg_tui.model import (
     Series,
     Session,
     Snapshot,
+    Stacks,
     TriedView,
     WorkerState,
 )
@@ -64,6 +65,7 @@ class Supervisor:
         save_phase_times: Callable[[], None],
         egl_notes: Mapping[str, str],
         tried: TriedArguments,
+        ask_stack: Callable[[Worker], Awaitable[Stacks]],
     ) -> None:
         self.session = session
         self.all_ended = asyncio.Event()
@@ -74,6 +76,7 @@ class Supervisor:
         self._recorder = recorder
         self._egl_notes = egl_notes
         self._tried = tried
+        self._ask_stack = ask_stack
         self._models = {slot.name: slot.gpu.name if slot.gpu is not None else None for slot in session.slots}
         self._since: float | None = time.monotonic()
         """Since when there is work, monotonic seconds; None while there is none."""
@@ -238,6 +241,18 @@ class Supervisor:
             return found
         described = await in_daemon_thread(strangers.described, sample.processes)
         return structs.replace(found, processes=_owned(described, self._owners()))
+
+    async def stacks(self, slot: str) -> tuple[Stacks, ...]:
+        """The Python stacks of the worker on a slot, or of all ranks of its group, which are asked at once.
+
+        Raises `GmgError` if there is no such slot, or no job has run there.
+        """
+        self._slot_state(slot)
+        found = (self._slot_state(each).worker for each in self._scheduler.together(slot))
+        workers = [worker for worker in found if worker is not None]
+        if not workers:
+            raise GmgError(f"no job has run on {slot} yet", 1)
+        return tuple(await asyncio.gather(*map(self._ask_stack, workers)))
 
     # Commands
 

@@ -117,7 +117,7 @@ def _last_line(worker: Worker) -> str:
 def _warnings(worker: Worker) -> tuple[str, ...]:
     attempt = worker.attempt
     survivors = attempt.termination.survivors if attempt is not None else None
-    found = [survivors, worker.misplaced, worker.memory_kept, worker.log.trouble]
+    found = [survivors, worker.misplaced, worker.memory_kept, worker.log.trouble, worker.dump]
     if attempt is not None:
         found += [
             attempt.fault,

@@ -13,6 +13,7 @@ from gmg_tui.model.groups import DdpSpec, RankGroup, RateOf
 from gmg_tui.model.jobs import Batch, Job, JobRecord, Lane, QueueAction, QueueView, SweepSpec, Value
 from gmg_tui.model.run import RunSpec, Session
 from gmg_tui.model.snapshot import Details, Queue, Series, Snapshot, fps_per_watt
+from gmg_tui.model.stacks import Stacks
 from gmg_tui.model.states import Phase, RestartMode, SlotKind, StartMode, Visible, WorkerState
 from gmg_tui.model.tried import Tried, TriedView
 from gmg_tui.model.tuning import (

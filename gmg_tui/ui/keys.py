@@ -83,6 +83,7 @@ KEYS: tuple[Key, ...] = (
     Key("shift+left", "log_across(-1)", "shift+←", "log left", "Scroll the log to the left."),
     Key("shift+right", "log_across(1)", "shift+→", "log right", "Scroll the log to the right, where lines are cut."),
     Key("p", "processes", "p", "processes", "Show the processes on the worker's GPU.", True),
+    Key("s", "stacks", "s", "stacks", "Ask the worker, or each rank of its group, for its Python stack."),
     Key(
         "space",
         "mark",
@@ -182,6 +183,19 @@ PROCESSES: Final = (
     Key("X", "end_process(True)", "X", "SIGKILL", "Send SIGKILL to the process, after a confirmation.", True),
 )
 """Of the screen of the processes on a GPU."""
+
+STACKS: Final = (
+    Key("escape,s", "back", "esc", "back", "Return to the previous screen.", True),
+    Key("r", "again", "r", "ask again", "Ask for the stacks again.", True),
+    Key("y", "copy", "y", "copy", "Copy all stacks as they were written, by OSC 52.", True),
+    Key("up,k", "scroll(-1)", "↑ k", "up", "Scroll up."),
+    Key("down,j", "scroll(1)", "↓ j", "down", "Scroll down."),
+    Key("pageup", "page(-1)", "PgUp", "page up", "Scroll up by a page."),
+    Key("pagedown", "page(1)", "PgDn", "page down", "Scroll down by a page."),
+    Key("home", "edge(False)", "Home", "top", "Scroll to the top."),
+    Key("end", "edge(True)", "End", "bottom", "Scroll to the bottom."),
+)
+"""Of the screen of Python stacks, where `d`, `q` and `?` do the same as on the main screen."""
 
 QUEUE: Final = (
     Key("escape,Q", "back", "esc", "back", "Return to the previous screen.", True),

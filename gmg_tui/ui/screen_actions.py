@@ -30,6 +30,15 @@ class ScreenActions(Actions, inherit_bindings=False):
         if slot := self._chosen():
             await self.push_screen(ProcessesScreen(self.engine, slot, self.appearance))
 
+    async def action_stacks(self) -> None:
+        """Show what the selected worker does, or each rank of its group."""
+        from gmg_tui.ui.screens.stacks.screen import StacksScreen
+
+        if slot := self._chosen():
+            groups = self.state.snapshot.groups
+            slots = next((group.slots for group in groups if slot in group.slots), (slot,))
+            await self.push_screen(StacksScreen(self.engine, slot, slots, self.appearance))
+
     async def action_queue(self) -> None:
         """Show the queue of a sweep."""
         if self.state.queue is None:

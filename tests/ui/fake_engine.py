@@ -19,6 +19,7 @@ from gmg_tui.model import (
     Series,
     Session,
     Snapshot,
+    Stacks,
     TriedView,
 )
 from gmg_tui.protocol import Action, Bye, Lines, Seen, Update, Welcome
@@ -58,6 +59,7 @@ class FakeEngine(EngineClient):
         self.jobs: list[JobRecord] = []
         self.lanes: list[Lane] = []
         self.tried_so_far = TriedView()
+        self.stacks_of: tuple[Stacks, ...] = ()
         self._events: asyncio.Queue[Update | Lines | Bye] = asyncio.Queue()
 
     def push(self, event: Update | Lines | Bye | Snapshot) -> None:
@@ -132,6 +134,10 @@ class FakeEngine(EngineClient):
         first = max(0, min(first, len(self.jobs)))
         part = tuple(self.jobs[first : first + count])
         return QueueView(queue.version, first, len(self.jobs), part, tuple(self.lanes), (queue.batch,))
+
+    async def stacks(self, slot: str) -> tuple[Stacks, ...]:
+        await self._hear("stacks", slot)
+        return self.stacks_of
 
     async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
         await self._hear(action, *jobs)

@@ -68,23 +68,38 @@ class _Client:
         self.writer.write(protocol.frame(welcome))
         async with asyncio.TaskGroup() as tasks:
             reporting = tasks.create_task(self._report())
+            asking: set[asyncio.Task[None]] = set()
             try:
-                await self._listen()
+                await self._listen(tasks, asking)
             finally:
-                reporting.cancel()
+                for task in (reporting, *asking):
+                    task.cancel()
 
-    async def _listen(self) -> None:
+    async def _listen(self, tasks: asyncio.TaskGroup, asking: set[asyncio.Task[None]]) -> None:
         while True:
             request = await protocol.read_request(self._reader)
             if isinstance(request, Hello):
                 raise protocol.ProtocolError("a second hello")
             if isinstance(request, Follow):
                 self._follow(request)
+            elif isinstance(request, protocol.AskStacks):  # other requests are answered meanwhile
+                task = tasks.create_task(self._stacks(request))
+                asking.add(task)
+                task.add_done_callback(asking.discard)
+                if len(asking) > _MAX_ANSWERS:
+                    raise protocol.ProtocolError("more requests than can be answered")
             else:
                 self._answers.append(await self._answer(request))
                 if len(self._answers) > _MAX_ANSWERS:
                     raise protocol.ProtocolError("more requests than answers read")
             self.wake.set()
+
+    async def _stacks(self, request: protocol.AskStacks) -> None:
+        try:
+            self._answers.append(Answer(request.id, stacks=await self._supervisor.stacks(request.slot)))
+        except GmgError as error:
+            self._answers.append(Answer(request.id, error=str(error)))
+        self.wake.set()
 
     def _follow(self, request: Follow) -> None:
         rings = self._supervisor.rings
@@ -112,7 +127,7 @@ class _Client:
                     supervisor.use_slot(slot, used=used)
                 case protocol.End(id=number, kill=kill):
                     supervisor.end(kill=kill)
-                case Hello() | Follow():
+                case Hello() | Follow() | protocol.AskStacks():
                     raise AssertionError("handled before")
         except GmgError as error:
             return Answer(number, error=str(error))

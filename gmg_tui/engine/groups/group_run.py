@@ -17,7 +17,7 @@ from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.task import Task
 from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.model import Rank
-from gmg_tui.session import RANKS
+from gmg_tui.session import RANKS, TRACE
 
 _log = logging.getLogger(__name__)
 
@@ -80,6 +80,11 @@ class GroupRun:
         return _named(*found)
 
     @property
+    def traces(self) -> str:
+        """Where torch's flight recorder writes its dumps: the beginning of their paths; empty where it does not."""
+        return self._round.traces
+
+    @property
     def called_off(self) -> bool:
         """Whether the attempt is being ended."""
         return self._round.called_off
@@ -126,6 +131,9 @@ class GroupRun:
 
     def _meeting(self, member: RankMember, current: _Round) -> Meeting:
         session, ddp = self._launcher.session, self._launcher.spec.ddp
+        folder = Path(session.spec.folder, RANKS, f"{member.slot}-{current.number}")
+        recorded = ddp is not None and ddp.flight_recorder
+        current.traces = str(folder.with_name(f"{self.id}-{current.number}") / TRACE) if recorded else ""
         return Meeting(
             member.rank.rank,
             member.rank.world_size,
@@ -133,7 +141,9 @@ class GroupRun:
             current.number - 1,
             self._task.max_restarts,
             f"{session.id}-{self.id}",
-            str(Path(session.spec.folder, RANKS, f"{member.slot}-{current.number}", "error.json")),
+            str(folder / "error.json"),
+            str(folder / "stacks.txt"),
+            current.traces,
             virtual_local_rank=ddp is not None and ddp.virtual_local_rank,
         )
 
@@ -223,6 +233,8 @@ class _Round:
         self.number = 0
         """The attempt's, from 1; 0 before the ranks are released."""
         self.port = 0
+        self.traces = ""
+        """Where torch's flight recorder writes its dumps: the beginning of their paths; empty where it does not."""
         self.outcomes: dict[int, Outcome] = {}
         """By rank, in the order in which they left."""
         self._members = members

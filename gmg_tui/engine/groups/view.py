@@ -48,7 +48,7 @@ def group_view(group: GroupRun, workers: Sequence[Worker], now: float) -> RankGr
         slowest=slowest,
         behind_pct=behind_pct,
         waits_for=group.waits_for,
-        stuck=group.stuck,
+        stuck=group.stuck if not group.called_off else None,
         reason=group.cause if state in (WorkerState.FAILED, WorkerState.RESTARTING, WorkerState.STOPPING) else None,
         advice=next((worker.advice for worker in workers if worker.advice), None),
     )

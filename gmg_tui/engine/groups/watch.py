@@ -5,11 +5,15 @@ A deadlocked collective looks busy: the GPU is at 100 % and a CPU core too. What
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from gmg_tui.ddp.fault import at_fault
+from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.groups.group_run import GroupRun
 from gmg_tui.engine.workers.attempt import RunningAttempt
 from gmg_tui.engine.workers.worker import Worker
@@ -22,6 +26,7 @@ _TIMES_USUAL = 3.0
 _BLIND_S = 10.0
 """After a longer time without a look, as when the engine was stopped, what came before it says nothing."""
 _LEAST_BEHIND_S = 1.0
+_LOOK_FOR_DUMPS_S = 3.0
 
 
 class _Running(NamedTuple):
@@ -53,6 +58,8 @@ class GroupWatch:
         self._looked_at: float | None = None
         self._since = 0.0
         """Since when it has looked without a break."""
+        self._dumps: asyncio.Task[None] | None = None
+        self._dumps_due = 0.0
 
     def look(self, now: float) -> None:
         """Look at the group at `now`, monotonic seconds, and replace it if it is stuck and that is wanted."""
@@ -60,6 +67,7 @@ class GroupWatch:
             self._since = now
         self._looked_at = now
         self._carry()
+        self._look_for_dumps(now)
         running = self._running()
         found = self._find(running, now) if running else None
         self._tell(found)
@@ -71,6 +79,26 @@ class GroupWatch:
         if any(worker.reports_for_all for worker in self._workers):
             for worker in self._workers:
                 worker.run_with_group()
+
+    def _look_for_dumps(self, now: float) -> None:
+        """Look for what the flight recorder has written, beside the loop: the disk may have to be waited for."""
+        traces = self._group.traces
+        if traces and now >= self._dumps_due and (self._dumps is None or self._dumps.done()):
+            self._dumps_due = now + _LOOK_FOR_DUMPS_S
+            self._dumps = asyncio.create_task(self._name_dumps(traces))
+
+    async def _name_dumps(self, traces: str) -> None:
+        ranks = range(len(self._workers))
+        try:
+            found = await in_daemon_thread(lambda: [rank for rank in ranks if Path(f"{traces}{rank}").is_file()])
+        except OSError as error:
+            _log.warning("%s: the flight recorder's dumps cannot be looked for: %s", self._group.id, error.strerror)
+            return
+        path = Path(traces)
+        read = shlex.join(["torchfrtrace", "--prefix", path.name, str(path.parent)])
+        for rank in ranks:
+            told = f"the flight recorder has dumped {path.name}{rank}; read it by {read}"
+            self._workers[rank].dump = told if rank in found else None
 
     def _running(self) -> list[_Running]:
         """The ranks whose processes live; none while any is being started, held or ended."""

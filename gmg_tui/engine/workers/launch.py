@@ -7,12 +7,13 @@ import errno
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from gmg_tui.ddp import stack_signal
 from gmg_tui.ddp.variables import Meeting, variables
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.daemon_thread import in_daemon_thread
@@ -151,8 +152,13 @@ class Launcher:
             group={} if meeting is None else variables(meeting, {**os.environ, **env}),
             devices=await self._devices(task.cards, say) if meeting is None or not meeting.virtual_local_rank else (),
         )
+        if meeting is not None and meeting.stack_file:
+            added = stack_signal.variables(meeting.stack_file, environment.full)
+            environment = environment._replace(set=environment.set | added, full=environment.full | added)
         error_file = meeting.error_file if meeting is not None else None
-        await in_daemon_thread(_make_ready, environment.full, out_dir, error_file)
+        files = [meeting.error_file, meeting.traces] if meeting is not None else []
+        folders = [out_dir or "", *(str(Path(file).parent) for file in files if file)]
+        await in_daemon_thread(_make_ready, environment.full, [folder for folder in folders if folder], error_file)
         module = ("-m",) if task.module else ()
         # A name that begins with a dash would be an option of the interpreter's.
         script = task.script if task.module or not task.script.startswith("-") else f"./{task.script}"
@@ -181,15 +187,14 @@ class Launcher:
         return tuple(named)
 
 
-def _make_ready(environ: Mapping[str, str], out_dir: str | None, error_file: str | None) -> None:
+def _make_ready(environ: Mapping[str, str], folders: Iterable[str], error_file: str | None) -> None:
     """Make the job's folders, and remove locks that killed workers have left: with one, each attempt compiles for minutes.
 
     Both may have to wait for a disk.
     """
-    if out_dir is not None:
-        _make_folder(Path(out_dir))
+    for folder in folders:
+        _make_folder(Path(folder))
     if error_file is not None:
-        _make_folder(Path(error_file).parent)
         with contextlib.suppress(OSError):  # of this attempt in a session that is resumed
             Path(error_file).unlink()
     for path in locks.remove(locks.stale(environ)):

@@ -84,7 +84,7 @@ def holds(pid: int, pipes: Set[int]) -> bool:
         return False
 
 
-def send(proc: Proc, number: signal.Signals) -> bool:
+def send(proc: Proc, number: int) -> bool:
     """Send a signal to exactly that process, never to one that has its PID now; whether it was there to take it.
 
     Raises `PermissionError` for another user's.

@@ -85,6 +85,8 @@ class Worker:
         """Set when NVML sees this worker on another GPU."""
         self.concluded = asyncio.Event()
         """Set while it has ended: no process is left, and none follows unless the user asks for one."""
+        self.dump: str | None = None
+        """Set when torch's flight recorder has written what it knows: where, and how it is read."""
         self.unready: str | None = None
         """Why an attempt could not be prepared, for reasons outside the script: no answer from the GPU, a full disk."""
         self.failure: Failure | None = None

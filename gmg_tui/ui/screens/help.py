@@ -46,6 +46,7 @@ _TABLES: Final = (
     ("In a worker's details", keys.DETAILS),
     ("On a worker's command line", keys.COMMAND[:2]),
     ("In the list of processes", keys.PROCESSES),
+    ("Among the Python stacks", keys.STACKS),
     ("While editing", keys.EDIT),
     ("In the table of all that was tried", keys.TRIED),
     ("In the queue of a sweep", keys.QUEUE),

@@ -1,0 +1,1 @@
+"""The Python stacks of the ranks of a group, side by side."""

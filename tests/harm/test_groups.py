@@ -1,0 +1,185 @@
+"""Groups of ranks under harm: each ends with one sentence that names rank and cause, or goes on; no rank is left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gmg_tui import session as sessions
+from gmg_tui.client import EngineClient
+from gmg_tui.errors import GmgError
+from gmg_tui.model import DdpSpec, RestartMode, Snapshot, WorkerState
+from gmg_tui.protocol import Action
+from tests.engine.harness import Running, running, spec_for
+from tests.engine.test_groups import group_of
+
+from .patience import eventually
+from .scale import full
+
+RUNNING = WorkerState.RUNNING
+FOREVER = ("--steps", "1000000")
+ROUNDS = full(100, short=20)
+COMMANDS = full(400, short=60)
+
+
+def _all(snapshot: Snapshot, *states: WorkerState) -> bool:
+    return all(worker.state in states for worker in snapshot.workers)
+
+
+def _as_one(snapshot: Snapshot) -> bool:
+    """Whether all ranks are in the same state and in the same attempt."""
+    return len({(worker.state, worker.attempt) for worker in snapshot.workers}) == 1
+
+
+def _processes(run: Running) -> list[psutil.Process]:
+    return [psutil.Process(worker.pid) for worker in run.snapshot.workers if worker.pid]
+
+
+def _gone(processes: list[psutil.Process]) -> bool:
+    return not [one for one in processes if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+
+
+async def test_a_rank_that_is_stopped_makes_the_group_stuck_and_is_named() -> None:
+    async with running(group_of(*FOREVER, cpu=3, stuck_after_s=3.0)) as run:
+        await run.until(lambda snapshot: _all(snapshot, RUNNING))
+        rank = psutil.Process(run.worker("cpu1").pid)
+        rank.suspend()
+        said = f"rank 1 (cpu1) is stopped by a signal; kill -CONT {rank.pid}; no rank has made progress for "
+        await run.until(lambda snapshot: (snapshot.groups[0].stuck or "").startswith(said))
+        assert [worker.slot for worker in run.snapshot.workers if worker.stuck] == ["cpu1"]
+        await run.client.act(Action.STOP, "cpu0")
+        await run.until(lambda snapshot: _all(snapshot, WorkerState.STOPPED))
+        assert run.snapshot.groups[0].stuck is None
+        await run.client.end()
+
+
+async def test_an_engine_that_is_killed_leaves_no_rank_not_even_a_stopped_one() -> None:
+    spec = group_of(*FOREVER, "--deaf", cpu=3)
+    async with running(spec) as run:
+        await run.until(lambda snapshot: _all(snapshot, RUNNING))
+        ranks = _processes(run)
+        assert len(ranks) == 3
+        ranks[1].suspend()
+        run.process.kill()
+        await run.process.wait()
+        await eventually(lambda: sessions.find(spec.name, running=False).state == "lost")
+        assert _gone(ranks)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_ranks_that_are_killed_while_they_start_end_the_group_as_one() -> None:
+    chance = random.Random(15)
+    async with running(group_of(*FOREVER, cpu=3, restart=RestartMode.NEVER)) as run:
+        began = time.monotonic()
+        await run.until(lambda snapshot: _all(snapshot, RUNNING))
+        start_s = time.monotonic() - began
+        reasons = set()
+        ended = (RUNNING, WorkerState.FAILED, WorkerState.STOPPED)
+        for _ in range(ROUNDS):
+            await run.client.act(Action.RESTART, chance.choice(("cpu0", "cpu1", "cpu2")))
+            await asyncio.sleep(chance.uniform(0.0, 1.5 * start_s))
+            slot = chance.choice(("cpu0", "cpu1", "cpu2"))
+            pid = run.worker(slot).pid
+            if pid is not None and chance.random() < 0.7:
+                with contextlib.suppress(psutil.Error):
+                    psutil.Process(pid).kill()
+            else:
+                await run.client.act(Action.KILL, slot)
+            await run.until(lambda snapshot: _all(snapshot, *ended) and _as_one(snapshot))
+            reasons.add(run.snapshot.groups[0].reason)
+        assert {str(reason).partition(": ")[2][:17] for reason in reasons if reason} <= {"Killed by SIGKILL"}
+        await run.client.act(Action.RESTART, "cpu0")
+        await run.until(lambda snapshot: _all(snapshot, RUNNING) and _as_one(snapshot))
+        assert "Traceback" not in run.log()
+        await run.client.end(kill=True)
+
+
+async def _storm(client: EngineClient, slots: tuple[str, ...], chance: random.Random) -> None:
+    for _ in range(COMMANDS):
+        slot = chance.choice(slots)
+        with contextlib.suppress(GmgError):
+            match chance.choice(("restart", "stop", "kill", "edit", "wait")):
+                case "restart":
+                    await client.act(Action.RESTART, slot)
+                case "stop":
+                    await client.act(Action.STOP, slot)
+                case "kill":
+                    await client.act(Action.KILL, slot)
+                case "edit":
+                    await client.edit((slot,), ("--steps", str(chance.randint(10**6, 10**7))), {})
+                case _:
+                    await asyncio.sleep(chance.uniform(0.0, 0.4))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(full(6, short=2)))
+async def test_a_storm_of_commands_of_two_clients_leaves_one_group(seed: int) -> None:
+    chance = random.Random(seed)
+    async with running(group_of(*FOREVER, cpu=3, restart=RestartMode.FAILURE)) as run:
+        other = Running(run.process, await EngineClient.connect(Path(run.spec.socket)), run.spec)
+        try:
+            await asyncio.gather(
+                _storm(run.client, ("cpu0", "cpu1"), random.Random(chance.random())),
+                _storm(other.client, ("cpu1", "cpu2"), random.Random(chance.random())),
+            )
+            await run.client.edit(("cpu1",), ("--steps", "1000001"), {})
+            await run.until(
+                lambda snapshot: _all(snapshot, RUNNING) and _as_one(snapshot)
+                and {worker.args for worker in snapshot.workers} == {("--steps", "1000001")}
+            )  # fmt: skip
+        finally:
+            await other.leave()
+        ranks = _processes(run)
+        assert len({rank.environ()["MASTER_PORT"] for rank in ranks}) == 1
+        children = psutil.Process(run.process.pid).children(recursive=True)
+        assert [one for one in children if "fake_rank.py" in " ".join(one.cmdline()) and one not in ranks] == []
+        assert "Traceback" not in run.log()
+        await run.client.act(Action.KILL, "cpu2")
+        await run.until(lambda snapshot: _all(snapshot, WorkerState.STOPPED))
+        await eventually(lambda: _gone(ranks))
+        await run.client.end(kill=True)
+
+
+TORCH = """
+import os, sys, time
+from pathlib import Path
+import torch
+import torch.distributed as dist
+told = Path(sys.argv[1], f"{os.environ['RANK']}-{os.environ['GMG_ATTEMPT']}")
+told.write_text(os.environ["MASTER_PORT"] + ".")
+while not Path(sys.argv[1], "gate").exists():
+    time.sleep(0.02)
+dist.init_process_group("gloo")
+total = torch.ones(1)
+dist.all_reduce(total)
+print("total", total.item())
+dist.destroy_process_group()
+"""
+
+
+async def test_a_port_that_a_stranger_has_taken_meanwhile_is_replaced_by_another(tmp_path: Path) -> None:
+    """With torch's own store and gloo."""
+    pytest.importorskip("torch")
+    script, first = tmp_path / "rank.py", tmp_path / "0-1"
+    script.write_text(TORCH)
+    spec = spec_for(str(tmp_path), script=str(script), cpu=2, ddp=DdpSpec(), restart=RestartMode.NEVER)
+    async with running(spec) as run:
+        await eventually(lambda: first.is_file() and first.read_text().endswith("."))
+        port = int(first.read_text()[:-1])
+        with socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True):
+            (tmp_path / "gate").touch()
+            await run.until(lambda snapshot: snapshot.ended, timeout_s=90.0)
+        assert _all(run.snapshot, WorkerState.FINISHED), run.snapshot.groups
+        assert {worker.attempt for worker in run.snapshot.workers} == {2}
+        assert int((tmp_path / "0-2").read_text()[:-1]) != port
+        assert b"total 2.0" in run.output("cpu1")
+        await run.client.end()
