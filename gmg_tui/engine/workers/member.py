@@ -23,14 +23,14 @@ class Outcome(NamedTuple):
 
 
 class Member(Protocol):
-    """A worker's place in its group.
+    """A worker's place in its group, which may be none.
 
     In each attempt of the group a rank calls `meet` once, and `part` once.
     """
 
     @property
-    def rank(self) -> Rank:
-        """Which rank of which group."""
+    def rank(self) -> Rank | None:
+        """Which rank of which group; None for a worker that is in none."""
 
     @property
     def policy(self) -> RestartPolicy:
@@ -41,7 +41,7 @@ class Member(Protocol):
         """Whether the group's attempt is being ended: another rank has failed, or could not be prepared."""
 
     async def meet(self, say: Callable[[str | None], None]) -> Meeting | None:
-        """Wait until all ranks are ready to start; `say` is told for which it waits. None: the attempt is called off."""
+        """Wait until all ranks are ready to start, or the attempt is called off; `say` is told for which it waits."""
 
     def call_off(self) -> None:
         """The user has ended the rank before it had a process: the group's attempt is called off."""
@@ -51,3 +51,27 @@ class Member(Protocol):
 
     async def part(self, outcome: Outcome, say: Callable[[str | None], None]) -> Failure | None:
         """Wait until all ranks have ended; `say` is told for which it waits. Returns this rank's failure, if any."""
+
+
+class Alone:
+    """The place of a worker that is in no group: it waits for nobody."""
+
+    rank: Rank | None = None
+    called_off = False
+
+    def __init__(self, policy: RestartPolicy) -> None:
+        self.policy = policy
+
+    async def meet(self, say: Callable[[str | None], None]) -> Meeting | None:
+        """There is nobody to meet."""
+        return None
+
+    def call_off(self) -> None:
+        """No other is concerned."""
+
+    def has_ended(self, exit_code: int) -> None:
+        """No other is concerned."""
+
+    async def part(self, outcome: Outcome, say: Callable[[str | None], None]) -> Failure | None:
+        """Its failure is its own."""
+        return outcome.failure

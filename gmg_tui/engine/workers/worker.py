@@ -19,7 +19,7 @@ from gmg_tui.engine.workers.attempt import RunningAttempt
 from gmg_tui.engine.workers.comparison import best_to_compare
 from gmg_tui.engine.workers.gpu_indices import DriverSilentError
 from gmg_tui.engine.workers.launch import Launcher, NoRoomError
-from gmg_tui.engine.workers.member import Member, Outcome
+from gmg_tui.engine.workers.member import Alone, Member, Outcome
 from gmg_tui.engine.workers.process import Step
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.task import Task
@@ -100,8 +100,8 @@ class Worker:
         self.state_since = time.monotonic()
         """When the state began, monotonic seconds."""
         self._said = (WorkerState.STARTING, Phase.IMPORTING)
-        self._member = member
-        self._restart_policy = member.policy if member is not None else RestartPolicy(task)
+        self._member: Member = member or Alone(RestartPolicy(task))
+        self._restart_policy = self._member.policy
         self.carried = False
         """Whether it runs because its group does, for which another rank reports."""
         self._stopped_by: str | None = None
@@ -123,7 +123,7 @@ class Worker:
     @property
     def rank(self) -> Rank | None:
         """Its place in its group; None where it is no rank."""
-        return self._member.rank if self._member is not None else None
+        return self._member.rank
 
     @property
     def restart_at(self) -> float | None:
@@ -195,8 +195,7 @@ class Worker:
             self._hurry.set()
             self._launcher.gate.left(self.slot.name)
             self._enter(WorkerState.STOPPED, self._stopped_by)
-            if self._member is not None:
-                self._member.call_off()
+            self._member.call_off()
         elif self.state.live:
             self._end_for_user(KILL if kill else self._launcher.stop_steps)
 
@@ -243,8 +242,7 @@ class Worker:
                     _log.exception("%s: the attempt failed because of an internal error", self.slot.name)
                     self._launcher.gate.left(self.slot.name)
                     reason = f"gmg-tui: {type(error).__name__}: {error}"
-                    if self._member is not None:
-                        await self._member.part(Outcome(Failure(FailureKind.UNKNOWN, reason, "")), self._wait_for)
+                    await self._member.part(Outcome(Failure(FailureKind.UNKNOWN, reason, "")), self._wait_for)
                     self._enter(WorkerState.FAILED, reason)
         finally:
             if self.attempt is not None and self.attempt.process.started and self.attempt.ended is None:
@@ -269,20 +267,18 @@ class Worker:
         except OSError as error:
             attempt.mark_ended()
             reason = f"cannot start {attempt.command[0]}: {error.strerror}"
-            if self._member is not None:
-                await self._member.part(Outcome(Failure(FailureKind.CONFIG, reason, "")), self._wait_for)
+            await self._member.part(Outcome(Failure(FailureKind.CONFIG, reason, "")), self._wait_for)
             self._conclude(WorkerState.FAILED, reason)
             return
         _log.info("%s: attempt %d is process %d", self.slot.name, attempt.number, attempt.process.pid)
         self._launcher.watchdog.began(attempt.process.pid)
         self._launcher.gate.began(self.slot.name, lambda: self.pids)
         self._watcher.began(self)
-        if self._member is not None and self._member.called_off:
+        if self._member.called_off:
             self.end_with_group()
         exit_code = await attempt.wait(self._time_out, self._launcher.spec.stuck_after_s)
         attempt.held.release()
-        if self._member is not None:
-            self._member.has_ended(exit_code)
+        self._member.has_ended(exit_code)
         await attempt.clear_away(lambda reason: self._enter(WorkerState.STOPPING, reason))
         self._launcher.watchdog.ended(attempt.process.pid)
         await attempt.finish()
@@ -290,8 +286,6 @@ class Worker:
 
     async def _part_unstarted(self) -> None:
         """No attempt has begun: the user has stopped the worker, or its group's attempt was called off."""
-        if self._member is None:
-            return
         failure = await self._member.part(Outcome(by_user=self._is_cancelled()), self._wait_for)
         if not self._is_cancelled():
             self.failure = failure
@@ -303,11 +297,8 @@ class Worker:
         """An attempt could not be prepared: the next worker goes first, and a job goes back to its queue."""
         self._launcher.gate.left(self.slot.name)
         reason = str(error)
-        if self._member is not None:
-            cancelled = self._is_cancelled()
-            await self._member.part(
-                Outcome(None if cancelled else Failure(kind, reason, ""), cancelled), self._wait_for
-            )
+        cancelled = self._is_cancelled()
+        await self._member.part(Outcome(None if cancelled else Failure(kind, reason, ""), cancelled), self._wait_for)
         if self._is_cancelled():
             return
         if isinstance(error, NvmlUnavailable | NoRoomError):
@@ -339,17 +330,16 @@ class Worker:
             return None
         self._wait_for(None)
         number = self.attempt.number + 1 if self.attempt is not None else self.task.first_attempt
-        meeting = None
-        if self._member is not None:
-            meeting = await self._member.meet(self._wait_for)
-            if meeting is None:
-                return None
+        meeting = await self._member.meet(self._wait_for)
+        if self._member.called_off:
+            return None
+        if meeting is not None:
             number = self.task.first_attempt + meeting.restarts
         launch = await self._launcher.prepare(
             self.slot, self.task, number, self.args, self.env, self._wait_for, meeting=meeting
         )
         self.out_dir = launch.out_dir
-        if self._is_cancelled() or (self._member is not None and self._member.called_off):
+        if self._is_cancelled() or self._member.called_off:
             return None
         return RunningAttempt(
             number,
@@ -366,7 +356,7 @@ class Worker:
             remembered=self._phase_times(self.task.script, self.args, module=self.task.module),
             heard=self._heard,
             changed=lambda: self._watcher.changed(self),
-            is_rank=self._member is not None,
+            is_rank=self.rank is not None,
         )
 
     def _wait_for(self, awaited: str | None) -> None:
@@ -390,11 +380,9 @@ class Worker:
         attempt.remember(exit_code)
         failure = None if attempt.by_user or attempt.by_group else await attempt.failure(exit_code)
         had_progress, running_s = attempt.reader.had_progress, attempt.running_s
-        if self._member is not None:
-            if self._state is not WorkerState.STOPPING:
-                self._enter(WorkerState.STOPPING)
-            outcome = Outcome(failure, attempt.by_user, had_progress, running_s)
-            failure = await self._member.part(outcome, self._wait_for)
+        if self.rank is not None and self._state is not WorkerState.STOPPING:
+            self._enter(WorkerState.STOPPING)
+        failure = await self._member.part(Outcome(failure, attempt.by_user, had_progress, running_s), self._wait_for)
         if attempt.by_user:
             self._conclude(WorkerState.STOPPED, self._stopped_by)
             return
@@ -452,7 +440,7 @@ class Worker:
         if idle and not self._was_idle:
             self._launcher.gate.ended(self.slot.name)
         self._was_idle = idle
-        if self._member is not None:
+        if self.rank is not None:
             return  # an idle rank may wait for the others; its group is judged as a whole
         was_stuck = self.stuck
         self.stick(self._seen_idle(attempt, now) if idle else None)
