@@ -46,8 +46,8 @@ def options() -> argparse.Namespace:
         "--hang",
         nargs="?",
         const="stop",
-        choices=("stop", "sleep", "busy", "start", "nccl"),
-        help="hang in the middle or at the start: stopped by a signal, asleep, or at work; with NCCL the others say so",
+        choices=("stop", "sleep", "busy", "build", "start", "nccl"),
+        help="hang in the middle or at the start: stopped by a signal, asleep, or at work, on another scene; with NCCL the others say so",
     )
     parser.add_argument("--error-file", action="store_true", help="write error.json, as @record does")
     parser.add_argument("--deaf", action="store_true", help="ignore SIGINT and SIGTERM, as ranks in a collective do")
@@ -87,7 +87,9 @@ def harm(asked: argparse.Namespace, moment: str) -> None:
         return
     if asked.hang == "stop" and moment == "middle":
         os.kill(os.getpid(), signal.SIGSTOP)
-    while asked.hang == "busy" and moment == "middle":
+    if asked.hang == "build" and moment == "middle":
+        print("[Genesis] [12:00:00] [INFO] Building scene <gs.Scene>...", flush=True)
+    while asked.hang in ("busy", "build") and moment == "middle":
         pass
     if (asked.hang in ("sleep", "nccl") and moment == "middle") or (asked.hang == "start" and moment == "before"):
         time.sleep(3600)

@@ -107,3 +107,18 @@ async def test_silent_ranks_run_while_rank_0_reports_for_all() -> None:
             worker = run.worker(slot)
             assert (worker.phase, worker.silent_s, worker.stuck, worker.fps) == (Phase.RUNNING, None, None, None)
         await run.client.end(kill=True)
+
+
+async def test_a_rank_that_builds_another_scene_is_not_stuck() -> None:
+    async with running(group_of("--steps", "40", "--hang", "build", cpu=2, stuck_after_s=4.0)) as run:
+        seen: set[str | None] = set()
+
+        def built_for_long(_: object) -> bool:
+            worker = run.worker("cpu1")
+            if worker.phase is Phase.BUILDING:
+                seen.add(run.snapshot.groups[0].stuck)
+            return worker.phase is Phase.BUILDING and worker.phase_s > 10
+
+        await run.until(built_for_long)
+        assert seen == {None}
+        await run.client.end(kill=True)

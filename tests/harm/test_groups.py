@@ -25,6 +25,7 @@ from .scale import full
 
 RUNNING = WorkerState.RUNNING
 FOREVER = ("--steps", "1000000")
+SETTLED = (RUNNING, WorkerState.FAILED, WorkerState.STOPPED)
 ROUNDS = full(100, short=20)
 COMMANDS = full(400, short=60)
 
@@ -82,7 +83,6 @@ async def test_ranks_that_are_killed_while_they_start_end_the_group_as_one() -> 
         await run.until(lambda snapshot: _all(snapshot, RUNNING))
         start_s = time.monotonic() - began
         reasons = set()
-        ended = (RUNNING, WorkerState.FAILED, WorkerState.STOPPED)
         for _ in range(ROUNDS):
             await run.client.act(Action.RESTART, chance.choice(("cpu0", "cpu1", "cpu2")))
             await asyncio.sleep(chance.uniform(0.0, 1.5 * start_s))
@@ -93,7 +93,7 @@ async def test_ranks_that_are_killed_while_they_start_end_the_group_as_one() -> 
                     psutil.Process(pid).kill()
             else:
                 await run.client.act(Action.KILL, slot)
-            await run.until(lambda snapshot: _all(snapshot, *ended) and _as_one(snapshot))
+            await run.until(lambda snapshot: _all(snapshot, *SETTLED) and _as_one(snapshot))
             reasons.add(run.snapshot.groups[0].reason)
         assert {str(reason).partition(": ")[2][:17] for reason in reasons if reason} <= {"Killed by SIGKILL"}
         await run.client.act(Action.RESTART, "cpu0")

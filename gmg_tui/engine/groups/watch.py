@@ -17,7 +17,8 @@ from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.groups.group_run import GroupRun
 from gmg_tui.engine.workers.attempt import RunningAttempt
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import RunSpec
+from gmg_tui.genesis.output.reader import Reader
+from gmg_tui.model import Phase, RunSpec
 
 _log = logging.getLogger(__name__)
 
@@ -128,15 +129,16 @@ class GroupWatch:
 
     def _silent_s(self, running: Sequence[_Running], now: float) -> float | None:
         """How long no rank has made progress, seconds, where that is too long; None where it is not."""
-        paces = [one.attempt.reader.pace for one in running]
+        readers = [one.attempt.reader for one in running]
+        paces = [reader.pace for reader in readers]
         last = max((pace.last_at for pace in paces if pace.last_at is not None), default=None)
-        if last is not None:
+        if last is not None and not any(_builds(reader, last) for reader in readers):
             if not all(one.attempt.activity.tells_of(last) for one in running):
                 return None
             silent_s = now - max(last, self._since)
             most_s = max(self._spec.stuck_after_s, _TIMES_USUAL * max(pace.usual_s for pace in paces))
         else:  # ranks that wait for each other at the start, or work for long before the first report
-            silent_s = min(one.attempt.activity.idle_for_s(now) for one in running)
+            silent_s = min(one.attempt.activity.seen_idle_s for one in running)
             most_s = self._spec.stuck_after_s
         return silent_s if silent_s >= most_s else None
 
@@ -147,6 +149,11 @@ class GroupWatch:
         for rank, worker in enumerate(self._workers):
             mine = found is not None and (not found.ranks or rank in found.ranks)
             worker.stick(found.text if found is not None and mine else None)
+
+
+def _builds(reader: Reader, last: float) -> bool:
+    """Whether a rank builds another scene since its last report of progress, or where it reports none the group's."""
+    return reader.phase is not Phase.RUNNING and (reader.pace.last_at is not None or reader.phase_started > last)
 
 
 def _seen(running: Sequence[_Running]) -> _Found | None:

@@ -76,6 +76,11 @@ class Activity:
         """How long there has been neither output nor noticeable CPU time; `now` is monotonic seconds."""
         return now - max(self._output_at, self._busy_at) if self._updated_at is not None else 0.0
 
+    @property
+    def seen_idle_s(self) -> float:
+        """How long it had been idle at the last update."""
+        return self.idle_for_s(self._updated_at) if self._updated_at is not None else 0.0
+
     def idleness(self, now: float) -> str:
         """What was observed while it was silent: `no output for 74 s, 0.0 s CPU`, and what goes on if it is stopped."""
         if self._stopped is not None and self._stopped.state == "T":
