@@ -89,7 +89,7 @@ async def test_ranks_see_the_cards_of_their_group_or_their_own(
     ],
 )
 async def test_a_rank_that_fails_ends_the_others(words: list[str], cause: str) -> None:
-    async with running(group_of("--steps", "1000", *words, cpu=3, restart=RestartMode.NEVER)) as run:
+    async with running(group_of("--steps", "20", *words, cpu=3, restart=RestartMode.NEVER)) as run:
         await run.until(lambda snapshot: snapshot.ended)
         assert _all(run.snapshot, WorkerState.FAILED)
         (group,) = run.snapshot.groups
