@@ -35,8 +35,11 @@ def _all(snapshot: Snapshot, *states: WorkerState) -> bool:
 
 
 def _as_one(snapshot: Snapshot) -> bool:
-    """Whether all ranks are in the same state and in the same attempt."""
-    return len({(worker.state, worker.attempt) for worker in snapshot.workers}) == 1
+    """Whether all ranks are in the same state and, while they run, in the same attempt.
+
+    A rank that its group called off before it had a process has no part in the last attempt.
+    """
+    return len({(w.state, w.attempt if w.state is RUNNING else None) for w in snapshot.workers}) == 1
 
 
 def _processes(run: Running) -> list[psutil.Process]:
