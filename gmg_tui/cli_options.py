@@ -66,12 +66,7 @@ _SUPERVISION = _together(
     ),
     _number("--sigterm-wait", float, 10.0, "S", "Seconds from SIGTERM to SIGKILL."),
 )
-GROUPS = _together(
-    click.option(
-        "--ddp",
-        metavar="[N]",
-        help="Run groups of N ranks, as torchrun starts them; without N one group over all slots.",
-    ),
+_RANKS = _together(
     click.option(
         "--virtual-local-rank",
         is_flag=True,
@@ -82,6 +77,14 @@ GROUPS = _together(
         is_flag=True,
         help="With --ddp: record the collectives, and keep torch's dumps in the session's folder.",
     ),
+)
+GROUPS = _together(
+    click.option(
+        "--ddp",
+        metavar="[N]",
+        help="Run groups of N ranks, as torchrun starts them; without N one group over all slots.",
+    ),
+    _RANKS,
 )
 SHARED = _together(
     click.option(
@@ -137,6 +140,12 @@ JOBS = _together(
         "--args", metavar="WORDS", help="The script's arguments, quoted as for a shell; or write them after --."
     ),
     click.option("--per-gpu", type=int, metavar="N", help="Jobs on one GPU at once.  [default: 1]"),
+    click.option(
+        "--ddp",
+        metavar="N",
+        help="Run each job as a group of N ranks, as torchrun starts them; '{KEY}' takes N from a value of the job.",
+    ),
+    _RANKS,
     click.option("--retries", type=int, metavar="N", help="How often a failed job is run again.  [default: 0]"),
     click.option("--repeat", type=int, metavar="N", help="How often each job is run.  [default: 1]"),
     click.option("--every-gpu", is_flag=True, help="Run each job on every GPU of its batch."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gmg_tui.errors import GmgError
 from gmg_tui.files import is_replaced, open_file
 from gmg_tui.genesis import interpreter
-from gmg_tui.model import DdpSpec
+from gmg_tui.model import DdpSpec, Job
 
 _INTERVAL_S = (0.2, 60.0)
 _STUCK_AFTER_S = (2.0, 86400.0)
@@ -104,7 +104,14 @@ def check_queued(options: RunOptions) -> Checked:
     """Check the options of a sweep. Raises `GmgError` as `check` does."""
     if options.restart == "always":
         raise GmgError("--restart always: finished jobs would be restarted forever; give failure, or --retries N")
-    return check(options)
+    return check(options._replace(ddp=None, virtual_local_rank=False, flight_recorder=False))
+
+
+def groups_of(options: RunOptions, jobs: Sequence[Job]) -> DdpSpec | None:
+    """How the jobs of a sweep form groups, each of the size that it says; None where none does. Raises `GmgError`."""
+    if all(job.world_size is None for job in jobs):
+        return _groups(options._replace(ddp=None))
+    return _groups(options._replace(ddp="all"))
 
 
 def _groups(options: RunOptions) -> DdpSpec | None:

@@ -77,12 +77,17 @@ def resume(file: str | None, options: RunOptions, own: SweepOptions, given: froz
     spec = structs.replace(changed_spec(spec, options, checked, given), cpu=cpu, sweep=sweep)
     check_place(spec, sweep)
     jobs = load_jobs(store)
+    if own.per_gpu not in (None, 1) and any(job.gpus > 1 for job in jobs):
+        raise GmgError("--per-gpu: jobs that need several GPUs do not share them; leave it out")
     if own.per_gpu is not None and any(job.only is not None for job in jobs):
         raise GmgError("--per-gpu: the jobs of every_gpu have their slots, whose names would change; leave it out")
     rerun = {WorkerState.FAILED} if own.retry_failed else set[WorkerState]()
     again = [job for job in jobs if not job.state.ended or job.state in rerun]
     if own.dry_run:
-        left = tuple(Job(job.number, job.name, job.batch, job.values, job.only) for job in again)
+        left = tuple(
+            Job(job.number, job.name, job.batch, job.values, job.only, gpus=job.gpus, world_size=job.world_size)
+            for job in again
+        )
         show_jobs(sweep.batches, left, total=len(jobs), cpu=cpu)
         return 0
     if not again:
@@ -94,7 +99,9 @@ def resume(file: str | None, options: RunOptions, own: SweepOptions, given: froz
 
 def _check_options(file: str | None, options: RunOptions, own: SweepOptions) -> None:
     wrong = [option for field, option in _FIXED.items() if getattr(own, field)]
-    wrong += ["FILE"] * (file is not None) + ["--name"] * (options.name is not None)
+    wrong += (
+        ["--ddp"] * (options.ddp is not None) + ["FILE"] * (file is not None) + ["--name"] * (options.name is not None)
+    )
     if wrong:
         raise GmgError(f"--resume {own.resume}: its name and jobs cannot change; leave out {', '.join(wrong)}")
 
@@ -130,6 +137,11 @@ def changed_spec(spec: RunSpec, options: RunOptions, checked: Checked, given: fr
         changes["summary"] = checked.summary
     if options.log_max is not None:
         changes["log_max_bytes"] = checked.log_max_bytes
+    ranks = {name: getattr(options, name) for name in ("virtual_local_rank", "flight_recorder") if name in given}
+    if ranks and spec.ddp is None:
+        raise GmgError(f"--{next(iter(ranks)).replace('_', '-')} is for the ranks of a group, and {spec.name} has none")
+    if spec.ddp is not None:
+        changes["ddp"] = structs.replace(spec.ddp, **ranks)
     changes["env"] = spec.env | checked.env
     changes["host"] = machine.name()
     return structs.replace(spec, **changes)

@@ -10,7 +10,15 @@ from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.commands.messages import notice, tell, tell_left
-from gmg_tui.commands.options import Checked, RunOptions, check_folder, check_module, check_queued, check_script
+from gmg_tui.commands.options import (
+    Checked,
+    RunOptions,
+    check_folder,
+    check_module,
+    check_queued,
+    check_script,
+    groups_of,
+)
 from gmg_tui.commands.run import describe, start
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Batch, Job, RunSpec, SweepSpec, WorkerState
@@ -37,7 +45,7 @@ def sweep(file: str | None, options: RunOptions, own: SweepOptions) -> int:
     if file is None and own.script is None:
         raise GmgError("give a FILE, or --script SCRIPT and --set KEY=V1,V2, or --resume NAME")
     checked = check_queued(options)
-    upper = overrides(own, gpus=options.gpus, env=checked.env)
+    upper = overrides(own, gpus=options.gpus, env=checked.env, ddp=options.ddp)
     source = None if file is None else read(file)
     chosen = plan.choose(source, own.presets, all_presets=own.all_presets)
     made = plan.make(
@@ -51,6 +59,7 @@ def sweep(file: str | None, options: RunOptions, own: SweepOptions) -> int:
     )
     # The session's own settings come from the only preset, or else from the file's top level.
     whole = (chosen[0][1] if source is None or len(chosen) == 1 else source.settings).under(upper)
+    checked = checked._replace(ddp=groups_of(options, made.jobs))
     name = _name(whole)
     results = None if own.results is None else check_folder("--results", own.results)
     for warning in made.warnings:

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import structs
 
 import gmg_tui
-from gmg_tui import machine
+from gmg_tui import machine, units
 from gmg_tui import session as sessions
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.hardware import Hardware
@@ -21,7 +21,7 @@ from gmg_tui.engine.process_scan import ProcessScan
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.records.tried import TriedArguments
 from gmg_tui.engine.scheduling.job_queue import JobQueue
-from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
+from gmg_tui.engine.scheduling.queue_scheduler import QueueParts, QueueScheduler
 from gmg_tui.engine.scheduling.replicated_scheduler import ReplicatedScheduler
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler
@@ -102,10 +102,11 @@ def assemble(
         records = [_without_slot(record, hardware, store) for record in records]
         recorder = Recorder(store, changed, tried)
         queue = JobQueue(records, spec.sweep.batches)
-        queued = (slot_states, hardware.allowed, queue, launcher, times.of, recorder, changed, before_s)
-        scheduler = QueueScheduler(*queued)
+        parts = QueueParts(slot_states, hardware.allowed, queue, launcher, times.of, recorder, changed, before_s)
         if spec.tune is not None:
-            scheduler = TuneScheduler(*queued, spec, *_search(spec, spec.tune, hardware))
+            scheduler = TuneScheduler(parts, spec, *_search(spec, spec.tune, hardware))
+        else:
+            scheduler = QueueScheduler(parts)
     store.session(session)
     process_scan = ProcessScan(hardware.slots, launcher.scans)
     supervisor = Supervisor(
@@ -173,11 +174,13 @@ def _waiting_again(record: JobRecord, *, retry_failed: bool) -> JobRecord:
 
 
 def _without_slot(record: JobRecord, hardware: Hardware, store: StoreWriter) -> JobRecord:
-    """The record of a job; a failed one where the job must run on a slot that its batch has not, and would wait for ever."""
+    """The record of a job; a failed one where the job needs slots that its batch has not, and would wait for ever."""
     slots = hardware.allowed[record.batch]
-    if record.only is None or record.only in slots or record.state.ended:
+    if record.state.ended or (record.only in (None, *slots) and record.gpus <= len(slots)):
         return record
-    reason = f"must run on {record.only}, which is not among its slots: {', '.join(sorted(slots))}"
+    reason = f"needs {units.count(record.gpus, 'slot')} at once, and its batch has {len(slots)}"
+    if record.only not in (None, *slots):
+        reason = f"must run on {record.only}, which is not among its slots: {', '.join(sorted(slots))}"
     failed = structs.replace(record, state=WorkerState.FAILED, reason=reason)
     store.job(failed)
     return failed

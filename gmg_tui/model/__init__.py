@@ -9,7 +9,7 @@ Celsius, `_mhz` megahertz, `_j` joules. `None` means "unknown" or "not reported 
 from __future__ import annotations
 
 from gmg_tui.model.gpus import Gpu, GpuProcess, GpuSample, Slot
-from gmg_tui.model.groups import DdpSpec, RankGroup, RateOf
+from gmg_tui.model.groups import DdpSpec, RankGroup, RateOf, added_up
 from gmg_tui.model.jobs import Batch, Job, JobRecord, Lane, QueueAction, QueueView, SweepSpec, Value
 from gmg_tui.model.run import RunSpec, Session
 from gmg_tui.model.snapshot import Details, Queue, Series, Snapshot, fps_per_watt

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from enum import StrEnum
 
 from msgspec import Struct
 
 from gmg_tui.model.states import WorkerState
-from gmg_tui.model.worker import Progress
+from gmg_tui.model.worker import Fps, Progress
 
 
 class DdpSpec(Struct, frozen=True, omit_defaults=True):
@@ -63,3 +65,19 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
     """Which rank failed first, and of what, in one line; or what the group waits for."""
     advice: str | None = None
     """What helps, in one line."""
+
+
+def added_up(rates: Sequence[Fps]) -> Fps | None:
+    """The rate of ranks that step at the same time, each of which reports its own; None where none does."""
+    if not rates:
+        return None
+    settled = [rate.settled for rate in rates if rate.settled is not None]
+    spread = [rate.spread for rate in rates if rate.spread is not None]
+    return Fps(
+        last=sum(rate.last for rate in rates),
+        mean=sum(rate.mean for rate in rates),
+        max=sum(rate.max for rate in rates),
+        samples=min(rate.samples for rate in rates),
+        settled=sum(settled) if len(settled) == len(rates) else None,
+        spread=math.hypot(*spread) if len(spread) == len(rates) else None,
+    )

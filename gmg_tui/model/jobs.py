@@ -60,6 +60,10 @@ class Job(Struct, frozen=True, omit_defaults=True):
     """The slot that it must run on; None for any of its batch's."""
     combination: str = ""
     """Name of what this job and others run with the same values; empty where nothing is run several times."""
+    gpus: int = 1
+    """How many slots it takes at once."""
+    world_size: int | None = None
+    """How many ranks it has, one on each of its slots; None where it is one process that sees them all."""
 
 
 class SweepSpec(Struct, frozen=True, omit_defaults=True):
@@ -80,6 +84,9 @@ class SweepSpec(Struct, frozen=True, omit_defaults=True):
 class JobRecord(Struct, frozen=True, omit_defaults=True):
     """A job and its outcome so far. Figures are those of its last attempt; times and energy are of all.
 
+    A job with several ranks has the rate of all, the mean of their utilisation, the sum of their power and energy, and the
+    memory's peak of the rank that took most.
+
     A plain run has one for each slot, which has the slot's name.
     """
 
@@ -97,8 +104,18 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     """The slot that it must run on; None for any of its batch's."""
     combination: str = ""
     """As `Job.combination`."""
+    gpus: int = 1
+    """As `Job.gpus`."""
+    world_size: int | None = None
+    """How many ranks its group has; None where it is in none."""
+    group: str | None = None
+    """Its group's name."""
+    rank: int | None = None
+    """In a plain run, the one that the slot's worker is in its group; None for a sweep's job, which is all ranks."""
     slot: str | None = None
-    """Where it runs, or ran last."""
+    """Where it runs, or ran last; the first of several."""
+    slots: tuple[str, ...] = ()
+    """All of them, in the order of its ranks; empty where it takes one."""
     gpu_index: int | None = None
     gpu_uuid: str | None = None
     attempts: int = 0

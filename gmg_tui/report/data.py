@@ -44,7 +44,7 @@ class Totals(Struct, frozen=True):
     total_s: float | None
     """From the first start to the last end, without long pauses in which nothing ran."""
     jobs_s: float | None
-    """The sum of the jobs' own times."""
+    """The sum of the times for which the jobs have occupied slots."""
     energy_j: float | None
 
     @property
@@ -81,7 +81,7 @@ def collect(stored: Stored, name: str, *, now: float | None = None) -> ReportDat
 
 def totals(data: ReportData) -> Totals:
     """The totals of a session's jobs."""
-    times = [time for job in data.jobs if (time := job_s(data, job)) is not None]
+    times = [time * job.gpus for job in data.jobs if (time := job_s(data, job)) is not None]
     energies = [job.energy_j for job in data.jobs if job.energy_j is not None]
     spans = [
         span for attempts in data.attempts.values() for one in attempts if (span := attempt_span(data, one)) is not None

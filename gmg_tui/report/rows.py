@@ -26,7 +26,8 @@ def rows_of(data: ReportData) -> list[Row]:
 
 
 def _of_job(data: ReportData, job: JobRecord) -> list[Row]:
-    attempts = data.attempts.get(job.number, [])
+    # The ranks of an attempt are one row: that of the first.
+    attempts = list({one.attempt.number: one for one in reversed(data.attempts.get(job.number, []))}.values())[::-1]
     if len(attempts) < 2:
         record = structs.replace(job, elapsed_s=job_s(data, job))
         return [Row(record, attempts[0].attempt.args if attempts else None)]

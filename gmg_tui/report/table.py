@@ -43,6 +43,7 @@ _TITLES = {
     "energy_j": "energy",
     "attempts": "tries",
     "gpu": "slot",
+    "slots": "slot",
 }
 """What the table calls columns of the CSV."""
 
@@ -104,6 +105,11 @@ def _choose(jobs: list[JobRecord], all_jobs: int) -> tuple[str, list[JobRecord]]
     return f"{text}, and {len(more)} of {len(bad):,} that failed" if more else text, [*head, *more]
 
 
+def _slots(job: JobRecord) -> str | None:
+    """Where a job ran: the first of its slots, and how many others."""
+    return f"{job.slot} +{len(job.slots) - 1}" if job.slots else job.slot
+
+
 def _columns(data: ReportData, listed: list[Row], order: Order) -> list[_Column]:
     """All columns that hold anything, in the order in which they stand."""
     jobs = [row.record for row in listed]
@@ -134,7 +140,8 @@ def _columns(data: ReportData, listed: list[Row], order: Order) -> list[_Column]
         column("name", lambda job: job.name, 100, left=True, limit=_NAME),
         *values,
         column("state", lambda job: job.state.value, 90, left=True),
-        column("slot", lambda job: job.slot, 75, left=True),
+        column("slot", _slots, 75, left=True),
+        column("rank", lambda job: None if job.rank is None else f"{job.rank} of {job.world_size}", 46),
         column("tries", lambda job: str(job.attempts) if several else None, 45),
         column(
             "args",

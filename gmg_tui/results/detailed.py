@@ -19,6 +19,8 @@ def job_text(job: JobRecord, attempts: Iterable[str]) -> str:
     gpu = {"index": job.gpu_index, "uuid": job.gpu_uuid}
     head["gpu"] = gpu if any(part is not None for part in gpu.values()) else None
     head["slot"] = job.slot
+    head |= {"slots": job.slots or ((job.slot,) if job.slot else ())}
+    head |= {"group": job.group, "rank": job.rank, "world_size": job.world_size}
     rest: dict[str, Any] = {"exit_code": job.exit_code, "elapsed_s": rounded(job.elapsed_s), "fps": fps_of(job.fps)}
     rest["n_envs"] = job.n_envs
     rest |= {field: rounded(getattr(job, field)) for field in _MEANS}
@@ -37,7 +39,7 @@ def attempt_text(one: JobAttempt) -> str:
     attempt = one.attempt
     head = {"number": attempt.number, "started": moment(attempt.started or None), "ended": moment(attempt.ended)}
     outcome = {"exit_code": attempt.exit_code, "state": attempt.state, "reason": attempt.reason}
-    where = {"slot": one.slot, "gpu_index": one.gpu_index, "gpu_uuid": one.gpu_uuid}
+    where = {"rank": one.rank, "slot": one.slot, "gpu_index": one.gpu_index, "gpu_uuid": one.gpu_uuid}
     reached = attempt.metrics or AttemptMetrics(attempt.number, attempt.args)
     figures = {"n_envs": reached.n_envs, "fps_last": reached.fps, "fps_settled": rounded(reached.settled)}
     means = {name: rounded(getattr(reached, name)) for name in ("memory_peak_mib", "gpu_util_pct", "power_w")}

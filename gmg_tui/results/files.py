@@ -42,7 +42,8 @@ class Results:
         self._jobs: dict[int, JobRecord] = {}
         """Their results as far as the table shows them."""
         self._results = LongTexts(folder)
-        self._attempts: dict[int, dict[int, str]] = {}
+        self._attempts: dict[int, dict[tuple[int, int], str]] = {}
+        """By job, then by attempt and rank."""
         self._changed: set[int] = set()
         """Jobs whose texts are out of date."""
         self._texts: dict[int, str] = {}
@@ -67,7 +68,7 @@ class Results:
             self._jobs[job.number] = structs.replace(job, result=shown)
             self._changed.add(job.number)
         for one in attempts:
-            self._attempts.setdefault(one.job, {})[one.attempt.number] = attempt_text(one)
+            self._attempts.setdefault(one.job, {})[one.attempt.number, one.rank] = attempt_text(one)
             self._changed.add(one.job)
         self.stale |= bool(self._changed)
 

@@ -15,6 +15,7 @@ FIXED = (
     *("job", "name", "state", "gpu", "gpu_uuid", "attempts", "exit_code", "reason"),
     *("elapsed_s", "fps_settled", "fps_last", "fps_mean", "n_envs"),
     *("memory_peak_mib", "gpu_util_mean_pct", "energy_j"),
+    *("slots", "ddp_group", "ddp_rank", "ddp_world_size"),
 )
 MAX_RESULTS = 500
 """The most columns for results; the others are in `detailed_results.json` only."""
@@ -82,6 +83,7 @@ def cells(job: JobRecord, wanted: Columns) -> tuple[Cell, ...]:
         *(rounded(job.elapsed_s), rounded(fps.settled) if fps else None, fps.last if fps else None),
         *(scalar(rounded(fps.mean)) if fps else None, job.n_envs),
         *(rounded(job.memory_peak_mib), rounded(job.gpu_util_mean_pct), rounded(job.energy_j)),
+        *(" ".join(job.slots) or job.slot, job.group, job.rank, job.world_size),
         *(scalar(job.values.get(name)) for name in wanted.values.values()),
         *(scalar((job.result or {}).get(name)) for name in wanted.results.values()),
     )

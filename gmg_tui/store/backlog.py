@@ -25,7 +25,7 @@ class LatestRecords:
     def __init__(self) -> None:
         self.session: Session | None = None
         self.jobs: dict[int, JobRecord] = {}
-        self.attempts: dict[tuple[int, int], JobAttempt] = {}
+        self.attempts: dict[tuple[int, int, int], JobAttempt] = {}
 
     def add_job(self, record: JobRecord) -> None:
         """Take a job's record; where it has no results, those of the earlier one stay."""

@@ -37,6 +37,8 @@ def create(path: Path, jobs: Iterable[Job]) -> None:
             position=float(job.number),
             only=job.only,
             combination=job.combination,
+            gpus=job.gpus,
+            world_size=job.world_size,
         )
         for job in jobs
     )

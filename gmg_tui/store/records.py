@@ -28,11 +28,13 @@ class JobAttempt(Struct, frozen=True, omit_defaults=True):
     attempt: Attempt
     log: str | None = None
     """Path of its log in the session's folder."""
+    rank: int = 0
+    """Which rank of the job's group it was; 0 where there is none."""
 
     @property
-    def key(self) -> tuple[int, int]:
-        """The job's number and the attempt's, which identify it."""
-        return self.job, self.attempt.number
+    def key(self) -> tuple[int, int, int]:
+        """The numbers of job, attempt and rank, which identify it."""
+        return self.job, self.attempt.number, self.rank
 
 
 class Event(Struct, frozen=True, omit_defaults=True):

@@ -26,6 +26,7 @@ _COLUMNS = {
     "position": "place",
     "metrics": "figures",
     "only": "only_slot",
+    "group": "in_group",
 }
 """The columns that are not named after their field."""
 
@@ -59,6 +60,7 @@ _FROM_COLUMN: dict[str, Callable[[Any], Any]] = {
     "values": lambda text: _decode(text) or {},
     "result": lambda text: (_decode(text) or {}) if text else {},
     "args": lambda text: tuple(_decode(text)),
+    "slots": lambda text: tuple(_decode(text)),
     "metrics": lambda text: msgspec.json.decode(text, type=AttemptMetrics),
 }
 """What makes a field's value of its column, where that is not the value itself."""
@@ -152,7 +154,7 @@ def insert(table: str, columns: Sequence[str]) -> str:
 
 
 JOBS = Table("jobs", JobRecord, "number", "fps", Fps, "fps_", kept="result")
-ATTEMPTS = Table("attempts", JobAttempt, "job, number", "attempt", Attempt)
+ATTEMPTS = Table("attempts", JobAttempt, "job, number, rank", "attempt", Attempt)
 EVENTS = Table("events", Event, "id DESC LIMIT ?")
 PUT_METRICS = insert("figures", MetricsRow._fields)
 PUT_META = insert("meta", ("key", "value"))

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from gmg_tui.store.records import StoreError
 
-VERSION = 3
+VERSION = 4
 """`PRAGMA user_version` of a store that this gmg-tui writes; increased when older versions could not read it."""
 _BUSY_S = 2.0
 """How long to wait for another process's lock before it counts as an error."""
@@ -27,6 +27,7 @@ CREATE TABLE jobs (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, job_group INTEGER NOT NULL, job_values TEXT NOT NULL,
     state TEXT NOT NULL, place REAL NOT NULL, reason TEXT,
     only_slot TEXT, combination TEXT NOT NULL DEFAULT '',
+    gpus INTEGER NOT NULL DEFAULT 1, world_size INTEGER, in_group TEXT, rank INTEGER, slots TEXT NOT NULL DEFAULT '[]',
     slot TEXT, gpu_index INTEGER, gpu_uuid TEXT, attempts INTEGER NOT NULL, exit_code INTEGER,
     started REAL, ended REAL, elapsed_s REAL,
     fps_last REAL, fps_mean REAL, fps_max REAL, fps_samples INTEGER, fps_settled REAL, fps_spread REAL,
@@ -35,10 +36,10 @@ CREATE TABLE jobs (
     out_dir TEXT, log TEXT, result TEXT NOT NULL, updated REAL
 );
 CREATE TABLE attempts (
-    job INTEGER NOT NULL, number INTEGER NOT NULL, slot TEXT NOT NULL, gpu_index INTEGER, gpu_uuid TEXT, log TEXT,
+    job INTEGER NOT NULL, number INTEGER NOT NULL, rank INTEGER NOT NULL DEFAULT 0, slot TEXT NOT NULL, gpu_index INTEGER, gpu_uuid TEXT, log TEXT,
     args TEXT NOT NULL, pid INTEGER, started REAL NOT NULL, ended REAL, exit_code INTEGER, state TEXT NOT NULL,
     reason TEXT, figures TEXT,
-    PRIMARY KEY (job, number)
+    PRIMARY KEY (job, number, rank)
 ) WITHOUT ROWID;
 CREATE TABLE events (
     id INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL, slot TEXT, job INTEGER
@@ -60,6 +61,24 @@ _CHANGES = {
     2: (
         "ALTER TABLE jobs ADD COLUMN only_slot TEXT",
         "ALTER TABLE jobs ADD COLUMN combination TEXT NOT NULL DEFAULT ''",
+    ),
+    3: (
+        "ALTER TABLE jobs ADD COLUMN gpus INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE jobs ADD COLUMN world_size INTEGER",
+        "ALTER TABLE jobs ADD COLUMN in_group TEXT",
+        "ALTER TABLE jobs ADD COLUMN rank INTEGER",
+        "ALTER TABLE jobs ADD COLUMN slots TEXT NOT NULL DEFAULT '[]'",
+        "ALTER TABLE attempts RENAME TO attempts_of_one",
+        """CREATE TABLE attempts (
+            job INTEGER NOT NULL, number INTEGER NOT NULL, rank INTEGER NOT NULL DEFAULT 0, slot TEXT NOT NULL,
+            gpu_index INTEGER, gpu_uuid TEXT, log TEXT,
+            args TEXT NOT NULL, pid INTEGER, started REAL NOT NULL, ended REAL, exit_code INTEGER, state TEXT NOT NULL,
+            reason TEXT, figures TEXT,
+            PRIMARY KEY (job, number, rank)
+        ) WITHOUT ROWID""",
+        """INSERT INTO attempts SELECT job, number, 0, slot, gpu_index, gpu_uuid, log, args, pid, started, ended,
+            exit_code, state, reason, figures FROM attempts_of_one""",
+        "DROP TABLE attempts_of_one",
     ),
 }
 """What makes a store of each earlier version one of the next. In a JSON text that key cannot be part of a value, whose

@@ -21,6 +21,7 @@ _OWN = frozenset({"job", "name", "i", "seed"})
 _LIMITS = ("gpus", "per_gpu", "retries", "timeout_s", "min_free_mib")
 _NONE_AT_ALL = {"timeout_s": math.inf, "min_free_mib": 0.0}
 """Settings that the model stores as None."""
+_WIDTHS = ("ddp", "gpus_per_job")
 _NAMED = 16
 """How many names a message lists."""
 
@@ -32,6 +33,10 @@ class JobDraft(NamedTuple):
     given: bool
     """Whether the file gives the name; only others may be changed."""
     values: dict[str, Value]
+    gpus: int = 1
+    """How many slots it takes at once."""
+    world_size: int | None = None
+    """How many ranks it has; None where it is one process."""
 
 
 class BatchBuilder:
@@ -77,12 +82,27 @@ class BatchBuilder:
             for combination in itertools.product(*self.grid.values()):
                 values = dict(zip(self.grid, combination, strict=True))
                 name = names.of_values({key: values[key] for key in varied}) or self._script_name()
-                yield JobDraft(self._prefix + name, False, self._with_defaults(values))
+                yield self._draft(self._prefix + name, False, self._with_defaults(values))
         for number, experiment in enumerate(self.experiments, 1):
             name = experiment.name or f"experiment-{number}"
             own = {key: self._fixed.get(key, value) for key, value in experiment.values.items()}
             values = self._with_defaults({**own, **self._borrowed(experiment)})
-            yield JobDraft(self._prefix + name, experiment.name is not None, values)
+            yield self._draft(self._prefix + name, experiment.name is not None, values)
+
+    def _draft(self, name: str, given: bool, values: dict[str, Value]) -> JobDraft:
+        ddp, gpus = (self._number(field, values) for field in _WIDTHS)
+        return JobDraft(name, given, values, ddp or gpus or 1, ddp)
+
+    def _number(self, field: str, values: Mapping[str, Value]) -> int | None:
+        """How many slots `ddp` or `gpus_per_job` asks for in a job with these values; None where it is not set."""
+        said: int | str | None = getattr(self.settings, field)
+        if not isinstance(said, str):
+            return said
+        place = f"{self.settings.place(field)}: {said}"
+        if said[1:-1] not in values:
+            raise GmgError(f"{place} is not known before the job starts; name a value of the file")
+        found = checks.width(place, values[said[1:-1]])
+        return found if isinstance(found, int) else checks.wrong(place, found, "its value must be a whole number")
 
     def _with_defaults(self, values: dict[str, Value]) -> dict[str, Value]:
         return values | {key: value for key, value in self._defaults.items() if key not in values}
@@ -124,6 +144,26 @@ class BatchBuilder:
             yield settings.place(f"env.{key}"), text
         if settings.out_dir is not None:
             yield settings.place("out_dir"), settings.out_dir
+        for field in _WIDTHS:
+            if isinstance(text := getattr(settings, field), str):
+                yield settings.place(field), text
+
+    def check_widths(self) -> None:
+        """Raise `GmgError` where jobs that need several slots at once are asked for what they cannot have."""
+        settings = self.settings
+        wide = [field for field in _WIDTHS if getattr(settings, field) not in (None, 1)]
+        if not wide and settings.ddp is None:
+            return
+        place = settings.place("ddp" if settings.ddp is not None else wide[0])
+        if len(wide) > 1 or (settings.ddp is not None and "gpus_per_job" in wide):
+            other = settings.place("gpus_per_job")
+            raise GmgError(f"{place} has a process on each GPU, {other} one for all of them; leave out one of the two")
+        if (settings.per_gpu or 1) > 1:
+            raise GmgError(
+                f"{place}: jobs that need whole GPUs do not share them; leave out {settings.place('per_gpu')}"
+            )
+        if settings.every_gpu:
+            raise GmgError(f"{place}: a job on several GPUs has no single one; leave out {settings.place('every_gpu')}")
 
     def check_placeholders(self) -> None:
         """Raise `GmgError` where a placeholder has no value in one of the jobs."""

@@ -30,6 +30,7 @@ PerGpu = Annotated[int, Meta(ge=1, le=64, description="give a whole number from 
 Retries = Annotated[int, Meta(ge=0, le=1000, description="give a whole number from 0 to 1000")]
 Repeat = Annotated[int, Meta(ge=1, le=1000, description="give a whole number from 1 to 1000")]
 MinFreeMib = Annotated[float, Meta(ge=0, le=1 << 30, description="give a number of mebibytes, 0 or more")]
+_Width = Annotated[int, Meta(ge=1, le=1024)]
 _Plain = bool | int | float | Annotated[str, Meta(pattern=r"^[^\0]*$")]
 _Word = Annotated[_Plain, Meta(description="give a text in quotes; it cannot contain a zero byte")]
 _Scalar = Annotated[_Plain, Meta(description="give a text, a number or a boolean")]
@@ -117,6 +118,23 @@ def gpus(where: str, value: Any) -> str:
             return ",".join(str(one).strip() for one in value) + ("," if len(value) == 1 else "")
         case _:
             wrong(where, value, right)
+
+
+def width(where: str, value: Any) -> int | str:
+    """How many slots a job takes at once: a number, or the placeholder of one, as in `{ranks}`."""
+    if isinstance(value, str) and not value.strip().isdecimal():
+        name = value.strip()
+        if names_in_braces(name):
+            return name
+    try:
+        return msgspec.convert(int(value) if isinstance(value, str) else value, _Width)
+    except (ValueError, msgspec.ValidationError):
+        wrong(where, value, "give a whole number from 1 to 1024, or one value's placeholder, as in '{ranks}'")
+
+
+def names_in_braces(text: str) -> bool:
+    """Whether `text` is one placeholder, and nothing else."""
+    return text.startswith("{") and text.endswith("}") and NAME.fullmatch(text[1:-1]) is not None
 
 
 def _is_gpu(value: Any) -> bool:

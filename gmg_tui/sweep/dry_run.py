@@ -25,7 +25,8 @@ def rows(batches: Sequence[Batch], jobs: Sequence[Job], *, total: int, cpu: int 
     """
     gpus = [_gpus(batch, cpu) for batch in batches]
     for job in jobs:
-        yield str(job.number), job.name, job.only or gpus[job.batch], _command(batches[job.batch], job, total)
+        where = job.only or _of(job, gpus[job.batch])
+        yield str(job.number), job.name, where, _command(batches[job.batch], job, total)
 
 
 def count(batches: Sequence[Batch], jobs: Sequence[Job]) -> str:
@@ -43,6 +44,13 @@ def _gpus(batch: Batch, cpu: int | None) -> str:
     gpus = batch.gpus or "all"
     gpus = f"first {gpus}" if gpus.isdecimal() else gpus.rstrip(",")
     return gpus if batch.per_gpu == 1 else f"{gpus} ({batch.per_gpu} jobs each)"
+
+
+def _of(job: Job, gpus: str) -> str:
+    """How many of the slots a job takes at once."""
+    if job.world_size is not None:
+        return f"{units.count(job.world_size, 'rank')} on {gpus}"
+    return gpus if job.gpus == 1 else f"{job.gpus} of {gpus}"
 
 
 def _command(batch: Batch, job: Job, total: int) -> str:

@@ -122,6 +122,8 @@ _KEYS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "env": ("env", checks.env),
     "gpus": ("gpus", checks.gpus),
     "per_gpu": ("per_gpu", checks.of_type(checks.PerGpu)),
+    "ddp": ("ddp", checks.width),
+    "gpus_per_job": ("gpus_per_job", checks.width),
     "min_free_mib": ("min_free_mib", checks.of_type(checks.MinFreeMib)),
     "retries": ("retries", checks.of_type(checks.Retries)),
     "repeat": ("repeat", checks.of_type(checks.Repeat)),

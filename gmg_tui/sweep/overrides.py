@@ -42,7 +42,7 @@ class SweepOptions(NamedTuple):
     retry_failed: bool = False
 
 
-def overrides(options: SweepOptions, *, gpus: str | None, env: dict[str, str]) -> Settings:
+def overrides(options: SweepOptions, *, gpus: str | None, env: dict[str, str], ddp: str | None = None) -> Settings:
     """What the command line sets, as the level of settings above the file.
 
     Raises:
@@ -52,6 +52,7 @@ def overrides(options: SweepOptions, *, gpus: str | None, env: dict[str, str]) -
         "script": options.script,
         "args": _args(options),
         "gpus": gpus,
+        "ddp": None if ddp is None else checks.width("--ddp", ddp),
         "best": options.best,
         "out_dir": None if options.out_dir is None else checks.convert("--out-dir", options.out_dir, checks.Text),
         "every_gpu": options.every_gpu or None,
@@ -64,6 +65,7 @@ def overrides(options: SweepOptions, *, gpus: str | None, env: dict[str, str]) -
     places = {
         "script": "--script",
         "module": "--module",
+        "ddp": "--ddp",
         "args": "--args" if options.args is not None else "after --",
         "out_dir": "--out-dir",
     }

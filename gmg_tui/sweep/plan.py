@@ -74,6 +74,7 @@ def make(
     for builder in builders:
         _check_script(where, builder.settings, check_script)
         builder.check_placeholders()
+        builder.check_widths()
     batches = tuple(builder.batch(cpu=cpu) for builder in builders)
     most = 1 if cpu else max(batch.per_gpu for batch in batches)
     runs = [
@@ -111,7 +112,8 @@ def _jobs(builders: Sequence[BatchBuilder], runs: Sequence[Runs]) -> tuple[Job, 
         drafts = [draft if draft.given else draft._replace(name=taken.unique(draft.name)) for draft in builder.jobs()]
         for name, only, draft in each.of(drafts, taken):
             combination = draft.name if each.per_job > 1 else ""
-            jobs.append(Job(len(jobs) + 1, name, batch, draft.values, only, combination))
+            width = draft.gpus, draft.world_size
+            jobs.append(Job(len(jobs) + 1, name, batch, draft.values, only, combination, *width))
     return tuple(jobs)
 
 

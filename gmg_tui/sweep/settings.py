@@ -30,6 +30,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     env: dict[str, str] | None = None
     gpus: str | None = None
     per_gpu: int | None = None
+    ddp: int | str | None = None
+    """How many ranks each job's group has; a text has the name of the value that says so, in braces."""
+    gpus_per_job: int | str | None = None
+    """How many GPUs each job's one process sees; a text as in `ddp`."""
     min_free_mib: float | None = None
     retries: int | None = None
     repeat: int | None = None

@@ -210,7 +210,8 @@ JOB = str(Path(__file__).parents[1] / "job.py")
 def sweep_for(jobs: Sequence[Mapping[str, Value]], *batches: Batch, **more: Any) -> RunSpec:
     """A spec of a sweep in a session folder made for it, with a store that holds a job for each of `jobs`' values.
 
-    A value `batch` is the place of the job's batch; a value `name` is its name.
+    A value `batch` is the place of the job's batch; a value `name` is its name, `gpus` how many slots it takes at once,
+    and `ranks` how many ranks its group has.
     """
     chosen = batches or (job_batch(),)
     spec = spec_for(script=chosen[0].script, sweep=SweepSpec(chosen), **({"cpu": None} | more))
@@ -219,7 +220,9 @@ def sweep_for(jobs: Sequence[Mapping[str, Value]], *batches: Batch, **more: Any)
             number,
             str(values.get("name", f"job-{number}")),
             int(values.get("batch", 0)),
-            {key: value for key, value in values.items() if key not in ("batch", "name")},
+            {key: value for key, value in values.items() if key not in ("batch", "name", "gpus", "ranks")},
+            gpus=int(values.get("gpus", values.get("ranks", 1))),
+            world_size=int(values["ranks"]) if "ranks" in values else None,
         )
         for number, values in enumerate(jobs, 1)
     ]

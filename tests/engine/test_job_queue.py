@@ -22,9 +22,14 @@ def queue_of(number: int, batches: tuple[Batch, ...] = (BATCH,)) -> JobQueue:
     return JobQueue(records, batches)
 
 
+def _head(queue: JobQueue, slot: str) -> JobRecord | None:
+    """The first waiting job that may run on a slot."""
+    return next((job for job in queue.next_jobs() if job.only in (None, slot)), None)
+
+
 def run(queue: JobQueue, *, state: WorkerState = WorkerState.FINISHED, elapsed_s: float = 10.0) -> int:
     """Run the next job. Returns its number."""
-    head = queue.head("gpu0")
+    head = _head(queue, "gpu0")
     assert head is not None
     record = queue.take(head.number)
     queue.release(structs.replace(record, state=state, elapsed_s=elapsed_s, ended=1.0))
@@ -34,7 +39,7 @@ def run(queue: JobQueue, *, state: WorkerState = WorkerState.FINISHED, elapsed_s
 def drained(queue: JobQueue) -> list[int]:
     """The numbers of all jobs that still wait, in the order in which they would run."""
     numbers = []
-    while queue.head("gpu0") is not None:
+    while _head(queue, "gpu0") is not None:
         numbers.append(run(queue))
     return numbers
 
@@ -47,7 +52,7 @@ def test_a_preset_waits_for_the_one_before() -> None:
     queue = queue_of(4, (Batch("a"), Batch("b")))
     run(queue)
     last_of_a = queue.take(2)
-    assert queue.head("gpu0") is None
+    assert _head(queue, "gpu0") is None
     assert queue.waiting == 2
     queue.release(structs.replace(last_of_a, state=WorkerState.FAILED))
     assert drained(queue) == [3, 4]
@@ -142,10 +147,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue = queue_of(8, (Batch("a"), Batch("b")))
         self.held: list[JobRecord] = []
 
-    @precondition(lambda self: self.queue.head("gpu0") is not None)
+    @precondition(lambda self: _head(self.queue, "gpu0") is not None)
     @rule()
     def start(self) -> None:
-        head = self.queue.head("gpu0")
+        head = _head(self.queue, "gpu0")
         assert head is not None
         self.held.append(self.queue.take(head.number))
 
@@ -179,14 +184,14 @@ TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=40, de
 
 def test_a_job_that_must_run_on_one_slot_waits_for_it_and_others_pass_it() -> None:
     queue = JobQueue([JobRecord(1, "a", position=1.0, only="gpu1"), JobRecord(2, "b", position=2.0)], (BATCH,))
-    first, other = queue.head("gpu0"), queue.head("gpu1")
+    first, other = _head(queue, "gpu0"), _head(queue, "gpu1")
     assert first is not None
     assert other is not None
     assert (first.number, other.number) == (2, 1)
     queue.take(2)
-    assert queue.head("gpu0") is None
+    assert _head(queue, "gpu0") is None
     assert not queue.between
     queue.add(JobRecord(3, "c", position=3.0))
-    third = queue.head("gpu0")
+    third = _head(queue, "gpu0")
     assert third is not None
     assert third.number == 3

@@ -59,6 +59,10 @@ def test_a_job_in_full(tmp_path: Path) -> None:
         "values": {"lr": 0.1, "method": "ode"},
         "gpu": {"index": 2, "uuid": "GPU-ab"},
         "slot": "gpu2",
+        "slots": ["gpu2"],
+        "group": None,
+        "rank": None,
+        "world_size": None,
         "attempts": [
             {
                 "number": 1,
@@ -67,6 +71,7 @@ def test_a_job_in_full(tmp_path: Path) -> None:
                 "exit_code": 1,
                 "state": "failed",
                 "reason": "out of memory",
+                "rank": 0,
                 "slot": "gpu2",
                 "gpu_index": 2,
                 "gpu_uuid": "GPU-ab",
@@ -81,6 +86,7 @@ def test_a_job_in_full(tmp_path: Path) -> None:
                 "exit_code": 0,
                 "state": "finished",
                 "reason": None,
+                "rank": 0,
                 "slot": "gpu2",
                 "gpu_index": 2,
                 "gpu_uuid": "GPU-ab",
@@ -108,7 +114,7 @@ def test_what_is_not_known_is_null_and_an_empty_cell(tmp_path: Path) -> None:
     attempt = records.attempt_of(job, started=0.0, pid=None)
     results = _results(tmp_path, job, attempts=(attempt,))
     (found,) = _jobs(results)
-    known = {"name", "number", "state", "values", "attempts", "result"}
+    known = {"name", "number", "state", "values", "slots", "attempts", "result"}
     assert {key for key, value in found.items() if value is not None} == known
     assert [key for key, value in found["attempts"][0].items() if value is None] == [
         "started",
@@ -144,7 +150,7 @@ def test_the_columns_stand_in_their_order_and_no_two_have_one_name(tmp_path: Pat
     assert header[: len(FIXED)] == list(FIXED)
     assert ",".join(FIXED) == (
         "job,name,state,gpu,gpu_uuid,attempts,exit_code,reason,elapsed_s,fps_settled,fps_last,fps_mean,n_envs,"
-        "memory_peak_mib,gpu_util_mean_pct,energy_j"
+        "memory_peak_mib,gpu_util_mean_pct,energy_j,slots,ddp_group,ddp_rank,ddp_world_size"
     )
     assert header[len(FIXED) :] == [
         "lr", "fast", "value_n_envs", "result_result_lr", "result_state", "result_lr", "tm_score",

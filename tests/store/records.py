@@ -8,9 +8,19 @@ from typing import Any
 from hypothesis import strategies as st
 
 from gmg_tui.model import Attempt, AttemptMetrics, Fps, JobRecord, RunSpec, Session, Slot, SlotKind, WorkerState
-from gmg_tui.store.records import Event, JobAttempt, MetricsRow
+from gmg_tui.store.reader import load_jobs
+from gmg_tui.store.records import Event, JobAttempt, MetricsRow, StoreError
 
 START = 1_795_000_000.0
+
+
+def jobs_so_far(path: Path) -> list[JobRecord]:
+    """The jobs of a store; none before it is made, which takes several writes."""
+    try:
+        return load_jobs(path)
+    except StoreError:
+        return []
+
 
 _floats = st.floats(allow_nan=False, allow_infinity=False)
 _maybe = st.none() | _floats

@@ -94,9 +94,11 @@ async def test_it_is_continued_in_todays_format(first: Path, opened: Opened) -> 
     with closing(sqlite3.connect(first)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
         columns = {row[1] for row in db.execute("PRAGMA table_info(jobs)")}
+        attempts = db.execute("PRAGMA table_info(attempts)").fetchall()
         db.execute("DELETE FROM jobs WHERE number = 2")
         db.commit()
     with closing(sqlite3.connect(":memory:")) as fresh:
         fresh.executescript(schema.TABLES)
         assert columns == {row[1] for row in fresh.execute("PRAGMA table_info(jobs)")}
+        assert attempts == fresh.execute("PRAGMA table_info(attempts)").fetchall()
     _is_whole(first)

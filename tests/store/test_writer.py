@@ -39,7 +39,7 @@ async def test_what_is_given_is_in_the_store_while_the_writer_runs_and_after_it(
     writer.job(job)
     writer.attempt(records.attempt_of(job))
     writer.event(event)
-    await eventually(lambda: path.exists() and path.stat().st_size > 0 and load_jobs(path) == [job])
+    await eventually(lambda: records.jobs_so_far(path) == [job])
     assert [entry.stat().st_mode & 0o777 for entry in folder.iterdir()] == [0o600] * 3
     writer.metrics(_metrics(3))
     await writer.close()
@@ -98,7 +98,7 @@ async def _all_is_kept(folder: Path, opened: Opened, harm: str) -> list[str | No
     for job in first:
         writer.job(job)
         writer.attempt(records.attempt_of(job))
-    await eventually(lambda: path.exists() and len(_jobs(path)) == 50)
+    await eventually(lambda: len(records.jobs_so_far(path)) == 50)
     match harm:
         case "folder":
             _remove(folder)
@@ -116,7 +116,7 @@ async def _all_is_kept(folder: Path, opened: Opened, harm: str) -> list[str | No
     more = [records.finished(number) for number in range(51, 56)]
     for job in more:
         writer.job(job)
-    await eventually(lambda: len(_jobs(path)) == 55)
+    await eventually(lambda: len(records.jobs_so_far(path)) == 55)
     await eventually(lambda: heard.now is None)
     await writer.close()
     with open_store(path) as stored:
@@ -135,13 +135,6 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(folder.rename(folder.with_name("removed")))
 
 
-def _jobs(path: Path) -> list[object]:
-    try:
-        return list(load_jobs(path))
-    except Exception:
-        return []
-
-
 @pytest.mark.parametrize("harm", ["folder", "file", "log", "other"])
 async def test_a_store_that_is_removed_or_exchanged_comes_back_whole(folder: Path, opened: Opened, harm: str) -> None:
     await _all_is_kept(folder, opened, harm)
@@ -153,7 +146,7 @@ async def test_a_damaged_store_is_set_aside_and_comes_back_whole(folder: Path, o
     writer, heard = opened()
     for number in range(1, 4):
         writer.job(records.finished(number))
-    await eventually(lambda: len(_jobs(folder / STORE)) == 3)
+    await eventually(lambda: len(records.jobs_so_far(folder / STORE)) == 3)
     await writer.close()
     assert heard.lines[-1] is None
     assert "not a database" in (heard.lines[0] or "")
@@ -167,9 +160,9 @@ async def test_a_store_that_is_overwritten_under_the_writer_comes_back_whole(fol
 async def test_a_removed_store_comes_back_though_nothing_is_written(folder: Path, opened: Opened) -> None:
     writer, _ = opened()
     writer.job(records.finished(1))
-    await eventually(lambda: _jobs(folder / STORE))
+    await eventually(lambda: records.jobs_so_far(folder / STORE))
     _remove(folder)
-    await eventually(lambda: _jobs(folder / STORE))
+    await eventually(lambda: records.jobs_so_far(folder / STORE))
     await writer.close()
 
 
@@ -205,7 +198,7 @@ async def test_where_memory_cannot_be_shared_the_store_does_without(folder: Path
     (folder / f"{STORE}-shm").mkdir()
     writer, heard = opened()
     writer.job(records.finished(1))
-    await eventually(lambda: len(_jobs(folder / STORE)) == 1)
+    await eventually(lambda: len(records.jobs_so_far(folder / STORE)) == 1)
     assert not (folder / f"{STORE}-wal").exists()
     writer.job(records.finished(2))
     await writer.close()
@@ -228,7 +221,7 @@ def _fill(path: Path) -> None:
 async def test_a_full_disk_is_said_and_costs_no_job(small_disk: Path, opened: Opened) -> None:
     writer, heard = opened()
     writer.job(records.finished(1))
-    await eventually(lambda: _jobs(small_disk / STORE))
+    await eventually(lambda: records.jobs_so_far(small_disk / STORE))
     _fill(small_disk / "filler")
     for number in range(2, 300):
         writer.job(records.finished(number))
@@ -323,7 +316,7 @@ def _endless(path: Path) -> subprocess.Popen[bytes]:
 async def test_a_store_whose_writer_is_killed_is_whole(folder: Path, opened: Opened, least: int) -> None:
     path = folder / STORE
     with _endless(path) as process:
-        await eventually(lambda: len(_jobs(path)) >= least)
+        await eventually(lambda: len(records.jobs_so_far(path)) >= least)
         before = len(load_jobs(path))
         process.send_signal(signal.SIGKILL)
         assert process.stdout is not None

@@ -30,14 +30,16 @@ def write(folder: Path, text: str) -> str:
     return str(file)
 
 
-def made(folder: Path, text: str, *set_words: str, cpu: bool = False, **options: object) -> Plan:
+def made(
+    folder: Path, text: str, *set_words: str, cpu: bool = False, ddp: str | None = None, **options: object
+) -> Plan:
     """The sweep of a file with a script and `text`, with the command line's options."""
     path = write(folder, text)
     own = SweepOptions(**{"sets": set_words, **options})  # type: ignore[arg-type]
     return plan.make(
         plan.choose(read(path), own.presets, all_presets=own.all_presets),
         path=path,
-        upper=overrides(own, gpus=None, env={}),
+        upper=overrides(own, gpus=None, env={}, ddp=ddp),
         sets=sets(own.sets),
         check_script=no_check,
         cpu=cpu,

@@ -80,6 +80,12 @@ class GroupRun:
         return _named(*found)
 
     @property
+    def first_failed(self) -> str | None:
+        """The slot of the rank whose failure is the cause; None where none has failed."""
+        found = self._round.cause()
+        return self.slots[found[0]] if found is not None else None
+
+    @property
     def traces(self) -> str:
         """Where torch's flight recorder writes its dumps: the beginning of their paths; empty where it does not."""
         return self._round.traces
@@ -131,9 +137,10 @@ class GroupRun:
 
     def _meeting(self, member: RankMember, current: _Round) -> Meeting:
         session, ddp = self._launcher.session, self._launcher.spec.ddp
-        folder = Path(session.spec.folder, RANKS, f"{member.slot}-{current.number}")
+        attempt = self._task.first_attempt + current.number - 1
+        folder = Path(session.spec.folder, RANKS, f"{self.id}-{attempt}-rank{member.rank.rank}")
         recorded = ddp is not None and ddp.flight_recorder
-        current.traces = str(folder.with_name(f"{self.id}-{current.number}") / TRACE) if recorded else ""
+        current.traces = str(folder.with_name(f"{self.id}-{attempt}") / TRACE) if recorded else ""
         return Meeting(
             member.rank.rank,
             member.rank.world_size,
@@ -178,6 +185,8 @@ class GroupRun:
         if taken and self._ports_taken < _PORTS and not any(outcome.by_user for outcome in outcomes):
             _log.info("%s: the port %d was taken; the group takes another", self.id, current.port)
             self._policy.again()
+        elif self._task.job is not None and any(outcome.unprepared for outcome in outcomes):
+            _log.info("%s: goes back to the queue", self.id)
         elif not any(outcome.by_user for outcome in outcomes):
             had_progress = any(outcome.had_progress for outcome in outcomes)
             running_s = max(outcome.running_s for outcome in outcomes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -12,7 +12,7 @@ from gmg_tui.engine.records.tried import TriedArguments
 from gmg_tui.engine.workers.attempt import RunningAttempt
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import GpuSample, JobRecord, Slot, WorkerState
+from gmg_tui.model import Fps, GpuSample, JobRecord, Slot, WorkerState, added_up
 from gmg_tui.store.records import Event, JobAttempt, MetricsRow
 from gmg_tui.store.writer import StoreWriter
 
@@ -21,15 +21,23 @@ _NO_SAMPLE = GpuSample(uuid="")
 
 
 class _Occupant:
-    """A job that occupies a slot."""
+    """A job that occupies slots; `logs` has the paths of its workers' logs, by slot."""
 
-    def __init__(self, record: JobRecord) -> None:
+    def __init__(self, record: JobRecord, logs: Mapping[str, str]) -> None:
         self.before = record
-        """Its record when it got the slot."""
+        """Its record when it got its slots."""
         self.record = record
+        self.logs = logs
+        self.workers: dict[str, Worker] = {}
+        """Those of its workers that have told of themselves, by slot."""
         self.since = time.monotonic()
         self.energy_j: float | None = None
-        """Of its attempts on this slot that have ended."""
+        """Of its attempts on these slots that have ended."""
+
+    @property
+    def lead(self) -> Worker | None:
+        """The worker that speaks for the job: that of its first slot, which is rank 0 of a group."""
+        return self.workers.get(self.before.slot or "")
 
 
 class Recorder:
@@ -51,22 +59,34 @@ class Recorder:
 
     # From the scheduler
 
-    def occupy(self, record: JobRecord, slot: Slot, *, log: str) -> JobRecord:
-        """A job gets a slot, and `log`, a path in the session's folder. Returns its record."""
-        gpu = slot.gpu
-        gpu_index, gpu_uuid = (gpu.index, gpu.uuid) if gpu else (None, None)
-        record = structs.replace(record, slot=slot.name, gpu_index=gpu_index, gpu_uuid=gpu_uuid, log=log, reason=None)
-        self._occupants[slot.name] = _Occupant(record)
+    def occupy(self, record: JobRecord, logs: Mapping[Slot, str]) -> JobRecord:
+        """A job gets slots, each with its worker's log, a path in the session's folder. Returns its record."""
+        first, *_ = logs
+        gpu_index, gpu_uuid = (first.gpu.index, first.gpu.uuid) if first.gpu else (None, None)
+        names = tuple(slot.name for slot in logs)
+        record = structs.replace(
+            record,
+            slot=first.name,
+            slots=names if len(names) > 1 else (),
+            gpu_index=gpu_index,
+            gpu_uuid=gpu_uuid,
+            log=logs[first],
+            reason=None,
+        )
+        occupant = _Occupant(record, {slot.name: log for slot, log in logs.items()})
+        self._occupants |= dict.fromkeys(names, occupant)
         self.keep(record)
         return record
 
     def release(self, worker: Worker, found: Mapping[str, Any] | None = None, **changes: Any) -> JobRecord:
-        """The job of a worker that has ended leaves its slot. Returns its record.
+        """The job whose first slot has this worker, which has ended, leaves its slots. Returns its record.
 
         `found` are the results from the script's file, over which printed ones take precedence; `changes` is what the
         record says differently from the worker.
         """
-        record = self._record(worker)
+        occupant = self._occupants[worker.slot.name]
+        occupant.workers[worker.slot.name] = worker
+        record = self._record(occupant, worker)
         # Where no attempt has begun, the results are those of an earlier one.
         result = {**(found or {}), **record.result} if record.result is not None else None
         record = structs.replace(record, result=result, **changes)
@@ -79,9 +99,10 @@ class Recorder:
         return self._released(slot, structs.replace(record, state=WorkerState.FAILED, reason=reason, ended=time.time()))
 
     def _released(self, slot: str, record: JobRecord) -> JobRecord:
-        self._occupants.pop(slot, None)
+        for name in {slot, *record.slots}:
+            self._occupants.pop(name, None)
+            self._stuck.discard(name)
         record = structs.replace(record, updated=None)
-        self._stuck.discard(slot)
         self.keep(record)
         said = f"{record.state.value}: {record.reason}" if record.reason else record.state.value
         self.event("job", f"job {record.number} ({record.name}) {said}", slot=slot, job=record.number)
@@ -126,9 +147,9 @@ class Recorder:
             if worker is None or worker.attempt is None or not worker.state.live:
                 continue
             occupant = self._occupants.get(worker.slot.name)
-            if occupant is not None:
-                occupant.record = self._record(worker)
-                self._store.refresh(occupant.record, self._attempt(worker, worker.attempt, occupant.record))
+            if occupant is not None and occupant.lead is not None:
+                occupant.record = self._record(occupant, occupant.lead)
+                self._store.refresh(occupant.record, self._attempt(worker, worker.attempt, occupant))
 
     # From the workers
 
@@ -136,8 +157,10 @@ class Recorder:
         """Something of a worker has changed."""
         slot = worker.slot.name
         occupant = self._occupants.get(slot)
-        if occupant is not None and occupant.record.state is not worker.state:
-            self._update(worker)
+        if occupant is not None:
+            occupant.workers[slot] = worker
+            if occupant.lead is worker and occupant.record.state is not worker.state:
+                self._update(worker)
         if worker.stuck is None:
             self._stuck.discard(slot)
         elif slot not in self._stuck:
@@ -162,22 +185,24 @@ class Recorder:
         occupant = self._occupants.get(worker.slot.name)
         if occupant is None:
             return
-        record = occupant.record = self._record(worker)
+        lead = occupant.lead
         # A sweep's job ends when its scheduler releases it, after its result file has been read.
-        if worker.task.job is None or not worker.state.ended:
-            self.keep(record)
+        if lead is not None and (worker.task.job is None or not worker.state.ended):
+            occupant.record = self._record(occupant, lead)
+            self.keep(occupant.record)
         if attempt is not None:
-            self._store.attempt(self._attempt(worker, attempt, record))
+            self._store.attempt(self._attempt(worker, attempt, occupant))
 
     @staticmethod
-    def _attempt(worker: Worker, attempt: RunningAttempt, record: JobRecord) -> JobAttempt:
-        place = worker.slot.name, attempt.gpu_index, record.gpu_uuid
-        return JobAttempt(record.number, *place, attempt.record(), record.log)
+    def _attempt(worker: Worker, attempt: RunningAttempt, occupant: _Occupant) -> JobAttempt:
+        slot, rank = worker.slot, worker.rank.rank if worker.rank is not None else 0
+        place = slot.name, attempt.gpu_index, slot.gpu.uuid if slot.gpu is not None else None
+        return JobAttempt(occupant.record.number, *place, attempt.record(), occupant.logs.get(slot.name), rank)
 
-    def _record(self, worker: Worker) -> JobRecord:
-        """A worker's record at this moment."""
-        occupant, attempt = self._occupants[worker.slot.name], worker.attempt
-        before = occupant.before
+    @staticmethod
+    def _record(occupant: _Occupant, worker: Worker) -> JobRecord:
+        """A job's record at this moment; `worker` is the one that speaks for it."""
+        before, attempt = occupant.before, worker.attempt
         record = structs.replace(
             before,
             state=worker.state,
@@ -189,20 +214,22 @@ class Recorder:
         )
         if attempt is None:
             return record
-        meter, first = attempt.meter, worker.past[0][0] if worker.past else attempt
-        running_j = meter.energy_j if attempt.ended is None else None
+        first = worker.past[0][0] if worker.past else attempt
+        attempts = [one.attempt for one in occupant.workers.values() if one.attempt is not None]
+        meters = [one.meter for one in attempts]
+        running_j = [one.meter.energy_j for one in attempts if one.ended is None]
         return structs.replace(
             record,
             attempts=attempt.number,
             started=first.started if before.started is None else before.started,
             exit_code=attempt.exit_code,
             gpu_index=attempt.gpu_index,
-            fps=attempt.reader.fps,
+            fps=_rate(attempt, attempts),
             n_envs=attempt.n_envs,
-            memory_peak_mib=meter.memory_peak_mib,
-            gpu_util_mean_pct=meter.gpu_util_pct.value,
-            power_mean_w=meter.power_w.value,
-            energy_j=_sum(before.energy_j, occupant.energy_j, running_j),
+            memory_peak_mib=max(_known(meter.memory_peak_mib for meter in meters), default=None),
+            gpu_util_mean_pct=_mean(meter.gpu_util_pct.value for meter in meters),
+            power_mean_w=_sum(*(meter.power_w.value for meter in meters)),
+            energy_j=_sum(before.energy_j, occupant.energy_j, *running_j),
             result=dict(attempt.reported.values),
         )
 
@@ -215,6 +242,22 @@ def _figures(worker: Worker) -> tuple[float | None, ...]:
     return printed, settled, point.gpu_util_pct, point.memory_used_mib, point.power_w, sample.temperature_c
 
 
+def _rate(lead: RunningAttempt, attempts: Sequence[RunningAttempt]) -> Fps | None:
+    """The rate of a job: that of its first worker, which may report for all ranks, or else of all ranks together."""
+    if lead.reader.fps_of_group or len(attempts) < 2:
+        return lead.reader.fps
+    return added_up([fps for one in attempts if (fps := one.reader.fps) is not None])
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = _known(values)
+    return sum(known) / len(known) if known else None
+
+
 def _sum(*values: float | None) -> float | None:
-    known = [value for value in values if value is not None]
+    known = _known(values)
     return sum(known) if known else None

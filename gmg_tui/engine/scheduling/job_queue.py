@@ -4,15 +4,36 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import structs
 
-from gmg_tui.engine.workers.meter import Mean
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Batch, JobRecord, QueueAction, Value, WorkerState
 
 SKIPPED = "skipped"
+_TELLING = 3
+"""So many jobs must have ended before the longest of them tells how long another one may take."""
+
+
+class _Times:
+    """How long jobs of one kind have occupied their slots."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.longest_s = 0.0
+        self._total_s = 0.0
+
+    @property
+    def mean_s(self) -> float:
+        """Their mean, seconds."""
+        return self._total_s / self.count
+
+    def add(self, elapsed_s: float) -> None:
+        """One has taken so long."""
+        self.count += 1
+        self._total_s += elapsed_s
+        self.longest_s = max(self.longest_s, elapsed_s)
 
 
 class JobQueue:
@@ -25,20 +46,24 @@ class JobQueue:
         """Changes whenever the queue does."""
         self.batches = batches
         self._waiting = [deque[int]() for _ in batches]
+        self._kinds = [Counter[tuple[int, str | None]]() for _ in batches]
+        """How many jobs wait in each batch, by the number of slots that they need, and the one that they must have."""
         self._occupying = [0 for _ in batches]
         self._running: dict[int, None] = {}
-        """Numbers of the jobs that occupy a slot, the longest first."""
+        """Numbers of the jobs that occupy slots, the longest first."""
         self._states: Counter[WorkerState] = Counter()
         """Of the jobs that have ended."""
-        self._times = [Mean() for _ in batches]
+        self._times: dict[tuple[int, int], _Times] = {}
+        """How long jobs have taken, by batch and number of slots."""
         self.busy_s = 0.0
-        """How long the jobs that have ended occupied slots, in total, seconds."""
+        """How long the jobs that have ended occupied slots, in total over these, seconds."""
         self._ended: dict[int, None] = {}
         """Their numbers, the first to end first."""
         ordered = sorted(self.records.values(), key=lambda record: (record.position, record.number))
         for record in ordered:
             if not record.state.ended:
                 self._waiting[record.batch].append(record.number)
+                self._kinds[record.batch][record.gpus, record.only] += 1
         for record in sorted(ordered, key=lambda record: record.ended or 0.0):
             if record.state.ended:
                 self._end(record)
@@ -76,23 +101,45 @@ class JobQueue:
         """All jobs' numbers: ended ones in the order of their ends, then those with a slot, then the waiting ones."""
         return [*self._ended, *self._running, *(number for waiting in self._waiting for number in waiting)]
 
-    def eta_s(self, occupied_s: dict[int, float], lanes: int) -> float | None:
+    def eta_s(self, occupied_s: Mapping[int, float], lanes: int) -> float | None:
         """Estimated seconds to the end of all jobs, from the times of those that have ended; None if unknown.
 
         Args:
             occupied_s: How long each running job has occupied its slot, by number.
             lanes: How many slots there are for jobs.
         """
-        known = [mean.value for mean in self._times if mean.value is not None]
-        if not known or not lanes:
+        if not self._times or not lanes:
             return None
-        fallback = sum(known) / len(known)
-        usual = [fallback if mean.value is None else mean.value for mean in self._times]
-        rests = [max(0.0, usual[self.records[number].batch] - spent) for number, spent in occupied_s.items()]
+        left_s = self.left_s(occupied_s)
+        rests = [left_s[number] * self.records[number].gpus for number in occupied_s]
         if occupied_s and not self.waiting and not any(rests):
             return None  # what runs takes longer than usual, and nobody knows how much longer
-        waiting_s = sum(len(waiting) * usual[position] for position, waiting in enumerate(self._waiting))
-        return max([(waiting_s + sum(rests)) / lanes, *rests])
+        waiting_s = sum(
+            count * gpus * self._usual_s(batch, gpus)
+            for batch, kinds in enumerate(self._kinds)
+            for (gpus, _), count in kinds.items()
+        )
+        return max([(waiting_s + sum(rests)) / lanes, *left_s.values()])
+
+    def left_s(self, occupied_s: Mapping[int, float]) -> dict[int, float]:
+        """How long running jobs take yet, by number, as earlier ones took; empty where none has ended.
+
+        `occupied_s` is as `eta_s` has it.
+        """
+        if not self._times:
+            return {}
+        jobs = ((self.records[number], spent_s) for number, spent_s in occupied_s.items())
+        return {job.number: max(0.0, self._usual_s(job.batch, job.gpus) - spent_s) for job, spent_s in jobs}
+
+    def longest_s(self, job: JobRecord) -> float | None:
+        """The longest that jobs of its batch with as many slots have taken, seconds; None where too few have ended."""
+        times = self._times.get((job.batch, job.gpus))
+        return times.longest_s if times is not None and times.count >= _TELLING else None
+
+    def _usual_s(self, batch: int, gpus: int) -> float:
+        times = self._times.get((batch, gpus))
+        means = [times.mean_s] if times is not None else [each.mean_s for each in self._times.values()]
+        return sum(means) / len(means)
 
     # A job's way through the queue
 
@@ -102,15 +149,19 @@ class JobQueue:
         self._insert(record)
         self.version += 1
 
-    def head(self, slot: str) -> JobRecord | None:
-        """The next job for a slot; None if none waits for it, or if jobs of the previous batch still run."""
-        waiting = (self.records[number] for number in self._waiting[self.batch])
-        return next((record for record in waiting if record.only in (None, slot)), None)
+    def next_jobs(self) -> Iterator[JobRecord]:
+        """The waiting jobs in their order; none while jobs of the previous batch still run."""
+        return (self.records[number] for number in self._waiting[self.batch])
+
+    @property
+    def kinds(self) -> Iterable[tuple[int, str | None]]:
+        """What the waiting jobs of the current batch need: how many slots, and which one they must run on, if any."""
+        return self._kinds[self.batch].keys()
 
     def take(self, number: int) -> JobRecord:
         """Take a job out of the queue: it occupies a slot from now on."""
         record = self.records[number]
-        self._waiting[record.batch].remove(number)
+        self._leave(record)
         self._running[number] = None
         self._occupying[record.batch] += 1
         self.version += 1
@@ -135,6 +186,15 @@ class JobQueue:
 
     def _insert(self, record: JobRecord) -> None:
         insort(self._waiting[record.batch], record.number, key=lambda other: self.records[other].position)
+        self._kinds[record.batch][record.gpus, record.only] += 1
+
+    def _leave(self, record: JobRecord) -> None:
+        """A job does not wait any more."""
+        self._waiting[record.batch].remove(record.number)
+        kinds = self._kinds[record.batch]
+        kinds[record.gpus, record.only] -= 1
+        if not kinds[record.gpus, record.only]:
+            del kinds[record.gpus, record.only]
 
     def end_of(self, batch: int) -> float:
         """The position behind all waiting jobs of a batch."""
@@ -165,7 +225,7 @@ class JobQueue:
             what = "has ended" if record.state.ended else "runs"
             raise GmgError(f"job {number} ({record.name}) {what}; it does not wait", 1)
         if action is QueueAction.SKIP:
-            waiting.remove(number)
+            self._leave(record)
             skipped = structs.replace(record, state=WorkerState.STOPPED, reason=SKIPPED)
             self.records[number] = skipped
             self._end(skipped)
@@ -197,7 +257,7 @@ class JobQueue:
 
     def _reopen(self, record: JobRecord, *, position: float, reason: str | None) -> JobRecord:
         self._states[record.state] -= 1
-        self.busy_s -= record.elapsed_s or 0.0
+        self.busy_s -= (record.elapsed_s or 0.0) * record.gpus
         del self._ended[record.number]
         again = structs.replace(record, state=WorkerState.WAITING, position=position, reason=reason, ended=None)
         self.records[record.number] = again
@@ -209,9 +269,9 @@ class JobQueue:
         self._ended[record.number] = None
         self.version += 1
         self._states[record.state] += 1
-        self.busy_s += record.elapsed_s or 0.0
+        self.busy_s += (record.elapsed_s or 0.0) * record.gpus
         if record.state is WorkerState.FINISHED and record.elapsed_s is not None:
-            self._times[record.batch].add(record.elapsed_s)
+            self._times.setdefault((record.batch, record.gpus), _Times()).add(record.elapsed_s)
 
 
 def _bare(record: JobRecord) -> JobRecord:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from gmg_tui import units
 from gmg_tui.engine.scheduling import admission
+from gmg_tui.engine.scheduling.allotment import Allotment, Reservation, allot
 from gmg_tui.engine.scheduling.benched_gpus import Bench
 from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.errors import GmgError
-from gmg_tui.model import GpuSample, JobRecord, Lane
+from gmg_tui.model import GpuSample, Lane
 
 
 class Lanes:
@@ -20,6 +22,7 @@ class Lanes:
         bench: The GPUs on which nothing is started any more.
         unready: Slots where nothing can be started for a while, and why.
         ending: Whether no job starts any more.
+        reservation: The slots that are kept for a job which needs more than are free.
     """
 
     def __init__(
@@ -29,6 +32,7 @@ class Lanes:
         self.bench = Bench()
         self.unready: dict[str, str] = {}
         self.ending = False
+        self.reservation: Reservation | None = None
         self._slot_states = slot_states
         self._allowed = allowed
         self._queue = queue
@@ -47,9 +51,13 @@ class Lanes:
 
     @property
     def stranded(self) -> bool:
-        """Whether jobs wait, and every slot that they may use is benched."""
-        used = [one for name, one in self._slot_states.items() if self.used(name) and self._queue.head(name)]
-        return bool(used) and all(self.bench.why(one.gpu_uuid) for one in used)
+        """Whether jobs wait, none of which can ever start because slots that they may use are benched."""
+        used = {name: one for name, one in self._slot_states.items() if self.used(name)}
+        left = [name for name, one in used.items() if self.bench.why(one.gpu_uuid) is None]
+        if len(left) == len(used):
+            return False
+        kinds = list(self._queue.kinds)
+        return any(_enough(used, *kind) for kind in kinds) and not any(_enough(left, *kind) for kind in kinds)
 
     def used(self, slot: str) -> bool:
         """Whether jobs of the current batch may start on a slot."""
@@ -75,29 +83,60 @@ class Lanes:
                 if memory is None or memory.awaited(shared=shared) is None:
                     yield slot_state
 
-    def next_for(self, slot_state: SlotState) -> JobRecord | None:
-        """The job that can start on a slot now."""
-        name = slot_state.slot.name
-        free = name not in self.jobs and self.used(name) and self.why_idle(slot_state) is None
-        return self._queue.head(name) if free else None
+    def next(self, occupied_s: Mapping[int, float]) -> Allotment:
+        """The job that can start now, and where; `occupied_s` is how long those that run have had their slots."""
+        usable = [name for name in self._usable() if name not in self.unready]
+        free = [name for name in usable if name not in self.jobs and self._why_not(self._slot_states[name]) is None]
+        left = self._queue.left_s(occupied_s)
+        left_s = {name: left[number] for name, number in self.jobs.items() if number in left}
+        found = Allotment()
+        if not self.ending:
+            found = allot(self._queue.next_jobs(), free, usable, left_s, self._queue.longest_s)
+        self.reservation = found.reservation
+        return found
 
-    def why_idle(self, slot_state: SlotState) -> str | None:
-        """Why the next job does not start on an idle slot; None if it can."""
+    def _usable(self) -> list[str]:
+        """The slots on which jobs may start sooner or later."""
+        states = self._slot_states.items()
+        return [name for name, one in states if self.used(name) and self.bench.why(one.gpu_uuid) is None]
+
+    def why_idle(self, slot_state: SlotState) -> str:
+        """Why no job starts on an idle slot."""
+        name = slot_state.slot.name
         if self.ending:
             return "the session is being stopped"
-        head = self._queue.head(slot_state.slot.name)
-        if head is None:
+        if not any(only in (None, name) for _, only in self._queue.kinds):
             return self._why_no_job()
+        return self._why_not(slot_state) or self._why_left(name)
+
+    def _why_not(self, slot_state: SlotState) -> str | None:
+        """Why no job of the current batch starts on an idle slot, whatever it needs otherwise; None if one may."""
         closed = self._why_closed(slot_state)
         if closed is not None or slot_state.slot.gpu is None:
             return closed
         return admission.why_not(
-            self._queue.batches[head.batch],
+            self._queue.batches[self._queue.batch],
             self.sample(slot_state),
             self._nvml_error,
             [other.worker for other in self.neighbours(slot_state) if other.worker is not None],
             slot_state.memory,
         )
+
+    def _why_left(self, slot: str) -> str:
+        """Why a slot on which a job could start has none."""
+        kept = self.reservation
+        if kept is not None and slot in kept.held:
+            return f"kept for job {kept.job}, which waits for {' and '.join(kept.missing)} too"
+        least = min(gpus for gpus, only in self._queue.kinds if only in (None, slot))
+        return f"the jobs that wait need {units.count(least, 'slot')} at once"
+
+    def why_waits(self, number: int) -> str | None:
+        """What the job waits for that slots are kept for, in one line; None for any other."""
+        kept = self.reservation
+        if kept is None or kept.job != number:
+            return None
+        held = f"; {' and '.join(kept.held)} {'is' if len(kept.held) == 1 else 'are'} kept for it" if kept.held else ""
+        return f"for {' and '.join(kept.missing)}{held}"
 
     def _why_no_job(self) -> str:
         """Why no job in the queue is for an idle slot."""
@@ -138,3 +177,8 @@ class Lanes:
             Lane(name, self.used(name) and name not in benched, self.jobs.get(name), one.waits, benched.get(name))
             for name, one in self._slot_states.items()
         )
+
+
+def _enough(slots: Iterable[str], gpus: int, only: str | None) -> bool:
+    """Whether these are enough for a job that needs `gpus` slots, or the one that it must have."""
+    return sum(only in (None, name) for name in slots) >= gpus

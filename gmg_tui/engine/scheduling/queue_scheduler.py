@@ -1,26 +1,28 @@
-"""The scheduler of a sweep: gives the jobs of the queue to the slots, one at a time to each."""
+"""The scheduler of a sweep: gives the jobs of the queue to the slots, no more than one to each."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from gmg_tui import session as sessions
+from msgspec import structs
+
 from gmg_tui.engine.output import script_results
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.job_queue import JobQueue, shown
+from gmg_tui.engine.scheduling.job_run import JobRun, group_name, logs_of
 from gmg_tui.engine.scheduling.lanes import Lanes
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.workers.launch import Launcher
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.task import Task
-from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.phase_times import FindPhaseTimes
-from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, QueueView, WorkerState
+from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, QueueView, RankGroup, WorkerState
 
 _log = logging.getLogger(__name__)
 
@@ -30,38 +32,37 @@ _UNREADY_S = 5.0
 """How long a slot is left alone after its GPU has not answered, or a job has found the disk full."""
 
 
+class QueueParts(NamedTuple):
+    """What the scheduler of a queue works with."""
+
+    slot_states: Mapping[str, SlotState]
+    allowed: tuple[frozenset[str], ...]
+    """The names of the slots that each batch's jobs may use."""
+    queue: JobQueue
+    launcher: Launcher
+    phase_times: FindPhaseTimes
+    recorder: Recorder
+    changed: Callable[[], None]
+    """Called when something that is displayed has changed."""
+    before_s: float
+    """How long the sweep had run before it was resumed, seconds."""
+
+
 class QueueScheduler(Scheduler):
-    """Runs the jobs of a queue.
+    """Runs the jobs of a queue."""
 
-    `allowed` has the names of the slots that each batch's jobs may use; `before_s` is how long the sweep had run before
-    it was resumed; `changed` is called when something that is displayed has changed.
-    """
-
-    def __init__(
-        self,
-        slot_states: Mapping[str, SlotState],
-        allowed: tuple[frozenset[str], ...],
-        queue: JobQueue,
-        launcher: Launcher,
-        phase_times: FindPhaseTimes,
-        recorder: Recorder,
-        changed: Callable[[], None],
-        before_s: float,
-    ) -> None:
-        self._slot_states = slot_states
-        self._queue = queue
-        self._lanes = Lanes(slot_states, allowed, queue)
-        self._launcher = launcher
-        self._phase_times = phase_times
-        self._recorder = recorder
-        self._changed = changed
-        self._before_s = before_s
+    def __init__(self, parts: QueueParts) -> None:
+        self._slot_states, allowed, self._queue, self._launcher = parts[:4]
+        self._phase_times, self._recorder, self._changed, self._before_s = parts[4:]
+        self._lanes = Lanes(self._slot_states, allowed, self._queue)
         self._wake = asyncio.Event()
+        self._runs: dict[int, JobRun] = {}
+        """The jobs that occupy slots, by number."""
         self._jobs = self._lanes.jobs
-        self._to_stop: set[str] = set()
-        """Slots whose job the user has stopped, rather than the whole session."""
-        self._again: set[str] = set()
-        """Slots whose job has ended, and is run again once it has left."""
+        self._to_stop: set[int] = set()
+        """Jobs that the user has stopped, rather than the whole session."""
+        self._again: set[int] = set()
+        """Jobs that have ended, and are run again once they have left their slots."""
         self._bench = self._lanes.bench
         self._interrupted = "interrupted: the session was stopped"
         self._lanes.update()
@@ -79,12 +80,8 @@ class QueueScheduler(Scheduler):
             while True:
                 self._wake.clear()
                 self._refill()
-                for slot_state in self._slot_states.values():
-                    record = self._lanes.next_for(slot_state)
-                    if record is not None:
-                        worker = self._occupy(slot_state, record)
-                        if worker is not None:
-                            tasks.create_task(self._run_job(slot_state, worker), name=slot_state.slot.name)
+                for run in self._begin():
+                    tasks.create_task(self._run_job(run), name=f"job {run.number}")
                 self._lanes.update()
                 self._changed()
                 await self._wake.wait()
@@ -92,109 +89,106 @@ class QueueScheduler(Scheduler):
     def _refill(self) -> None:
         """Put jobs into the queue that are decided only when slots are free for them; a sweep's all are known."""
 
-    def _occupy(self, slot_state: SlotState, record: JobRecord) -> Worker | None:
-        """Give a job a slot and, at once, a worker: commands must not reach the slot's previous one. None if that fails."""
-        self._jobs[slot_state.slot.name] = record.number
-        record = self._queue.take(record.number)
+    def _begin(self) -> Iterator[JobRun]:
+        """Give slots to the jobs that can start now, one after another: each takes memory from the next."""
+        while (found := self._lanes.next(self._occupied_s())).job is not None:
+            run = self._occupy(found.job, [self._slot_states[slot] for slot in found.slots])
+            if run is not None:
+                yield run
+
+    def _occupy(self, number: int, slot_states: Sequence[SlotState]) -> JobRun | None:
+        """Give a job slots and, at once, workers: commands must not reach the slots' previous ones. None if that fails."""
+        names = [slot_state.slot.name for slot_state in slot_states]
+        self._jobs |= dict.fromkeys(names, number)
+        record = self._queue.take(number)
         try:
-            return self._worker(slot_state, record)
+            run = self._runs[number] = self._run(record, slot_states)
+            return run
         except Exception as error:
-            self._free(slot_state, self._fault(slot_state, record, error))
+            self._free(self._fault(record, names[0], error), names)
             return None
 
-    def _free(self, slot_state: SlotState, record: JobRecord) -> None:
-        name = slot_state.slot.name
-        again = name in self._again and record.state.ended and not self._lanes.ending
+    def _free(self, record: JobRecord, slots: Iterable[str]) -> None:
+        """A job leaves its slots."""
+        number = record.number
+        again = number in self._again and record.state.ended and not self._lanes.ending
         for marked in (self._to_stop, self._again):
-            marked.discard(name)
-        del self._jobs[name]
+            marked.discard(number)
+        self._runs.pop(number, None)
+        for slot in slots:
+            del self._jobs[slot]
         self._queue.release(record)
         if again:
-            self.act(QueueAction.RETRY, (record.number,))
+            self.act(QueueAction.RETRY, (number,))
         self._wake.set()
 
-    def _fault(self, slot_state: SlotState, record: JobRecord, error: Exception) -> JobRecord:
+    def _fault(self, record: JobRecord, slot: str, error: Exception) -> JobRecord:
         """The record of a job that failed because of an internal error, which must not take down the other jobs."""
-        name = slot_state.slot.name
-        _log.error("job %d on %s failed because of an internal error", record.number, name, exc_info=error)
-        return self._recorder.fail(name, record, f"gmg-tui: {type(error).__name__}: {error}")
+        _log.error("job %d on %s failed because of an internal error", record.number, slot, exc_info=error)
+        return self._recorder.fail(slot, record, f"gmg-tui: {type(error).__name__}: {error}")
 
-    def _worker(self, slot_state: SlotState, record: JobRecord) -> Worker:
+    def _run(self, record: JobRecord, slot_states: Sequence[SlotState]) -> JobRun:
         spec, batch = self._launcher.spec, self._queue.batches[record.batch]
-        log = record.log or f"{sessions.LOGS}/{record.number:04}-{record.name}.log"
-        started = self._recorder.occupy(record, slot_state.slot, log=log)
-        self._queue.update(started)
-        slot_state.waits = None
-        memory = slot_state.memory
-        log_file = self._launcher.open_log(log)
-        worker = Worker(
-            slot_state.slot,
-            self._launcher,
-            Task.queued(spec, batch, record, len(self._queue.records)),
-            log_file,
-            slot_state.ring,
-            self._phase_times,
-            self._recorder,
-        )
-        slot_state.worker = worker
-        worker.sample = self._lanes.sample(slot_state)
-        if memory is not None:
-            worker.memory_kept = memory.still_taken(shared=bool(self._lanes.neighbours(slot_state)))
-        return worker
+        slots = tuple(slot_state.slot for slot_state in slot_states)
+        before = [slot_state.memory for slot_state in slot_states]
+        if record.world_size is not None:
+            record = structs.replace(record, group=group_name(record))
+        record = self._recorder.occupy(record, logs_of(record, slots))
+        self._queue.update(record)
+        task = Task.queued(spec, batch, record, len(self._queue.records), slots if record.gpus > 1 else ())
+        run = JobRun(record, slot_states, task, self._launcher, self._phase_times, self._recorder)
+        for slot_state, worker, memory in zip(slot_states, run.workers, before, strict=False):
+            worker.sample = self._lanes.sample(slot_state)
+            if memory is not None:
+                worker.memory_kept = memory.still_taken(shared=bool(self._lanes.neighbours(slot_state)))
+        return run
 
-    async def _run_job(self, slot_state: SlotState, worker: Worker) -> None:
-        """Run the job that has been given a slot, and free the slot however that ends."""
-        record = self._queue.records[self._jobs[slot_state.slot.name]]
+    async def _run_job(self, run: JobRun) -> None:
+        """Run the job that has been given slots, and free them however that ends."""
+        record = self._queue.records[run.number]
         try:
-            await self._work(slot_state, worker)
-            record = await self._outcome(slot_state, worker)
+            await run.run()
+            record = await self._outcome(run)
         except Exception as error:
-            record = self._fault(slot_state, record, error)
+            record = self._fault(record, run.slots[0], error)
         finally:
-            self._free(slot_state, record)
+            self._free(record, run.slots)
 
-    async def _work(self, slot_state: SlotState, worker: Worker) -> None:
-        """Let the worker run until it has ended for good."""
-        running = asyncio.create_task(worker.run(), name=slot_state.slot.name)
-        concluded = asyncio.create_task(worker.concluded.wait())
-        try:
-            await asyncio.wait([running, concluded], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (running, concluded):
-                task.cancel()
-            await asyncio.gather(running, concluded, return_exceptions=True)
-
-    async def _outcome(self, slot_state: SlotState, worker: Worker) -> JobRecord:
+    async def _outcome(self, run: JobRun) -> JobRecord:
         """Record how a job has ended."""
-        name = slot_state.slot.name
-        if worker.unready is not None:
-            self._lanes.unready[name] = worker.unready
+        lead, waiting = run.lead, WorkerState.WAITING
+        if (unready := run.unready) is not None:
+            name = unready.slot.name
+            self._lanes.unready[name] = unready.unready or ""
             asyncio.get_running_loop().call_later(_UNREADY_S, self._ready, name)
-            return self._recorder.release(worker, state=WorkerState.WAITING, reason=None, ended=None)
-        if self._lanes.ending and worker.state is WorkerState.STOPPED and name not in self._to_stop:
-            return self._recorder.release(worker, state=WorkerState.WAITING, reason=self._interrupted, ended=None)
-        if self._requeue(slot_state, worker):
-            end, why = self._queue.end_of(self._queue.records[self._jobs[name]].batch), _failed_on(name)
+            return self._recorder.release(lead, state=waiting, reason=None, ended=None)
+        if self._lanes.ending and lead.state is WorkerState.STOPPED and run.number not in self._to_stop:
+            return self._recorder.release(lead, state=waiting, reason=self._interrupted, ended=None)
+        failed_on = self._requeue(run)
+        if failed_on is not None:
+            end = self._queue.end_of(self._queue.records[run.number].batch)
             return self._recorder.release(
-                worker, state=WorkerState.WAITING, reason=why, ended=None, exit_code=None, position=end
+                lead, state=waiting, reason=_failed_on(failed_on), ended=None, exit_code=None, position=end
             )
-        if worker.out_dir is None:
-            return self._recorder.release(worker)
-        return self._recorder.release(worker, await script_results.in_folder(Path(worker.out_dir)))
+        said = {"reason": run.cause} if run.cause is not None and lead.state is WorkerState.FAILED else {}
+        found = await script_results.in_folder(Path(lead.out_dir)) if lead.out_dir is not None else None
+        return self._recorder.release(lead, found, **said)
 
-    def _requeue(self, slot_state: SlotState, worker: Worker) -> bool:
-        """Whether a job has failed because of its GPU and is to run again; so are those that failed there before it."""
-        gpu = slot_state.gpu_uuid
-        if gpu is None:
-            return False
-        back = self._bench.judge(gpu, worker, self._lanes.sample(slot_state))
-        for number in back[:-1]:
-            record = self._queue.requeue(number, _failed_on(slot_state.slot.name))
-            if record is not None:
-                self._recorder.keep(record)
-        if back:
-            self._tell_benched(slot_state)
-        return bool(back)
+    def _requeue(self, run: JobRun) -> str | None:
+        """The slot whose GPU a job has failed because of, so that it runs again; so do those that failed there before."""
+        for slot_state, worker in run.placed():
+            if slot_state.gpu_uuid is None:
+                continue
+            back = self._bench.judge(slot_state.gpu_uuid, worker, self._lanes.sample(slot_state))
+            name = slot_state.slot.name
+            for number in back[:-1]:
+                record = self._queue.requeue(number, _failed_on(name))
+                if record is not None:
+                    self._recorder.keep(record)
+            if back:
+                self._tell_benched(slot_state)
+                return name
+        return None
 
     def _tell_benched(self, slot_state: SlotState) -> None:
         why, name = self._bench.why(slot_state.gpu_uuid), slot_state.slot.name
@@ -219,12 +213,28 @@ class QueueScheduler(Scheduler):
         if self._queue.waiting:
             self._wake.set()
 
+    def beat(self) -> None:
+        """Look whether a group is stuck."""
+        now = time.monotonic()
+        for run in self._runs.values():
+            run.look(now)
+
     # State
+
+    def groups(self) -> tuple[RankGroup, ...]:
+        """The groups whose ranks are on slots."""
+        now = time.monotonic()
+        return tuple(group for run in self._runs.values() if (group := run.group(now)) is not None)
+
+    def together(self, slot: str) -> tuple[str, ...]:
+        """The slots whose workers run the job that is on this one."""
+        run = self._runs.get(self._jobs.get(slot, 0))
+        return run.steered_by if run is not None else (slot,)
 
     def queue(self) -> Queue:
         """How far the jobs are."""
         queue = self._queue
-        occupied_s = {record.number: seconds for record, seconds in self._occupants()}
+        occupied_s = self._occupied_s()
         benched = self._lanes.benched()
         lanes = sum(slot_state.shown and name not in benched for name, slot_state in self._slot_states.items())
         return Queue(
@@ -236,7 +246,7 @@ class QueueScheduler(Scheduler):
             version=queue.version,
             batch=self._queue.batches[queue.batch].name,
             eta_s=None if self._lanes.ending else queue.eta_s(occupied_s, lanes),
-            busy_s=queue.busy_s + sum(occupied_s.values()),
+            busy_s=queue.busy_s + sum(seconds * queue.records[number].gpus for number, seconds in occupied_s.items()),
             before_s=self._before_s,
             ended=self.ended,
             benched=benched,
@@ -245,7 +255,12 @@ class QueueScheduler(Scheduler):
 
     def _occupants(self) -> list[tuple[JobRecord, float]]:
         """The jobs that occupy slots, each with for how many seconds it has."""
-        return [job for name in self._jobs if (job := self._recorder.occupant(name)) is not None]
+        runs = self._runs.values()
+        return [job for run in runs if (job := self._recorder.occupant(run.slots[0])) is not None]
+
+    def _occupied_s(self) -> dict[int, float]:
+        """For how many seconds each job has occupied its slots, by number."""
+        return {record.number: seconds for record, seconds in self._occupants()}
 
     def view(self, first: int, count: int) -> QueueView:
         """A part of the queue, at most 500 jobs of it."""
@@ -257,10 +272,14 @@ class QueueScheduler(Scheduler):
             version=self._queue.version,
             first=first,
             total=len(order),
-            jobs=tuple(shown(live.get(number, self._queue.records[number])) for number in numbers),
+            jobs=tuple(self._shown(live.get(number, self._queue.records[number])) for number in numbers),
             lanes=self._lanes.views(),
             batches=tuple(batch.name for batch in self._queue.batches),
         )
+
+    def _shown(self, record: JobRecord) -> JobRecord:
+        waits = self._lanes.why_waits(record.number)
+        return shown(record if waits is None else structs.replace(record, reason=waits))
 
     # Commands
 
@@ -268,10 +287,9 @@ class QueueScheduler(Scheduler):
         """Act on jobs. Raises `GmgError` if that is not possible for one of them."""
         if self._lanes.ending:
             raise GmgError("the session is being stopped; --resume goes on with it", 1)
-        slots = {number: slot for slot, number in self._jobs.items()}
         for number in numbers:
-            if action is QueueAction.SKIP and number in slots:
-                self.stop(slots[number], kill=False)
+            if action is QueueAction.SKIP and number in self._runs:
+                self._stop(self._runs[number], kill=False)
                 continue
             for record in self._queue.act(action, number):
                 self._recorder.keep(record)
@@ -290,31 +308,35 @@ class QueueScheduler(Scheduler):
         worker = self._slot_states[slot].worker
         if worker is None or worker.task.job is None:
             raise GmgError(f"no job has run on {slot} yet", 1)
-        if slot in self._jobs and not worker.state.ended:
+        number = worker.task.job
+        if number in self._runs and not worker.state.ended:
             worker.restart()
         elif worker.state is WorkerState.FINISHED:
-            raise GmgError(f"job {worker.task.job} has finished; r in the queue runs it again", 1)
-        elif slot in self._jobs:  # what it has reported is being read
-            self._again.add(slot)
-        else:
-            self.act(QueueAction.RETRY, (worker.task.job,))
+            raise GmgError(f"job {number} has finished; r in the queue runs it again", 1)
+        elif number in self._runs:  # what it has reported is being read
+            self._again.add(number)
+        elif (
+            self._queue.records[number].state is not WorkerState.WAITING
+        ):  # its other rank's slot has had it wait again
+            self.act(QueueAction.RETRY, (number,))
 
     def stop(self, slot: str, *, kill: bool) -> None:
         """Stop the job that occupies a slot."""
-        worker = self._slot_states[slot].worker
-        if slot in self._jobs and worker is not None:
-            self._to_stop.add(slot)
-            self._again.discard(slot)
-            worker.stop(kill=kill)
+        run = self._runs.get(self._jobs.get(slot, 0))
+        if run is not None:
+            self._stop(run, kill=kill)
+
+    def _stop(self, run: JobRun, *, kill: bool) -> None:
+        self._to_stop.add(run.number)
+        self._again.discard(run.number)
+        run.stop(kill=kill)
 
     def end(self, *, kill: bool, reason: str | None) -> None:
         """Stop all jobs, and start no others. The stopped ones wait again when the sweep is resumed."""
         self._lanes.ending = True
         self._interrupted = f"interrupted: {reason}" if reason is not None else self._interrupted
-        for name in self._jobs:
-            worker = self._slot_states[name].worker
-            if worker is not None:
-                worker.stop(kill=kill, reason=reason)
+        for run in self._runs.values():
+            run.stop(kill=kill, reason=reason)
         self._lanes.update()
         self._wake.set()
         self._changed()

@@ -6,6 +6,8 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 
+from msgspec import structs
+
 from gmg_tui import session as sessions
 from gmg_tui.engine.groups.group_run import GroupRun, RankMember
 from gmg_tui.engine.groups.view import group_view
@@ -64,7 +66,11 @@ class ReplicatedScheduler(Scheduler):
         slot_state.worker = self._workers[name] = worker
         if member is not None:
             member.companion = worker
-        self._recorder.occupy(JobRecord(slot_state.index + 1, name), slot_state.slot, log=log)
+        record = JobRecord(slot_state.index + 1, name)
+        if member is not None:
+            place = member.rank
+            record = structs.replace(record, group=place.id, rank=place.rank, world_size=place.world_size)
+        self._recorder.occupy(record, {slot_state.slot: log})
 
     @property
     def ended(self) -> bool:

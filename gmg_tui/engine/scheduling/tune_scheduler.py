@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import structs
 
 from gmg_tui.engine.output import script_results
-from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.scheduling.job_queue import JobQueue
-from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
+from gmg_tui.engine.scheduling.job_run import JobRun
+from gmg_tui.engine.scheduling.queue_scheduler import QueueParts, QueueScheduler
 from gmg_tui.engine.scheduling.trial_run import TrialRun
-from gmg_tui.engine.workers.launch import Launcher
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
-from gmg_tui.genesis.phase_times import FindPhaseTimes
 from gmg_tui.model import JobRecord, QueueAction, RunSpec, Trial, TrialKind, TrialState, Tuning, WorkerState
 from gmg_tui.tune import words
 from gmg_tui.tune.searches import Searches
@@ -33,27 +30,14 @@ _NO_USE = "its slot is not used any more"
 class TuneScheduler(QueueScheduler):
     """Runs the trials that `searches` asks for, and ends each as soon as it is measured."""
 
-    def __init__(
-        self,
-        slot_states: Mapping[str, SlotState],
-        allowed: tuple[frozenset[str], ...],
-        queue: JobQueue,
-        launcher: Launcher,
-        phase_times: FindPhaseTimes,
-        recorder: Recorder,
-        changed: Callable[[], None],
-        before_s: float,
-        spec: RunSpec,
-        searches: Searches,
-        trials: Iterable[Trial] = (),
-    ) -> None:
+    def __init__(self, parts: QueueParts, spec: RunSpec, searches: Searches, trials: Iterable[Trial] = ()) -> None:
         assert spec.tune is not None
         self._run_spec = spec
         self._spec = spec.tune
         self._searches = searches
         self._trials = list(trials)
         """Those that have ended."""
-        self._runs: dict[int, TrialRun] = {}
+        self._trial_runs: dict[int, TrialRun] = {}
         """The trials that wait or run, by their jobs' numbers."""
         self._planned_s: dict[str, float] = {}
         """When the last trial of each slot was planned, in seconds of the tuning."""
@@ -61,10 +45,10 @@ class TuneScheduler(QueueScheduler):
         """The values and slots of trials that were disturbed: they are not run a third time."""
         self._started = time.monotonic()
         self._stopped = False
-        super().__init__(slot_states, allowed, queue, launcher, phase_times, recorder, changed, before_s)
-        for number in [number for number, record in queue.records.items() if not record.state.ended]:
-            for record in queue.act(QueueAction.SKIP, number):  # of an earlier engine: the search decides anew
-                recorder.keep(record)
+        super().__init__(parts)
+        for number in [number for number, record in self._queue.records.items() if not record.state.ended]:
+            for record in self._queue.act(QueueAction.SKIP, number):  # of an earlier engine: the search decides anew
+                self._recorder.keep(record)
 
     # Life
 
@@ -86,12 +70,12 @@ class TuneScheduler(QueueScheduler):
         for plan in plans:
             self._planned_s[plan.slot] = self._now_s
             number = max(self._queue.records, default=0) + 1
-            self._runs[number] = TrialRun(
+            self._trial_runs[number] = TrialRun(
                 number, plan, self._spec, careful=(plan.value, plan.slot) not in self._disturbed
             )
             self._add(number, plan.value, plan.slot)
         benched = self._lanes.benched()
-        if not self._runs and not self._searches.ended and len(benched) == len(self._slot_states):
+        if not self._trial_runs and not self._searches.ended and len(benched) == len(self._slot_states):
             self._searches.stop("every GPU is benched")
 
     def _add(self, number: int, value: int, slot: str) -> None:
@@ -107,12 +91,12 @@ class TuneScheduler(QueueScheduler):
         """How long the tuning has gone on, with what it had before it was resumed."""
         return self._before_s + time.monotonic() - self._started
 
-    def _free(self, slot_state: SlotState, record: JobRecord) -> None:
-        run = self._runs.get(record.number)
+    def _free(self, record: JobRecord, slots: Iterable[str]) -> None:
+        run = self._trial_runs.get(record.number)
         if run is not None and record.state.ended:
-            del self._runs[record.number]
+            del self._trial_runs[record.number]
             self._take(run.result or run.lost(record.reason))
-        super()._free(slot_state, record)
+        super()._free(record, slots)
 
     def _take(self, trial: Trial) -> None:
         """Tell the search how a trial has ended; what its end cuts short says nothing, and is run anew by `--resume`."""
@@ -122,12 +106,14 @@ class TuneScheduler(QueueScheduler):
         self._searches.take(trial)
         _log.info("trial %d: %s=%d on %s: %s", trial.number, self._spec.variable, trial.value, trial.slot, trial.state)
 
-    async def _outcome(self, slot_state: SlotState, worker: Worker) -> JobRecord:
+    async def _outcome(self, run: JobRun) -> JobRecord:
         """Record how a trial has ended."""
-        number = self._jobs[slot_state.slot.name]
-        run = self._runs.get(number)
-        if run is None or worker.unready is not None:
-            return await super()._outcome(slot_state, worker)
+        trial_run, worker, (slot_state,) = self._trial_runs.get(run.number), run.lead, run.slot_states
+        if trial_run is None or worker.unready is not None:
+            return await super()._outcome(run)
+        return await self._judge(trial_run, worker, slot_state)
+
+    async def _judge(self, run: TrialRun, worker: Worker, slot_state: SlotState) -> JobRecord:
         found = await script_results.in_folder(Path(worker.out_dir)) if worker.out_dir is not None else {}
         reported = worker.attempt.reported.values if worker.attempt is not None else {}
         sample = self._lanes.sample(slot_state)
@@ -164,10 +150,10 @@ class TuneScheduler(QueueScheduler):
         """See how far the trials are, and end those that are measured."""
         if self._spec.budget_s is not None and self._now_s >= self._spec.budget_s and not self._searches.ended:
             self._stop_search("the budget is used up")
-        running = self._running()
+        running = self._running_trials()
         own = frozenset(pid for _, worker in running for pid in worker.pids)
         together = [run for run, _ in running if run.plan.kind is TrialKind.TOGETHER]
-        expected = sum(run.plan.kind is TrialKind.TOGETHER for run in self._runs.values())
+        expected = sum(run.plan.kind is TrialKind.TOGETHER for run in self._trial_runs.values())
         all_measure = len(together) == expected and all(run.measures for run in together)
         for run, worker in running:
             alone = run.plan.kind is not TrialKind.TOGETHER
@@ -182,18 +168,19 @@ class TuneScheduler(QueueScheduler):
         if not self._searches.ended and any(self._lanes.open()):
             self._wake.set()  # the search may have waited for a slot that is gone
 
-    def _running(self) -> list[tuple[TrialRun, Worker]]:
+    def _running_trials(self) -> list[tuple[TrialRun, Worker]]:
         """The trials that occupy their slots, and their workers."""
         return [
             (run, worker)
             for name, number in self._jobs.items()
-            if (run := self._runs.get(number)) is not None and (worker := self._slot_states[name].worker) is not None
+            if (run := self._trial_runs.get(number)) is not None
+            and (worker := self._slot_states[name].worker) is not None
         ]
 
     def _skip_unused(self) -> None:
         """Give up the trials that wait for a slot which is not used any more."""
         benched = self._lanes.benched()
-        for number, run in list(self._runs.items()):
+        for number, run in list(self._trial_runs.items()):
             slot = run.plan.slot
             if self._jobs.get(slot) != number and (slot in benched or not self._lanes.used(slot)):
                 self._skip(number, _NO_USE)
@@ -202,15 +189,15 @@ class TuneScheduler(QueueScheduler):
         """Give up a trial that waits."""
         for record in self._queue.act(QueueAction.SKIP, number):
             self._recorder.keep(record)
-        self._take(self._runs.pop(number).lost(reason, TrialState.SKIPPED))
+        self._take(self._trial_runs.pop(number).lost(reason, TrialState.SKIPPED))
         self._wake.set()
 
     # State
 
     def tuning(self) -> Tuning:
         """How far it is."""
-        running = {run.number: run.so_far(worker) for run, worker in self._running()}
-        trials = [running.get(number) or run.waiting() for number, run in self._runs.items()]
+        running = {run.number: run.so_far(worker) for run, worker in self._running_trials()}
+        trials = [running.get(number) or run.waiting() for number, run in self._trial_runs.items()]
         found = self._searches.tuning([*self._trials, *trials], self._now_s, self._planned_s, self._command)
         return structs.replace(found, stopped=self._stopped)
 
@@ -223,7 +210,7 @@ class TuneScheduler(QueueScheduler):
         """Skip trials. Raises `GmgError` for all else: the search decides which trials run, and when."""
         if action is not QueueAction.SKIP:
             raise GmgError("the search decides which trials run, and in which order; k skips one", 1)
-        waiting = [number for number in numbers if number in self._runs and number not in self._jobs.values()]
+        waiting = [number for number in numbers if number in self._trial_runs and number not in self._jobs.values()]
         for number in waiting:
             self._skip(number, "skipped by the user")
         rest = tuple(number for number in numbers if number not in waiting)
@@ -240,9 +227,9 @@ class TuneScheduler(QueueScheduler):
     def _stop_search(self, why: str) -> None:
         """Start no more trials, and stop those that run."""
         self._searches.stop(why)
-        for number in [number for number in self._runs if number not in self._jobs.values()]:
+        for number in [number for number in self._trial_runs if number not in self._jobs.values()]:
             self._skip(number, why)
-        for _, worker in self._running():
+        for _, worker in self._running_trials():
             worker.stop(reason=why)
         self._wake.set()
 

@@ -20,6 +20,8 @@ class Outcome(NamedTuple):
     had_progress: bool = False
     running_s: float = 0.0
     """Seconds in its running phase."""
+    unprepared: bool = False
+    """Whether its attempt could not be prepared."""
 
 
 class Member(Protocol):

@@ -65,8 +65,8 @@ class Task:
         )
 
     @classmethod
-    def queued(cls, spec: RunSpec, batch: Batch, job: JobRecord, count: int) -> Self:
-        """A job of a sweep of `count` jobs."""
+    def queued(cls, spec: RunSpec, batch: Batch, job: JobRecord, count: int, cards: tuple[Slot, ...] = ()) -> Self:
+        """A job of a sweep of `count` jobs; each of its workers sees `cards`."""
         results = spec.sweep.results if spec.sweep is not None else None
         template = batch.out_dir or f"{_literal(results or f'{spec.folder}/{JOBS}')}/{{name}}"
         return cls(
@@ -86,6 +86,7 @@ class Task:
             values={**job.values, "job": job.number, "name": job.name},
             # A job that has run before finds its checkpoints, on whichever slot it runs now.
             out_dir=template if job.out_dir is None else _literal(job.out_dir),
+            cards=cards,
         )
 
 

@@ -206,7 +206,8 @@ class Worker(WorkerStatus):
         self._launcher.gate.left(self.slot.name)
         reason = str(error)
         cancelled = self._is_cancelled()
-        await self._member.part(Outcome(None if cancelled else Failure(kind, reason, ""), cancelled), self._wait_for)
+        failure = None if cancelled else Failure(kind, reason, "")
+        await self._member.part(Outcome(failure, cancelled, unprepared=True), self._wait_for)
         if self._is_cancelled():
             return
         if isinstance(error, NvmlUnavailable | NoRoomError):

@@ -1,0 +1,191 @@
+"""Jobs of a sweep that need several slots at once: groups of ranks, and single processes that see several cards."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import signal
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gmg_tui import session
+from gmg_tui.model import Batch, DdpSpec, JobRecord, RestartMode, RunSpec, Value, WorkerState
+from gmg_tui.protocol import Action
+from gmg_tui.store import reader
+from tests.nvml_sim import Sim
+
+from .harness import Running, job_batch, running, sweep_for
+from .test_groups import RANK
+
+FINISHED, FAILED, STOPPED, WAITING = WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED, WorkerState.WAITING
+
+
+@pytest.fixture
+def marked(tmp_path: Path) -> Path:
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    return folder
+
+
+def _marks(folder: Path) -> list[dict[str, Any]]:
+    """What the jobs' processes wrote down, in the order in which they began."""
+    return sorted((json.loads(path.read_text()) for path in folder.iterdir()), key=lambda mark: mark["began"])
+
+
+def _stored(run: Running) -> dict[int, JobRecord]:
+    return {record.number: record for record in reader.load_jobs(run.folder / session.STORE)}
+
+
+def _ranks(*jobs: dict[str, Value], args: tuple[str, ...] = (), cpu: int = 2, **more: Any) -> RunSpec:
+    """A sweep of jobs whose ranks meet each other, on CPU slots."""
+    settings = {name: more.pop(name) for name in ("retries", "timeout_s") if name in more}
+    return sweep_for(jobs, Batch(script=RANK, args=args, **settings), cpu=cpu, ddp=DdpSpec(), **more)
+
+
+async def test_a_job_of_several_ranks_runs_as_one(tmp_path: Path) -> None:
+    jobs: list[dict[str, Value]] = [{"ranks": 2}, {"ranks": 1}, {"ranks": 3}]
+    spec = _ranks(*jobs, args=("--steps", "5", "--tell", f"{tmp_path}"), cpu=3)
+    async with running(spec) as run:
+        queue = await run.until_done()
+        assert (queue.finished, queue.jobs) == (3, 3)
+    records = _stored(run)
+    assert records[1].slots == ("cpu0", "cpu1")
+    assert (records[1].group, records[1].world_size) == ("g1", 2)
+    assert (records[2].slot, records[2].slots, records[2].world_size) == ("cpu2", (), 1)
+    assert records[3].slots == ("cpu0", "cpu1", "cpu2")
+    one = records[2].fps
+    assert one is not None
+    for number, ranks in ((1, 2), (3, 3)):
+        fps = records[number].fps
+        assert fps is not None
+        assert fps.last > one.last * (ranks - 0.5), "the rate of a group is that of all its ranks"
+    with reader.open_store(run.folder / session.STORE) as store:
+        assert [(one.rank, one.slot) for one in store.attempts[3]] == [(rank, f"cpu{rank}") for rank in range(3)]
+        assert len({one.log for one in store.attempts[3]}) == 3
+    detailed = json.loads((run.folder / "detailed_results.json").read_text())["jobs"]
+    assert [attempt["rank"] for attempt in detailed[2]["attempts"]] == [0, 1, 2]
+    told = json.loads((tmp_path / "1-1.json").read_text())
+    assert told["WORLD_SIZE"] in ("2", "3")
+
+
+async def test_a_job_whose_rank_fails_is_tried_again_as_one_and_then_counts_as_failed() -> None:
+    args = ("--steps", "5", "--die", "middle", "--until", "9")
+    async with running(_ranks({"ranks": 2}, args=args, retries=1, restart=RestartMode.NEVER)) as run:
+        queue = await run.until_done()
+        assert (queue.failed, queue.jobs) == (1, 1)
+    record = _stored(run)[1]
+    assert record.state is FAILED
+    assert (record.reason or "").startswith("rank 1: ")
+    assert record.attempts == 2
+    with reader.open_store(run.folder / session.STORE) as store:
+        assert [(one.attempt.number, one.rank) for one in store.attempts[1]] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+
+
+async def test_a_stop_on_any_slot_is_for_the_whole_job_and_the_next_one_starts() -> None:
+    args = ("--steps", "{steps}")
+    async with running(_ranks({"ranks": 2, "steps": 100000}, {"ranks": 2, "steps": 3}, args=args)) as run:
+        await run.until(lambda s: [worker.state for worker in s.workers] == [WorkerState.RUNNING] * 2)
+        (group,) = run.snapshot.groups
+        assert (group.id, group.job, group.slots) == ("g1", 1, ("cpu0", "cpu1"))
+        await run.client.act(Action.STOP, "cpu1")
+        queue = await run.until_done()
+        assert (queue.stopped, queue.finished) == (1, 1)
+    assert _stored(run)[1].state is STOPPED
+
+
+async def test_a_wide_job_is_not_starved_and_says_what_it_waits_for() -> None:
+    narrow: dict[str, Value] = {"ranks": 1, "steps": 3}
+    jobs: list[dict[str, Value]] = [{"ranks": 1, "steps": 100000}, {"ranks": 2, "steps": 3}, *[narrow] * 4]
+    async with running(_ranks(*jobs, args=("--steps", "{steps}"))) as run:
+        await run.until(lambda s: any(worker.state is WorkerState.RUNNING for worker in s.workers))
+        view = await run.client.queue(0, 10)
+        waiting = {job.number: job.reason for job in view.jobs if job.state is WAITING}
+        assert waiting == {2: "for cpu0; cpu1 is kept for it", 3: None, 4: None, 5: None, 6: None}
+        assert {lane.slot: lane.waits for lane in view.lanes}["cpu1"] == "kept for job 2, which waits for cpu0 too"
+        await run.client.act(Action.STOP, "cpu0")
+        await run.until_done()
+    started = {number: record.started or 0.0 for number, record in _stored(run).items()}
+    assert started[2] < min(started[number] for number in (3, 4, 5, 6))
+
+
+async def test_a_job_that_needs_more_slots_than_there_are_fails_and_the_others_run() -> None:
+    async with running(_ranks({"ranks": 3}, {"ranks": 2}, args=("--steps", "3"))) as run:
+        queue = await run.until_done()
+        assert (queue.failed, queue.finished) == (1, 1)
+    assert _stored(run)[1].reason == "needs 3 slots at once, and its batch has 2"
+
+
+async def test_a_sweep_that_was_stopped_goes_on_with_its_groups() -> None:
+    spec = _ranks({"ranks": 2, "steps": 40}, {"ranks": 2, "steps": 3}, args=("--steps", "{steps}"))
+    async with running(spec) as run:
+        await run.until(lambda s: any(worker.state is WorkerState.RUNNING for worker in s.workers))
+        await run.client.end()
+        await run.until(lambda s: s.ended)
+    assert {record.state for record in _stored(run).values()} == {WAITING}
+    async with running(spec) as again:
+        queue = await again.until_done()
+        assert queue.finished == 2
+    assert _stored(again)[1].attempts == 2
+
+
+async def test_one_process_sees_all_cards_of_its_job(sim: Sim, marked: Path) -> None:
+    batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,1,2")
+    async with running(sweep_for([{"gpus": 2, "s": 30.0}, {"s": 0.0}], batch), sim.env()) as run:
+        await run.until(lambda s: len(_marks(marked)) == 2 and s.queue is not None and s.queue.finished == 1)
+        view = await run.client.queue(0, 10)
+        lanes = {lane.slot: (lane.job, lane.waits) for lane in view.lanes}
+        assert lanes["gpu0"] == (1, None)
+        assert lanes["gpu1"] == (1, "job 1 has it, with gpu0")
+        await run.client.act(Action.STOP, "gpu1")
+        queue = await run.until_done()
+        assert (queue.stopped, queue.finished) == (1, 1)
+    cards = {mark["GMG_JOB"]: mark["CUDA_VISIBLE_DEVICES"] for mark in _marks(marked)}
+    assert cards == {"1": "0,1", "2": "2"}
+    assert _stored(run)[1].slots == ("gpu0", "gpu1")
+
+
+async def test_a_group_whose_card_is_lost_runs_again_on_others(sim: Sim, tmp_path: Path) -> None:
+    batch = Batch(script=RANK, args=("--steps", "100", "--tell", str(tmp_path)), gpus="0,1,2")
+    spec = sweep_for([{"ranks": 2}], batch, ddp=DdpSpec(), interval_s=0.2, restart=RestartMode.NEVER)
+    async with running(spec, sim.env()) as run:
+        await run.until(lambda s: sum(worker.state is WorkerState.RUNNING for worker in s.workers) == 2)
+        sim.gpus[1].lost = True
+        sim.write()
+        await run.until(lambda s: any(sample.lost for sample in s.samples))
+        pid = run.worker("gpu1").pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        queue = await run.until_done()
+        assert queue.finished == 1
+    assert _stored(run)[1].slots == ("gpu0", "gpu2")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_two_hundred_wide_and_narrow_jobs_share_the_cards(sim: Sim, marked: Path) -> None:
+    chance = random.Random(15)
+    kinds: list[dict[str, Value]] = [{}, {}, {}, {"gpus": 2}, {"ranks": 2}, {"ranks": 3}]
+    jobs = [{**chance.choice(kinds), "s": round(chance.uniform(0.0, 0.15), 3)} for _ in range(200)]
+    batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,1,2")
+    async with running(sweep_for(jobs, batch, ddp=DdpSpec()), sim.env()) as run:
+        await run.until(lambda snapshot: snapshot.ended, timeout_s=500.0)
+        queue = run.queue
+    assert (queue.finished, queue.jobs) == (200, 200)
+    spans = defaultdict(list)
+    for mark in _marks(marked):
+        job = jobs[int(mark["GMG_JOB"]) - 1]
+        cards = mark["CUDA_VISIBLE_DEVICES"].split(",")
+        assert len(cards) == job.get("gpus", job.get("ranks", 1))
+        for card in [mark["GMG_SLOT"].removeprefix("gpu")] if "ranks" in job else cards:
+            assert card in cards
+            spans[card].append((mark["began"], mark["ended"]))
+    assert set(spans) == {"0", "1", "2"}
+    for ran in spans.values():
+        for (_, ended), (began, _) in itertools.pairwise(sorted(ran)):
+            assert ended <= began, "a card had two jobs at once"
+    assert "Traceback" not in run.log()
