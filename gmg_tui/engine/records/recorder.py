@@ -246,7 +246,8 @@ def _rate(lead: RunningAttempt, attempts: Sequence[RunningAttempt]) -> Fps | Non
     """The rate of a job: that of its first worker, which may report for all ranks, or else of all ranks together."""
     if lead.reader.fps_of_group or len(attempts) < 2:
         return lead.reader.fps
-    return added_up([fps for one in attempts if (fps := one.reader.fps) is not None])
+    rates = [one.reader.fps for one in attempts]
+    return added_up([rate for rate in rates if rate is not None]) if None not in rates else None
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

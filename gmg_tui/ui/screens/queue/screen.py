@@ -52,6 +52,8 @@ class QueueScreen(PageScreen):
         self._asking = False
         self._scrolled = False
         self._jobs_at = 0
+        self._several = False
+        """Whether a job that has been shown takes several slots."""
 
     @property
     def _queue(self) -> Queue:
@@ -69,7 +71,8 @@ class QueueScreen(PageScreen):
         width, height = self.rows.size
         if height <= 0:  # not laid out yet
             return
-        layout = table.columns(width, self._queue.jobs, tuple(slot.name for slot in self._state.session.slots))
+        slots = tuple(slot.name for slot in self._state.session.slots)
+        layout = table.columns(width, self._queue.jobs, slots, several=self._several)
         above = [*self._above(width), *self._lanes(layout, height), table.heading(layout, self.appearance).strip()]
         self._jobs_at = len(above)
         self.window.fit(height - len(above) - 1)
@@ -101,7 +104,10 @@ class QueueScreen(PageScreen):
 
     def _jobs(self, layout: table.Columns) -> list[Strip]:
         window = self.window
-        workers = {worker.job: worker for worker in self._state.snapshot.workers if worker.job is not None}
+        snapshot = self._state.snapshot
+        # Of a job with several workers, the first one speaks for it.
+        workers = {worker.job: worker for worker in reversed(snapshot.workers) if worker.job is not None}
+        rates = {group.job: group.fps for group in snapshot.groups}
         strips = []
         for position in range(window.top, min(window.total, window.top + window.rows)):
             job = window.record(position)
@@ -109,7 +115,9 @@ class QueueScreen(PageScreen):
                 line = Row(self.appearance, layout.width).add(f"  {self.appearance.signs.ellipsis}", "dim")
             else:
                 chosen = position == window.at
-                line = table.row(job, workers.get(job.number), layout, self.appearance, chosen=chosen)
+                worker = workers.get(job.number)
+                whole = rates.get(job.number)
+                line = table.row(job, worker, layout, self.appearance, chosen=chosen, group_fps=whole)
             strips.append(line.strip())
         return strips
 
@@ -134,6 +142,7 @@ class QueueScreen(PageScreen):
         else:
             self._failure = ""
             self.window.take(view)
+            self._several |= any(job.gpus > 1 for job in view.jobs)
         finally:
             self._asking = False
         self.draw()

@@ -45,10 +45,10 @@ class Columns(NamedTuple):
     """Whether there is room for values and reasons."""
 
 
-def columns(width: int, jobs: int, slots: tuple[str, ...]) -> Columns:
-    """The columns of both tables, `width` cells wide, for so many jobs and all slots."""
+def columns(width: int, jobs: int, slots: tuple[str, ...], *, several: bool = False) -> Columns:
+    """The columns of both tables, `width` cells wide, for so many jobs and all slots; `several` says if a job takes more."""
     number = max(2, len(str(jobs))) + 1
-    slot = max([4, *(len(name) for name in slots)]) + 1
+    slot = max([4, *(len(name) for name in slots)]) + 1 + (len(f" +{len(slots) - 1}") if several else 0)
     fixed = 2 + number + _STATE + slot + _ELAPSED
     room = width - 1 - fixed - _NAME_MIN
     fps = _FPS if room >= _FPS else 0
@@ -64,20 +64,34 @@ def heading(layout: Columns, appearance: Appearance) -> Row:
     return _cells(Row(appearance, layout.width), layout, [(name, "dim") for name in names])
 
 
-def row(job: JobRecord, worker: Worker | None, layout: Columns, appearance: Appearance, *, chosen: bool) -> Row:
-    """One job; `worker` is the one on the job's slot, which may have another job by now."""
+def row(
+    job: JobRecord,
+    worker: Worker | None,
+    layout: Columns,
+    appearance: Appearance,
+    *,
+    chosen: bool,
+    group_fps: float | None = None,
+) -> Row:
+    """One job; `worker` is the one on the job's first slot, which may have another job by now.
+
+    `group_fps` is the rate of all ranks, where it runs as a group.
+    """
     state, tries, seconds, fps = job.state, job.attempts, job.elapsed_s, job.fps
     if worker is not None and worker.job == job.number and not job.state.ended:  # it knows more than the record
         state, tries, fps = worker.state, worker.attempt, worker.fps or fps
         seconds = seconds if worker.attempt_s is None else max(worker.attempt_s, seconds or 0.0)
+    rate = fps.best_known if fps is not None else None
+    if job.world_size is not None and not state.ended:
+        rate = group_fps
     cells = [
         (str(job.number), "dim"),
         (job.name, "strong" if chosen else "text"),
         (f"{appearance.signs.states[state]} {state.value}", _STYLES.get(state, "title")),
-        (job.slot or "", "text"),
+        (f"{job.slot} +{len(job.slots) - 1}" if job.slots else job.slot or "", "text"),
         (str(tries) if tries else "", "dim"),
         (units.span(seconds) if seconds is not None else "", "text"),
-        (units.fps(fps.best_known) if fps is not None else "", _fps_style(state)),
+        (units.fps(rate) if rate is not None else "", _fps_style(state)),
         said(job),
     ]
     line = Row(appearance, layout.width).add(appearance.signs.pointer if chosen else " ", "selected")
