@@ -162,7 +162,7 @@ class Lanes:
         """Determine of each slot whether it is displayed and, if it is idle, what it waits for."""
         for name, slot_state in self._slot_states.items():
             slot_state.shown = name in self.jobs or self.used(name)
-            slot_state.over = self.ending or not self._queue.waiting
+            slot_state.over = (self.ending or not self._queue.waiting) and name not in self.jobs
             if name not in self.jobs:
                 slot_state.waits = self.why_idle(slot_state)
 
