@@ -269,6 +269,24 @@ def prune(older: str | None, keep: int | None, dry_run: bool, yes: bool) -> int:
     return _call("prune", older=older, keep=keep, dry_run=dry_run, yes=yes)
 
 
+@_group.command("slurm-script", context_settings={**_RUN, "ignore_unknown_options": True})
+@click.option("--gpus-per-node", type=int, default=8, show_default=True, metavar="N", help="GPUs that the job gets.")
+@click.option("--time", metavar="T", help="The job's limit, as sbatch takes it: 4:00:00.  [default: the partition's]")
+@click.option("--partition", metavar="P", help="The partition.")
+@click.option(
+    "--save-before", default="5m", show_default=True, metavar="T", help="How long before the limit the session saves."
+)
+@click.option("--sbatch", multiple=True, metavar="OPTION", help="An option of sbatch, as --account=robots; repeatable.")
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
+def slurm_script(words: tuple[str, ...], **options: Any) -> int:
+    """Print a file for sbatch that runs COMMAND, all that would follow gmg-tui: sim.py -B 4096, or sweep sweep.toml.
+
+    It runs without a screen, saves before its limit, and goes on with a sweep or a tuning when Slurm requeues it.
+    """
+    arranged = arrange(words)
+    return _call("slurm_script", arranged, own=_own_words(arranged), **options)
+
+
 @_group.command(context_settings=_HELP)
 @click.option("--python", metavar="PATH", help="The workers' interpreter, as for `run`.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -282,8 +300,7 @@ def arrange(words: Sequence[str]) -> list[str]:
 
     The first word that is neither an option nor an option's value is a command, or the script for `run`.
     """
-    options = [option for command in _group.commands.values() for option in command.params]
-    takes_value = {name for one in options if isinstance(one, click.Option) and not one.is_flag for name in one.opts}
+    takes_value = _with_values()
     words = _with_ddp_sizes(words, takes_value)
     options_before, position = _options_before(words, takes_value)
     for place in options_before:
@@ -293,6 +310,20 @@ def arrange(words: Sequence[str]) -> list[str]:
     if rest[:1] == ["run"]:
         return ["run", *before, *_with_ddp_sizes(rest[1:], takes_value)]
     return [rest[0], *before, *rest[1:]] if _is_command(rest) else ["run", *before, *rest]
+
+
+def _with_values() -> set[str]:
+    """The options of all commands that take a value."""
+    options = [option for command in _group.commands.values() for option in command.params]
+    return {name for one in options if isinstance(one, click.Option) and not one.is_flag for name in one.opts}
+
+
+def _own_words(arranged: Sequence[str]) -> list[str]:
+    """The words after a command that are gmg-tui's own, and not the script's."""
+    command, *rest = arranged
+    if command in {"run", "demo"}:
+        return rest[: _options_before(rest, _with_values())[1]]
+    return rest[: rest.index("--")] if "--" in rest else rest
 
 
 def _with_ddp_sizes(words: Sequence[str], takes_value: Collection[str]) -> list[str]:

@@ -23,6 +23,7 @@ from gmg_tui.commands.run import describe, start
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Batch, Job, RunSpec, SweepSpec, WorkerState
 from gmg_tui.session import STORE
+from gmg_tui.slurm import allocation
 from gmg_tui.sweep import dry_run, plan
 from gmg_tui.sweep.experiments_file import read
 from gmg_tui.sweep.overrides import SweepOptions, overrides, sets
@@ -87,7 +88,8 @@ def _slots(gpus: str | None, cpu: int | None) -> list[str]:
     except NvmlUnavailable as error:
         raise selection.no_gpu(str(error)) from error
     nvml.close()
-    return [slot.name for slot in selection.slots(known, gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))]
+    visible = allocation.visible(os.environ, sum(gpu.mig_index is None for gpu in known))
+    return [slot.name for slot in selection.slots(known, gpus, visible)]
 
 
 def _name(whole: Settings) -> str | None:

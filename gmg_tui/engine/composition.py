@@ -13,6 +13,7 @@ from msgspec import structs
 import gmg_tui
 from gmg_tui import machine, units
 from gmg_tui import session as sessions
+from gmg_tui.engine.allocation import AllocationWatch
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.output.log_writer import LogWriter
@@ -119,6 +120,7 @@ def assemble(
         launcher.egl_notes,
         tried,
         partial(stacks.of, children),
+        AllocationWatch(children),
     )
     return supervisor, store
 

@@ -12,6 +12,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.gpu import selection, silence
 from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
 from gmg_tui.model import Gpu, RunSpec, Slot, SweepSpec
+from gmg_tui.slurm import allocation
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Hardware:
             nvml, gpus = silence.open_nvml()
         except NvmlUnavailable as error:
             raise selection.no_gpu(str(error)) from error
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        visible = allocation.visible(os.environ, sum(gpu.mig_index is None for gpu in gpus))
         if spec.sweep is None:
             warning = selection.ambiguity(gpus, spec.gpus)
             chosen, idle = _grouped(selection.slots(gpus, spec.gpus, visible), spec)

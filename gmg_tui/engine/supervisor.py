@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from msgspec import structs
 
 from gmg_tui.engine import process_scan, strangers
+from gmg_tui.engine.allocation import AllocationWatch
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.gpu_samples import GpuSamples
 from gmg_tui.engine.output.history import STEP_S
@@ -66,6 +67,7 @@ class Supervisor:
         egl_notes: Mapping[str, str],
         tried: TriedArguments,
         ask_stack: Callable[[Worker], Awaitable[Stacks]],
+        allocation: AllocationWatch,
     ) -> None:
         self.session = session
         self.all_ended = asyncio.Event()
@@ -77,6 +79,7 @@ class Supervisor:
         self._egl_notes = egl_notes
         self._tried = tried
         self._ask_stack = ask_stack
+        self._allocation = allocation
         self._models = {slot.name: slot.gpu.name if slot.gpu is not None else None for slot in session.slots}
         self._since: float | None = time.monotonic()
         """Since when there is work, monotonic seconds; None while there is none."""
@@ -109,6 +112,7 @@ class Supervisor:
             tasks.create_task(self._scheduler.run(), name="scheduler")
             tasks.create_task(self._beat(read, tell), name="beat")
             tasks.create_task(self.session_files.run(), name="session files")
+            tasks.create_task(self._allocation.run(), name="allocation")
 
     async def _beat(self, read: Callable[[], None], tell: Callable[[], None]) -> None:
         """What is done each second, all at once, since waking up costs more than most of it."""
@@ -198,6 +202,7 @@ class Supervisor:
             queue=self._scheduler.queue(),
             tuning=self._scheduler.tuning(),
             groups=self._scheduler.groups(),
+            allocation=self._allocation.newest,
         )
 
     def _slow(self) -> dict[str, float]:

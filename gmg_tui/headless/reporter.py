@@ -12,6 +12,7 @@ from gmg_tui.headless.groups import Groups
 from gmg_tui.headless.jobs import counts
 from gmg_tui.model import Session, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.protocol import Lines
+from gmg_tui.slurm import allocation
 
 _DIGITS = re.compile(r"[\d:.]+")
 """What may change in a text without making it another one."""
@@ -115,7 +116,9 @@ class Reporter:
         self._status, self._status_time = says, snapshot.time
         eta_s = snapshot.queue.eta_s if snapshot.queue is not None else None
         left = f"  {units.clock(eta_s)} left" if eta_s is not None else ""
-        return f"{text}  {units.clock(snapshot.elapsed_s)}{left}{late}"
+        job = allocation.left(snapshot.allocation, snapshot.time)
+        slurm = f"  {job.text}" if job is not None else ""
+        return f"{text}  {units.clock(snapshot.elapsed_s)}{left}{slurm}{late}"
 
     def _totals(self, snapshot: Snapshot) -> Iterator[str]:
         yield self._session.spec.name

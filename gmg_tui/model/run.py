@@ -64,6 +64,15 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     """The machine that it runs on (`uname -n`); several may share the state folder."""
 
 
+class Allocation(Struct, frozen=True, omit_defaults=True):
+    """The Slurm job that a session runs in."""
+
+    job: str
+    """Its number."""
+    ends: float | None = None
+    """Unix time at which its time limit is reached, seconds; None for no limit, and where that is not known."""
+
+
 class Session(Struct, frozen=True, omit_defaults=True):
     """What does not change while a session runs."""
 

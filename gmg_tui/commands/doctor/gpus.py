@@ -13,6 +13,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.gpu import selection, silence
 from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
 from gmg_tui.model import Gpu
+from gmg_tui.slurm import allocation
 from gmg_tui.units import count
 
 
@@ -85,7 +86,7 @@ def persistence(nvml: NvmlView) -> Finding:
 
 def visible(nvml: NvmlView, environ: Mapping[str, str]) -> Finding:
     """The GPUs that this shell's `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER` leave to a run."""
-    given, order = environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER")
+    given, order = allocation.visible(environ, len(nvml.whole)), environ.get("CUDA_DEVICE_ORDER")
     try:
         slots = selection.slots(nvml.gpus, None, given)
     except GmgError as error:
@@ -93,7 +94,10 @@ def visible(nvml: NvmlView, environ: Mapping[str, str]) -> Finding:
     names = ", ".join(slot.name for slot in slots)
     if given is None:
         return ok("visible GPUs", f"{names}; CUDA_VISIBLE_DEVICES is not set")
-    found = f"{names}, as CUDA_VISIBLE_DEVICES={given}"
+    outer = environ.get("CUDA_VISIBLE_DEVICES")
+    found = f"{names}, as CUDA_VISIBLE_DEVICES={outer}"
+    if given != outer:
+        found = f"{names}, as Slurm says in SLURM_STEP_GPUS; CUDA_VISIBLE_DEVICES={outer} counts from 0 within the job"
     mixed = len({gpu.name for gpu in nvml.whole}) > 1
     if mixed and order != "PCI_BUS_ID" and any(entry.strip().isdecimal() for entry in given.split(",")):
         return warn(

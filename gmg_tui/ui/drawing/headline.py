@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from gmg_tui import units
 from gmg_tui.genesis import placeholders
-from gmg_tui.model import Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.model import Snapshot, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.slurm import allocation
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.row import Row
 from gmg_tui.ui.state import UiState
@@ -26,6 +27,8 @@ _ORDER = (
     WorkerState.FINISHED,
 )
 _STYLES = {WorkerState.RUNNING: "ok", WorkerState.FINISHED: "ok", WorkerState.FAILED: "error"}
+_FOR_ALLOCATION = 100
+"""Columns from which there is room for the time that a Slurm job has left, before it is short."""
 _MIXED = "mixed"
 _LEFT_MIN = 14
 """Columns kept for the session's name before states are abbreviated to signs."""
@@ -41,7 +44,7 @@ def headline(state: UiState, width: int, appearance: Appearance) -> Row:
     efficiency = fps_per_watt(state.session, snapshot)
     metrics: list[Piece] = [(f"{appearance.signs.sigma} {units.fps(fps)} FPS", "fps")]
     watts: list[Piece] = [(f"  {units.short(efficiency)} FPS/W", "text")] if efficiency is not None else []
-    end: list[Piece] = [(f"  {units.clock(snapshot.elapsed_s)} ", "strong")]
+    end: list[Piece] = [*_allocation(snapshot, width), (f"  {units.clock(snapshot.elapsed_s)} ", "strong")]
     if state.silent_s:
         end = [(f"  engine silent for {units.span(state.silent_s)} ", "error")]
     worded, mixed, signs = (_states(state, appearance, form) for form in ("words", "mixed", "signs"))
@@ -65,6 +68,14 @@ def headline(state: UiState, width: int, appearance: Appearance) -> Row:
         line.end(text, style)
     line.add(f" {state.session.spec.name}", "title", limit=line.room - 1)
     return line.add(f"  {_command(state)}", "dim", limit=line.room - 2) if line.room > 8 else line
+
+
+def _allocation(snapshot: Snapshot, width: int) -> list[Piece]:
+    """How long the Slurm job has left that the session runs in."""
+    left = allocation.left(snapshot.allocation, snapshot.time)
+    if left is None or (width < _FOR_ALLOCATION and not left.short):
+        return []
+    return [(f"  {left.text}", "warn" if left.short else "dim")]
 
 
 def _command(state: UiState) -> str:

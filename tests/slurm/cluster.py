@@ -1,0 +1,118 @@
+"""A Slurm of two nodes on this machine, in a folder of its own: slurmctld, two slurmd and munged, on free ports."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import psutil
+
+from tests.harm.patience import wait_until
+
+NEEDED = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "squeue", "scontrol")
+_PATIENCE_S = 60.0
+_CONF = """\
+ClusterName=gmg
+SlurmctldHost={host}(127.0.0.1)
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+SlurmUser=root
+SlurmdUser=root
+SlurmctldPort={ports[0]}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+GresTypes=gpu
+KillWait=5
+MpiDefault=none
+ReturnToService=2
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=8 RealMemory=4000 Gres=gpu:4
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=8 RealMemory=4000 Gres=gpu:4
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+class Cluster:
+    """A running Slurm."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._conf = str(folder / "slurm.conf")
+        host = socket.gethostname().partition(".")[0]
+        (folder / "slurm.conf").write_text(_CONF.format(host=host, folder=folder, ports=_ports(3)))
+        (folder / "gres.conf").write_text(f"NodeName=n[1-2] Name=gpu File={folder}/gpu[0-3]\n")
+        for name in ("state", "n1", "n2", "munge"):
+            (folder / name).mkdir()
+
+    def start(self) -> None:
+        """Start the daemons, and wait until both nodes are idle."""
+        folder, key = self.folder, self.folder / "munge.key"
+        for number in range(4):
+            self._run("mknod", str(folder / f"gpu{number}"), "c", "1", "3")  # any device will do
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o400)
+        for path in (folder, folder / "munge", key):
+            shutil.chown(path, "munge", "munge")
+        folder.chmod(0o755)
+        drop = ("setpriv", "--reuid=munge", "--regid=munge", "--clear-groups")
+        files = [f"--{name}-file={folder}/munge/{name}" for name in ("pid", "log", "seed")]
+        self._run(*drop, "munged", "--force", f"--key-file={key}", f"--socket={folder}/munge.socket", *files)
+        self._run("slurmctld", "-c", "-f", self._conf)
+        for node in ("n1", "n2"):
+            self._run("slurmd", "-N", node, "-f", self._conf)
+        wait_until(lambda: self.ask("sinfo", "-h", "-o", "%D %t").split() == ["2", "idle"])
+
+    @property
+    def _env(self) -> dict[str, str]:
+        return {**os.environ, "SLURM_CONF": self._conf}
+
+    def ask(self, *command: str) -> str:
+        """What a command says."""
+        ran = subprocess.run(command, env=self._env, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+        return ran.stdout
+
+    def _run(self, *command: str) -> None:
+        subprocess.run(command, env=self._env, check=True, capture_output=True, timeout=_PATIENCE_S)
+
+    def stop(self) -> None:
+        """End all jobs, and the daemons."""
+        self.ask("scancel", "-u", "root")
+        marks = str(self.folder)
+        daemons = [
+            one
+            for one in psutil.process_iter(["cmdline"])
+            if marks in " ".join(one.info["cmdline"] or ()) and (one.info["cmdline"] or [""])[0].endswith(NEEDED[:3])
+        ]
+        for one in daemons:
+            one.terminate()
+        _, alive = psutil.wait_procs(daemons, timeout=30)
+        for one in alive:
+            one.kill()
+
+
+def _ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def missing() -> str | None:
+    """Why no Slurm can be started here; None where it can."""
+    lacking = [name for name in NEEDED if shutil.which(name) is None]
+    if lacking:
+        return f"not installed: {', '.join(lacking)}"
+    return None if os.geteuid() == 0 else "its daemons need root"
