@@ -50,6 +50,7 @@ def options() -> argparse.Namespace:
         choices=("stop", "sleep", "busy", "build", "start", "nccl"),
         help="hang in the middle or at the start: stopped by a signal, asleep, or at work, on another scene; with NCCL the others say so",
     )
+    parser.add_argument("--cuda", action="store_true", help="fail when the simulated driver has lost the rank's card")
     parser.add_argument("--error-file", action="store_true", help="write error.json, as @record does")
     parser.add_argument("--deaf", action="store_true", help="ignore SIGINT and SIGTERM, as ranks in a collective do")
     return parser.parse_args()
@@ -107,6 +108,14 @@ def harm(asked: argparse.Namespace, moment: str) -> None:
         os.kill(os.getpid(), numbers[asked.die])
 
 
+def check_card() -> None:
+    """Fail as a call of CUDA does, if the simulated driver has lost this rank's card."""
+    index = int(os.environ["CUDA_VISIBLE_DEVICES"].split(",")[int(os.environ["LOCAL_RANK"])])
+    card = Path(os.environ["GMG_NVML_SIM"]).read_text().split("\ngpu\n")[1 + index].splitlines()
+    if "lost 1" in card:
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+
 def say(asked: argparse.Namespace, rank: int, number: int) -> None:
     """What a step prints."""
     if not asked.rsl or (asked.mixed and rank > 0):
@@ -132,6 +141,8 @@ def main() -> None:
     peers = meet(rank, size)
     for number in range(asked.steps):
         step(peers, rank)
+        if asked.cuda:
+            check_card()
         say(asked, rank, number)
         if number == asked.steps // 2:
             harm(asked, "middle")

@@ -32,6 +32,7 @@ def final(session: Session, snapshot: Snapshot) -> list[str]:
         _sum(snapshot),
         *_failed_groups(snapshot.groups),
         *_reasons(snapshot),
+        *([session.idle_text] if session.idle_text else []),
         f"summary: {folder / sessions.SUMMARY}",
         f"logs: {folder / sessions.LOGS}/",
     ]

@@ -20,7 +20,6 @@ from gmg_tui.engine.workers.launch import Launcher
 from gmg_tui.engine.workers.task import Task
 from gmg_tui.model import DdpSpec, RateOf, RestartMode, RunSpec, Snapshot, WorkerState, total_fps
 from gmg_tui.protocol import Action
-from tests.nvml_sim import Sim
 
 from .harness import running, spec_for
 
@@ -61,23 +60,6 @@ async def test_the_ranks_meet_and_step_together(tmp_path: Path) -> None:
     assert [one["group"] for one in summary["workers"]] == [
         {"id": "g0", "rank": rank, "world_size": 3} for rank in range(3)
     ]
-
-
-@pytest.mark.parametrize(("virtual", "visible"), [(False, ["0,1", "0,1", "2,3", "2,3"]), (True, ["0", "1", "2", "3"])])
-async def test_ranks_see_the_cards_of_their_group_or_their_own(
-    sim: Sim, tmp_path: Path, virtual: bool, visible: list[str]
-) -> None:
-    for group in ("a", "b"):
-        (tmp_path / group).mkdir()
-    spec = group_of("--steps", "3", "--tell", str(tmp_path), cpu=None, gpus="4", ddp=DdpSpec(2, virtual))
-    async with running(spec, sim.env()) as run:
-        await run.until(lambda snapshot: snapshot.ended)
-        assert [group.slots for group in run.snapshot.groups] == [("gpu0", "gpu1"), ("gpu2", "gpu3")]
-        seen = [(await run.client.details(f"gpu{index}")).env for index in range(4)]
-        assert [env["CUDA_VISIBLE_DEVICES"] for env in seen] == visible
-        assert [env["LOCAL_RANK"] for env in seen] == (["0"] * 4 if virtual else ["0", "1", "0", "1"])
-        assert seen[0]["MASTER_PORT"] != seen[2]["MASTER_PORT"]
-        await run.client.end()
 
 
 @pytest.mark.parametrize(
@@ -222,11 +204,3 @@ def test_a_groups_state_begins_with_the_change_that_led_to_it_and_not_with_later
     assert group.state_since == 10.0
     group.enter(WorkerState.RESTARTING, 14.0)
     assert group.state_since == 14.0
-
-
-async def test_slots_that_make_no_whole_group_stay_idle(sim: Sim) -> None:
-    spec = group_of("--steps", "3", cpu=None, ddp=DdpSpec(3))
-    async with running(spec, sim.env()) as run:
-        await run.until(lambda snapshot: snapshot.ended)
-        assert len(run.snapshot.workers) % 3 == 0
-        await run.client.end()
