@@ -203,7 +203,7 @@ async def test_a_job_that_runs_is_stopped_after_a_question() -> None:
         await play.sees(screen.pilot, "is being stopped")
 
 
-@pytest.mark.parametrize("key", ["s", "enter", "c"])
+@pytest.mark.parametrize("key", ["s", "enter"])
 async def test_two_keys_in_one_burst_open_one_screen(key: str) -> None:
     async with looking() as screen:
         before = len(screen.app.screen_stack)
