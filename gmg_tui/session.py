@@ -62,6 +62,8 @@ class WorkerBrief(Struct, frozen=True):
     reason: str | None
     group: Rank | msgspec.UnsetType = msgspec.UNSET
     """Of a rank only."""
+    fps_of_group: bool | msgspec.UnsetType = msgspec.UNSET
+    """True where `fps` is that of the whole group."""
 
     @classmethod
     def of(cls, worker: Worker) -> WorkerBrief:
@@ -75,6 +77,7 @@ class WorkerBrief(Struct, frozen=True):
             fps=worker.fps.last if worker.fps else None,
             reason=worker.reason,
             group=worker.group if worker.group is not None else msgspec.UNSET,
+            fps_of_group=worker.fps_of_group or msgspec.UNSET,
         )
 
 

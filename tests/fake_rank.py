@@ -38,6 +38,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--step-s", type=float, default=0.05)
     parser.add_argument("--rsl", action="store_true", help="rank 0 prints rsl_rl's tables, the others nothing")
+    parser.add_argument("--mixed", action="store_true", help="with `--rsl`: the others print Genesis' own lines")
     parser.add_argument("--tell", help="a folder into which each rank writes its variables")
     parser.add_argument("--rank", type=int, default=1, help="the rank that does the harm")
     parser.add_argument("--die", choices=("before", "middle", "segv", "kill", "port"))
@@ -49,6 +50,7 @@ def options() -> argparse.Namespace:
         choices=("stop", "sleep", "busy", "build", "start", "nccl"),
         help="hang in the middle or at the start: stopped by a signal, asleep, or at work, on another scene; with NCCL the others say so",
     )
+    parser.add_argument("--cuda", action="store_true", help="fail when the simulated driver has lost the rank's card")
     parser.add_argument("--error-file", action="store_true", help="write error.json, as @record does")
     parser.add_argument("--deaf", action="store_true", help="ignore SIGINT and SIGTERM, as ranks in a collective do")
     return parser.parse_args()
@@ -106,9 +108,17 @@ def harm(asked: argparse.Namespace, moment: str) -> None:
         os.kill(os.getpid(), numbers[asked.die])
 
 
+def check_card() -> None:
+    """Fail as a call of CUDA does, if the simulated driver has lost this rank's card."""
+    index = int(os.environ["CUDA_VISIBLE_DEVICES"].split(",")[int(os.environ["LOCAL_RANK"])])
+    card = Path(os.environ["GMG_NVML_SIM"]).read_text().split("\ngpu\n")[1 + index].splitlines()
+    if "lost 1" in card:
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+
 def say(asked: argparse.Namespace, rank: int, number: int) -> None:
     """What a step prints."""
-    if not asked.rsl:
+    if not asked.rsl or (asked.mixed and rank > 0):
         print(f"[Genesis] [12:00:00] [INFO] Running at {1000 + 100 * rank:,.2f} FPS (10.00 FPS per env, 100 envs).")
     elif rank == 0:
         print(
@@ -131,6 +141,8 @@ def main() -> None:
     peers = meet(rank, size)
     for number in range(asked.steps):
         step(peers, rank)
+        if asked.cuda:
+            check_card()
         say(asked, rank, number)
         if number == asked.steps // 2:
             harm(asked, "middle")

@@ -22,7 +22,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.folder_tree import Size, measure
 from gmg_tui.headless.jobs import counts
 from gmg_tui.headless.reporter import states
-from gmg_tui.model import WorkerState
+from gmg_tui.model import WorkerState, own_rates
 from gmg_tui.session import Found, WorkerBrief
 from gmg_tui.text import clean
 
@@ -128,8 +128,10 @@ def _left_over(one: Removable) -> str:
 
 def _cells(found: Found, size: Size) -> tuple[str, ...]:
     session, workers, queue = found.record.session, found.record.workers, found.record.queue
-    live = [worker for worker in workers if not WorkerState(worker.state).ended]
-    counted = [worker for worker in live if worker.state == WorkerState.RUNNING] if live else workers
+    # A group's rate that rank 0 reports has that of the other ranks in it.
+    rated = own_rates(workers)
+    live = [worker for worker in rated if not WorkerState(worker.state).ended]
+    counted = [worker for worker in live if worker.state == WorkerState.RUNNING] if live else rated
     speeds = [worker.fps for worker in counted if worker.fps is not None]
     return (
         found.name,

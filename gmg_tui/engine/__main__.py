@@ -48,9 +48,9 @@ def _log_by(logs: LogWriter) -> None:
     )
 
 
-async def _run(engine: Engine, words: list[bytes], warnings: tuple[str, ...]) -> None:
+async def _run(engine: Engine, words: list[bytes]) -> None:
     socket = await engine.start()
-    _answer(ok=True, warnings=warnings, socket=socket)
+    _answer(ok=True, warnings=engine.warnings, socket=socket)
     if b"confirm" in words and not await _confirmed(engine.enough):
         await engine.cancel(fresh=b"fresh" in words)
     else:
@@ -99,7 +99,7 @@ def _main(logs: LogWriter) -> None:
         asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
     try:
         engine = Engine(spec, hardware, logs, viewer_comes=b"viewer" in words)
-        asyncio.run(_run(engine, words, hardware.warnings))
+        asyncio.run(_run(engine, words))
     except GmgError as error:
         _answer(ok=False, error=str(error), exit_code=error.exit_code)
     except OSError as error:

@@ -83,6 +83,7 @@ def assemble(
         id=os.urandom(_ID_BYTES).hex(),
         boot_id=machine.boot_id(),
         pid_namespace=machine.pid_namespace(),
+        idle=hardware.idle,
     )
     slot_states = {slot.name: SlotState(slot, index, len(hardware.slots)) for index, slot in enumerate(hardware.slots)}
     times = _Times(hardware.slots[0].kind, spec)

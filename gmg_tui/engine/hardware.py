@@ -27,6 +27,8 @@ class Hardware:
     """In a sweep, for each batch the names of the slots that its jobs may use."""
     warnings: tuple[str, ...] = ()
     """What the user should know of the choice, a line each."""
+    idle: tuple[str, ...] = ()
+    """The names of chosen slots that no group takes."""
 
     @classmethod
     def find(cls, spec: RunSpec) -> Self:
@@ -39,9 +41,9 @@ class Hardware:
         """
         batches = spec.sweep.batches if spec.sweep is not None else ()
         if spec.cpu is not None:
-            slots, warnings = _grouped(selection.cpu_slots(spec.cpu), spec)
+            slots, idle = _grouped(selection.cpu_slots(spec.cpu), spec)
             names = frozenset(slot.name for slot in slots)
-            return cls(slots, None, tuple(names for _ in batches), warnings)
+            return cls(slots, None, tuple(names for _ in batches), idle=idle)
         try:
             nvml, gpus = silence.open_nvml()
         except NvmlUnavailable as error:
@@ -50,7 +52,7 @@ class Hardware:
         if spec.sweep is None:
             warning = selection.ambiguity(gpus, spec.gpus)
             chosen, idle = _grouped(selection.slots(gpus, spec.gpus, visible), spec)
-            return cls(chosen, nvml, warnings=(*([warning] if warning is not None else []), *idle))
+            return cls(chosen, nvml, warnings=(warning,) if warning is not None else (), idle=idle)
         whole = selection.slots(gpus, None, visible)
         allowed = tuple(
             frozenset(slot.name for slot in selection.slots(gpus, batch.gpus, visible)) for batch in batches
@@ -64,16 +66,14 @@ class Hardware:
 
 
 def _grouped(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
-    """The slots that groups take in a plain run, and a line about those that stay idle. Raises `GmgError` for none."""
+    """The slots that groups take in a plain run, and the names of the others. Raises `GmgError` if they take none."""
     size = spec.ddp.size if spec.ddp is not None and spec.sweep is None else None
     if size is None:
         return slots, ()
     taken = len(slots) // size * size
     if not taken:
         raise GmgError(f"--ddp {size}: a group of {size} needs as many slots, and there are {len(slots)}")
-    left = ", ".join(slot.name for slot in slots[taken:])
-    idle = f"{left} stay{'s' if taken == len(slots) - 1 else ''} idle: {len(slots)} slots make groups of {size}"
-    return slots[:taken], (idle,) if left else ()
+    return slots[:taken], tuple(slot.name for slot in slots[taken:])
 
 
 def _with_shares(

@@ -98,6 +98,12 @@ class Engine:
         self._supervisor.session_files.write(self._supervisor.snapshot())
         return self._spec.socket
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know of the choice of slots, a line each."""
+        idle = self._supervisor.session.idle_text
+        return (*self._hardware.warnings, *([idle] if idle else []))
+
     async def run(self) -> None:
         """Run the workers until they have ended and no client is left."""
         living = asyncio.create_task(self._live())

@@ -210,7 +210,10 @@ class Supervisor:
         telling = (
             worker
             for worker in self._workers
-            if worker.state is WorkerState.FINISHED or (worker.state is WorkerState.RUNNING and worker.fps is not None)
+            if not worker.carried  # its own lines say less than rank 0's, which are of the whole group
+            and (
+                worker.state is WorkerState.FINISHED or (worker.state is WorkerState.RUNNING and worker.fps is not None)
+            )
         )
         return self._tried.slow((one for worker in telling if (one := ran(worker)) is not None), self._models)
 

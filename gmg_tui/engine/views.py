@@ -73,6 +73,7 @@ def _worker_view(worker: Worker, index: int, now: float) -> model.Worker:
         exit_code=attempt.exit_code,
         fps=reader.fps,
         fps_of_group=reader.fps_of_group,
+        fps_in_rank_0=worker.carried,
         fps_silent_s=reader.fps_silent_s(now) if worker.state is WorkerState.RUNNING else None,
         n_envs=attempt.n_envs,
         progress=reader.progress,

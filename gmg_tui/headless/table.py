@@ -12,6 +12,8 @@ from gmg_tui.tune import answer_text
 
 _HEADER = ("slot", "state", "FPS", "FPS last", "mean", "max", "envs")
 _RANK_HEADER = ("group", "rank")
+_COUNTED = "in rank 0"
+"""In the place of the FPS of a rank for which rank 0 reports."""
 _GPU_HEADER = ("GPU", "GPU %", "VRAM peak", "W mean", "energy")
 
 
@@ -30,6 +32,7 @@ def final(session: Session, snapshot: Snapshot) -> list[str]:
         _sum(snapshot),
         *_failed_groups(snapshot.groups),
         *_reasons(snapshot),
+        *([session.idle_text] if session.idle_text else []),
         f"summary: {folder / sessions.SUMMARY}",
         f"logs: {folder / sessions.LOGS}/",
     ]
@@ -91,7 +94,7 @@ def _cells(worker: Worker) -> tuple[str, ...]:
     fps = worker.fps
     return (
         worker.state.value,
-        units.fps(fps.best_known if fps else None),
+        _COUNTED if fps is None and worker.fps_in_rank_0 else units.fps(fps.best_known if fps else None),
         units.fps(fps.last if fps else None),
         units.fps(fps.mean if fps else None),
         units.fps(fps.max if fps else None),

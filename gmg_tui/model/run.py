@@ -90,6 +90,17 @@ class Session(Struct, frozen=True, omit_defaults=True):
     """That of the engine's machine (`gmg_tui.machine.boot_id`); empty if not known."""
     pid_namespace: str = ""
     """The one in which `engine_pid` and the workers' PIDs count; empty if not known."""
+    idle: tuple[str, ...] = ()
+    """Chosen slots that no group takes, because they are fewer than its ranks; not among `slots`."""
+
+    @property
+    def idle_text(self) -> str:
+        """Which slots stay idle, and why, in one line; empty where none does."""
+        if not self.idle or self.spec.ddp is None:
+            return ""
+        count, size = len(self.slots) + len(self.idle), self.spec.ddp.size
+        stay = "stays" if len(self.idle) == 1 else "stay"
+        return f"{', '.join(self.idle)} {stay} idle: {count} slots make groups of {size}"
 
     def slot(self, name: str) -> Slot | None:
         """The slot called `name`."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Protocol, TypeVar
+
+from msgspec import Struct, UnsetType
 
 from gmg_tui.model.states import Phase, WorkerState
 
@@ -189,6 +191,8 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """None for a worker that is no rank of a group."""
     fps_of_group: bool = False
     """Whether `fps` is the whole group's, which rank 0 reports, and not this rank's own."""
+    fps_in_rank_0: bool = False
+    """Whether rank 0 reports for the whole group, this other rank included; `fps` is then its own, or None."""
 
     @property
     def state_word(self) -> str:
@@ -207,10 +211,23 @@ class Worker(Struct, frozen=True, omit_defaults=True):
         return self.fps.best_known
 
 
-def own_rates(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
+class _Rated(Protocol):
+    """A worker, as far as it says whose its rate is."""
+
+    @property
+    def group(self) -> Rank | UnsetType | None: ...
+
+    @property
+    def fps_of_group(self) -> bool | UnsetType: ...
+
+
+_RatedT = TypeVar("_RatedT", bound=_Rated)
+
+
+def own_rates(workers: tuple[_RatedT, ...]) -> tuple[_RatedT, ...]:
     """The workers whose rates add up: where one reports its whole group's, without the group's others."""
-    whole = {worker.group.id for worker in workers if worker.group is not None and worker.fps_of_group}
-    return tuple(one for one in workers if one.group is None or one.group.id not in whole or one.fps_of_group)
+    whole = {one.group.id for one in workers if one.group and one.fps_of_group}
+    return tuple(one for one in workers if not one.group or one.group.id not in whole or one.fps_of_group)
 
 
 def total_fps(workers: tuple[Worker, ...]) -> float | None:

@@ -10,7 +10,7 @@ from asyncio.subprocess import PIPE, Process
 
 from msgspec.structs import replace
 
-from gmg_tui.model import Batch, Fps, JobRecord, SweepSpec, WorkerState
+from gmg_tui.model import Batch, Fps, JobRecord, Rank, SweepSpec, WorkerState
 from tests.cli.scripted import ScriptedEngine, environ
 
 _COMMAND = (sys.executable, "-m", "gmg_tui")
@@ -71,6 +71,18 @@ async def test_ls_asks_running_engines_and_knows_ended_and_lost_ones() -> None:
     assert header.split() == ["name", "state", "script", "started", "workers", "FPS", "size"]
     assert first.split()[:3] == ["sim-1", "running", "sim.py"]
     assert "1 failed, 1 running  1,500 " in first
+
+
+async def test_ls_counts_the_rate_of_a_group_once() -> None:
+    async with ScriptedEngine(("cpu0", "cpu1", "cpu2"), "sim.py") as engine:
+        whole, own = Fps(5000.0, 5000.0, 5000.0, 3), Fps(2500.0, 2500.0, 2500.0, 3)
+        engine.move("cpu0", WorkerState.RUNNING, fps=whole, fps_of_group=True, group=Rank("g0", 0, 2))
+        engine.move("cpu1", WorkerState.RUNNING, fps=own, fps_in_rank_0=True, group=Rank("g0", 1, 2))
+        engine.move("cpu2", WorkerState.RUNNING, fps=Fps(100.0, 100.0, 100.0, 3))
+        table, _, _ = await _gmg("ls")
+        out, _, _ = await _gmg("ls", "--json")
+    assert "3 running  5,100 " in table
+    assert [one.get("fps_of_group") for one in json.loads(out)[0]["workers"]] == [True, None, None]
 
 
 async def test_a_list_is_printed_in_any_encoding_and_to_a_closed_stream() -> None:

@@ -7,16 +7,19 @@ import json
 import signal
 import threading
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import psutil
 import pytest
 
 from gmg_tui.ddp import error_file
+from gmg_tui.engine.groups.group_run import GroupRun
 from gmg_tui.engine.workers import rank_error
-from gmg_tui.model import DdpSpec, RateOf, RestartMode, RunSpec, Snapshot, WorkerState
+from gmg_tui.engine.workers.launch import Launcher
+from gmg_tui.engine.workers.task import Task
+from gmg_tui.model import DdpSpec, RateOf, RestartMode, RunSpec, Snapshot, WorkerState, total_fps
 from gmg_tui.protocol import Action
-from tests.nvml_sim import Sim
 
 from .harness import running, spec_for
 
@@ -57,23 +60,6 @@ async def test_the_ranks_meet_and_step_together(tmp_path: Path) -> None:
     assert [one["group"] for one in summary["workers"]] == [
         {"id": "g0", "rank": rank, "world_size": 3} for rank in range(3)
     ]
-
-
-@pytest.mark.parametrize(("virtual", "visible"), [(False, ["0,1", "0,1", "2,3", "2,3"]), (True, ["0", "1", "2", "3"])])
-async def test_ranks_see_the_cards_of_their_group_or_their_own(
-    sim: Sim, tmp_path: Path, virtual: bool, visible: list[str]
-) -> None:
-    for group in ("a", "b"):
-        (tmp_path / group).mkdir()
-    spec = group_of("--steps", "3", "--tell", str(tmp_path), cpu=None, gpus="4", ddp=DdpSpec(2, virtual))
-    async with running(spec, sim.env()) as run:
-        await run.until(lambda snapshot: snapshot.ended)
-        assert [group.slots for group in run.snapshot.groups] == [("gpu0", "gpu1"), ("gpu2", "gpu3")]
-        seen = [(await run.client.details(f"gpu{index}")).env for index in range(4)]
-        assert [env["CUDA_VISIBLE_DEVICES"] for env in seen] == visible
-        assert [env["LOCAL_RANK"] for env in seen] == (["0"] * 4 if virtual else ["0", "1", "0", "1"])
-        assert seen[0]["MASTER_PORT"] != seen[2]["MASTER_PORT"]
-        await run.client.end()
 
 
 @pytest.mark.parametrize(
@@ -194,9 +180,27 @@ async def test_the_rates_of_ranks_add_up_but_not_the_groups_own() -> None:
         await run.client.end()
 
 
-async def test_slots_that_make_no_whole_group_stay_idle(sim: Sim) -> None:
-    spec = group_of("--steps", "3", cpu=None, ddp=DdpSpec(3))
-    async with running(spec, sim.env()) as run:
+async def test_a_rate_that_rank_0_reports_for_all_is_counted_once_beside_the_lines_of_other_ranks() -> None:
+    async with running(group_of("--steps", "100000", "--rsl", "--mixed", cpu=3)) as run:
+        await run.until(lambda s: s.groups[0].fps is not None and all(worker.fps is not None for worker in s.workers))
+        first, *others = (await run.until(lambda s: all(one.fps_in_rank_0 for one in s.workers[1:]))).workers
+        assert first.fps is not None
+        assert run.snapshot.groups[0].fps == total_fps(run.snapshot.workers) == first.fps.best_known
+        assert not first.fps_in_rank_0
+        assert [one.fps.last for one in others if one.fps] == [1100.0, 1200.0]
+        await run.client.act(Action.KILL, "cpu0")
         await run.until(lambda snapshot: snapshot.ended)
-        assert len(run.snapshot.workers) % 3 == 0
+        assert total_fps(run.snapshot.workers) == first.fps.best_known
         await run.client.end()
+    assert run.summary()["total_fps"] == first.fps.last
+
+
+def test_a_groups_state_begins_with_the_change_that_led_to_it_and_not_with_later_ones() -> None:
+    spec = group_of()
+    launcher = SimpleNamespace(spec=spec, session=SimpleNamespace(id="s", spec=spec))
+    group = GroupRun("g0", ("cpu0", "cpu1"), Task.replicated(spec, 0, 2), cast("Launcher", launcher))
+    group.enter(WorkerState.STOPPING, 10.0)
+    group.enter(WorkerState.STOPPING, 13.0)
+    assert group.state_since == 10.0
+    group.enter(WorkerState.RESTARTING, 14.0)
+    assert group.state_since == 14.0

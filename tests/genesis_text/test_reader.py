@@ -223,7 +223,7 @@ def test_genesis_rate_wins_over_rsl_rls() -> None:
         (
             False,
             [b"[W 11/21/26 06:55:54.676 8640] [lock.h:lock@20] Lock /c/qdcache.lock failed. Please run 'qd cache'\n"],
-            ("kernel cache locked, this attempt compiles anew or does not keep its kernels: /c/qdcache.lock",),
+            ("kernel cache locked, this attempt may compile all its kernels anew: /c/qdcache.lock",),
         ),
     ],
 )
@@ -232,6 +232,19 @@ def test_what_is_not_as_it_should_be_is_said(gpu_slot: bool, lines: list[bytes],
     for line in lines:
         reader.feed(line, 1.0)
     assert reader.warnings == warnings
+
+
+@pytest.mark.parametrize("rank", [False, True])
+def test_a_lock_that_another_rank_holds_as_it_saves_the_same_kernels_is_no_warning(rank: bool) -> None:
+    locked = b"[W 11/21/26 06:55:54.676 8640] [lock.h:lock@20] Lock /c/qdcache.lock failed. Please run 'qd cache'\n"
+    reader = Reader(gpu_slot=False, rank=rank)
+    reader.feed(logged("Exiting Genesis and caching compiled kernels..."), 1.0)
+    reader.feed(locked, 1.0)
+    said = "kernel cache locked, what this attempt has compiled is not kept: /c/qdcache.lock"
+    assert reader.warnings == (() if rank else (said,))
+    at_start = Reader(gpu_slot=False, rank=rank)
+    at_start.feed(locked, 1.0)
+    assert at_start.warnings == ("kernel cache locked, this attempt may compile all its kernels anew: /c/qdcache.lock",)
 
 
 def test_a_device_cannot_smuggle_escape_sequences_or_length() -> None:

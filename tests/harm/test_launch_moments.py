@@ -36,7 +36,7 @@ def _carries(process: psutil.Process) -> bool:
         return False
 
 
-def _alive() -> list[psutil.Process]:
+def alive() -> list[psutil.Process]:
     """The processes that carry this test's state folder."""
     return [process for process in psutil.process_iter() if _carries(process)]
 
@@ -54,7 +54,7 @@ def _listed(client: subprocess.Popen[bytes]) -> list[str]:
         client.send_signal(signal.SIGTERM)
         raise AssertionError(f"it goes on; it had said: {client.communicate()[1].decode()}") from None
     assert b"Traceback" not in said
-    wait_until(lambda: not _alive())
+    wait_until(lambda: not alive())
     for log in sessions.sessions_folder().glob("*/engine.log"):
         assert "Traceback" not in log.read_text()
     return [found.state for found in sessions.listing()]
@@ -101,7 +101,7 @@ def test_a_launcher_that_is_killed_leaves_a_session_or_nothing() -> None:
         client.kill()
         client.communicate()
         # Sessions of earlier rounds stay listed as ended.
-        wait_until(lambda: not _alive() or "running" in [one.state for one in sessions.listing()])
+        wait_until(lambda: not alive() or "running" in [one.state for one in sessions.listing()])
         for found in sessions.listing():
             if found.state == "running":
                 # An engine whose launch was not confirmed ends by itself.
@@ -158,7 +158,7 @@ def test_sigterm_before_the_reporter_listens_stops_the_session() -> None:
     done = subprocess.run(words, capture_output=True, text=True)
     assert (done.stderr.strip(), done.returncode) == ("stopping the workers (ctrl+c again kills them)", 130)
     assert [found.state for found in sessions.listing()] == ["ended"]
-    assert _alive() == []
+    assert alive() == []
 
 
 @pytest.mark.parametrize("sweep", [False, True])

@@ -48,6 +48,7 @@ def whole() -> Snapshot:
             4,
             fps=told if i % 4 == 0 else None,
             fps_of_group=i % 4 == 0,
+            fps_in_rank_0=i % 4 != 0,
             progress=progress if i % 4 == 0 else None,
             log_lines=0 if i % 4 else 900,
             last_line="Learning iteration 312/1500" if i % 4 == 0 else "",

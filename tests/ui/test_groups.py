@@ -6,7 +6,7 @@ import pytest
 
 from gmg_tui.model import RankGroup, Snapshot, WorkerState, fps_per_watt
 from gmg_tui.protocol import Welcome
-from gmg_tui.ui.drawing import groups, themes
+from gmg_tui.ui.drawing import groups, themes, words
 from gmg_tui.ui.drawing.headline import headline
 from gmg_tui.ui.state import UiState, View
 from gmg_tui.ui.widgets.grid import plan
@@ -58,8 +58,8 @@ def test_a_line_says_what_a_group_waits_for_why_it_is_stuck_and_who_failed() -> 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
 def test_trouble_is_never_left_out(width: int) -> None:
     lines = _lines(ranks.pairs(), width)
-    for line, words in zip(lines, ("48,140,269 FPS", "waiting for", "rank 1", "in 4 s"), strict=True):
-        assert words in line
+    for line, said in zip(lines, ("48,140,269 FPS", "waiting for", "rank 1", "in 4 s"), strict=True):
+        assert said in line
 
 
 def test_the_chosen_group_and_those_in_trouble_have_a_line_first() -> None:
@@ -102,6 +102,20 @@ async def test_the_table_holds_ranks_together_and_names_them() -> None:
         await play.sees(pilot, "▸┌gpu0 g0·0/2", " └gpu1 g0·1/2", " ┌gpu2 g1·0/2")
         await pilot.press("space")
         await play.sees(pilot, "▸◆gpu0 g0·0/2")
+
+
+@pytest.mark.parametrize(("size", "said"), [((160, 48), "FPS counted in rank 0"), ((80, 24), " in rank 0 ")])
+async def test_ranks_that_rank_0_reports_for_say_where_their_rate_is_counted(size: tuple[int, int], said: str) -> None:
+    app = play.app_of(play.engine_of(ranks.whole()))
+    async with app.run_test(size=size) as pilot:
+        await play.sees(pilot, said)
+        assert play.shown(app).count(said) == 6
+        assert "– FPS" not in play.shown(app)
+
+
+def test_a_rank_that_prints_a_rate_of_its_own_says_that_it_is_counted_elsewhere() -> None:
+    first = ranks.summed().workers[1]
+    assert words.beside_rate(changed(first, fps_in_rank_0=True)).text == "counted in rank 0"
 
 
 async def test_a_single_group_over_all_slots_takes_no_column() -> None:

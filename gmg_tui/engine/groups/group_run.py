@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +17,7 @@ from gmg_tui.engine.workers.member import Outcome
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.task import Task
 from gmg_tui.genesis.output.failures import Failure, FailureKind
-from gmg_tui.model import Rank
+from gmg_tui.model import Rank, WorkerState
 from gmg_tui.session import RANKS, TRACE
 
 _log = logging.getLogger(__name__)
@@ -60,6 +61,18 @@ class GroupRun:
         self._round = _Round(self.members)
         self.stuck: str | None = None
         """Why it counts as stuck, in one line."""
+        self.state_since = time.monotonic()
+        """When its state began, monotonic seconds."""
+        self._state: tuple[WorkerState, int] | None = None
+        """Its state and attempt when they were last looked at."""
+
+    def enter(self, state: WorkerState, changed_at: float) -> None:
+        """Note its state; `changed_at` is when the state of a rank last changed, monotonic seconds.
+
+        Where the group's is another than before, that was the change which made it so.
+        """
+        if (state, self._attempts) != self._state:
+            self._state, self.state_since = (state, self._attempts), changed_at
 
     @property
     def policy(self) -> RestartPolicy:

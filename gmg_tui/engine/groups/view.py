@@ -28,17 +28,15 @@ _ORDER = (
 
 def group_view(group: GroupRun, workers: Sequence[Worker], now: float) -> RankGroup:
     """The group at this moment; `workers` are its ranks in their order, `now` is monotonic seconds."""
-    states = [worker.state for worker in workers]
-    # A rank that reports for all steps with the others, who print nothing.
-    runs = _reports_for_all(workers) and WorkerState.RUNNING in states and WorkerState.STOPPING not in states
-    state = WorkerState.RUNNING if runs else min(states, key=_ORDER.index)
+    state = group_state(workers)
+    group.enter(state, max(worker.state_since for worker in workers))
     slowest, behind_pct = _slowest(workers)
     at = group.policy.at
     return RankGroup(
         id=group.id,
         slots=tuple(worker.slot.name for worker in workers),
         state=state,
-        state_s=now - max(worker.state_since for worker in workers if worker.state is state),
+        state_s=now - group.state_since,
         job=workers[0].task.job,
         restarts=group.restarts,
         restart_in_s=max(0.0, at - now) if at is not None else None,
@@ -52,6 +50,14 @@ def group_view(group: GroupRun, workers: Sequence[Worker], now: float) -> RankGr
         reason=group.cause if state in (WorkerState.FAILED, WorkerState.RESTARTING, WorkerState.STOPPING) else None,
         advice=next((worker.advice for worker in workers if worker.advice), None),
     )
+
+
+def group_state(workers: Sequence[Worker]) -> WorkerState:
+    """The state of the group whose ranks these are."""
+    states = [worker.state for worker in workers]
+    # A rank that reports for all steps with the others, who print nothing.
+    runs = _reports_for_all(workers) and WorkerState.RUNNING in states and WorkerState.STOPPING not in states
+    return WorkerState.RUNNING if runs else min(states, key=_ORDER.index)
 
 
 def _reports_for_all(workers: Sequence[Worker]) -> bool:

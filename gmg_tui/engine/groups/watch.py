@@ -15,6 +15,7 @@ from typing import NamedTuple
 from gmg_tui.ddp.fault import at_fault
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.groups.group_run import GroupRun
+from gmg_tui.engine.groups.view import group_state
 from gmg_tui.engine.workers.attempt import RunningAttempt
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.genesis.output.reader import Reader
@@ -68,6 +69,7 @@ class GroupWatch:
             self._since = now
         self._looked_at = now
         self._carry()
+        self._group.enter(group_state(self._workers), max(worker.state_since for worker in self._workers))
         self._look_for_dumps(now)
         running = self._running()
         found = self._find(running, now) if running else None

@@ -90,7 +90,7 @@ class RunningAttempt:
         self.started = time.time()
         """Unix time, seconds."""
         self.started_clock = time.monotonic()
-        self.reader = Reader(slot.gpu is not None, self.started_clock)
+        self.reader = Reader(slot.gpu is not None, self.started_clock, rank=is_rank)
         self.observations = Observations() if is_rank else None
         """What its output tells of its group's collectives; None where it is no rank."""
         self.meter = Meter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 from collections.abc import Coroutine, Sequence
@@ -25,9 +26,12 @@ from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.genesis.phase_times import FindPhaseTimes
 from gmg_tui.gpu.nvml import NvmlUnavailable
-from gmg_tui.model import Phase, Slot, WorkerState
+from gmg_tui.model import GpuSample, Phase, Slot, WorkerState
 
 _log = logging.getLogger(__name__)
+
+_SAMPLE_S = 1.0
+"""How long a sample of a GPU may take beyond two intervals before a failure is explained without it."""
 
 
 class Watcher(Protocol):
@@ -66,6 +70,8 @@ class Worker(WorkerStatus):
         """Whether its processes were idle for long at the last scan."""
         self._hurry = asyncio.Event()
         """Set when the user does not want the next attempt to wait for anything."""
+        self._measured = asyncio.Event()
+        """Set by each sample of its GPU."""
 
     def _changed(self) -> None:
         self._watcher.changed(self)
@@ -288,6 +294,7 @@ class Worker(WorkerStatus):
     async def _judge(self, attempt: RunningAttempt, exit_code: int) -> None:
         attempt.remember(exit_code)
         failure = None if attempt.by_user or attempt.by_group else await attempt.failure(exit_code)
+        failure = await self._of_card(failure)
         had_progress, running_s = attempt.reader.had_progress, attempt.running_s
         if self.rank is not None and self._state is not WorkerState.STOPPING:
             self._enter(WorkerState.STOPPING)
@@ -305,6 +312,24 @@ class Worker(WorkerStatus):
             self._launcher.gpu_indices.doubt()
             self._conclude(WorkerState.FAILED, failure.reason, failure.advice or None)
 
+    async def _of_card(self, failure: Failure | None) -> Failure | None:
+        """The failure, with its GPU as the cause where the driver has lost that: CUDA only says that a call failed.
+
+        A rank's is waited for until the next sample of the GPU, which may tell; the other ranks are ended meanwhile.
+        """
+        if failure is None or self.slot.gpu is None:
+            return failure
+        if self.rank is not None and failure.kind is FailureKind.DEVICE:
+            self._measured.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(2 * self._launcher.spec.interval_s + _SAMPLE_S):
+                    await self._measured.wait()
+        if self.sample is None or not self.sample.lost:
+            return failure
+        return Failure(
+            FailureKind.DEVICE, self.sample.error or "the GPU is lost", f"the script ended with {failure.reason}"
+        )
+
     def _conclude(self, state: WorkerState, reason: str | None, advice: str | None = None) -> None:
         assert self.attempt is not None
         self.attempt.state, self.attempt.reason = state, reason
@@ -316,6 +341,11 @@ class Worker(WorkerStatus):
         _log.info("%s: attempt %d %s %s", self.slot.name, self.attempt.number, state, reason or "")
 
     # Look
+
+    def measure(self, sample: GpuSample | None, now: float, sharers: int = 1) -> None:
+        """As `WorkerStatus.measure`."""
+        super().measure(sample, now, sharers)
+        self._measured.set()
 
     def inspect(self, table: process_tree.Table, now: float) -> None:
         """Update CPU, memory and the stuck warning from its processes; `now` is monotonic seconds."""

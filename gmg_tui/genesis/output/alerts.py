@@ -12,10 +12,11 @@ _DEVICE, _LOCK, _RENDERING, _HEALED = range(4)
 
 
 class Alerts:
-    """The warnings of one attempt, at most one of each kind."""
+    """The warnings of one attempt, at most one of each kind; `rank` says whether it is one of a group."""
 
-    def __init__(self, gpu_slot: bool) -> None:
+    def __init__(self, gpu_slot: bool, *, rank: bool = False) -> None:
         self._gpu_slot = gpu_slot
+        self._rank = rank
         self._texts: dict[int, str] = {}
         self._healed = 0
         self._fell_back = False
@@ -44,16 +45,18 @@ class Alerts:
             return self._gpu_slot and self._note(_RENDERING, "renders in software, slowly: EGL does not use the GPU")
         return self._fallback(text)
 
-    def other(self, line: bytes) -> bool:
-        """Read a line that is not from Genesis's logger; returns whether the warnings changed."""
+    def other(self, line: bytes, *, saving: bool = False) -> bool:
+        """Read a line that is not from Genesis's logger, `saving` kernels or not; returns whether the warnings changed."""
         lock = lines.LOCK.search(line)
         if lock is None:
             return self._fallback(line)
         # Another worker that ends holds it for a moment; a lock that was left behind is removed before the next attempt.
-        return self._note(
-            _LOCK,
-            f"kernel cache locked, this attempt compiles anew or does not keep its kernels: {clean(lock['path'])}",
-        )
+        path = clean(lock["path"])
+        if not saving:
+            return self._note(_LOCK, f"kernel cache locked, this attempt may compile all its kernels anew: {path}")
+        if self._rank:
+            return False  # another rank of its group, which ends too, is saving the same kernels
+        return self._note(_LOCK, f"kernel cache locked, what this attempt has compiled is not kept: {path}")
 
     def _fallback(self, text: bytes) -> bool:
         if lines.NO_BACKEND.search(text) is None:

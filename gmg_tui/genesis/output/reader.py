@@ -54,8 +54,11 @@ class Reader:
     when asked for. Memory is bounded: the tail for failures, the stretches of the rate, the last phases.
     """
 
-    def __init__(self, gpu_slot: bool, started: float | None = None) -> None:
-        """Read a worker on a GPU (`gpu_slot`) or the CPU, started at `started`, monotonic seconds, or its first block."""
+    def __init__(self, gpu_slot: bool, started: float | None = None, *, rank: bool = False) -> None:
+        """Read a worker on a GPU (`gpu_slot`) or the CPU, which may be a `rank` of a group.
+
+        It was started at `started`, monotonic seconds; None stands for its first block.
+        """
         self.phase = Phase.IMPORTING
         self.state = WorkerState.STARTING
         """The worker's state in this phase; while kernels are saved, the state before."""
@@ -79,7 +82,7 @@ class Reader:
         self._iteration_steps = IterationSteps()
         self.remarks = Remarks()
         """How many warnings and errors it has printed."""
-        self._alerts = Alerts(gpu_slot)
+        self._alerts = Alerts(gpu_slot, rank=rank)
         self._tail = Tail()
         self._repeated = RepeatedLines()
         self._fps: Fps | None = None
@@ -233,7 +236,7 @@ class Reader:
 
     def _read_other(self, line: bytes) -> bool:
         """A line that is not from Genesis's logger."""
-        return self._alerts.other(line) | self._read_progress(line)
+        return self._alerts.other(line, saving=self.phase is Phase.SAVING) | self._read_progress(line)
 
     def _read_progress(self, line: bytes) -> bool:
         envs = env_count.PRINTED.search(line)

@@ -24,6 +24,8 @@ def notices(state: UiState) -> list[Note]:
     if snapshot.nvml_error:
         found.append(Note(f"no GPU metrics: {snapshot.nvml_error}", "warn"))
     found.extend(Note(note, "warn") for note in snapshot.notes)
+    if state.session.idle_text:
+        found.append(Note(state.session.idle_text, "dim"))
     return found[:MOST]
 
 

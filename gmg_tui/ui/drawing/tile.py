@@ -119,7 +119,7 @@ def _top(shown: Shown, inner: int, appearance: Appearance, *, rows: int, large: 
         first.add(f"{words.spinner(shown, appearance)} {words.phase_of(worker)} ", "title")
         first.add(units.span(words.phase_s(worker)), "strong")
     elif worker.fps is None:
-        first.add(f"{units.NOT_KNOWN} FPS", "dim")
+        first.add(f"FPS {words.COUNTED}" if worker.fps_in_rank_0 else f"{units.NOT_KNOWN} FPS", "dim")
     elif worker.state is WorkerState.RUNNING:
         first.add(f"{words.rate_of(worker)} FPS", words.rate_style(worker))
     else:

@@ -32,6 +32,10 @@ SILENT_HINT = 'FPS lines need show_FPS=True, logging_level="info"'
 """What helps where Genesis prints nothing."""
 
 
+COUNTED = "counted in rank 0"
+"""What is said of the rate of a rank for which rank 0 reports."""
+
+
 class Shown(NamedTuple):
     """All that is drawn of one slot."""
 
@@ -145,6 +149,8 @@ def beside_rate(worker: Worker) -> Note:
         return Note(f"no FPS line for {units.span(worker.fps_silent_s)}", "warn")
     if worker.fps_of_group:
         return Note("all ranks'", "text")
+    if worker.fps_in_rank_0 and worker.fps is not None:
+        return Note(COUNTED, "text")
     number = printed(worker)
     return Note("" if number is None else f"printed {units.short(number)}", "text")
 

@@ -33,6 +33,8 @@ _WIDE_RANKS_FROM = 100
 """Columns of a table from which a rank's name has spaces."""
 _WITHOUT_FPS = frozenset({WorkerState.STOPPING, WorkerState.RESTARTING})
 """States in which the last FPS matter less than what is happening."""
+_COUNTED = "in rank 0"
+"""In the place of the FPS of a rank for which rank 0 reports."""
 _NOTE_MIN = 12
 """Cells below which a note is useless."""
 _URGENT = frozenset({"warn", "error"})
@@ -188,6 +190,8 @@ def _message(line: Row, shown: Shown, layout: Columns, appearance: Appearance) -
             line.add(graph, "fps-graph").add(f" {change}", "strong")
             if not fits:
                 return
+    elif worker.fps_in_rank_0 and worker.state is WorkerState.RUNNING and note.style not in _URGENT:
+        line.right(_COUNTED, layout.message + _FPS - 1, "dim").to(layout.history_at)
     limit = edge - (line.width - line.room)
     text = note.text
     if len(text) > limit and worker.fps_silent_s is not None and note == words.beside_rate(worker):

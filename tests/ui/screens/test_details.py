@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 import pytest
 from textual.containers import VerticalScroll
 from textual.pilot import Pilot
 
-from gmg_tui.model import Attempt, AttemptMetrics, Fps, GpuSample, Series, Slot, WorkerState
+from gmg_tui.model import Attempt, AttemptMetrics, Fps, Slot, WorkerState
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.drawing import words
 from gmg_tui.ui.screens.details import comparison, sections
@@ -26,7 +26,6 @@ from tests.ui.screens.stage import asked, press
 
 SIZES = [(60, 12), (80, 24), (120, 36)]
 _LOOK = stage.app().appearance
-_AXIS = re.compile(r"╰[─┬]+$")
 
 
 @asynccontextmanager
@@ -38,126 +37,6 @@ async def detailed(
         app.state.choose(slot)
         await press(pilot, "enter", *keys)
         yield pilot
-
-
-def _charts(width: int = 80, height: int = 40, **changes: Any) -> list[str]:
-    """The section of charts of a subject with `changes`."""
-    snapshot = stage.snapshot()
-    subject = Subject(
-        stage.GPU_SESSION.slots[0], snapshot.workers[0], snapshot.samples[0], stage.NOW, None, stage.series()
-    )
-    return [strip.text for strip in sections.charts(subject._replace(**changes), width, height, _LOOK)]
-
-
-def _plots(rows: list[str]) -> dict[str, list[str]]:
-    """The rows of each chart, right of the line, by the chart's title."""
-    found: dict[str, list[str]] = {}
-    title = ""
-    for row in rows:
-        label, line, plot = row.partition("│")
-        if line and found:
-            found[title].append(plot)
-        elif not label.startswith(" "):
-            title = row.split()[0]
-            found[title] = []
-    return found
-
-
-def _edges(rows: list[str], title: str) -> tuple[str, str]:
-    """What stands at the upper and at the lower edge of a chart."""
-    at = next(number for number, row in enumerate(rows) if row.startswith(title))
-    labels = [row.partition("│")[0].strip() for row in rows[at + 1 : at + 1 + len(_plots(rows)[title])]]
-    return labels[0], labels[-1]
-
-
-# Charts
-
-
-def test_the_four_charts_stand_on_one_time_axis() -> None:
-    some = tuple(None if 40 <= step < 60 else 100.0 for step in range(142))
-    rows = _charts(series=Series("gpu0", stage.NOW, 4.0, some, some, some, some))
-    plots = _plots(rows)
-    assert list(plots) == ["FPS", "GPU", "VRAM", "power"]
-    assert {len(row) for row in rows} == {80}
-    assert sum(bool(_AXIS.search(row.rstrip())) for row in rows) == 1
-    for plot in plots.values():
-        assert [column for column, dots in enumerate(plot[-1]) if dots == " "] == list(range(20, 30))
-    ticks = [number for number, sign in enumerate(rows[-2]) if sign == "┬"]
-    ago = [(match.start() + match.end() - 1) / 2 for match in re.finditer(r"-\S+", rows[-1])]
-    assert [round(one) for one in ago] == pytest.approx(ticks, abs=1)
-    assert len(ticks) >= 2
-
-
-def test_titles_and_edges_have_the_figures_with_their_units() -> None:
-    rows = _charts()
-    titles = [row for row in rows if row[:1].strip() and "│" not in row]
-    assert titles[0].startswith("FPS 24,013,029  1 column = 16 s")
-    assert [title.rstrip() for title in titles[1:]] == ["GPU 97 %", "VRAM 30.2 of 79.6 GiB", "power 612 of 700 W"]
-    assert _edges(rows, "FPS") == ("25.0M", "0")
-    assert _edges(rows, "GPU") == ("100 %", "0 %")
-    assert _edges(rows, "VRAM") == ("80 GiB", "0 GiB")
-    assert _edges(rows, "power") == ("700 W", "0 W")
-
-
-def test_the_height_of_a_column_is_its_figure_on_its_scale() -> None:
-    flat = Series("gpu0", stage.NOW, 1.0, (20e6,) * 10, (50.0,) * 10, (81559 / 4,) * 10, (700.0,) * 10)
-    plots = _plots(_charts(height=38, series=flat))
-    heights = {title: sum("⣿" in row for row in rows) for title, rows in plots.items()}
-    assert [len(rows) for rows in plots.values()] == [8] * 4
-    assert heights == {"FPS": 8, "GPU": 4, "VRAM": 2, "power": 8}
-    assert all(row.endswith("⣿" * 5) and not row[:-5].strip() for row in plots["power"])
-
-
-def test_a_peak_of_memory_is_kept_where_others_are_means() -> None:
-    many = 1420
-    spike = tuple(81559.0 if step == 700 else 0.0 for step in range(many))
-    load = tuple(100.0 if step == 700 else 0.0 for step in range(many))
-    plots = _plots(_charts(series=Series("gpu0", stage.NOW, 1.0, (1.0,) * many, load, spike, (1.0,) * many)))
-    assert plots["VRAM"][0].strip()
-    assert not plots["GPU"][0].strip()
-
-
-def test_figures_that_are_missing_are_named_and_not_drawn_as_nought() -> None:
-    unknown = Series("gpu0", stage.NOW, 1.0, (None,) * 9, (None,) * 9, (None,) * 9, (None,) * 9)
-    worker = msgspec.structs.replace(stage.snapshot().workers[0], fps=None)
-    silent = GpuSample(stage.gpu(0).uuid, gpu_util_pct=3.0)
-    lost = GpuSample(stage.gpu(0).uuid, lost=True, error="GPU is lost (Xid 79)")
-    unanswered = GpuSample(stage.gpu(0).uuid, error="no answer from the driver", age_s=83.0)
-    for sample, why, now in (
-        (None, "no sample yet", "GPU n/a %"),
-        (silent, "n/a: not reported by the GPU", "GPU 3 %"),
-        (lost, "GPU is lost (Xid 79)", "GPU n/a %"),
-        (unanswered, "no answer from the driver", "GPU n/a %"),
-    ):
-        rows = _charts(series=unknown, worker=worker, sample=sample)
-        assert sum(why in row for row in rows) == 3
-        assert sum("none printed yet" in row for row in rows) == 1
-        assert any(row.startswith(now) for row in rows)
-        assert any(row.startswith("FPS – ") for row in rows)
-        assert not re.search("[⠁-⣿]", "".join(rows))
-
-
-def test_a_share_of_the_cpu_has_the_chart_of_its_fps_alone() -> None:
-    slot = stage.CPU_SESSION.slots[0]
-    rows = _charts(slot=slot, sample=None, height=12, series=Series("cpu0", stage.NOW, 1.0, (100.0, 140.0)))
-    assert list(_plots(rows)) == ["FPS"]
-    assert _edges(rows, "FPS") == ("150", "0")
-    assert len(rows) == 12
-
-
-@pytest.mark.parametrize(("height", "titles"), [(14, 4), (13, 3), (8, 2), (5, 1), (4, 0)])
-def test_charts_give_way_from_below_where_rows_are_few(height: int, titles: int) -> None:
-    rows = _charts(height=height)
-    assert sum(bool(plot) for plot in _plots(rows).values()) == titles
-    assert len(rows) <= height
-    assert (rows[0].strip() == "too small for charts") == (titles == 0)
-
-
-@pytest.mark.parametrize("width", [80, 101, 102, 120, 200])
-def test_figures_stand_beside_the_charts_where_there_is_room(width: int) -> None:
-    rows = _charts(width=width, height=30)
-    assert {len(row.rstrip()) <= width for row in rows} == {True}
-    assert any("SM clock" in row for row in rows) == (width >= 102)
 
 
 # Attempts

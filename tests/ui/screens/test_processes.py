@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 
 from gmg_tui.model import GpuProcess
 from gmg_tui.ui import Outcome
+from gmg_tui.ui.screens.confirm import ConfirmScreen
 from gmg_tui.ui.screens.main import MainScreen
 from gmg_tui.ui.screens.processes.screen import ProcessesScreen
 from tests.ui import play
@@ -78,6 +79,21 @@ async def test_a_strangers_process_is_ended_after_a_question(key: str, signal: s
         await press(screen.pilot, key, "y")
         assert asked(screen.engine) == [("end_process", "gpu0", 811, kill)]
         await play.sees(screen.pilot, f"Sent {signal} to process 811.")
+
+
+@pytest.mark.parametrize("keys", [("x", "x"), ("X", "X"), ("x", "X")])
+async def test_two_keys_in_one_burst_ask_once(keys: tuple[str, str]) -> None:
+    async with looking() as screen:
+        await play.sees(screen.pilot, "Xorg")
+        await press(screen.pilot, "down")
+        play.burst(screen.pilot, *keys)
+        await play.sees(screen.pilot, "to root's process 811")
+        for _ in range(4):
+            await screen.pilot.pause()
+        assert [type(one) for one in screen.pilot.app.screen_stack].count(ConfirmScreen) == 1
+        await press(screen.pilot, "n")
+        assert isinstance(screen.pilot.app.screen, ProcessesScreen)
+        assert asked(screen.engine) == []
 
 
 async def test_a_workers_own_process_is_refused() -> None:

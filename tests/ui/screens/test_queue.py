@@ -203,6 +203,18 @@ async def test_a_job_that_runs_is_stopped_after_a_question() -> None:
         await play.sees(screen.pilot, "is being stopped")
 
 
+@pytest.mark.parametrize("key", ["s", "enter"])
+async def test_two_keys_in_one_burst_open_one_screen(key: str) -> None:
+    async with looking() as screen:
+        before = len(screen.app.screen_stack)
+        play.burst(screen.pilot, key, key)
+        await play.until(screen.pilot, lambda: len(screen.app.screen_stack) > before, key)
+        for _ in range(4):
+            await screen.pilot.pause()
+        assert len(screen.app.screen_stack) == before + 1
+        assert screen.told == []
+
+
 async def test_all_that_failed_are_retried_however_many_they_are() -> None:
     failed = tuple(range(3, 4000, 7))
     async with looking(sweeps.engine(sweeps.jobs(10_000, 4000, failed=failed))) as screen:

@@ -14,7 +14,12 @@ def write_worker(page: Page, worker: Worker) -> None:
     page.heading("Worker")
     if worker.group is not None:
         page.row("group", groups.rank_name(worker.group))
-    page.row("FPS", _rate(worker), words.rate_style(worker))
+    if worker.fps_in_rank_0 and fps is None:
+        page.row("FPS", words.COUNTED, "dim")
+    else:
+        page.row("FPS", _rate(worker), words.rate_style(worker))
+    if worker.fps_in_rank_0 and fps is not None:
+        page.row("", words.COUNTED)
     if worker.fps_of_group:
         page.row("", f"of all {units.count(worker.group.world_size, 'rank')}" if worker.group else "of all ranks")
     if worker.fps_silent_s is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -117,7 +118,7 @@ class ProcessesScreen(PageScreen):
         self._say("")
         self.keep_asking()
 
-    def action_end_process(self, kill: bool) -> None:
+    async def action_end_process(self, kill: bool) -> None:
         """Send SIGTERM or SIGKILL to the selected process, after a confirmation."""
         process = self._process
         if process is None:
@@ -125,18 +126,24 @@ class ProcessesScreen(PageScreen):
         elif process.slot is not None:
             self._say(f"Process {process.pid} is the worker of {process.slot}; x on the main screen stops it.")
         else:
+            owner = f"{process.user}'s " if process.user else ""
+            question = f"Send {_signal(kill)} to {owner}process {process.pid}, {table.command_of(process)}?"
+            # Awaited, so that another key that follows at once does not ask again.
+            await self.app.push_screen(ConfirmScreen(question), partial(self._end_if, process, kill))
+
+    def _end_if(self, process: GpuProcess, kill: bool, sure: bool | None) -> None:
+        if sure:
             self.run_worker(self._end(process, kill=kill), group="ending")
 
     async def _end(self, process: GpuProcess, *, kill: bool) -> None:
-        signal = "SIGKILL" if kill else "SIGTERM"
-        owner = f"{process.user}'s " if process.user else ""
-        question = f"Send {signal} to {owner}process {process.pid}, {table.command_of(process)}?"
-        if not await self.app.push_screen_wait(ConfirmScreen(question)):
-            return
         try:
             await self._engine.end_process(self._slot, process, kill=kill)
         except GmgError as error:
             self._say(str(error))
             return
-        self._say(f"Sent {signal} to process {process.pid}.")
+        self._say(f"Sent {_signal(kill)} to process {process.pid}.")
         self.keep_asking()
+
+
+def _signal(kill: bool) -> str:
+    return "SIGKILL" if kill else "SIGTERM"

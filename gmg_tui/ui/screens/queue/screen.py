@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from textual import events, work
@@ -199,16 +200,24 @@ class QueueScreen(PageScreen):
         head = self._queue.done + self._queue.running if where == QueueAction.TOP else None
         self._act(lambda job: self._told(QueueAction(where), job.number, position=head))
 
-    def action_skip(self) -> None:
+    async def action_skip(self) -> None:
         """Skip the selected job, or stop it if it is running."""
-        self._act(self._skip)
+        job = self._chosen()
+        if job is None:
+            return
+        if job.state is WorkerState.WAITING or job.state.ended:
+            self._skip_if(job, True)
+        else:
+            question = f"Stop job {job.number} ({job.name}), which is running?"
+            # Awaited, so that another key that follows at once does not ask again.
+            await self.app.push_screen(ConfirmScreen(question), partial(self._skip_if, job))
+
+    def _skip_if(self, job: JobRecord, sure: bool | None) -> None:
+        if sure:
+            self.run_worker(self._skip(job), group="acting")
 
     async def _skip(self, job: JobRecord) -> None:
-        name = f"job {job.number} ({job.name})"
         waits = job.state is WorkerState.WAITING
-        runs = not waits and not job.state.ended
-        if runs and not await self.app.push_screen_wait(ConfirmScreen(f"Stop {name}, which is running?")):
-            return
         if await self._told(QueueAction.SKIP, job.number):
             chosen = self.window.chosen
             if waits and chosen is not None and chosen.number == job.number:
@@ -250,7 +259,7 @@ class QueueScreen(PageScreen):
                 return list(found)
             first = max(first + 1, end - _OVERLAP)
 
-    def action_details(self) -> None:
+    async def action_details(self) -> None:
         """Show the details of the selected job's slot, if the job is running."""
         job = self._chosen()
         if job is None:
@@ -262,7 +271,7 @@ class QueueScreen(PageScreen):
             return
         if self._state.choose(slot):
             self.post_message(SelectionChanged())
-        self.app.push_screen(DetailsScreen(self._state, self._engine, slot, self.appearance))
+        await self.app.push_screen(DetailsScreen(self._state, self._engine, slot, self.appearance))
 
     def _chosen(self) -> JobRecord | None:
         """The job that a key acts on, which stays selected."""
@@ -272,9 +281,9 @@ class QueueScreen(PageScreen):
             self.window.choose(self.window.at)
         return job
 
-    def action_gpus(self) -> None:
+    async def action_gpus(self) -> None:
         """Choose the GPUs that jobs may start on."""
-        self.app.push_screen(GpusScreen(self._state, self._engine))
+        await self.app.push_screen(GpusScreen(self._state, self._engine))
 
     async def _told(self, action: QueueAction, *numbers: int, position: int | None = None) -> bool:
         """Tell the engine what to do with jobs; whether it accepted, and if not, show why.
