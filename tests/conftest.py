@@ -34,6 +34,7 @@ _OUTER = (
     "COLUMNS",
     "LINES",
 )
+_PATIENCE_S = 90.0
 _SETTLE_S = 60.0
 """How long the engine and its watchdog may take to end what is left, once a test has let go of it."""
 
@@ -56,6 +57,13 @@ def own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Non
         monkeypatch.delenv(name, raising=False)
     yield
     shutil.rmtree(runtime, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _patient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clients of this process wait longer for an engine than a person would: it has little of the CPU."""
+    for name in ("ANSWER_S", "_HELLO_S"):
+        monkeypatch.setattr(f"gmg_tui.client.{name}", _PATIENCE_S)
 
 
 def _left() -> list[psutil.Process]:

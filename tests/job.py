@@ -27,6 +27,7 @@ def main() -> int:
     add = parser.add_argument
     add("--marks", type=Path, help="folder for one file for each attempt: what it saw, when it began and ended")
     add("--s", type=float, default=0.0, help="seconds that it takes")
+    add("--until", default="", help="a file that it waits for")
     add("--value", default="", help="goes into the marks and the result")
     add("--fail", type=int, default=0, help="exit code of the first attempts")
     add("--fail-attempts", type=int, default=1 << 30, help="how many attempts fail")
@@ -40,6 +41,8 @@ def main() -> int:
         _write(mark, seen)
     if options.s:
         time.sleep(options.s)
+    while options.until and not Path(options.until).exists():
+        time.sleep(0.02)
     if options.oom:
         print("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB.", file=sys.stderr)
         return 1

@@ -20,6 +20,7 @@ from msgspec import structs
 from gmg_tui import orphans, recovery
 from gmg_tui import session as sessions
 from tests.cli.scripted import ROOT, ScriptedEngine, environ
+from tests.harm.namesakes import alive
 
 _COMMAND = (sys.executable, "-m", "gmg_tui")
 _WORKER = str(ROOT / "tests" / "fake_worker.py")
@@ -47,11 +48,6 @@ def _until_let_go(folder: Path) -> sessions.Found:
     while (found := sessions.inspect(folder)) is None or found.state == "running":
         time.sleep(0.05)
     return found
-
-
-def _is_gone(process: psutil.Process) -> bool:
-    """Whether it has ended; who reaps the orphans of this machine may take his time."""
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.fixture
@@ -82,7 +78,7 @@ def test_what_the_watchdog_ended_is_told_by_every_command() -> None:
     assert not socket_path.exists()
     (row,) = json.loads(_gmg("ls", "--json").stdout)
     assert (row["state"], row["workers"][0]["state"], row["workers"][0]["pid"]) == ("lost", "failed", None)
-    assert _is_gone(worker)
+    assert not alive(worker)
 
 
 def test_what_outlived_engine_and_watchdog_is_named_and_killed_once(stranger: psutil.Process) -> None:
@@ -97,7 +93,7 @@ def test_what_outlived_engine_and_watchdog_is_named_and_killed_once(stranger: ps
     listed = _gmg("ls")
     assert re.fullmatch(rf"far: ending process {worker.pid} \(.*fake_worker\.py.*\)\n", listed.stderr)
     assert "1 process was killed" in listed.stdout
-    assert _is_gone(worker)
+    assert not alive(worker)
     assert stranger.is_running()
     again = _gmg("ls")
     assert (again.stdout.splitlines()[-1], again.stderr) == (listed.stdout.splitlines()[-1], "")

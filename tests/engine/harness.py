@@ -161,6 +161,14 @@ def spec_for(*args: str, cpu: int | None = 1, script: str = FAKE, **more: Any) -
     return RunSpec(name, str(folder), str(session.socket_path(name)), script, args, cpu=cpu, **(defaults | more))
 
 
+def lives(pid: int) -> bool:
+    """Whether a process has this PID and runs; nobody may have waited for one that is dead."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 async def spawn(spec: RunSpec, env: dict[str, str] | None = None) -> tuple[asyncio.subprocess.Process, dict[str, Any]]:
     """Start an engine. Returns its process, and the line that it says."""
     process = await asyncio.create_subprocess_exec(

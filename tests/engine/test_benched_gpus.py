@@ -18,12 +18,15 @@ from .harness import running, sweep_for
 _SCRIPT = """
 import os, sys, time
 from pathlib import Path
-time.sleep(0.05)
 broken = Path("broken").read_text().split(",")
 if os.environ["CUDA_VISIBLE_DEVICES"] in broken:
+    Path(f"failed-{os.getpid()}").touch()
     print("[Genesis] [07:00:00] [INFO] Running at 12.00 FPS (1.00 FPS per env, 12 envs)." if "late" in broken else "")
     sys.exit("RuntimeError: No CUDA GPUs are available")
+while len(list(Path().glob("failed-*"))) < 3:
+    time.sleep(0.02)
 """
+"""Fails on broken GPUs; on others it takes until three jobs have failed, lest these be quick enough for all of them."""
 FINISHED, FAILED, WAITING = WorkerState.FINISHED, WorkerState.FAILED, WorkerState.WAITING
 
 
@@ -103,12 +106,18 @@ async def test_what_fails_after_progress_and_what_fails_twice_keeps_its_failure(
 
 async def test_a_job_that_fails_on_a_lost_gpu_runs_on_another(sim: Sim, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text("import sys, os, time; time.sleep(1); sys.exit(int(os.environ['CUDA_VISIBLE_DEVICES'] == '0'))")
-    spec = sweep_for([{}] * 2, Batch(script=str(script), gpus="0,1"), interval_s=0.1)
+    script.write_text(
+        "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.02)\n"
+        "sys.exit(int(os.environ['CUDA_VISIBLE_DEVICES'] == '0'))"
+    )
+    lost = tmp_path / "lost"
+    spec = sweep_for([{}] * 2, Batch(script=str(script), args=(str(lost),), gpus="0,1"), interval_s=0.1)
     async with running(spec, sim.env()) as run:
         await run.until(lambda s: s.workers[0].pid)
         sim.gpus[0].lost = True
         sim.write()
+        await run.until(lambda s: s.samples[0].lost)
+        lost.touch()
         queue = await run.until_done()
     assert (queue.finished, queue.failed) == (2, 0)
     assert [job.slot for job in _stored(spec)] == ["gpu1"] * 2

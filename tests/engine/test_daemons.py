@@ -5,13 +5,12 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-import psutil
 import pytest
 
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
 
-from .harness import Running, running, spec_for
+from .harness import Running, lives, running, spec_for
 
 FORKS = """
 import os, pathlib, sys, time
@@ -44,10 +43,6 @@ while os.environ["GMG_SLOT"] == "cpu1":
     time.sleep(0.1)
 """
 """On the first slot: starts a daemon with an environment of its own, and ends. On the second: runs for ever."""
-
-
-def _alive(pid: int) -> bool:
-    return bool(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
 
 
 async def _until_it_goes_on(run: Running) -> None:
@@ -101,7 +96,7 @@ async def test_a_daemon_without_a_mark_ends_with_the_only_job_that_can_have_star
     async with running(spec_for(str(tmp_path), script=str(script))) as run:
         finished = await run.until_state("cpu0", WorkerState.FINISHED)
         assert finished.warnings == ("ended 1 process that the script left behind",)
-        assert not _alive(int((tmp_path / "cpu0").read_text()))
+        assert not lives(int((tmp_path / "cpu0").read_text()))
 
 
 async def test_a_daemon_without_a_mark_ends_with_the_last_job_that_can_have_started_it(tmp_path: Path) -> None:
@@ -110,10 +105,10 @@ async def test_a_daemon_without_a_mark_ends_with_the_last_job_that_can_have_star
     async with running(spec_for(str(tmp_path), script=str(script), cpu=2)) as run:
         await run.until_state("cpu0", WorkerState.FINISHED)
         pid = int((tmp_path / "cpu0").read_text())
-        assert _alive(pid)
+        assert lives(pid)
         await run.client.act(Action.STOP, "cpu1")
         await run.until_state("cpu1", WorkerState.STOPPED)
-        assert not _alive(pid)
+        assert not lives(pid)
 
 
 async def test_a_daemon_without_a_mark_ends_with_the_session(tmp_path: Path) -> None:
@@ -124,4 +119,4 @@ async def test_a_daemon_without_a_mark_ends_with_the_session(tmp_path: Path) -> 
         pid = int((tmp_path / "cpu0").read_text())
         run.process.send_signal(signal.SIGTERM)
         await run.process.wait()
-        assert not _alive(pid)
+        assert not lives(pid)

@@ -21,7 +21,7 @@ from gmg_tui.protocol import Action
 from gmg_tui.session import inspect, sessions_folder
 from tests.harm.patience import eventually
 
-from .harness import running, spawn, spec_for
+from .harness import lives, running, spawn, spec_for
 
 NEVER = ("--lines", "0")
 
@@ -172,8 +172,7 @@ async def test_children_that_outlive_the_script_are_ended(tmp_path: Path) -> Non
     async with running(spec_for("--fork-grandchild", str(tmp_path / "pid"), "--lines", "3")) as run:
         await run.until_state("cpu0", WorkerState.FINISHED)
         pid = int((tmp_path / "pid").read_text())
-        gone = not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-        assert gone
+        assert not lives(pid)
 
 
 async def test_garbage_and_endless_lines_reach_the_log_whole_and_clients_clean() -> None:

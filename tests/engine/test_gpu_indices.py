@@ -15,7 +15,7 @@ from gmg_tui.engine.workers import gpu_indices
 from gmg_tui.engine.workers.gpu_indices import DriverSilentError, GpuIndices
 from gmg_tui.gpu import silence
 from gmg_tui.gpu.nvml import Nvml
-from gmg_tui.model import Gpu, RestartMode, StartMode, Visible, WorkerState
+from gmg_tui.model import DdpSpec, Gpu, RestartMode, StartMode, Visible, WorkerState
 from gmg_tui.protocol import Action
 from tests.nvml_sim import GPU_IS_LOST, Sim
 
@@ -131,6 +131,27 @@ async def test_a_worker_that_cannot_be_prepared_is_restarted_as_one_that_failed(
         sim.write()
         await run.client.act(Action.RESTART, "gpu0")
         assert (await run.until_state("gpu0", RUNNING)).attempt == 1
+
+
+@pytest.mark.parametrize("ddp", [None, DdpSpec()], ids=["a worker", "a group"])
+async def test_an_edit_that_comes_while_attempts_are_prepared_is_what_they_run_with(
+    sim: Sim, ddp: DdpSpec | None
+) -> None:
+    spec = spec_for(*NEVER, gpus="2", ddp=ddp, **ON_GPUS)
+    async with running(spec, sim.env()) as run:
+        await run.until(lambda s: all(worker.state is RUNNING for worker in s.workers))
+        sim.hangs = True
+        sim.write()
+        await run.client.act(Action.RESTART, "gpu0", "gpu1")
+        await run.until(lambda s: all(worker.reason == gpu_indices.WAITS for worker in s.workers))
+        await run.client.edit(("gpu0", "gpu1"), ("--lines", "9"), {})
+        sim.hangs = False
+        sim.write()
+        await run.until(lambda s: s.ended)
+        assert {worker.state for worker in run.snapshot.workers} == {WorkerState.FINISHED}
+        assert {worker.args for worker in run.snapshot.workers} == {("--lines", "9")}
+        if ddp is None:
+            assert {worker.attempt for worker in run.snapshot.workers} == {2}
 
 
 class _Silent(Nvml):

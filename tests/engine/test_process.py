@@ -18,6 +18,7 @@ from gmg_tui.engine.output.pump import Pump
 from gmg_tui.engine.workers.process import Process, adopt_orphans
 from gmg_tui.engine.workers.scans import Scans
 
+from .harness import lives
 from .recycled import spawn_as
 
 ENV = {"PATH": os.environ["PATH"], "GMG_SLOT": "cpu0", "PYTHONUNBUFFERED": "1"}
@@ -126,7 +127,7 @@ async def test_a_child_in_a_session_of_its_own_is_ended(tmp_path: Path, waits: t
     child = int((tmp_path / "pid").read_text())
     assert psutil.pid_exists(child)
     assert await run.end() == []
-    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    assert not lives(child)
     os.waitpid(child, 0)
 
 

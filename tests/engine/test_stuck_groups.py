@@ -41,7 +41,7 @@ async def test_a_group_that_goes_on_is_no_longer_stuck() -> None:
         await run.until(lambda snapshot: all(worker.state is RUNNING for worker in snapshot.workers))
         rank = psutil.Process(run.worker("cpu0").pid)
         rank.suspend()
-        assert "rank 0 (cpu0) is stopped by a signal" in str((await _stuck(run)).stuck)
+        await run.until(lambda snapshot: "rank 0 (cpu0) is stopped by a signal" in (snapshot.groups[0].stuck or ""))
         rank.resume()
         await run.until(lambda snapshot: snapshot.groups[0].stuck is None)
         assert run.worker("cpu0").stuck is run.worker("cpu1").stuck is None

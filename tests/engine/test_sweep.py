@@ -125,19 +125,25 @@ async def test_two_jobs_on_a_card_do_not_count_on_the_same_memory(sim: Sim, mark
         assert earlier["ended"] <= later["began"]
 
 
-async def test_a_job_that_has_ended_waits_for_nothing_and_the_next_one_for_its_memory(sim: Sim, marked: Path) -> None:
+async def test_a_job_that_has_ended_waits_for_nothing_and_the_next_one_for_its_memory(
+    sim: Sim, marked: Path, tmp_path: Path
+) -> None:
     sim.gpus[0].memory_used_mib = 500
     sim.write()
-    batch = job_batch("--marks", str(marked), "--s", "1", gpus="0,")
-    async with running(sweep_for([{}, {}], batch, interval_s=0.2), sim.env()) as run:
+    first, second = tmp_path / "first", tmp_path / "second"
+    batch = job_batch("--marks", str(marked), "--until", "{until}", gpus="0,")
+    jobs = [{"until": str(first)}, {"until": str(second)}]
+    async with running(sweep_for(jobs, batch, interval_s=0.2), sim.env()) as run:
         await run.until(lambda s: len(marks(marked)) == 1)
         sim.gpus[0].memory_used_mib = 30_000
         sim.write()
+        await run.until(lambda s: s.samples[0].memory_used_mib == 30_000)
+        first.touch()
         waiting = await run.until(lambda s: "to be released" in (s.workers[0].reason or ""))
         assert waiting.queue is not None
         assert (waiting.queue.finished, waiting.queue.running) == (1, 0)
-        jobs = await run.jobs()
-        assert [(job.state, job.elapsed_s is not None) for job in jobs.values()] == [
+        said = await run.jobs()
+        assert [(job.state, job.elapsed_s is not None) for job in said.values()] == [
             (FINISHED, True),
             (WorkerState.WAITING, False),
         ]
@@ -146,6 +152,8 @@ async def test_a_job_that_has_ended_waits_for_nothing_and_the_next_one_for_its_m
         await run.until(lambda s: len(marks(marked)) == 2)
         sim.gpus[0].memory_used_mib = 30_000
         sim.write()
+        await run.until(lambda s: s.samples[0].memory_used_mib == 30_000)
+        second.touch()
         ended = await run.until(lambda s: s.queue and s.queue.finished == 2)
         assert ended.ended, "nobody comes who would need the memory"
 
@@ -224,14 +232,16 @@ async def test_what_a_person_does_to_jobs(sim: Sim, marked: Path) -> None:
     assert stored(run)["job-1"].state is STOPPED
 
 
-async def test_cards_come_and_go_while_it_runs(sim: Sim, marked: Path) -> None:
-    batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,")
-    jobs = [{"s": 1.0}, {"s": 0.0}, {"s": 0.0}]
+async def test_cards_come_and_go_while_it_runs(sim: Sim, marked: Path, tmp_path: Path) -> None:
+    batch = job_batch("--marks", str(marked), "--until", "{until}", gpus="0,")
+    jobs = [{"until": str(tmp_path / "go")}, {"until": ""}, {"until": ""}]
     async with running(sweep_for(jobs, batch), sim.env()) as run:
         await run.until_state("gpu0", WorkerState.STARTING)
         assert [worker.slot for worker in run.snapshot.workers] == ["gpu0"]
         await run.client.use_slot("gpu0", used=False)
         await run.client.use_slot("gpu2", used=True)
+        await run.until(lambda s: s.queue and s.queue.finished == 2)
+        (tmp_path / "go").touch()
         await run.until_done()
         view = await run.client.queue(0, 10)
         assert {lane.slot: lane.used for lane in view.lanes}["gpu0"] is False
@@ -239,22 +249,24 @@ async def test_cards_come_and_go_while_it_runs(sim: Sim, marked: Path) -> None:
     assert cards == {"1": "0", "2": "2", "3": "2"}
 
 
-async def test_no_job_starts_on_a_card_that_is_lost(sim: Sim, marked: Path) -> None:
-    batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,1")
-    jobs = [{"s": 1.5}, {"s": 1.5}, *({"s": 0.0} for _ in range(4))]
+async def test_no_job_starts_on_a_card_that_is_lost(sim: Sim, marked: Path, tmp_path: Path) -> None:
+    batch = job_batch("--marks", str(marked), "--until", "{until}", gpus="0,1")
+    jobs = [*({"until": str(tmp_path / "go")} for _ in range(2)), *({"until": ""} for _ in range(4))]
     async with running(sweep_for(jobs, batch, interval_s=0.2), sim.env()) as run:
         await run.until(lambda s: len(marks(marked)) == 2)
         sim.gpus[0].lost = True
         sim.write()
+        await run.until(lambda s: s.samples[0].lost)
+        (tmp_path / "go").touch()
         queue = await run.until_done()
         assert queue.finished == 6
     cards = {mark["GMG_JOB"]: mark["CUDA_VISIBLE_DEVICES"] for mark in marks(marked)}
     assert cards == {"1": "0", "2": "1", "3": "1", "4": "1", "5": "1", "6": "1"}
 
 
-async def test_a_sweep_that_was_stopped_goes_on_where_it_was(sim: Sim, marked: Path) -> None:
-    batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,")
-    spec = sweep_for([{"s": 0.0}, {"s": 1.5}, {"s": 0.0}], batch)
+async def test_a_sweep_that_was_stopped_goes_on_where_it_was(sim: Sim, marked: Path, tmp_path: Path) -> None:
+    batch = job_batch("--marks", str(marked), "--until", "{until}", gpus="0,")
+    spec = sweep_for([{"until": ""}, {"until": str(tmp_path / "go")}, {"until": ""}], batch)
     async with running(spec, sim.env()) as run:
         await run.until(lambda s: len(marks(marked)) == 2)
         await run.client.end()
@@ -264,6 +276,7 @@ async def test_a_sweep_that_was_stopped_goes_on_where_it_was(sim: Sim, marked: P
         "job-2": WorkerState.WAITING,
         "job-3": WorkerState.WAITING,
     }
+    (tmp_path / "go").touch()
     async with running(spec, sim.env()) as run:
         queue = await run.until_done()
     assert queue.finished == 3

@@ -20,6 +20,7 @@ from gmg_tui.protocol import Action
 from tests.engine.harness import Running, running, spec_for
 from tests.engine.test_groups import group_of
 
+from .namesakes import alive
 from .patience import eventually
 from .scale import full
 
@@ -47,7 +48,7 @@ def _processes(run: Running) -> list[psutil.Process]:
 
 
 def _gone(processes: list[psutil.Process]) -> bool:
-    return not [one for one in processes if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    return not any(map(alive, processes))
 
 
 async def test_a_rank_that_is_stopped_makes_the_group_stuck_and_is_named() -> None:

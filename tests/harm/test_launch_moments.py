@@ -158,7 +158,7 @@ def test_sigterm_before_the_reporter_listens_stops_the_session() -> None:
     done = subprocess.run(words, capture_output=True, text=True)
     assert (done.stderr.strip(), done.returncode) == ("stopping the workers (ctrl+c again kills them)", 130)
     assert [found.state for found in sessions.listing()] == ["ended"]
-    assert alive() == []
+    wait_until(lambda: not alive())
 
 
 @pytest.mark.parametrize("sweep", [False, True])

@@ -17,6 +17,10 @@ from tests.pseudo_terminal import PseudoTerminal, text_of
 ENTER, ESCAPE, CTRL_C = "\r", "\x1b", "\x03"
 UP, DOWN, RIGHT, LEFT = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D"
 
+_FRAME_BEGINS, _FRAME_ENDS = b"\x1b[?2026h", b"\x1b[?2026l"
+"""Between them a program writes a frame, as a terminal may ask it to (synchronised output)."""
+_FRAME_S = 2.0
+"""After so long without a byte nothing more of a frame is expected."""
 _LAST_WORDS_S = 10.0
 """How long what a program has written may take to be read once it has ended."""
 
@@ -45,7 +49,13 @@ class Terminal(PseudoTerminal):
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
         self._drawn = 0
-        """How many chunks are on the screen."""
+        """How many chunks are on the screen, but for `_rest`."""
+        self._rest = b""
+        """What is not on the screen yet of the last of them."""
+        self._last = b""
+        """The last bytes on the screen: a mark may have come in two pieces."""
+        self._half = False
+        """Whether a frame is on the screen in part only."""
         self._came = threading.Event()
         super().__init__(
             (*command, *args),
@@ -74,14 +84,37 @@ class Terminal(PseudoTerminal):
         super()._took(now, data)
         self._came.set()
 
-    def _draw(self) -> bool:
-        """Draw what has come. Returns whether there was anything."""
+    def _draw(self) -> None:
+        """Draw all that has come."""
+        while self._draw_frame():
+            pass
+
+    def _draw_frame(self) -> bool:
+        """Draw what has come, to the end of a frame at most. Returns whether more has come."""
         self._came.clear()
-        chunks = self.chunks[self._drawn :]
-        for chunk in chunks:
-            self._stream.feed(chunk.data)
-        self._drawn += len(chunks)
-        return bool(chunks)
+        while self._rest or self._drawn < len(self.chunks):
+            data = self._rest
+            if not data:
+                data = self.chunks[self._drawn].data
+                self._drawn += 1
+            piece, mark, self._rest = data.partition(_FRAME_ENDS)
+            self._feed(piece + mark)
+            if not self._half:
+                break
+        return bool(self._rest) or self._drawn < len(self.chunks)
+
+    def _feed(self, data: bytes) -> None:
+        self._stream.feed(data)
+        seen = self._last + data
+        begun, ended = seen.rfind(_FRAME_BEGINS), seen.rfind(_FRAME_ENDS)
+        if begun != ended:
+            self._half = begun > ended
+        self._last = seen[1 - len(_FRAME_ENDS) :]
+
+    def press(self, *keys: str) -> float:
+        """As `PseudoTerminal.press`; what is waited for then is looked for in later frames alone."""
+        self._draw()
+        return super().press(*keys)
 
     def resize(self, columns: int, rows: int) -> None:
         """Give the window another size, which cuts what is on it, as a real one does."""
@@ -123,15 +156,23 @@ class Terminal(PseudoTerminal):
             assert time.monotonic() < deadline, f"{where}: it does not come back as it was\n{self.text()}"
 
     def until(self, *wanted: str | Callable[[str], bool], timeout_s: float = 60.0) -> str:
-        """Wait until all of `wanted` hold of the screen: words on it, or functions of its text."""
+        """Wait until all of `wanted` hold of the screen: words on it, or functions of its text.
+
+        Each whole frame is looked at: on a busy machine several come at once, and a message may be in one of them alone.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             ended = not self.alive
             if ended:
                 self._thread.join(_LAST_WORDS_S)
-            text = self.text()
-            if all(want in text if isinstance(want, str) else want(text) for want in wanted):
+            more = self._draw_frame()
+            text = text_of(self._screen)
+            # A program that dies in a frame leaves it unfinished.
+            whole = ended or not self._half or time.monotonic() - self.chunks[-1].at > _FRAME_S
+            if whole and all(want in text if isinstance(want, str) else want(text) for want in wanted):
                 return text
+            if more:
+                continue
             assert not ended, f"the program ended without {wanted} on the screen:\n{text}"
             assert time.monotonic() < deadline, f"never on the screen: {wanted}\n{text}"
             self._came.wait(0.05)

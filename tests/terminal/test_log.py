@@ -71,7 +71,7 @@ def test_the_pager_has_the_terminal_and_the_screen_comes_back_in_the_new_size(pa
         terminal.until("PAGER cooked True True")
         terminal.press("end\r")
         terminal.until("log paused", lambda text: "PAGER" not in text)
-        assert psutil.Process(terminal.pid).num_threads() <= threads
+        wait_until(lambda: psutil.Process(terminal.pid).num_threads() <= threads)
         _quit(terminal)
 
 

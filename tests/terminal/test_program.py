@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harm.patience import wait_until
 from tests.nvml_sim import Sim
 from tests.terminal.screen import CTRL_C, DOWN, ENTER, ESCAPE, RIGHT, Terminal
 
@@ -68,7 +69,7 @@ def test_keys_act_on_the_chosen_worker_only(sim: Sim) -> None:
         terminal.until("gpu2 log")
         before = _workers()
         terminal.press("r")
-        terminal.until(lambda _: _workers()["gpu2"]["attempt"] == 2, "8 running")
+        wait_until(lambda: _workers()["gpu2"]["attempt"] == 2 and "8 running" in terminal.text())
         terminal.press("x")
         terminal.until("1 stopped", "7 running")
         terminal.press("j", "X")
@@ -88,7 +89,8 @@ def test_keys_in_one_write_choose_all_workers_in_the_edit_dialog(sim: Sim) -> No
         terminal.press("e")
         terminal.until("Edit gpu0", "ctrl+s")
         terminal.press(f"\x7f\t\t{RIGHT}\x13")
-        terminal.until(lambda _: {worker["attempt"] for worker in _workers().values()} == {2}, "8 running")
+        wait_until(lambda: {worker["attempt"] for worker in _workers().values()} == {2})
+        wait_until(lambda: "8 running" in terminal.text())
         _quit(terminal)
 
 
@@ -112,12 +114,11 @@ def test_arguments_are_edited_and_the_figures_before_stand_beside(sim: Sim) -> N
 
 
 def test_workers_that_die_and_come_back_are_seen_to(sim: Sim) -> None:
-    args = (*FOREVER, "--crash", "race", "--crash-attempt", "1")
+    args = (*FOREVER, "--crash", "race", "--crash-attempt", "2")
     with Terminal(*args, columns=120, rows=36, env=sim.env()) as terminal:
+        terminal.until(lambda text: re.search(r"[1-8] restarting", text) is not None)
         terminal.until("8 running")
-        restarting = terminal.first(lambda text: re.search(r"[1-8] restarting", text) is not None, quiet_s=0.0)
-        assert restarting is not None
-        assert {worker["attempt"] for worker in _workers().values()} == {2}
+        assert {worker["attempt"] for worker in _workers().values()} == {3}
         _quit(terminal)
 
 
@@ -137,6 +138,7 @@ def test_ctrl_c_asks_as_q_does_and_the_result_stays_until_it_is_quit(sim: Sim, t
         terminal.press(CTRL_C)
         terminal.until("leave")
         terminal.press(ESCAPE)
+        terminal.until(lambda text: "leave" not in text)
         end.touch()
         terminal.until("2 finished")
         terminal.press("q")

@@ -54,7 +54,7 @@ def test_jobs_are_moved_skipped_and_retried_and_cards_come_and_go(terminal: Term
     terminal.press(DOWN, " ")
     terminal.until("▸ [ ] gpu1")
     terminal.press(ESCAPE)
-    terminal.until("gpu1 not used")
+    terminal.until("gpu1 not used", lambda text: "GPUs of the sweep" not in text)
     terminal.press("f", ENTER)
     terminal.until("[1 charts]", "job #", "s=6")
     terminal.press(ESCAPE)

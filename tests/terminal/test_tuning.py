@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harm.patience import wait_until
 from tests.nvml_sim import Sim
 from tests.terminal.screen import DOWN, ENTER, ESCAPE, UP, Terminal
 
@@ -47,7 +48,7 @@ def test_marked_workers_are_tuned_and_get_their_settings_back(sim: Sim) -> None:
         terminal.press(META_DOWN)
         terminal.until("-B 8192 --lines 0", "2 marked workers will restart")
         terminal.press(ENTER)
-        terminal.until("4 running", lambda _: _attempts() == [2, 1, 2, 1])
+        wait_until(lambda: _attempts() == [2, 1, 2, 1] and "4 running" in terminal.text())
         terminal.press(ESCAPE)
         terminal.until(lambda text: "marked" not in text)
         terminal.press(UP, "e")
@@ -63,13 +64,13 @@ def test_marked_workers_are_tuned_and_get_their_settings_back(sim: Sim) -> None:
         terminal.press("u")
         terminal.until("Edit gpu0", "-B 4096 --lines 0", "From attempt 1")
         terminal.press(ENTER)
-        terminal.until("[2 attempts]", lambda _: _attempts() == [3, 1, 2, 1])
+        wait_until(lambda: _attempts() == [3, 1, 2, 1] and "[2 attempts]" in terminal.text())
         terminal.press("c")
         terminal.until("The command of gpu0", "CUDA_VISIBLE_DEVICES=0", "-B 4096")
         terminal.press("y")
         terminal.until("Copied", lambda _: b"\x1b]52;c;" in terminal.raw)
         terminal.press(ESCAPE)
-        terminal.until("[2 attempts]")
+        terminal.until("[2 attempts]", lambda text: "The command of" not in text)
         terminal.press(ESCAPE)
         terminal.until("gpu0 log")
         _quit(terminal)

@@ -75,7 +75,7 @@ def test_a_process_that_was_stopped_from_outside_goes_on_with_one_reader_of_keys
             terminal.wipe()
             process.resume()
             terminal.until(lambda text: text == before)
-        assert process.num_threads() <= threads
+        wait_until(lambda: process.num_threads() <= threads)
         terminal.press("d")
         assert terminal.until_ended() == 0
         assert _cooked(terminal)

@@ -134,7 +134,7 @@ async def test_slots_come_and_go_and_the_choice_and_its_log_go_with_them() -> No
         await _shows(pilot, engine, _with(engine.snapshot, 0, 3))
         assert app.state.chosen == "gpu3"
         await play.sees(pilot, "gpu3 log")
-        assert engine.asked[-1] == ("follow", "gpu3")
+        await play.until(pilot, lambda: engine.asked[-1] == ("follow", "gpu3"))
         assert "gpu1" not in play.shown(app)
         await _shows(pilot, engine, _with(sweeps.engine().snapshot, 0, 1, 2, 3))
         await play.sees(pilot, "gpu1", "gpu2")
@@ -213,7 +213,7 @@ async def test_a_key_on_a_slot_without_a_job_does_nothing_and_says_so(key: str) 
         assert app.state.worker.job is None
         await _press(pilot, key)
         await play.sees(pilot, f"{key}: no job runs on gpu3")
-        assert {request[0] for request in engine.asked} == {"follow"}
+        assert {request[0] for request in engine.asked} <= {"follow"}
 
 
 @pytest.mark.parametrize(

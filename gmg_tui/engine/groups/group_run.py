@@ -135,6 +135,7 @@ class GroupRun:
         if not current.absent and not current.called_off:
             self._attempts += 1
             self.restarts = self._attempts - 1
+            self._policy.begun()
             try:
                 current.release(self._attempts, free_port())
             except OSError as error:

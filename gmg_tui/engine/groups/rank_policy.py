@@ -38,6 +38,9 @@ class RankPolicy(RestartPolicy):
         """The user wants another attempt of the group."""
         self._group.now()
 
+    def begun(self) -> None:
+        """Other ranks may have been prepared before the group's next attempt was wanted."""
+
     def never(self) -> None:
         """No other attempt of the group is wanted."""
         self._group.never()

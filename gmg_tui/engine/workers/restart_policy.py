@@ -59,6 +59,10 @@ class RestartPolicy:
         self.cancel_backoff()
         self._wanted.set()
 
+    def begun(self) -> None:
+        """An attempt is prepared: another one that was wanted until now is this one."""
+        self._wanted.clear()
+
     def never(self) -> None:
         """No other attempt is wanted."""
         self.cancel_backoff()

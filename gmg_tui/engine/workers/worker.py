@@ -10,13 +10,14 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
 from gmg_tui import units
+from gmg_tui.ddp.variables import Meeting
 from gmg_tui.engine.output.log_writer import Log
 from gmg_tui.engine.output.ring_buffer import RingBuffer
 from gmg_tui.engine.workers import process_tree
 from gmg_tui.engine.workers.attempt import RunningAttempt
 from gmg_tui.engine.workers.comparison import best_to_compare
 from gmg_tui.engine.workers.gpu_indices import DriverSilentError
-from gmg_tui.engine.workers.launch import Launcher, NoRoomError
+from gmg_tui.engine.workers.launch import Launch, Launcher, NoRoomError
 from gmg_tui.engine.workers.member import Member, Outcome
 from gmg_tui.engine.workers.process import Step
 from gmg_tui.engine.workers.task import Task
@@ -250,12 +251,11 @@ class Worker(WorkerStatus):
             return None
         if meeting is not None:
             number = self.task.first_attempt + meeting.restarts
-        launch = await self._launcher.prepare(
-            self.slot, self.task, number, self.args, self.env, self._wait_for, meeting=meeting
-        )
+        launch = await self._prepare(number, meeting)
         self.out_dir = launch.out_dir
         if self._is_cancelled() or self._member.called_off:
             return None
+        self._restart_policy.begun()
         return RunningAttempt(
             number,
             launch,
@@ -273,6 +273,16 @@ class Worker(WorkerStatus):
             changed=lambda: self._changed(),
             is_rank=self.rank is not None,
         )
+
+    async def _prepare(self, number: int, meeting: Meeting | None) -> Launch:
+        """Prepare attempt `number`, again if it is edited meanwhile: no process runs that would be restarted."""
+        while True:
+            settings = self.args, self.env
+            launch = await self._launcher.prepare(
+                self.slot, self.task, number, *settings, self._wait_for, meeting=meeting
+            )
+            if settings == (self.args, self.env):
+                return launch
 
     def _wait_for(self, awaited: str | None) -> None:
         if awaited != self.reason and not self._is_cancelled():

@@ -16,6 +16,7 @@ from gmg_tui.model import Attempt, AttemptMetrics, Fps, Slot, WorkerState
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.drawing import words
 from gmg_tui.ui.screens.details import comparison, sections
+from gmg_tui.ui.screens.details.screen import SECTIONS, DetailsScreen
 from gmg_tui.ui.screens.details.sections import Subject
 from gmg_tui.ui.widgets.row_view import RowView
 from tests.ui import play, sweeps
@@ -341,3 +342,18 @@ async def test_setup_names_the_log_of_the_job_in_a_sweep() -> None:
     async with app.run_test(size=(120, 36)) as pilot:
         await press(pilot, "enter", "3")
         await play.sees(pilot, "sweep-1/logs/0013-", "gmg-tui logs sweep-1 13")
+
+
+async def test_an_answer_that_comes_when_it_is_being_closed_breaks_nothing() -> None:
+    app = stage.app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "enter")
+        await play.sees(pilot, "[1 charts]")
+        page = app.screen
+        assert isinstance(page, DetailsScreen)
+        await page.remove_children()  # as the first step of taking it away
+        for section in SECTIONS:
+            page.action_show(section)
+        await page.ask()
+        await press(pilot, "escape")
+        await play.sees(pilot, "gpu0 log")

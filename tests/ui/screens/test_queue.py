@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from gmg_tui.model import JobRecord, Lane, QueueAction, Snapshot, WorkerState
 from gmg_tui.ui import Outcome, keys
-from gmg_tui.ui.screens.queue.gpus import devices_of
+from gmg_tui.ui.screens.queue.gpus import GpusScreen, devices_of
 from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.play import FakedApp
@@ -325,6 +325,18 @@ async def test_a_gpu_that_cannot_be_used_says_why() -> None:
         screen.engine.refuse = "no slot [gpu0]; there are none"
         await press(screen.pilot, "space")
         await play.sees(screen.pilot, "no slot [gpu0]; there are none", "[x] gpu0")
+
+
+async def test_an_answer_that_comes_when_the_gpus_are_being_closed_breaks_nothing() -> None:
+    async with looking() as screen:
+        await press(screen.pilot, "c")
+        await play.sees(screen.pilot, "[x] gpu0")
+        dialog = screen.app.screen
+        assert isinstance(dialog, GpusScreen)
+        await dialog.remove_children()  # as the first step of taking it away
+        await dialog._ask()
+        screen.engine.refuse = "there is no queue any more"
+        await dialog._ask()
 
 
 async def test_more_gpus_than_rows_scroll_with_the_choice() -> None:

@@ -60,6 +60,8 @@ class DetailsScreen(PageScreen):
         self._engine = engine
         self._slot = slot
         self._section_rows = RowView()
+        self._body = VerticalScroll(id="body", can_focus=False)
+        """Kept, as answers of the engine may still come when the screen is being taken away with all that is on it."""
         self._attempt: int | None = None
         """The number of the attempt that is selected; None for the newest."""
         self._attempt_rows = range(0)
@@ -72,13 +74,13 @@ class DetailsScreen(PageScreen):
     def compose(self) -> ComposeResult:
         """Head, section, keys."""
         yield self.rows
-        with VerticalScroll(id="body", can_focus=False):
+        with self._body:
             yield self._section_rows
         yield self.footer
 
     def on_mount(self) -> None:
         """Start querying the engine."""
-        fit_scrollbar(self.query_one("#body"))
+        fit_scrollbar(self._body)
         self.keep_asking()
 
     def shown_keys(self) -> list[Key]:
@@ -116,7 +118,7 @@ class DetailsScreen(PageScreen):
 
     def _draw_section(self, subject: Subject, notes: list[Note], above: int) -> None:
         width = self.size.width
-        beside_bar = width - self.query_one("#body").styles.scrollbar_size_vertical
+        beside_bar = width - self._body.styles.scrollbar_size_vertical
         match self._section:
             case "attempts":
                 selected = self._selected_attempt()
@@ -227,14 +229,14 @@ class DetailsScreen(PageScreen):
         self._details = self._series = self._job = self._attempt = self._life = None
         self._window = Window()
         self._failure = ""
-        self.query_one("#body").scroll_home(animate=False)
+        self._body.scroll_home(animate=False)
         self.keep_asking()
 
     def action_show(self, section: str) -> None:
         """Show a section of `SECTIONS`, from its top."""
         self._section = section
         self.footer.offer(self.shown_keys())
-        self.query_one("#body").scroll_home(animate=False)
+        self._body.scroll_home(animate=False)
         self.draw()
 
     def action_zoom(self, factor: float) -> None:
@@ -264,7 +266,7 @@ class DetailsScreen(PageScreen):
         if self._section == "attempts" and where in _STEPS:
             self._select_attempt(_STEPS[where])
         else:
-            scroll(self.query_one("#body"), where)
+            scroll(self._body, where)
 
     def _selected_attempt(self) -> int | None:
         """The number of the selected attempt: the newest, unless another was selected; None where there is none."""
@@ -277,7 +279,7 @@ class DetailsScreen(PageScreen):
         From the first one on it goes up to what is above the list.
         """
         numbers = [attempt.number for attempt in self._details.attempts] if self._details is not None else []
-        selected, body = self._selected_attempt(), self.query_one("#body")
+        selected, body = self._selected_attempt(), self._body
         place = numbers.index(selected) - step if selected is not None else 0
         if selected is None or place >= len(numbers):
             scroll(body, "up" if step < 0 else "down")

@@ -93,7 +93,8 @@ class GpusScreen(Dialog[None], LiveScreen[None]):
         """Draw the GPUs."""
         width = self._rows.size.width
         self._rows.show_rows([self._row(number, device, width).strip() for number, device in enumerate(self._devices)])
-        self.query_one(".box", VerticalScroll).scroll_to_region(Region(0, self._at, 1, 2), animate=False, force=True)
+        for box in self.query(".box").results(VerticalScroll):  # none while the dialog is being taken away
+            box.scroll_to_region(Region(0, self._at, 1, 2), animate=False, force=True)
 
     def _row(self, number: int, device: Device, width: int) -> Row:
         appearance, at = appearance_of(self.app), number == self._at
@@ -128,7 +129,8 @@ class GpusScreen(Dialog[None], LiveScreen[None]):
         self.draw()
 
     def _say(self, text: str) -> None:
-        self.query_one("#said", Static).update(Content.styled(as_shown(text, self.app), style("warn")))
+        for line in self.query("#said").results(Static):
+            line.update(Content.styled(as_shown(text, self.app), style("warn")))
 
     def action_move(self, step: int) -> None:
         """Select the next GPU, or the previous one."""
