@@ -247,6 +247,16 @@ def test_a_lock_that_another_rank_holds_as_it_saves_the_same_kernels_is_no_warni
     assert at_start.warnings == ("kernel cache locked, this attempt may compile all its kernels anew: /c/qdcache.lock",)
 
 
+def test_a_lock_for_which_old_kernels_are_not_removed_is_no_warning() -> None:
+    reader = Reader(gpu_slot=False)
+    reader.feed(logged("Exiting Genesis and caching compiled kernels..."), 1.0)
+    told = (
+        b"[W 11/23/26 02:39:29.297 2984] [offline_cache.h:run@165] Lock /c/qdcache.lock failed. You can run 'qd cache"
+    )
+    reader.feed(told + b" clean -p /c' and try again.\n", 1.0)
+    assert reader.warnings == ()
+
+
 def test_a_device_cannot_smuggle_escape_sequences_or_length() -> None:
     reader = Reader(gpu_slot=True)
     reader.feed(logged(DEVICE.format("\u202eevil\x07\x00" + "x" * 5000, "cpu")), 1.0)

@@ -7,6 +7,8 @@ from gmg_tui.text import clean
 
 _MAX_TEXT = 200
 
+_CLEANING = b"offline_cache.h:run"
+"""Where Quadrants removes old kernels as it ends: it says there too that another process has the lock, and loses none."""
 _DEVICE, _LOCK, _RENDERING, _HEALED = range(4)
 """The kinds, most serious first."""
 
@@ -50,6 +52,8 @@ class Alerts:
         lock = lines.LOCK.search(line)
         if lock is None:
             return self._fallback(line)
+        if _CLEANING in line:
+            return False  # what was to be removed at the end of this attempt is removed at the end of another
         # Another worker that ends holds it for a moment; a lock that was left behind is removed before the next attempt.
         path = clean(lock["path"])
         if not saving:
