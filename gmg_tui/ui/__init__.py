@@ -51,7 +51,7 @@ def run(
     Args:
         socket: The engine's socket.
         session_id: The session's, where it is known.
-        theme: A name of `themes.NAMES`; None for the default.
+        theme: A name of `themes.NAMES`; None for the one that was chosen last.
         ascii: Whether only ASCII characters may be drawn.
         mouse: Whether the terminal should report the mouse.
         confirm: Whether to ask before more than a minute of running is lost.
@@ -71,15 +71,17 @@ async def _run(
 ) -> Outcome:
     from gmg_tui.client import EngineClient
     from gmg_tui.ui.app import GmgApp
+    from gmg_tui.ui.remembered import Memory
     from gmg_tui.ui.terminal import meta_arrows, watchdog
 
     meta_arrows.install()
-    engine = await EngineClient.connect(socket, session_id)
+    engine, memory = await EngineClient.connect(socket, session_id), Memory()
     try:
-        app = GmgApp(engine, theme=theme, ascii_only=ascii_only, confirm=confirm)
+        app = GmgApp(engine, theme=theme, ascii_only=ascii_only, confirm=confirm, memory=memory)
         with watchdog.watch(lambda: app.finish("detached")):
             outcome = await app.run_async(mouse=mouse)
     finally:
+        memory.close()
         await engine.close()
         watchdog.drain()
     if outcome is None:

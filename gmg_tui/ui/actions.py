@@ -15,17 +15,17 @@ from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Settings, Worker, WorkerState
 from gmg_tui.protocol import Action, Seen
+from gmg_tui.ui.arrange_actions import ArrangeActions
 from gmg_tui.ui.drawing import refusals, themes
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.keys import KEYS, Key
-from gmg_tui.ui.mark_actions import MarkActions
 from gmg_tui.ui.messages import Replace, UseArguments
 from gmg_tui.ui.screens.live import LiveScreen
 from gmg_tui.ui.state import Outcome, Scope, View
 from gmg_tui.ui.terminal import suspension
 from gmg_tui.ui.terminal.key_order import KeyOrder
 from gmg_tui.ui.terminal.pending_keys import PendingKeys
-from gmg_tui.ui.widgets.grid import NO_GPU
+from gmg_tui.ui.widgets.grid import NO_GPU, NO_MATCH
 
 if TYPE_CHECKING:
     from gmg_tui.ui.terminal.differ import Differ
@@ -39,6 +39,7 @@ LOG_TAIL = 1000
 _MAIN_ONLY = frozenset(
     {"move", "mark", "view", "follow", "search", "search_next", "log_page", "log_across", "details", "leave"}
     | {"filter", "group_log", "log_folds", "log_heads", "log_wraps", "log_pager", "copy_line", "copy_log_path"}
+    | {"sort", "filter_slots", "trouble"}
 )
 """Actions that make no sense while another screen covers the main one."""
 _ANYWHERE = frozenset({"redraw", "suspend"})
@@ -46,7 +47,7 @@ _ANYWHERE = frozenset({"redraw", "suspend"})
 _KEYED = frozenset(key.action.partition("(")[0] for key in KEYS)
 
 
-class Actions(MarkActions, inherit_bindings=False):
+class Actions(ArrangeActions, inherit_bindings=False):
     """An app with the actions of all keys. Each request to the engine is a task, so that keys are answered meanwhile."""
 
     engine: EngineClient
@@ -97,7 +98,7 @@ class Actions(MarkActions, inherit_bindings=False):
         own = {name for one in screen.BINDINGS if isinstance(one, Binding) for name in one.key.split(",")}
         action = key.action.partition("(")[0]
         log = self.main.log_view.buffer
-        idle = {"search_next": not log.query, "leave": not (log.query or log.filter or self.state.marked)}
+        idle = {"search_next": not log.query, "leave": not self._to_leave}
         if idle.get(action):
             return False
         if action == "group_log" and not self.state.snapshot.groups:
@@ -105,6 +106,12 @@ class Actions(MarkActions, inherit_bindings=False):
         if (action == "queue" and self.state.queue is None) or (action == "tuning" and not self.state.snapshot.tuning):
             return False
         return self._works_on(screen, action) and key.keys.partition(",")[0] not in own
+
+    @property
+    def _to_leave(self) -> bool:
+        """Whether `esc` has something to end on the main screen."""
+        log, state = self.main.log_view.buffer, self.state
+        return bool(log.query or log.filter or state.marked or state.arrangement.filter)
 
     async def action_at_once(self, action: str) -> None:
         """Run the action of a main screen's key before the next key is looked at."""
@@ -180,7 +187,7 @@ class Actions(MarkActions, inherit_bindings=False):
         """The slot that a key acts on; empty, with a message, where no slot is in use."""
         slot = self.state.chosen
         if not slot:
-            self.say(NO_GPU)
+            self.say(NO_MATCH if self.state.arrangement.filter else NO_GPU)
         return slot
 
     def _workers_for(self, key: str) -> list[Worker]:
@@ -206,7 +213,10 @@ class Actions(MarkActions, inherit_bindings=False):
         workers = self.state.snapshot.workers
         wrong = [worker for worker in workers if worker.state is WorkerState.FAILED or worker.stuck]
         if wrong:
-            self._act(Action.RESTART, *wrong)
+            hidden = sum(worker.slot not in self.state.slots for worker in wrong)
+            are = "is" if hidden == 1 else "are"
+            names = f"{len(wrong)} workers have failed or are stuck; {hidden} of them {are} hidden by the filter. "
+            self._act(Action.RESTART, *wrong, first=names if hidden else "")
         else:
             self.say("R: no worker has failed or is stuck.")
 
@@ -224,10 +234,12 @@ class Actions(MarkActions, inherit_bindings=False):
         ranks = (one for one in self.state.snapshot.workers if one.group is not None and one.group.id in meant)
         return [*workers, *(one for one in ranks if one.slot not in slots)]
 
-    def _act(self, action: Action, *workers: Worker) -> None:
-        """Restart or stop workers, after a confirmation where much running would be lost."""
+    def _act(self, action: Action, *workers: Worker, first: str = "") -> None:
+        """Restart or stop workers, after a confirmation where much running would be lost, or with something to say `first`."""
         all_meant = self._with_groups(workers)
         question = refusals.question(action.value.capitalize(), all_meant) if self.confirm else ""
+        if first and self.confirm:
+            question = first + (question or f"{action.value.capitalize()} all {len(workers)}?")
         self._request(action, [worker.slot for worker in workers], question)
 
     def _request(self, action: Action, slots: Sequence[str], question: str) -> None:
@@ -278,7 +290,7 @@ class Actions(MarkActions, inherit_bindings=False):
         """Open the edit dialog, which begins with the settings of an `attempt` or with `start`, if any."""
         from gmg_tui.ui.screens.edit.opening import edit_screen
 
-        seen, state = self._seen(self.state.slots), self.state
+        seen, state = self._seen(self.state.present), self.state
         slot = state.chosen if state.chosen in meant else meant[0]
         scope = Scope.MARKED if state.marked and not self.covered else state.edit_scope
         try:
@@ -298,6 +310,7 @@ class Actions(MarkActions, inherit_bindings=False):
         if self.main.grid.plan.tiles == tiles:
             self.say("t: no room for tiles; enlarge the terminal.")
         self.main.grid.draw()
+        self.remember()
 
     def action_redraw(self) -> None:
         """Redraw the whole screen, after something else wrote to the terminal."""
@@ -369,3 +382,5 @@ class Actions(MarkActions, inherit_bindings=False):
     def wear(self, name: str) -> None:
         """Draw in the colours of the theme called `name`."""
         self.theme = themes.textual_name(name, no_color=self.no_color)
+        self.theme_chosen = name
+        self.remember()

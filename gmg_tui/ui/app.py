@@ -21,6 +21,7 @@ from gmg_tui.model import Snapshot
 from gmg_tui.protocol import Bye, Lines, Update
 from gmg_tui.ui.drawing import themes
 from gmg_tui.ui.keys import KEYS
+from gmg_tui.ui.remembered import Memory
 from gmg_tui.ui.screen_actions import ScreenActions
 from gmg_tui.ui.screens.main import MainScreen
 from gmg_tui.ui.screens.small import SmallScreen, is_small
@@ -39,7 +40,7 @@ SWEEP_PACE_S = 0.25
 
 
 class GmgApp(ScreenActions, inherit_bindings=False):
-    """The interface of one session; `theme` is one of `themes.NAMES`, or None for the default."""
+    """The interface of one session; `theme` is one of `themes.NAMES`, or None for the one in `memory`."""
 
     TITLE = "gmg-tui"
     SILENT_S: ClassVar[int] = 4
@@ -60,17 +61,20 @@ class GmgApp(ScreenActions, inherit_bindings=False):
         ascii_only: bool = False,
         confirm: bool = True,
         pace_s: float = PACE_S,
+        memory: Memory | None = None,
     ) -> None:
         # Otherwise Textual 8.2.8 turns colours to greys for NO_COLOR, and sends those (`app.py`, `Monochrome`).
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.engine = engine
         self.state = UiState(engine.welcome)
+        self.memory = memory
+        remembered = self.recall(memory) if memory is not None else None
         self.ascii_only = ascii_only
         self.confirm = confirm
         self.set_class(ascii_only, "-ascii")
         for one in themes.all_themes():
             self.register_theme(one)
-        self.theme = themes.textual_name(theme, no_color=self.no_color)
+        self.theme = themes.textual_name(theme or remembered, no_color=self.no_color)
         self.main = MainScreen(self.state, self.appearance)
         self.keys = PendingKeys(self._give)
         self._pace = RefreshLimiter(self, self.draw, pace_s, least_s=0.0 if self.state.queue is None else SWEEP_PACE_S)

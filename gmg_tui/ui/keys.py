@@ -26,6 +26,8 @@ class Key(NamedTuple):
     """Whether the footer has it where there is a tuning."""
     group: bool = False
     """Whether the footer has it where there are groups."""
+    many: bool = False
+    """Whether the footer has it where there are many slots."""
 
 
 KEYS: tuple[Key, ...] = (
@@ -51,6 +53,30 @@ KEYS: tuple[Key, ...] = (
     Key("a", "tried", "a", "tried", "Show all arguments that were tried in this session, with what each reached."),
     Key("t", "view", "t", "view", "Switch between tiles and table.", True),
     Key(
+        "S",
+        "sort",
+        "S",
+        "sort",
+        "Sort the workers by slot, state, FPS or another figure; the same again reverses it.",
+        many=True,
+    ),
+    Key(
+        "backslash",
+        "filter_slots",
+        "\\",
+        "filter",
+        "Show only the workers that hold all words: of slot, state, job, group and reason.",
+        many=True,
+    ),
+    Key(
+        "exclamation_mark",
+        "trouble",
+        "!",
+        "trouble",
+        "Select the next worker that has failed, is stuck, slow or throttled.",
+        many=True,
+    ),
+    Key(
         "slash",
         "search",
         "/",
@@ -67,7 +93,7 @@ KEYS: tuple[Key, ...] = (
         "Show the logs of all ranks of the group together, each line with its rank, or the rank's alone.",
         group=True,
     ),
-    Key("ampersand", "filter", "&", "filter", "Show only the log's lines that hold a text."),
+    Key("ampersand", "filter", "&", "filter log", "Show only the log's lines that hold a text."),
     Key("F", "log_folds", "F", "fold", "Fold the log's neighbouring progress lines into the newest, or show all."),
     Key("P", "log_heads", "P", "heads", "Show the head of Genesis's lines whole, or only the time."),
     Key("w", "log_wraps", "w", "wrap", "Wrap the log's long lines, or cut them."),
@@ -102,7 +128,7 @@ KEYS: tuple[Key, ...] = (
         "leave",
         "esc",
         "leave",
-        "End the search, or else the filter, and follow the log; else unmark all workers.",
+        "End the search, or else the log's filter, and follow the log; else unmark all workers; else show all.",
     ),
     Key("ctrl+p", "command_palette", "ctrl+p", "palette", "Find a command by name."),
 )

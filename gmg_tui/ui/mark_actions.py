@@ -31,7 +31,15 @@ class MarkActions(LogActions, inherit_bindings=False):
             self.main.show_state()
 
     def action_leave(self) -> None:
-        """End the search, else the filter, else unmark all."""
-        if not self.leave_bars() and self.state.marked:
+        """End the search, else the log's filter, else unmark all, else show all workers."""
+        if self.leave_bars():
+            return
+        if self.state.marked:
             self.state.marked.clear()
             self.main.show_state()
+        else:
+            self.leave_filter()
+
+    def leave_filter(self) -> bool:
+        """Show all workers; whether some were hidden."""
+        raise NotImplementedError

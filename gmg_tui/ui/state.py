@@ -5,11 +5,13 @@ Everything else lives in the engine. This module knows no Textual.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
-from gmg_tui.model import GpuSample, Queue, Session, Slot, Snapshot, Tunable, Worker
+from gmg_tui.model import GpuSample, Queue, Session, Slot, Snapshot, Tunable, Worker, WorkerState
 from gmg_tui.protocol import Welcome
+from gmg_tui.ui.arrangement import Arrangement, Filter, Order, Placed, in_trouble
 from gmg_tui.ui.history import History
 
 
@@ -51,8 +53,9 @@ class UiState:
     Attributes:
         session: What does not change while the session runs.
         snapshot: The newest state of the session.
-        slots: The names of the slots that are drawn, in order: all of the session's, but in a sweep only those that
-            have a worker now.
+        present: The names of the session's slots, in their own order; in a sweep only those that have a worker now.
+        slots: Those of them that are drawn, in the order in which they are.
+        arrangement: How they are filtered and sorted.
         chosen: Name of the slot that keys act on; empty where there is none.
         view: How the user wants the workers drawn.
         histories: The recent past, by slot.
@@ -81,8 +84,14 @@ class UiState:
         self.silent_s = 0
         self.parted = False
         self.histories = {slot.name: History() for slot in self.session.slots}
-        self._all_slots = tuple(slot.name for slot in self.session.slots)
-        self.slots = self._all_slots
+        self._all_slots = {slot.name: place for place, slot in enumerate(self.session.slots)}
+        self._slot_of = {slot.name: slot for slot in self.session.slots}
+        self.arrangement = Arrangement()
+        self.present: tuple[str, ...] = tuple(self._all_slots)
+        self.slots = self.present
+        self._workers: dict[str, Worker] = {}
+        self._samples: dict[str, GpuSample] = {}
+        self._index()
         self.chosen: str = self.slots[0] if self.slots else ""
         for series in welcome.recent:
             if series.slot in self.histories:
@@ -97,7 +106,11 @@ class UiState:
     @property
     def worker(self) -> Worker | None:
         """The chosen worker; None where its slot has none yet."""
-        return self.snapshot.worker(self.chosen)
+        return self.worker_on(self.chosen)
+
+    def worker_on(self, slot: str) -> Worker | None:
+        """The worker on `slot`; None where it has none yet."""
+        return self._workers.get(slot)
 
     @property
     def log(self) -> tuple[str, dict[str, int]]:
@@ -114,12 +127,12 @@ class UiState:
 
     def slot(self, name: str) -> Slot | None:
         """The slot called `name`."""
-        return self.session.slot(name)
+        return self._slot_of.get(name)
 
     def sample(self, slot: str) -> GpuSample | None:
         """The newest sample of the GPU of `slot`; None on a CPU slot."""
-        found = self.session.slot(slot)
-        return self.snapshot.sample(found.gpu) if found else None
+        found = self._slot_of.get(slot)
+        return self._samples.get(found.gpu.uuid) if found is not None and found.gpu is not None else None
 
     def group_beside(self, slot: str) -> tuple[bool, bool]:
         """Whether the slots drawn before and after `slot` have ranks of its group."""
@@ -135,7 +148,9 @@ class UiState:
         Returns whether another slot is selected now, because the previous one is gone.
         """
         self.snapshot = snapshot
-        moved = snapshot.queue is not None and self._follow_slots(snapshot)
+        self._index()
+        gone = snapshot.queue is not None and self._follow_slots(snapshot)
+        moved = self._arrange() if gone or self.arrangement.due(snapshot.time) else False
         self.marked.intersection_update(self.slots)
         for worker in snapshot.workers:
             history = self.histories.get(worker.slot)
@@ -143,22 +158,63 @@ class UiState:
                 history.add(snapshot.time, worker, self.sample(worker.slot))
         return moved
 
+    def _index(self) -> None:
+        """Look up by name from now on what the snapshot has in rows; of two, the first counts, as there."""
+        self._workers = {worker.slot: worker for worker in reversed(self.snapshot.workers)}
+        self._samples = {sample.uuid: sample for sample in reversed(self.snapshot.samples)}
+
     def _follow_slots(self, snapshot: Snapshot) -> bool:
-        """Draw the slots that have a worker; if the selected one has none any more, select the nearest that has."""
-        there = {worker.slot for worker in snapshot.workers}
-        self.slots = tuple(name for name in self._all_slots if name in there)
-        if self.chosen in there:
-            return False
-        place, before = self._all_slots.index, self.chosen
-        here = place(before) if before else 0
-        self.chosen = min(self.slots, key=lambda name: abs(place(name) - here), default="")
+        """Have those slots that have a worker. Returns whether they are others than before."""
+        before, there = self.present, {worker.slot for worker in snapshot.workers}
+        self.present = tuple(name for name in self._all_slots if name in there)
+        return self.present != before
+
+    def _placed(self, names: Iterable[str]) -> list[Placed]:
+        found = []
+        for name in names:
+            slot = self._slot_of[name]
+            worker = self._workers.get(name) or Worker(name, self._all_slots[name], WorkerState.WAITING)
+            found.append(Placed(slot, worker, self.sample(name)))
+        return found
+
+    def _arrange(self, *, keep: bool = True) -> bool:
+        """Filter and sort what is drawn; if the selected slot is not among it, select the nearest that is.
+
+        What keys act on does not vanish by itself: the marked slots stay, and with `keep` the selected one too.
+
+        Returns whether another slot is selected now.
+        """
+        kept = self.marked | {self.chosen} if keep else self.marked
+        if self.arrangement.plain:
+            self.slots = self.present
+        else:
+            self.slots = self.arrangement.arrange(self._placed(self.present), self.snapshot.time, kept)
+        before = self.chosen
+        if before not in self.slots:
+            here = self._all_slots.get(before, 0)
+            self.chosen = min(self.slots, key=lambda name: abs(self._all_slots[name] - here), default="")
         return self.chosen != before
+
+    def show_only(self, text: str) -> bool:
+        """Draw only the slots that a filter's `text` holds. Returns whether another one is selected now."""
+        self.arrangement.filter = Filter(text)
+        return self._arrange(keep=False)
+
+    def sort_by(self, order: Order, *, reverse: bool = False) -> None:
+        """Draw the slots in another order; the selection stays."""
+        self.arrangement.sort_by(order, reverse=reverse)
+        self._arrange()
+
+    def troubled(self) -> list[str]:
+        """The slots in trouble, shown or not, in their own order."""
+        return [one.slot.name for one in self._placed(self.present) if in_trouble(one.worker, one.sample)]
 
     def choose(self, slot: str) -> bool:
         """Select `slot`. Returns whether that changed anything."""
         if slot == self.chosen or slot not in self.slots:
             return False
         self.chosen = slot
+        self.arrangement.rest(self.snapshot.time)
         return True
 
     def move(self, direction: str, columns: int) -> bool:

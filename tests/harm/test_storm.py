@@ -51,7 +51,7 @@ LIVE = {
     "main": Under(
         "",
         (f"moment {MOMENTS}",),
-        (*ARROWS, *"hjklfnN ", *PAGES, SHIFT_LEFT, SHIFT_RIGHT, REDRAW),
+        (*ARROWS, *"hjklfnN! ", *PAGES, SHIFT_LEFT, SHIFT_RIGHT, REDRAW),
         (*TO_GPU0, ESCAPE),
     ),
     "details": Under(
@@ -65,6 +65,7 @@ LIVE = {
     "command": Under(f"{ENTER}c", ("[1 charts]", "The command of"), (UP, DOWN, "y", *PAGES, REDRAW), typed=True),
     "search": Under("/", ("literal",), (LEFT, RIGHT, *"gpu0 \x7f", HOME, END), (END, *["\x7f"] * 300)),
     "filter": Under("&", ("only lines with",), (LEFT, RIGHT, *"gpu0 \x7f", HOME, END), (END, *["\x7f"] * 300)),
+    "slots": Under("\\", ("words that all",), (LEFT, RIGHT, *"gpu0 \x7f", HOME, END), (END, *["\x7f"] * 300)),
 }
 """Screens that follow the session."""
 TUNE = {"tune": Under("T", ("T workers",), (UP, DOWN, *PAGES, REDRAW), (END,))}
@@ -73,6 +74,7 @@ DIALOGS = {
     "edit": Under("e", ("Edit gpu0",), (*ARROWS, TAB, BACKTAB, *"w {\x7f", HOME, END, CTRL_UP, CTRL_DOWN), typed=True),
     "help": Under("?", ("─ Help ",), (UP, DOWN, " ", *PAGES, REDRAW), (HOME,)),
     "palette": Under("\x10", ("Search for commands",), (UP, DOWN, *"the\x7f", PAGE_UP, PAGE_DOWN), typed=True),
+    "sort": Under("S", ("─ Sort by ",), (*ARROWS, TAB, BACKTAB, "j", "k", REDRAW), typed=True),
     "quit": Under("q", ("─ Quit ",), (*ARROWS, TAB, BACKTAB, "j", "k", REDRAW), typed=True),
 }
 """Screens that stand over one that rests meanwhile."""

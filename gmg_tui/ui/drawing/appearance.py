@@ -73,7 +73,9 @@ class Signs(NamedTuple):
     dot: str
     """Between two things on one line."""
     down: str
-    """There is more below."""
+    """There is more below; or, beside a column's name, the largest is first."""
+    up: str
+    """Beside a column's name: the smallest is first."""
     plus_minus: str
     group: str
     """Beside a group's line; beside the rows of its first rank, of those between, of its last, and of one alone."""
@@ -103,6 +105,7 @@ UNICODE = Signs(
     arrow="→",
     dot="·",
     down="↓",
+    up="↑",
     plus_minus="±",
     group="▪┌│└[",
     joined_corner="┬┬┴┴",
@@ -129,6 +132,7 @@ ASCII = Signs(
     arrow="->",
     dot="|",
     down="v",
+    up="^",
     plus_minus="+-",
     group="=/|\\[",
     joined_corner="oooo",

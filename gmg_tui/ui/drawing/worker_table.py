@@ -9,6 +9,7 @@ from rich.cells import cell_len
 
 from gmg_tui import units
 from gmg_tui.model import Rank, Worker, WorkerState
+from gmg_tui.ui.arrangement import Order
 from gmg_tui.ui.drawing import graphs, groups, words
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.row import Row
@@ -21,6 +22,14 @@ _TIME = 8
 _FPS = 12
 _METRICS_GPU = (("GPU %", 6), ("VRAM GiB", 12), ("W", 5), ("°C", 4))
 _METRICS_CPU = (("CPU %", 7), ("RAM GiB", 9))
+_ORDERS = {
+    "GPU %": Order.UTILISATION,
+    "CPU %": Order.UTILISATION,
+    "VRAM GiB": Order.MEMORY,
+    "RAM GiB": Order.MEMORY,
+    "W": Order.POWER,
+    "°C": Order.TEMPERATURE,
+}
 _HISTORY_MAX = 30
 _JOB, _JOB_MAX = 9, 24
 """Columns of a job's number and name in a narrow table, and at most."""
@@ -112,25 +121,29 @@ def columns(slots: tuple[str, ...], width: int, *, on_gpus: bool, jobs: bool = F
     return layout._replace(history=history)
 
 
-def heading(layout: Columns, appearance: Appearance) -> Row:
-    """The row above the table."""
+def heading(layout: Columns, appearance: Appearance, order: Order = Order.SLOT, sign: str = "") -> Row:
+    """The row above the table, with `sign` before the name of the column that it is sorted by."""
+
+    def sorted_by(column: Order) -> str:
+        return sign if column is order else ""
+
     line = Row(appearance, layout.width)
-    line.add("  slot").to(2 + layout.slot)
+    line.add(f" {sorted_by(Order.SLOT) or ' '}slot")
     if layout.rank:
-        line.add("rank").to(layout.job_at)
+        line.to(1 + layout.slot).add(f"{sorted_by(Order.GROUP) or ' '}rank")
     if layout.job:
-        line.add("job").to(layout.state)
-    line.add("state").right("for", layout.message - 1)
-    line.right("FPS", layout.message + _FPS - 1)
+        line.to(layout.job_at).add("job")
+    line.to(layout.state - 1).add(f"{sorted_by(Order.STATE) or ' '}state").right("for", layout.message - 1)
+    line.right(f"{sorted_by(Order.FPS)}FPS", layout.message + _FPS - 1)
     if layout.envs:
-        line.right("envs", layout.history_at - 1)
+        line.right(f"{sorted_by(Order.ENVS)}envs", layout.history_at - 1)
     line.to(layout.history_at)
     if layout.history > 6:
         line.add("history")
     at = layout.metrics_at
     for name, width in layout.metrics:
         at += width
-        line.right(name, at)
+        line.right(f"{sorted_by(_ORDERS[name])}{name}", at)
     return line
 
 

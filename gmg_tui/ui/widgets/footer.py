@@ -15,6 +15,8 @@ from gmg_tui.ui.widgets.row_view import DrawnView
 _OF_APP = frozenset(key.action for key in KEYS)
 _UNMARK = "unmark"
 """What `esc` does while workers are marked."""
+_FEW = 8
+"""Slots up to which the keys that are for many are left to the help."""
 
 
 class Footer(DrawnView):
@@ -78,7 +80,10 @@ class MainFooter(Footer):
     def __init__(self, state: UiState, appearance: Appearance) -> None:
         sweep, tune = state.queue is not None, state.snapshot.tuning is not None
         groups = state.session.spec.ddp is not None or bool(state.snapshot.groups)
-        shown = [key for key in KEYS if key.footer or (sweep and key.sweep) or (groups and key.group)]
+        many = len(state.session.slots) > _FEW
+        shown = [
+            key for key in KEYS if key.footer or (sweep and key.sweep) or (groups and key.group) or (many and key.many)
+        ]
         keys = [*(key for key in KEYS if tune and key.tune), *shown]
         super().__init__(appearance, keys, {key.action for key in COMMON})
         self._state = state

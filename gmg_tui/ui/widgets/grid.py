@@ -10,8 +10,10 @@ from textual import events
 from textual.strip import Strip
 
 from gmg_tui.model import Worker, WorkerState
+from gmg_tui.ui.arrangement import Order
 from gmg_tui.ui.drawing import tile, worker_table
 from gmg_tui.ui.drawing.appearance import ASCII, Appearance
+from gmg_tui.ui.drawing.arrangement_row import order_sign
 from gmg_tui.ui.drawing.row import Row
 from gmg_tui.ui.drawing.words import Shown
 from gmg_tui.ui.messages import SelectionChanged
@@ -27,6 +29,9 @@ _AROUND_TABLE = 2
 _CORNER = 2
 """Cells of a tile's lower border right of the text that says which tiles are visible."""
 NO_GPU = "No GPU is enabled. Press Q, then c."
+NO_MATCH = "No worker holds all words of the filter."
+_WHEEL = 3
+"""Rows of a table for each step of the wheel; tiles scroll by one row of theirs."""
 
 
 class Plan(NamedTuple):
@@ -83,6 +88,12 @@ class Grid(DrawnView):
         self.slots_planned = 0
         """How many slots the layout is for."""
         self._first = 0
+        self._row = 0
+        """The selected worker's row, among all."""
+        self._chosen = ""
+        """The worker that was selected when it was drawn last."""
+        self._wheeled = False
+        """Whether it was scrolled since the selection was moved: the selected worker may be out of sight."""
 
     def lay_out(self, width: int, height: int) -> None:
         """Choose a layout for `width` times `height` cells, shared with the log, and take its rows."""
@@ -97,7 +108,8 @@ class Grid(DrawnView):
         if self.size.width <= 0 or self.size.height <= 0:
             return
         if not self.state.slots:
-            line = Row(self.appearance, self.size.width).add(f"  {NO_GPU}", "warn")
+            text = NO_MATCH if self.state.arrangement.filter else NO_GPU
+            line = Row(self.appearance, self.size.width).add(f"  {text}", "warn")
             self.show_rows([line.strip()])
             return
         self._keep_in_sight()
@@ -112,7 +124,13 @@ class Grid(DrawnView):
     def _keep_in_sight(self) -> None:
         slots = self.state.slots
         row = slots.index(self.state.chosen) // self.plan.columns if self.state.chosen in slots else 0
-        self._first = max(row - self._visible + 1, min(self._first, row))
+        if self.state.chosen != self._chosen:
+            self._wheeled = False
+        elif not self._wheeled:
+            self._first += row - self._row  # sorted anew, it stays where one looks at it
+        self._chosen, self._row = self.state.chosen, row
+        if not self._wheeled:
+            self._first = max(row - self._visible + 1, min(self._first, row))
         self._first = max(0, min(self._first, self.plan.rows - self._visible))
 
     def _slots(self) -> tuple[str, ...]:
@@ -121,9 +139,9 @@ class Grid(DrawnView):
 
     def _shown(self, name: str) -> Shown:
         state = self.state
-        slot = state.session.slot(name)
+        slot = state.slot(name)
         assert slot is not None  # the names are the session's own
-        worker = state.snapshot.worker(name) or Worker(name, state.slots.index(name), WorkerState.WAITING)
+        worker = state.worker_on(name) or Worker(name, state.slots.index(name), WorkerState.WAITING)
         sample = state.sample(name)
         chosen, marked = name == state.chosen, name in state.marked
         shown = Shown(slot, worker, sample, state.histories[name], chosen, state.snapshot.time, marked)
@@ -158,11 +176,13 @@ class Grid(DrawnView):
         layout = worker_table.columns(
             state.slots, width, on_gpus=state.on_gpus, jobs=state.queue is not None, rank=self._rank_width(width)
         )
-        names = self._slots()
+        names, arrangement = self._slots(), state.arrangement
+        ordered = arrangement.order is not Order.SLOT or arrangement.reverse
+        sign = order_sign(arrangement, self.appearance) if ordered else ""
         detail = worker_table.detail(self._shown(state.chosen), width, self.appearance, place=self._place(len(names)))
         rows = [worker_table.row(self._shown(name), layout, self.appearance) for name in names]
         return [
-            worker_table.heading(layout, self.appearance).strip(style="dim"),
+            worker_table.heading(layout, self.appearance, arrangement.order, sign).strip(style="dim"),
             *[line.strip() for line in (*rows, detail)],
         ]
 
@@ -187,3 +207,23 @@ class Grid(DrawnView):
         there = 0 <= row < self._visible and place < len(self.state.slots)
         if there and self.state.choose(self.state.slots[place]):
             self.post_message(SelectionChanged())
+
+    def go_to_top(self) -> None:
+        """Show the first workers; the selected one stays selected, in sight or not."""
+        self._wheeled, self._chosen, self._first = True, self.state.chosen, 0
+
+    def _wheel(self, rows: int) -> None:
+        """Scroll by so many rows; the selected worker stays selected, in sight or not."""
+        self._wheeled = True
+        self._first += rows if self.plan.tiles else rows * _WHEEL
+        self.draw()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Scroll up."""
+        event.stop()
+        self._wheel(-1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Scroll down."""
+        event.stop()
+        self._wheel(1)

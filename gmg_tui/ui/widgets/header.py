@@ -1,8 +1,9 @@
-"""The headline, the progress of the queue, a line for each group, and the notices under them."""
+"""The headline, the progress of the queue, a line for each group, the notices, and how the workers are arranged."""
 
 from __future__ import annotations
 
 from gmg_tui.ui.drawing.appearance import Appearance
+from gmg_tui.ui.drawing.arrangement_row import arrangement_row
 from gmg_tui.ui.drawing.groups import group_rows
 from gmg_tui.ui.drawing.headline import headline
 from gmg_tui.ui.drawing.notices import notices
@@ -16,7 +17,7 @@ _ROWS_BESIDE, _ROWS_FOR_GROUP = 12, 3
 
 
 class Header(DrawnView):
-    """One row, in a sweep one for the queue, one for each group that there is room for, and one for each notice."""
+    """One row, in a sweep one for the queue, one for each group that there is room for, one for each notice, and one for a filter or an order."""
 
     def __init__(self, state: UiState, appearance: Appearance) -> None:
         super().__init__(appearance)
@@ -26,7 +27,9 @@ class Header(DrawnView):
     def rows_needed(self) -> int:
         """Rows that all of it takes."""
         groups = min(len(self.state.snapshot.groups), self._most_groups)
-        return 1 + (self.state.queue is not None) + groups + len(notices(self.state))
+        return (
+            1 + (self.state.queue is not None) + groups + len(notices(self.state)) + (not self.state.arrangement.plain)
+        )
 
     @property
     def _most_groups(self) -> int:
@@ -45,4 +48,6 @@ class Header(DrawnView):
         for note in notices(self.state):
             row = Row(self.appearance, width).add(f" {self.appearance.signs.pointer} ", note.style)
             rows.append(row.add(note.text, note.style).strip())
+        if not self.state.arrangement.plain:
+            rows.append(arrangement_row(self.state, width, self.appearance).strip())
         self.show_rows(rows)

@@ -39,7 +39,7 @@ async def edit_screen(
     """
     details = await engine.details(slot)
     job = await slot_job(engine, state, slot)
-    slots, queue = state.slots, state.queue
+    slots, queue = state.present, state.queue
     if queue is not None:
         slots = tuple(worker.slot for worker in state.snapshot.workers if worker.job and worker.state.live)
 
