@@ -152,8 +152,10 @@ def test_an_engine_that_ends_while_it_is_looked_at_is_not_taken_for_lost(monkeyp
     assert found.state == "ended"
 
 
-@pytest.mark.parametrize(("session_id", "mark"), [("", "GMG_SESSION=sim-1"), ("1f", "GMG_SESSION_ID=1f")])
-def test_a_process_that_runs_gmg_tui_itself_is_spared(session_id: str, mark: str) -> None:
+@pytest.mark.parametrize("known", [False, True], ids=["by its name", "by its id"])
+def test_a_process_that_runs_gmg_tui_itself_is_spared(known: bool) -> None:
+    session_id = f"{os.getpid():x}f" if known else ""  # not that of another run of this test
+    mark = f"GMG_SESSION_ID={session_id}" if known else "GMG_SESSION=sim-1"
     session = msgspec.json.encode(structs.replace(ScriptedEngine().session, id=session_id)).decode()
     program = (
         "import sys, msgspec; from gmg_tui import orphans; from gmg_tui.model import Session; "

@@ -87,8 +87,8 @@ def test_less_is_stopped_and_goes_on_with_the_terminal_its_own(tmp_path: Path) -
         terminal.until("[INFO] Running on", "cpu0.log")  # the interface shortens the heads of lines
         pager = next(one for one in psutil.Process(terminal.pid).children(recursive=True) if one.name() == "less")
         terminal.press(CTRL_Z)
-        terminal.until("Stopped", lambda text: "prompt>" in text.rpartition("Stopped")[2])
-        # while it still waits in its read, it takes the shell's next key
+        terminal.until("Stopped")
+        # While it still waits in its read, it takes the shell's next key; at last it wipes its line, or the shell's prompt.
         wait_until(lambda: pager.status() == psutil.STATUS_STOPPED)
         terminal.wipe()
         terminal.press("fg\r")
