@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Never
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGXCPU)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
@@ -26,7 +25,16 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.engines: list[subprocess.Popen[bytes]] = []
-        self._came = False
+        self._came = self._held = False
+
+    def hold(self) -> None:
+        """Only note the signals from now on: what is being made could not be undone yet."""
+        self._held = True
+
+    def release(self) -> None:
+        """Obey signals again. Raises KeyboardInterrupt if one has come meanwhile."""
+        self._held = False
+        self.check()
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if a signal has come.
@@ -47,9 +55,10 @@ class Interrupts:
         for number in _ENDING:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_IGN)
 
-    def _end(self, number: int, frame: FrameType | None) -> Never:
+    def _end(self, number: int, frame: FrameType | None) -> None:
         self._came = True
-        raise KeyboardInterrupt
+        if not self._held:
+            raise KeyboardInterrupt
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         for engine in self.engines:

@@ -72,6 +72,7 @@ def launch(
     engine: PrestartedEngine | None = None,
     viewer: bool = False,
     fresh: bool = True,
+    begun: Callable[[], object] = lambda: None,
 ) -> Launched:
     """Have an engine prepare to run `spec`, and wait until it listens.
 
@@ -81,6 +82,7 @@ def launch(
         engine: A prestarted one; None starts one now.
         viewer: Whether a screen is opened next: the workers then wait briefly for its first frame.
         fresh: Whether the folder was made for this run; otherwise an earlier engine wrote it, and it is kept.
+        begun: Called once a fresh folder is removed whatever interrupts this.
 
     Raises:
         GmgError: The engine cannot be started or refuses the run, and a fresh folder is removed; or it died, and the
@@ -89,8 +91,9 @@ def launch(
     """
     if engine is None:
         with PrestartedEngine() as engine:
-            return launch(spec, meanwhile=meanwhile, engine=engine, viewer=viewer, fresh=fresh)
+            return launch(spec, meanwhile=meanwhile, engine=engine, viewer=viewer, fresh=fresh, begun=begun)
     try:
+        begun()
         _order(engine, spec, viewer=viewer, fresh=fresh)
     except BaseException:
         _remove(spec, fresh)

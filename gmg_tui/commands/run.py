@@ -111,6 +111,7 @@ def start(
         check_terminal(os.environ)
     interrupts = Interrupts()
     with interrupts.handled():
+        interrupts.hold()
         spec = make()
         launched = launch(
             spec,
@@ -118,6 +119,7 @@ def start(
             viewer=not (headless or options.detach),
             engine=engine,
             fresh=fresh,
+            begun=interrupts.release,
         )
         interrupts.engines.append(launched.process)
         shown = _run(options, spec, launched, conclude, interrupts, headless=headless)
@@ -190,7 +192,14 @@ def _show(
         )
     from gmg_tui import headless as reporter
 
-    status = reporter.run(socket, ascii_only=options.ascii_only, verbose=options.verbose, begun=interrupts.check)
+    interrupts.hold()
+    status = reporter.run(
+        socket,
+        ascii_only=options.ascii_only,
+        verbose=options.verbose,
+        entered=interrupts.release,
+        begun=interrupts.check,
+    )
     settle()
     return status
 

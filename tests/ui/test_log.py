@@ -132,6 +132,7 @@ async def test_letters_that_are_keys_are_text_while_searching() -> None:
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "400 lines")
         await _press(pilot, "slash", *"xXrqd")
+        await play.until(pilot, lambda: len(app.main.log_view.buffer.query) == 5)
         assert [name for name, *_ in app.engine.asked if name != "follow"] == []
         assert app.return_value is None
         assert app.main.log_view.buffer.query == "xxrqd"
