@@ -1,6 +1,6 @@
 """The engine's child processes: those that it has started, and the orphans that it has adopted.
 
-The engine is the parent of its descendants' orphans (`workers.process.adopt_orphans`). A daemon that a script starts with
+The engine is the parent of its descendants' orphans (`processes.process.adopt_orphans`). A daemon that a script starts with
 an environment of its own (`setsid -f env -i …`) names no slot: it is the script's that could have started it.
 """
 

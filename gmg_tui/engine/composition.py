@@ -15,10 +15,12 @@ from gmg_tui import machine, units
 from gmg_tui import session as sessions
 from gmg_tui.engine.allocation import AllocationWatch
 from gmg_tui.engine.children import Children
+from gmg_tui.engine.gpus.indices import GpuIndices
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.output.log_writer import LogWriter
 from gmg_tui.engine.output.pump import Pump
 from gmg_tui.engine.process_scan import ProcessScan
+from gmg_tui.engine.processes.scans import Scans
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.records.tried import TriedArguments
 from gmg_tui.engine.scheduling.job_queue import JobQueue
@@ -30,9 +32,7 @@ from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.watchdog.client import WatchdogClient
 from gmg_tui.engine.workers import stacks
 from gmg_tui.engine.workers.gate import Gate
-from gmg_tui.engine.workers.gpu_indices import GpuIndices
 from gmg_tui.engine.workers.launch import Launcher
-from gmg_tui.engine.workers.scans import Scans
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis import caches

@@ -19,8 +19,8 @@ from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.output.log_writer import LogWriter
 from gmg_tui.engine.output.pump import Pump
+from gmg_tui.engine.processes.process import adopt_orphans
 from gmg_tui.engine.watchdog.client import WatchdogClient
-from gmg_tui.engine.workers.process import adopt_orphans
 from gmg_tui.gpu import egl
 from gmg_tui.gpu.sampler import Sampler
 from gmg_tui.model import GpuSample, RunSpec

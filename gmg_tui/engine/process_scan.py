@@ -6,8 +6,8 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from gmg_tui.engine.workers import process_tree
-from gmg_tui.engine.workers.scans import Scans
+from gmg_tui.engine.processes import process_tree
+from gmg_tui.engine.processes.scans import Scans
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import GpuSample, Slot, SlotKind
 

@@ -8,7 +8,7 @@ import signal
 
 from msgspec import structs
 
-from gmg_tui.engine.workers import process_tree
+from gmg_tui.engine.processes import process_tree
 from gmg_tui.errors import GmgError
 from gmg_tui.gpu.processes import describe
 from gmg_tui.model import GpuProcess

@@ -14,7 +14,7 @@ from msgspec import structs
 from gmg_tui.engine import process_scan, strangers
 from gmg_tui.engine.allocation import AllocationWatch
 from gmg_tui.engine.daemon_thread import in_daemon_thread
-from gmg_tui.engine.gpu_samples import GpuSamples
+from gmg_tui.engine.gpus.samples import GpuSamples
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.process_scan import ProcessScan
 from gmg_tui.engine.records.recorder import Recorder

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gmg_tui.engine.workers.activity import Activity
-from gmg_tui.engine.workers.process_tree import Proc
+from gmg_tui.engine.processes.activity import Activity
+from gmg_tui.engine.processes.process_tree import Proc
 
 
 def _proc(cpu_s: float, state: str = "S") -> Proc:

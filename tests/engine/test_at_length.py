@@ -8,9 +8,9 @@ import pytest
 
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.output.pump import Pump
-from gmg_tui.engine.workers.process import Process
+from gmg_tui.engine.processes.process import Process
+from gmg_tui.engine.processes.scans import Scans
 from gmg_tui.engine.workers.restart_policy import backoff_s
-from gmg_tui.engine.workers.scans import Scans
 
 
 @pytest.mark.parametrize("restarts", [10, 1023, 1024, 5000])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gmg_tui.engine.workers.footprint import Footprint, Footprints, run_of
+from gmg_tui.engine.gpus.footprint import Footprint, Footprints, run_of
 from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.model import Snapshot, WorkerState
 from tests.engine.harness import Running, running, spec_for

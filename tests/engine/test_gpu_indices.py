@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gmg_tui.engine.workers import gpu_indices
-from gmg_tui.engine.workers.gpu_indices import DriverSilentError, GpuIndices
+from gmg_tui.engine.gpus import indices as gpu_indices
+from gmg_tui.engine.gpus.indices import DriverSilentError, GpuIndices
 from gmg_tui.gpu import silence
 from gmg_tui.gpu.nvml import Nvml
 from gmg_tui.model import DdpSpec, Gpu, RestartMode, StartMode, Visible, WorkerState

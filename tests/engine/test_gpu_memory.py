@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gmg_tui.engine.workers.gpu_memory import GpuMemory
+from gmg_tui.engine.gpus.memory import GpuMemory
 from gmg_tui.model import GpuProcess, GpuSample
 
 OURS, STRANGER = 100, 7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gmg_tui.engine.gpu_samples import GpuSamples
+from gmg_tui.engine.gpus.samples import GpuSamples
 from gmg_tui.gpu.silence import NO_ANSWER
 from gmg_tui.model import GpuSample, StartMode, WorkerState
 from gmg_tui.protocol import Action

@@ -15,8 +15,8 @@ import pytest
 
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.output.pump import Pump
-from gmg_tui.engine.workers.process import Process, adopt_orphans
-from gmg_tui.engine.workers.scans import Scans
+from gmg_tui.engine.processes.process import Process, adopt_orphans
+from gmg_tui.engine.processes.scans import Scans
 
 from .harness import lives
 from .recycled import spawn_as

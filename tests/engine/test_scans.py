@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from gmg_tui.engine.workers import process_tree
-from gmg_tui.engine.workers.scans import Scans
+from gmg_tui.engine.processes import process_tree
+from gmg_tui.engine.processes.scans import Scans
 
 
 async def test_all_that_ask_at_once_get_the_same_scan() -> None:

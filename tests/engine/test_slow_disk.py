@@ -18,8 +18,8 @@ from gmg_tui.engine.output import log_writer
 from gmg_tui.engine.output.backpressure import Backpressure
 from gmg_tui.engine.output.log_writer import Log, LogWriter
 from gmg_tui.engine.output.pump import Pump
-from gmg_tui.engine.workers.process import Process
-from gmg_tui.engine.workers.scans import Scans
+from gmg_tui.engine.processes.process import Process
+from gmg_tui.engine.processes.scans import Scans
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
 

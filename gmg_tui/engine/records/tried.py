@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import NamedTuple
 
-from gmg_tui.engine.workers.meter import Mean
+from gmg_tui.engine.gpus.meter import Mean
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import Attempt, Tried, TriedView, WorkerState
 from gmg_tui.model.tried import arguments_of, below_median, margin_95, settled_rate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gmg_tui import units
-from gmg_tui.engine.workers.gpu_memory import GpuMemory
+from gmg_tui.engine.gpus.memory import GpuMemory
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import Batch, GpuSample, WorkerState
 

@@ -12,25 +12,25 @@ from pathlib import Path
 from gmg_tui import units
 from gmg_tui.ddp.observations import Observations
 from gmg_tui.engine.children import Children
+from gmg_tui.engine.gpus.memory import GpuMemory
+from gmg_tui.engine.gpus.meter import Meter
 from gmg_tui.engine.output import script_results
 from gmg_tui.engine.output.backpressure import Backpressure
 from gmg_tui.engine.output.line_splitter import LineSplitter
 from gmg_tui.engine.output.log_writer import Log
 from gmg_tui.engine.output.pump import Pump
 from gmg_tui.engine.output.ring_buffer import RingBuffer
+from gmg_tui.engine.processes.activity import Activity
+from gmg_tui.engine.processes.process import Process
+from gmg_tui.engine.processes.scans import Scans
+from gmg_tui.engine.processes.successor import end_of_successors
+from gmg_tui.engine.processes.termination import LEFTOVERS, Termination
 from gmg_tui.engine.workers import misplaced_options
-from gmg_tui.engine.workers.activity import Activity
 from gmg_tui.engine.workers.gate import Gate
-from gmg_tui.engine.workers.gpu_memory import GpuMemory
 from gmg_tui.engine.workers.held import Held
 from gmg_tui.engine.workers.launch import Launch
-from gmg_tui.engine.workers.meter import Meter
-from gmg_tui.engine.workers.process import Process
 from gmg_tui.engine.workers.rank_error import recorded_in
-from gmg_tui.engine.workers.scans import Scans
-from gmg_tui.engine.workers.successor import end_of_successors
 from gmg_tui.engine.workers.task import Task
-from gmg_tui.engine.workers.termination import LEFTOVERS, Termination
 from gmg_tui.genesis import env_count
 from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.genesis.output.reader import Reader

@@ -17,14 +17,14 @@ from gmg_tui.ddp import stack_signal
 from gmg_tui.ddp.variables import Meeting, variables
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.daemon_thread import in_daemon_thread
+from gmg_tui.engine.gpus.footprint import Footprint, Footprints, run_of
+from gmg_tui.engine.gpus.indices import GpuIndices
 from gmg_tui.engine.output.log_writer import Log, LogWriter
 from gmg_tui.engine.output.pump import Pump
+from gmg_tui.engine.processes.process import Step
+from gmg_tui.engine.processes.scans import Scans
 from gmg_tui.engine.watchdog.client import WatchdogClient
-from gmg_tui.engine.workers.footprint import Footprint, Footprints, run_of
 from gmg_tui.engine.workers.gate import Gate
-from gmg_tui.engine.workers.gpu_indices import GpuIndices
-from gmg_tui.engine.workers.process import Step
-from gmg_tui.engine.workers.scans import Scans
 from gmg_tui.engine.workers.task import Task
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis import locks

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gmg_tui.engine.gpus.memory import GpuMemory
 from gmg_tui.engine.output.history import History
 from gmg_tui.engine.output.ring_buffer import RingBuffer
-from gmg_tui.engine.workers.gpu_memory import GpuMemory
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import Slot
 

@@ -12,9 +12,9 @@ from msgspec import structs
 from gmg_tui.ddp import stack_signal
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.daemon_thread import in_daemon_thread
-from gmg_tui.engine.workers import process_tree
+from gmg_tui.engine.processes import process_tree
+from gmg_tui.engine.processes.process_tree import Proc
 from gmg_tui.engine.workers.attempt import RunningAttempt
-from gmg_tui.engine.workers.process_tree import Proc
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import Stacks
 

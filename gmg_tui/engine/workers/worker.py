@@ -11,17 +11,17 @@ from typing import Any, Protocol
 
 from gmg_tui import units
 from gmg_tui.ddp.variables import Meeting
+from gmg_tui.engine.gpus.indices import DriverSilentError
 from gmg_tui.engine.output.log_writer import Log
 from gmg_tui.engine.output.ring_buffer import RingBuffer
-from gmg_tui.engine.workers import process_tree
+from gmg_tui.engine.processes import process_tree
+from gmg_tui.engine.processes.process import Step
+from gmg_tui.engine.processes.termination import KILL
 from gmg_tui.engine.workers.attempt import RunningAttempt
 from gmg_tui.engine.workers.comparison import best_to_compare
-from gmg_tui.engine.workers.gpu_indices import DriverSilentError
 from gmg_tui.engine.workers.launch import Launch, Launcher, NoRoomError
 from gmg_tui.engine.workers.member import Member, Outcome
-from gmg_tui.engine.workers.process import Step
 from gmg_tui.engine.workers.task import Task
-from gmg_tui.engine.workers.termination import KILL
 from gmg_tui.engine.workers.worker_status import WorkerStatus
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.failures import Failure, FailureKind

@@ -12,8 +12,8 @@ import os
 from collections.abc import Callable
 
 from gmg_tui import units
-from gmg_tui.engine.workers import process_tree
-from gmg_tui.engine.workers.process import Process
+from gmg_tui.engine.processes import process_tree
+from gmg_tui.engine.processes.process import Process
 
 _FIRST_S = 3.0
 """How long it may neither compute nor print at first: what goes on with the work does one of both."""

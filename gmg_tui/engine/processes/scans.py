@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gmg_tui.engine.daemon_thread import in_daemon_thread
-from gmg_tui.engine.workers import process_tree
+from gmg_tui.engine.processes import process_tree
 
 ROUND_S = 0.1
 """The shortest time between two scans: a pass over `/proc` costs 10 to 20 microseconds per process."""

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.output.pump import Pump
-from gmg_tui.engine.workers import process_tree
-from gmg_tui.engine.workers.scans import Scans
+from gmg_tui.engine.processes import process_tree
+from gmg_tui.engine.processes.scans import Scans
 
 Step = tuple[signal.Signals, float]
 """A signal, and how many seconds to wait before the next one."""

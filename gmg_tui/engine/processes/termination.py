@@ -7,8 +7,8 @@ import signal
 from collections.abc import Callable, Sequence
 
 from gmg_tui import units
-from gmg_tui.engine.workers import process_tree
-from gmg_tui.engine.workers.process import Process, Step
+from gmg_tui.engine.processes import process_tree
+from gmg_tui.engine.processes.process import Process, Step
 
 KILL: tuple[Step, ...] = ((signal.SIGKILL, 5.0),)
 LEFTOVERS: tuple[Step, ...] = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
