@@ -20,6 +20,7 @@ from gmg_tui.commands.launch import Launched, launch
 from gmg_tui.commands.messages import notice, tell
 from gmg_tui.commands.options import Checked, RunOptions, check, check_module, check_script
 from gmg_tui.commands.prestart import PrestartedEngine
+from gmg_tui.ddp import torchrun
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RestartMode, RunSpec, StartMode, Tunable, Visible
 
@@ -236,6 +237,9 @@ def describe(
     Raises:
         GmgError: The folder cannot be created.
     """
+    is_torchrun = torchrun.starts(script, module=module)
+    if is_torchrun and checked.ddp is not None:
+        raise GmgError(f"{script}: --ddp starts the ranks in torchrun's place; give the script alone: --ddp TRAIN.py")
     name, folder = new_session.create(options.name, after or script)
     try:
         socket = sessions.socket_path(name)
@@ -258,7 +262,7 @@ def describe(
         cpu=options.cpu,
         interval_s=options.interval,
         summary=checked.summary,
-        sigint_wait_s=options.sigint_wait,
+        sigint_wait_s=max(options.sigint_wait, torchrun.GRACE_S if is_torchrun else 0.0),
         sigterm_wait_s=options.sigterm_wait,
         log_max_bytes=checked.log_max_bytes,
         start=None if options.start is None else StartMode(options.start),

@@ -13,6 +13,7 @@ from msgspec import structs
 import gmg_tui
 from gmg_tui import machine, units
 from gmg_tui import session as sessions
+from gmg_tui.ddp import torchrun
 from gmg_tui.engine.allocation import AllocationWatch
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.gpus.indices import GpuIndices
@@ -123,6 +124,8 @@ def assemble(
         partial(stacks.of, children),
         AllocationWatch(children),
     )
+    if torchrun.starts(spec.script, module=spec.module) and spec.sweep is None:
+        supervisor.note("torchrun", torchrun.instead(spec.script))
     return supervisor, store
 
 

@@ -8,6 +8,7 @@ from typing import Self
 
 from msgspec import structs
 
+from gmg_tui.ddp import torchrun
 from gmg_tui.errors import GmgError
 from gmg_tui.gpu import selection, silence
 from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
@@ -41,7 +42,8 @@ class Hardware:
         """
         batches = spec.sweep.batches if spec.sweep is not None else ()
         if spec.cpu is not None:
-            slots, idle = _grouped(selection.cpu_slots(spec.cpu), spec)
+            own_ranks = spec.sweep is None and torchrun.starts(spec.script, module=spec.module)
+            slots, idle = _grouped(selection.cpu_slots(1 if own_ranks else spec.cpu), spec)
             names = frozenset(slot.name for slot in slots)
             return cls(slots, None, tuple(names for _ in batches), idle=idle)
         try:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from msgspec import structs
 
+from gmg_tui.ddp.torchrun import ranks_of
 from gmg_tui.engine import process_scan, strangers
 from gmg_tui.engine.allocation import AllocationWatch
 from gmg_tui.engine.daemon_thread import in_daemon_thread
@@ -240,10 +241,13 @@ class Supervisor:
 
     async def details(self, slot: str) -> Details:
         """What a details screen shows. Raises `GmgError` if there is no such slot, or no job has run there."""
-        worker = self._slot_state(slot).worker
+        slot_state = self._slot_state(slot)
+        worker = (slot_state.lead or slot_state).worker
         if worker is None:
             raise GmgError(f"no job has run on {slot} yet", 1)
         found = details(worker, self.session.spec.cwd, self._egl_notes.get(slot, "not asked yet"))
+        if worker.task.torchrun:
+            found = structs.replace(found, ranks=await in_daemon_thread(ranks_of, worker.pids))
         sample = self._sample_of(worker)
         if sample is None or sample.processes is None:
             return found

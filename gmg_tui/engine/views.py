@@ -17,7 +17,15 @@ def slot_view(slot_state: SlotState, now: float, below_median_pct: float | None 
 
     A slot that waits for its next job shows the last lines of the previous one, and what it waits for.
     """
-    worker = slot_state.worker
+    worker, lead = slot_state.worker, slot_state.lead
+    if lead is not None and lead.worker is not None:
+        return model.Worker(
+            slot=slot_state.slot.name,
+            index=slot_state.index,
+            state=lead.worker.state,
+            state_s=now - lead.worker.state_since,
+            reason=f"used by {lead.slot.name}'s worker",
+        )
     if worker is not None and (slot_state.over or slot_state.waits is None or not worker.state.ended):
         return structs.replace(_worker_view(worker, slot_state.index, now), below_median_pct=below_median_pct)
     return model.Worker(
@@ -71,7 +79,7 @@ def _worker_view(worker: Worker, index: int, now: float) -> model.Worker:
         if worker.state.live and attempt.process.started and attempt.ended is None
         else None,
         exit_code=attempt.exit_code,
-        fps=reader.fps,
+        fps=attempt.fps,
         fps_of_group=reader.fps_of_group,
         fps_in_rank_0=worker.carried,
         fps_silent_s=reader.fps_silent_s(now) if worker.state is WorkerState.RUNNING else None,

@@ -52,6 +52,7 @@ def _interpreter(
         with while_waiting("importing torch, which takes seconds"):
             seen = interpreter.ask_torch(python, environ)
         yield interpreter.torch(seen, nvml)
+        yield interpreter.ranks()
 
 
 def _storage(environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -127,3 +127,8 @@ def _ask(
     except msgspec.MsgspecError:
         last = done.stderr.strip().rpartition(b"\n")[2].decode("utf-8", "replace")
         return last or f"no answer, exit code {done.returncode}"
+
+
+def ranks() -> Finding:
+    """How a training on several GPUs is started where torch is installed."""
+    return ok("ranks", "gmg-tui --ddp TRAIN.py starts them in torchrun's place, and shows each")

@@ -245,8 +245,8 @@ def _figures(worker: Worker) -> tuple[float | None, ...]:
 def _rate(lead: RunningAttempt, attempts: Sequence[RunningAttempt]) -> Fps | None:
     """The rate of a job: that of its first worker, which may report for all ranks, or else of all ranks together."""
     if lead.reader.fps_of_group or len(attempts) < 2:
-        return lead.reader.fps
-    rates = [one.reader.fps for one in attempts]
+        return lead.fps
+    rates = [one.fps for one in attempts]
     return added_up([rate for rate in rates if rate is not None]) if None not in rates else None
 
 

@@ -47,13 +47,14 @@ class JobRun:
             member = self._group.members[rank] if self._group is not None else None
             log = launcher.open_log(log_path(record, rank))
             worker = Worker(slot_state.slot, launcher, task, log, slot_state.ring, phase_times, recorder, member)
-            slot_state.worker, slot_state.waits = worker, None
+            slot_state.worker, slot_state.waits, slot_state.lead = worker, None, None
             if member is not None:
                 member.companion = worker
             workers.append(worker)
         self.workers = tuple(workers)
         for slot_state in self.slot_states[len(workers) :]:
             slot_state.waits = f"job {self.number} has it, with {self.slots[0]}"
+            slot_state.lead = self.slot_states[0]
         self._watch = GroupWatch(self._group, self.workers, launcher.spec) if self._group is not None else None
 
     @property
@@ -100,6 +101,11 @@ class JobRun:
         while not all(worker.concluded.is_set() for worker in self.workers):
             for worker in self.workers:
                 await worker.concluded.wait()
+
+    def leave(self) -> None:
+        """Its slots are free."""
+        for slot_state in self.slot_states:
+            slot_state.lead = None
 
     def stop(self, *, kill: bool, reason: str | None = None) -> None:
         """Stop all its workers."""

@@ -114,7 +114,9 @@ class QueueScheduler(Scheduler):
         again = number in self._again and record.state.ended and not self._lanes.ending
         for marked in (self._to_stop, self._again):
             marked.discard(number)
-        self._runs.pop(number, None)
+        run = self._runs.pop(number, None)
+        if run is not None:
+            run.leave()
         for slot in slots:
             del self._jobs[slot]
         self._queue.release(record)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import structs
 
 from gmg_tui import session as sessions
+from gmg_tui.ddp import torchrun
 from gmg_tui.engine.groups.group_run import GroupRun, RankMember
 from gmg_tui.engine.groups.view import group_view
 from gmg_tui.engine.groups.watch import GroupWatch
@@ -34,7 +35,12 @@ class ReplicatedScheduler(Scheduler):
         states, count = list(slot_states.values()), len(slot_states)
         ddp = launcher.spec.ddp
         size = (ddp.size or count) if ddp is not None else 1
-        for first in range(0, count, size):
+        if torchrun.starts(launcher.spec.script, module=launcher.spec.module):
+            self._add(states[0], count, states, None)
+            for slot_state in states[1:]:
+                slot_state.lead = states[0]
+            states = []
+        for first in range(0, len(states), size):
             members = states[first : first + size]
             task = Task.replicated(launcher.spec, first, count)
             group = self._group(members, task) if ddp is not None else None
@@ -52,7 +58,7 @@ class ReplicatedScheduler(Scheduler):
     def _add(self, slot_state: SlotState, count: int, members: Sequence[SlotState], member: RankMember | None) -> None:
         name = slot_state.slot.name
         log = f"{sessions.LOGS}/{name}.log"
-        cards = tuple(each.slot for each in members) if member is not None else ()
+        cards = tuple(each.slot for each in members) if len(members) > 1 or member is not None else ()
         worker = Worker(
             slot_state.slot,
             self._launcher,
@@ -113,4 +119,6 @@ class ReplicatedScheduler(Scheduler):
 
     def together(self, slot: str) -> tuple[str, ...]:
         """The slots of the group whose rank is on this one."""
+        if slot not in self._workers:  # the only worker has it too
+            return tuple(self._workers)
         return next((group.slots for group in self._groups if slot in group.slots), (slot,))

@@ -89,7 +89,7 @@ class TrialRun:
             if begun > self._mark:
                 self._settling = Settling(self._spec.settle_s, self.plan.at_least_s)
             self._mark = mark
-            seen = attempt.reader.fps is not None
+            seen = attempt.fps is not None
         else:
             value, count = number(attempt.reported.values.get(self._spec.metric)), attempt.reported.taken
             blocks = (Block(value, 1.0),) if value is not None and count != self._mark else ()

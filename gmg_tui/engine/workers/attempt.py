@@ -31,13 +31,14 @@ from gmg_tui.engine.workers.held import Held
 from gmg_tui.engine.workers.launch import Launch
 from gmg_tui.engine.workers.rank_error import recorded_in
 from gmg_tui.engine.workers.task import Task
+from gmg_tui.engine.workers.torchrun_output import TorchrunOutput
 from gmg_tui.genesis import env_count
 from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.genesis.output.reader import Reader
 from gmg_tui.genesis.output.recorded import explain_recorded, is_vague
 from gmg_tui.genesis.phase_times import PhaseTimes
 from gmg_tui.genesis.quiet_signs import mostly_imported
-from gmg_tui.model import Attempt, AttemptMetrics, GpuSample, Phase, Slot, WorkerState
+from gmg_tui.model import Attempt, AttemptMetrics, Fps, GpuSample, Phase, Slot, WorkerState
 
 _log = logging.getLogger(__name__)
 
@@ -90,7 +91,11 @@ class RunningAttempt:
         self.started = time.time()
         """Unix time, seconds."""
         self.started_clock = time.monotonic()
-        self.reader = Reader(slot.gpu is not None, self.started_clock, rank=is_rank)
+        on_gpu = slot.gpu is not None
+        self.reader = Reader(on_gpu, self.started_clock, rank=is_rank or task.torchrun)
+        self._ranks: TorchrunOutput | None = None
+        if task.torchrun:
+            self._ranks = TorchrunOutput(self.reader, lambda: Reader(on_gpu, self.started_clock, rank=True))
         self.observations = Observations() if is_rank else None
         """What its output tells of its group's collectives; None where it is no rank."""
         self.meter = Meter()
@@ -195,6 +200,11 @@ class RunningAttempt:
             told(f"ending {what}")
         await self.termination.wait()
 
+    @property
+    def fps(self) -> Fps | None:
+        """Environment steps per second, of all ranks that it tells apart; None before the first number."""
+        return self._ranks.fps if self._ranks is not None else self.reader.fps
+
     async def failure(self, exit_code: int) -> Failure | None:
         """Why it failed; None when it finished."""
         if self.timed_out:
@@ -202,6 +212,8 @@ class RunningAttempt:
         if exit_code == 0:
             return None
         failure = misplaced_options.explained(self.reader.failure(exit_code), self._task)
+        if self._ranks is not None:
+            failure = self._ranks.explained(failure)
         if self._error_file is not None and is_vague(failure):
             recorded = await recorded_in(Path(self._error_file))
             failure = explain_recorded(recorded) if recorded is not None else failure
@@ -238,7 +250,7 @@ class RunningAttempt:
                 self.observations.feed(block)
             if script_results.MARK in block:
                 self.reported.take(block)
-            if self.reader.feed(block, time.monotonic()):
+            if (self._ranks or self.reader).feed(block, time.monotonic()):
                 if self.reader.had_progress:
                     self._remembered.simulated()
                 self._heard()
@@ -327,7 +339,7 @@ class RunningAttempt:
 
     def metrics(self) -> AttemptMetrics:
         """Its performance so far."""
-        fps = self.reader.fps
+        fps = self.fps
         return AttemptMetrics(
             attempt=self.number,
             args=self.args,

@@ -25,6 +25,8 @@ class SlotState:
         self.ring = RingBuffer(max_bytes=max(_RING_LEAST_BYTES, _RING_BYTES // count))
         self.history = History()
         self.worker: Worker | None = None
+        self.lead: SlotState | None = None
+        """The slot whose worker runs on this one too; None where it has its own, or none."""
         self.waits: str | None = None
         """Why no job starts on it, in one line; None in a plain run."""
         self.shown = True

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+from gmg_tui.ddp import torchrun
 from gmg_tui.genesis.placeholders import JOB_NAMES
 from gmg_tui.model import Batch, JobRecord, RestartMode, RunSpec, Slot
 from gmg_tui.session import JOBS
@@ -42,6 +43,11 @@ class Task:
     """Words of `args` that are also options of gmg-tui."""
     cards: tuple[Slot, ...] = ()
     """The slots whose GPUs its worker sees, in the order in which CUDA counts them; empty for its own alone."""
+
+    @property
+    def torchrun(self) -> bool:
+        """Whether it runs torchrun, which starts ranks of its own."""
+        return torchrun.starts(self.script, module=self.module)
 
     @property
     def own_values(self) -> Mapping[str, object]:

@@ -140,7 +140,7 @@ class WorkerStatus(ABC):
         if self.attempt is None or self.state is not WorkerState.RUNNING:
             return None
         reader = self.attempt.reader
-        return reader.fps if reader.fps_silent_s(time.monotonic()) is None else None
+        return self.attempt.fps if reader.fps_silent_s(time.monotonic()) is None else None
 
     @property
     def point(self) -> Point:

@@ -90,6 +90,8 @@ def setup(subject: Subject, log: Log | None, width: int, appearance: Appearance)
     _write_env(page, "--env", details.extra_env)
     if log is not None:
         page.row("log", log.path).row("", log.command)
+    for rank, pid in sorted(details.ranks.items()):
+        page.row(f"rank {rank}", f"process {pid}")
     page.heading("Environment")
     _write_env(page, "set", details.env)
     page.row("unset", " ".join(details.unset) or "nothing")

@@ -1,0 +1,113 @@
+"""A user's own torchrun: the real one, with gloo on the CPU, and one that sees all cards of the simulated driver."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from gmg_tui.model import RestartMode, RunSpec, WorkerState
+from gmg_tui.protocol import Action
+from tests.harm.patience import eventually
+from tests.nvml_sim import Sim
+
+from .harness import running, spec_for
+
+pytestmark = pytest.mark.timeout(300)
+
+TRAIN = """
+import os, signal, sys, time
+from pathlib import Path
+import torch.distributed as dist
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+if "deaf" in sys.argv:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+Path(sys.argv[1], str(rank)).write_text(str(os.getpid()))
+for step in range(10_000):
+    time.sleep(0.1)
+    print(f"Running at {100 * (rank + 1)}.00 FPS (1.00 FPS per env, 100 envs).", flush=True)
+    if rank == 1 and Path(sys.argv[1], "die").exists():
+        raise ValueError("bad luck")
+"""
+
+
+def _torchrun(tmp_path: Path, *more: str, **settings: Any) -> RunSpec:
+    pytest.importorskip("torch")
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    words = ("--standalone", "--nproc_per_node", "2", "--tee", "3", str(script), str(tmp_path), *more)
+    settings = {"sigint_wait_s": 40.0, "restart": RestartMode.NEVER, **settings}
+    return spec_for(*words, script="torch.distributed.run", module=True, **settings)
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _ranks(tmp_path: Path) -> list[psutil.Process]:
+    return [psutil.Process(int((tmp_path / str(rank)).read_text())) for rank in (0, 1)]
+
+
+@pytest.mark.slow
+async def test_its_ranks_are_found_their_rates_added_up_and_a_failure_has_its_rank(tmp_path: Path) -> None:
+    async with running(_torchrun(tmp_path, cpu=3)) as run:
+        assert [worker.slot for worker in run.snapshot.workers] == ["cpu0"], "one slot is enough for it"
+        await run.until(lambda s: s.workers[0].fps is not None and s.workers[0].fps.last == 300.0, timeout_s=120.0)
+        assert any("gmg-tui --ddp TRAIN.py" in note for note in run.snapshot.notes)
+        wanted = {rank: process.pid for rank, process in enumerate(_ranks(tmp_path))}
+        async with asyncio.timeout(60.0):
+            while (await run.client.details("cpu0")).ranks != wanted:  # noqa: ASYNC110 - after the next scan
+                await asyncio.sleep(0.2)
+        (tmp_path / "die").touch()
+        await run.until(lambda s: s.workers[0].state is WorkerState.FAILED, timeout_s=120.0)
+        assert run.snapshot.workers[0].reason == "rank 1: ValueError: bad luck"
+
+
+@pytest.mark.slow
+async def test_a_stop_is_for_torchrun_which_ends_its_ranks_itself(tmp_path: Path) -> None:
+    async with running(_torchrun(tmp_path, cpu=1)) as run:
+        await run.until(lambda s: s.workers[0].state is WorkerState.RUNNING, timeout_s=120.0)
+        await eventually(lambda: (tmp_path / "1").exists())
+        ranks = _ranks(tmp_path)
+        await run.client.act(Action.STOP, "cpu0")
+        await run.until(lambda s: s.workers[0].state is WorkerState.STOPPED, timeout_s=120.0)
+        await eventually(lambda: not any(map(_lives, ranks)))
+
+
+@pytest.mark.slow
+async def test_a_kill_leaves_no_rank_not_even_deaf_ones(tmp_path: Path) -> None:
+    async with running(_torchrun(tmp_path, "deaf", cpu=1)) as run:
+        await run.until(lambda s: s.workers[0].state is WorkerState.RUNNING, timeout_s=120.0)
+        await eventually(lambda: (tmp_path / "1").exists())
+        ranks = _ranks(tmp_path)
+        await run.client.act(Action.KILL, "cpu0")
+        await run.until(lambda s: s.workers[0].state is WorkerState.STOPPED, timeout_s=120.0)
+        await eventually(lambda: not any(map(_lives, ranks)))
+
+
+async def test_it_sees_all_cards_and_every_slot_steers_it(sim: Sim, tmp_path: Path) -> None:
+    stand_in = tmp_path / "torchrun"
+    stand_in.write_text(
+        "import json, os, pathlib, sys, time\n"
+        "pathlib.Path(sys.argv[1]).write_text(json.dumps(os.environ['CUDA_VISIBLE_DEVICES']))\n"
+        "time.sleep(600)\n"
+    )
+    told = tmp_path / "told"
+    async with running(spec_for(str(told), cpu=None, script=str(stand_in)), sim.env()) as run:
+        await eventually(lambda: told.exists() and told.read_text())
+        slots = [worker.slot for worker in run.snapshot.workers]
+        assert json.loads(told.read_text()).split(",") == [slot.removeprefix("gpu") for slot in slots]
+        other = run.worker(slots[1])
+        assert other.reason == "used by gpu0's worker"
+        await run.client.act(Action.STOP, slots[-1])
+        await run.until(lambda s: s.ended)
+        assert {worker.state for worker in run.snapshot.workers} == {WorkerState.STOPPED}
