@@ -70,14 +70,16 @@ async def test_a_race_that_never_heals_ends_after_the_last_restart() -> None:
 @pytest.mark.slow
 async def test_a_person_need_not_wait_for_a_restart_and_can_take_it_back() -> None:
     async with running(spec_for("--crash", "race", "--crash-attempt", "3", *NEVER, cpu=2)) as run:
-        # The pause after the third failure is the first one that no busy machine lets go by unseen.
-        await run.until(lambda _: (run.worker("cpu0").restart_in_s or 0.0) > 5)
-        await run.client.act(Action.RESTART, "cpu0")
-        await run.until(lambda _: (run.worker("cpu1").restart_in_s or 0.0) > 5)
-        await run.client.act(Action.STOP, "cpu1")
+
+        async def act(action: Action, slot: str) -> None:
+            # The pause after the third failure is the first one that no busy machine lets go by unseen.
+            await run.until(lambda _: run.worker(slot).attempt == 3 and run.worker(slot).restart_in_s)
+            await run.client.act(action, slot)
+
+        await asyncio.gather(act(Action.RESTART, "cpu0"), act(Action.STOP, "cpu1"))
         await run.until_state("cpu0", RUNNING)
+        await run.until_state("cpu1", WorkerState.STOPPED)
         assert [run.worker(slot).attempt for slot in ("cpu0", "cpu1")] == [4, 3]
-        assert run.worker("cpu1").state is WorkerState.STOPPED
 
 
 async def test_a_failure_of_the_script_itself_is_left_alone() -> None:
