@@ -56,7 +56,10 @@ class Cluster:
             (folder / name).mkdir()
 
     def start(self) -> None:
-        """Start the daemons, and wait until both nodes are idle."""
+        """Start the daemons, and wait until both nodes are idle and run something.
+
+        Raises what a machine makes of it that does not allow all of this.
+        """
         folder, key = self.folder, self.folder / "munge.key"
         for number in range(4):
             self._run("mknod", str(folder / f"gpu{number}"), "c", "1", "3")  # any device will do
@@ -72,6 +75,7 @@ class Cluster:
         for node in ("n1", "n2"):
             self._run("slurmd", "-N", node, "-f", self._conf)
         wait_until(lambda: self.ask("sinfo", "-h", "-o", "%D %t").split() == ["2", "idle"])
+        assert self.ask("srun", "--ntasks=1", "echo", "up") == "up\n", "srun runs nothing"
 
     @property
     def _env(self) -> dict[str, str]:
