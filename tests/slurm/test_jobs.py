@@ -57,7 +57,7 @@ def test_a_sweep_that_is_requeued_goes_on_where_it_was(slurm: Cluster, tmp_path:
     def states() -> list[WorkerState]:
         return [job.state for job in jobs_so_far(store)]
 
-    wait_until(lambda: states() == [WorkerState.FINISHED, WorkerState.STARTING])
+    wait_until(lambda: states()[:1] == [WorkerState.FINISHED] and states()[1].live)
     slurm.ask("scontrol", "requeue", number)
     wait_until(lambda: "PENDING" in slurm.ask("squeue", "-h", "-o", "%T", "-j", number))
     held.touch()
