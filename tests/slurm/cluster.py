@@ -13,7 +13,7 @@ import psutil
 from tests.harm.patience import wait_until
 
 NEEDED = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "squeue", "scontrol")
-_PATIENCE_S = 60.0
+_PATIENCE_S = 240.0
 _CONF = """\
 ClusterName=gmg
 SlurmctldHost={host}(127.0.0.1)
