@@ -10,12 +10,12 @@ from typing import Any
 import psutil
 import pytest
 
-from gmg_tui.model import RestartMode, RunSpec, WorkerState
+from gmg_tui.model import Batch, RestartMode, RunSpec, WorkerState
 from gmg_tui.protocol import Action
 from tests.harm.patience import eventually
 from tests.nvml_sim import Sim
 
-from .harness import running, spec_for
+from .harness import running, spec_for, sweep_for
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -111,3 +111,23 @@ async def test_it_sees_all_cards_and_every_slot_steers_it(sim: Sim, tmp_path: Pa
         await run.client.act(Action.STOP, slots[-1])
         await run.until(lambda s: s.ended)
         assert {worker.state for worker in run.snapshot.workers} == {WorkerState.STOPPED}
+
+
+async def test_it_has_time_to_end_its_ranks_also_as_a_job(tmp_path: Path) -> None:
+    stand_in, told = tmp_path / "torchrun", tmp_path / "told"
+    stand_in.write_text(
+        "import pathlib, signal, sys, time\n"
+        "def end(*_):\n"
+        "    time.sleep(3)\n"
+        "    pathlib.Path(sys.argv[1]).write_text('ended')\n"
+        "    sys.exit(1)\n"
+        "signal.signal(signal.SIGINT, end)\n"
+        "pathlib.Path(sys.argv[1]).write_text('began')\n"
+        "time.sleep(600)\n"
+    )
+    spec = sweep_for([{}], Batch(script=str(stand_in), args=(str(told),)), cpu=1, sigint_wait_s=0.5, sigterm_wait_s=0.5)
+    async with running(spec) as run:
+        await eventually(lambda: told.exists() and told.read_text() == "began")
+        await run.client.act(Action.STOP, "cpu0")
+        await run.until_done()
+    assert told.read_text() == "ended"

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gmg_tui.ddp import stack_signal
+from gmg_tui.ddp import stack_signal, torchrun
 from gmg_tui.ddp.variables import Meeting, variables
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.daemon_thread import in_daemon_thread
@@ -89,11 +89,11 @@ class Launcher:
         """What to run."""
         return self.session.spec
 
-    @property
-    def stop_steps(self) -> tuple[Step, ...]:
-        """How a worker is stopped gracefully."""
+    def stop_steps(self, task: Task) -> tuple[Step, ...]:
+        """How a worker is stopped gracefully; a user's torchrun needs time to end its ranks."""
         spec = self.spec
-        return (signal.SIGINT, spec.sigint_wait_s), (signal.SIGTERM, spec.sigterm_wait_s), (signal.SIGKILL, 5.0)
+        sigint_wait_s = max(spec.sigint_wait_s, torchrun.GRACE_S if task.torchrun else 0.0)
+        return (signal.SIGINT, sigint_wait_s), (signal.SIGTERM, spec.sigterm_wait_s), (signal.SIGKILL, 5.0)
 
     @property
     def group_steps(self) -> tuple[Step, ...]:

@@ -92,7 +92,7 @@ class Worker(WorkerStatus):
         if self.state in (WorkerState.WAITING, WorkerState.RESTARTING):
             self._hurry.set()
         if self.state.live:
-            self._end_for_user(self._launcher.stop_steps)
+            self._end_for_user(self._launcher.stop_steps(self.task))
 
     def edit(self, args: tuple[str, ...], env: dict[str, str]) -> None:
         """Restart with other arguments and environment."""
@@ -112,7 +112,7 @@ class Worker(WorkerStatus):
             self._enter(WorkerState.STOPPED, self._stopped_by)
             self._member.call_off()
         elif self.state.live:
-            self._end_for_user(KILL if kill else self._launcher.stop_steps)
+            self._end_for_user(KILL if kill else self._launcher.stop_steps(self.task))
 
     def _end_for_user(self, steps: Sequence[Step]) -> None:
         assert self.attempt is not None
@@ -225,7 +225,7 @@ class Worker(WorkerStatus):
         self._enter(WorkerState.RESTARTING if self._restart_policy.pending else WorkerState.FAILED, reason)
 
     def _time_out(self) -> None:
-        self._end(self._launcher.stop_steps)
+        self._end(self._launcher.stop_steps(self.task))
         self.reason = f"timed out after {units.span(self.task.timeout_s)}"
 
     async def _next_attempt(self) -> RunningAttempt | None:
@@ -377,6 +377,6 @@ class Worker(WorkerStatus):
         if self.stuck and was_stuck is None:
             _log.info("%s: stuck: %s", self.slot.name, self.stuck)
             if spec.restart_stuck and self._restart_policy.replace_stuck():
-                self._end(self._launcher.stop_steps)
+                self._end(self._launcher.stop_steps(self.task))
         elif was_stuck is not None and self.stuck is None:
             _log.info("%s: no longer stuck", self.slot.name)
