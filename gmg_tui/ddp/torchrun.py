@@ -1,6 +1,7 @@
-"""torchrun, started by the user: how its command line is recognised, its ranks found, and its report read.
+"""torchrun, started by the user: how its command line is recognised, its ranks found, and their lines told apart.
 
-torch 2.13: torch/distributed/run.py, torch/distributed/elastic/multiprocessing/{api,tail_log}.py and errors/__init__.py.
+torch 2.13: torch/distributed/run.py, torch/distributed/elastic/multiprocessing/{api,tail_log}.py. Its report of a failure
+is read by `gmg_tui.genesis.output.torchrun`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 GRACE_S = 40.0
 """How long torchrun may take to end: it gives its ranks 30 s after the signal, and kills them then."""
@@ -16,18 +16,6 @@ _MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
 _PREFIX = re.compile(rb"(?:\[(?:rank|default)(\d{1,4})\]:[ ]?)+")
 """torch's own before the exceptions of a rank, and what `--tee` puts before each line."""
 _MARKS = (b"[rank", b"[default")
-_ROOT_CAUSE = b"Root Cause"
-_REPORT = re.compile(rb"rank\s*: (\d+) [^\n]*\n\s*exitcode\s*: (-?\d+)")
-_MOST_BYTES = 8192
-"""So much of the report is kept."""
-
-
-class RootCause(NamedTuple):
-    """The rank that failed first, as torchrun's report says."""
-
-    rank: int
-    exit_code: int
-    """Negative for a signal."""
 
 
 def starts(script: str, *, module: bool) -> bool:
@@ -48,26 +36,6 @@ def parted(block: bytes) -> Iterable[tuple[int | None, bytes]]:
     for line in block.splitlines(keepends=True):
         found = _PREFIX.match(line)
         yield (None, line) if found is None else (int(found[1]), line[found.end() :])
-
-
-class Report:
-    """Reads torchrun's report about the ranks that have failed, which is its last words."""
-
-    def __init__(self) -> None:
-        self._text = b""
-
-    def feed(self, block: bytes) -> None:
-        """Take the next block of output."""
-        if self._text:
-            self._text = (self._text + block)[:_MOST_BYTES]
-        elif _ROOT_CAUSE in block:
-            self._text = block[block.index(_ROOT_CAUSE) :][:_MOST_BYTES]
-
-    @property
-    def cause(self) -> RootCause | None:
-        """The first failure; None where there is no report."""
-        found = _REPORT.search(self._text)
-        return RootCause(int(found[1]), int(found[2])) if found is not None else None
 
 
 def ranks_of(pids: Iterable[int], proc: Path = Path("/proc")) -> dict[int, int]:

@@ -10,41 +10,8 @@ import pytest
 
 from gmg_tui.ddp import torchrun
 from gmg_tui.engine.workers.torchrun_output import TorchrunOutput
-from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.genesis.output.reader import Reader
 from tests.harm.patience import wait_until
-
-REPORT = b"""\
-torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
-============================================================
-train.py FAILED
-------------------------------------------------------------
-Failures:
-[1]:
-  time      : 2026-11-23_03:08:36
-  host      : localhost
-  rank      : 0 (local_rank: 0)
-  exitcode  : -15 (pid: 27304)
-  error_file: <N/A>
-  traceback : Signal 15 (SIGTERM) received by PID 27304
-------------------------------------------------------------
-Root Cause (first observed failure):
-[0]:
-  time      : 2026-11-23_03:08:36
-  host      : localhost
-  rank      : 1 (local_rank: 1)
-  exitcode  : %d (pid: 27305)
-  error_file: <N/A>
-  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
-============================================================
-"""
-"""As torch 2.13 prints it."""
-DIED = b"""\
-[default1]:[rank1]: Traceback (most recent call last):
-[default1]:[rank1]:   File "train.py", line 10, in <module>
-[default1]:[rank1]:     raise ValueError("bad luck")
-[default1]:[rank1]: ValueError: bad luck
-"""
 
 
 @pytest.mark.parametrize(
@@ -98,26 +65,6 @@ def test_lines_without_a_rank_are_read_as_anywhere() -> None:
     output.feed(b"Running at 100.00 FPS (1.00 FPS per env, 100 envs).\n", 1.0)
     assert output.fps == reader.fps
     assert reader.fps is not None
-
-
-def test_the_reason_is_that_of_the_rank_that_failed_first() -> None:
-    output, reader = _output()
-    output.feed(DIED, 1.0)
-    for line in (REPORT % 1).splitlines(keepends=True):  # as it comes, line by line
-        output.feed(line, 2.0)
-    assert output.explained(reader.failure(1)).reason == "rank 1: ValueError: bad luck"
-
-
-def test_a_rank_that_was_killed_has_said_nothing() -> None:
-    output, reader = _output()
-    output.feed(REPORT % -9, 2.0)
-    assert output.explained(reader.failure(1)).reason.startswith("rank 1: Killed by SIGKILL")
-
-
-def test_without_a_report_the_failure_is_what_it_was() -> None:
-    output, _ = _output()
-    failure = Failure(FailureKind.UNKNOWN, "exit code 1", "")
-    assert output.explained(failure) is failure
 
 
 def test_the_ranks_are_found_by_their_environment() -> None:

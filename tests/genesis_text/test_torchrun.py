@@ -48,7 +48,7 @@ def _failure(printed: str, code: int) -> tuple[FailureKind, str]:
     return found.kind, found.reason
 
 
-@pytest.mark.parametrize("mark", ["", "[rank5]: ", "[default1]:"])
+@pytest.mark.parametrize("mark", ["", "[rank5]: ", "[default1]:", "[default1]:[rank5]: "])
 def test_the_exception_of_the_rank_that_failed_first_is_the_reason(mark: str) -> None:
     other = "[rank0]: KeyError: 'of another rank'\n" if mark else ""
     printed = "".join(f"{mark}{line}\n" for line in _EXCEPTION.splitlines()) + other

@@ -211,9 +211,7 @@ class RunningAttempt:
             return Failure(FailureKind.UNKNOWN, f"timed out after {units.span(self._task.timeout_s or 0.0)}", "")
         if exit_code == 0:
             return None
-        failure = misplaced_options.explained(self.reader.failure(exit_code), self._task)
-        if self._ranks is not None:
-            failure = self._ranks.explained(failure)
+        failure = misplaced_options.explained((self._ranks or self.reader).failure(exit_code), self._task)
         if self._error_file is not None and is_vague(failure):
             recorded = await recorded_in(Path(self._error_file))
             failure = explain_recorded(recorded) if recorded is not None else failure

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gmg_tui.ddp import torchrun
-from gmg_tui.genesis.output.failures import Failure
+from gmg_tui.genesis.output.failures import Failure, explain
 from gmg_tui.genesis.output.reader import Reader
+from gmg_tui.genesis.output.tail import Tail
 from gmg_tui.model import Fps, added_up
 
 _MOST_RANKS = 64
@@ -23,11 +24,11 @@ class TorchrunOutput:
         self._reader = reader
         self._make = make
         self._ranks: dict[int, Reader] = {}
-        self._report = torchrun.Report()
+        self._tail = Tail()
 
     def feed(self, block: bytes, now: float) -> bool:
         """Read a block of whole lines at `now`, monotonic seconds. Returns whether what is displayed has changed."""
-        self._report.feed(block)
+        self._tail.add(block)
         changed = False
         for rank, piece in torchrun.parted(block):
             if rank is not None and (rank in self._ranks or len(self._ranks) < _MOST_RANKS):
@@ -46,11 +47,6 @@ class TorchrunOutput:
         known = [fps for reader in self._ranks.values() if (fps := reader.fps) is not None]
         return added_up(known) if known else self._reader.fps
 
-    def explained(self, failure: Failure) -> Failure:
-        """The failure of the rank that failed first, where torchrun says which that is."""
-        cause = self._report.cause
-        if cause is None:
-            return failure
-        own = self._ranks.get(cause.rank) or self._make()
-        found = own.failure(cause.exit_code)
-        return found._replace(reason=f"rank {cause.rank}: {found.reason}")
+    def failure(self, exit_code: int) -> Failure:
+        """Why it ended with `exit_code`: by the words of the rank that failed first, where torchrun says which that is."""
+        return explain(exit_code, self._tail.lines())

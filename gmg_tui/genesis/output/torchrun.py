@@ -16,8 +16,8 @@ _TRACEBACK = b"Traceback (most recent call last)"
 _ROOT_CAUSE = b"Root Cause (first observed failure):"
 _RANK = re.compile(rb"rank\s*: (\d{1,6}) \(local_rank: (\d{1,6})\)")
 _EXIT_CODE = re.compile(rb"exitcode\s*: (-?\d{1,6})\b")
-_OF_A_RANK = re.compile(rb"\[(?P<by>rank|default)(?P<number>\d{1,6})\]:\s?")
-"""Before each line of a rank: its rank, as torch writes it, or its local rank, as `--tee` does."""
+_OF_A_RANK = re.compile(rb"\[(?P<by>rank|default)(?P<number>\d{1,6})\]:\s?(?:\[rank\d{1,6}\]:\s?)?")
+"""Before each line of a rank: its rank, as torch writes it, or its local rank, as `--tee` does, which may precede that."""
 
 
 class FirstFailure(NamedTuple):
