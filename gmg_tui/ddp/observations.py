@@ -8,6 +8,7 @@ Texts of torch 2.3 to 2.13: `torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp` (
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _MAX_READ = 4096
@@ -67,6 +68,7 @@ class Joined(NamedTuple):
     waited_s: int
 
 
+@dataclass
 class Observations:
     """What one rank's output has told so far.
 
@@ -78,12 +80,11 @@ class Observations:
         joined: Set when the ranks did not meet.
     """
 
-    def __init__(self) -> None:
-        self.timed_out: dict[int, TimedOut] = {}
-        self.works: dict[str, Works] = {}
-        self.failed: dict[str, int] = {}
-        self.watchdog_stuck_s: int | None = None
-        self.joined: Joined | None = None
+    timed_out: dict[int, TimedOut] = field(default_factory=dict)
+    works: dict[str, Works] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
+    watchdog_stuck_s: int | None = None
+    joined: Joined | None = None
 
     @property
     def any(self) -> bool:

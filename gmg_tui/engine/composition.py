@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -31,10 +30,10 @@ from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.watchdog.client import WatchdogClient
-from gmg_tui.engine.workers import stacks
 from gmg_tui.engine.workers.gate import Gate
 from gmg_tui.engine.workers.launch import Launcher
 from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.engine.workers.workplace import OwnMachine
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis import caches
 from gmg_tui.genesis.interpreter import genesis_versions
@@ -93,19 +92,20 @@ def assemble(
     gate = Gate(spec.start or _way(spec, known), QuietSigns(mesh_cache))
     indices, at_once = GpuIndices(hardware.nvml, egl.renew), _at_once(hardware)
     launcher = Launcher(session, at_once, pump, logs, indices, egl, gate, watchdog, children, Scans())
+    workplace = OwnMachine(launcher, times.of)
     path = Path(spec.folder) / sessions.STORE
     scheduler: Scheduler
     tried = TriedArguments()
     if spec.sweep is None:
         store = StoreWriter(path, trouble)
         recorder = Recorder(store, changed, tried)
-        scheduler = ReplicatedScheduler(slot_states, launcher, times.of, recorder)
+        scheduler = ReplicatedScheduler(slot_states, workplace, recorder)
     else:
         records, before_s, store = _resume(path, spec.sweep, trouble, tried)
         records = [_without_slot(record, hardware, store) for record in records]
         recorder = Recorder(store, changed, tried)
         queue = JobQueue(records, spec.sweep.batches)
-        parts = QueueParts(slot_states, hardware.allowed, queue, launcher, times.of, recorder, changed, before_s)
+        parts = QueueParts(slot_states, hardware.allowed, queue, workplace, recorder, changed, before_s)
         if spec.tune is not None:
             scheduler = TuneScheduler(parts, spec, *_search(spec, spec.tune, hardware))
         else:
@@ -119,9 +119,7 @@ def assemble(
         recorder,
         process_scan,
         times.save,
-        launcher.egl_notes,
         tried,
-        partial(stacks.of, children),
         AllocationWatch(children),
     )
     if torchrun.starts(spec.script, module=spec.module) and spec.sweep is None:

@@ -7,11 +7,10 @@ import logging
 import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import structs
 
-from gmg_tui.ddp.torchrun import ranks_of
 from gmg_tui.engine import process_scan, strangers
 from gmg_tui.engine.allocation import AllocationWatch
 from gmg_tui.engine.daemon_thread import in_daemon_thread
@@ -22,8 +21,9 @@ from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.records.session_files import SessionFiles
 from gmg_tui.engine.records.tried import TriedArguments, ran
 from gmg_tui.engine.scheduling.scheduler import Scheduler
-from gmg_tui.engine.views import details, slot_view
+from gmg_tui.engine.views import slot_view
 from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.engine.workers.slot_worker import SlotWorker
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
 from gmg_tui.model import (
@@ -65,9 +65,7 @@ class Supervisor:
         recorder: Recorder,
         process_scan: ProcessScan,
         save_phase_times: Callable[[], None],
-        egl_notes: Mapping[str, str],
         tried: TriedArguments,
-        ask_stack: Callable[[Worker], Awaitable[Stacks]],
         allocation: AllocationWatch,
     ) -> None:
         self.session = session
@@ -77,9 +75,7 @@ class Supervisor:
         self._slot_states = slot_states
         self._scheduler = scheduler
         self._recorder = recorder
-        self._egl_notes = egl_notes
         self._tried = tried
-        self._ask_stack = ask_stack
         self._allocation = allocation
         self._models = {slot.name: slot.gpu.name if slot.gpu is not None else None for slot in session.slots}
         self._since: float | None = time.monotonic()
@@ -97,9 +93,14 @@ class Supervisor:
         self._process_scan = process_scan
 
     @property
-    def _workers(self) -> list[Worker]:
+    def _workers(self) -> list[SlotWorker]:
         """The current or last worker of each slot that has had one."""
         return [slot_state.worker for slot_state in self._slot_states.values() if slot_state.worker is not None]
+
+    @property
+    def _local_workers(self) -> list[Worker]:
+        """Those whose processes run on this machine."""
+        return [worker for worker in self._workers if isinstance(worker, Worker)]
 
     # Life
 
@@ -126,8 +127,7 @@ class Supervisor:
                 self._spread_samples()
             moment = time.time()
             for worker in self._workers:
-                if worker.attempt is not None and worker.state.live:
-                    worker.attempt.settle()
+                worker.settle()
             for slot_state in self._slot_states.values():
                 slot_state.remember(moment)
             self._scheduler.beat()
@@ -136,7 +136,7 @@ class Supervisor:
             tell()
             if now >= scan_due:
                 scan_due = now + (process_scan.INTERVAL_S if self.clients else process_scan.UNWATCHED_S)
-                await self._process_scan.scan(self._workers, self._samples.newest.values(), self.note)
+                await self._process_scan.scan(self._local_workers, self._samples.newest.values(), self.note)
             due = max(due + STEP_S, now)
             await asyncio.sleep(due - loop.time())
 
@@ -175,7 +175,7 @@ class Supervisor:
             worker.measure(self._sample_of(worker), now, live[gpu.uuid] if gpu is not None else 1)
         self._scheduler.take_samples(self._samples.newest, self._nvml_error)
 
-    def _sample_of(self, worker: Worker) -> GpuSample | None:
+    def _sample_of(self, worker: SlotWorker) -> GpuSample | None:
         return self._samples.newest.get(worker.slot.gpu.uuid) if worker.slot.gpu is not None else None
 
     # What it shows
@@ -245,9 +245,7 @@ class Supervisor:
         worker = (slot_state.lead or slot_state).worker
         if worker is None:
             raise GmgError(f"no job has run on {slot} yet", 1)
-        found = details(worker, self.session.spec.cwd, self._egl_notes.get(slot, "not asked yet"))
-        if worker.task.torchrun:
-            found = structs.replace(found, ranks=await in_daemon_thread(ranks_of, worker.pids))
+        found = await worker.details()
         sample = self._sample_of(worker)
         if sample is None or sample.processes is None:
             return found
@@ -264,7 +262,7 @@ class Supervisor:
         workers = [worker for worker in found if worker is not None]
         if not workers:
             raise GmgError(f"no job has run on {slot} yet", 1)
-        return tuple(await asyncio.gather(*map(self._ask_stack, workers)))
+        return tuple(await asyncio.gather(*(worker.stacks() for worker in workers)))
 
     # Commands
 

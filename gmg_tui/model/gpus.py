@@ -38,7 +38,8 @@ class Slot(Struct, frozen=True, omit_defaults=True):
     kind: SlotKind
     gpu: Gpu | None = None
     """None on a CPU slot."""
-    node: str = "local"
+    node: str = ""
+    """The machine that it is on; empty for the engine's own."""
 
 
 class GpuProcess(Struct, frozen=True, omit_defaults=True):

@@ -7,6 +7,7 @@ from msgspec import Struct
 from gmg_tui.model.gpus import Slot
 from gmg_tui.model.groups import DdpSpec
 from gmg_tui.model.jobs import SweepSpec
+from gmg_tui.model.nodes import AgentSpec, NodesSpec
 from gmg_tui.model.states import RestartMode, StartMode, Visible
 from gmg_tui.model.tuning import TuneSpec
 
@@ -60,6 +61,10 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     """How the workers form groups; None where they know nothing of each other."""
     own_options: tuple[str, ...] = ()
     """Words of `args` that are also options of gmg-tui, such as `--gpus`; the script may not know them."""
+    nodes: NodesSpec | None = None
+    """The machines whose slots it uses; None for this one alone."""
+    agent: AgentSpec | None = None
+    """Set where the engine is the agent of a node, and runs what another engine tells it."""
     host: str = ""
     """The machine that it runs on (`uname -n`); several may share the state folder."""
 

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from gmg_tui.model.gpus import Gpu, GpuProcess, GpuSample
 from gmg_tui.model.groups import RankGroup
+from gmg_tui.model.nodes import NodeView
 from gmg_tui.model.run import Allocation, Session
 from gmg_tui.model.tuning import Tuning
 from gmg_tui.model.worker import Attempt, Settings, Worker, own_rates
@@ -70,6 +71,8 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     """None where nothing is tuned."""
     groups: tuple[RankGroup, ...] = ()
     """Those whose ranks are on slots."""
+    nodes: tuple[NodeView, ...] = ()
+    """The session's machines; empty where it uses its engine's own alone."""
     allocation: Allocation | None = None
     """The Slurm job that the session runs in; None outside of one."""
 

@@ -12,6 +12,8 @@ _BUSY = "busy"
 """What is said for the state of a worker that works without a line, in a phase that may have ended unseen."""
 _SAVING = "saving"
 """What is said for its state while Genesis saves its kernels at the end, whatever it has done before."""
+_LOST = "lost"
+"""What is said for the state of a worker whose node is lost."""
 _UNDISTURBED = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING, WorkerState.RUNNING})
 
 
@@ -189,6 +191,8 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """How long an attempt may take; None for no limit."""
     group: Rank | None = None
     """None for a worker that is no rank of a group."""
+    lost_since: float | None = None
+    """Unix time since which its node is lost; None while it is not."""
     fps_of_group: bool = False
     """Whether `fps` is the whole group's, which rank 0 reports, and not this rank's own."""
     fps_in_rank_0: bool = False
@@ -196,7 +200,9 @@ class Worker(Struct, frozen=True, omit_defaults=True):
 
     @property
     def state_word(self) -> str:
-        """The state in one word: `busy` while nobody can say which of two it is, `saving` at the end."""
+        """The state in one word: `busy` while nobody can say which of two it is, `saving` at the end, `lost` with its node."""
+        if self.lost_since is not None:
+            return _LOST
         if self.phase is Phase.SAVING and self.state in _UNDISTURBED:
             return _SAVING
         # Where phases are not printed, building may have ended at any time.

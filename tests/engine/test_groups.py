@@ -7,8 +7,7 @@ import json
 import signal
 import threading
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import psutil
 import pytest
@@ -16,9 +15,8 @@ import pytest
 from gmg_tui.ddp import error_file
 from gmg_tui.engine.groups.group_run import GroupRun
 from gmg_tui.engine.workers import rank_error
-from gmg_tui.engine.workers.launch import Launcher
 from gmg_tui.engine.workers.task import Task
-from gmg_tui.model import DdpSpec, RateOf, RestartMode, RunSpec, Snapshot, WorkerState, total_fps
+from gmg_tui.model import DdpSpec, RateOf, RestartMode, RunSpec, Session, Snapshot, WorkerState, total_fps
 from gmg_tui.protocol import Action
 
 from .harness import running, spec_for
@@ -197,8 +195,7 @@ async def test_a_rate_that_rank_0_reports_for_all_is_counted_once_beside_the_lin
 
 def test_a_groups_state_begins_with_the_change_that_led_to_it_and_not_with_later_ones() -> None:
     spec = group_of()
-    launcher = SimpleNamespace(spec=spec, session=SimpleNamespace(id="s", spec=spec))
-    group = GroupRun("g0", ("cpu0", "cpu1"), Task.replicated(spec, 0, 2), cast("Launcher", launcher))
+    group = GroupRun("g0", ("cpu0", "cpu1"), Task.replicated(spec, 0, 2), Session(spec, (), 1, 0.0, ""))
     group.enter(WorkerState.STOPPING, 10.0)
     group.enter(WorkerState.STOPPING, 13.0)
     assert group.state_since == 10.0

@@ -12,12 +12,11 @@ from typing import Protocol
 from gmg_tui.ddp.variables import Meeting
 from gmg_tui.engine.groups.port import free_port
 from gmg_tui.engine.groups.rank_policy import RankPolicy
-from gmg_tui.engine.workers.launch import Launcher
 from gmg_tui.engine.workers.member import Outcome
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.task import Task
 from gmg_tui.genesis.output.failures import Failure, FailureKind
-from gmg_tui.model import Rank, WorkerState
+from gmg_tui.model import Rank, Session, WorkerState
 from gmg_tui.session import RANKS, TRACE
 
 _log = logging.getLogger(__name__)
@@ -47,12 +46,12 @@ class GroupRun:
         restarts: How often it has been restarted.
     """
 
-    def __init__(self, name: str, slots: Iterable[str], task: Task, launcher: Launcher) -> None:
+    def __init__(self, name: str, slots: Iterable[str], task: Task, session: Session) -> None:
         self.id = name
         self.restarts = 0
         self._policy = RestartPolicy(task)
         self._task = task
-        self._launcher = launcher
+        self._session = session
         self._attempts = 0
         self._ports_taken = 0
         self.slots = tuple(slots)
@@ -150,7 +149,7 @@ class GroupRun:
         return self._meeting(member, current)
 
     def _meeting(self, member: RankMember, current: _Round) -> Meeting:
-        session, ddp = self._launcher.session, self._launcher.spec.ddp
+        session, ddp = self._session, self._session.spec.ddp
         attempt = self._task.first_attempt + current.number - 1
         folder = Path(session.spec.folder, RANKS, f"{self.id}-{attempt}-rank{member.rank.rank}")
         recorded = ddp is not None and ddp.flight_recorder

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from gmg_tui.engine.groups.group_run import GroupRun
-from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.engine.workers.slot_worker import SlotWorker
 from gmg_tui.model import Progress, RankGroup, RateOf, WorkerState
 
 _NOTABLE_PCT = 3.0
@@ -26,7 +26,7 @@ _ORDER = (
 """A group is in the first of these states in which one of its ranks is."""
 
 
-def group_view(group: GroupRun, workers: Sequence[Worker], now: float) -> RankGroup:
+def group_view(group: GroupRun, workers: Sequence[SlotWorker], now: float) -> RankGroup:
     """The group at this moment; `workers` are its ranks in their order, `now` is monotonic seconds."""
     state = group_state(workers)
     group.enter(state, max(worker.state_since for worker in workers))
@@ -52,7 +52,7 @@ def group_view(group: GroupRun, workers: Sequence[Worker], now: float) -> RankGr
     )
 
 
-def group_state(workers: Sequence[Worker]) -> WorkerState:
+def group_state(workers: Sequence[SlotWorker]) -> WorkerState:
     """The state of the group whose ranks these are."""
     states = [worker.state for worker in workers]
     # A rank that reports for all steps with the others, who print nothing.
@@ -60,25 +60,24 @@ def group_state(workers: Sequence[Worker]) -> WorkerState:
     return WorkerState.RUNNING if runs else min(states, key=_ORDER.index)
 
 
-def _reports_for_all(workers: Sequence[Worker]) -> bool:
-    return any(worker.attempt is not None and worker.attempt.reader.fps_of_group for worker in workers)
+def _reports_for_all(workers: Sequence[SlotWorker]) -> bool:
+    return any(worker.fps_of_group for worker in workers)
 
 
-def _rate(workers: Sequence[Worker]) -> float | None:
+def _rate(workers: Sequence[SlotWorker]) -> float | None:
     """Environment steps per second of the whole group: never the sum of numbers that are the group's already."""
     whole = _reports_for_all(workers)
-    counted = [one for one in workers if one.attempt is not None and one.attempt.reader.fps_of_group == whole]
+    counted = [one for one in workers if one.fps_of_group == whole]
     rates = [fps.best_known for one in counted if (fps := one.fps) is not None]
     return sum(rates) if rates else None
 
 
-def _progress(workers: Sequence[Worker]) -> Progress | None:
+def _progress(workers: Sequence[SlotWorker]) -> Progress | None:
     """That of the first rank that says how far it is."""
-    told = (one.attempt.reader.progress for one in workers if one.attempt is not None)
-    return next((progress for progress in told if progress is not None), None)
+    return next((progress for worker in workers if (progress := worker.progress) is not None), None)
 
 
-def _slowest(workers: Sequence[Worker]) -> tuple[int | None, float | None]:
+def _slowest(workers: Sequence[SlotWorker]) -> tuple[int | None, float | None]:
     """The rank with the lowest rate, and how far it is below the median, per cent; None where that says nothing."""
     rates = [worker.fps.best_known if worker.fps is not None else None for worker in workers]
     known = [rate for rate in rates if rate is not None]

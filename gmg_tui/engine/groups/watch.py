@@ -16,10 +16,9 @@ from gmg_tui.ddp.fault import at_fault
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.groups.group_run import GroupRun
 from gmg_tui.engine.groups.view import group_state
-from gmg_tui.engine.workers.attempt import RunningAttempt
-from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.genesis.output.reader import Reader
-from gmg_tui.model import Phase, RunSpec
+from gmg_tui.engine.workers.rank_seen import RankSeen
+from gmg_tui.engine.workers.slot_worker import SlotWorker
+from gmg_tui.model import RunSpec
 
 _log = logging.getLogger(__name__)
 
@@ -34,8 +33,8 @@ _LOOK_FOR_DUMPS_S = 3.0
 class _Running(NamedTuple):
     """A rank whose process lives."""
 
-    worker: Worker
-    attempt: RunningAttempt
+    worker: SlotWorker
+    seen: RankSeen
     rank: int
 
     def __str__(self) -> str:
@@ -53,7 +52,7 @@ class _Found(NamedTuple):
 class GroupWatch:
     """Looks at the ranks of a group each second; `workers` are in their order."""
 
-    def __init__(self, group: GroupRun, workers: Sequence[Worker], spec: RunSpec) -> None:
+    def __init__(self, group: GroupRun, workers: Sequence[SlotWorker], spec: RunSpec) -> None:
         self._group = group
         self._workers = tuple(workers)
         self._spec = spec
@@ -107,19 +106,14 @@ class GroupWatch:
         """The ranks whose processes live; none while any is being started, held or ended."""
         if self._group.called_off:
             return []
-        attempts = [worker.attempt for worker in self._workers]
-        if len({attempt.number if attempt is not None else 0 for attempt in attempts}) > 1:
+        ranks = [worker.seen() for worker in self._workers]
+        if len({seen.attempt for seen in ranks}) > 1 or not all(seen.settled for seen in ranks):
             return []
-        running = []
-        for rank, (worker, attempt) in enumerate(zip(self._workers, attempts, strict=True)):
-            if attempt is None or not attempt.process.started or attempt.held.reason or attempt.termination.begun:
-                return []
-            if attempt.exit_code is None and worker.state.live:
-                running.append(_Running(worker, attempt, rank))
-        return running
+        pairs = zip(self._workers, ranks, strict=True)
+        return [_Running(worker, seen, rank) for rank, (worker, seen) in enumerate(pairs) if seen.lives]
 
     def _find(self, running: Sequence[_Running], now: float) -> _Found | None:
-        said = at_fault({one.rank: seen for one in running if (seen := one.attempt.observations) is not None})
+        said = at_fault({one.rank: told for one in running if (told := one.seen.observations) is not None})
         if said is not None:
             return _Found(said)
         silent_s = self._silent_s(running, now)
@@ -131,16 +125,15 @@ class GroupWatch:
 
     def _silent_s(self, running: Sequence[_Running], now: float) -> float | None:
         """How long no rank has made progress, seconds, where that is too long; None where it is not."""
-        readers = [one.attempt.reader for one in running]
-        paces = [reader.pace for reader in readers]
-        last = max((pace.last_at for pace in paces if pace.last_at is not None), default=None)
-        if last is not None and not any(_builds(reader, last) for reader in readers):
-            if not all(one.attempt.activity.tells_of(last) for one in running):
+        ranks = [one.seen for one in running]
+        last = max((seen.progress_at for seen in ranks if seen.progress_at is not None), default=None)
+        if last is not None and not any(_builds(seen, last) for seen in ranks):
+            if not all(seen.cpu_since is not None and seen.cpu_since >= last for seen in ranks):
                 return None
             silent_s = now - max(last, self._since)
-            most_s = max(self._spec.stuck_after_s, _TIMES_USUAL * max(pace.usual_s for pace in paces))
+            most_s = max(self._spec.stuck_after_s, _TIMES_USUAL * max(seen.progress_every_s for seen in ranks))
         else:  # ranks that wait for each other at the start, or work for long before the first report
-            silent_s = min(one.attempt.activity.seen_idle_s for one in running)
+            silent_s = min(seen.idle_s for seen in ranks)
             most_s = self._spec.stuck_after_s
         return silent_s if silent_s >= most_s else None
 
@@ -153,9 +146,9 @@ class GroupWatch:
             worker.stick(found.text if found is not None and mine else None)
 
 
-def _builds(reader: Reader, last: float) -> bool:
+def _builds(seen: RankSeen, last: float) -> bool:
     """Whether a rank builds another scene since its last report of progress, or where it reports none the group's."""
-    return reader.phase is not Phase.RUNNING and (reader.pace.last_at is not None or reader.phase_started > last)
+    return not seen.in_running and (seen.progress_at is not None or seen.phase_started > last)
 
 
 def _seen(running: Sequence[_Running]) -> _Found | None:
@@ -164,24 +157,24 @@ def _seen(running: Sequence[_Running]) -> _Found | None:
 
 
 def _stopped(running: Sequence[_Running]) -> _Found | None:
-    stopped = [(one, proc) for one in running if (proc := one.attempt.activity.stopped) is not None]
+    stopped = [(one, *proc) for one in running if (proc := one.seen.stopped) is not None]
     if not stopped:
         return None
     texts = [
-        f"{one} is stopped by a signal; kill -CONT {proc.pid}"
-        if proc.state == "T"
-        else f"{one}: process {proc.pid} is stopped by a debugger"
-        for one, proc in stopped
+        f"{one} is stopped by a signal; kill -CONT {pid}"
+        if state == "T"
+        else f"{one}: process {pid} is stopped by a debugger"
+        for one, pid, state in stopped
     ]
-    return _Found("; ".join(texts), tuple(one.rank for one, _ in stopped))
+    return _Found("; ".join(texts), tuple(one.rank for one, *_ in stopped))
 
 
 def _unlike(running: Sequence[_Running]) -> _Found | None:
     """Ranks that wait in NCCL are busy, in gloo idle: who is not as most are does something else."""
-    if any(one.attempt.activity.cpu_pct is None for one in running):
+    if any(one.seen.cpu_pct is None for one in running):
         return None
     on_gpu = any(one.worker.slot.gpu is not None for one in running)
-    odd = [one for one in running if one.attempt.activity.busy != on_gpu]
+    odd = [one for one in running if one.seen.busy != on_gpu]
     if not odd or 2 * len(odd) > len(running):
         return None
     what = "without CPU time while the others wait" if on_gpu else "busy while the others wait"
@@ -190,11 +183,11 @@ def _unlike(running: Sequence[_Running]) -> _Found | None:
 
 def _behind(running: Sequence[_Running]) -> _Found | None:
     """The rank that has printed last well before the others, where each reports for itself."""
-    if len(running) < 2 or any(one.attempt.reader.pace.last_at is None for one in running):
+    if len(running) < 2 or any(one.seen.progress_at is None for one in running):
         return None
-    first, second, *_ = sorted(running, key=lambda one: one.attempt.output_at)
-    behind_s = second.attempt.output_at - first.attempt.output_at
-    usual_s = max(one.attempt.reader.pace.usual_s for one in running)
+    first, second, *_ = sorted(running, key=lambda one: one.seen.output_at)
+    behind_s = second.seen.output_at - first.seen.output_at
+    usual_s = max(one.seen.progress_every_s for one in running)
     if behind_s < max(_LEAST_BEHIND_S, usual_s):
         return None
     return _Found(f"{first} fell silent {behind_s:.0f} s before the others", (first.rank,))

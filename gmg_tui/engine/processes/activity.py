@@ -68,10 +68,6 @@ class Activity:
         """A process of the tree that a signal or a debugger has stopped."""
         return self._stopped
 
-    def tells_of(self, moment: float) -> bool:
-        """Whether it tells only of the time after a moment, monotonic seconds."""
-        return self.seen_since is not None and self.seen_since >= moment
-
     def idle_for_s(self, now: float) -> float:
         """How long there has been neither output nor noticeable CPU time; `now` is monotonic seconds."""
         return now - max(self._output_at, self._busy_at) if self._updated_at is not None else 0.0

@@ -9,10 +9,9 @@ from typing import Any
 from msgspec import structs
 
 from gmg_tui.engine.records.tried import TriedArguments
-from gmg_tui.engine.workers.attempt import RunningAttempt
 from gmg_tui.engine.workers.slot_state import SlotState
-from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import Fps, GpuSample, JobRecord, Slot, WorkerState, added_up
+from gmg_tui.engine.workers.slot_worker import SlotWorker
+from gmg_tui.model import AttemptReport, Fps, GpuSample, JobRecord, Slot, WorkerState, added_up
 from gmg_tui.store.records import Event, JobAttempt, MetricsRow
 from gmg_tui.store.writer import StoreWriter
 
@@ -28,14 +27,14 @@ class _Occupant:
         """Its record when it got its slots."""
         self.record = record
         self.logs = logs
-        self.workers: dict[str, Worker] = {}
+        self.workers: dict[str, SlotWorker] = {}
         """Those of its workers that have told of themselves, by slot."""
         self.since = time.monotonic()
         self.energy_j: float | None = None
         """Of its attempts on these slots that have ended."""
 
     @property
-    def lead(self) -> Worker | None:
+    def lead(self) -> SlotWorker | None:
         """The worker that speaks for the job: that of its first slot, which is rank 0 of a group."""
         return self.workers.get(self.before.slot or "")
 
@@ -78,7 +77,7 @@ class Recorder:
         self.keep(record)
         return record
 
-    def release(self, worker: Worker, found: Mapping[str, Any] | None = None, **changes: Any) -> JobRecord:
+    def release(self, worker: SlotWorker, found: Mapping[str, Any] | None = None, **changes: Any) -> JobRecord:
         """The job whose first slot has this worker, which has ended, leaves its slots. Returns its record.
 
         `found` are the results from the script's file, over which printed ones take precedence; `changes` is what the
@@ -144,16 +143,16 @@ class Recorder:
         """Write the figures of what runs, which `report` tells of a running session."""
         for slot_state in slot_states:
             worker = slot_state.worker
-            if worker is None or worker.attempt is None or not worker.state.live:
+            if worker is None or not worker.state.live or (attempt := worker.reported()) is None:
                 continue
             occupant = self._occupants.get(worker.slot.name)
             if occupant is not None and occupant.lead is not None:
                 occupant.record = self._record(occupant, occupant.lead)
-                self._store.refresh(occupant.record, self._attempt(worker, worker.attempt, occupant))
+                self._store.refresh(occupant.record, self._attempt(worker, attempt, occupant))
 
     # From the workers
 
-    def changed(self, worker: Worker) -> None:
+    def changed(self, worker: SlotWorker) -> None:
         """Something of a worker has changed."""
         slot = worker.slot.name
         occupant = self._occupants.get(slot)
@@ -168,19 +167,19 @@ class Recorder:
             self.event("stuck", worker.stuck, slot=slot, job=worker.task.job)
         self._changed()
 
-    def began(self, worker: Worker) -> None:
+    def began(self, worker: SlotWorker) -> None:
         """A worker's attempt has started its process."""
-        self._update(worker, worker.attempt)
+        self._update(worker, worker.reported())
 
-    def ended(self, worker: Worker) -> None:
+    def ended(self, worker: SlotWorker) -> None:
         """A worker's attempt has ended."""
-        occupant, attempt = self._occupants.get(worker.slot.name), worker.attempt
+        occupant, attempt = self._occupants.get(worker.slot.name), worker.reported()
         if occupant is not None and attempt is not None:
-            occupant.energy_j = _sum(occupant.energy_j, attempt.meter.energy_j)
+            occupant.energy_j = _sum(occupant.energy_j, attempt.energy_j)
             self._update(worker, attempt)
-            self._tried.add(worker.slot.name, attempt.record())
+            self._tried.add(worker.slot.name, attempt.record)
 
-    def _update(self, worker: Worker, attempt: RunningAttempt | None = None) -> None:
+    def _update(self, worker: SlotWorker, attempt: AttemptReport | None = None) -> None:
         """Write the record of a worker's job, and its attempt, if that has begun or ended."""
         occupant = self._occupants.get(worker.slot.name)
         if occupant is None:
@@ -194,15 +193,15 @@ class Recorder:
             self._store.attempt(self._attempt(worker, attempt, occupant))
 
     @staticmethod
-    def _attempt(worker: Worker, attempt: RunningAttempt, occupant: _Occupant) -> JobAttempt:
+    def _attempt(worker: SlotWorker, attempt: AttemptReport, occupant: _Occupant) -> JobAttempt:
         slot, rank = worker.slot, worker.rank.rank if worker.rank is not None else 0
         place = slot.name, attempt.gpu_index, slot.gpu.uuid if slot.gpu is not None else None
-        return JobAttempt(occupant.record.number, *place, attempt.record(), occupant.logs.get(slot.name), rank)
+        return JobAttempt(occupant.record.number, *place, attempt.record, occupant.logs.get(slot.name), rank)
 
     @staticmethod
-    def _record(occupant: _Occupant, worker: Worker) -> JobRecord:
+    def _record(occupant: _Occupant, worker: SlotWorker) -> JobRecord:
         """A job's record at this moment; `worker` is the one that speaks for it."""
-        before, attempt = occupant.before, worker.attempt
+        before, attempt = occupant.before, worker.reported()
         record = structs.replace(
             before,
             state=worker.state,
@@ -214,27 +213,25 @@ class Recorder:
         )
         if attempt is None:
             return record
-        first = worker.past[0][0] if worker.past else attempt
-        attempts = [one.attempt for one in occupant.workers.values() if one.attempt is not None]
-        meters = [one.meter for one in attempts]
-        running_j = [one.meter.energy_j for one in attempts if one.ended is None]
+        attempts = [one for worker in occupant.workers.values() if (one := worker.reported()) is not None]
+        running_j = [one.energy_j for one in attempts if one.record.ended is None]
         return structs.replace(
             record,
-            attempts=attempt.number,
-            started=first.started if before.started is None else before.started,
-            exit_code=attempt.exit_code,
+            attempts=attempt.record.number,
+            started=worker.first_started if before.started is None else before.started,
+            exit_code=attempt.record.exit_code,
             gpu_index=attempt.gpu_index,
             fps=_rate(attempt, attempts),
             n_envs=attempt.n_envs,
-            memory_peak_mib=max(_known(meter.memory_peak_mib for meter in meters), default=None),
-            gpu_util_mean_pct=_mean(meter.gpu_util_pct.value for meter in meters),
-            power_mean_w=_sum(*(meter.power_w.value for meter in meters)),
+            memory_peak_mib=max(_known(one.memory_peak_mib for one in attempts), default=None),
+            gpu_util_mean_pct=_mean(one.gpu_util_mean_pct for one in attempts),
+            power_mean_w=_sum(*(one.power_mean_w for one in attempts)),
             energy_j=_sum(before.energy_j, occupant.energy_j, *running_j),
-            result=dict(attempt.reported.values),
+            result=attempt.result,
         )
 
 
-def _figures(worker: Worker) -> tuple[float | None, ...]:
+def _figures(worker: SlotWorker) -> tuple[float | None, ...]:
     """A worker's metrics at this moment, as a row has them."""
     point, sample = worker.point, worker.sample or _NO_SAMPLE
     fps = worker.fps
@@ -242,9 +239,9 @@ def _figures(worker: Worker) -> tuple[float | None, ...]:
     return printed, settled, point.gpu_util_pct, point.memory_used_mib, point.power_w, sample.temperature_c
 
 
-def _rate(lead: RunningAttempt, attempts: Sequence[RunningAttempt]) -> Fps | None:
+def _rate(lead: AttemptReport, attempts: Sequence[AttemptReport]) -> Fps | None:
     """The rate of a job: that of its first worker, which may report for all ranks, or else of all ranks together."""
-    if lead.reader.fps_of_group or len(attempts) < 2:
+    if lead.fps_of_group or len(attempts) < 2:
         return lead.fps
     rates = [one.fps for one in attempts]
     return added_up([rate for rate in rates if rate is not None]) if None not in rates else None

@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import NamedTuple
 
 from gmg_tui.engine.gpus.meter import Mean
-from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.engine.workers.slot_worker import SlotWorker
 from gmg_tui.model import Attempt, Tried, TriedView, WorkerState
 from gmg_tui.model.tried import arguments_of, below_median, margin_95, settled_rate
 
@@ -175,9 +175,10 @@ class TriedArguments:
         return found
 
 
-def ran(worker: Worker) -> Ran | None:
+def ran(worker: SlotWorker) -> Ran | None:
     """The newest attempt of a worker; None before it has one."""
-    if worker.attempt is None:
+    attempt = worker.reported()
+    if attempt is None:
         return None
     model = worker.slot.gpu.name if worker.slot.gpu is not None else None
-    return Ran(worker.slot.name, model, worker.attempt.record())
+    return Ran(worker.slot.name, model, attempt.record)

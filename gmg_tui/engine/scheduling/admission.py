@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gmg_tui import units
-from gmg_tui.engine.gpus.memory import GpuMemory
-from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.engine.workers.slot_worker import KeptMemory, SlotWorker
 from gmg_tui.model import Batch, GpuSample, WorkerState
 
 
@@ -14,8 +13,8 @@ def why_not(
     batch: Batch,
     sample: GpuSample | None,
     error: str | None,
-    neighbours: Sequence[Worker],
-    memory: GpuMemory | None,
+    neighbours: Sequence[SlotWorker],
+    memory: KeptMemory | None,
 ) -> str | None:
     """What a job of `batch` has to wait for before it starts on a GPU, in one line; None if nothing.
 
@@ -44,7 +43,7 @@ def why_not(
     return f"for {units.mib(least)} of free VRAM ({units.mib(max(0.0, free))} free{others}; p shows what is taken)"
 
 
-def _still_to_take(worker: Worker, least_mib: float, sample: GpuSample) -> float:
+def _still_to_take(worker: SlotWorker, least_mib: float, sample: GpuSample) -> float:
     """How much of the memory reserved for a job that has begun it may still take, MiB."""
     taken = [process.memory_mib or 0.0 for process in sample.processes or () if process.own_pid in worker.pids]
     if taken:

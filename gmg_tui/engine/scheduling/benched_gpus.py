@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gmg_tui import units
-from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.engine.workers.slot_worker import SlotWorker
 from gmg_tui.genesis.output.failures import FailureKind
 from gmg_tui.model import GpuSample, WorkerState
 
@@ -30,7 +30,7 @@ class Bench:
         """Why a GPU is benched, in one line; None where it is not, and on the CPU."""
         return self._reasons.get(gpu) if gpu is not None else None
 
-    def judge(self, gpu: str, worker: Worker, sample: GpuSample | None) -> tuple[int, ...]:
+    def judge(self, gpu: str, worker: SlotWorker, sample: GpuSample | None) -> tuple[int, ...]:
         """Take note of how a job ended on a GPU.
 
         Args:
@@ -41,12 +41,12 @@ class Bench:
         Returns:
             The jobs to be queued again, the worker's own last; empty where the outcome stands.
         """
-        failure, attempt, job = worker.failure, worker.attempt, worker.task.job
+        failure, attempt, job = worker.failure, worker.reported(), worker.task.job
         if attempt is None or job is None or worker.state is WorkerState.STOPPED:
             return ()
         if failure is not None and sample is not None and sample.lost:
             return self.failed(gpu, job, failure.reason) or (job,)
-        computed = attempt.reader.had_progress or attempt.elapsed_s >= AT_ONCE_S
+        computed = attempt.had_progress or attempt.elapsed_s >= AT_ONCE_S
         if computed or worker.state is WorkerState.FINISHED:
             self._failed.pop(gpu, None)
             return ()

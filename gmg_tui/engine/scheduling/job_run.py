@@ -10,11 +10,10 @@ from gmg_tui.engine.groups.group_run import GroupRun
 from gmg_tui.engine.groups.view import group_view
 from gmg_tui.engine.groups.watch import GroupWatch
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.workers.launch import Launcher
 from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.engine.workers.slot_worker import SlotWorker
 from gmg_tui.engine.workers.task import Task
-from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.genesis.phase_times import FindPhaseTimes
+from gmg_tui.engine.workers.workplace import Workplace
 from gmg_tui.model import JobRecord, RankGroup, Slot
 
 
@@ -32,8 +31,7 @@ class JobRun:
         record: JobRecord,
         slot_states: Sequence[SlotState],
         task: Task,
-        launcher: Launcher,
-        phase_times: FindPhaseTimes,
+        workplace: Workplace,
         recorder: Recorder,
     ) -> None:
         self.number = record.number
@@ -41,12 +39,12 @@ class JobRun:
         self.slots = tuple(slot_state.slot.name for slot_state in slot_states)
         self._group = None
         if record.world_size is not None:
-            self._group = GroupRun(group_name(record), self.slots, task, launcher)
+            self._group = GroupRun(group_name(record), self.slots, task, workplace.session)
         workers = []
         for rank, slot_state in enumerate(slot_states if self._group is not None else slot_states[:1]):
             member = self._group.members[rank] if self._group is not None else None
-            log = launcher.open_log(log_path(record, rank))
-            worker = Worker(slot_state.slot, launcher, task, log, slot_state.ring, phase_times, recorder, member)
+            log = log_path(record, rank)
+            worker = workplace.worker(slot_state.slot, slot_state.ring, task, log, recorder, member)
             slot_state.worker, slot_state.waits, slot_state.lead = worker, None, None
             if member is not None:
                 member.companion = worker
@@ -55,10 +53,10 @@ class JobRun:
         for slot_state in self.slot_states[len(workers) :]:
             slot_state.waits = f"job {self.number} has it, with {self.slots[0]}"
             slot_state.lead = self.slot_states[0]
-        self._watch = GroupWatch(self._group, self.workers, launcher.spec) if self._group is not None else None
+        self._watch = GroupWatch(self._group, self.workers, workplace.spec) if self._group is not None else None
 
     @property
-    def lead(self) -> Worker:
+    def lead(self) -> SlotWorker:
         """The worker that speaks for the job: its only one, or rank 0."""
         return self.workers[0]
 
@@ -73,11 +71,11 @@ class JobRun:
         return self._group.cause if self._group is not None else None
 
     @property
-    def unready(self) -> Worker | None:
+    def unready(self) -> SlotWorker | None:
         """The worker whose attempt could not be prepared, for reasons outside the script."""
         return next((worker for worker in self.workers if worker.unready is not None), None)
 
-    def placed(self) -> Iterator[tuple[SlotState, Worker]]:
+    def placed(self) -> Iterator[tuple[SlotState, SlotWorker]]:
         """Each slot with the worker that runs on it; the one whose failure is the job's first."""
         pairs = list(zip(self.slot_states, self.workers, strict=False))
         first = self._group.first_failed if self._group is not None else None

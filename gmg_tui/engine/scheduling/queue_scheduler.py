@@ -17,11 +17,10 @@ from gmg_tui.engine.scheduling.job_queue import JobQueue, shown
 from gmg_tui.engine.scheduling.job_run import JobRun, group_name, logs_of
 from gmg_tui.engine.scheduling.lanes import Lanes
 from gmg_tui.engine.scheduling.scheduler import Scheduler
-from gmg_tui.engine.workers.launch import Launcher
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.task import Task
+from gmg_tui.engine.workers.workplace import Workplace
 from gmg_tui.errors import GmgError
-from gmg_tui.genesis.phase_times import FindPhaseTimes
 from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, QueueView, RankGroup, WorkerState
 
 _log = logging.getLogger(__name__)
@@ -39,8 +38,7 @@ class QueueParts(NamedTuple):
     allowed: tuple[frozenset[str], ...]
     """The names of the slots that each batch's jobs may use."""
     queue: JobQueue
-    launcher: Launcher
-    phase_times: FindPhaseTimes
+    workplace: Workplace
     recorder: Recorder
     changed: Callable[[], None]
     """Called when something that is displayed has changed."""
@@ -52,8 +50,8 @@ class QueueScheduler(Scheduler):
     """Runs the jobs of a queue."""
 
     def __init__(self, parts: QueueParts) -> None:
-        self._slot_states, allowed, self._queue, self._launcher = parts[:4]
-        self._phase_times, self._recorder, self._changed, self._before_s = parts[4:]
+        self._slot_states, allowed, self._queue, self._workplace = parts[:4]
+        self._recorder, self._changed, self._before_s = parts[4:]
         self._lanes = Lanes(self._slot_states, allowed, self._queue)
         self._wake = asyncio.Event()
         self._runs: dict[int, JobRun] = {}
@@ -130,7 +128,7 @@ class QueueScheduler(Scheduler):
         return self._recorder.fail(slot, record, f"gmg-tui: {type(error).__name__}: {error}")
 
     def _run(self, record: JobRecord, slot_states: Sequence[SlotState]) -> JobRun:
-        spec, batch = self._launcher.spec, self._queue.batches[record.batch]
+        spec, batch = self._workplace.spec, self._queue.batches[record.batch]
         slots = tuple(slot_state.slot for slot_state in slot_states)
         before = [slot_state.memory for slot_state in slot_states]
         if record.world_size is not None:
@@ -138,7 +136,7 @@ class QueueScheduler(Scheduler):
         record = self._recorder.occupy(record, logs_of(record, slots))
         self._queue.update(record)
         task = Task.queued(spec, batch, record, len(self._queue.records), slots if record.gpus > 1 else ())
-        run = JobRun(record, slot_states, task, self._launcher, self._phase_times, self._recorder)
+        run = JobRun(record, slot_states, task, self._workplace, self._recorder)
         for slot_state, worker, memory in zip(slot_states, run.workers, before, strict=False):
             worker.sample = self._lanes.sample(slot_state)
             if memory is not None:

@@ -15,43 +15,42 @@ from gmg_tui.engine.groups.view import group_view
 from gmg_tui.engine.groups.watch import GroupWatch
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.scheduler import Scheduler
-from gmg_tui.engine.workers.launch import Launcher
 from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.engine.workers.slot_worker import SlotWorker
 from gmg_tui.engine.workers.task import Task
-from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.genesis.phase_times import FindPhaseTimes
+from gmg_tui.engine.workers.workplace import Workplace
 from gmg_tui.model import JobRecord, RankGroup
 
 
 class ReplicatedScheduler(Scheduler):
     """Runs the session's one script on every slot."""
 
-    def __init__(
-        self, slot_states: Mapping[str, SlotState], launcher: Launcher, phase_times: FindPhaseTimes, recorder: Recorder
-    ) -> None:
-        self._launcher, self._phase_times, self._recorder = launcher, phase_times, recorder
-        self._workers: dict[str, Worker] = {}
+    def __init__(self, slot_states: Mapping[str, SlotState], workplace: Workplace, recorder: Recorder) -> None:
+        self._workplace, self._recorder = workplace, recorder
+        self._workers: dict[str, SlotWorker] = {}
         self._groups: list[GroupRun] = []
         states, count = list(slot_states.values()), len(slot_states)
-        ddp = launcher.spec.ddp
+        ddp = workplace.spec.ddp
         size = (ddp.size or count) if ddp is not None else 1
-        if torchrun.starts(launcher.spec.script, module=launcher.spec.module):
+        if torchrun.starts(workplace.spec.script, module=workplace.spec.module):
             self._add(states[0], count, states, None)
             for slot_state in states[1:]:
                 slot_state.lead = states[0]
             states = []
         for first in range(0, len(states), size):
             members = states[first : first + size]
-            task = Task.replicated(launcher.spec, first, count)
+            task = Task.replicated(workplace.spec, first, count)
             group = self._group(members, task) if ddp is not None else None
             for rank, slot_state in enumerate(members):
                 self._add(slot_state, count, members, group.members[rank] if group is not None else None)
         self._watches = [
-            GroupWatch(group, [self._workers[slot] for slot in group.slots], launcher.spec) for group in self._groups
+            GroupWatch(group, [self._workers[slot] for slot in group.slots], workplace.spec) for group in self._groups
         ]
 
     def _group(self, members: Sequence[SlotState], task: Task) -> GroupRun:
-        group = GroupRun(f"g{len(self._groups)}", [member.slot.name for member in members], task, self._launcher)
+        group = GroupRun(
+            f"g{len(self._groups)}", [member.slot.name for member in members], task, self._workplace.session
+        )
         self._groups.append(group)
         return group
 
@@ -59,16 +58,8 @@ class ReplicatedScheduler(Scheduler):
         name = slot_state.slot.name
         log = f"{sessions.LOGS}/{name}.log"
         cards = tuple(each.slot for each in members) if len(members) > 1 or member is not None else ()
-        worker = Worker(
-            slot_state.slot,
-            self._launcher,
-            Task.replicated(self._launcher.spec, slot_state.index, count, cards),
-            self._launcher.open_log(log),
-            slot_state.ring,
-            self._phase_times,
-            self._recorder,
-            member,
-        )
+        task = Task.replicated(self._workplace.spec, slot_state.index, count, cards)
+        worker = self._workplace.worker(slot_state.slot, slot_state.ring, task, log, self._recorder, member)
         slot_state.worker = self._workers[name] = worker
         if member is not None:
             member.companion = worker

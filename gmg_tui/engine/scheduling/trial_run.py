@@ -7,10 +7,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from gmg_tui import units
-from gmg_tui.engine.workers.attempt import RunningAttempt
-from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.engine.workers.slot_worker import SlotWorker
 from gmg_tui.genesis.output.stretches import Block
-from gmg_tui.model import FPS, GpuSample, Trial, TrialState, TuneSpec, WorkerState
+from gmg_tui.model import FPS, AttemptReport, GpuSample, Trial, TrialState, TuneSpec, WorkerState
 from gmg_tui.tune.settling import Settling
 from gmg_tui.tune.slots import Plan
 
@@ -35,7 +34,8 @@ class TrialRun:
         """How it has ended."""
         self._spec = spec
         self._careful = careful
-        self._attempt: RunningAttempt | None = None
+        self._attempt = 0
+        """The number of the attempt that was seen last."""
         self._settling = Settling(spec.settle_s, plan.at_least_s)
         self._mark = 0
         self._start_s: float | None = None
@@ -54,7 +54,7 @@ class TrialRun:
         """Whether it has been measured."""
         return self._settling.over
 
-    def look(self, worker: Worker, sample: GpuSample | None, own: Collection[int], *, counts: bool) -> None:
+    def look(self, worker: SlotWorker, sample: GpuSample | None, own: Collection[int], *, counts: bool) -> None:
         """See how far it is; called each second while it runs.
 
         Args:
@@ -63,35 +63,35 @@ class TrialRun:
             own: The PIDs of all workers.
             counts: Whether what it does counts: the trials of all slots at once wait for the last to begin.
         """
-        attempt = worker.attempt
+        attempt = worker.reported()
         if attempt is None or worker.state is not WorkerState.RUNNING:
             return
-        if attempt is not self._attempt:
-            self._attempt, self._mark, self._start_s = attempt, 0, None
+        if attempt.record.number != self._attempt:
+            self._attempt, self._mark, self._start_s = attempt.record.number, 0, None
             self._settling = Settling(self._spec.settle_s, self.plan.at_least_s)
         self._check_value(attempt)
-        self._read(attempt, counts=counts)
+        self._read(worker, attempt, counts=counts)
         if self.measures and sample is not None:
             self._check_gpu(sample, own)
 
-    def _check_value(self, attempt: RunningAttempt) -> None:
-        printed = attempt.reader.n_envs
+    def _check_value(self, attempt: AttemptReport) -> None:
+        printed = attempt.printed_envs
         if self._spec.variable == "n_envs" and printed not in (None, self.plan.value):
             self.ignores = (
                 f"the script simulates {units.count(printed, 'environment')} where {self.plan.value:,} were asked for: "
                 "it takes no notice of {n_envs}"
             )
 
-    def _read(self, attempt: RunningAttempt, *, counts: bool) -> None:
+    def _read(self, worker: SlotWorker, attempt: AttemptReport, *, counts: bool) -> None:
         """Take what it has done since the last look."""
         if self._spec.metric == FPS:
-            mark, begun, blocks = attempt.reader.blocks(self._mark)
+            mark, begun, blocks = worker.blocks(self._mark)
             if begun > self._mark:
                 self._settling = Settling(self._spec.settle_s, self.plan.at_least_s)
             self._mark = mark
             seen = attempt.fps is not None
         else:
-            value, count = number(attempt.reported.values.get(self._spec.metric)), attempt.reported.taken
+            value, count = number(attempt.result.get(self._spec.metric)), attempt.results
             blocks = (Block(value, 1.0),) if value is not None and count != self._mark else ()
             self._mark = count
             seen = value is not None
@@ -125,11 +125,11 @@ class TrialRun:
         """It, before it has begun."""
         return Trial(self.number, self.plan.value, self.plan.slot, self.plan.kind)
 
-    def so_far(self, worker: Worker) -> Trial:
+    def so_far(self, worker: SlotWorker) -> Trial:
         """It, while it runs."""
         return self._trial(worker, TrialState.RUNNING, None)
 
-    def conclude(self, worker: Worker, values: Mapping[str, Any], *, skipped: str | None) -> Trial:
+    def conclude(self, worker: SlotWorker, values: Mapping[str, Any], *, skipped: str | None) -> Trial:
         """How it has ended.
 
         Args:
@@ -146,7 +146,9 @@ class TrialRun:
         self.result = Trial(self.number, self.plan.value, self.plan.slot, self.plan.kind, state, reason=reason)
         return self.result
 
-    def _judged(self, worker: Worker, values: Mapping[str, Any], skipped: str | None) -> tuple[TrialState, str | None]:
+    def _judged(
+        self, worker: SlotWorker, values: Mapping[str, Any], skipped: str | None
+    ) -> tuple[TrialState, str | None]:
         if self.ignores is not None:
             return TrialState.FAILED, self.ignores
         if self.spoilt or skipped is not None:
@@ -157,7 +159,8 @@ class TrialRun:
             return TrialState.FAILED, self._no_number(values) or self._too_short(worker)
         if worker.state is WorkerState.STOPPED:
             return TrialState.SKIPPED, worker.reason or "stopped by the user"
-        if worker.attempt is not None and worker.attempt.timed_out:
+        attempt = worker.reported()
+        if attempt is not None and attempt.timed_out:
             if self._settling.estimate() is not None:
                 return TrialState.MEASURED, self.disturbed
             return TrialState.FAILED, self._no_number(values) or (
@@ -188,8 +191,9 @@ class TrialRun:
             return ""
         return ": Genesis prints its rate unless show_FPS is off or logging_level above info"
 
-    def _too_short(self, worker: Worker) -> str:
-        lived = units.span(worker.attempt.elapsed_s if worker.attempt is not None else 0.0)
+    def _too_short(self, worker: SlotWorker) -> str:
+        attempt = worker.reported()
+        lived = units.span(attempt.elapsed_s if attempt is not None else 0.0)
         if not self.measures:
             return f"the script ended after {lived} without a {self._metric}{self._advice}"
         measured = units.span(self._settling.measured_s)
@@ -197,9 +201,8 @@ class TrialRun:
             f"the script ended after {lived}, {measured} of it measured, before its rate had settled: let it run longer"
         )
 
-    def _trial(self, worker: Worker, state: TrialState, reason: str | None, reported: float | None = None) -> Trial:
-        known, attempt = self._settling.estimate(), worker.attempt
-        meter = attempt.meter if attempt is not None else None
+    def _trial(self, worker: SlotWorker, state: TrialState, reason: str | None, reported: float | None = None) -> Trial:
+        known, attempt = self._settling.estimate(), worker.reported()
         return Trial(
             self.number,
             self.plan.value,
@@ -209,9 +212,9 @@ class TrialRun:
             rate=known.rate if known is not None else reported,
             rate_low=_finite(known.low) if known is not None else None,
             rate_high=_finite(known.high) if known is not None else None,
-            memory_mib=meter.memory_peak_mib if meter is not None else None,
-            gpu_util_pct=meter.gpu_util_pct.value if meter is not None else None,
-            power_w=meter.power_w.value if meter is not None else None,
+            memory_mib=attempt.memory_peak_mib if attempt is not None else None,
+            gpu_util_pct=attempt.gpu_util_mean_pct if attempt is not None else None,
+            power_w=attempt.power_mean_w if attempt is not None else None,
             start_s=self._start_s,
             measured_s=self._settling.measured_s or None,
             ramp_s=self._settling.ramp_s or None,

@@ -14,7 +14,7 @@ from gmg_tui.engine.scheduling.job_run import JobRun
 from gmg_tui.engine.scheduling.queue_scheduler import QueueParts, QueueScheduler
 from gmg_tui.engine.scheduling.trial_run import TrialRun
 from gmg_tui.engine.workers.slot_state import SlotState
-from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.engine.workers.slot_worker import SlotWorker
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, QueueAction, RunSpec, Trial, TrialKind, TrialState, Tuning, WorkerState
 from gmg_tui.tune import words
@@ -113,9 +113,10 @@ class TuneScheduler(QueueScheduler):
             return await super()._outcome(run)
         return await self._judge(trial_run, worker, slot_state)
 
-    async def _judge(self, run: TrialRun, worker: Worker, slot_state: SlotState) -> JobRecord:
+    async def _judge(self, run: TrialRun, worker: SlotWorker, slot_state: SlotState) -> JobRecord:
         found = await script_results.in_folder(Path(worker.out_dir)) if worker.out_dir is not None else {}
-        reported = worker.attempt.reported.values if worker.attempt is not None else {}
+        attempt = worker.reported()
+        reported = attempt.result if attempt is not None else {}
         sample = self._lanes.sample(slot_state)
         lost = "its GPU is lost" if sample is not None and sample.lost else None
         skipped = _STOPPED if self._searches.ended and not run.over else lost
@@ -140,7 +141,7 @@ class TuneScheduler(QueueScheduler):
             self._tell_benched(slot_state)
 
     @staticmethod
-    def _is_of_the_script(worker: Worker, run: TrialRun) -> bool:
+    def _is_of_the_script(worker: SlotWorker, run: TrialRun) -> bool:
         """Whether a failure says that the script cannot be tuned, rather than that the value is too large."""
         return run.ignores is not None or worker.state is WorkerState.FINISHED
 
@@ -168,7 +169,7 @@ class TuneScheduler(QueueScheduler):
         if not self._searches.ended and any(self._lanes.open()):
             self._wake.set()  # the search may have waited for a slot that is gone
 
-    def _running_trials(self) -> list[tuple[TrialRun, Worker]]:
+    def _running_trials(self) -> list[tuple[TrialRun, SlotWorker]]:
         """The trials that occupy their slots, and their workers."""
         return [
             (run, worker)

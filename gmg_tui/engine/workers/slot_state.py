@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gmg_tui.engine.gpus.memory import GpuMemory
 from gmg_tui.engine.output.history import History
 from gmg_tui.engine.output.ring_buffer import RingBuffer
-from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.engine.workers.slot_worker import KeptMemory, SlotWorker
 from gmg_tui.model import Slot
 
 _RING_BYTES = 8 << 20
@@ -24,7 +23,7 @@ class SlotState:
         self.index = index
         self.ring = RingBuffer(max_bytes=max(_RING_LEAST_BYTES, _RING_BYTES // count))
         self.history = History()
-        self.worker: Worker | None = None
+        self.worker: SlotWorker | None = None
         self.lead: SlotState | None = None
         """The slot whose worker runs on this one too; None where it has its own, or none."""
         self.waits: str | None = None
@@ -40,10 +39,9 @@ class SlotState:
         return self.slot.gpu.uuid if self.slot.gpu is not None else None
 
     @property
-    def memory(self) -> GpuMemory | None:
+    def memory(self) -> KeptMemory | None:
         """The GPU memory of the last attempt; None if none has run."""
-        attempt = self.worker.attempt if self.worker is not None else None
-        return attempt.memory if attempt is not None else None
+        return self.worker.memory if self.worker is not None else None
 
     def remember(self, moment: float) -> None:
         """Add a point to its history; `moment` is Unix time in seconds."""

@@ -15,7 +15,7 @@ from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process_tree import Proc
 from gmg_tui.engine.workers.attempt import RunningAttempt
-from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.engine.workers.worker_status import WorkerStatus
 from gmg_tui.model import Stacks
 
 _ANSWER_S = 5.0
@@ -29,7 +29,7 @@ _STOPPED = "Tt"
 """The states of a process that a signal or a debugger has stopped (proc(5))."""
 
 
-async def of(children: Children, worker: Worker) -> Stacks:
+async def of(children: Children, worker: WorkerStatus) -> Stacks:
     """The stacks of what runs on the worker's slot, or why there are none."""
     rank = worker.rank.rank if worker.rank is not None else None
     found = Stacks(worker.slot.name, rank)

@@ -7,45 +7,38 @@ import contextlib
 import logging
 import signal
 from collections.abc import Coroutine, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from gmg_tui import units
+from msgspec import structs
+
+from gmg_tui import model, units
+from gmg_tui.ddp.torchrun import ranks_of
 from gmg_tui.ddp.variables import Meeting
+from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.gpus.indices import DriverSilentError
 from gmg_tui.engine.output.log_writer import Log
 from gmg_tui.engine.output.ring_buffer import RingBuffer
 from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process import Step
 from gmg_tui.engine.processes.termination import KILL
+from gmg_tui.engine.workers import stacks, worker_view
 from gmg_tui.engine.workers.attempt import RunningAttempt
 from gmg_tui.engine.workers.comparison import best_to_compare
 from gmg_tui.engine.workers.launch import Launch, Launcher, NoRoomError
 from gmg_tui.engine.workers.member import Member, Outcome
+from gmg_tui.engine.workers.slot_worker import Watcher
 from gmg_tui.engine.workers.task import Task
 from gmg_tui.engine.workers.worker_status import WorkerStatus
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.genesis.phase_times import FindPhaseTimes
 from gmg_tui.gpu.nvml import NvmlUnavailable
-from gmg_tui.model import GpuSample, Phase, Slot, WorkerState
+from gmg_tui.model import Details, GpuSample, Phase, Slot, Stacks, WorkerState
 
 _log = logging.getLogger(__name__)
 
 _SAMPLE_S = 1.0
 """How long a sample of a GPU may take beyond two intervals before a failure is explained without it."""
-
-
-class Watcher(Protocol):
-    """Is told what happens to workers."""
-
-    def changed(self, worker: Worker) -> None:
-        """Something that is displayed has changed."""
-
-    def began(self, worker: Worker) -> None:
-        """The worker's attempt has started its process."""
-
-    def ended(self, worker: Worker) -> None:
-        """The worker's attempt has ended; the attempt's record says how."""
 
 
 class Worker(WorkerStatus):
@@ -380,3 +373,19 @@ class Worker(WorkerStatus):
                 self._end(self._launcher.stop_steps(self.task))
         elif was_stuck is not None and self.stuck is None:
             _log.info("%s: no longer stuck", self.slot.name)
+
+    def view(self, index: int, now: float) -> model.Worker:
+        """What clients see of it; `index` is its slot's number, `now` monotonic seconds."""
+        return worker_view.view(self, index, now)
+
+    async def details(self) -> Details:
+        """What a details screen shows of it, except its GPU's processes."""
+        egl = self._launcher.egl_notes.get(self.slot.name, "not asked yet")
+        found = worker_view.details(self, self._launcher.spec.cwd, egl)
+        if not self.task.torchrun:
+            return found
+        return structs.replace(found, ranks=await in_daemon_thread(ranks_of, self.pids))
+
+    async def stacks(self) -> Stacks:
+        """The Python stacks of its process, or why there are none."""
+        return await stacks.of(self._launcher.children, self)

@@ -4,26 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 
 from gmg_tui import units
-from gmg_tui.engine.output.history import Point
 from gmg_tui.engine.output.log_writer import Log
 from gmg_tui.engine.output.ring_buffer import RingBuffer
+from gmg_tui.engine.workers import attempt_view
 from gmg_tui.engine.workers.attempt import RunningAttempt
 from gmg_tui.engine.workers.launch import Launcher
 from gmg_tui.engine.workers.member import Alone, Member
+from gmg_tui.engine.workers.rank_seen import RankSeen
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
+from gmg_tui.engine.workers.slot_worker import KeptMemory, SlotWorker
 from gmg_tui.engine.workers.task import Task
 from gmg_tui.genesis.output.failures import Failure
-from gmg_tui.model import Attempt, AttemptMetrics, Fps, GpuSample, Phase, Rank, Settings, Slot, WorkerState
+from gmg_tui.genesis.output.stretches import Blocks
+from gmg_tui.model import (
+    Attempt,
+    AttemptMetrics,
+    AttemptReport,
+    Fps,
+    GpuSample,
+    Phase,
+    Progress,
+    Rank,
+    Settings,
+    Slot,
+    WorkerState,
+)
 
 _KEPT_ATTEMPTS = 200
 
 
-class WorkerStatus(ABC):
-    """A worker as others see it; `Worker` runs its attempts."""
+_NOTHING = Blocks(0, 0, ())
+
+
+class WorkerStatus(SlotWorker):
+    """What is known of a worker whose processes run here; `Worker` runs its attempts."""
 
     def __init__(
         self,
@@ -48,32 +66,22 @@ class WorkerStatus(ABC):
         self.reason: str | None = None
         self.advice: str | None = None
         self.stuck: str | None = None
-        """What was observed, when it counts as stuck."""
         self.sample: GpuSample | None = None
-        """The latest sample of its GPU."""
         self.memory_kept: str | None = None
-        """Set when an attempt was started before the GPU's memory had been released."""
         self.misplaced: str | None = None
         """Set when NVML sees this worker on another GPU."""
         self.concluded = asyncio.Event()
-        """Set while it has ended: no process is left, and none follows unless the user asks for one."""
         self.dump: str | None = None
-        """Set when torch's flight recorder has written what it knows: where, and how it is read."""
         self.unready: str | None = None
-        """Why an attempt could not be prepared, for reasons outside the script: no answer from the GPU, a full disk."""
         self.failure: Failure | None = None
-        """Why its last attempt failed by itself."""
         self.out_dir: str | None = None
-        """The job's own folder, absolute, once it exists."""
         self._launcher = launcher
         self._state = WorkerState.WAITING
         self.state_since = time.monotonic()
-        """When the state began, monotonic seconds."""
         self._said = (WorkerState.STARTING, Phase.IMPORTING)
         self._member: Member = member or Alone(RestartPolicy(task))
         self._restart_policy = self._member.policy
         self.carried = False
-        """Whether it runs because its group does, for which another rank reports."""
 
     @abstractmethod
     def _changed(self) -> None:
@@ -143,21 +151,49 @@ class WorkerStatus(ABC):
         return self.attempt.fps if reader.fps_silent_s(time.monotonic()) is None else None
 
     @property
-    def point(self) -> Point:
-        """Its metrics at this moment, for the history."""
-        return Point.of(self.fps, self.sample)
+    def fps_of_group(self) -> bool:
+        """Whether its attempt tells the rate of its whole group."""
+        return self.attempt is not None and self.attempt.reader.fps_of_group
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far its attempt is, if that says so."""
+        return self.attempt.reader.progress if self.attempt is not None else None
+
+    @property
+    def first_started(self) -> float | None:
+        """When the first of its attempts that are kept has started, Unix seconds; None before."""
+        if self.past:
+            return self.past[0][0].started
+        return self.attempt.started if self.attempt is not None else None
+
+    @property
+    def memory(self) -> KeptMemory | None:
+        """The GPU memory of its attempt; None if none has run."""
+        return self.attempt.memory if self.attempt is not None else None
+
+    def reported(self) -> AttemptReport | None:
+        """All about its newest attempt at this moment; None before the first."""
+        return attempt_view.report(self.attempt) if self.attempt is not None else None
+
+    def blocks(self, mark: int) -> Blocks:
+        """The blocks of its loop that were closed since `mark`; none before the first attempt."""
+        return self.attempt.reader.blocks(mark) if self.attempt is not None else _NOTHING
+
+    def seen(self) -> RankSeen:
+        """What the watch of its group sees of it."""
+        return attempt_view.seen(self.attempt, lives=self.state.live) if self.attempt is not None else RankSeen()
+
+    def settle(self) -> None:
+        """Write unfinished lines to the log file as far as they have come."""
+        if self.attempt is not None and self.state.live:
+            self.attempt.settle()
 
     def stick(self, why: str | None) -> None:
         """From now on it counts as stuck, for what was observed, or (None) not."""
         was_stuck, self.stuck = self.stuck, why
         if (was_stuck is None) != (why is None):
             self._changed()
-
-    @property
-    def reports_for_all(self) -> bool:
-        """Whether it runs, and tells what its whole group does."""
-        reader = self.attempt.reader if self.attempt is not None else None
-        return reader is not None and reader.fps_of_group and self.state is WorkerState.RUNNING
 
     def run_with_group(self) -> None:
         """Another rank reports for all: this one runs too, whatever it prints."""
