@@ -295,6 +295,12 @@ def doctor(python: str | None, as_json: bool) -> int:
     return _call("doctor", python, as_json=as_json)
 
 
+@_group.command(hidden=True)
+def agent() -> int:
+    """Connect a node's agent to standard input and output; gmg-tui runs it itself."""
+    return _call("agent")
+
+
 def arrange(words: Sequence[str]) -> list[str]:
     """`words` with the command's name first.
 

@@ -101,6 +101,17 @@ SHARED = _together(
         "--env", multiple=True, metavar="KEY=VALUE", help="An environment variable for the workers; repeatable."
     ),
     click.option(
+        "--nodes",
+        metavar="WHERE",
+        help="Use all slots of several machines: slurm (the job's nodes), ssh:HOST,HOST or ssh:@FILE, local:N.",
+    ),
+    click.option(
+        "--min-nodes", type=int, metavar="N", help="With --nodes: begin when N of them answer.  [default: all]"
+    ),
+    _number(
+        "--orphan-wait", float, 60.0, "S", "With --nodes: seconds until workers end whose session's engine is gone."
+    ),
+    click.option(
         "--keep-slurm-env",
         is_flag=True,
         help="Hand on the variables of the Slurm step or MPI task that gmg-tui runs in (SLURM_PROCID, OMPI_* …).",

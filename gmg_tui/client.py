@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from itertools import count as numbers_from
 from pathlib import Path
 from types import MappingProxyType
 from typing import Concatenate, ParamSpec, Self
 
+import msgspec
+
 import gmg_tui
 from gmg_tui import protocol
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Details, GpuProcess, QueueAction, QueueView, Series, Stacks, TriedView
-from gmg_tui.protocol import Action, Answer, Bye, Lines, Request, Seen, Update, Welcome
+from gmg_tui.protocol import Action, Answer, Bye, FromAgent, Lines, Request, Seen, Update, Welcome
 
 P = ParamSpec("P")
 
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _ANY: Mapping[str, Seen] = MappingProxyType({})
 """Whatever is on the slots is meant."""
 ANSWER_S = 10.0
@@ -37,6 +40,8 @@ class EngineClient:
         self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = numbers_from(1)
         self._gone: str | None = None
+        self.heard_agent: Callable[[msgspec.Raw], None] = lambda _: None
+        """Called with each message of an agent."""
 
     @classmethod
     async def connect(cls, path: Path, session_id: str = "") -> Self:
@@ -45,10 +50,23 @@ class EngineClient:
         Raises:
             GmgError: None answers, or one of another version or session.
         """
+        return await cls._greet(lambda: asyncio.open_unix_connection(str(path)), str(path), session_id)
+
+    @classmethod
+    async def over(cls, streams: Streams, name: str, session_id: str = "") -> Self:
+        """Say hello over a connection that stands, to the engine called `name`. Raises `GmgError` as `connect` does."""
+
+        async def standing() -> Streams:
+            return streams
+
+        return await cls._greet(standing, name, session_id)
+
+    @classmethod
+    async def _greet(cls, connect: Callable[[], Awaitable[Streams]], path: str, session_id: str) -> Self:
         writer = None
         try:
             async with asyncio.timeout(_HELLO_S):
-                reader, writer = await asyncio.open_unix_connection(str(path))
+                reader, writer = await connect()
                 writer.write(protocol.frame(protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id)))
                 await writer.drain()
                 first = await protocol.read_message(reader)
@@ -84,6 +102,8 @@ class EngineClient:
                         self._fail(reason)
                         yield message
                         return
+                    case FromAgent(body=body):
+                        self.heard_agent(body)
                     case Update() | Lines():
                         yield message
                     case Welcome():
@@ -97,6 +117,10 @@ class EngineClient:
         With `telling` earlier ones that say more than progress come before them, as far as they are kept.
         """
         await self._send(protocol.Follow(slots, tail, telling))
+
+    async def tell_agent(self, body: msgspec.Raw) -> None:
+        """Send a message of `gmg_tui.engine.nodes` to an agent. Raises `GmgError` when it is not taken."""
+        await self._ask(protocol.ToAgent, body)
 
     async def act(self, action: Action, *slots: str, seen: Mapping[str, Seen] = _ANY) -> None:
         """Do something to workers; `seen` is what is meant, by slot. Raises `GmgError` when it cannot be done."""

@@ -163,6 +163,13 @@ class AskStacks(Struct, frozen=True, tag=True):
     slot: str
 
 
+class ToAgent(Struct, frozen=True, tag=True):
+    """From the session's engine to the agent of a node: a message of `gmg_tui.engine.nodes`."""
+
+    id: int
+    body: msgspec.Raw
+
+
 Request = (
     Hello
     | Follow
@@ -177,6 +184,7 @@ Request = (
     | UseSlot
     | AskTried
     | AskStacks
+    | ToAgent
 )
 
 
@@ -226,7 +234,13 @@ class Bye(Struct, frozen=True, tag=True):
     reason: str
 
 
-Message = Welcome | Update | Lines | Answer | Bye
+class FromAgent(Struct, frozen=True, tag=True):
+    """From the agent of a node to the session's engine: a message of `gmg_tui.engine.nodes`."""
+
+    body: msgspec.Raw
+
+
+Message = Welcome | Update | Lines | Answer | Bye | FromAgent
 
 _encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)

@@ -22,6 +22,10 @@ from gmg_tui.model import Queue, Rank, Session, Worker
 from gmg_tui.text import clean
 
 RECORD = "session.json"
+NODE_MARK = "node-mark"
+"""A file with the id of the session's engine, by which agents see that they share the session's folder."""
+AGENT_MARK = "gmg-tui-agent "
+"""What the line begins with by which `gmg-tui agent` says that it is connected, or why it is not."""
 ENGINE_LOG = "engine.log"
 LOGS = "logs"
 SUMMARY = "summary.json"
@@ -188,6 +192,11 @@ def _killed(processes: int) -> str:
 def sessions_folder() -> Path:
     """`$XDG_STATE_HOME/gmg-tui/sessions`, which may not exist yet."""
     return platformdirs.user_state_path("gmg-tui") / "sessions"
+
+
+def nodes_folder() -> Path:
+    """Where the agents of nodes have their files, which may not exist yet."""
+    return sessions_folder().parent / "nodes"
 
 
 def check_name(name: str) -> str:

@@ -10,10 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from gmg_tui.commands.where import nodes_of
 from gmg_tui.errors import GmgError
 from gmg_tui.files import is_replaced, open_file
 from gmg_tui.genesis import interpreter
-from gmg_tui.model import DdpSpec, Job
+from gmg_tui.model import DdpSpec, Job, NodesSpec
 
 _INTERVAL_S = (0.2, 60.0)
 _STUCK_AFTER_S = (2.0, 86400.0)
@@ -35,6 +36,9 @@ class RunOptions(NamedTuple):
     name: str | None = None
     python: str | None = None
     env: tuple[str, ...] = ()
+    nodes: str | None = None
+    min_nodes: int | None = None
+    orphan_wait: float = 60.0
     keep_slurm_env: bool = False
     visible: str = "index"
     ddp: str | None = None
@@ -69,6 +73,7 @@ class Checked(NamedTuple):
     summary: str | None
     log_max_bytes: int | None
     ddp: DdpSpec | None = None
+    nodes: NodesSpec | None = None
 
 
 def check(options: RunOptions) -> Checked:
@@ -97,6 +102,7 @@ def check(options: RunOptions) -> Checked:
         summary=_summary(options.summary, detach=options.detach),
         log_max_bytes=_log_max(options.log_max),
         ddp=ddp,
+        nodes=nodes_of(options.nodes, options.min_nodes, options.orphan_wait),
     )
 
 

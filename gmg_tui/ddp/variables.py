@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-MASTER_ADDR = "127.0.0.1"
-"""The ranks of a group run on one machine."""
+LOOPBACK = "127.0.0.1"
+"""Where the ranks of a group find each other on one machine."""
 _RECORDED = "2000"
 """Collectives that the flight recorder keeps."""
 _ASYNC_ERRORS = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
@@ -37,6 +37,15 @@ class Meeting(NamedTuple):
     traces: str = ""
     """Where torch's flight recorder writes its dumps: the beginning of their paths, to which torch appends the rank.
     Empty where nothing is recorded."""
+    address: str = LOOPBACK
+    """The machine of rank 0, as the others reach it."""
+    local_rank: int = 0
+    """From 0, among the ranks on its machine."""
+    local_size: int = 1
+    """How many of the ranks are on its machine."""
+    machine: int = 0
+    """The number of its machine among those of the group, from 0."""
+    machines: int = 1
     virtual_local_rank: bool = False
     """Whether each rank sees its own GPU alone, and is local rank 0 (torchrun's `--virtual-local-rank`)."""
 
@@ -46,15 +55,15 @@ def variables(meeting: Meeting, base: Mapping[str, str]) -> dict[str, str]:
     rank, size = str(meeting.rank), str(meeting.world_size)
     found = {
         "RANK": rank,
-        "LOCAL_RANK": "0" if meeting.virtual_local_rank else rank,
+        "LOCAL_RANK": "0" if meeting.virtual_local_rank else str(meeting.local_rank),
         "WORLD_SIZE": size,
-        "LOCAL_WORLD_SIZE": size,
-        "GROUP_RANK": "0",
-        "GROUP_WORLD_SIZE": "1",
+        "LOCAL_WORLD_SIZE": str(meeting.local_size),
+        "GROUP_RANK": str(meeting.machine),
+        "GROUP_WORLD_SIZE": str(meeting.machines),
         "ROLE_NAME": "default",
         "ROLE_RANK": rank,
         "ROLE_WORLD_SIZE": size,
-        "MASTER_ADDR": MASTER_ADDR,
+        "MASTER_ADDR": meeting.address,
         "MASTER_PORT": str(meeting.port),
         "TORCHELASTIC_RESTART_COUNT": str(meeting.restarts),
         "TORCHELASTIC_MAX_RESTARTS": str(meeting.max_restarts),

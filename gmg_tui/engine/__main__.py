@@ -87,7 +87,9 @@ def _main(logs: LogWriter) -> None:
         spec = msgspec.json.decode(described, type=RunSpec)
         engine_log.lock(Path(spec.folder))
         _log_by(logs)
-        hardware = Hardware.find(spec)
+        hardware = Hardware.find(spec) if spec.nodes is None else Hardware((), None)
+        if spec.agent is not None:
+            hardware = hardware.on_node(spec.agent.node)
     except GmgError as error:
         _answer(ok=False, error=str(error), exit_code=error.exit_code)
         return

@@ -17,6 +17,9 @@ from gmg_tui.engine.allocation import AllocationWatch
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.gpus.indices import GpuIndices
 from gmg_tui.engine.hardware import Hardware
+from gmg_tui.engine.nodes.agent import Agent
+from gmg_tui.engine.nodes.agent_scheduler import AgentScheduler
+from gmg_tui.engine.nodes.fleet import Fleet, OnNodes
 from gmg_tui.engine.output.log_writer import LogWriter
 from gmg_tui.engine.output.pump import Pump
 from gmg_tui.engine.process_scan import ProcessScan
@@ -65,6 +68,7 @@ def assemble(
     egl: EglProbe,
     changed: Callable[[], None],
     trouble: Callable[[str | None], None],
+    fleet: Fleet | None = None,
 ) -> tuple[Supervisor, StoreWriter]:
     """A session's supervisor, and the store that it writes to.
 
@@ -80,7 +84,7 @@ def assemble(
         os.getpid(),
         time.time(),
         gmg_tui.__version__,
-        id=os.urandom(_ID_BYTES).hex(),
+        id=fleet.session_id if fleet is not None else os.urandom(_ID_BYTES).hex(),
         boot_id=machine.boot_id(),
         pid_namespace=machine.pid_namespace(),
         idle=hardware.idle,
@@ -92,11 +96,16 @@ def assemble(
     gate = Gate(spec.start or _way(spec, known), QuietSigns(mesh_cache))
     indices, at_once = GpuIndices(hardware.nvml, egl.renew), _at_once(hardware)
     launcher = Launcher(session, at_once, pump, logs, indices, egl, gate, watchdog, children, Scans())
-    workplace = OwnMachine(launcher, times.of)
+    workplace = OwnMachine(launcher, times.of) if fleet is None else OnNodes(session, fleet)
     path = Path(spec.folder) / sessions.STORE
     scheduler: Scheduler
     tried = TriedArguments()
-    if spec.sweep is None:
+    agents_scheduler = None
+    if spec.agent is not None:
+        store = StoreWriter(path, trouble)
+        recorder = Recorder(store, changed, tried)
+        scheduler = agents_scheduler = AgentScheduler(slot_states, workplace, recorder, changed)
+    elif spec.sweep is None:
         store = StoreWriter(path, trouble)
         recorder = Recorder(store, changed, tried)
         scheduler = ReplicatedScheduler(slot_states, workplace, recorder)
@@ -122,6 +131,11 @@ def assemble(
         tried,
         AllocationWatch(children),
     )
+    supervisor.fleet = fleet
+    if agents_scheduler is not None:
+        supervisor.agent = Agent(
+            spec, session.id, hardware.allowed, agents_scheduler, gate, lambda reason: supervisor.end(reason=reason)
+        )
     if torchrun.starts(spec.script, module=spec.module) and spec.sweep is None:
         supervisor.note("torchrun", torchrun.instead(spec.script))
     return supervisor, store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from msgspec import structs
@@ -43,7 +43,7 @@ class Hardware:
         batches = spec.sweep.batches if spec.sweep is not None else ()
         if spec.cpu is not None:
             own_ranks = spec.sweep is None and torchrun.starts(spec.script, module=spec.module)
-            slots, idle = _grouped(selection.cpu_slots(1 if own_ranks else spec.cpu), spec)
+            slots, idle = grouped(selection.cpu_slots(1 if own_ranks else spec.cpu), spec)
             names = frozenset(slot.name for slot in slots)
             return cls(slots, None, tuple(names for _ in batches), idle=idle)
         try:
@@ -53,7 +53,7 @@ class Hardware:
         visible = allocation.visible(os.environ, sum(gpu.mig_index is None for gpu in gpus))
         if spec.sweep is None:
             warning = selection.ambiguity(gpus, spec.gpus)
-            chosen, idle = _grouped(selection.slots(gpus, spec.gpus, visible), spec)
+            chosen, idle = grouped(selection.slots(gpus, spec.gpus, visible), spec)
             return cls(chosen, nvml, warnings=(warning,) if warning is not None else (), idle=idle)
         whole = selection.slots(gpus, None, visible)
         allowed = tuple(
@@ -61,13 +61,21 @@ class Hardware:
         )
         return cls(*_with_shares(spec.sweep, whole, nvml, allowed))
 
+    def on_node(self, node: str) -> Self:
+        """The same, with the slots' names as a session of several machines has them: `n1/gpu0`."""
+        return replace(
+            self,
+            slots=tuple(structs.replace(slot, name=f"{node}/{slot.name}", node=node) for slot in self.slots),
+            allowed=tuple(frozenset(f"{node}/{name}" for name in names) for names in self.allowed),
+        )
+
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPUs of the slots, each once."""
         return tuple({slot.gpu.uuid: slot.gpu for slot in self.slots if slot.gpu is not None}.values())
 
 
-def _grouped(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
+def grouped(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
     """The slots that groups take in a plain run, and the names of the others. Raises `GmgError` if they take none."""
     size = spec.ddp.size if spec.ddp is not None and spec.sweep is None else None
     if size is None:

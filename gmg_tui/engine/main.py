@@ -17,6 +17,7 @@ from gmg_tui.engine.children import Children
 from gmg_tui.engine.composition import assemble
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.hardware import Hardware
+from gmg_tui.engine.nodes.fleet import Fleet
 from gmg_tui.engine.output.log_writer import LogWriter
 from gmg_tui.engine.output.pump import Pump
 from gmg_tui.engine.processes.process import adopt_orphans
@@ -54,6 +55,7 @@ class Engine:
         """Set by a signal: clients are not waited for."""
         self._reason = "the session has ended"
         """What clients are told when the engine leaves."""
+        self._fleet: Fleet | None = None
         self._given_up = asyncio.Event()
         """Set long after a signal: what has not ended is not waited for, because the kernel does not end it."""
 
@@ -69,6 +71,10 @@ class Engine:
         """
         adopt_orphans()
         self._loop = asyncio.get_running_loop()
+        if self._spec.nodes is not None:
+            self._fleet = Fleet(self._spec, self._spec.nodes)
+            await self._fleet.gather(_log.info)
+            self._hardware = self._fleet.hardware
         self._measured = False
         self._sampling = self._sampler()  # first: GPUs are slow to answer, and the first frame needs their metrics
         self._pump = Pump(lambda: self._server.tell_lines())
@@ -88,11 +94,16 @@ class Engine:
                 self._egl,
                 self._changed,
                 self._store_trouble,
+                self._fleet,
             )
         except BaseException:
             self._listener.close()
+            if self._fleet is not None:
+                await self._fleet.end(kill=True)
             raise
         self._server = Server(self._supervisor, self._listener)
+        if self._fleet is not None:
+            self._fleet.changed, self._fleet.printed = self._changed, self._server.tell_lines
         self._listen_to_signals()
         # Whoever hears that the session has begun must find it: `gmg-tui --detach sim.py && gmg-tui attach`.
         self._supervisor.session_files.write(self._supervisor.snapshot())
@@ -114,9 +125,13 @@ class Engine:
             for task in (living, done, self._egl):
                 task.cancel()
             failures = await asyncio.gather(living, done, return_exceptions=True)
+            if self._fleet is not None:
+                await self._fleet.end(kill=self._given_up.is_set())
             await self._store.close()
             await self._supervisor.session_files.end()
             await self._close()
+        if self._spec.agent is not None and self._spec.agent.logs:
+            await in_daemon_thread(shutil.rmtree, self._spec.folder, ignore_errors=True)
         for failure in failures:
             if isinstance(failure, BaseException) and not isinstance(failure, asyncio.CancelledError):
                 raise failure
@@ -129,6 +144,8 @@ class Engine:
         """
         _log.info("the launcher is gone before the session has begun")
         self._egl.cancel()
+        if self._fleet is not None:
+            await self._fleet.end(kill=True)
         if fresh:
             await in_daemon_thread(shutil.rmtree, self._spec.folder, ignore_errors=True)
         else:
@@ -163,7 +180,7 @@ class Engine:
         supervisor, server = self._supervisor, self._server
         while True:
             await any_of(supervisor.all_ended, self._given_up)
-            if self.enough.is_set():
+            if self.enough.is_set() or self._spec.agent is not None:
                 return
             grace_s = _LAST_VISIT_S if server.visited.is_set() else _FIRST_VISIT_S
             await any_of(self.enough, server.busy, timeout_s=grace_s)

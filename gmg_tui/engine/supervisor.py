@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import structs
 
-from gmg_tui.engine import process_scan, strangers
+from gmg_tui.engine import meant, process_scan, strangers
 from gmg_tui.engine.allocation import AllocationWatch
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.gpus.samples import GpuSamples
+from gmg_tui.engine.nodes.agent import Agent
+from gmg_tui.engine.nodes.fleet import Fleet
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.process_scan import ProcessScan
 from gmg_tui.engine.records.recorder import Recorder
@@ -55,6 +57,8 @@ class Supervisor:
         all_ended: Set while no work is left.
         clients: How many clients there are.
         rings: The newest lines of each slot.
+        fleet: The nodes, where the session has several; None elsewhere.
+        agent: How the session's engine meets this one, where it is a node's agent; None elsewhere.
     """
 
     def __init__(
@@ -77,6 +81,8 @@ class Supervisor:
         self._recorder = recorder
         self._tried = tried
         self._allocation = allocation
+        self.agent: Agent | None = None
+        self.fleet: Fleet | None = None
         self._models = {slot.name: slot.gpu.name if slot.gpu is not None else None for slot in session.slots}
         self._since: float | None = time.monotonic()
         """Since when there is work, monotonic seconds; None while there is none."""
@@ -115,6 +121,10 @@ class Supervisor:
             tasks.create_task(self._beat(read, tell), name="beat")
             tasks.create_task(self.session_files.run(), name="session files")
             tasks.create_task(self._allocation.run(), name="allocation")
+            if self.agent is not None:
+                tasks.create_task(self.agent.run(), name="agent")
+            if self.fleet is not None:
+                tasks.create_task(self.fleet.run(self._slot_states), name="nodes")
 
     async def _beat(self, read: Callable[[], None], tell: Callable[[], None]) -> None:
         """What is done each second, all at once, since waking up costs more than most of it."""
@@ -123,6 +133,10 @@ class Supervisor:
         while True:
             now = loop.time()
             read()
+            if self.fleet is not None:
+                self.take_samples(self.fleet.samples(), self.fleet.nvml_error)
+                for subject, text in self.fleet.notes():
+                    self.note(subject, text)
             if self._samples.expire(time.monotonic()):
                 self._spread_samples()
             moment = time.time()
@@ -134,7 +148,7 @@ class Supervisor:
             self._recorder.metrics(moment, self._slot_states.values())
             self.session_files.beat()
             tell()
-            if now >= scan_due:
+            if now >= scan_due and self.fleet is None:
                 scan_due = now + (process_scan.INTERVAL_S if self.clients else process_scan.UNWATCHED_S)
                 await self._process_scan.scan(self._local_workers, self._samples.newest.values(), self.note)
             due = max(due + STEP_S, now)
@@ -203,6 +217,7 @@ class Supervisor:
             queue=self._scheduler.queue(),
             tuning=self._scheduler.tuning(),
             groups=self._scheduler.groups(),
+            nodes=self.fleet.views(now) if self.fleet is not None else (),
             allocation=self._allocation.newest,
         )
 
@@ -247,7 +262,7 @@ class Supervisor:
             raise GmgError(f"no job has run on {slot} yet", 1)
         found = await worker.details()
         sample = self._sample_of(worker)
-        if sample is None or sample.processes is None:
+        if sample is None or sample.processes is None or self.fleet is not None:
             return found
         described = await in_daemon_thread(strangers.described, sample.processes)
         return structs.replace(found, processes=_owned(described, self._owners()))
@@ -273,7 +288,7 @@ class Supervisor:
             GmgError: There is no such slot, the session is ending, or a slot has something else than was `seen`, and is
                 left alone.
         """
-        others = {slot: other for slot in slots if (other := self._other(slot, seen)) is not None}
+        others = self._others(slots, seen)
         if action is Action.RESTART:
             self._check_open()
         for slot in self._together(slot for slot in slots if slot not in others):
@@ -290,7 +305,7 @@ class Supervisor:
         self._check_open()
         if self.session.spec.tune is not None:
             raise GmgError("the trials of a tuning keep their arguments; start a plain run to change them", 1)
-        others = {slot: other for slot in slots if (other := self._other(slot, seen)) is not None}
+        others = self._others(slots, seen)
         meant = self._together(slot for slot in slots if slot not in others)
         workers = [(slot, self._slot_state(slot).worker) for slot in meant]
         for slot, worker in workers:
@@ -305,19 +320,10 @@ class Supervisor:
         """These slots, and all others of the groups whose ranks are on them, each once."""
         return tuple(dict.fromkeys(each for slot in slots for each in self._scheduler.together(slot)))
 
-    def _other(self, slot: str, seen: Mapping[str, Seen]) -> str | None:
-        """What runs on a slot instead of what the user saw there, in one line; None where it is the same."""
-        slot_state, meant = self._slot_state(slot), seen.get(slot)
-        if meant is None:
-            return None
-        shown = slot_view(slot_state, time.monotonic())
-        last = slot_state.worker.task.job if slot_state.worker is not None else None
-        if meant.job not in (shown.job, last):
-            there = f"job {shown.job} runs on {slot} now" if shown.job is not None else f"no job runs on {slot} now"
-            return f"job {meant.job} has ended; {there}" if meant.job is not None else there
-        if meant.attempt is not None and meant.attempt != shown.attempt and meant.job == shown.job:
-            return f"attempt {meant.attempt} has ended; attempt {shown.attempt} runs on {slot} now"
-        return None
+    def _others(self, slots: Iterable[str], seen: Mapping[str, Seen]) -> dict[str, str]:
+        """What runs on slots instead of what the user saw there, in one line each."""
+        found = {slot: meant.other(self._slot_state(slot), seen.get(slot)) for slot in slots}
+        return {slot: other for slot, other in found.items() if other is not None}
 
     async def end_process(self, slot: str, seen: GpuProcess, *, kill: bool = False) -> None:
         """End a process on the slot's GPU that does not belong to this session, if it is still the one that was `seen`.
@@ -331,6 +337,9 @@ class Supervisor:
             raise GmgError(f"process {seen.pid} is no longer on {slot}'s GPU", 1)
         if found.slot is not None:
             raise GmgError(f"process {seen.pid} is {found.slot}'s worker; x stops it", 1)
+        if self.fleet is not None:
+            await self.fleet.node(self._slot_state(slot).slot).end_process(slot, seen, kill=kill)
+            return
         await in_daemon_thread(strangers.end, seen, signal.SIGKILL if kill else signal.SIGTERM)
 
     def end(self, *, kill: bool = False, reason: str | None = None) -> None:

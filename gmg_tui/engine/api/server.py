@@ -8,11 +8,13 @@ import os
 import socket
 import struct
 from collections import deque
+from collections.abc import Sequence
 from itertools import accumulate
 
 from msgspec import structs
 
 from gmg_tui import protocol
+from gmg_tui.engine.api.led import Led
 from gmg_tui.engine.api.listener import Listener
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.errors import GmgError
@@ -52,6 +54,7 @@ class _Client:
         self._reader = reader
         self._answers: deque[Answer] = deque()
         self._next_line: dict[str, int] = {}
+        self._led = Led(supervisor.agent)
         self._from_start: set[str] = set()
         """The slots whose earlier telling lines have not been sent yet."""
 
@@ -72,6 +75,8 @@ class _Client:
             try:
                 await self._listen(tasks, asking)
             finally:
+                self._led.close()
+                self._look_at(())
                 for task in (reporting, *asking):
                     task.cancel()
 
@@ -80,8 +85,11 @@ class _Client:
             request = await protocol.read_request(self._reader)
             if isinstance(request, Hello):
                 raise protocol.ProtocolError("a second hello")
+            self._led.heard()
             if isinstance(request, Follow):
                 self._follow(request)
+            elif isinstance(request, protocol.ToAgent):
+                self._answers.append(self._led.take(request))
             elif isinstance(request, protocol.AskStacks):  # other requests are answered meanwhile
                 task = tasks.create_task(self._stacks(request))
                 asking.add(task)
@@ -107,6 +115,12 @@ class _Client:
         self._next_line = {slot: max(rings[slot].end - request.tail, 0) for slot in slots}
         self._from_start = set(slots) if request.telling else set()
         self._watched.set()
+        self._look_at(slots)
+
+    def _look_at(self, slots: Sequence[str]) -> None:
+        """Have the lines of slots on other machines come here, which they do only while somebody looks at them."""
+        if self._supervisor.fleet is not None:
+            self._supervisor.fleet.look(self, slots)
 
     async def _answer(self, request: Request) -> Answer:
         supervisor = self._supervisor
@@ -127,7 +141,7 @@ class _Client:
                     supervisor.use_slot(slot, used=used)
                 case protocol.End(id=number, kill=kill):
                     supervisor.end(kill=kill)
-                case Hello() | Follow() | protocol.AskStacks():
+                case Hello() | Follow() | protocol.AskStacks() | protocol.ToAgent():
                     raise AssertionError("handled before")
         except GmgError as error:
             return Answer(number, error=str(error))
@@ -152,13 +166,14 @@ class _Client:
         while True:
             await self.wake.wait()
             self.wake.clear()
+            self.writer.write(self._led.said())
             while self._answers:
                 self.writer.write(_framed(self._answers.popleft()))
             for slot, number in list(self._next_line.items()):
                 await self._send_lines(slot, number)
             if self.snapshot_due:
                 self.snapshot_due = False
-                self.writer.write(protocol.frame(Update(self._supervisor.snapshot())))
+                self.writer.write(self._led.update(self._supervisor.snapshot()))
             await self.writer.drain()
 
     async def _send_lines(self, slot: str, number: int) -> None:

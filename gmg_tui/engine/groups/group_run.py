@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from gmg_tui.ddp.variables import Meeting
-from gmg_tui.engine.groups.port import free_port
 from gmg_tui.engine.groups.rank_policy import RankPolicy
+from gmg_tui.engine.workers.meeting_place import FindPlace, own_machine
 from gmg_tui.engine.workers.member import Outcome
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.task import Task
@@ -46,12 +46,15 @@ class GroupRun:
         restarts: How often it has been restarted.
     """
 
-    def __init__(self, name: str, slots: Iterable[str], task: Task, session: Session) -> None:
+    def __init__(
+        self, name: str, slots: Iterable[str], task: Task, session: Session, find_place: FindPlace = own_machine
+    ) -> None:
         self.id = name
         self.restarts = 0
         self._policy = RestartPolicy(task)
         self._task = task
         self._session = session
+        self._find_place = find_place
         self._attempts = 0
         self._ports_taken = 0
         self.slots = tuple(slots)
@@ -135,11 +138,8 @@ class GroupRun:
             self._attempts += 1
             self.restarts = self._attempts - 1
             self._policy.begun()
-            try:
-                current.release(self._attempts, free_port())
-            except OSError as error:
-                _log.warning("%s: no port for the group: %s", self.id, error.strerror)
-                current.release(self._attempts, 0)
+            address, port = await self._find_place(self.slots)
+            current.release(self._attempts, address, port)
         while not current.settled:
             say(f"for {self._described(current.absent)}")
             await current.news()
@@ -153,6 +153,8 @@ class GroupRun:
         attempt = self._task.first_attempt + current.number - 1
         folder = Path(session.spec.folder, RANKS, f"{self.id}-{attempt}-rank{member.rank.rank}")
         recorded = ddp is not None and ddp.flight_recorder
+        nodes = [_node_of(slot) for slot in self.slots]
+        node, machines = nodes[member.rank.rank], list(dict.fromkeys(nodes))
         current.traces = str(folder.with_name(f"{self.id}-{attempt}") / TRACE) if recorded else ""
         return Meeting(
             member.rank.rank,
@@ -164,6 +166,11 @@ class GroupRun:
             str(folder / "error.json"),
             str(folder / "stacks.txt"),
             current.traces,
+            current.address,
+            nodes[: member.rank.rank].count(node),
+            nodes.count(node),
+            machines.index(node),
+            len(machines),
             virtual_local_rank=ddp is not None and ddp.virtual_local_rank,
         )
 
@@ -254,6 +261,7 @@ class _Round:
         """Why it was ended, if it was stuck."""
         self.number = 0
         """The attempt's, from 1; 0 before the ranks are released."""
+        self.address = ""
         self.port = 0
         self.traces = ""
         """Where torch's flight recorder writes its dumps: the beginning of their paths; empty where it does not."""
@@ -294,9 +302,9 @@ class _Round:
         self._arrived.add(rank)
         self._tell()
 
-    def release(self, number: int, port: int) -> None:
-        """All ranks may start: the group's attempt `number`, whose store opens `port`."""
-        self.number, self.port = number, port
+    def release(self, number: int, address: str, port: int) -> None:
+        """All ranks may start: the group's attempt `number`, whose store opens `port` at the address."""
+        self.number, self.address, self.port = number, address, port
         self._tell()
 
     def failed_first(self, rank: int) -> None:
@@ -345,6 +353,11 @@ class _Round:
     def _tell(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
+
+
+def _node_of(slot: str) -> str:
+    """The node of a slot; empty on the engine's own machine."""
+    return slot.rpartition("/")[0]
 
 
 def _named(rank: int, failure: Failure) -> str:

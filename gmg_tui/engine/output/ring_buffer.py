@@ -43,6 +43,11 @@ class RingBuffer:
             return self._passing
         return next((line for line in reversed(self._lines) if line.strip()), b"")
 
+    def skip_to(self, number: int) -> None:
+        """The next line is that with this number; those before it are not known here."""
+        self._lines.clear()
+        self._bytes, self._end, self._passing = 0, number, b""
+
     def feed(self, block: bytes) -> None:
         r"""Take whole segments, each ended by `\n` or `\r`.
 

@@ -39,7 +39,7 @@ class JobRun:
         self.slots = tuple(slot_state.slot.name for slot_state in slot_states)
         self._group = None
         if record.world_size is not None:
-            self._group = GroupRun(group_name(record), self.slots, task, workplace.session)
+            self._group = GroupRun(group_name(record), self.slots, task, workplace.session, workplace.meeting_place)
         workers = []
         for rank, slot_state in enumerate(slot_states if self._group is not None else slot_states[:1]):
             member = self._group.members[rank] if self._group is not None else None

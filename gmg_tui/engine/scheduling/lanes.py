@@ -85,7 +85,7 @@ class Lanes:
 
     def next(self, occupied_s: Mapping[int, float]) -> Allotment:
         """The job that can start now, and where; `occupied_s` is how long those that run have had their slots."""
-        usable = [name for name in self._usable() if name not in self.unready]
+        usable = [name for name in self._usable() if name not in self.unready and not self._slot_states[name].away]
         free = [name for name in usable if name not in self.jobs and self._why_not(self._slot_states[name]) is None]
         left = self._queue.left_s(occupied_s)
         left_s = {name: left[number] for name, number in self.jobs.items() if number in left}
@@ -149,6 +149,8 @@ class Lanes:
         benched = self.bench.why(slot_state.gpu_uuid)
         if benched is not None:
             return f"benched: {benched}"
+        if slot_state.away is not None:
+            return f"for its node: {slot_state.away}"
         unready = self.unready.get(slot_state.slot.name)
         return f"for a while: {unready}" if unready is not None else None
 

@@ -48,9 +48,8 @@ class ReplicatedScheduler(Scheduler):
         ]
 
     def _group(self, members: Sequence[SlotState], task: Task) -> GroupRun:
-        group = GroupRun(
-            f"g{len(self._groups)}", [member.slot.name for member in members], task, self._workplace.session
-        )
+        names, place = [member.slot.name for member in members], self._workplace
+        group = GroupRun(f"g{len(self._groups)}", names, task, place.session, place.meeting_place)
         self._groups.append(group)
         return group
 

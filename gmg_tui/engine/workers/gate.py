@@ -56,6 +56,11 @@ class Gate:
         self._news = asyncio.Event()
         """Set, and replaced, when any of this changes."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may build scenes."""
+        return self._open
+
     def enter(self, slot: str) -> str | None:
         """Ask to start the worker on `slot`. Returns what it has to wait for, in one line; None if nothing."""
         again = slot in self._queue

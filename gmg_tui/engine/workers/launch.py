@@ -102,7 +102,9 @@ class Launcher:
 
     def open_log(self, path: str) -> Log:
         """A worker's log, at a path in the session's folder."""
-        return self.logs.open(Path(self.spec.folder) / path, self.spec.log_max_bytes)
+        agent = self.spec.agent
+        folder = agent.logs if agent is not None and agent.logs else self.spec.folder
+        return self.logs.open(Path(folder) / path, self.spec.log_max_bytes)
 
     async def prepare(
         self,
@@ -136,7 +138,7 @@ class Launcher:
         filled = tuple(fill(arg, values) for arg in args)
         environment = worker_environment(
             os.environ,
-            session=self.spec.name,
+            session=self.spec.agent.session if self.spec.agent is not None else self.spec.name,
             session_id=self.session.id,
             slot=slot,
             index=task.index,

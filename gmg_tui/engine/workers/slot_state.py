@@ -28,6 +28,8 @@ class SlotState:
         """The slot whose worker runs on this one too; None where it has its own, or none."""
         self.waits: str | None = None
         """Why no job starts on it, in one line; None in a plain run."""
+        self.away: str | None = None
+        """Why nothing can run on it, as its node is lost; None while that is there."""
         self.shown = True
         """Whether it is displayed: jobs may start on it, or one occupies it."""
         self.over = False

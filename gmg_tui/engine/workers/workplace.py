@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from gmg_tui.engine.output.ring_buffer import RingBuffer
 from gmg_tui.engine.workers.launch import Launcher
+from gmg_tui.engine.workers.meeting_place import own_machine
 from gmg_tui.engine.workers.member import Member
 from gmg_tui.engine.workers.slot_worker import SlotWorker, Watcher
 from gmg_tui.engine.workers.task import Task
@@ -30,6 +32,10 @@ class Workplace(ABC):
         self, slot: Slot, ring: RingBuffer, task: Task, log: str, watcher: Watcher, member: Member | None = None
     ) -> SlotWorker:
         """A worker on `slot` for `task`, whose output goes to `log`, a path in the session's folder."""
+
+    async def meeting_place(self, slots: Sequence[str]) -> tuple[str, int]:
+        """Where the ranks of a group on these slots meet: rank 0's address, and a free port; 0 where there is none."""
+        return await own_machine(slots)
 
 
 class OwnMachine(Workplace):

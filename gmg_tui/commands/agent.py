@@ -1,0 +1,192 @@
+"""`gmg-tui agent`, which launchers run on each node: starts the agent or finds it, and connects it to standard input and output.
+
+The agent is a process of its own: when this command is killed, or its connection breaks, the agent goes on, and the next
+one finds it. Standard input begins with one line, an `Order`; standard output with one that starts with `MARK`, before
+which a shell may have printed anything. Then both carry the frames of `gmg_tui.protocol`.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import socket
+import time
+import zlib
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from gmg_tui import session as sessions
+from gmg_tui import sockets
+from gmg_tui.commands.prestart import PrestartedEngine
+from gmg_tui.errors import GmgError
+from gmg_tui.files import make_private
+from gmg_tui.model import RunSpec
+from gmg_tui.session import AGENT_MARK, NODE_MARK, nodes_folder
+
+_BYTES = 1 << 16
+_OTHERS_S = 20.0
+"""How long another `gmg-tui agent` on this node may take to start the agent."""
+_LOOK_S = 0.05
+
+
+def agent() -> int:
+    """Connect a node's agent to standard input and output until either side ends; the exit status."""
+    try:
+        connection = _reach(_first_line())
+    except GmgError as error:
+        _say({"ok": False, "error": str(error)})
+        return error.exit_code
+    _say({"ok": True})
+    with connection:
+        _carry(connection)
+    return 0
+
+
+def _first_line() -> bytes:
+    """The first line of standard input, and not a byte more."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        byte = os.read(0, 1)
+        if not byte:
+            break
+        line += byte
+    return bytes(line)
+
+
+def _say(fields: dict[str, object]) -> None:
+    with suppress(BrokenPipeError):
+        os.write(1, AGENT_MARK.encode() + msgspec.json.encode(fields) + b"\n")
+
+
+def _reach(line: bytes) -> socket.socket:
+    """A connection to the agent, which is started if there is none. Raises `GmgError`."""
+    try:
+        spec = msgspec.json.decode(line, type=RunSpec)
+    except msgspec.MsgspecError as error:
+        raise GmgError(f"another version of gmg-tui? what it asks for is not understood: {error}", 1) from error
+    if spec.agent is None:
+        raise GmgError("`gmg-tui agent` is run by gmg-tui itself, on the nodes of a session")
+    about = spec.agent
+    mark = about.session_id[:8]
+    path = sessions.socket_path(f"agent-{mark}-{zlib.crc32(about.node.encode()):08x}")
+    connection = _connect(path)
+    if connection is not None:
+        return connection
+    folder = nodes_folder() / f"{about.session}@{about.node}-{mark}"
+    make_private(folder)
+    seen = _holds(Path(spec.folder) / NODE_MARK, about.session_id)
+    spec = structs.replace(
+        spec,
+        name=folder.name,
+        folder=str(folder),
+        socket=str(path),
+        cwd=spec.cwd if Path(spec.cwd).is_dir() else str(Path.home()),
+        agent=structs.replace(about, logs=spec.folder if seen else ""),
+    )
+    trouble = _start(spec)
+    deadline = time.monotonic() + _OTHERS_S
+    while (connection := _connect(path)) is None:
+        if trouble is not None and (time.monotonic() >= deadline or not sessions.is_locked(folder)):
+            shutil.rmtree(folder, ignore_errors=True)
+            raise GmgError(trouble, 1)
+        time.sleep(_LOOK_S)  # another one of this command starts it
+    return connection
+
+
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return path.read_text() == text
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _start(spec: RunSpec) -> str | None:
+    """Start the agent, and wait until it listens; else why it does not."""
+    with PrestartedEngine() as engine:
+        engine.order(msgspec.json.encode(spec) + b"\n\n")
+        stdout = engine.process.stdout
+        line = stdout.readline() if stdout is not None else b""
+        try:
+            reply = msgspec.json.decode(line, type=dict[str, object])
+        except msgspec.MsgspecError:
+            last = engine.stderr_text().decode(errors="replace").strip().rpartition("\n")[2]
+            return f"the agent died during startup: {last or 'see its log'}"
+        return None if reply.get("ok") else str(reply.get("error"))
+
+
+def _connect(path: Path) -> socket.socket | None:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(str(path))
+    except OSError:
+        connection.close()
+        with suppress(OSError):
+            sockets.remove_stale(path)
+        return None
+    return connection
+
+
+def _carry(connection: socket.socket) -> None:
+    """Carry bytes both ways until either side ends; what one does not read holds up that way alone."""
+    connection.setblocking(False)
+    os.set_blocking(0, False)
+    os.set_blocking(1, False)
+    inward, outward = bytearray(), bytearray()
+    with selectors.DefaultSelector() as ready:
+        for each in (0, 1, connection.fileno()):
+            with suppress(PermissionError):  # a file is always ready
+                ready.register(each, selectors.EVENT_READ)
+        while True:
+            _want(ready, 0, reads=len(inward) < _BYTES, writes=False)
+            _want(ready, 1, reads=False, writes=bool(outward))
+            _want(ready, connection.fileno(), reads=len(outward) < _BYTES, writes=bool(inward))
+            for key, events in ready.select():
+                if not _step(key.fd, events, connection, inward, outward):
+                    return
+
+
+def _want(ready: selectors.BaseSelector, descriptor: int, *, reads: bool, writes: bool) -> None:
+    events = (selectors.EVENT_READ if reads else 0) | (selectors.EVENT_WRITE if writes else 0)
+    known = descriptor in ready.get_map()
+    if events and known:
+        ready.modify(descriptor, events)
+    elif events:
+        ready.register(descriptor, events)
+    elif known:
+        ready.unregister(descriptor)
+
+
+def _step(descriptor: int, events: int, connection: socket.socket, inward: bytearray, outward: bytearray) -> bool:
+    """Do what is possible at once; whether both sides are there."""
+    try:
+        if descriptor == 0:
+            return _fill(inward, os.read(0, _BYTES))
+        if descriptor == 1:
+            del outward[: os.write(1, outward)]
+            return True
+        if events & selectors.EVENT_WRITE:
+            del inward[: connection.send(inward)]
+        if events & selectors.EVENT_READ:
+            return _fill(outward, connection.recv(_BYTES)) or _flush(outward)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _fill(buffer: bytearray, data: bytes) -> bool:
+    buffer += data
+    return bool(data)
+
+
+def _flush(outward: bytearray) -> bool:
+    """The agent has ended: its last words are passed on. False."""
+    os.set_blocking(1, True)
+    while outward:
+        del outward[: os.write(1, outward)]
+    return False

@@ -1,0 +1,120 @@
+"""What a launcher does, and one whose connections are processes: a command that runs `gmg-tui agent` on a node."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from gmg_tui.errors import GmgError
+
+_LIMIT_BYTES = 1 << 20
+"""Of a line, before the connection carries frames."""
+_KEPT_LINES = 5
+_END_S = 5.0
+AGENT = (sys.executable, "-P", "-m", "gmg_tui", "agent")
+"""The program that starts a node's agent, or finds it, and speaks for it on its standard input and output."""
+
+
+class Connection(ABC):
+    """A way to a node's agent; bytes go to `writer` and come from `reader`."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    @abstractmethod
+    def trouble(self) -> str:
+        """What the launcher has said last, in one line; empty if nothing."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Give it up. The agent goes on."""
+
+
+class Launcher(ABC):
+    """Starts the agents of a session's nodes."""
+
+    @abstractmethod
+    async def nodes(self) -> tuple[str, ...]:
+        """The names of the nodes, each another. Raises `GmgError` where that cannot be known, or there are none."""
+
+    @abstractmethod
+    async def connect(self, node: str) -> Connection:
+        """Run `AGENT` on a node. Raises `GmgError`."""
+
+    async def close(self) -> None:  # noqa: B027 - most have nothing to end
+        """The session is over."""
+
+
+class _Process(Connection):
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process = process
+        self.reader, self.writer = process.stdout, process.stdin
+        self._said: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._listening = asyncio.create_task(self._listen(process.stderr))
+
+    async def _listen(self, stream: asyncio.StreamReader) -> None:
+        while True:
+            try:
+                line = await stream.readline()
+            except ValueError:  # longer than the limit
+                continue
+            if not line:
+                return
+            text = line.decode(errors="replace").strip()
+            if text:
+                self._said.append(text)
+
+    def trouble(self) -> str:
+        """What it has said last on its standard error."""
+        return self._said[-1] if self._said else ""
+
+    async def close(self) -> None:
+        """End the process, and wait for it."""
+        self.writer.close()
+        try:
+            async with asyncio.timeout(_END_S):
+                await self._process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            await self._process.wait()
+        finally:
+            self._listening.cancel()
+
+
+class CommandLauncher(Launcher):
+    """A launcher whose connections are commands that run on this machine: `ssh`, `srun`."""
+
+    @abstractmethod
+    def command(self, node: str) -> Sequence[str]:
+        """The command that runs `AGENT` on a node."""
+
+    def environ(self, node: str) -> Mapping[str, str]:
+        """The environment of that command."""
+        return os.environ
+
+    async def connect(self, node: str) -> Connection:
+        """Run the command. Raises `GmgError` where it cannot be run."""
+        command = self.command(node)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=self.environ(node),
+                limit=_LIMIT_BYTES,
+                start_new_session=True,  # ctrl+c is for the engine
+            )
+        except OSError as error:
+            raise GmgError(f"cannot run {command[0]}: {error.strerror}", 1) from error
+        return _Process(process)

@@ -1,0 +1,74 @@
+"""Agents on the hosts of a list, by ssh: `--nodes ssh:a,b` or `ssh:@hostfile`.
+
+OpenSSH's client reads its own configuration, so that a host is whatever `~/.ssh/config` makes of its name. It is not
+asked for a password: a session that starts sixteen agents cannot ask sixteen times (ssh_config(5), `BatchMode`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from gmg_tui.engine.launchers.launcher import AGENT, CommandLauncher
+from gmg_tui.errors import GmgError
+
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9._:-]*")
+_OPTIONS = (
+    *("-o", "BatchMode=yes"),
+    *("-o", "ConnectTimeout=20"),
+    # A network that stalls for a minute is waited for; one that is gone is noticed after three.
+    *("-o", "ServerAliveInterval=30", "-o", "ServerAliveCountMax=6"),
+    "-T",
+)
+COMMAND = "GMG_SSH"
+"""Another client and its options, as in `GMG_SSH="ssh -F config"`."""
+
+
+class Ssh(CommandLauncher):
+    """The hosts that `where` names."""
+
+    def __init__(self, where: str) -> None:
+        self._hosts = _hosts(where)
+        self._client = shlex.split(os.environ.get(COMMAND, "ssh"))
+        self._names = {_name(host): host for host in self._hosts}
+
+    async def nodes(self) -> tuple[str, ...]:
+        """The hosts, without their users."""
+        return tuple(self._names)
+
+    def command(self, node: str) -> Sequence[str]:
+        """Run the same program as here where the host has it, else the `gmg-tui` that it finds, in this folder."""
+        own, folder = shlex.join(AGENT), shlex.quote(os.getcwd())  # noqa: PTH109 - a string is wanted
+        python = shlex.quote(AGENT[0])
+        there = f"cd {folder} 2>/dev/null; if [ -x {python} ]; then exec {own}; else exec gmg-tui agent; fi"
+        return (*self._client, *_OPTIONS, self._names[node], there)
+
+
+def _name(host: str) -> str:
+    return host.rpartition("@")[2].replace(":", "-")
+
+
+def _hosts(where: str) -> tuple[str, ...]:
+    """The hosts of a list, or of a file with one on each line, whose comments begin with `#`. Raises `GmgError`."""
+    words = where.split(",")
+    if where.startswith("@"):
+        path = Path(where[1:]).expanduser()
+        try:
+            lines = path.read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise GmgError(f"--nodes ssh:{where}: cannot read {path}: {error}") from error
+        # What follows a host, such as `slots=8` of an MPI hostfile, is not for ssh.
+        words = [line.partition("#")[0].split()[0] for line in lines if line.partition("#")[0].strip()]
+    hosts = tuple(word.strip() for word in words if word.strip())
+    if not hosts:
+        raise GmgError(f"--nodes ssh:{where}: give hosts, as in ssh:a,b, or a file of them, as in ssh:@hostfile")
+    for host in hosts:
+        if not _HOST.fullmatch(host):
+            raise GmgError(f"--nodes ssh:{where}: {host!r} is no host")
+    twice = next((host for host in hosts if sum(_name(host) == _name(other) for other in hosts) > 1), None)
+    if twice is not None:
+        raise GmgError(f"--nodes ssh:{where}: {twice} is named twice; one agent runs all slots of a host")
+    return hosts

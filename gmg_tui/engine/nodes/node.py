@@ -1,0 +1,410 @@
+"""A node of the session: the connection to its agent, its orders, and whether it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
+
+import msgspec
+
+import gmg_tui
+from gmg_tui import units
+from gmg_tui.client import EngineClient
+from gmg_tui.engine.launchers.launcher import Connection, Launcher
+from gmg_tui.engine.nodes import messages
+from gmg_tui.engine.nodes.messages import Lead, Numbered, Order, Port, Ready, Report
+from gmg_tui.engine.nodes.node_worker import NodeWorker
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Details, GpuProcess, NodeView, RunSpec, Slot, Snapshot, Stacks
+from gmg_tui.protocol import Bye, Lines, Update
+from gmg_tui.session import AGENT_MARK
+
+_log = logging.getLogger(__name__)
+
+_START_S = 60.0
+"""How long a node may take to start its agent: an interpreter on a cold network disk."""
+_AGAIN_S = 2.0
+_LONGEST_PAUSE_S = 15.0
+_LATE_S = 5.0
+"""After how long without a word a node is said to be silent; its agent reports each second."""
+_STALL_S = 60.0
+"""How much longer than an orphan waits a silent connection is waited for, as the agent does too."""
+_SKEW_S = 2.0
+"""A clock that is further off is allowed for."""
+_NOTED_SKEW_S = 10.0
+_BEAT_S = 10.0
+_keys = count(1)
+
+MayStart = Callable[[str, Callable[[str], None]], Awaitable[None]]
+"""Waits until the workers of a node may start; given its name and what is told what it waits for."""
+
+
+class Node:
+    """One node.
+
+    Args:
+        name: Its name.
+        spec: What its agent is started with.
+        launcher: Starts the agent, and connects to it.
+        changed: Called when something that is displayed has changed.
+        lines: Called with lines of a worker's output that are followed.
+        may_start: Its workers wait for this.
+
+    Attributes:
+        ready: What its agent has said of itself.
+        snapshot: The last one of its agent; without workers.
+        slots: As the session has them.
+        lost_since: Unix time since which it counts as lost; None while it does not.
+        gate_opened: Set once a worker of the node has written the mesh caches, or nobody has to wait for that.
+    """
+
+    slots: tuple[Slot, ...]
+    ready: Ready
+    snapshot: Snapshot
+
+    def __init__(
+        self,
+        name: str,
+        spec: RunSpec,
+        launcher: Launcher,
+        changed: Callable[[], None],
+        lines: Callable[[Lines], None],
+        may_start: MayStart,
+    ) -> None:
+        assert spec.agent is not None
+        self.name = name
+        self.skew_s = 0.0
+        self.lost_since: float | None = None
+        self.gate_opened = asyncio.Event()
+        self._spec, self._about, self._launcher = spec, spec.agent, launcher
+        self._changed, self._lines, self._may_start = changed, lines, may_start
+        self._workers: dict[int, NodeWorker] = {}
+        """By key."""
+        self._orders: deque[Numbered] = deque()
+        """Those that the agent has not said it has taken."""
+        self._numbers = count(1)
+        self._news = asyncio.Event()
+        self._connection: Connection | None = None
+        self._client: EngineClient | None = None
+        self._heard_at = time.monotonic()
+        self._trouble: str | None = None
+        self._answers: dict[int, asyncio.Future[Port]] = {}
+        self._readied: asyncio.Future[Ready] | None = None
+        self._follows: tuple[str, ...] = ()
+        self._ending = False
+
+    # The connection
+
+    async def connect(self) -> EngineClient:
+        """Start the agent, or find it, and lead it. Raises `GmgError`."""
+        try:
+            async with asyncio.timeout(_START_S):
+                self._connection = connection = await self._launcher.connect(self.name)
+                await self._greet(connection)
+                client = await EngineClient.over((connection.reader, connection.writer), f"{self.name}'s agent")
+        except TimeoutError:
+            said = self._connection.trouble() if self._connection is not None else ""
+            await self._disconnect()
+            raise GmgError(f"{self.name}: no answer within {_START_S:.0f} s{f': {said}' if said else ''}", 1) from None
+        except (GmgError, OSError, EOFError) as error:
+            await self._disconnect()
+            text = str(error) or type(error).__name__
+            raise GmgError(text if text.startswith(f"{self.name}: ") else f"{self.name}: {text}", 1) from error
+        ours, theirs = gmg_tui.__version__, client.welcome.session.version
+        if theirs != ours:
+            await self._disconnect()
+            raise GmgError(f"{self.name}: it has gmg-tui {theirs}, and here is {ours}; install the same", 1)
+        self._heard_at = time.monotonic()
+        return client
+
+    async def _greet(self, connection: Connection) -> None:
+        """Say what the agent is to be, and hear that it is connected. Raises `GmgError`, `OSError`."""
+        connection.writer.write(msgspec.json.encode(self._spec) + b"\n")
+        await connection.writer.drain()
+        mark = AGENT_MARK.encode()
+        while line := await connection.reader.readline():
+            if line.startswith(mark):
+                said = msgspec.json.decode(line[len(mark) :], type=dict[str, object])
+                if said.get("ok"):
+                    return
+                raise GmgError(str(said.get("error")), 1)
+        await asyncio.sleep(0)  # what it has said on its standard error may come just now
+        raise GmgError(connection.trouble() or "the connection was closed before its agent answered", 1)
+
+    async def lead(self, client: EngineClient) -> Ready:
+        """Take the lead of the agent; one task must read the client's events meanwhile. Raises `GmgError`."""
+        self._readied = asyncio.get_running_loop().create_future()
+        await client.tell_agent(messages.encode(Lead(self._about.session_id)))
+        ready = await self._readied
+        skew_s = ready.clock_s - time.time()
+        self.skew_s = skew_s if abs(skew_s) > _SKEW_S else 0.0
+        return ready
+
+    async def _disconnect(self) -> None:
+        self._client = None
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            await connection.close()
+
+    async def begin(self) -> None:
+        """Connect for the first time. Raises `GmgError`."""
+        client = await self.connect()
+        self.snapshot = client.welcome.snapshot
+        self.slots = client.welcome.session.slots
+        client.heard_agent = self._heard
+        self._reading = asyncio.create_task(self._read(client))
+        self.ready = await self.lead(client)
+        self._client = client
+
+    async def run(self) -> None:
+        """Keep it connected until cancelled."""
+        pause_s = _AGAIN_S
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._send())
+            tasks.create_task(self._watch())
+            tasks.create_task(self._beat())
+            while True:
+                await asyncio.wait([self._reading])  # it goes on when this is cancelled, to hear the agent's end
+                trouble = self._reading.result()
+                await self._disconnect()
+                self._trouble = f"the connection was lost: {trouble}"
+                if not self._ending:
+                    _log.warning("%s: %s", self.name, self._trouble)
+                self._changed()
+                while not await self._reconnect():
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                pause_s = _AGAIN_S
+
+    async def _reconnect(self) -> bool:
+        if self._ending:
+            return False
+        try:
+            client = await self.connect()
+        except GmgError as error:
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                _log.warning("%s", error)
+                self._changed()
+            return False
+        client.heard_agent = self._heard
+        self._reading = asyncio.create_task(self._read(client))
+        try:
+            ready = await self.lead(client)
+        except GmgError as error:
+            self._trouble = f"{self.name}: {error}"
+            self._reading.cancel()
+            return False
+        another, self.ready, self._trouble = ready.agent_id != self.ready.agent_id, ready, None
+        if another:
+            self._orders.clear()
+            self._numbers = count(1)
+            self.lose("its agent is another one now")
+        _log.info("%s is connected again%s", self.name, ", by another agent" if another else "")
+        if self.lost_since is not None:
+            self._return()
+        for order in self._orders:
+            if order.number > ready.taken:
+                await self._tell(client, order)
+        self._client = client
+        if self._follows:
+            with contextlib.suppress(GmgError, OSError):
+                await client.follow(*self._follows, tail=_TAIL, telling=True)
+        self._changed()
+        return True
+
+    async def _beat(self) -> None:
+        """Let the agent hear that its session's engine lives, and hear how late it is there."""
+        while True:
+            await asyncio.sleep(_BEAT_S)
+            if self._client is not None:
+                with contextlib.suppress(GmgError, OSError):
+                    await self._client.tell_agent(messages.encode(Lead(self._about.session_id)))
+
+    async def _read(self, client: EngineClient) -> str:
+        """Read what the agent says until the connection ends; why it has."""
+        async for event in client.events():
+            self._heard_at = time.monotonic()
+            match event:
+                case Update(snapshot=snapshot):
+                    self.snapshot = snapshot
+                case Lines():
+                    self._lines(event)
+                case Bye(reason=reason):
+                    return reason
+        return "it ended without a word"
+
+    def _heard(self, body: msgspec.Raw) -> None:
+        message = messages.from_agent(body)
+        match message:
+            case Ready():
+                if self._readied is not None and not self._readied.done():
+                    self._readied.set_result(message)
+            case Report():
+                if message.gate_open:
+                    self.gate_opened.set()
+                ahead_s = time.monotonic() - message.now
+                while self._orders and self._orders[0].number <= message.taken:
+                    self._orders.popleft()
+                for report in message.workers:
+                    worker = self._workers.get(report.key)
+                    if worker is not None:
+                        worker.take(report, ahead_s)
+            case Port(ask=ask):
+                waiting = self._answers.pop(ask, None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(message)
+
+    # Orders
+
+    def order(self, order: Order) -> None:
+        """Send an order; later, if the node is not connected."""
+        self._orders.append(Numbered(next(self._numbers), order))
+        self._news.set()
+
+    async def _send(self) -> None:
+        """Send each order once on a connection; what was not taken there is sent again on the next."""
+        sent = 0
+        while True:
+            self._news.clear()
+            client = self._client
+            due = [order for order in self._orders if order.number > sent]
+            if client is not None and due:
+                for order in due:
+                    sent = order.number
+                    await self._tell(client, order)
+                continue
+            if due and sent > due[-1].number:
+                sent = 0
+            await self._news.wait()
+            if self._orders and self._orders[-1].number < sent:  # another agent counts anew
+                sent = 0
+
+    async def _tell(self, client: EngineClient, order: Numbered) -> None:
+        try:
+            await client.tell_agent(messages.encode(order))
+        except (GmgError, OSError) as error:
+            _log.warning("%s: an order was not taken: %s", self.name, error)
+
+    def next_key(self) -> int:
+        """A key that no other worker of the session has."""
+        return next(_keys)
+
+    def took(self, worker: NodeWorker) -> None:
+        """The worker was assigned to a slot of the node."""
+        self._workers = {key: one for key, one in self._workers.items() if one is not worker}
+        self._workers[worker.key] = worker
+
+    def left(self, worker: NodeWorker) -> None:
+        """The worker is on the node no more."""
+        self._workers.pop(worker.key, None)
+
+    async def may_start(self, say: Callable[[str], None]) -> None:
+        """Wait until the node's workers may start."""
+        await self._may_start(self.name, say)
+
+    # Lost, and found again
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            silent_s = time.monotonic() - self._heard_at
+            waits_s = self._about.orphan_wait_s + (_STALL_S if self._client is not None else 0.0)
+            waits_s += self._spec.sigint_wait_s + self._spec.sigterm_wait_s
+            if self.lost_since is None and silent_s >= waits_s and not self._ending:
+                self.lost_since = time.time() - silent_s
+                self.lose(f"it has been silent for {units.span(silent_s)}")
+            elif silent_s >= _LATE_S:
+                self._changed()
+
+    def lose(self, why: str) -> None:
+        """Its workers are gone."""
+        _log.warning("%s is lost: %s", self.name, why)
+        if self.lost_since is None:
+            self.lost_since = time.time()
+        self.gate_opened.set()  # nobody waits for it
+        for worker in list(self._workers.values()):
+            worker.lose()
+        self._changed()
+
+    def _return(self) -> None:
+        """It is there again; what its agent still runs is not wanted any more."""
+        self.lost_since = None
+        for worker in list(self._workers.values()):
+            worker.come_back()
+        self._changed()
+
+    # Look
+
+    def view(self, now: float) -> NodeView:
+        """It at this moment; `now` is monotonic seconds."""
+        silent_s = now - self._heard_at
+        trouble = self._trouble
+        if trouble is None and abs(self.skew_s) >= _NOTED_SKEW_S:
+            ahead = "ahead of" if self.skew_s > 0 else "behind"
+            trouble = f"its clock is {units.span(abs(self.skew_s))} {ahead} this machine's"
+        return NodeView(
+            self.name,
+            self._client is not None,
+            silent_s if silent_s >= _LATE_S else None,
+            self.lost_since,
+            trouble,
+        )
+
+    async def follow(self, slots: Sequence[str]) -> None:
+        """Have the lines of these slots come from now on."""
+        slots = tuple(slots)
+        if slots == self._follows:
+            return
+        self._follows = slots
+        if self._client is not None:
+            with contextlib.suppress(OSError):
+                await self._client.follow(*slots, tail=_TAIL, telling=True)
+
+    async def details(self, slot: str) -> Details:
+        """What the agent says of a slot. Raises `GmgError`."""
+        return await self._asked.details(slot)
+
+    async def stacks(self, slot: str) -> Stacks:
+        """The stacks of what runs on a slot. Raises `GmgError`."""
+        return (await self._asked.stacks(slot))[0]
+
+    async def end_process(self, slot: str, process: GpuProcess, *, kill: bool) -> None:
+        """As `EngineClient.end_process`. Raises `GmgError`."""
+        await self._asked.end_process(slot, process, kill=kill)
+
+    async def free_port(self) -> Port:
+        """An address and a port of the node for a group's store. Raises `GmgError`."""
+        ask = next(_keys)
+        waiting: asyncio.Future[Port] = asyncio.get_running_loop().create_future()
+        self._answers[ask] = waiting
+        await self._asked.tell_agent(messages.encode(Numbered(0, messages.FreePort(ask))))
+        return await waiting
+
+    @property
+    def _asked(self) -> EngineClient:
+        if self._client is None:
+            raise GmgError(f"{self.name} is not connected: {self._trouble or 'it is being started'}", 1)
+        return self._client
+
+    # The end
+
+    async def end(self, *, kill: bool, within_s: float) -> None:
+        """Have the agent end its workers and itself, and wait for that at most `within_s`."""
+        self._ending = True
+        client = self._client
+        if client is not None:
+            with contextlib.suppress(GmgError, OSError):
+                await client.end(kill=kill)
+                async with asyncio.timeout(within_s):
+                    await asyncio.wait([self._reading])
+        await self._disconnect()
+
+
+_TAIL = 1000
+"""Lines of a worker that come when it is first looked at."""
