@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 
@@ -18,7 +17,8 @@ from gmg_tui.client import EngineClient
 from gmg_tui.engine.launchers.launcher import Connection, Launcher
 from gmg_tui.engine.nodes import messages
 from gmg_tui.engine.nodes.messages import Lead, Numbered, Order, Port, Ready, Report
-from gmg_tui.engine.nodes.node_worker import NodeWorker
+from gmg_tui.engine.nodes.outbox import Outbox
+from gmg_tui.engine.nodes.place import Guest
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Details, GpuProcess, NodeView, RunSpec, Slot, Snapshot, Stacks
 from gmg_tui.protocol import Bye, Lines, Update
@@ -83,12 +83,9 @@ class Node:
         self.gate_opened = asyncio.Event()
         self._spec, self._about, self._launcher = spec, spec.agent, launcher
         self._changed, self._lines, self._may_start = changed, lines, may_start
-        self._workers: dict[int, NodeWorker] = {}
+        self._workers: dict[int, Guest] = {}
         """By key."""
-        self._orders: deque[Numbered] = deque()
-        """Those that the agent has not said it has taken."""
-        self._numbers = count(1)
-        self._news = asyncio.Event()
+        self._outbox = Outbox(self._tell)
         self._connection: Connection | None = None
         self._client: EngineClient | None = None
         self._heard_at = time.monotonic()
@@ -165,7 +162,7 @@ class Node:
         """Keep it connected until cancelled."""
         pause_s = _AGAIN_S
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._send())
+            tasks.create_task(self._outbox.run())
             tasks.create_task(self._watch())
             tasks.create_task(self._beat())
             while True:
@@ -202,16 +199,13 @@ class Node:
             return False
         another, self.ready, self._trouble = ready.agent_id != self.ready.agent_id, ready, None
         if another:
-            self._orders.clear()
-            self._numbers = count(1)
+            self._outbox.restart()
             self.lose("its agent is another one now")
         _log.info("%s is connected again%s", self.name, ", by another agent" if another else "")
         if self.lost_since is not None:
             self._return()
-        for order in self._orders:
-            if order.number > ready.taken:
-                await self._tell(client, order)
         self._client = client
+        self._outbox.repeat(ready.taken)
         if self._follows:
             with contextlib.suppress(GmgError, OSError):
                 await client.follow(*self._follows, tail=_TAIL, telling=True)
@@ -249,8 +243,7 @@ class Node:
                 if message.gate_open:
                     self.gate_opened.set()
                 ahead_s = time.monotonic() - message.now
-                while self._orders and self._orders[0].number <= message.taken:
-                    self._orders.popleft()
+                self._outbox.taken(message.taken)
                 for report in message.workers:
                     worker = self._workers.get(report.key)
                     if worker is not None:
@@ -264,43 +257,28 @@ class Node:
 
     def order(self, order: Order) -> None:
         """Send an order; later, if the node is not connected."""
-        self._orders.append(Numbered(next(self._numbers), order))
-        self._news.set()
+        self._outbox.add(order)
 
-    async def _send(self) -> None:
-        """Send each order once on a connection; what was not taken there is sent again on the next."""
-        sent = 0
-        while True:
-            self._news.clear()
-            client = self._client
-            due = [order for order in self._orders if order.number > sent]
-            if client is not None and due:
-                for order in due:
-                    sent = order.number
-                    await self._tell(client, order)
-                continue
-            if due and sent > due[-1].number:
-                sent = 0
-            await self._news.wait()
-            if self._orders and self._orders[-1].number < sent:  # another agent counts anew
-                sent = 0
-
-    async def _tell(self, client: EngineClient, order: Numbered) -> None:
+    async def _tell(self, order: Numbered) -> bool:
+        """Send an order; False where the node is not connected."""
+        if self._client is None:
+            return False
         try:
-            await client.tell_agent(messages.encode(order))
+            await self._client.tell_agent(messages.encode(order))
         except (GmgError, OSError) as error:
-            _log.warning("%s: an order was not taken: %s", self.name, error)
+            _log.warning("%s: an order was not answered: %s", self.name, error)
+        return True
 
     def next_key(self) -> int:
         """A key that no other worker of the session has."""
         return next(_keys)
 
-    def took(self, worker: NodeWorker) -> None:
+    def took(self, worker: Guest) -> None:
         """The worker was assigned to a slot of the node."""
         self._workers = {key: one for key, one in self._workers.items() if one is not worker}
         self._workers[worker.key] = worker
 
-    def left(self, worker: NodeWorker) -> None:
+    def left(self, worker: Guest) -> None:
         """The worker is on the node no more."""
         self._workers.pop(worker.key, None)
 

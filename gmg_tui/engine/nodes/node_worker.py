@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from msgspec import structs
 
 from gmg_tui import model
 from gmg_tui.engine.nodes import messages
-from gmg_tui.engine.nodes.messages import Order, WorkerReport
+from gmg_tui.engine.nodes.messages import WorkerReport
+from gmg_tui.engine.nodes.place import Place, ToldMemory
 from gmg_tui.engine.nodes.rank_link import RankLink
 from gmg_tui.engine.workers.member import Member
 from gmg_tui.engine.workers.rank_seen import RankSeen
@@ -35,51 +34,6 @@ from gmg_tui.model import (
 )
 
 _NOTHING = Blocks(0, 0, ())
-
-
-class Place(Protocol):
-    """The node, as its workers see it."""
-
-    name: str
-    skew_s: float
-    """How far its clock is ahead, seconds, where that is notable; else 0."""
-    lost_since: float | None
-
-    def order(self, order: Order) -> None:
-        """Send an order; later, if the node is not connected."""
-
-    def next_key(self) -> int:
-        """A key that no other worker of the session has."""
-
-    def took(self, worker: NodeWorker) -> None:
-        """The worker was assigned to a slot of the node."""
-
-    def left(self, worker: NodeWorker) -> None:
-        """The worker is on the node no more."""
-
-    async def may_start(self, say: Callable[[str], None]) -> None:
-        """Wait until the node's workers may start."""
-
-    async def details(self, slot: str) -> Details:
-        """What the agent says of a slot. Raises `GmgError`."""
-
-    async def stacks(self, slot: str) -> Stacks:
-        """The stacks of what runs on a slot. Raises `GmgError`."""
-
-
-class _Memory:
-    """As `KeptMemory`, from the last report."""
-
-    def __init__(self, told: tuple[str | None, str | None, str | None, str | None]) -> None:
-        self._told = told
-
-    def awaited(self, *, shared: bool = False) -> str | None:
-        """As `KeptMemory.awaited`."""
-        return self._told[1 if shared else 0]
-
-    def still_taken(self, *, shared: bool = False) -> str | None:
-        """As `KeptMemory.still_taken`."""
-        return self._told[3 if shared else 2]
 
 
 class NodeWorker(SlotWorker):
@@ -370,7 +324,7 @@ class NodeWorker(SlotWorker):
     @property
     def memory(self) -> KeptMemory | None:
         """The GPU memory of its attempt; None if none has run."""
-        return _Memory(self._report.memory) if self._report is not None else None
+        return ToldMemory(self._report.memory) if self._report is not None else None
 
     def reported(self) -> AttemptReport | None:
         """All about its newest attempt at this moment, by the clock here; None before the first."""
