@@ -51,6 +51,7 @@ def _worker(session: Session, worker: Worker) -> dict[str, Any]:
         "fps": fps_of(fps),
         **{name: None if value is None else round(value, 3) for name, value in means.items()},
         "log": f"{LOGS}/{worker.slot}.log",
+        **({"node": slot.node} if slot is not None and slot.node else {}),
         **({} if worker.group is None else {"group": msgspec.to_builtins(worker.group)}),
     }
 

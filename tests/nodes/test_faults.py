@@ -1,0 +1,119 @@
+"""What goes wrong between an engine and its nodes, by doing it: connections, agents and engines that end or stand still."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from itertools import pairwise
+from pathlib import Path
+
+from gmg_tui.model import WorkerState
+from gmg_tui.protocol import Action
+from tests.engine.harness import Running, running
+from tests.harm.patience import eventually
+from tests.nodes.fleets import SLOTS, agent, agents, bridge, connected, nothing_left, of_session, on_nodes
+
+RUNNING = WorkerState.RUNNING
+ENDLESS = ("--lines", "1000000", "--phase-s", "0.01")
+
+
+async def all_run(run: Running) -> dict[str, int]:
+    """Wait until all workers run. Returns their PIDs."""
+    for slot in SLOTS:
+        await run.until_state(slot, RUNNING)
+    await run.until(lambda _: all(run.worker(slot).pid for slot in SLOTS))
+    return {slot: run.worker(slot).pid or 0 for slot in SLOTS}
+
+
+def numbers(path: Path) -> list[int]:
+    """The numbers of the lines that a worker has written, in their order."""
+    return [int(line.split()[0]) for line in path.read_text().rpartition("\n")[0].splitlines()]
+
+
+async def test_a_connection_that_is_cut_costs_no_line_and_no_worker(tmp_path: Path) -> None:
+    spec = on_nodes(*ENDLESS, "--stamp", str(tmp_path / "{i}"))
+    async with running(spec) as run:
+        before = await all_run(run)
+        await run.client.follow("n2/cpu0", tail=1000)
+        bridge(run.process.pid, "n2").kill()
+        await run.until(lambda snapshot: not connected(snapshot)["n2"])
+        await run.until(lambda snapshot: connected(snapshot)["n2"])
+        end = run.worker("n2/cpu0").log_lines
+        await run.until(lambda _: run.worker("n2/cpu0").log_lines > end + 20)
+        assert {slot: run.worker(slot).pid for slot in SLOTS} == before
+        assert {run.worker(slot).attempt for slot in SLOTS} == {1}
+        await run.until_lines("n2/cpu0", lambda lines: max(lines, default=0) > end + 20)
+        seen = sorted(run.lines["n2/cpu0"])
+        assert all(after == one + 1 for one, after in pairwise(seen))
+        await run.client.end()
+    written = numbers(tmp_path / "2")
+    assert run.output("n2/cpu0").count(b"Running at") >= len(written)
+    nothing_left(spec)
+
+
+async def test_a_network_that_stalls_costs_no_worker_and_orders_are_taken_afterwards() -> None:
+    spec = on_nodes(*ENDLESS)
+    async with running(spec) as run:
+        before = await all_run(run)
+        there = bridge(run.process.pid, "n1")
+        there.suspend()
+        await run.until(lambda snapshot: snapshot.nodes[0].silent_s is not None)
+        assert run.worker("n1/cpu0").state is RUNNING
+        await run.client.act(Action.STOP, "n1/cpu0")
+        there.resume()
+        await run.until_state("n1/cpu0", WorkerState.STOPPED)
+        await run.until(lambda snapshot: snapshot.nodes[0].silent_s is None)
+        assert {slot: run.worker(slot).pid for slot in SLOTS[1:]} == {slot: before[slot] for slot in SLOTS[1:]}
+        await run.client.end()
+    nothing_left(spec)
+
+
+async def test_an_agent_that_is_killed_takes_its_workers_along_and_they_start_again() -> None:
+    spec = on_nodes(*ENDLESS)
+    async with running(spec) as run:
+        before = await all_run(run)
+        agent(spec, "n2").kill()
+        for slot in ("n2/cpu0", "n2/cpu1"):
+            await run.until_attempt(slot, 2)
+            await run.until_state(slot, RUNNING)
+        details = await run.client.details("n2/cpu0")
+        assert details.env["GMG_ATTEMPT"] == "2"
+        assert {slot: run.worker(slot).pid for slot in SLOTS[:2]} == {slot: before[slot] for slot in SLOTS[:2]}
+        await run.client.end()
+    nothing_left(spec)
+
+
+async def test_agents_that_lose_their_engine_end_their_workers_in_order(tmp_path: Path) -> None:
+    spec = on_nodes(*ENDLESS, orphan_wait_s=2.0)
+    async with running(spec) as run:
+        await all_run(run)
+        run.process.kill()
+        await run.process.wait()
+        assert len(of_session(spec)) == len(SLOTS)
+        await eventually(lambda: not of_session(spec) and not agents(spec))
+    # They were stopped by SIGINT: Genesis saves its kernels then.
+    for slot in SLOTS:
+        assert b"caching compiled kernels" in run.output(slot)
+
+
+async def test_an_engine_that_stands_still_for_a_moment_keeps_its_nodes() -> None:
+    spec = on_nodes(*ENDLESS, orphan_wait_s=5.0)
+    async with running(spec) as run:
+        before = await all_run(run)
+        run.process.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(8.0)  # longer than the wait: the connections stand, so nobody is an orphan yet
+        run.process.send_signal(signal.SIGCONT)
+        moment = run.snapshot.time
+        await run.until(lambda snapshot: snapshot.time > moment + 10)
+        assert {slot: run.worker(slot).pid for slot in SLOTS} == before
+        await run.client.end()
+    nothing_left(spec)
+
+
+async def test_a_session_that_is_ended_by_a_signal_leaves_nothing_on_its_nodes() -> None:
+    spec = on_nodes(*ENDLESS)
+    async with running(spec) as run:
+        await all_run(run)
+        run.process.terminate()
+        await run.process.wait()
+    nothing_left(spec)

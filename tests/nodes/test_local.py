@@ -1,0 +1,91 @@
+"""A plain run on two nodes: what a worker is given and does, commands, logs and the end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from gmg_tui.model import WorkerState
+from gmg_tui.protocol import Action
+from gmg_tui.text import clean
+from tests.engine.harness import running, spawn, spec_for
+from tests.nodes.fleets import SLOTS, nodes, nothing_left, of_session, on_nodes
+
+RUNNING = WorkerState.RUNNING
+
+
+async def test_workers_of_all_nodes_are_one_session(tmp_path: Path) -> None:
+    spec = on_nodes("--lines", "4", "--phase-s", "0.01", "--print-env", str(tmp_path / "{i}-of-{n}"))
+    async with running(spec) as run:
+        assert [slot.name for slot in run.client.welcome.session.slots] == list(SLOTS)
+        await run.until(lambda snapshot: snapshot.ended)
+    for index, slot in enumerate(SLOTS):
+        env = json.loads((tmp_path / f"{index}-of-4").read_text())["env"]
+        given = {name: env[name] for name in ("GMG_SESSION", "GMG_SLOT", "GMG_WORKER_INDEX", "GMG_NUM_WORKERS")}
+        assert given == {
+            "GMG_SESSION": spec.name,
+            "GMG_SLOT": slot,
+            "GMG_WORKER_INDEX": str(index),
+            "GMG_NUM_WORKERS": "4",
+        }
+        assert b"Running at" in run.output(slot)
+    summary = run.summary()
+    assert [worker["slot"] for worker in summary["workers"]] == list(SLOTS)
+    assert [worker["node"] for worker in summary["workers"]] == ["n1", "n1", "n2", "n2"]
+    assert {worker["state"] for worker in summary["workers"]} == {"finished"}
+    nothing_left(spec)
+
+
+async def test_a_worker_on_a_node_is_stopped_restarted_and_edited() -> None:
+    async with running(on_nodes("--lines", "100000", "--phase-s", "0.01")) as run:
+        for slot in SLOTS:
+            await run.until_state(slot, RUNNING)
+        await run.client.act(Action.STOP, "n2/cpu1")
+        await run.until_state("n2/cpu1", WorkerState.STOPPED)
+        await run.client.act(Action.RESTART, "n2/cpu1")
+        await run.until(lambda _: (run.worker("n2/cpu1").attempt, run.worker("n2/cpu1").state) == (2, RUNNING))
+        args = ("--lines", "100000", "--phase-s", "0.01", "-B", "32")
+        await run.client.edit(("n1/cpu0",), args, {"A": "b"})
+        await run.until(lambda _: (run.worker("n1/cpu0").attempt, run.worker("n1/cpu0").n_envs) == (2, 32))
+        details = await run.client.details("n1/cpu0")
+        assert [attempt.number for attempt in details.attempts] == [1, 2]
+        assert details.env["GMG_ATTEMPT"] == "2"
+        assert details.args == args
+        await run.client.act(Action.KILL, *SLOTS)
+        await run.until(lambda snapshot: snapshot.ended)
+
+
+async def test_the_lines_that_somebody_looks_at_come_in_their_order() -> None:
+    async with running(on_nodes("--lines", "400", "--phase-s", "0.01", "--rate", "100")) as run:
+        await run.client.follow("n2/cpu0", tail=100, telling=True)
+        await run.until(lambda snapshot: snapshot.ended)
+        end = run.worker("n2/cpu0").log_lines
+        await run.until_lines("n2/cpu0", lambda lines: end - 1 in lines)
+        written = [clean(line) for line in run.output("n2/cpu0").splitlines()]
+        seen = run.lines["n2/cpu0"]
+        assert len(written) == end
+        assert {number: line for number, line in seen.items() if "Running at" in line} == {
+            number: line for number, line in enumerate(written) if number in seen and "Running at" in line
+        }
+
+
+async def test_one_that_ends_the_session_leaves_nothing_on_any_node() -> None:
+    spec = on_nodes("--lines", "100000", "--phase-s", "0.01", "--ignore-sigint")
+    async with running(spec) as run:
+        for slot in SLOTS:
+            await run.until_state(slot, RUNNING)
+        assert len(of_session(spec)) == len(SLOTS)
+        await run.client.end()
+        await run.until(lambda snapshot: snapshot.ended)
+    nothing_left(spec)
+
+
+@pytest.mark.parametrize("where", ["0", "x", "-1"])
+async def test_a_number_of_agents_that_is_none_is_refused(where: str) -> None:
+    process, said = await spawn(spec_for(nodes=structs.replace(nodes(), where=where)))
+    await process.wait()
+    assert not said["ok"]
+    assert said["error"] == f"--nodes local:{where}: give how many agents to start on this machine, as in local:2"
