@@ -26,7 +26,7 @@ from gmg_tui.engine.workers.slot_worker import SlotWorker, Watcher
 from gmg_tui.engine.workers.task import Task
 from gmg_tui.engine.workers.workplace import Workplace
 from gmg_tui.errors import GmgError
-from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot
+from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode
 from gmg_tui.protocol import Lines
 from gmg_tui.session import NODE_MARK
 
@@ -105,8 +105,9 @@ class Fleet:
         """What the agent of a node is started with."""
         spec = self._spec
         about = AgentSpec(name, spec.name, self.session_id, orphan_wait_s=self._about.orphan_wait_s)
-        sweep = structs.replace(spec.sweep, jobs=()) if spec.sweep is not None else None
-        return structs.replace(spec, nodes=None, agent=about, sweep=sweep, ddp=None, summary=None, host="")
+        # Ranks wait for each other, on whichever nodes they are.
+        start = StartMode.TOGETHER if spec.ddp is not None else spec.start
+        return structs.replace(spec, nodes=None, agent=about, ddp=None, start=start, summary=None, host="")
 
     def _check(self, missing: Sequence[GmgError], count: int) -> None:
         least = self._about.least if self._about.least is not None else count

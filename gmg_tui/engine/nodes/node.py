@@ -16,7 +16,7 @@ from gmg_tui import units
 from gmg_tui.client import EngineClient
 from gmg_tui.engine.launchers.launcher import Connection, Launcher
 from gmg_tui.engine.nodes import messages
-from gmg_tui.engine.nodes.messages import Lead, Numbered, Order, Port, Ready, Report
+from gmg_tui.engine.nodes.messages import Lead, Numbered, Order, Port, Ready, Report, WorkerReport
 from gmg_tui.engine.nodes.outbox import Outbox
 from gmg_tui.engine.nodes.place import Guest
 from gmg_tui.errors import GmgError
@@ -247,11 +247,17 @@ class Node:
                 for report in message.workers:
                     worker = self._workers.get(report.key)
                     if worker is not None:
-                        worker.take(report, ahead_s)
+                        self._take(worker, report, ahead_s)
             case Port(ask=ask):
                 waiting = self._answers.pop(ask, None)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(message)
+
+    def _take(self, worker: Guest, report: WorkerReport, ahead_s: float) -> None:
+        try:
+            worker.take(report, ahead_s)
+        except Exception:  # an internal error in one worker must not take down the node
+            _log.exception("%s: a report cannot be taken", report.view.slot)
 
     # Orders
 

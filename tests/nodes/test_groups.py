@@ -1,0 +1,98 @@
+"""Groups whose ranks are on several nodes: they meet at rank 0's, and end and start again as one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gmg_tui.model import DdpSpec, RestartMode, RunSpec, Snapshot, WorkerState
+from gmg_tui.protocol import Action
+from tests.engine.harness import running
+from tests.engine.test_groups import RANK
+from tests.nodes.fleets import SLOTS, agent, nothing_left, on_nodes
+
+FINISHED = WorkerState.FINISHED
+
+
+def group(*args: str, size: int | None = None, **more: Any) -> RunSpec:
+    """A group over two nodes of two slots each, or several of `size`."""
+    return on_nodes(*args, script=RANK, ddp=DdpSpec(size), **more)
+
+
+def told(folder: Path, rank: int, attempt: int) -> dict[str, str]:
+    """The variables that a rank was given."""
+    found: dict[str, str] = json.loads((folder / f"{rank}-{attempt}.json").read_text())
+    return found
+
+
+def all_are(snapshot: Snapshot, state: WorkerState) -> bool:
+    return all(worker.state is state for worker in snapshot.workers)
+
+
+async def test_the_ranks_of_a_group_over_nodes_meet_and_step_together(tmp_path: Path) -> None:
+    spec = group("--steps", "5", "--tell", str(tmp_path))
+    async with running(spec) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        assert all_are(run.snapshot, FINISHED), run.snapshot.workers
+        (one,) = run.snapshot.groups
+        assert (one.slots, one.state) == (SLOTS, FINISHED)
+    ranks = [told(tmp_path, rank, 1) for rank in range(4)]
+    assert [one["RANK"] for one in ranks] == ["0", "1", "2", "3"]
+    assert [one["LOCAL_RANK"] for one in ranks] == ["0", "1", "0", "1"]
+    assert [one["GROUP_RANK"] for one in ranks] == ["0", "0", "1", "1"]
+    assert {(one["WORLD_SIZE"], one["LOCAL_WORLD_SIZE"], one["GROUP_WORLD_SIZE"]) for one in ranks} == {("4", "2", "2")}
+    assert len({(one["MASTER_ADDR"], one["MASTER_PORT"]) for one in ranks}) == 1
+    nothing_left(spec)
+
+
+async def test_a_group_on_one_node_meets_on_its_loopback(tmp_path: Path) -> None:
+    async with running(group("--steps", "3", "--tell", str(tmp_path), size=2)) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        assert all_are(run.snapshot, FINISHED)
+        assert [one.slots for one in run.snapshot.groups] == [SLOTS[:2], SLOTS[2:]]
+
+
+@pytest.mark.parametrize("words", [["--die", "middle"], ["--die", "kill", "--rank", "3"]])
+async def test_a_rank_that_dies_ends_those_on_other_nodes(words: list[str]) -> None:
+    async with running(group("--steps", "100000", *words, restart=RestartMode.NEVER)) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        assert all_are(run.snapshot, WorkerState.FAILED)
+        rank = words[3] if len(words) > 2 else "1"
+        (one,) = run.snapshot.groups
+        assert one.reason is not None
+        assert one.reason.startswith(f"rank {rank}: ")
+
+
+async def test_a_group_over_nodes_is_restarted_as_one(tmp_path: Path) -> None:
+    words = ("--steps", "8", "--die", "middle", "--rank", "2", "--tell", str(tmp_path))
+    async with running(group(*words, restart=RestartMode.FAILURE)) as run:
+        await run.until(lambda snapshot: snapshot.ended and all_are(snapshot, FINISHED))
+        assert {worker.attempt for worker in run.snapshot.workers} == {2}
+    assert {told(tmp_path, rank, 2)["TORCHELASTIC_RESTART_COUNT"] for rank in range(4)} == {"1"}
+
+
+async def test_a_group_over_nodes_is_stopped_and_started_by_the_user() -> None:
+    spec = group("--steps", "100000")
+    async with running(spec) as run:
+        await run.until(lambda snapshot: all_are(snapshot, WorkerState.RUNNING))
+        await run.client.act(Action.STOP, "n2/cpu0")
+        await run.until(lambda snapshot: all_are(snapshot, WorkerState.STOPPED))
+        await run.client.act(Action.RESTART, "n1/cpu1")
+        await run.until(lambda snapshot: all_are(snapshot, WorkerState.RUNNING))
+        assert {worker.attempt for worker in run.snapshot.workers} == {2}
+        await run.client.end()
+    nothing_left(spec)
+
+
+async def test_a_group_that_has_lost_a_node_starts_again_when_that_is_back() -> None:
+    spec = group("--steps", "100000", restart=RestartMode.FAILURE)
+    async with running(spec) as run:
+        await run.until(lambda snapshot: all_are(snapshot, WorkerState.RUNNING))
+        agent(spec, "n2").kill()
+        await run.until(lambda snapshot: {worker.attempt for worker in snapshot.workers} == {2})
+        await run.until(lambda snapshot: all_are(snapshot, WorkerState.RUNNING))
+        await run.client.end()
+    nothing_left(spec)

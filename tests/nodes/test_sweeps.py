@@ -1,0 +1,76 @@
+"""One queue over the slots of all nodes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from gmg_tui import session
+from gmg_tui.model import Batch, DdpSpec, WorkerState
+from gmg_tui.store import reader
+from tests.engine.harness import job_batch, running
+from tests.engine.test_groups import RANK
+from tests.nodes.fleets import SLOTS, agent, nothing_left, sweep_on_nodes
+
+
+def marks(folder: Path) -> list[dict[str, Any]]:
+    """What the jobs wrote down, in the order in which they began."""
+    return sorted((json.loads(path.read_text()) for path in folder.iterdir()), key=lambda mark: mark["began"])
+
+
+async def test_jobs_run_on_the_slots_of_all_nodes_each_once(tmp_path: Path) -> None:
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    batch = job_batch("--marks", str(folder), "--value", "{value}", "--s", "0.2", "--result")
+    spec = sweep_on_nodes([{"value": f"v{number}"} for number in range(20)], batch)
+    async with running(spec) as run:
+        queue = await run.until_done()
+        assert (queue.finished, queue.jobs) == (20, 20)
+    seen = marks(folder)
+    assert Counter(mark["value"] for mark in seen) == Counter(f"v{number}" for number in range(20))
+    assert {mark["GMG_SLOT"] for mark in seen} == set(SLOTS)
+    ended = dict.fromkeys(SLOTS, 0.0)
+    for mark in seen:  # never two on a slot
+        assert mark["began"] >= ended[mark["GMG_SLOT"]]
+        ended[mark["GMG_SLOT"]] = mark["ended"]
+    records = reader.load_jobs(run.folder / session.STORE)
+    assert {record.result["score"] for record in records if record.result} == {2 / 8, 3 / 8}
+    assert all(record.attempts == 1 and record.state is WorkerState.FINISHED for record in records)
+    assert all((run.folder / str(record.log)).is_file() for record in records)
+    nothing_left(spec)
+
+
+async def test_the_jobs_of_a_node_that_is_lost_go_back_and_run(tmp_path: Path) -> None:
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    go = tmp_path / "go"
+    batch = job_batch("--marks", str(folder), "--value", "{value}", "--until", str(go))
+    spec = sweep_on_nodes([{"value": f"v{number}"} for number in range(8)], batch)
+    async with running(spec) as run:
+        await run.until(lambda snapshot: snapshot.queue is not None and snapshot.queue.running == 4)
+        await run.until(lambda _: all(run.worker(slot).pid for slot in SLOTS))
+        agent(spec, "n2").kill()
+        await run.until(lambda snapshot: snapshot.queue is not None and snapshot.queue.running == 2)
+        go.touch()
+        queue = await run.until_done()
+        assert (queue.finished, queue.failed) == (8, 0)
+    records = reader.load_jobs(run.folder / session.STORE)
+    assert Counter(record.attempts for record in records) == {1: 6, 2: 2}
+    with reader.open_store(run.folder / session.STORE) as stored:
+        reasons = {one.attempt.reason for those in stored.attempts.values() for one in those if one.attempt.reason}
+    assert reasons == {"n2 is lost"}
+    nothing_left(spec)
+
+
+async def test_a_job_of_several_ranks_takes_slots_of_several_nodes() -> None:
+    jobs = [{"ranks": 3}, {"ranks": 4}]
+    spec = sweep_on_nodes(jobs, Batch(script=RANK, args=("--steps", "4")), ddp=DdpSpec())
+    async with running(spec) as run:
+        queue = await run.until_done()
+        assert queue.finished == 2, await run.jobs()
+    records = {record.number: record for record in reader.load_jobs(run.folder / session.STORE)}
+    assert records[1].slots == SLOTS[:3]
+    assert records[2].slots == SLOTS
+    nothing_left(spec)
