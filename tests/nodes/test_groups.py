@@ -57,7 +57,7 @@ async def test_a_group_on_one_node_meets_on_its_loopback(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("words", [["--die", "middle"], ["--die", "kill", "--rank", "3"]])
 async def test_a_rank_that_dies_ends_those_on_other_nodes(words: list[str]) -> None:
-    async with running(group("--steps", "100000", *words, restart=RestartMode.NEVER)) as run:
+    async with running(group("--steps", "60", *words, restart=RestartMode.NEVER)) as run:
         await run.until(lambda snapshot: snapshot.ended)
         assert all_are(run.snapshot, WorkerState.FAILED)
         rank = words[3] if len(words) > 2 else "1"

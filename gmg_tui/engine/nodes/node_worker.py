@@ -84,7 +84,9 @@ class NodeWorker(SlotWorker):
     def _assign(self) -> None:
         if self._own is WorkerState.STOPPED:  # by the user meanwhile
             return
-        first = max(self.task.first_attempt, self._begun + 1)
+        first = self.task.first_attempt
+        if self._member is None:  # a rank's attempts are counted by its group
+            first = max(first, self._begun + 1)
         self.task = replace(self.task, args=self.args, env=self.env, first_attempt=first)
         self._wait_for(f"for {self._place.name}")
         self._place.order(messages.Assign(self.key, self.slot.name, self.task, self._log, self.rank, self.memory_kept))
