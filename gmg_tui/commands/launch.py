@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ _PATIENCE_S = 1.0
 """After how long the user is told what is taking time."""
 _STOP_S = 30.0
 """How long an engine that is cancelled may take to end, beside its workers' own timeouts."""
+_REPLY_BYTES = 1 << 16
 CONFIRMED = b"go\n"
 """Tells the engine that its reply was read."""
 _END_S = 5.0
@@ -63,6 +65,12 @@ class _Reply(msgspec.Struct, frozen=True):
     socket: str = ""
     error: str = ""
     exit_code: int = 2
+
+
+class _Progress(msgspec.Struct, frozen=True):
+    """A line that may come before it."""
+
+    progress: str
 
 
 def launch(
@@ -126,7 +134,7 @@ def _order(engine: PrestartedEngine, spec: RunSpec, *, viewer: bool, fresh: bool
         described = msgspec.json.encode(spec)
     except UnicodeEncodeError:
         raise GmgError("the arguments are not UTF-8; gmg-tui cannot pass them on") from None
-    words = [b"confirm", *([b"fresh"] if fresh else []), *([b"viewer"] if viewer else [])]
+    words = [b"confirm", b"progress", *([b"fresh"] if fresh else []), *([b"viewer"] if viewer else [])]
     engine.order(described + b"\n" + b" ".join(words) + b"\n")
 
 
@@ -140,11 +148,22 @@ def _answer(process: subprocess.Popen[bytes]) -> bytes:
     """The engine's line; empty when it died."""
     if process.stdout is None:
         return b""
+    waiting, said = "waiting for the engine; without persistence mode the driver needs several seconds", b""
     with process.stdout as stdout:
-        if not select.select([stdout], [], [], _PATIENCE_S)[0]:
-            with notice("waiting for the engine; without persistence mode the driver needs several seconds"):
-                select.select([stdout], [], [])
-        return stdout.readline()
+        while True:
+            if not select.select([stdout], [], [], _PATIENCE_S)[0]:
+                with notice(waiting):
+                    select.select([stdout], [], [])
+            data = os.read(stdout.fileno(), _REPLY_BYTES)
+            said += data
+            while b"\n" in said or (said and not data):
+                line, _, said = said.partition(b"\n")
+                try:
+                    waiting = msgspec.json.decode(line, type=_Progress).progress
+                except msgspec.MsgspecError:
+                    return line
+            if not data:
+                return b""
 
 
 def _cancel(process: subprocess.Popen[bytes], stop_s: float = _STOP_S) -> None:

@@ -3,7 +3,8 @@
 A second line may have words. `viewer` announces a screen: the workers wait a moment for its first frame. With
 `confirm` nothing is run until a third line says that the reply was read; if standard input ends instead, the launcher is
 gone and nothing is left of the session. `fresh` says that the session's folder was made for this engine; it is removed
-then. Once the engine listens, or cannot, it prints one line of JSON:
+then. With `progress` lines such as `{"progress": "1 of 2 nodes has answered"}` may come first. Once the engine listens, or
+cannot, it prints one line of JSON:
 `{"ok": true, "warnings": [...], "socket": "its path"}` or `{"ok": false, "error": "…", "exit_code": 2}`.
 """
 
@@ -48,8 +49,14 @@ def _log_by(logs: LogWriter) -> None:
     )
 
 
+def _tell(text: str) -> None:
+    """Say how far the start is."""
+    with suppress(BrokenPipeError):
+        os.write(1, msgspec.json.encode({"progress": text}) + b"\n")
+
+
 async def _run(engine: Engine, words: list[bytes]) -> None:
-    socket = await engine.start()
+    socket = await engine.start(_tell if b"progress" in words else None)
     _answer(ok=True, warnings=engine.warnings, socket=socket)
     if b"confirm" in words and not await _confirmed(engine.enough):
         await engine.cancel(fresh=b"fresh" in words)

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import shutil
 import signal
+from collections.abc import Callable
 
 from msgspec import structs
 
@@ -59,8 +60,8 @@ class Engine:
         self._given_up = asyncio.Event()
         """Set long after a signal: what has not ended is not waited for, because the kernel does not end it."""
 
-    async def start(self) -> str:
-        """Begin to listen, and put all parts together.
+    async def start(self, say: Callable[[str], None] | None = None) -> str:
+        """Begin to listen, and put all parts together; `say` is told how far that is, where it takes long.
 
         Returns:
             The path of the socket, which may be another than was asked for.
@@ -73,7 +74,7 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         if self._spec.nodes is not None:
             self._fleet = Fleet(self._spec, self._spec.nodes)
-            await self._fleet.gather(_log.info)
+            await self._fleet.gather(say or _log.info)
             self._hardware = self._fleet.hardware
         self._measured = False
         self._sampling = self._sampler()  # first: GPUs are slow to answer, and the first frame needs their metrics
