@@ -131,7 +131,7 @@ class Engine:
             await self._store.close()
             await self._supervisor.session_files.end()
             await self._close()
-        if self._spec.agent is not None and self._spec.agent.logs:
+        if self._supervisor.agent is not None and self._supervisor.agent.collected:
             await in_daemon_thread(shutil.rmtree, self._spec.folder, ignore_errors=True)
         for failure in failures:
             if isinstance(failure, BaseException) and not isinstance(failure, asyncio.CancelledError):

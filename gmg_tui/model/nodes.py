@@ -28,6 +28,11 @@ class NodesSpec(Struct, frozen=True, omit_defaults=True):
     orphan_wait_s: float = 60.0
     """How long an agent goes on without its session's engine before it ends its workers."""
 
+    @property
+    def text(self) -> str:
+        """What `--nodes` is given."""
+        return f"{self.launcher.value}:{self.where}" if self.where else self.launcher.value
+
 
 class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """What makes an engine the agent of a node: it runs what the session's engine tells it."""

@@ -96,6 +96,8 @@ def caution(spec: TuneSpec) -> str:
 def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
     """The command line of the plain run that has `value` where a tuning has `{name}`."""
     slots = ["--cpu", str(run.cpu)] if run.cpu is not None else ["--gpus", run.gpus] if run.gpus else []
+    if run.nodes is not None:
+        slots = ["--nodes", run.nodes.text, *slots]
     env = [word for key, text in run.env.items() for word in ("--env", f"{key}={fill_some(text, {name: value})}")]
     args = [fill_some(text, {name: value}) for text in run.args]
     return ("gmg-tui", *slots, *env, *(["-m"] if run.module else []), run.script, *args)

@@ -15,7 +15,7 @@ import msgspec
 
 from gmg_tui.engine.nodes import messages
 from gmg_tui.engine.nodes.agent_scheduler import AgentScheduler, Assigned
-from gmg_tui.engine.nodes.messages import Lead, Numbered, Port, Ready, Report, WorkerReport
+from gmg_tui.engine.nodes.messages import Lead, Numbered, Piece, Port, Ready, Report, WorkerReport
 from gmg_tui.engine.workers.gate import Gate
 from gmg_tui.engine.workers.meeting_place import free_port
 from gmg_tui.engine.workers.worker import Worker
@@ -33,6 +33,7 @@ _SILENT_S = 60.0
 _EARLIER = 8
 """Attempts before the current one that are reported."""
 _LOOK_S = 1.0
+_PART_BYTES = 1 << 20
 
 
 class Agent:
@@ -51,6 +52,8 @@ class Agent:
         self._spec, self._about, self._agent_id, self._allowed = spec, spec.agent, agent_id, allowed
         self._scheduler, self._gate = scheduler, gate
         self._end = end
+        self.collected = bool(spec.agent.logs)
+        """Whether all of its workers' logs are in the session's folder."""
         self._taken = 0
         self._leads = 0
         self._heard_at = time.monotonic()
@@ -88,6 +91,10 @@ class Agent:
                 if session_id != self._about.session_id:
                     raise GmgError("this agent is another session's", 1)
                 return self._ready()
+            case messages.Fetch(ask=ask, path=path, offset=offset):
+                return Piece(ask, _part(Path(self._spec.folder), path, offset))
+            case messages.Collected():
+                self.collected = True
             case Numbered(order=messages.FreePort(ask=ask)):
                 return _port(ask)
             case Numbered(number=number, order=order):
@@ -104,6 +111,7 @@ class Agent:
             genesis_versions(self._spec.python),
             _cache_name(caches.mesh_cache({**os.environ, **self._spec.env})),
             time.time(),
+            not self._about.logs,
         )
 
     def report(self, sent: dict[int, bytes]) -> Report:
@@ -157,6 +165,19 @@ class Agent:
             tuple(member.exit_codes) if member is not None else (),
             member.calls_off if member is not None else 0,
         )
+
+
+def _part(folder: Path, path: str, offset: int) -> bytes:
+    """A part of a file of the folder; empty at its end, and where there is none."""
+    file = (folder / path).resolve()
+    if not file.is_relative_to(folder.resolve()):
+        return b""
+    try:
+        with file.open("rb") as stream:
+            stream.seek(offset)
+            return stream.read(_PART_BYTES)
+    except OSError:
+        return b""
 
 
 def _port(ask: int) -> Port:

@@ -153,8 +153,16 @@ class Fleet:
     async def end(self, *, kill: bool = False) -> None:
         """Have all agents end, and wait for that."""
         within_s = _END_S if kill else self._spec.sigint_wait_s + self._spec.sigterm_wait_s + _END_S
+        if not kill:
+            await asyncio.gather(*map(self._collect, self._nodes.values()))
         await asyncio.gather(*(node.end(kill=kill, within_s=within_s) for node in self._nodes.values()))
         await self._launcher.close()
+
+    async def _collect(self, node: Node) -> None:
+        try:
+            await node.collect(Path(self._spec.folder))
+        except (GmgError, OSError) as error:
+            _log.warning("%s keeps its logs: %s", node.name, error)
 
     def _changed(self) -> None:
         for slot_state in self._slot_states.values():

@@ -112,6 +112,19 @@ class FreePort(Struct, frozen=True, tag=True):
     """To be named in the answer."""
 
 
+class Fetch(Struct, frozen=True, tag=True):
+    """Send a part of a log, a path in the agent's folder, from `offset` bytes on."""
+
+    ask: int
+    """To be named in the answer."""
+    path: str
+    offset: int
+
+
+class Collected(Struct, frozen=True, tag=True):
+    """The session has all of the agent's logs: its folder goes with it."""
+
+
 Order = (
     Assign
     | Dismiss
@@ -142,7 +155,7 @@ class Numbered(Struct, frozen=True, tag=True):
     order: Order
 
 
-ToAgent = Lead | Numbered
+ToAgent = Lead | Numbered | Fetch | Collected
 
 # From an agent.
 
@@ -162,6 +175,8 @@ class Ready(Struct, frozen=True, tag=True):
     """Names the mesh cache: the same for nodes that share it."""
     clock_s: float
     """Unix time."""
+    keeps_logs: bool = False
+    """Whether its workers' logs are in a folder of its own, as it does not see the session's."""
 
 
 class WorkerReport(Struct, frozen=True, omit_defaults=True):
@@ -221,7 +236,14 @@ class Port(Struct, frozen=True, tag=True):
     port: int
 
 
-FromAgent = Ready | Report | Port
+class Piece(Struct, frozen=True, tag=True):
+    """The answer to `Fetch`; empty at the file's end, and where there is no such file."""
+
+    ask: int
+    data: bytes
+
+
+FromAgent = Ready | Report | Port | Piece
 
 _encoder = msgspec.msgpack.Encoder()
 _orders: msgspec.msgpack.Decoder[ToAgent] = msgspec.msgpack.Decoder(ToAgent)

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
+from pathlib import Path
 
 import msgspec
 
@@ -16,9 +17,10 @@ from gmg_tui import units
 from gmg_tui.client import EngineClient
 from gmg_tui.engine.launchers.launcher import Connection, Launcher
 from gmg_tui.engine.nodes import messages
-from gmg_tui.engine.nodes.messages import Lead, Numbered, Order, Port, Ready, Report, WorkerReport
+from gmg_tui.engine.nodes.messages import Lead, Numbered, Order, Piece, Port, Ready, Report, WorkerReport
 from gmg_tui.engine.nodes.outbox import Outbox
 from gmg_tui.engine.nodes.place import Guest
+from gmg_tui.engine.nodes.questions import Questions
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Details, GpuProcess, NodeView, RunSpec, Slot, Snapshot, Stacks
 from gmg_tui.protocol import Bye, Lines, Update
@@ -90,7 +92,8 @@ class Node:
         self._client: EngineClient | None = None
         self._heard_at = time.monotonic()
         self._trouble: str | None = None
-        self._answers: dict[int, asyncio.Future[Port]] = {}
+        self._questions = Questions(name, lambda: self._asked)
+        self._logs: dict[str, None] = {}
         self._readied: asyncio.Future[Ready] | None = None
         self._follows: tuple[str, ...] = ()
         self._ending = False
@@ -248,10 +251,8 @@ class Node:
                     worker = self._workers.get(report.key)
                     if worker is not None:
                         self._take(worker, report, ahead_s)
-            case Port(ask=ask):
-                waiting = self._answers.pop(ask, None)
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(message)
+            case Port() | Piece():
+                self._questions.heard(message)
 
     def _take(self, worker: Guest, report: WorkerReport, ahead_s: float) -> None:
         try:
@@ -263,6 +264,8 @@ class Node:
 
     def order(self, order: Order) -> None:
         """Send an order; later, if the node is not connected."""
+        if isinstance(order, messages.Assign):
+            self._logs[order.log] = None
         self._outbox.add(order)
 
     async def _tell(self, order: Numbered) -> bool:
@@ -364,11 +367,12 @@ class Node:
 
     async def free_port(self) -> Port:
         """An address and a port of the node for a group's store. Raises `GmgError`."""
-        ask = next(_keys)
-        waiting: asyncio.Future[Port] = asyncio.get_running_loop().create_future()
-        self._answers[ask] = waiting
-        await self._asked.tell_agent(messages.encode(Numbered(0, messages.FreePort(ask))))
-        return await waiting
+        return await self._questions.free_port()
+
+    async def collect(self, folder: Path) -> None:
+        """Bring its logs to the session's folder, where the node does not see that. Raises `GmgError`, `OSError`."""
+        if self.ready.keeps_logs and self._client is not None:
+            await self._questions.collect(self._logs, folder)
 
     @property
     def _asked(self) -> EngineClient:
