@@ -6,12 +6,12 @@ import argparse
 import time
 from pathlib import Path
 
-from tests.benchmarks import aims, cold_start, differ, flood, profiles, speed, sweeping, table
+from tests.benchmarks import aims, cold_start, differ, flood, nodes, profiles, speed, sweeping, table
 from tests.benchmarks.ground import ground, machine
 from tests.benchmarks.programs import peers
 from tests.benchmarks.report import say
 
-PARTS = ("table", "flood", "speed", "queue", "start", "differ", "profile")
+PARTS = ("table", "flood", "speed", "queue", "nodes", "start", "differ", "profile")
 
 
 def parse() -> argparse.Namespace:
@@ -50,6 +50,8 @@ def main() -> None:
             speed.run(place, quick=options.quick)
         if "queue" in parts:
             sweeping.run(place, quick=options.quick)
+        if "nodes" in parts:
+            nodes.run(place, quick=options.quick)
         if "start" in parts:
             cold_start.run(place, quick=options.quick)
         if "differ" in parts:
