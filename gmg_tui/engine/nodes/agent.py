@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 CACHE_NAME = ".gmg-tui-cache"
 """In a mesh cache: a random name by which nodes see that they share it."""
+_FIRST_S = 60.0
+"""How long it waits for the first at least: the launcher may take its time."""
 _SILENT_S = 60.0
 """How much longer an agent waits for an engine whose connection stands: the network may have stalled."""
 _EARLIER = 8
@@ -56,6 +58,7 @@ class Agent:
         """Whether all of its workers' logs are in the session's folder."""
         self._taken = 0
         self._leads = 0
+        self._was_led = False
         self._heard_at = time.monotonic()
         self._orphaned = False
 
@@ -64,6 +67,8 @@ class Agent:
         while True:
             await asyncio.sleep(_LOOK_S)
             wait_s = self._about.orphan_wait_s + (_SILENT_S if self._leads else 0.0)
+            if not self._was_led:
+                wait_s = max(wait_s, _FIRST_S)
             if not self._orphaned and time.monotonic() - self._heard_at >= wait_s:
                 self._orphaned = True
                 self._end(f"the session's engine has not been heard of for {wait_s:.0f} s")
@@ -73,6 +78,7 @@ class Agent:
     def led(self, by: int) -> None:
         """A connection of the session's engine has begun (1) or ended (-1)."""
         self._leads += by
+        self._was_led = True
         self._heard_at = time.monotonic()
 
     def heard(self) -> None:

@@ -354,7 +354,9 @@ class NodeWorker(SlotWorker):
         """What clients see of it."""
         report, since = self._report, self._place.lost_since
         if report is None:
-            shown = model.Worker(self.slot.name, index, self.state, job=self.task.job, job_name=self.task.name)
+            shown = model.Worker(
+                self.slot.name, index, self.state, args=self.args, job=self.task.job, job_name=self.task.name
+            )
         else:
             shown = structs.replace(report.view, index=index)
         late_s = now - self._received if report is not None and self._own is None else 0.0

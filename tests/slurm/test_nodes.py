@@ -1,0 +1,125 @@
+"""Sessions over both nodes of a job of a real Slurm, and what Slurm does to them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from gmg_tui import session
+from gmg_tui.model import WorkerState
+from gmg_tui.store import reader
+from tests.harm.patience import wait_until
+from tests.store.records import jobs_so_far
+
+from .cluster import Cluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+_TESTS = Path(__file__).parents[1]
+_FAKE = str(_TESTS / "fake_worker.py")
+_WAITS = ("--sigint-wait", "1", "--sigterm-wait", "1", "--orphan-wait", "3")
+_BOTH = ("-N2", "--exclusive", "--no-requeue")
+
+
+def submit(slurm: Cluster, tmp_path: Path, name: str, *words: str, options: tuple[str, ...] = ()) -> str:
+    """Have a session of that name run as a job on both nodes. Returns the job's number."""
+    gmg = (sys.executable, "-m", "gmg_tui", *words[:1], "--nodes", "slurm", "--headless", "--name", name, *_WAITS)
+    (tmp_path / "job.sh").write_text(f"#!/bin/sh\nexec {shlex.join((*gmg, *words[1:]))}\n")
+    asked = ("sbatch", "--parsable", "--output", str(tmp_path / "out"), "--chdir", str(tmp_path), *_BOTH, *options)
+    return slurm.ask(*asked, str(tmp_path / "job.sh")).strip()
+
+
+def ended(slurm: Cluster, job: str) -> bool:
+    """Whether Slurm has ended the job."""
+    return not slurm.ask("squeue", "-h", "-j", job).strip()
+
+
+def marked(name: str) -> list[psutil.Process]:
+    """The workers' processes of a session."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("GMG_SESSION") == name and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def agents(name: str) -> list[psutil.Process]:
+    """The processes that have files of the session's agents open."""
+    folder = f"{session.nodes_folder()}/{name}@"
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if any(one.path.startswith(folder) for one in process.open_files()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def said(tmp_path: Path) -> str:
+    """What the session has printed."""
+    return (tmp_path / "out").read_text()
+
+
+def summary(name: str) -> dict[str, Any]:
+    """A session's summary."""
+    found: dict[str, Any] = json.loads((session.sessions_folder() / name / session.SUMMARY).read_text())
+    return found
+
+
+def test_a_run_has_the_slots_of_both_nodes(slurm: Cluster, tmp_path: Path) -> None:
+    job = submit(slurm, tmp_path, "both", "run", "--cpu", "2", _FAKE, "--lines", "30", "--phase-s", "0.01")
+    wait_until(lambda: ended(slurm, job))
+    assert "total" in said(tmp_path), said(tmp_path)
+    workers = summary("both")["workers"]
+    assert [worker["slot"] for worker in workers] == ["n1/cpu0", "n1/cpu1", "n2/cpu0", "n2/cpu1"]
+    assert {worker["state"] for worker in workers} == {"finished"}
+    wait_until(lambda: not marked("both") and not agents("both"))
+
+
+def test_a_run_that_is_cancelled_leaves_nothing(slurm: Cluster, tmp_path: Path) -> None:
+    job = submit(slurm, tmp_path, "cancelled", "run", "--cpu", "1", _FAKE, "--lines", "1000000", "--phase-s", "0.01")
+    wait_until(lambda: len(marked("cancelled")) == 2)
+    slurm.ask("scancel", job)
+    wait_until(lambda: ended(slurm, job))
+    wait_until(lambda: not marked("cancelled") and not agents("cancelled"))
+
+
+def test_a_run_at_its_time_limit_leaves_nothing(slurm: Cluster, tmp_path: Path) -> None:
+    words = ("run", "--cpu", "1", _FAKE, "--lines", "1000000", "--phase-s", "0.01")
+    job = submit(slurm, tmp_path, "limited", *words, options=("--time=10",))
+    wait_until(lambda: len(marked("limited")) == 2)
+    slurm.ask("scontrol", "update", f"JobId={job}", "TimeLimit=0:01")
+    wait_until(lambda: ended(slurm, job), timeout_s=150)
+    wait_until(lambda: not marked("limited") and not agents("limited"))
+
+
+def test_the_jobs_of_a_node_that_is_down_run_on_the_other(slurm: Cluster, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    words = ("--script", str(_TESTS / "job.py"), "--set", "x=1,2,3,4", "--cpu", "1", "--", "--until", str(go))
+    job = submit(slurm, tmp_path, "down", "sweep", *words, options=("--no-kill",))
+    store = session.sessions_folder() / "down" / session.STORE
+    wait_until(lambda: len(marked("down")) == 2)
+    try:
+        slurm.ask("scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=test")
+        wait_until(lambda: any(record.reason == "n2 is lost" for record in jobs_so_far(store)) or go.exists())
+        go.touch()
+        wait_until(lambda: ended(slurm, job))
+    finally:
+        slurm.ask("scontrol", "update", "NodeName=n2", "State=RESUME")
+    records = jobs_so_far(store)
+    assert [record.state for record in records] == [WorkerState.FINISHED] * 4, said(tmp_path)
+    with reader.open_store(store) as stored:
+        where = Counter(one.slot for those in stored.attempts.values() for one in those if one.attempt.exit_code == 0)
+    assert where == {"n1/cpu0": 4}
+    wait_until(lambda: not marked("down") and not agents("down"))
