@@ -245,6 +245,19 @@ def report(name: str | None, as_json: bool, as_csv: bool, html: str | None, best
 
 
 @_group.command(context_settings=_HELP)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--listen", metavar="WHERE", help="HOST:PORT or unix:PATH.  [default: 127.0.0.1:9400]")
+@click.option("--textfile", metavar="FILE", help="Write FILE every 15 s instead, for node_exporter.")
+@click.option("--dcgm-names", is_flag=True, help="Also tell of the GPUs in the names of NVIDIA's dcgm-exporter.")
+def metrics(names: tuple[str, ...], listen: str | None, textfile: str | None, dcgm_names: bool) -> int:
+    """Tell Prometheus what running sessions do, by default all, also those that start later.
+
+    With names it ends two minutes after those sessions have.
+    """
+    return _call("metrics", names, listen=listen, textfile=textfile, dcgm_names=dcgm_names)
+
+
+@_group.command(context_settings=_HELP)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @YES
 def rm(names: tuple[str, ...], yes: bool) -> int:
