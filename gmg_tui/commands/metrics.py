@@ -33,7 +33,7 @@ def metrics(names: tuple[str, ...], *, listen: str | None, textfile: str | None,
     recovery.clear(tell)
     for name in names:
         sessions.find(name, running=True, command="metrics")
-    return asyncio.run(_tell(names, listen or LISTEN, textfile, dcgm_names=dcgm_names))
+    return asyncio.run(_tell(names, LISTEN if listen is None else listen, textfile, dcgm_names=dcgm_names))
 
 
 async def _tell(names: tuple[str, ...], listen: str, textfile: str | None, *, dcgm_names: bool) -> int:
