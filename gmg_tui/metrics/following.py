@@ -71,9 +71,8 @@ class Following:
                 del self.views[name]
         begun = [self._follow(found) for found in await asyncio.to_thread(self._at_work)]
         if not self.found.is_set():
-            with suppress(TimeoutError):  # an engine that does not answer is no reason to tell nothing of the others
-                async with asyncio.timeout(LOOK_S):
-                    await asyncio.gather(*begun)
+            if begun:  # an engine that does not answer is no reason to tell nothing of the others
+                await asyncio.wait(begun, timeout=LOOK_S)
             self.found.set()
 
     def _at_work(self) -> list[Found]:

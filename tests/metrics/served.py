@@ -115,7 +115,10 @@ def prometheus(url: str, folder: Path) -> Iterator[Prometheus]:
     with (
         (folder / "prometheus.log").open("w") as log,
         subprocess.Popen(
-            [*command, f"--web.listen-address=127.0.0.1:{port}"], stderr=log, stdout=log, env={**os.environ, "GOMAXPROCS": "1"}
+            [*command, f"--web.listen-address=127.0.0.1:{port}"],
+            stderr=log,
+            stdout=log,
+            env={**os.environ, "GOMAXPROCS": "1"},
         ) as process,
     ):
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -68,8 +67,8 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Iterator[Told]:
-    yield Told(_session())
+def told() -> Told:
+    return Told(_session())
 
 
 def test_what_is_not_known_is_absent_and_zero_is_told(told: Told) -> None:
