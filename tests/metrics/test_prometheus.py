@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.cli.scripted import ROOT
 from tests.harm.patience import wait_until
 from tests.metrics.served import WORKER, detached, fetch, gmg, metrics, prometheus, promtool, samples
 from tests.nvml_sim import Sim
@@ -15,6 +17,12 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("prometheus") is None, reason="Prometheus is not installed"),
     pytest.mark.slow,
 ]
+
+
+def _queries_of_the_readme() -> list[str]:
+    section = (ROOT / "README.md").read_text().partition("### Prometheus\n")[2].partition("\n### ")[0]
+    (block,) = re.findall(r"```\n(.*?)```", re.sub(r"```sh\n.*?```", "", section, flags=re.DOTALL), re.DOTALL)
+    return [line.partition("  #")[0] for line in block.splitlines()]
 
 
 def test_what_workers_and_their_gpus_do_can_be_queried_and_ends_with_them(sim: Sim, tmp_path: Path) -> None:
@@ -45,6 +53,8 @@ def test_what_workers_and_their_gpus_do_can_be_queried_and_ends_with_them(sim: S
         assert [found["gpu"] for found, _ in server.query("gmg_gpu_fan_ratio")] == ["0"]
         assert server.query("gmg_gpu_memory_total_bytes")[0][1] == 81559 * 2**20
         assert promtool(fetch(url)) == ""
+        answers = [server.query(query) for query in _queries_of_the_readme()]
+        assert [bool(answer) for answer in answers] == [True, True, False, False]
 
         assert gmg("stop", name).returncode == 0
         server.until("gmg_worker_fps", empty=True)
