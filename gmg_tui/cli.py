@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 import gmg_tui
+from gmg_tui import cli_metrics
 from gmg_tui.cli_options import ALL, GROUPS, JOBS, SCREEN, SHARED, TUNING, YES
 from gmg_tui.errors import GmgError
 
@@ -244,17 +245,7 @@ def report(name: str | None, as_json: bool, as_csv: bool, html: str | None, best
     return _call("report", name, as_json=as_json, as_csv=as_csv, html=html, best=best)
 
 
-@_group.command(context_settings=_HELP)
-@click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--listen", metavar="WHERE", help="HOST:PORT or unix:PATH.  [default: 127.0.0.1:9400]")
-@click.option("--textfile", metavar="FILE", help="Write FILE every 15 s instead, for node_exporter.")
-@click.option("--dcgm-names", is_flag=True, help="Also tell of the GPUs in the names of NVIDIA's dcgm-exporter.")
-def metrics(names: tuple[str, ...], listen: str | None, textfile: str | None, dcgm_names: bool) -> int:
-    """Tell Prometheus what running sessions do, by default all, also those that start later.
-
-    With names it ends two minutes after those sessions have.
-    """
-    return _call("metrics", names, listen=listen, textfile=textfile, dcgm_names=dcgm_names)
+_group.add_command(cli_metrics.metrics)
 
 
 @_group.command(context_settings=_HELP)

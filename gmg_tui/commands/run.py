@@ -271,5 +271,6 @@ def describe(
         stuck_after_s=options.stuck_after,
         restart_stuck=options.restart_stuck,
         ddp=checked.ddp,
+        notify=options.notify,
         host=machine.name(),
     )

@@ -30,6 +30,7 @@ from gmg_tui.engine.scheduling.replicated_scheduler import ReplicatedScheduler
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler
 from gmg_tui.engine.supervisor import Supervisor
+from gmg_tui.engine.telling.occurrences import Occurrences
 from gmg_tui.engine.watchdog.client import WatchdogClient
 from gmg_tui.engine.workers import stacks
 from gmg_tui.engine.workers.gate import Gate
@@ -66,6 +67,7 @@ def assemble(
     egl: EglProbe,
     changed: Callable[[], None],
     trouble: Callable[[str | None], None],
+    occurrences: Occurrences,
 ) -> tuple[Supervisor, StoreWriter]:
     """A session's supervisor, and the store that it writes to.
 
@@ -98,12 +100,12 @@ def assemble(
     tried = TriedArguments()
     if spec.sweep is None:
         store = StoreWriter(path, trouble)
-        recorder = Recorder(store, changed, tried)
+        recorder = Recorder(store, changed, tried, occurrences)
         scheduler = ReplicatedScheduler(slot_states, launcher, times.of, recorder)
     else:
         records, before_s, store = _resume(path, spec.sweep, trouble, tried)
         records = [_without_slot(record, hardware, store) for record in records]
-        recorder = Recorder(store, changed, tried)
+        recorder = Recorder(store, changed, tried, occurrences)
         queue = JobQueue(records, spec.sweep.batches)
         parts = QueueParts(slot_states, hardware.allowed, queue, launcher, times.of, recorder, changed, before_s)
         if spec.tune is not None:

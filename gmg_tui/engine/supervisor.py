@@ -204,6 +204,7 @@ class Supervisor:
             tuning=self._scheduler.tuning(),
             groups=self._scheduler.groups(),
             allocation=self._allocation.newest,
+            occurred=self._recorder.occurrences.newest,
         )
 
     def _slow(self) -> dict[str, float]:

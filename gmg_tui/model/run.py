@@ -60,6 +60,8 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     """How the workers form groups; None where they know nothing of each other."""
     own_options: tuple[str, ...] = ()
     """Words of `args` that are also options of gmg-tui, such as `--gpus`; the script may not know them."""
+    notify: tuple[str, ...] = ()
+    """How a person is told of what happens: the values of `--notify`."""
     host: str = ""
     """The machine that it runs on (`uname -n`); several may share the state folder."""
 

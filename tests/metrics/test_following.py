@@ -56,12 +56,15 @@ async def test_an_end_is_counted_once_while_the_record_does_not_say_it_yet(monke
 
 async def test_with_names_it_follows_no_others_and_ends_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REMEMBERED_S", 0.0)
-    async with ScriptedEngine(("cpu0",), "sim.py") as engine, ScriptedEngine(("cpu0",), "other.py") as other:
-        async with _following("sim-1") as (found, task):
-            await eventually(lambda: "sim-1" in found.views)
-            engine.end_all()
-            await engine.leave(ended=True)
-            await asyncio.wait_for(task, 60)
-            assert found.ended == {"finished": 1}
-            assert not other.left.is_set()  # nobody has come who could go
-            assert "other-1" not in found.views
+    async with (
+        ScriptedEngine(("cpu0",), "sim.py") as engine,
+        ScriptedEngine(("cpu0",), "other.py") as other,
+        _following("sim-1") as (found, task),
+    ):
+        await eventually(lambda: "sim-1" in found.views)
+        engine.end_all()
+        await engine.leave(ended=True)
+        await asyncio.wait_for(task, 60)
+        assert found.ended == {"finished": 1}
+        assert not other.left.is_set()  # nobody has come who could go
+        assert "other-1" not in found.views
