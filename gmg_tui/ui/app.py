@@ -195,7 +195,7 @@ class GmgApp(ScreenActions, inherit_bindings=False):
         """Have the terminal tell what has happened since the last snapshot, where that is asked for."""
         new = self.state.occurred_since(snapshot)
         if new and self._driver is not None:
-            said = sequences(self.state.session.spec.notify, new, tmux="TMUX" in os.environ)
+            said = sequences(self.state.session.spec.notify, new, tmux=bool(os.environ.get("TMUX")))
             if said:
                 self._driver.write(said)
                 self._driver.flush()
