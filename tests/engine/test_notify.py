@@ -187,6 +187,16 @@ async def test_a_loud_command_is_not_stopped_by_a_full_pipe_and_its_last_words_a
     assert note.endswith("exit code 4: finally")
 
 
+async def test_one_of_several_commands_that_fails_is_said_and_gone_once_it_works(tmp_path: Path) -> None:
+    made = _Commands(f"test -e {tmp_path / 'there'}", "true")
+    made.happen()
+    await made.commands.finish()
+    (tmp_path / "there").touch()
+    made.happen()
+    await made.commands.finish()
+    assert made.notes == [f"--notify test -e {tmp_path / 'there'}: exit code 1", None]
+
+
 async def test_a_folder_that_is_gone_is_said() -> None:
     made = _Commands("true")
     made.commands._spec = RunSpec("sim-1", "/", "/s", "sim.py", (), "/nowhere", "python")

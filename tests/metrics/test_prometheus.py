@@ -21,7 +21,7 @@ pytestmark = [
 
 def _queries_of_the_readme() -> list[str]:
     section = (ROOT / "README.md").read_text().partition("### Prometheus\n")[2].partition("\n### ")[0]
-    (block,) = re.findall(r"```\n(.*?)```", re.sub(r"```sh\n.*?```", "", section, flags=re.DOTALL), re.DOTALL)
+    (block,) = re.findall(r"```\n(.*?)```", re.sub(r"```(?:sh|yaml)\n.*?```", "", section, flags=re.DOTALL), re.DOTALL)
     return [line.partition("  #")[0] for line in block.splitlines()]
 
 

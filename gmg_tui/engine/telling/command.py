@@ -73,9 +73,9 @@ class NotifyCommands:
         while self._waiting:
             one = self._waiting.pop(0)
             missed, self._missed = self._missed, 0
-            for command in self._commands:
-                wrong = await self._run(command, self._variables(one, missed))
-                self._note(None if wrong is None else f"--notify {command}: {wrong}")
+            wrong = [await self._run(command, self._variables(one, missed)) for command in self._commands]
+            said = [f"--notify {command}: {why}" for command, why in zip(self._commands, wrong, strict=True) if why]
+            self._note("; ".join(said) or None)
 
     def _variables(self, one: Occurrence, missed: int) -> dict[str, str]:
         """What the command gets in its environment, and nowhere else: nothing of it is read by the shell."""
