@@ -212,6 +212,8 @@ class Engine:
         kill = self.enough.is_set() and number is not signal.SIGXCPU
         self._reason = f"the session was ended by {number.name}"
         self._supervisor.end(kill=kill, reason=self._reason)
+        if kill:
+            self._notify.drop()
         self.enough.set()
         waits_s = 0.0 if kill else self._spec.sigint_wait_s + self._spec.sigterm_wait_s
         self._loop.call_later(waits_s + _END_S, self._given_up.set)

@@ -111,6 +111,20 @@ async def test_a_command_is_no_process_of_the_worker_that_it_tells_of(tmp_path: 
         await eventually(done.exists)
 
 
+async def test_a_second_signal_does_not_wait_for_a_command(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    # The worker hangs, so that its command has long begun when the session is to end.
+    command = f"echo $$ > {pid}.new; mv {pid}.new {pid}; trap '' TERM; while :; do sleep 1; done"
+    async with running(spec_for("--hang", "running", stuck_after_s=2.0, notify=(command,))) as run:
+        await eventually(pid.exists)
+        run.process.terminate()
+        await run.until_state("cpu0", WorkerState.STOPPED, WorkerState.STOPPING)
+        run.process.terminate()
+        await run.leave()
+        await run.process.wait()
+    await eventually(lambda: not lives(int(pid.read_text())))
+
+
 async def test_a_command_that_cannot_be_run_is_said_on_the_screen(tmp_path: Path) -> None:
     async with running(spec_for(notify=("no-such-program --to me",))) as run:
         snapshot = await run.until(lambda snapshot: any("--notify" in note for note in snapshot.notes))

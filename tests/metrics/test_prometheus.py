@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.scripted import ROOT
 from tests.harm.patience import wait_until
+from tests.engine.harness import JOB
 from tests.metrics.served import WORKER, detached, fetch, gmg, metrics, prometheus, promtool, samples
 from tests.nvml_sim import Sim
 
@@ -75,6 +76,28 @@ def test_failures_restarts_and_sessions_that_come_later_are_counted(tmp_path: Pa
         server.until('gmg_worker_restarts_total{session="late", slot="cpu0"} == 2')
         server.until('gmg_worker_attempt{session="late"} == 3')
         assert promtool(fetch(url)) == ""
+
+
+def test_the_jobs_of_a_sweep_are_counted_and_are_labels(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    with metrics("--listen", "127.0.0.1:0") as (_, url), prometheus(url, tmp_path) as server:
+        words = ("--script", JOB, "--cpu", "1", "--set", "x=1,2,3", "--args", f"--until {go}-{{x}} --fail {{x}}")
+        done = gmg("sweep", "--detach", "--name", "many", *words)
+        assert done.returncode == 0, done.stderr
+        server.until('gmg_jobs{session="many", state="waiting"} == 2')
+        server.until('gmg_worker_attempt{session="many", slot="cpu0", job="1"} == 1')
+        server.until('gmg_queue_wait_seconds_count{session="many"} == 1')
+        server.until('gmg_queue_longest_wait_seconds{session="many"} > 0')
+        Path(f"{go}-1").touch()
+        server.until('gmg_worker_attempt{session="many", slot="cpu0", job="2"} == 1')
+        server.until('gmg_jobs{session="many", state="failed"} == 1')
+        server.until('gmg_worker_failures_total{session="many", slot="cpu0", class="unknown"} == 1')
+        server.until('gmg_worker_attempt{job="1"}', empty=True)
+        assert promtool(fetch(url)) == ""
+        Path(f"{go}-2").touch()
+        Path(f"{go}-3").touch()
+        server.until('gmg_sessions_ended_total{outcome="failed"} == 1')
+        server.until('gmg_jobs{session="many", state="failed"} == 3')
 
 
 def test_the_names_of_dcgm_are_told_where_they_are_asked_for(sim: Sim, tmp_path: Path) -> None:

@@ -59,6 +59,12 @@ class NotifyCommands:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run_all(), name="notify")
 
+    def drop(self) -> None:
+        """Run no more, and end the one that runs."""
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+
     async def finish(self) -> None:
         """Wait for those that run or wait, but not for ever."""
         if self._task is None or self._task.done():
