@@ -69,7 +69,11 @@ class Following:
         for name, view in list(self.views.items()):
             if view.left is not None and now >= view.left + REMEMBERED_S:
                 del self.views[name]
-        begun = [self._follow(found) for found in await asyncio.to_thread(self._at_work)]
+        come = await asyncio.to_thread(self._at_work)
+        there = self._tasks.keys() | {found.name for found in come}
+        for name in [name for name, view in self.views.items() if view.left is None and name not in there]:
+            del self.views[name]  # it has gone without ever having answered
+        begun = [self._follow(found) for found in come]
         if not self.found.is_set():
             if begun:  # an engine that does not answer is no reason to tell nothing of the others
                 await asyncio.wait(begun, timeout=LOOK_S)
@@ -121,6 +125,7 @@ class Following:
             if self._told.get(found.name) != str(error):
                 self._told[found.name] = str(error)
                 self._tell(f"gmg-tui: {found.name}: {error}")
+            self.views.setdefault(found.name, View(session, heard=False))
             return
         self._told.pop(found.name, None)
         view, welcome = self.views.get(found.name), client.welcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from gmg_tui.model import Session, Snapshot, Worker
@@ -33,7 +34,7 @@ class _Growing:
 
 
 class View:
-    """A session; its attributes are replaced whole, so that another thread may read them at any time.
+    """A session, which has been `heard` of just now or never; its attributes are replaced whole, so that another thread may read them at any time.
 
     Attributes:
         session: What does not change.
@@ -44,7 +45,7 @@ class View:
         lines: By slot.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, heard: bool = True) -> None:
         self.session = session
         self.snapshot = Snapshot(time=session.started, elapsed_s=0.0, workers=())
         self.totals = Totals()
@@ -52,7 +53,7 @@ class View:
         self.energy_j: dict[str, float] = {}
         self.lines: dict[str, int] = {}
         self._energy: dict[str, _Growing] = {}
-        self._heard = time.monotonic()
+        self._heard = time.monotonic() if heard else -math.inf
 
     @property
     def silent(self) -> bool:

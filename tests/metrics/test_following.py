@@ -54,6 +54,24 @@ async def test_an_end_is_counted_once_while_the_record_does_not_say_it_yet(monke
         assert found.ended == {"finished": 1}
 
 
+async def test_a_session_that_does_not_answer_is_known_to_be_silent_until_it_has_gone() -> None:
+    said: list[str] = []
+    async with ScriptedEngine(("cpu0",), "sim.py") as engine:
+        assert engine._server is not None
+        engine._server.close()
+        found = Following((), said.append)
+        task = asyncio.create_task(found.run())
+        await eventually(lambda: "sim-1" in found.views)
+        assert found.views["sim-1"].silent
+        assert len(said) == 1
+        assert "no engine answers" in said[0]
+        await engine.leave(ended=True)
+        await eventually(lambda: not found.views)
+        assert found.ended.total() == 0
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_with_names_it_follows_no_others_and_ends_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REMEMBERED_S", 0.0)
     async with (

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.scripted import ROOT
-from tests.harm.patience import wait_until
 from tests.engine.harness import JOB
+from tests.harm.patience import wait_until
 from tests.metrics.served import WORKER, detached, fetch, gmg, metrics, prometheus, promtool, samples
 from tests.nvml_sim import Sim
 
