@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -15,6 +15,7 @@ from gmg_tui.metrics.following import Following
 from gmg_tui.metrics.names import Sheet
 from gmg_tui.metrics.view import View
 from gmg_tui.model import Gpu, GpuSample, Phase, Slot, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.store.totals import Totals
 
 _LOCAL = "local"
 """The node of the slots of a session that has none."""
@@ -103,14 +104,10 @@ class _SessionSheet:
         for worker in self._snapshot.workers:
             if (slot := slots.get(worker.slot)) is not None:
                 self._worker(worker, slot)
-        failures = Counter[tuple[str, str]]()
-        for (name, reason), count in self._view.totals.failures.items():
-            failures[name, failure_class(reason)] += count
         for slot in slots.values():
             self._slot(slot)
-        for (name, kind), count in sorted(failures.items()):
-            if (found := slots.get(name)) is not None:
-                self._sheet.count("gmg_worker_failures", count, **self._place(found), **{"class": kind})
+        if (totals := self._view.totals) is not None:
+            self._counted(totals, slots)
         if self._running:
             for gpu, node in {slot.gpu: slot.node for slot in slots.values() if slot.gpu is not None}.items():
                 if (sample := self._snapshot.sample(gpu)) is not None:
@@ -145,8 +142,6 @@ class _SessionSheet:
         sheet.count("gmg_jobs_busy_seconds", queue.busy_s, session=self._name)
         if self._session.spec.tune is not None:
             return  # its jobs are not known before they start
-        totals = self._view.totals
-        sheet.summary("gmg_queue_wait_seconds", totals.begun, totals.waited_s, session=self._name)
         if self._running:
             sheet.gauge("gmg_queue_eta_seconds", queue.eta_s, session=self._name)
             waited_s = queue.before_s + max(0.0, time.time() - self._session.started) if queue.waiting else 0.0
@@ -160,10 +155,25 @@ class _SessionSheet:
             for state in WorkerState:
                 self._sheet.gauge("gmg_group_state", group.state is state, **labels, state=state.value)
 
+    def _counted(self, totals: Totals, slots: Mapping[str, Slot]) -> None:
+        """What the store has counted."""
+        for slot in slots.values():
+            self._sheet.count("gmg_worker_restarts", totals.restarts.get(slot.name, 0), **self._place(slot))
+        failures = Counter[tuple[str, str]]()
+        for (name, reason), count in totals.failures.items():
+            failures[name, failure_class(reason)] += count
+        self._sheet.count("gmg_session_failures", failures.total(), session=self._name)
+        for (name, kind), count in sorted(failures.items()):
+            if (found := slots.get(name)) is not None:
+                self._sheet.count("gmg_worker_failures", count, **self._place(found), **{"class": kind})
+        if (
+            self._session.spec.sweep is not None and self._session.spec.tune is None
+        ):  # a tuning's are made as they start
+            self._sheet.summary("gmg_queue_wait_seconds", totals.begun, totals.waited_s, session=self._name)
+
     def _slot(self, slot: Slot) -> None:
         """What is counted on a slot over all that runs there."""
         place, view = self._place(slot), self._view
-        self._sheet.count("gmg_worker_restarts", view.totals.restarts.get(slot.name, 0), **place)
         self._sheet.count("gmg_worker_lines", view.lines.get(slot.name, 0), **place)
         self._sheet.count("gmg_worker_energy_joules", view.energy_j.get(slot.name), **place)
         queue = self._snapshot.queue

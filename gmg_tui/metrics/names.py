@@ -63,6 +63,7 @@ _GAUGES: Mapping[str, str] = {
 _COUNTERS: Mapping[str, str] = {
     "gmg_sessions_ended": "Sessions that have ended since these metrics are told, by outcome.",
     "gmg_jobs_busy_seconds": "How long all jobs together have occupied slots.",
+    "gmg_session_failures": "Attempts that failed, on all slots together: 0 where none did, so that the first can be seen.",
     "gmg_worker_restarts": "Attempts on the slot that were not the first of their job.",
     "gmg_worker_failures": "Attempts on the slot that failed, by class of the failure.",
     "gmg_worker_lines": "Lines that the slot's workers have printed.",

@@ -39,7 +39,7 @@ class View:
     Attributes:
         session: What does not change.
         snapshot: The newest.
-        totals: What its store has counted.
+        totals: What its store has counted; None before it was asked: a 0 then would make a counter jump.
         left: When it had done all its work, monotonic seconds; None while it runs.
         energy_j: By slot, since this view began; slots without a known energy are not in it.
         lines: By slot.
@@ -48,7 +48,7 @@ class View:
     def __init__(self, session: Session, *, heard: bool = True) -> None:
         self.session = session
         self.snapshot = Snapshot(time=session.started, elapsed_s=0.0, workers=())
-        self.totals = Totals()
+        self.totals: Totals | None = None
         self.left: float | None = None
         self.energy_j: dict[str, float] = {}
         self.lines: dict[str, int] = {}

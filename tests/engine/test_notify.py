@@ -13,9 +13,10 @@ from gmg_tui.engine.children import Children
 from gmg_tui.engine.telling import command as module
 from gmg_tui.engine.telling.command import NotifyCommands
 from gmg_tui.engine.telling.occurrences import Occurrences
-from gmg_tui.model import OccurrenceKind, RunSpec, WorkerState
+from gmg_tui.model import OccurrenceKind, RestartMode, RunSpec, WorkerState
 from gmg_tui.protocol import Action
 from tests.engine.harness import job_batch, lives, running, spec_for, sweep_for
+from tests.engine.test_groups import group_of
 from tests.harm.patience import eventually
 
 NEVER = ("--lines", "0")
@@ -37,7 +38,9 @@ def _writes(folder: Path) -> str:
 
 
 async def test_a_failure_and_the_end_are_told_after_which_the_engine_ends(tmp_path: Path) -> None:
-    spec = spec_for("--lines", "4", "--crash", "traceback", notify=("bell", _writes(tmp_path)), restart="never")
+    spec = spec_for(
+        "--lines", "4", "--crash", "traceback", notify=("bell", _writes(tmp_path)), restart=RestartMode.NEVER
+    )
     async with running(spec) as run:
         snapshot = await run.until(lambda snapshot: snapshot.ended and len(snapshot.occurred) == 2)
         await run.leave()
@@ -59,7 +62,9 @@ async def test_what_a_script_prints_is_never_read_by_the_shell(tmp_path: Path) -
     script.write_text(f"raise ValueError({words!r})\n")
     said = tmp_path / "said"
     command = f'printf "%s\\n" "$GMG_REASON" >> {said}; sh -c "true"'
-    async with running(spec_for(script=str(script), notify=(command,), restart="never", cwd=str(tmp_path))) as run:
+    async with running(
+        spec_for(script=str(script), notify=(command,), restart=RestartMode.NEVER, cwd=str(tmp_path))
+    ) as run:
         await run.until(lambda snapshot: snapshot.ended)
         await run.leave()
         await run.process.wait()
@@ -77,6 +82,17 @@ async def test_a_stuck_worker_is_told_once(tmp_path: Path) -> None:
         assert stuck["GMG_TEXT"] == f"cpu0 is stuck: {stuck['GMG_REASON']}"
         snapshot = await run.until(lambda snapshot: snapshot.occurred)
         assert [one.kind for one in snapshot.occurred] == [OccurrenceKind.STUCK]
+
+
+async def test_of_a_group_the_rank_that_failed_is_told() -> None:
+    async with running(group_of("--die", "middle", cpu=3, restart=RestartMode.NEVER)) as run:
+        snapshot = await run.until(lambda snapshot: snapshot.ended and len(snapshot.occurred) > 1)
+        assert all(worker.state is WorkerState.FAILED for worker in snapshot.workers)
+    assert [(one.kind, one.slot) for one in snapshot.occurred] == [
+        (OccurrenceKind.FAILED, "cpu1"),
+        (OccurrenceKind.ENDED, ""),
+    ]
+    assert snapshot.occurred[0].text == "cpu1 has failed: ValueError: rank 1 dies here"
 
 
 async def test_a_job_is_told_when_it_has_failed_for_good(tmp_path: Path) -> None:
@@ -98,7 +114,7 @@ async def test_a_command_is_no_process_of_the_worker_that_it_tells_of(tmp_path: 
     go, begun, done = tmp_path / "go", tmp_path / "begun", tmp_path / "done"
     waits = f"touch {begun}; while [ ! -e {go} ]; do sleep 0.1; done; touch {done}"
     crash = ("--crash", "traceback", "--crash-at", "building", "--crash-attempt", "1")
-    spec = spec_for(*NEVER, *crash, notify=(waits,), restart="never")
+    spec = spec_for(*NEVER, *crash, notify=(waits,), restart=RestartMode.NEVER)
     async with running(spec) as run:
         await eventually(begun.exists)
         await run.client.act(Action.RESTART, "cpu0")

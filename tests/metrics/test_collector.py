@@ -124,6 +124,14 @@ def test_a_sweep_tells_its_jobs_and_how_long_they_wait() -> None:
     assert told("gmg_slot_benched", slot="gpu1", uuid="GPU-1") == 1
     assert told("gmg_worker_restarts_total", slot="gpu0") == 2
     assert told("gmg_worker_failures_total", **{"class": "out of memory"}) == 1
+    assert told("gmg_session_failures_total") == 1
+
+
+def test_no_count_is_told_before_it_is_known_and_then_zero(told: Told) -> None:
+    told.view.take(_snapshot(_worker(0)))
+    assert samples(told.text, "gmg_worker_restarts_total") == samples(told.text, "gmg_session_failures_total") == []
+    told.view.totals = Totals()
+    assert told("gmg_worker_restarts_total", slot="gpu0") == told("gmg_session_failures_total") == 0
 
 
 def test_of_an_engine_that_is_silent_only_that_is_told(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
