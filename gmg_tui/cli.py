@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 import gmg_tui
+from gmg_tui import cli_metrics
 from gmg_tui.cli_options import ALL, GROUPS, JOBS, SCREEN, SHARED, TUNING, YES
 from gmg_tui.errors import GmgError
 
@@ -242,6 +243,9 @@ def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
 def report(name: str | None, as_json: bool, as_csv: bool, html: str | None, best: str | None) -> int:
     """Print what a session did, by default the newest."""
     return _call("report", name, as_json=as_json, as_csv=as_csv, html=html, best=best)
+
+
+_group.add_command(cli_metrics.metrics)
 
 
 @_group.command(context_settings=_HELP)

@@ -135,6 +135,13 @@ SHARED = _together(
     click.option("--verbose", is_flag=True, help="Without a screen: print the lines that only say progress, too."),
     click.option("--detach", is_flag=True, help="Start, print the session's name, and return."),
     click.option("--summary", metavar="FILE", help="Also write the summary (JSON) to FILE."),
+    click.option(
+        "--notify",
+        multiple=True,
+        metavar="HOW",
+        help="When a worker or job fails, a worker is stuck, or all has ended: bell, osc9, osc777 (notifications of the "
+        "terminal), or a command, which gets GMG_EVENT and GMG_TEXT; repeatable.",
+    ),
     SCREEN,
 )
 JOBS = _together(

@@ -58,6 +58,7 @@ class RunOptions(NamedTuple):
     verbose: bool = False
     detach: bool = False
     summary: str | None = None
+    notify: tuple[str, ...] = ()
     theme: str | None = None
     ascii_only: bool = False
     no_mouse: bool = False
@@ -90,6 +91,8 @@ def check(options: RunOptions) -> Checked:
     if options.cpu is not None and options.cpu < 1:
         raise GmgError(f"--cpu {options.cpu}: give at least 1")
     ddp = _groups(options)
+    if any(not one.strip() or "\0" in one for one in options.notify):
+        raise GmgError("--notify is empty; give bell, osc9, osc777 or a command")
     _within("--interval", options.interval, _INTERVAL_S, " seconds")
     _within("--max-restarts", options.max_restarts, _MAX_RESTARTS, "")
     _within("--stuck-after", options.stuck_after, _STUCK_AFTER_S, " seconds")

@@ -131,6 +131,8 @@ def changed_spec(spec: RunSpec, options: RunOptions, checked: Checked, given: fr
         changes["visible"] = Visible(options.visible)
     if "restart" in given:
         changes["restart"] = RestartMode(options.restart)
+    if "notify" in given:
+        changes["notify"] = options.notify
     if options.python is not None:
         changes["python"] = checked.python
     if options.summary is not None:

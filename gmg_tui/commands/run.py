@@ -272,5 +272,6 @@ def describe(
         restart_stuck=options.restart_stuck,
         ddp=checked.ddp,
         nodes=checked.nodes,
+        notify=options.notify,
         host=machine.name(),
     )

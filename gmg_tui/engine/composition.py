@@ -32,6 +32,7 @@ from gmg_tui.engine.scheduling.replicated_scheduler import ReplicatedScheduler
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler
 from gmg_tui.engine.supervisor import Supervisor
+from gmg_tui.engine.telling.occurrences import Occurrences
 from gmg_tui.engine.watchdog.client import WatchdogClient
 from gmg_tui.engine.workers.gate import Gate
 from gmg_tui.engine.workers.launch import Launcher
@@ -68,6 +69,7 @@ def assemble(
     egl: EglProbe,
     changed: Callable[[], None],
     trouble: Callable[[str | None], None],
+    occurrences: Occurrences,
     fleet: Fleet | None = None,
 ) -> tuple[Supervisor, StoreWriter]:
     """A session's supervisor, and the store that it writes to.
@@ -103,16 +105,16 @@ def assemble(
     agents_scheduler = None
     if spec.agent is not None:
         store = StoreWriter(path, trouble)
-        recorder = Recorder(store, changed, tried)
+        recorder = Recorder(store, changed, tried, occurrences)
         scheduler = agents_scheduler = AgentScheduler(slot_states, workplace, recorder, changed)
     elif spec.sweep is None:
         store = StoreWriter(path, trouble)
-        recorder = Recorder(store, changed, tried)
+        recorder = Recorder(store, changed, tried, occurrences)
         scheduler = ReplicatedScheduler(slot_states, workplace, recorder)
     else:
         records, before_s, store = _resume(path, spec.sweep, trouble, tried)
         records = [_without_slot(record, hardware, store) for record in records]
-        recorder = Recorder(store, changed, tried)
+        recorder = Recorder(store, changed, tried, occurrences)
         queue = JobQueue(records, spec.sweep.batches)
         parts = QueueParts(slot_states, hardware.allowed, queue, workplace, recorder, changed, before_s)
         if spec.tune is not None:

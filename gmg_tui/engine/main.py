@@ -22,10 +22,12 @@ from gmg_tui.engine.nodes.fleet import Fleet
 from gmg_tui.engine.output.log_writer import LogWriter
 from gmg_tui.engine.output.pump import Pump
 from gmg_tui.engine.processes.process import adopt_orphans
+from gmg_tui.engine.telling.command import NotifyCommands
+from gmg_tui.engine.telling.occurrences import Occurrences, how_it_ended
 from gmg_tui.engine.watchdog.client import WatchdogClient
 from gmg_tui.gpu import egl
 from gmg_tui.gpu.sampler import Sampler
-from gmg_tui.model import GpuSample, RunSpec
+from gmg_tui.model import GpuSample, OccurrenceKind, RunSpec
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +84,10 @@ class Engine:
         self._egl = egl.EglProbe()
         self._children = Children()
         self._watchdog = WatchdogClient(self._children)
+        self._notify = NotifyCommands(self._spec, self._children, self._notify_trouble)
+        # Trials that run out of memory are how a tuning finds the largest value that runs.
+        expected = {OccurrenceKind.JOB_FAILED} if self._spec.tune is not None else set[OccurrenceKind]()
+        self._occurrences = Occurrences(self._notify.tell, leave_out=expected)
         self._listener = Listener(sockets.candidates(self._spec))
         self._spec = structs.replace(self._spec, socket=str(self._listener.path))
         try:
@@ -95,6 +101,7 @@ class Engine:
                 self._egl,
                 self._changed,
                 self._store_trouble,
+                self._occurrences,
                 self._fleet,
             )
         except BaseException:
@@ -130,6 +137,7 @@ class Engine:
                 await self._fleet.end(kill=self._given_up.is_set())
             await self._store.close()
             await self._supervisor.session_files.end()
+            await self._notify.finish()
             await self._close()
         if self._supervisor.agent is not None and self._supervisor.agent.collected:
             await in_daemon_thread(shutil.rmtree, self._spec.folder, ignore_errors=True)
@@ -195,8 +203,15 @@ class Engine:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the engine has ended meanwhile
             self._loop.call_soon_threadsafe(self._supervisor.note, "store", text)
 
+    def _notify_trouble(self, text: str | None) -> None:
+        self._supervisor.note("notify", text)
+
     def _changed(self) -> None:
+        ended = self._supervisor.all_ended.is_set()
         self._supervisor.changed()
+        if self._supervisor.all_ended.is_set() and not ended:
+            text = f"{self._spec.name} has ended: {how_it_ended(self._supervisor.snapshot())}"
+            self._occurrences.add(OccurrenceKind.ENDED, text)
         self._server.soon()
 
     def _listen_to_signals(self) -> None:
@@ -215,6 +230,8 @@ class Engine:
         kill = self.enough.is_set() and number is not signal.SIGXCPU
         self._reason = f"the session was ended by {number.name}"
         self._supervisor.end(kill=kill, reason=self._reason)
+        if kill:
+            self._notify.drop()
         self.enough.set()
         waits_s = 0.0 if kill else self._spec.sigint_wait_s + self._spec.sigterm_wait_s
         self._loop.call_later(waits_s + _END_S, self._given_up.set)

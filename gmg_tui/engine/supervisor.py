@@ -219,6 +219,7 @@ class Supervisor:
             groups=self._scheduler.groups(),
             nodes=self.fleet.views(now) if self.fleet is not None else (),
             allocation=self._allocation.newest,
+            occurred=self._recorder.occurrences.newest,
         )
 
     def _slow(self) -> dict[str, float]:

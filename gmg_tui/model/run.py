@@ -65,6 +65,8 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     """The machines whose slots it uses; None for this one alone."""
     agent: AgentSpec | None = None
     """Set where the engine is the agent of a node, and runs what another engine tells it."""
+    notify: tuple[str, ...] = ()
+    """How a person is told of what happens: the values of `--notify`."""
     host: str = ""
     """The machine that it runs on (`uname -n`); several may share the state folder."""
 

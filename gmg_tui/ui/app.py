@@ -28,6 +28,7 @@ from gmg_tui.ui.screens.small import SmallScreen, is_small
 from gmg_tui.ui.state import UiState
 from gmg_tui.ui.terminal.internals import load_differ
 from gmg_tui.ui.terminal.key_order import KeyOrder
+from gmg_tui.ui.terminal.notification import sequences
 from gmg_tui.ui.terminal.pending_keys import PendingKeys
 from gmg_tui.ui.terminal.refresh_limiter import RefreshLimiter
 from gmg_tui.ui.terminal.suspension import Suspension
@@ -182,12 +183,22 @@ class GmgApp(ScreenActions, inherit_bindings=False):
     def _apply(self, snapshot: Snapshot) -> None:
         """Show `snapshot`: at once when a worker's state changed, else not faster than one can read."""
         states = [(worker.state, worker.stuck) for worker in self.state.snapshot.workers]
+        self._notify(snapshot)
         if self.state.apply(snapshot) or (self.state.together and self.main.log_view.shows != self.state.log):
             self.open_log()
         if snapshot.ended and self.state.stopping:
             self.finish("stopped")
             return
         self._pace.ask(now=states != [(worker.state, worker.stuck) for worker in snapshot.workers])
+
+    def _notify(self, snapshot: Snapshot) -> None:
+        """Have the terminal tell what has happened since the last snapshot, where that is asked for."""
+        new = self.state.occurred_since(snapshot)
+        if new and self._driver is not None:
+            said = sequences(self.state.session.spec.notify, new, tmux=bool(os.environ.get("TMUX")))
+            if said:
+                self._driver.write(said)
+                self._driver.flush()
 
     def _parted(self, reason: str) -> None:
         """The engine is gone: final results stay on the screen, anything else is a loss."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
-from gmg_tui.model import GpuSample, Queue, Session, Slot, Snapshot, Tunable, Worker, WorkerState
+from gmg_tui.model import GpuSample, Occurrence, Queue, Session, Slot, Snapshot, Tunable, Worker, WorkerState
 from gmg_tui.protocol import Welcome
 from gmg_tui.ui.arrangement import Arrangement, Filter, Order, Placed, in_trouble
 from gmg_tui.ui.history import History
@@ -157,6 +157,11 @@ class UiState:
             if history is not None and not worker.state.ended:
                 history.add(snapshot.time, worker, self.sample(worker.slot))
         return moved
+
+    def occurred_since(self, snapshot: Snapshot) -> tuple[Occurrence, ...]:
+        """What has happened since the newest snapshot, up to this one."""
+        last = max((one.number for one in self.snapshot.occurred), default=0)
+        return tuple(one for one in snapshot.occurred if one.number > last)
 
     def _index(self) -> None:
         """Look up by name from now on what the snapshot has in rows; of two, the first counts, as there."""

@@ -107,7 +107,7 @@ class Fleet:
         about = AgentSpec(name, spec.name, self.session_id, orphan_wait_s=self._about.orphan_wait_s)
         # Ranks wait for each other, on whichever nodes they are.
         start = StartMode.TOGETHER if spec.ddp is not None else spec.start
-        return structs.replace(spec, nodes=None, agent=about, ddp=None, start=start, summary=None, host="")
+        return structs.replace(spec, nodes=None, agent=about, ddp=None, start=start, summary=None, notify=(), host="")
 
     def _check(self, missing: Sequence[GmgError], count: int) -> None:
         least = self._about.least if self._about.least is not None else count

@@ -181,10 +181,12 @@ def scan() -> Table:
 
 @lru_cache(maxsize=4096)
 def _slot_of(pid: int, started_ticks: int) -> str | None:
-    """`GMG_SLOT` in the environment that the process was started with; None if it cannot be read."""
+    """`GMG_SLOT` in the environment that the process was started with; None if it is no worker's, or cannot be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - as in read()
             variables = file.read().split(b"\0")
     except OSError:
         return None
+    if any(text.startswith(b"GMG_EVENT=") for text in variables):
+        return None  # a command of --notify, which gets the slot that it is told of
     return next((text[9:].decode("utf-8", "replace") for text in variables if text.startswith(b"GMG_SLOT=")), _NO_SLOT)

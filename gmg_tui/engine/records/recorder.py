@@ -9,9 +9,11 @@ from typing import Any
 from msgspec import structs
 
 from gmg_tui.engine.records.tried import TriedArguments
+from gmg_tui.engine.telling.occurrences import Occurrences
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.slot_worker import SlotWorker
-from gmg_tui.model import AttemptReport, Fps, GpuSample, JobRecord, Slot, WorkerState, added_up
+from gmg_tui.genesis.output.failures import FailureKind
+from gmg_tui.model import AttemptReport, Fps, GpuSample, JobRecord, OccurrenceKind, Slot, WorkerState, added_up
 from gmg_tui.store.records import Event, JobAttempt, MetricsRow
 from gmg_tui.store.writer import StoreWriter
 
@@ -42,10 +44,14 @@ class _Occupant:
 class Recorder:
     """Keeps the records of the jobs that occupy slots, and writes every change to the store. It is the workers' watcher.
 
-    `changed` is called when something that is displayed has changed; `tried` is given the attempts that have ended.
+    `changed` is called when something that is displayed has changed; `tried` is given the attempts that have ended, and
+    `occurrences` what a person may want to be told.
     """
 
-    def __init__(self, store: StoreWriter, changed: Callable[[], None], tried: TriedArguments) -> None:
+    def __init__(
+        self, store: StoreWriter, changed: Callable[[], None], tried: TriedArguments, occurrences: Occurrences
+    ) -> None:
+        self.occurrences = occurrences
         self._store = store
         self._tried = tried
         self._changed = changed
@@ -53,6 +59,8 @@ class Recorder:
         """By slot."""
         self._stuck: set[str] = set()
         """Slots whose worker was stuck at the last scan."""
+        self._failed: set[str] = set()
+        """Slots of a plain run whose worker has failed."""
         self._refresh_at = 0.0
         """When what runs is written next, Unix seconds."""
 
@@ -105,6 +113,16 @@ class Recorder:
         self.keep(record)
         said = f"{record.state.value}: {record.reason}" if record.reason else record.state.value
         self.event("job", f"job {record.number} ({record.name}) {said}", slot=slot, job=record.number)
+        if record.state is WorkerState.FAILED:
+            text = f"job {record.number} ({record.name}) has {said}"
+            self.occurrences.add(
+                OccurrenceKind.JOB_FAILED,
+                text,
+                slot=slot,
+                job=record.number,
+                job_name=record.name,
+                reason=record.reason,
+            )
         return record
 
     def occupant(self, slot: str) -> tuple[JobRecord, float] | None:
@@ -165,7 +183,31 @@ class Recorder:
         elif slot not in self._stuck:
             self._stuck.add(slot)
             self.event("stuck", worker.stuck, slot=slot, job=worker.task.job)
+            self._tell(OccurrenceKind.STUCK, worker, f"{slot} is stuck: {worker.stuck}", worker.stuck)
+        self._tell_failure(worker)
         self._changed()
+
+    def _tell_failure(self, worker: SlotWorker) -> None:
+        """A worker of a plain run may have failed; of a group, the rank that did is told, not those that it ended."""
+        slot = worker.slot.name
+        if worker.state is not WorkerState.FAILED or worker.task.job is not None:
+            self._failed.discard(slot)
+        elif slot not in self._failed:
+            self._failed.add(slot)
+            if worker.failure is None or worker.failure.kind is not FailureKind.GROUP:
+                text = f"{slot} has failed: {worker.reason}" if worker.reason else f"{slot} has failed"
+                self._tell(OccurrenceKind.FAILED, worker, text, worker.reason)
+
+    def _tell(self, kind: OccurrenceKind, worker: SlotWorker, text: str, reason: str | None) -> None:
+        task = worker.task
+        self.occurrences.add(
+            kind,
+            text,
+            slot=worker.slot.name,
+            job=task.job,
+            job_name=task.name if task.job is not None else "",
+            reason=reason,
+        )
 
     def began(self, worker: SlotWorker) -> None:
         """A worker's attempt has started its process."""

@@ -1,0 +1,1 @@
+"""Telling a person who looks elsewhere what happens: the newest occurrences, and the command of `--notify`."""

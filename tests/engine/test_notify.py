@@ -1,0 +1,247 @@
+"""The command of `--notify`: run by the engine, whoever is attached."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.engine.children import Children
+from gmg_tui.engine.telling import command as module
+from gmg_tui.engine.telling.command import NotifyCommands
+from gmg_tui.engine.telling.occurrences import Occurrences
+from gmg_tui.model import OccurrenceKind, RestartMode, RunSpec, WorkerState
+from gmg_tui.protocol import Action
+from tests.engine.harness import job_batch, lives, running, spec_for, sweep_for
+from tests.engine.test_groups import group_of
+from tests.harm.patience import eventually
+
+NEVER = ("--lines", "0")
+
+
+def _told(folder: Path) -> dict[str, dict[str, str]]:
+    """The variables that the commands got, by event and slot."""
+    found = {}
+    for file in folder.glob("*.told"):
+        variables = dict(line.partition("=")[::2] for line in file.read_text().splitlines())
+        found[variables["GMG_EVENT"] + variables["GMG_SLOT"]] = variables
+    return found
+
+
+def _writes(folder: Path) -> str:
+    """A command that leaves its variables in a file of its own, which is there whole or not at all."""
+    at = shlex.quote(str(folder))
+    return f"env | grep ^GMG_ > {at}/$$ && mv {at}/$$ {at}/$$.told"
+
+
+async def test_a_failure_and_the_end_are_told_after_which_the_engine_ends(tmp_path: Path) -> None:
+    spec = spec_for(
+        "--lines", "4", "--crash", "traceback", notify=("bell", _writes(tmp_path)), restart=RestartMode.NEVER
+    )
+    async with running(spec) as run:
+        snapshot = await run.until(lambda snapshot: snapshot.ended and len(snapshot.occurred) == 2)
+        await run.leave()
+        assert await run.process.wait() == 0
+    reason = snapshot.workers[0].reason or ""
+    assert "the robot has 9 joints" in reason
+    assert [one.kind for one in snapshot.occurred] == [OccurrenceKind.FAILED, OccurrenceKind.ENDED]
+    failed, ended = _told(tmp_path)["failedcpu0"], _told(tmp_path)["ended"]
+    assert failed["GMG_TEXT"] == f"cpu0 has failed: {reason}"
+    assert failed["GMG_REASON"] == reason
+    assert (failed["GMG_SESSION"], failed["GMG_FOLDER"]) == (spec.name, spec.folder)
+    assert (failed["GMG_JOB"], failed["GMG_MISSED"]) == ("", "0")
+    assert ended["GMG_TEXT"] == f"{spec.name} has ended: 1 failed"
+
+
+async def test_what_a_script_prints_is_never_read_by_the_shell(tmp_path: Path) -> None:
+    script, harm = tmp_path / "evil.py", tmp_path / "harm"
+    words = "$(touch harm) `touch harm`; touch harm #' \" \\ \x1b]0;x\x07"
+    script.write_text(f"raise ValueError({words!r})\n")
+    said = tmp_path / "said"
+    command = f'printf "%s\\n" "$GMG_REASON" >> {said}; sh -c "true"'
+    async with running(
+        spec_for(script=str(script), notify=(command,), restart=RestartMode.NEVER, cwd=str(tmp_path))
+    ) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        await run.leave()
+        await run.process.wait()
+    reason, of_the_end = said.read_text().splitlines()
+    assert reason.startswith("ValueError: $(touch harm) `touch harm`; touch harm #' \" \\")
+    assert of_the_end == ""
+    assert not harm.exists()
+
+
+async def test_a_stuck_worker_is_told_once(tmp_path: Path) -> None:
+    spec = spec_for("--hang", "running", notify=(_writes(tmp_path),), stuck_after_s=2.0)
+    async with running(spec) as run:
+        await eventually(lambda: "stuckcpu0" in _told(tmp_path))
+        stuck = _told(tmp_path)["stuckcpu0"]
+        assert stuck["GMG_TEXT"] == f"cpu0 is stuck: {stuck['GMG_REASON']}"
+        snapshot = await run.until(lambda snapshot: snapshot.occurred)
+        assert [one.kind for one in snapshot.occurred] == [OccurrenceKind.STUCK]
+
+
+async def test_of_a_group_the_rank_that_failed_is_told() -> None:
+    async with running(group_of("--die", "middle", cpu=3, restart=RestartMode.NEVER)) as run:
+        snapshot = await run.until(lambda snapshot: snapshot.ended and len(snapshot.occurred) > 1)
+        assert all(worker.state is WorkerState.FAILED for worker in snapshot.workers)
+    assert [(one.kind, one.slot) for one in snapshot.occurred] == [
+        (OccurrenceKind.FAILED, "cpu1"),
+        (OccurrenceKind.ENDED, ""),
+    ]
+    assert snapshot.occurred[0].text == "cpu1 has failed: ValueError: rank 1 dies here"
+
+
+async def test_a_job_is_told_when_it_has_failed_for_good(tmp_path: Path) -> None:
+    batch = job_batch("--fail", "{code}", retries=1)
+    jobs: tuple[dict[str, int | str], ...] = ({"name": "good", "code": 0}, {"name": "bad", "code": 3})
+    async with running(sweep_for(jobs, batch, cpu=1, notify=(_writes(tmp_path),))) as run:
+        snapshot = await run.until(lambda snapshot: snapshot.ended and snapshot.occurred)
+        await run.leave()
+        await run.process.wait()
+    told = _told(tmp_path)
+    assert set(told) == {"job-failedcpu0", "ended"}
+    bad = told["job-failedcpu0"]
+    assert (bad["GMG_JOB"], bad["GMG_JOB_NAME"], bad["GMG_REASON"]) == ("2", "bad", "exit code 3")
+    assert told["ended"]["GMG_TEXT"].endswith("has ended: 2 jobs, 1 finished, 1 failed")
+    assert [one.kind for one in snapshot.occurred] == [OccurrenceKind.JOB_FAILED, OccurrenceKind.ENDED]
+
+
+async def test_a_command_is_no_process_of_the_worker_that_it_tells_of(tmp_path: Path) -> None:
+    go, begun, done = tmp_path / "go", tmp_path / "begun", tmp_path / "done"
+    waits = f"touch {begun}; while [ ! -e {go} ]; do sleep 0.1; done; touch {done}"
+    crash = ("--crash", "traceback", "--crash-at", "building", "--crash-attempt", "1")
+    spec = spec_for(*NEVER, *crash, notify=(waits,), restart=RestartMode.NEVER)
+    async with running(spec) as run:
+        await eventually(begun.exists)
+        await run.client.act(Action.RESTART, "cpu0")
+        worker = await run.until_state("cpu0", WorkerState.RUNNING)
+        assert worker.pid is not None
+        await run.client.act(Action.KILL, "cpu0")
+        stopped = await run.until_state("cpu0", WorkerState.STOPPED)
+        assert not any("left behind" in warning for warning in stopped.warnings)
+        go.touch()
+        await eventually(done.exists)
+
+
+async def test_a_second_signal_does_not_wait_for_a_command(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    # The worker hangs, so that its command has long begun when the session is to end.
+    command = f"echo $$ > {pid}.new; mv {pid}.new {pid}; trap '' TERM; while :; do sleep 1; done"
+    async with running(spec_for("--hang", "running", stuck_after_s=2.0, notify=(command,))) as run:
+        await eventually(pid.exists)
+        run.process.terminate()
+        await run.until_state("cpu0", WorkerState.STOPPED, WorkerState.STOPPING)
+        run.process.terminate()
+        await run.leave()
+        await run.process.wait()
+    await eventually(lambda: not lives(int(pid.read_text())))
+
+
+async def test_a_command_that_cannot_be_run_is_said_on_the_screen(tmp_path: Path) -> None:
+    async with running(spec_for(notify=("no-such-program --to me",))) as run:
+        snapshot = await run.until(lambda snapshot: any("--notify" in note for note in snapshot.notes))
+    (note,) = (note for note in snapshot.notes if "--notify" in note)
+    assert note.startswith("--notify no-such-program --to me: exit code 127: ")
+    assert "not found" in note
+
+
+class _Commands:
+    """The commands of a session without an engine, and what was said of them."""
+
+    def __init__(self, *commands: str) -> None:
+        self.notes: list[str | None] = []
+        spec = RunSpec("sim-1", "/", "/s", "sim.py", (), "/", "python", notify=commands)
+        self.commands = NotifyCommands(spec, Children(), self.notes.append)
+        self.occurrences = Occurrences(self.commands.tell)
+
+    def happen(self, reason: str = "", kind: OccurrenceKind = OccurrenceKind.FAILED) -> None:
+        self.occurrences.add(kind, "something", slot="gpu0", reason=reason)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[..., _Commands]:
+    """Makes commands that may take half a second."""
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.5)
+    return _Commands
+
+
+async def test_a_command_that_hangs_is_ended_with_all_that_it_started(
+    quick: Callable[..., _Commands], tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    made = quick(f"trap '' TERM; sleep 1000 & echo $! $$ > {pids}; wait; sleep 1000")
+    made.happen()
+    await made.commands.finish()
+    assert made.notes == [f"--notify {made.commands._commands[0]}: ended after 0 s, which is as long as it may take"]
+    background, shell = map(int, pids.read_text().split())
+    await eventually(lambda: not lives(background) and not lives(shell))
+
+
+async def test_what_a_command_leaves_in_the_background_is_ended(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    command = f"sleep 1000 & [ $GMG_EVENT = ended ] || echo $! > {pid}"
+    async with running(spec_for(*NEVER, "--hang", "running", stuck_after_s=2.0, notify=(command,))) as run:
+        await eventually(lambda: pid.exists() and pid.read_text().strip())
+        await eventually(lambda: not lives(int(pid.read_text())))
+        assert not any("--notify" in note for note in run.snapshot.notes)
+
+
+async def test_commands_run_one_at_a_time_in_order_and_too_many_are_counted(tmp_path: Path) -> None:
+    go, log = tmp_path / "go", tmp_path / "log"
+    made = _Commands(
+        f'echo "begin $GMG_REASON $GMG_MISSED" >> {log}; while [ ! -e {go} ]; do sleep 0.05; done; echo end >> {log}'
+    )
+    made.happen("0")
+    await eventually(log.exists)
+    for number in range(1, 101):
+        made.happen(str(number))
+    made.happen("last", OccurrenceKind.ENDED)
+    go.touch()
+    await made.commands.finish()
+    lines = log.read_text().splitlines()
+    assert lines[1::2] == ["end"] * 34
+    assert lines[::2] == ["begin 0 0", "begin 1 68", *(f"begin {number} 0" for number in range(2, 33)), "begin last 0"]
+    assert [one.reason for one in made.occurrences.newest] == [*(str(number) for number in range(86, 101)), "last"]
+
+
+async def test_a_loud_command_is_not_stopped_by_a_full_pipe_and_its_last_words_are_kept() -> None:
+    made = _Commands("yes loud | head -c 3000000 >&2; echo finally >&2; exit 4")
+    made.happen()
+    await made.commands.finish()
+    (note,) = made.notes
+    assert note is not None
+    assert note.endswith("exit code 4: finally")
+
+
+async def test_one_of_several_commands_that_fails_is_said_and_gone_once_it_works(tmp_path: Path) -> None:
+    made = _Commands(f"test -e {tmp_path / 'there'}", "true")
+    made.happen()
+    await made.commands.finish()
+    (tmp_path / "there").touch()
+    made.happen()
+    await made.commands.finish()
+    assert made.notes == [f"--notify test -e {tmp_path / 'there'}: exit code 1", None]
+
+
+async def test_a_folder_that_is_gone_is_said() -> None:
+    made = _Commands("true")
+    made.commands._spec = RunSpec("sim-1", "/", "/s", "sim.py", (), "/nowhere", "python")
+    made.happen()
+    await made.commands.finish()
+    assert "No such file" in (made.notes[0] or "")
+    assert os.environ.get("GMG_EVENT") is None
+
+
+def test_kinds_that_are_left_out_do_not_happen() -> None:
+    told: list[object] = []
+    occurrences = Occurrences(told.append, leave_out={OccurrenceKind.JOB_FAILED})
+    occurrences.add(OccurrenceKind.JOB_FAILED, "a trial")
+    occurrences.add(OccurrenceKind.ENDED, "all\nof\x1b[31m it")
+    assert [one.kind for one in occurrences.newest] == [OccurrenceKind.ENDED]
+    assert told == list(occurrences.newest)
+    assert "\n" not in occurrences.newest[0].text
+    assert "\x1b" not in occurrences.newest[0].text

@@ -1,0 +1,137 @@
+"""`gmg-tui metrics` and a real Prometheus as processes, and what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.cli.scripted import ROOT, environ
+from tests.harm.patience import wait_until
+
+GMG = (sys.executable, "-m", "gmg_tui")
+WORKER = str(ROOT / "tests" / "fake_worker.py")
+_PATIENCE_S = 30.0
+
+Sample = tuple[dict[str, str], float]
+
+
+def gmg(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A command that ends by itself."""
+    return subprocess.run([*GMG, *words], capture_output=True, text=True, env=environ(**variables))
+
+
+def detached(*words: str, **variables: str) -> str:
+    """Start a session without a screen; its name."""
+    done = gmg("--detach", *words, **variables)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@contextmanager
+def metrics(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The command, and what its first line says of where the metrics are."""
+    with subprocess.Popen([*GMG, "metrics", *words], stderr=subprocess.PIPE, text=True, env=environ()) as process:
+        try:
+            assert process.stderr is not None
+            said = process.stderr.readline()
+            found = re.search(r"metrics (?:at|in) (\S+?),?(?: |$)", said)
+            assert found is not None, said + process.stderr.read()
+            yield process, found[1]
+        finally:
+            process.terminate()
+            process.wait(_PATIENCE_S)
+
+
+def fetch(url: str) -> str:
+    """What is at a URL."""
+    with urllib.request.urlopen(url, timeout=_PATIENCE_S) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def samples(text: str, name: str) -> list[Sample]:
+    """The samples of a metric in the text format; `name` is theirs, with `_total`."""
+    families = text_string_to_metric_families(text)
+    return [(one.labels, one.value) for family in families for one in family.samples if one.name == name]
+
+
+def value(text: str, name: str, **labels: str) -> float | None:
+    """The only sample of a metric with these labels, among others; None without one."""
+    found = [value for have, value in samples(text, name) if labels.items() <= have.items()]
+    assert len(found) <= 1, found
+    return found[0] if found else None
+
+
+class Prometheus:
+    """A server that scrapes once a second."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def query(self, text: str) -> list[Sample]:
+        """What a query says now."""
+        answer = json.loads(fetch(f"{self._url}/api/v1/query?{urllib.parse.urlencode({'query': text})}"))
+        assert answer["status"] == "success", answer
+        found: list[dict[str, Any]] = answer["data"]["result"]
+        return [(one["metric"], float(one["value"][1])) for one in found]
+
+    def until(self, text: str, *, empty: bool = False) -> list[Sample]:
+        """Wait until a query has an answer, or (`empty`) none."""
+        wait_until(lambda: bool(self.query(text)) is not empty)
+        return self.query(text)
+
+    @property
+    def answers(self) -> bool:
+        try:
+            return "Ready" in fetch(f"{self._url}/-/ready")
+        except OSError:
+            return False
+
+
+@contextmanager
+def prometheus(url: str, folder: Path) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes `url`, with its data in `folder`."""
+    target = urllib.parse.urlsplit(url)
+    config = folder / "prometheus.yml"
+    config.write_text(
+        "global: {scrape_interval: 1s}\n"
+        f"scrape_configs: [{{job_name: gmg, honor_labels: true, static_configs: [{{targets: ['{target.netloc}']}}]}}]\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    command = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}"]
+    with (
+        (folder / "prometheus.log").open("w") as log,
+        subprocess.Popen(
+            [*command, f"--web.listen-address=127.0.0.1:{port}"],
+            stderr=log,
+            stdout=log,
+            env={**os.environ, "GOMAXPROCS": "1"},
+        ) as process,
+    ):
+        try:
+            server = Prometheus(f"http://127.0.0.1:{port}")
+            wait_until(lambda: server.answers)
+            yield server
+        finally:
+            process.terminate()
+            process.wait(_PATIENCE_S)
+
+
+def promtool(text: str) -> str:
+    """What `promtool check metrics` finds fault with; empty for nothing."""
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+    assert done.returncode in (0, 3), done.stderr
+    return done.stdout + done.stderr
