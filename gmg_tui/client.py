@@ -39,8 +39,10 @@ class EngineClient:
         self._gone: str | None = None
 
     @classmethod
-    async def connect(cls, path: Path, session_id: str = "") -> Self:
+    async def connect(cls, path: Path, session_id: str = "", *, readonly: bool = False) -> Self:
         """Say hello to the engine at `path`; with an id, only to that session's.
+
+        With `readonly` the engine is to refuse all that would change something.
 
         Raises:
             GmgError: None answers, or one of another version or session.
@@ -49,10 +51,11 @@ class EngineClient:
         try:
             async with asyncio.timeout(_HELLO_S):
                 reader, writer = await asyncio.open_unix_connection(str(path))
-                writer.write(protocol.frame(protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id)))
+                hello = protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id, readonly)
+                writer.write(protocol.frame(hello))
                 await writer.drain()
                 first = await protocol.read_message(reader)
-            if isinstance(first, Welcome):
+            if isinstance(first, Welcome) and (first.readonly or not readonly):
                 return cls(reader, writer, first)
             text = f"the engine at {path} speaks another protocol; update gmg-tui and try again"
             problem = GmgError(first.reason if isinstance(first, Bye) else text, 1)
@@ -157,6 +160,10 @@ class EngineClient:
         if answer.stacks is None:
             raise GmgError(f"the engine gave no stacks of {slot}", 1)
         return answer.stacks
+
+    async def share(self, group: int | None, group_name: str = "", address: str = "") -> None:
+        """Let a group look at the session, or (None) nobody else. Raises `GmgError` when that cannot be done."""
+        await self._ask(protocol.ShareWith, group, group_name, address)
 
     async def end(self, *, kill: bool = False) -> None:
         """Stop (or kill) all workers. Returns when the engine has accepted that, not when they have ended."""

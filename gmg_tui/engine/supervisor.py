@@ -53,7 +53,8 @@ class Supervisor:
 
     Attributes:
         all_ended: Set while no work is left.
-        clients: How many clients there are.
+        clients: How many clients there are that may steer.
+        watched: Whether there is any client.
         rings: The newest lines of each slot.
     """
 
@@ -73,6 +74,7 @@ class Supervisor:
         self.session = session
         self.all_ended = asyncio.Event()
         self.clients = 0
+        self.watched = False
         self.rings = {name: slot_state.ring for name, slot_state in slot_states.items()}
         self._slot_states = slot_states
         self._scheduler = scheduler
@@ -135,7 +137,7 @@ class Supervisor:
             self.session_files.beat()
             tell()
             if now >= scan_due:
-                scan_due = now + (process_scan.INTERVAL_S if self.clients else process_scan.UNWATCHED_S)
+                scan_due = now + (process_scan.INTERVAL_S if self.watched else process_scan.UNWATCHED_S)
                 await self._process_scan.scan(self._workers, self._samples.newest.values(), self.note)
             due = max(due + STEP_S, now)
             await asyncio.sleep(due - loop.time())
