@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import grp
 import os
-import subprocess
+import shutil
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -132,9 +132,9 @@ async def _heard(process: asyncio.subprocess.Process) -> AsyncIterator[Message]:
 
 
 @pytest.fixture
-def group() -> Iterator[int]:
+def group() -> int:
     """A group that is not the other user's own."""
-    yield grp.getgrnam("games").gr_gid
+    return grp.getgrnam("games").gr_gid
 
 
 @as_root
@@ -194,7 +194,7 @@ async def test_a_share_ends_with_the_session_and_is_put_back_while_it_lasts(grou
         await run.client.share(group, "games")
         await run.client.share(os.getgid(), "own")  # another one takes its place
         assert path.stat().st_gid == os.getgid()
-        subprocess.run(("rm", "-r", str(path.parent)), check=True)
+        shutil.rmtree(path.parent)
         await eventually(lambda: path.exists() and path.parent.stat().st_mode & 0o777 == 0o710)
         await run.client.end(kill=True)
         await run.leave()
