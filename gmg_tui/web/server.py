@@ -117,6 +117,7 @@ class WebServer:
             config={"static": {"url": "static/"}},
             application={"name": self._title},
         )
+        page = page.replace("Session ended.", "This screen was closed.").replace(">Restart<", ">Open again<")
         title = html.escape(self._title)
         return _FOREIGN.sub("", page).replace("<head>", f"<head><title>{title}</title>{_HEAD}", 1)
 

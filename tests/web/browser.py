@@ -84,7 +84,7 @@ class Page:
     async def until(self, script: str) -> None:
         """Wait until a script of the page is true."""
         async with asyncio.timeout(WAIT_S):
-            while not await self.evaluate(script):
+            while not await self.evaluate(script):  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(_LOOK_S)
 
     def screen(self) -> list[str]:
@@ -103,7 +103,7 @@ class Page:
         """Wait until the terminal's rows are so."""
         try:
             async with asyncio.timeout(WAIT_S):
-                while not holds(self.screen()):
+                while not holds(self.screen()):  # noqa: ASYNC110 - nothing tells
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             shown = "\n".join(self.screen())

@@ -173,11 +173,13 @@ class QueueScreen(PageScreen):
         """Select the first running job, and keep following the running ones."""
         self._choose(self._queue.done, follow=True)
 
-    def on_click(self, event: events.Click) -> None:
-        """Select the job under the mouse."""
+    async def on_click(self, event: events.Click) -> None:
+        """Select the job under the mouse; a double click shows its details."""
         row = event.screen_y - self._jobs_at
         if 0 <= row < min(self.window.rows, self.window.total - self.window.top):
             self._choose(self.window.top + row)
+            if event.chain == 2:
+                await self.app.run_action("details", self)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Select the job three rows up."""
