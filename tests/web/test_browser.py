@@ -62,13 +62,9 @@ async def test_a_browser_may_steer_where_it_is_allowed_and_ends_with_the_server(
             await page.sees("stopped")
             await page.press("r")
             await run.until(lambda snapshot: snapshot.workers[0].attempt == 2)
-            await page.call(
-                "Emulation.setDeviceMetricsOverride", width=500, height=300, deviceScaleFactor=1, mobile=False
-            )
-            await page.shows(
-                lambda rows: len(rows[0]) < 70 and any("attempt" in row or "running" in row for row in rows),
-                "a small screen",
-            )
+            size = {"width": 760, "height": 420, "deviceScaleFactor": 1, "mobile": False}
+            await page.call("Emulation.setDeviceMetricsOverride", **size)
+            await page.shows(lambda rows: len(rows) <= 21 and any("restart" in row for row in rows[-1:]), "fewer rows")
             children = _screens(served.process.pid)
             assert len(children) == 1
             served.process.terminate()

@@ -189,6 +189,11 @@ class DetailsScreen(PageScreen):
         job = self._known_job(worker)
         return line.add(f"  {words.unnamed_values_of(job)}", "text") if job is not None else line
 
+    def tell(self, text: str) -> None:
+        """Show why a key did nothing, as the main screen does."""
+        self._state.message = text
+        self.draw()
+
     # Queries
 
     async def ask(self) -> None:
