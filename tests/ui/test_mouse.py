@@ -9,8 +9,9 @@ from textual.pilot import Pilot
 
 from gmg_tui.model import Stacks
 from gmg_tui.ui import Outcome
+from tests import tunings
 from tests.ui import play, ranks, sweeps
-from tests.ui.screens import stage, test_tried
+from tests.ui.screens import stage, test_tried, test_tune
 from tests.ui.screens.stage import asked, click, press
 
 SMALL, WIDE = (80, 24), (132, 40)
@@ -179,3 +180,31 @@ async def test_a_job_shows_its_details_by_two_clicks() -> None:
         await _click_twice(pilot, " 13 method")
         await play.sees(pilot, "[1 charts]")
         assert asked(engine)[0][0] == "queue"
+
+
+async def test_a_click_on_a_slot_of_the_queue_selects_its_job() -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "Q")
+        await play.sees(pilot, "elapsed", "▸")
+        lanes = [row for row in play.screen(app) if row.startswith("  gpu")]
+        assert len(lanes) > 1
+        await pilot.click(offset=(4, play.screen(app).index(lanes[1])))
+        await pilot.pause()
+        number = next(lane.job for lane in engine.lanes if lane.slot == lanes[1].split()[0])
+        assert next(row.split()[1] for row in play.screen(app) if row.startswith("▸")) == str(number)
+
+
+@pytest.mark.parametrize("size", [SMALL, (160, 48)])
+async def test_a_click_selects_a_value_of_a_tunings_answer(size: tuple[int, int]) -> None:
+    app = test_tune.app_of(tunings.EDGE)
+    async with app.run_test(size=size) as pilot:
+        await play.sees(pilot, "▸ F fastest")
+        rows = [row for row in play.screen(app) if " E " in row or " K " in row or "  L " in row]
+        assert rows
+        name = next(word for row in rows for word in ("E", "K", "L") if f"  {word} " in row)
+        await click(pilot, f"  {name} ")
+        await play.sees(pilot, f"▸ {name} ")
+        await click(pilot, " F fastest")
+        await play.sees(pilot, "▸ F fastest")
