@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import io
 import os
 import sys
@@ -16,11 +15,11 @@ from click.core import ParameterSource
 
 import gmg_tui
 from gmg_tui import cli_metrics
-from gmg_tui.cli_options import ALL, GROUPS, JOBS, SCREEN, SHARED, TUNING, YES
+from gmg_tui.cli_options import ALL, GROUPS, HELP, JOBS, SHARED, TUNING, YES, call
+from gmg_tui.cli_screens import attach, serve, share
 from gmg_tui.errors import GmgError
 
-_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
-_RUN = {**_HELP, "allow_interspersed_args": False}
+_RUN = {**HELP, "allow_interspersed_args": False}
 _DEMO = {**_RUN, "ignore_unknown_options": True}
 _INTERRUPTED = 130
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -51,7 +50,7 @@ class _Page(click.Group):
                 formatter.write_dl([row for option in options if (row := option.get_help_record(ctx))])
 
 
-@click.group(cls=_Page, context_settings=_HELP, no_args_is_help=False)
+@click.group(cls=_Page, context_settings=HELP, no_args_is_help=False)
 @click.version_option(gmg_tui.__version__, prog_name="gmg-tui", message="%(prog)s %(version)s")
 def _group() -> None:
     """Run a Genesis script on every GPU of this machine, and monitor and control it.
@@ -98,12 +97,6 @@ def _start(command: str, options: dict[str, Any], *args: Any, **more: Any) -> in
         return status
 
 
-def _call(command: str, *args: Any, **options: Any) -> int:
-    """Call the function of a command, whose module is imported only now."""
-    status: int = getattr(importlib.import_module(f"gmg_tui.commands.{command}"), command)(*args, **options)
-    return status
-
-
 class _Sweep(click.Command):
     """The command, which keeps the words after `--` for the script."""
 
@@ -116,7 +109,7 @@ class _Sweep(click.Command):
         return super().parse_args(ctx, args)
 
 
-@_group.command(cls=_Sweep, context_settings=_HELP, options_metavar="[OPTIONS]")
+@_group.command(cls=_Sweep, context_settings=HELP, options_metavar="[OPTIONS]")
 @JOBS
 @SHARED
 @click.argument("file", required=False)
@@ -195,46 +188,42 @@ def tune(
         return command.tune(run_options, own, engine, script, args, module=module, own_options=_own_options(args))
 
 
-@_group.command(context_settings=_HELP)
+@_group.command(context_settings=HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def gpus(as_json: bool) -> int:
     """Print one line for each GPU."""
-    return _call("gpus", as_json=as_json)
+    return call("gpus", as_json=as_json)
 
 
-@_group.command(context_settings=_HELP)
+@_group.command(context_settings=HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def ls(as_json: bool) -> int:
     """Print your sessions."""
-    return _call("ls", as_json=as_json)
+    return call("ls", as_json=as_json)
 
 
-@_group.command(context_settings=_HELP)
-@click.argument("name", required=False)
-@SCREEN
-def attach(name: str | None, theme: str | None, ascii_only: bool, no_mouse: bool, no_confirm: bool) -> int:
-    """Open the screen on a running session, by default the newest."""
-    return _call("attach", name, theme=theme, ascii_only=ascii_only, mouse=not no_mouse, confirm=not no_confirm)
+for _command in (attach, share, serve):
+    _group.add_command(_command)
 
 
-@_group.command(context_settings=_HELP)
+@_group.command(context_settings=HELP)
 @click.argument("name", required=False)
 @click.option("--gone", is_flag=True, help="Count the session as lost: it ran on another machine, which is gone.")
 def stop(name: str | None, gone: bool) -> int:
     """Stop the workers of a running session, by default the newest."""
-    return _call("stop", name, gone=gone)
+    return call("stop", name, gone=gone)
 
 
-@_group.command(context_settings=_HELP, options_metavar="[-f] [-n N]")
+@_group.command(context_settings=HELP, options_metavar="[-f] [-n N]")
 @click.argument("words", nargs=-1, metavar="[NAME] SLOT|JOB")
 @click.option("-f", "--follow", is_flag=True, help="Keep printing until the session, or the job, has ended.")
 @click.option("-n", "--lines", type=int, metavar="N", help="Start with the last N lines.")
 def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
     """Print a worker's log, by default the newest session's."""
-    return _call("logs", words, follow=follow, lines=lines)
+    return call("logs", words, follow=follow, lines=lines)
 
 
-@_group.command(context_settings=_HELP)
+@_group.command(context_settings=HELP)
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the detailed results (JSON).")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the summary of the results (CSV).")
@@ -242,13 +231,13 @@ def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
 @click.option("--best", metavar="COLUMN", help="The column to order the table by; -COLUMN: smallest first.")
 def report(name: str | None, as_json: bool, as_csv: bool, html: str | None, best: str | None) -> int:
     """Print what a session did, by default the newest."""
-    return _call("report", name, as_json=as_json, as_csv=as_csv, html=html, best=best)
+    return call("report", name, as_json=as_json, as_csv=as_csv, html=html, best=best)
 
 
 _group.add_command(cli_metrics.metrics)
 
 
-@_group.command(context_settings=_HELP)
+@_group.command(context_settings=HELP)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @YES
 def rm(names: tuple[str, ...], yes: bool) -> int:
@@ -257,10 +246,10 @@ def rm(names: tuple[str, ...], yes: bool) -> int:
     Logs and results go, and what jobs wrote into the session's folder: it is listed with its size, and on a terminal
     you are asked. A running session is never removed.
     """
-    return _call("rm", names, yes=yes)
+    return call("rm", names, yes=yes)
 
 
-@_group.command(context_settings=_HELP)
+@_group.command(context_settings=HELP)
 @click.option("--older", metavar="AGE", help="Those that ended longer ago: 30d, 12h, 1d12h.")
 @click.option("--keep", type=int, metavar="N", help="But not the N that ended last.")
 @click.option("--dry-run", is_flag=True, help="List what would go, with sizes; remove nothing.")
@@ -270,7 +259,7 @@ def prune(older: str | None, keep: int | None, dry_run: bool, yes: bool) -> int:
 
     Give --older, --keep, or both. It lists and asks as rm does.
     """
-    return _call("prune", older=older, keep=keep, dry_run=dry_run, yes=yes)
+    return call("prune", older=older, keep=keep, dry_run=dry_run, yes=yes)
 
 
 @_group.command("slurm-script", context_settings={**_RUN, "ignore_unknown_options": True})
@@ -288,21 +277,21 @@ def slurm_script(words: tuple[str, ...], **options: Any) -> int:
     It runs without a screen, saves before its limit, and goes on with a sweep or a tuning when Slurm requeues it.
     """
     arranged = arrange(words)
-    return _call("slurm_script", arranged, own=_own_words(arranged), **options)
+    return call("slurm_script", arranged, own=_own_words(arranged), **options)
 
 
-@_group.command(context_settings=_HELP)
+@_group.command(context_settings=HELP)
 @click.option("--python", metavar="PATH", help="The workers' interpreter, as for `run`.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(python: str | None, as_json: bool) -> int:
     """Check whether this machine is ready for a run."""
-    return _call("doctor", python, as_json=as_json)
+    return call("doctor", python, as_json=as_json)
 
 
 @_group.command(hidden=True)
 def agent() -> int:
     """Connect a node's agent to standard input and output; gmg-tui runs it itself."""
-    return _call("agent")
+    return call("agent")
 
 
 def arrange(words: Sequence[str]) -> list[str]:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+"""Settings of every command."""
 ALL = "all"
 """What `--ddp` is without a number."""
+
+
+def call(command: str, *args: Any, **options: Any) -> int:
+    """Call the function of a command, whose module is imported only now."""
+    status: int = getattr(importlib.import_module(f"gmg_tui.commands.{command}"), command)(*args, **options)
+    return status
 
 
 def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -38,6 +47,14 @@ SCREEN = _together(
     click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal."),
     click.option("--no-confirm", is_flag=True, help="Restart and stop without asking, however long a worker has run."),
 )
+
+
+def screen_of(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of `SCREEN` among those of a command, said as the screen takes them; others stay."""
+    negated = {"mouse": not options.pop("no_mouse"), "confirm": not options.pop("no_confirm")}
+    return options | negated
+
+
 _SUPERVISION = _together(
     _choice(
         "--start",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from itertools import count as numbers_from
 from pathlib import Path
 from types import MappingProxyType
@@ -44,13 +45,16 @@ class EngineClient:
         """Called with each message of an agent."""
 
     @classmethod
-    async def connect(cls, path: Path, session_id: str = "") -> Self:
+    async def connect(cls, path: Path, session_id: str = "", *, readonly: bool = False) -> Self:
         """Say hello to the engine at `path`; with an id, only to that session's.
+
+        With `readonly` the engine is to refuse all that would change something.
 
         Raises:
             GmgError: None answers, or one of another version or session.
         """
-        return await cls._greet(lambda: asyncio.open_unix_connection(str(path)), str(path), session_id)
+        connecting = partial(asyncio.open_unix_connection, str(path))
+        return await cls._greet(connecting, str(path), session_id, readonly=readonly)
 
     @classmethod
     async def over(cls, streams: Streams, name: str, session_id: str = "") -> Self:
@@ -62,15 +66,18 @@ class EngineClient:
         return await cls._greet(standing, name, session_id)
 
     @classmethod
-    async def _greet(cls, connect: Callable[[], Awaitable[Streams]], path: str, session_id: str) -> Self:
+    async def _greet(
+        cls, connect: Callable[[], Awaitable[Streams]], path: str, session_id: str, *, readonly: bool = False
+    ) -> Self:
         writer = None
         try:
             async with asyncio.timeout(_HELLO_S):
                 reader, writer = await connect()
-                writer.write(protocol.frame(protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id)))
+                hello = protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id, readonly)
+                writer.write(protocol.frame(hello))
                 await writer.drain()
                 first = await protocol.read_message(reader)
-            if isinstance(first, Welcome):
+            if isinstance(first, Welcome) and (first.readonly or not readonly):
                 return cls(reader, writer, first)
             text = f"the engine at {path} speaks another protocol; update gmg-tui and try again"
             problem = GmgError(first.reason if isinstance(first, Bye) else text, 1)
@@ -181,6 +188,10 @@ class EngineClient:
         if answer.stacks is None:
             raise GmgError(f"the engine gave no stacks of {slot}", 1)
         return answer.stacks
+
+    async def share(self, group: int | None, group_name: str = "", address: str = "") -> None:
+        """Let a group look at the session, or (None) nobody else. Raises `GmgError` when that cannot be done."""
+        await self._ask(protocol.ShareWith, group, group_name, address)
 
     async def end(self, *, kill: bool = False) -> None:
         """Stop (or kill) all workers. Returns when the engine has accepted that, not when they have ended."""

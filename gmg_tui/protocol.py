@@ -47,6 +47,8 @@ class Hello(Struct, frozen=True, tag=True):
     """`gmg_tui.__version__` of the client."""
     session: str = ""
     """The id of the session that is meant; empty for whatever session it is."""
+    readonly: bool = False
+    """Whether this connection is only to look: the engine then refuses all that would change something."""
 
 
 class Follow(Struct, frozen=True, tag=True):
@@ -170,6 +172,17 @@ class ToAgent(Struct, frozen=True, tag=True):
     body: msgspec.Raw
 
 
+class ShareWith(Struct, frozen=True, tag=True):
+    """Let the users of a group look at the session, or (without a group) no other user any more."""
+
+    id: int
+    group: int | None
+    """Its number; None ends the sharing."""
+    group_name: str = ""
+    address: str = ""
+    """What those users give `attach`, as the owner's screens show it."""
+
+
 Request = (
     Hello
     | Follow
@@ -185,7 +198,11 @@ Request = (
     | AskTried
     | AskStacks
     | ToAgent
+    | ShareWith
 )
+
+LOOKING = (Follow, AskDetails, AskSeries, AskQueue, AskTried)
+"""What a connection that may only look can request. Stacks are not among it: the workers are sent a signal for them."""
 
 
 class Welcome(Struct, frozen=True, tag=True):
@@ -196,6 +213,8 @@ class Welcome(Struct, frozen=True, tag=True):
     snapshot: Snapshot
     recent: tuple[Series, ...]
     """The last minutes of each worker."""
+    readonly: bool = False
+    """Whether the engine does nothing for this connection but show: it asked for that, or it is another user's."""
 
 
 class Update(Struct, frozen=True, tag=True):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gmg_tui import orphans, sockets
+from gmg_tui import orphans, shares, sockets
 from gmg_tui import session as sessions
 from gmg_tui.errors import GmgError
 from gmg_tui.files import open_regular
@@ -87,6 +87,8 @@ def _clear(found: Found, say: Callable[[str], None]) -> None:
         return
     with suppress(OSError):
         sockets.remove_stale(Path(found.record.session.spec.socket))
+    with suppress(OSError):
+        shares.remove_stale(found.name)
     by_watchdog = _ended_by_watchdog(found.folder, since=found.record.session.started)
     loss = Loss(by_watchdog[0] if by_watchdog else died, (*(by_watchdog[1] if by_watchdog else ()), *ended))
     try:

@@ -4,7 +4,7 @@ Each picture is the interface itself, drawn by Textual without a terminal, on a 
 `details` and `edit` show the shipped Genesis examples on two slots of the CPU (they need the extra `genesis`);
 `tiles` and `table` show eight GPUs of the simulated driver in `tests/nvml_sim`, with `tests/fake_worker.py` as the
 script. `tune` and `queue` show a tuning and the shipped sweep with the real Genesis; when the sweep has ended its report
-is made and taken as a PNG by Chromium, as is `main`, where there is one.
+is made and taken as a PNG by Chromium, as is `main`, where there is one. `browser` is what `gmg-tui serve` shows there.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ class Picture(NamedTuple):
     simulated: bool = False
     report: bool = False
     """Whether the session's report is taken too, once it has ended."""
+    browser: bool = False
+    """Whether it is taken of Chromium, in pixels."""
 
 
 def _all(state: WorkerState) -> Callable[[Snapshot], bool]:
@@ -137,6 +139,7 @@ PICTURES = {
     "tune": Picture(("tune", "--cpu", "2", LIGHT, "-B", "{n_envs}"), (140, 40), _tune),
     "tiles": Picture(_FAKE_RUN, (160, 44), _gpus, simulated=True),
     "table": Picture(_FAKE_RUN, (80, 24), _table, simulated=True),
+    "browser": Picture(_FAKE_RUN, (1500, 860), _gpus, simulated=True, browser=True),
 }
 
 
@@ -160,6 +163,29 @@ async def _stage(picture: Picture, env: Mapping[str, str]) -> AsyncIterator[Stag
         await asyncio.to_thread(_gmg, "stop", name, env=env)
 
 
+async def _in_browser(picture: Picture, env: Mapping[str, str], to: Path) -> None:
+    """Take a picture of a page of `gmg-tui serve`, once the session looks as it should."""
+    from tests.web.browser import browser
+
+    async with _stage(picture._replace(size=(160, 44)), env) as stage:
+        name = stage.client.welcome.session.spec.name
+        words = (sys.executable, "-m", "gmg_tui", "serve", name, "--listen", "127.0.0.1:0")
+        server = await asyncio.create_subprocess_exec(*words, cwd=ROOT, env=env, stdout=subprocess.PIPE)
+        try:
+            assert server.stdout is not None
+            url = (await server.stdout.readline()).decode().strip()
+            await picture.script(stage)
+            async with browser(*picture.size) as page:
+                await page.open(url)
+                await page.sees("read-only", "running")
+                await stage.seconds(4)
+                await page.picture(to)
+        finally:
+            server.terminate()
+            await server.wait()
+    print(to)
+
+
 async def take(name: str, folder: Path) -> None:
     """Take one picture; sessions are kept in `folder`."""
     picture = PICTURES[name]
@@ -172,6 +198,9 @@ async def take(name: str, folder: Path) -> None:
             *(sys.executable, "-m", "tests.nvml_sim", str(folder / "sim")), cwd=ROOT, stdout=subprocess.DEVNULL
         )
     try:
+        if picture.browser:
+            await _in_browser(picture, env, HERE / f"{name}.png")
+            return
         async with _stage(picture, env) as stage:
             await picture.script(stage)
             stage.app.save_screenshot(f"{name}.svg", str(HERE))

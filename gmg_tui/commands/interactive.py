@@ -84,6 +84,8 @@ def show(
     mouse: bool,
     confirm: bool,
     settle: Callable[[], None],
+    readonly: bool = False,
+    address: str = "",
 ) -> Shown:
     """Open the screen on a session, and print its results if it ended there.
 
@@ -94,6 +96,8 @@ def show(
         ascii_only: Draw with ASCII signs even if the terminal's encoding is UTF-8.
         mouse: Use the mouse.
         confirm: Ask before more than a minute of running is lost.
+        readonly: Only look.
+        address: What `attach` is given to return, where that is not the session's name.
         settle: Called after the session has ended, before anything is printed.
 
     Raises:
@@ -103,11 +107,22 @@ def show(
 
     written = getattr(sys.__stderr__, "encoding", "")
     ascii_only = ascii_only or not speaks_utf8(os.environ, written, coerced=bool(sys.flags.utf8_mode))
-    outcome = ui.run(socket, session_id=session_id, theme=theme, ascii=ascii_only, mouse=mouse, confirm=confirm)
+    outcome = ui.run(
+        socket,
+        session_id=session_id,
+        theme=theme,
+        ascii=ascii_only,
+        mouse=mouse,
+        confirm=confirm,
+        readonly=readonly,
+    )
     name = outcome.session.spec.name
     if outcome.how == "detached":
-        print(f"gmg-tui: session {name} keeps running; return with: gmg-tui attach {name}")
+        back = f"{'--readonly ' if readonly and not address else ''}{address or name}"
+        print(f"gmg-tui: session {name} keeps running; return with: gmg-tui attach {back}")
         return Shown(0, outcome.session)
+    if address and outcome.how == "lost":
+        raise GmgError(f"{address}: {outcome.reason}", 1)
     if outcome.how == "lost" or outcome.snapshot is None:
         raise GmgError(sessions.parting_text(outcome.session, outcome.reason or "it is gone"), 1)
     from gmg_tui.headless.table import exit_status, final  # not before the screen: it would wait for this

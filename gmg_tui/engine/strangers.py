@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from collections.abc import Mapping
 
 from msgspec import structs
 
@@ -57,3 +58,8 @@ def end(seen: GpuProcess, number: signal.Signals) -> None:
     finally:
         os.close(handle)
     _log.info("sent %s to process %d (%s)", number.name, pid, seen.command or seen.name)
+
+
+def owned(processes: tuple[GpuProcess, ...], owners: Mapping[int, str]) -> tuple[GpuProcess, ...]:
+    """The processes, each with the slot of the worker that it belongs to; `owners` has these by PID."""
+    return tuple(structs.replace(process, slot=owners.get(process.own_pid or 0)) for process in processes)

@@ -55,7 +55,8 @@ class Supervisor:
 
     Attributes:
         all_ended: Set while no work is left.
-        clients: How many clients there are.
+        clients: How many clients there are that may steer.
+        watched: Whether there is any client.
         rings: The newest lines of each slot.
         fleet: The nodes, where the session has several; None elsewhere.
         agent: How the session's engine meets this one, where it is a node's agent; None elsewhere.
@@ -75,6 +76,7 @@ class Supervisor:
         self.session = session
         self.all_ended = asyncio.Event()
         self.clients = 0
+        self.watched = False
         self.rings = {name: slot_state.ring for name, slot_state in slot_states.items()}
         self._slot_states = slot_states
         self._scheduler = scheduler
@@ -149,7 +151,7 @@ class Supervisor:
             self.session_files.beat()
             tell()
             if now >= scan_due and self.fleet is None:
-                scan_due = now + (process_scan.INTERVAL_S if self.clients else process_scan.UNWATCHED_S)
+                scan_due = now + (process_scan.INTERVAL_S if self.watched else process_scan.UNWATCHED_S)
                 await self._process_scan.scan(self._local_workers, self._samples.newest.values(), self.note)
             due = max(due + STEP_S, now)
             await asyncio.sleep(due - loop.time())
@@ -208,7 +210,9 @@ class Supervisor:
                 if slot_state.shown
             ),
             samples=tuple(
-                structs.replace(sample, processes=_owned(sample.processes, owners)) if sample.processes else sample
+                structs.replace(sample, processes=strangers.owned(sample.processes, owners))
+                if sample.processes
+                else sample
                 for sample in self._samples.shown(now)
             ),
             nvml_error=self._nvml_error,
@@ -266,7 +270,7 @@ class Supervisor:
         if sample is None or sample.processes is None or self.fleet is not None:
             return found
         described = await in_daemon_thread(strangers.described, sample.processes)
-        return structs.replace(found, processes=_owned(described, self._owners()))
+        return structs.replace(found, processes=strangers.owned(described, self._owners()))
 
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
         """The Python stacks of the worker on a slot, or of all ranks of its group, which are asked at once.
@@ -395,7 +399,3 @@ def _tell(others: Mapping[str, str]) -> None:
     """Raise `GmgError` where slots were left alone; `others` says what runs there."""
     if others:
         raise GmgError("; ".join(others.values()), 1)
-
-
-def _owned(processes: tuple[GpuProcess, ...], owners: Mapping[int, str]) -> tuple[GpuProcess, ...]:
-    return tuple(structs.replace(process, slot=owners.get(process.own_pid or 0)) for process in processes)

@@ -45,6 +45,8 @@ def run(
     ascii: bool = False,  # noqa: A002
     mouse: bool = True,
     confirm: bool = True,
+    readonly: bool = False,
+    web: bool = False,
 ) -> Outcome:
     """Show the session whose engine listens at `socket`, until the user leaves.
 
@@ -55,19 +57,41 @@ def run(
         ascii: Whether only ASCII characters may be drawn.
         mouse: Whether the terminal should report the mouse.
         confirm: Whether to ask before more than a minute of running is lost.
+        readonly: Whether only to look.
+        web: Whether a browser draws it (`TEXTUAL_DRIVER` says how); there is no terminal then.
 
     Raises:
         GmgError: There is no terminal, no engine answers, or the interface failed.
     """
     from gmg_tui.ui.terminal import watchdog
 
-    watchdog.check_terminal()
+    if not web:
+        watchdog.check_terminal()
     load()
-    return asyncio.run(_run(socket, session_id, theme, ascii_only=ascii, mouse=mouse, confirm=confirm))
+    return asyncio.run(
+        _run(
+            socket,
+            session_id,
+            theme,
+            ascii_only=ascii,
+            mouse=mouse,
+            confirm=confirm,
+            readonly=readonly,
+            web=web,
+        )
+    )
 
 
 async def _run(
-    socket: Path, session_id: str, theme: str | None, *, ascii_only: bool, mouse: bool, confirm: bool
+    socket: Path,
+    session_id: str,
+    theme: str | None,
+    *,
+    ascii_only: bool,
+    mouse: bool,
+    confirm: bool,
+    readonly: bool,
+    web: bool,
 ) -> Outcome:
     from gmg_tui.client import EngineClient
     from gmg_tui.ui.app import GmgApp
@@ -75,15 +99,20 @@ async def _run(
     from gmg_tui.ui.terminal import meta_arrows, watchdog
 
     meta_arrows.install()
-    engine, memory = await EngineClient.connect(socket, session_id), Memory()
+    engine = await EngineClient.connect(socket, session_id, readonly=readonly)
+    memory = None if web else Memory()  # a browser's reader chooses for a while, not for the owner's next session
     try:
-        app = GmgApp(engine, theme=theme, ascii_only=ascii_only, confirm=confirm, memory=memory)
-        with watchdog.watch(lambda: app.finish("detached")):
+        app = GmgApp(engine, theme=theme, ascii_only=ascii_only, confirm=confirm, memory=memory, web=web)
+        with watchdog.watch(lambda: app.finish("detached"), terminal=not web):
             outcome = await app.run_async(mouse=mouse)
+        if web and outcome is None:  # its page was closed
+            outcome = Outcome("detached", app.state.session, app.state.snapshot)
     finally:
-        memory.close()
+        if memory is not None:
+            memory.close()
         await engine.close()
-        watchdog.drain()
+        if not web:
+            watchdog.drain()
     if outcome is None:
         name = engine.welcome.session.spec.name
         raise GmgError(f"the interface failed; the workers keep running: `gmg-tui attach {name}`", 1)

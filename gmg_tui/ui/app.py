@@ -21,8 +21,9 @@ from gmg_tui.model import Snapshot
 from gmg_tui.protocol import Bye, Lines, Update
 from gmg_tui.ui.drawing import themes
 from gmg_tui.ui.keys import KEYS
+from gmg_tui.ui.permissions import Permissions
+from gmg_tui.ui.permitted_actions import PermittedActions
 from gmg_tui.ui.remembered import Memory
-from gmg_tui.ui.screen_actions import ScreenActions
 from gmg_tui.ui.screens.main import MainScreen
 from gmg_tui.ui.screens.small import SmallScreen, is_small
 from gmg_tui.ui.state import UiState
@@ -40,8 +41,11 @@ SWEEP_PACE_S = 0.25
 """Shortest time between two redraws of a sweep's states, seconds: jobs may be shorter than that."""
 
 
-class GmgApp(ScreenActions, inherit_bindings=False):
-    """The interface of one session; `theme` is one of `themes.NAMES`, or None for the one in `memory`."""
+class GmgApp(PermittedActions, inherit_bindings=False):
+    """The interface of one session; `theme` is one of `themes.NAMES`, or None for the one in `memory`.
+
+    `web` says that a browser draws it.
+    """
 
     TITLE = "gmg-tui"
     SILENT_S: ClassVar[int] = 4
@@ -63,11 +67,13 @@ class GmgApp(ScreenActions, inherit_bindings=False):
         confirm: bool = True,
         pace_s: float = PACE_S,
         memory: Memory | None = None,
+        web: bool = False,
     ) -> None:
         # Otherwise Textual 8.2.8 turns colours to greys for NO_COLOR, and sends those (`app.py`, `Monochrome`).
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.engine = engine
         self.state = UiState(engine.welcome)
+        self.permissions = Permissions(engine.welcome.readonly, web)
         self.memory = memory
         remembered = self.recall(memory) if memory is not None else None
         self.ascii_only = ascii_only
@@ -114,7 +120,7 @@ class GmgApp(ScreenActions, inherit_bindings=False):
         self.screen_change_signal.subscribe(self, lambda _: self.fit(), immediate=True)
         self._window = self.size
         self.fit()
-        if self._driver is not None and not self.is_headless:
+        if self._driver is not None and not self.is_headless and not self.permissions.web:
             wake = partial(asyncio.get_running_loop().call_soon_threadsafe, self.call_later, self.action_redraw)
             self._suspension = Suspension(self._driver, wake)
         self.run_worker(self._listen(), name="listen")
@@ -155,7 +161,7 @@ class GmgApp(ScreenActions, inherit_bindings=False):
     def _look_round(self) -> None:
         """Notice what nobody announces, once a second: a silent engine, and a window whose change was not heard of."""
         self._count_silence()
-        size = None if self.is_headless else window_size()
+        size = None if self.is_headless or self.permissions.web else window_size()
         if size is not None and size != self._window:
             self.post_message(Resize(size, size))
         else:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from textual.screen import Screen
 
+from gmg_tui.ui.arrangement import Order
 from gmg_tui.ui.drawing import themes
 from gmg_tui.ui.mark_actions import MarkActions
 from gmg_tui.ui.messages import SelectionChanged
@@ -40,8 +41,12 @@ class ArrangeActions(MarkActions, inherit_bindings=False):
         from gmg_tui.ui.screens.sorting import SortScreen
 
         order = await self._show(SortScreen(self.state))
-        if order is None:
-            return
+        if order is not None:
+            self.action_sort_by(order.value)
+
+    def action_sort_by(self, name: str) -> None:
+        """Sort by what `Order` calls so; the present order again reverses it."""
+        order = Order(name)
         arrangement = self.state.arrangement
         again = order is arrangement.order
         self.state.sort_by(order, reverse=again and not arrangement.reverse)

@@ -67,12 +67,14 @@ class UiState:
         marked: The slots that keys act on instead of the chosen one, where there are any.
         edit_scope: Which workers the last edit was of.
         together: Whether the log is that of all ranks of the chosen worker's group.
+        readonly: Whether nothing can be changed from here.
         edited: The number that was edited last, as `numbers.edited_name` names it; empty before that.
     """
 
     def __init__(self, welcome: Welcome) -> None:
         self.session: Session = welcome.session
         self.snapshot: Snapshot = welcome.snapshot
+        self.readonly = welcome.readonly
         self.view = View.AUTO
         self.message = ""
         self.stopping = False

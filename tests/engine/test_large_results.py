@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui import protocol, session
-from gmg_tui.engine.api.server import _MAX_LIST_BYTES, _framed
+from gmg_tui.engine.api.frames import _MAX_LIST_BYTES, framed
 from gmg_tui.engine.output.script_results import _MAX_BYTES, Reported
 from gmg_tui.model import Batch, Details, JobRecord, QueueView
 from gmg_tui.protocol import Answer
@@ -50,7 +50,7 @@ def _answer(data: bytes) -> Answer:
 
 def test_a_part_of_the_queue_is_no_longer_than_a_message_should_be() -> None:
     jobs = tuple(JobRecord(number, f"job-{number}", values={"text": "x" * 50_000}) for number in range(400))
-    data = _framed(Answer(7, queue=QueueView(1, 0, 400, jobs, (), ("",))))
+    data = framed(Answer(7, queue=QueueView(1, 0, 400, jobs, (), ("",))))
     answer = _answer(data)
     assert answer.queue is not None
     assert len(data) <= _MAX_LIST_BYTES
@@ -62,7 +62,7 @@ def test_a_part_of_the_queue_is_no_longer_than_a_message_should_be() -> None:
 @pytest.mark.parametrize("value", ["\ud800", 1 << 64])
 def test_an_answer_that_cannot_be_sent_is_an_error_of_its_request(value: object) -> None:
     details = Details("gpu0", (), "/", {"NAME": value}, (), "", ())  # type: ignore[dict-item]
-    answer = _answer(_framed(Answer(7, details=details)))
+    answer = _answer(framed(Answer(7, details=details)))
     assert (answer.id, answer.details) == (7, None)
     assert "cannot send its answer" in (answer.error or "")
 

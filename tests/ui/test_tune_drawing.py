@@ -124,7 +124,7 @@ def test_whatever_is_measured_fills_its_rows(
     strips = tune_curve.curve(tuning, answer, width, height, appearance, chosen=1)
     assert len(strips) == height
     assert {len(strip.text) for strip in strips} == {width}
-    drawn = tune_answer.answer_rows(tuning, answer, tunings.session(tuning).spec, width, height, appearance, at=1)
+    drawn = tune_answer.answer_rows(tuning, answer, tunings.session(tuning).spec, width, height, appearance, at=1).rows
     drawn += tune_slots.slot_rows(tuning, tunings.snapshot(tunings.ENDED), width, height, appearance)
     order = Order(len(trials), down=True)
     layout = tune_table.layout(trials, tuning.spec, order, width)
@@ -137,7 +137,7 @@ def test_whatever_is_measured_fills_its_rows(
 
 def _answer(tuning: Tuning, width: int, height: int, at: int = 0) -> list[str]:
     run = tunings.session(tuning).spec
-    rows = tune_answer.answer_rows(tuning, tuning.answers[0], run, width, height, PLAIN, at=at)
+    rows = tune_answer.answer_rows(tuning, tuning.answers[0], run, width, height, PLAIN, at=at).rows
     return [row.text.rstrip() for row in rows]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -34,6 +35,8 @@ class Listener:
 
     Args:
         paths: Where: at the first that nobody else uses, in folders that are made for this user alone.
+        group: The number of a group whose users may connect too; the folder is then the socket's alone, and removed
+            with it.
 
     Raises:
         OSError: It cannot listen at any of them.
@@ -42,13 +45,14 @@ class Listener:
         path: Where it listens.
     """
 
-    def __init__(self, paths: Iterable[Path]) -> None:
+    def __init__(self, paths: Iterable[Path], *, group: int | None = None) -> None:
         self._visit: Visit
         self._socket: socket.socket | None = None
         self._identity: tuple[int, int] | None = None
         self._unknown: dict[asyncio.StreamWriter, None] = {}
         """The oldest first."""
         self._visits: set[asyncio.Task[None]] = set()
+        self._group = group
         for path in paths:
             self.path = path
             if self._open():
@@ -62,6 +66,12 @@ class Listener:
         if listening is None:
             return False
         self._socket, self._identity = listening, _identity(self.path)
+        if self._group is not None:
+            try:
+                _admit(self._group, self.path)
+            except OSError:
+                self.close()
+                raise
         return True
 
     async def run(self, visit: Visit) -> None:
@@ -103,6 +113,9 @@ class Listener:
             self._socket = None
             if _identity(self.path) == self._identity:
                 self.path.unlink(missing_ok=True)
+            if self._group is not None:
+                with contextlib.suppress(OSError):  # something else is in it
+                    self.path.parent.rmdir()
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -149,6 +162,14 @@ def _own_folder(folder: Path) -> None:
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to somebody else")
+
+
+def _admit(group: int, path: Path) -> None:
+    """Let the users of a group connect to the socket, whose folder they may enter, but not list. Raises `OSError`."""
+    os.chown(path, -1, group)
+    path.chmod(0o660)
+    os.chown(path.parent, -1, group)
+    path.parent.chmod(0o710)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

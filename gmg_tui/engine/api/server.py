@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
-import struct
 from collections import deque
-from collections.abc import Sequence
-from itertools import accumulate
-
-from msgspec import structs
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from gmg_tui import protocol
+from gmg_tui.engine.api import peers
+from gmg_tui.engine.api.frames import framed, newest
 from gmg_tui.engine.api.led import Led
 from gmg_tui.engine.api.listener import Listener
+from gmg_tui.engine.api.sharing import Sharing
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.errors import GmgError
 from gmg_tui.protocol import Answer, Bye, Follow, Hello, Lines, Request, Update, Welcome
@@ -29,24 +28,36 @@ _LINES_S = 0.25
 """Between two messages of lines at least."""
 _HELLO_S = 5.0
 _MAX_CLIENTS = 64
+_MAX_GUESTS = 16
+"""Clients of other users, which do not count among those."""
 _MAX_ANSWERS = 256
 _MAX_LINES = 1000
 """Lines in one message; beyond this the oldest are left out."""
 _MAX_LINES_BYTES = 1 << 20
 """The same for their bytes."""
-_MAX_LIST_BYTES = 4 << 20
-"""A part of the queue, or what was tried, unless it is a single row."""
 _BUFFER_BYTES = 1 << 18
-_CREDENTIALS = struct.Struct("3i")
+_READ_ONLY = "this connection is read-only"
 
 
 class _Client:
     """One connection. Once a message has gone out, the newest state follows; there is no queue."""
 
     def __init__(
-        self, supervisor: Supervisor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, watched: asyncio.Event
+        self,
+        supervisor: Supervisor,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        watched: asyncio.Event,
+        share: Callable[[protocol.ShareWith], None],
+        *,
+        readonly: bool,
+        foreign: bool,
     ) -> None:
         self.writer = writer
+        self.readonly = readonly
+        self.foreign = foreign
+        """Whether it is another user's."""
+        self._share = share
         self.wake = asyncio.Event()
         self.snapshot_due = False
         self._supervisor = supervisor
@@ -67,8 +78,9 @@ class _Client:
     async def serve(self) -> None:
         """Answer requests and send updates until the client goes."""
         supervisor = self._supervisor
-        welcome = Welcome(protocol.VERSION, supervisor.session, supervisor.snapshot(), supervisor.recent())
-        self.writer.write(protocol.frame(welcome))
+        session = supervisor.session
+        welcome = Welcome(protocol.VERSION, session, supervisor.snapshot(), supervisor.recent(), self.readonly)
+        self.writer.write(protocol.frame(peers.without_values(welcome) if self.foreign else welcome))
         async with asyncio.TaskGroup() as tasks:
             reporting = tasks.create_task(self._report())
             asking: set[asyncio.Task[None]] = set()
@@ -88,6 +100,8 @@ class _Client:
             self._led.heard()
             if isinstance(request, Follow):
                 self._follow(request)
+            elif self.readonly and not isinstance(request, protocol.LOOKING):
+                self._answers.append(Answer(request.id, error=_READ_ONLY))
             elif isinstance(request, protocol.ToAgent):
                 self._answers.append(self._led.take(request))
             elif isinstance(request, protocol.AskStacks):  # other requests are answered meanwhile
@@ -114,7 +128,8 @@ class _Client:
         slots = [slot for slot in request.slots if slot in rings]
         self._next_line = {slot: max(rings[slot].end - request.tail, 0) for slot in slots}
         self._from_start = set(slots) if request.telling else set()
-        self._watched.set()
+        if not self.readonly:
+            self._watched.set()
         self._look_at(slots)
 
     def _look_at(self, slots: Sequence[str]) -> None:
@@ -141,6 +156,8 @@ class _Client:
                     supervisor.use_slot(slot, used=used)
                 case protocol.End(id=number, kill=kill):
                     supervisor.end(kill=kill)
+                case protocol.ShareWith(id=number):
+                    self._share(request)
                 case Hello() | Follow() | protocol.AskStacks() | protocol.ToAgent():
                     raise AssertionError("handled before")
         except GmgError as error:
@@ -168,7 +185,8 @@ class _Client:
             self.wake.clear()
             self.writer.write(self._led.said())
             while self._answers:
-                self.writer.write(_framed(self._answers.popleft()))
+                answer = self._answers.popleft()
+                self.writer.write(framed(peers.without_values(answer) if self.foreign else answer))
             for slot, number in list(self._next_line.items()):
                 await self._send_lines(slot, number)
             if self.snapshot_due:
@@ -181,7 +199,7 @@ class _Client:
         first, raw = ring.since(number, _MAX_LINES if number else _MAX_LINES * 8)
         if not raw or self._next_line.get(slot) != number:
             return  # nothing, or another Follow came in between
-        end, fitting = first + len(raw), _newest(raw, _MAX_LINES_BYTES)
+        end, fitting = first + len(raw), newest(raw, _MAX_LINES_BYTES)
         self._next_line[slot] = end
         since = 0 if slot in self._from_start else number
         self._from_start.discard(slot)
@@ -211,6 +229,7 @@ class Server:
         self._lines_due = 0.0
         """When lines may be sent again, by the loop's clock."""
         self._listener = listener
+        self._sharing = Sharing(self._connected)
 
     def soon(self) -> None:
         """A state has changed: clients are told soon."""
@@ -219,7 +238,7 @@ class Server:
     async def run(self) -> None:
         """Report to the clients until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._listener.run(self._connected))
+            tasks.create_task(self._listener.run(partial(self._connected, self._listener)))
             tasks.create_task(self._tell_soon())
 
     async def _tell_soon(self) -> None:
@@ -247,36 +266,72 @@ class Server:
     def close(self, reason: str) -> None:
         """Send all clients a last snapshot, say goodbye, and stop listening."""
         self._listener.close()
+        self._sharing.close()
         last = protocol.frame(Update(self._supervisor.snapshot())) + protocol.frame(Bye(reason))
         for client in self._clients:
             client.writer.write(last)
             client.writer.close()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _share(self, request: protocol.ShareWith) -> None:
+        """Let a group look, or no other user any more. Raises `GmgError`."""
+        if request.group is None:
+            self._sharing.stop(self._supervisor.session.spec.name)
+        else:
+            self._sharing.close()
+        for client in self._clients:
+            if client.foreign:
+                client.writer.write(protocol.frame(Bye("its owner does not share it any more")))
+                client.writer.close()
+        self._supervisor.note("share", None)
+        if request.group is not None:
+            self._sharing.start(self._supervisor.session.spec.name, request)
+            text = f"shared with the group {clean(request.group_name.encode())}, who may look: gmg-tui attach"
+            self._supervisor.note("share", f"{text} {clean(request.address.encode())}")
+        self.soon()
+
+    async def _connected(self, listener: Listener, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            refusal = await self._greet(reader, writer)
+            foreign = peers.user_of(writer) != os.getuid()
+            refusal = self._refusal(foreign=foreign, shared=listener is not self._listener)
+            hello = None if refusal else await self._hello(reader)
         except (OSError, EOFError, TimeoutError, protocol.ProtocolError) as error:
             _log.debug("a connection was closed before its hello: %s", error or type(error).__name__)
             return
-        if refusal is not None:
-            await _turn_away(reader, writer, refusal)
+        if hello is not None:
+            refusal = self._misfit(hello)
+        if refusal is not None or hello is None:
+            await _turn_away(reader, writer, refusal or "")
             return
-        self._listener.known(writer)
-        await self._serve(reader, writer)
+        listener.known(writer)
+        client = _Client(
+            self._supervisor,
+            reader,
+            writer,
+            self.watched,
+            self._share,
+            readonly=foreign or hello.readonly,
+            foreign=foreign,
+        )
+        await self._serve(client)
 
-    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str | None:
-        """Hear a client's hello. Why it is refused, or None."""
-        connection: socket.socket = writer.get_extra_info("socket")
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        _, user, _ = _CREDENTIALS.unpack(credentials)
-        if user != os.getuid():
+    def _refusal(self, *, foreign: bool, shared: bool) -> str | None:
+        """Why nobody is welcome who comes this way; None where they are."""
+        if foreign and not shared:
             return "this session belongs to another user"
-        if len(self._clients) >= _MAX_CLIENTS:
-            return f"the engine has {_MAX_CLIENTS} clients already"
+        here = sum(client.foreign == foreign for client in self._clients)
+        most = _MAX_GUESTS if foreign else _MAX_CLIENTS
+        return f"the engine has {most} {'guests' if foreign else 'clients'} already" if here >= most else None
+
+    @staticmethod
+    async def _hello(reader: asyncio.StreamReader) -> Hello:
         async with asyncio.timeout(_HELLO_S):
             hello = await protocol.read_request(reader)
         if not isinstance(hello, Hello):
             raise protocol.ProtocolError("no hello")
+        return hello
+
+    def _misfit(self, hello: Hello) -> str | None:
+        """Why the client is not one of this engine's; None where it is."""
         if hello.session not in ("", self._supervisor.session.id):
             return "the engine that listens here is another session's"
         if hello.version != protocol.VERSION:
@@ -284,9 +339,8 @@ class Server:
             return f"the session's engine is gmg-tui {ours}, this is {hello.program}; use that version for this session"
         return None
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.transport.set_write_buffer_limits(high=_BUFFER_BYTES)
-        client = _Client(self._supervisor, reader, writer, self.watched)
+    async def _serve(self, client: _Client) -> None:
+        client.writer.transport.set_write_buffer_limits(high=_BUFFER_BYTES)
         self._clients.add(client)
         self._count()
         try:
@@ -298,41 +352,16 @@ class Server:
             self._count()
 
     def _count(self) -> None:
-        self._supervisor.clients = len(self._clients)
-        if self._clients:
+        """Who only looks is not waited for: not at the start, and not at the end."""
+        steering = sum(not client.readonly for client in self._clients)
+        self._supervisor.clients, self._supervisor.watched = steering, bool(self._clients)
+        if steering:
             self.visited.set()
             self.busy.set()
             self.idle.clear()
         else:
             self.busy.clear()
             self.idle.set()
-
-
-def _framed(answer: Answer) -> bytes:
-    """The frame of an answer: a long list is cut to its first rows, and what cannot be sent is an error."""
-    try:
-        data = protocol.frame(answer)
-        while len(data) > _MAX_LIST_BYTES and (shorter := _halved(answer)) is not None:
-            answer = shorter
-            data = protocol.frame(answer)
-    except (ValueError, OverflowError, RecursionError, TypeError) as error:
-        _log.exception("an answer cannot be encoded")
-        return protocol.frame(Answer(answer.id, error=f"the engine cannot send its answer: {type(error).__name__}"))
-    if len(data) > protocol.MAX_MESSAGE_BYTES:
-        return protocol.frame(Answer(answer.id, error=f"the engine's answer is too long: {len(data):,} bytes"))
-    return data
-
-
-def _halved(answer: Answer) -> Answer | None:
-    """The answer with half of its list; None where it has none of several rows."""
-    queue, tried = answer.queue, answer.tried
-    if queue is not None and len(queue.jobs) > 1:
-        return structs.replace(answer, queue=structs.replace(queue, jobs=queue.jobs[: len(queue.jobs) // 2]))
-    if tried is not None and len(tried.rows) > 1:
-        rows = tried.rows[: len(tried.rows) // 2]
-        left_out = tried.left_out + len(tried.rows) - len(rows)
-        return structs.replace(answer, tried=structs.replace(tried, rows=rows, left_out=left_out))
-    return None
 
 
 async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refusal: str) -> None:
@@ -349,9 +378,3 @@ async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
                 pass  # it does not matter
     except (OSError, TimeoutError):
         return
-
-
-def _newest(lines: list[bytes], most_bytes: int) -> list[bytes]:
-    """The newest of `lines` with no more than `most_bytes` together, at least one."""
-    sizes = accumulate(len(line) for line in reversed(lines))
-    return lines[-max(1, sum(1 for size in sizes if size <= most_bytes)) :]

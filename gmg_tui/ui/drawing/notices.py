@@ -40,4 +40,4 @@ def _stopping(state: UiState) -> str:
 def _result(state: UiState) -> str:
     counts = Counter(worker.state.value for worker in state.snapshot.workers)
     words = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
-    return f"all workers have ended: {words}; r restarts one, q quits; logs in {state.session.spec.folder}"
+    return f"all workers have ended: {words};{'' if state.readonly else ' r restarts one,'} q quits; logs in {state.session.spec.folder}"

@@ -34,11 +34,21 @@ class _Part(NamedTuple):
     rank: int
     """Where there is no room for all, the part with the highest goes first."""
     rows: list[Strip]
+    value: int | None = None
+    """Which of the answer's values it is."""
+
+
+class Drawn(NamedTuple):
+    """The rows of an answer."""
+
+    rows: list[Strip]
+    values: dict[int, int]
+    """The places among `words.values_of` of those that are shown, by row."""
 
 
 def answer_rows(
     tuning: Tuning, answer: Answer, run: RunSpec, width: int, height: int, appearance: Appearance, *, at: int
-) -> list[Strip]:
+) -> Drawn:
     """The values, why there are no greater ones, the total, what to beware of and the command; at most `height` rows.
 
     Args:
@@ -64,7 +74,9 @@ def answer_rows(
         parts.append(_command(tuning, run, values[min(at, len(values) - 1)][1], width, appearance))
     while sum(len(part.rows) for part in parts) > height and len(parts) > 1:
         parts.remove(max(parts, key=lambda part: part.rank))
-    return [row for part in parts for row in part.rows][:height]
+    rows = [(row, part.value) for part in parts for row in part.rows][:height]
+    places = {number: value for number, (_, value) in enumerate(rows) if value is not None}
+    return Drawn([row for row, _ in rows], places)
 
 
 def _title(tuning: Tuning, answer: Answer, width: int, appearance: Appearance) -> list[Strip]:
@@ -97,7 +109,7 @@ def _values(
         line.add(letter_of(name), "ok").add(f" {name}", "strong" if chosen else "text")
         for place, column in enumerate(columns):
             line.right(column.texts[number], edges[place], ("strong", "fps")[place] if place < 2 else "text")
-        parts.append(_Part(0 if chosen else 2, [line.strip()]))
+        parts.append(_Part(0 if chosen else 2, [line.strip()], number))
     return parts
 
 

@@ -147,6 +147,23 @@ def heading(layout: Columns, appearance: Appearance, order: Order = Order.SLOT, 
     return line
 
 
+def order_at(layout: Columns, x: int) -> Order | None:
+    """What a click on the heading sorts by: the column at a cell; None where it has no order."""
+    ends: list[tuple[int, Order | None]] = [(1 + layout.slot, Order.SLOT)]
+    if layout.rank:
+        ends.append((1 + layout.slot + layout.rank, Order.GROUP))
+    ends += [(layout.state - 1, None), (layout.state + _STATE - 1, Order.STATE), (layout.message, None)]
+    ends.append((layout.message + _FPS, Order.FPS))
+    if layout.envs:
+        ends.append((layout.history_at, Order.ENVS))
+    at = layout.metrics_at
+    ends.append((at, None))
+    for name, width in layout.metrics:
+        at += width
+        ends.append((at, _ORDERS[name]))
+    return next((order for end, order in ends if x < end), None)
+
+
 def row(shown: Shown, layout: Columns, appearance: Appearance) -> Row:
     """One worker, in `layout.width` cells."""
     worker = shown.worker

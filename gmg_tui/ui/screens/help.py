@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from gmg_tui.model import WorkerState
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing.appearance import spelled
+from gmg_tui.ui.permissions import permissions_of
 from gmg_tui.ui.screens.dialog_base import Dialog, bindings, scroll, signs_of
 from gmg_tui.ui.screens.entries import Entries, Entry
 
@@ -54,6 +55,8 @@ _TABLES: Final = (
     ("In a tuning", keys.TUNE),
 )
 """The tables of keys, with their headings."""
+_OF_DIALOGS: Final = (keys.EDIT, keys.GPUS, keys.STACKS)
+"""Those of screens that a read-only one does not open."""
 
 
 class HelpScreen(Dialog[None]):
@@ -75,8 +78,11 @@ class HelpScreen(Dialog[None]):
     def contents(self) -> ComposeResult:
         """The sections, one under the other."""
         signs = signs_of(self.app)
+        permissions = permissions_of(self.app)
         for heading, table in _TABLES:
-            rows = (Entry(spelled(key.shown, signs), key.help) for key in table)
+            if permissions.readonly and table in _OF_DIALOGS:
+                continue
+            rows = [Entry(spelled(key.shown, signs), key.help) for key in permissions.allowed(table)]
             yield Entries([Entry(heading, style="title"), *rows, _GAP], id="shown" if table is self._table else None)
         states = (Entry(f"{signs.states[state]} {state.value}", text) for state, text in STATES.items())
         stuck = Entry(f"{signs.stuck} stuck", "no output, no progress and no CPU time for --stuck-after seconds")

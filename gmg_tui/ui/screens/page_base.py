@@ -84,6 +84,10 @@ class PageScreen(LiveScreen[None]):
         self._said = text
         self.draw()
 
+    def tell(self, text: str) -> None:
+        """Show why a key did nothing."""
+        self._say(text)
+
     def _fail(self, text: str) -> None:
         self._failure = text
         self.draw()

@@ -13,7 +13,7 @@ from typing import Final
 from textual._xterm_parser import XTermParser
 from textual.message import Message
 
-_PREFIXED: Final = re.compile("\x1b\x1b[[O]([ABCD])")
+_PREFIXED: Final = re.compile("\x1b\x1b[\\[O]([ABCD])")
 
 
 class MetaParser(XTermParser):

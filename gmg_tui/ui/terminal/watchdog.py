@@ -48,8 +48,12 @@ def drain() -> None:
 
 
 @contextlib.contextmanager
-def watch(on_lost: Callable[[], object], *, descriptor: int = 0, grace_s: float = GRACE_S) -> Iterator[None]:
+def watch(
+    on_lost: Callable[[], object], *, descriptor: int = 0, grace_s: float = GRACE_S, terminal: bool = True
+) -> Iterator[None]:
     """Watch the terminal at `descriptor` (of the keys) while the context lasts; to be entered in the running event loop.
+
+    Where there is no `terminal`, it is the pipe that keys come through, which is lost when its other end is closed.
 
     Once it is lost — hung up, no terminal at all, or SIGHUP or SIGTERM came — `on_lost` is called in the event loop,
     once, and the process has `grace_s` seconds to end. Then it is ended by `os._exit`, without the interpreter's
@@ -57,7 +61,7 @@ def watch(on_lost: Callable[[], object], *, descriptor: int = 0, grace_s: float 
     nobody reads. This holds also after the context has been left: whoever prints a last word then may hang just so.
     The engine is another process; nothing of the session is lost. `on_lost` must not block.
     """
-    watchdog = _Watchdog(asyncio.get_running_loop(), on_lost, descriptor, grace_s)
+    watchdog = _Watchdog(asyncio.get_running_loop(), on_lost, descriptor, grace_s, terminal=terminal)
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     # Not `loop.add_signal_handler`: its callback waits for the loop, which may be blocked by a stalled terminal.
     for number in _SIGNALS:
@@ -76,7 +80,13 @@ class _Watchdog(threading.Thread):
     """Sleeps until the terminal is lost or the watch is over."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, on_lost: Callable[[], object], descriptor: int, grace_s: float
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_lost: Callable[[], object],
+        descriptor: int,
+        grace_s: float,
+        *,
+        terminal: bool,
     ) -> None:
         super().__init__(daemon=True, name="gmg-terminal-watchdog")
         self.lost = threading.Event()
@@ -85,7 +95,8 @@ class _Watchdog(threading.Thread):
         self._descriptor = descriptor
         self._grace_s = grace_s
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._attributes = _attributes(descriptor)
+        self._terminal = terminal
+        self._attributes = _attributes(descriptor) if terminal else None
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         """Wake the watch: the handler of `_SIGNALS`."""
@@ -118,7 +129,7 @@ class _Watchdog(threading.Thread):
 
     def _wait_for_loss(self) -> bool:
         """Whether the terminal was lost; False when the watch was closed before."""
-        if self._attributes is None:
+        if self._terminal and self._attributes is None:
             return True
         poll = select.poll()
         poll.register(self._reader, select.POLLIN)

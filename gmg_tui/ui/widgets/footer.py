@@ -9,6 +9,7 @@ from textual import events
 from gmg_tui.ui.drawing.appearance import Appearance, spelled
 from gmg_tui.ui.drawing.row import Row
 from gmg_tui.ui.keys import COMMON, KEYS, Key
+from gmg_tui.ui.permissions import permissions_of
 from gmg_tui.ui.state import UiState
 from gmg_tui.ui.widgets.row_view import DrawnView
 
@@ -48,7 +49,8 @@ class Footer(DrawnView):
     def _places(self) -> Iterator[tuple[range, Key]]:
         """The keys that fit, each with its columns."""
         offered, always = self._offered()
-        keys = [(key, 1 + sum(map(len, self._texts(key)))) for key in offered]
+        allowed = permissions_of(self.app).allowed(offered)
+        keys = [(key, 1 + sum(map(len, self._texts(key)))) for key in allowed]
         at = len(self._begin())
         room = self.size.width - at - sum(length for key, length in keys if key.action in always)
         for key, length in keys:

@@ -172,10 +172,7 @@ class Grid(DrawnView):
         return strips
 
     def _table(self) -> list[Strip]:
-        state, width = self.state, self.size.width
-        layout = worker_table.columns(
-            state.slots, width, on_gpus=state.on_gpus, jobs=state.queue is not None, rank=self._rank_width(width)
-        )
+        state, width, layout = self.state, self.size.width, self._columns()
         names, arrangement = self._slots(), state.arrangement
         ordered = arrangement.order is not Order.SLOT or arrangement.reverse
         sign = order_sign(arrangement, self.appearance) if ordered else ""
@@ -185,6 +182,13 @@ class Grid(DrawnView):
             worker_table.heading(layout, self.appearance, arrangement.order, sign).strip(style="dim"),
             *[line.strip() for line in (*rows, detail)],
         ]
+
+    def _columns(self) -> worker_table.Columns:
+        """The columns of the table."""
+        state, width = self.state, self.size.width
+        return worker_table.columns(
+            state.slots, width, on_gpus=state.on_gpus, jobs=state.queue is not None, rank=self._rank_width(width)
+        )
 
     def _rank_width(self, width: int) -> int:
         """Cells of the longest name of a rank; 0 where there are no groups, or a single one has all slots."""
@@ -198,8 +202,13 @@ class Grid(DrawnView):
         number, first = len(self.state.slots), self._first * self.plan.columns
         return f" {first + 1}-{first + visible} of {number}" if visible < number else ""
 
-    def on_click(self, event: events.Click) -> None:
-        """Select the worker under the mouse."""
+    async def on_click(self, event: events.Click) -> None:
+        """Select the worker under the mouse, a double click shows its details; or sort by the column."""
+        if event.y == 0 and not self.plan.tiles and self.state.slots:
+            order = worker_table.order_at(self._columns(), event.x)
+            if order is not None:
+                await self.app.run_action(f"sort_by({order.value!r})")
+            return
         columns = self.plan.columns
         row = (event.y if self.plan.tiles else event.y - 1) // self.plan.row_height
         column = min(columns - 1, event.x * columns // max(1, self.size.width))
@@ -207,6 +216,8 @@ class Grid(DrawnView):
         there = 0 <= row < self._visible and place < len(self.state.slots)
         if there and self.state.choose(self.state.slots[place]):
             self.post_message(SelectionChanged())
+        if there and event.chain == 2:
+            await self.app.run_action("details")
 
     def go_to_top(self) -> None:
         """Show the first workers; the selected one stays selected, in sight or not."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from textual import events
+
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.arrangement_row import arrangement_row
-from gmg_tui.ui.drawing.groups import group_rows
+from gmg_tui.ui.drawing.groups import group_rows, shown_groups
 from gmg_tui.ui.drawing.headline import headline
 from gmg_tui.ui.drawing.notices import notices
 from gmg_tui.ui.drawing.queue_row import queue_row
 from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.messages import SelectionChanged
 from gmg_tui.ui.state import UiState
 from gmg_tui.ui.widgets.row_view import DrawnView
 
@@ -35,6 +38,15 @@ class Header(DrawnView):
     def _most_groups(self) -> int:
         """How many groups may have a line, which takes room from the log."""
         return max(1, (self.app.size.height - _ROWS_BESIDE) // _ROWS_FOR_GROUP)
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the first worker of the group under the mouse."""
+        groups = shown_groups(self.state.snapshot.groups, self.state.chosen, self._most_groups)
+        row = event.y - 1 - (self.state.queue is not None)
+        if 0 <= row < len(groups):
+            slot = next((slot for slot in groups[row].slots if slot in self.state.slots), None)
+            if slot is not None and self.state.choose(slot):
+                self.post_message(SelectionChanged())
 
     def draw(self) -> None:
         """Draw the headline and the notices."""

@@ -63,13 +63,13 @@ def before_after(page: Page, worker: Worker) -> Page:
     return page.row("args after", _args(now.args), label_width=16)
 
 
-def attempts(page: Page, details: Details, worker: Worker, now: float, selected: int | None) -> range:
+def attempts(page: Page, details: Details, worker: Worker, now: float, selected: int | None) -> dict[int, range]:
     """Add all attempts, the newest first; `now` is the Unix time of the snapshot, seconds.
 
-    Returns the rows of the one whose number is `selected`.
+    The one whose number is `selected` is marked. Returns the rows of each, by number.
     """
     page.heading("Attempts")
-    rows = range(0)
+    rows = dict[int, range]()
     if not details.attempts:
         page.text("None has started yet.", "dim")
         return rows
@@ -102,8 +102,7 @@ def attempts(page: Page, details: Details, worker: Worker, now: float, selected:
         code = f"exit {cells['exit']}" if "exit" not in columns and attempt.exit_code else ""
         if said := ", ".join(filter(None, (attempt.reason, code))):
             page.text(said, style, indent=_UNDER)
-        if pointer:
-            rows = range(first, len(page.rows))
+        rows[attempt.number] = range(first, len(page.rows))
     return rows
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
@@ -64,7 +65,10 @@ class DetailsScreen(PageScreen):
         """Kept, as answers of the engine may still come when the screen is being taken away with all that is on it."""
         self._attempt: int | None = None
         """The number of the attempt that is selected; None for the newest."""
-        self._attempt_rows = range(0)
+        self._attempt_rows: dict[int, range] = {}
+        """The rows of the section that each attempt has, by number."""
+        self._tabs: dict[str, range] = {}
+        """The cells of each section's name, in the last row of the head."""
         self._details: Details | None = None
         self._series: Series | None = None
         self._life: Life | None = None
@@ -164,6 +168,7 @@ class DetailsScreen(PageScreen):
         tabs = Row(appearance, width).add(appearance.signs.line[0] * 2, "border")
         for number, name in enumerate(SECTIONS, 1):
             chosen = name == self._section
+            self._tabs[name] = range(tabs.width - tabs.room, tabs.width - tabs.room + len(f" {number} {name} "))
             tabs.add(f"[{number} {name}]" if chosen else f" {number} {name} ", "key" if chosen else "dim")
         page = Page(width, appearance).line(line)
         if worker.job is not None:
@@ -183,6 +188,11 @@ class DetailsScreen(PageScreen):
         line.add(f" job {words.job_of(worker)}", "strong")
         job = self._known_job(worker)
         return line.add(f"  {words.unnamed_values_of(job)}", "text") if job is not None else line
+
+    def tell(self, text: str) -> None:
+        """Show why a key did nothing, as the main screen does."""
+        self._state.message = text
+        self.draw()
 
     # Queries
 
@@ -286,9 +296,22 @@ class DetailsScreen(PageScreen):
             return
         self._attempt = numbers[max(0, place)]
         self.draw()
-        body.scroll_to_region(
-            Region(0, self._attempt_rows.start, 1, len(self._attempt_rows)), animate=False, force=True
-        )
+        rows = self._attempt_rows.get(self._attempt, range(0))
+        body.scroll_to_region(Region(0, rows.start, 1, len(rows)), animate=False, force=True)
+
+    def on_click(self, event: events.Click) -> None:
+        """Show the section whose name is under the mouse, or select the attempt."""
+        head, row = self.rows.size.height, event.screen_y
+        if row == head - 1:
+            section = next((name for name, cells in self._tabs.items() if event.screen_x in cells), None)
+            if section is not None:
+                self.action_show(section)
+        elif head <= row < head + self._body.size.height and self._section == "attempts":
+            place = row - head + self._body.scroll_offset.y
+            self._attempt = next(
+                (number for number, rows in self._attempt_rows.items() if place in rows), self._attempt
+            )
+            self.draw()
 
     async def action_use_again(self) -> None:
         """Edit with the settings of the selected attempt; in another section, show the attempts first."""

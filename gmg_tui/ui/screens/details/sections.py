@@ -70,12 +70,12 @@ def charts(subject: Subject, width: int, height: int, appearance: Appearance) ->
 
 def attempts(
     subject: Subject, width: int, appearance: Appearance, selected: int | None = None
-) -> tuple[list[Strip], range]:
-    """The metrics before and after the last edit, and all attempts; and which rows are of the `selected` one."""
+) -> tuple[list[Strip], dict[int, range]]:
+    """The metrics before and after the last edit, and all attempts, one `selected`; and the rows of each attempt."""
     page = Page(width, appearance)
     comparison.before_after(page, subject.worker)
     if subject.details is None:
-        return page.gap().text("Waiting for the engine", "dim").rows, range(0)
+        return page.gap().text("Waiting for the engine", "dim").rows, {}
     rows = comparison.attempts(page, subject.details, subject.worker, subject.time, selected)
     return page.rows, rows
 

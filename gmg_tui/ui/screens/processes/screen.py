@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import ClassVar
 
+from textual import events
 from textual.binding import BindingType
 from textual.strip import Strip
 
@@ -38,6 +39,8 @@ class ProcessesScreen(PageScreen):
         self._slot_info = engine.welcome.session.slot(slot)
         self._details: Details | None = None
         self._chosen: int | None = None
+        self._shown: dict[int, int] = {}
+        """The processes in sight: the PID of each by its row."""
 
     def on_mount(self) -> None:
         """Start querying the engine."""
@@ -47,6 +50,7 @@ class ProcessesScreen(PageScreen):
         """Draw the table."""
         rows = self.rows
         above = self._above(rows.size.width)
+        self._shown = {}
         room = max(0, rows.size.height - len(above))
         page = Page(rows.size.width, self.appearance)
         if self._details is None:
@@ -56,7 +60,7 @@ class ProcessesScreen(PageScreen):
         elif not self._processes:
             page.text("No process uses memory on this GPU.", "dim", indent=2)
         else:
-            self._write_table(page, room)
+            self._write_table(page, room, len(above))
         rows.show_rows([*above, *page.rows[:room]])
 
     def _above(self, width: int) -> list[Strip]:
@@ -73,14 +77,16 @@ class ProcessesScreen(PageScreen):
                 page.row(f" {self.appearance.signs.pointer}", text, "warn", label_width=3)
         return page.gap().rows
 
-    def _write_table(self, page: Page, room: int) -> None:
-        """The rows around the selected process that fit, and that process's command in full."""
+    def _write_table(self, page: Page, room: int, above: int) -> None:
+        """The rows around the selected process that fit, below so many others, and that process's command in full."""
         processes = self._processes
         at = next((number for number, one in enumerate(processes) if one.pid == self._chosen), 0)
         command = Page(page.width, self.appearance).text(table.command_of(processes[at]), "dim", indent=2).rows
         visible = max(1, room - 2 - len(command))
         first = max(0, min(at - visible // 2, len(processes) - visible))
-        table.write(page, processes[first : first + visible], chosen=processes[at].pid)
+        shown = processes[first : first + visible]
+        self._shown = {above + 1 + row: process.pid for row, process in enumerate(shown)}
+        table.write(page, shown, chosen=processes[at].pid)
         page.gap().rows.extend(command)
 
     @property
@@ -112,6 +118,22 @@ class ProcessesScreen(PageScreen):
         if self._chosen in pids:
             self._chosen = pids[max(0, min(len(pids) - 1, pids.index(self._chosen) + step))]
             self._say("")
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the process under the mouse."""
+        if event.screen_y in self._shown:
+            self._chosen = self._shown[event.screen_y]
+            self._say("")
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Select the process above."""
+        event.stop()
+        self.action_move(-1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Select the process below."""
+        event.stop()
+        self.action_move(1)
 
     def action_refresh(self) -> None:
         """Ask for the processes again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
@@ -131,6 +132,16 @@ class GpusScreen(Dialog[None], LiveScreen[None]):
     def _say(self, text: str) -> None:
         for line in self.query("#said").results(Static):
             line.update(Content.styled(as_shown(text, self.app), style("warn")))
+
+    async def on_click(self, event: events.Click) -> None:
+        """Select the GPU under the mouse; enable or disable it where it was selected already."""
+        row = event.screen_y - self._rows.region.y
+        if not self._rows.region.contains(event.screen_x, event.screen_y):
+            return
+        if row == self._at:
+            await self.app.run_action("turn", self)
+        elif 0 <= row < len(self._devices):
+            self.action_move(row - self._at)
 
     def action_move(self, step: int) -> None:
         """Select the next GPU, or the previous one."""

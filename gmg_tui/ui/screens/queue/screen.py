@@ -53,6 +53,8 @@ class QueueScreen(PageScreen):
         self._asking = False
         self._scrolled = False
         self._jobs_at = 0
+        self._lane_jobs: dict[int, int] = {}
+        """The number of the job of each slot, by its row."""
         self._several = False
         """Whether a job that has been shown takes several slots."""
 
@@ -74,7 +76,8 @@ class QueueScreen(PageScreen):
             return
         slots = tuple(slot.name for slot in self._state.session.slots)
         layout = table.columns(width, self._queue.jobs, slots, several=self._several)
-        above = [*self._above(width), *self._lanes(layout, height), table.heading(layout, self.appearance).strip()]
+        above = self._above(width)
+        above += [*self._lanes(layout, height, len(above)), table.heading(layout, self.appearance).strip()]
         self._jobs_at = len(above)
         self.window.fit(height - len(above) - 1)
         jobs = self._jobs(layout)
@@ -91,12 +94,13 @@ class QueueScreen(PageScreen):
                 page.row(f" {self.appearance.signs.pointer}", text, "warn", label_width=3)
         return page.rows
 
-    def _lanes(self, layout: table.Columns, height: int) -> list[Strip]:
+    def _lanes(self, layout: table.Columns, height: int, above: int) -> list[Strip]:
         view = self.window.view
         lanes = view.lanes if view is not None else ()
         room = max(1, (height - _WITHOUT_LANES) // 3)
         workers = {worker.slot: worker for worker in self._state.snapshot.workers}
         shown = lanes if len(lanes) <= room else lanes[: room - 1]
+        self._lane_jobs = {above + row: lane.job for row, lane in enumerate(shown) if lane.job is not None}
         rows = [table.lane_row(lane, workers.get(lane.slot), layout, self.appearance).strip() for lane in shown]
         if len(shown) < len(lanes):
             more = f"  {self.appearance.signs.ellipsis} {len(lanes) - len(shown)} more slots; c lists the GPUs"
@@ -173,11 +177,24 @@ class QueueScreen(PageScreen):
         """Select the first running job, and keep following the running ones."""
         self._choose(self._queue.done, follow=True)
 
-    def on_click(self, event: events.Click) -> None:
-        """Select the job under the mouse."""
+    async def on_click(self, event: events.Click) -> None:
+        """Select the job under the mouse, also that of a slot; a double click shows its details."""
         row = event.screen_y - self._jobs_at
         if 0 <= row < min(self.window.rows, self.window.total - self.window.top):
             self._choose(self.window.top + row)
+        elif event.screen_y not in self._lane_jobs or not self._choose_number(self._lane_jobs[event.screen_y]):
+            return
+        if event.chain == 2:
+            await self.app.run_action("details", self)
+
+    def _choose_number(self, number: int) -> bool:
+        """Select the job of that number; whether it is among those that are known."""
+        view = self.window.view
+        known = enumerate(view.jobs, view.first) if view is not None else ()
+        position = next((place for place, job in known if job.number == number), None)
+        if position is not None:
+            self._choose(position)
+        return position is not None
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Select the job three rows up."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import ClassVar
 
+from textual import events
 from textual.binding import BindingType
 from textual.strip import Strip
 
@@ -99,6 +100,16 @@ class StacksScreen(PageScreen):
         """Scroll by rows."""
         self._first = max(0, self._first + rows)
         self.draw()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Scroll up by three rows."""
+        event.stop()
+        self.action_scroll(-3)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Scroll down by three rows."""
+        event.stop()
+        self.action_scroll(3)
 
     def action_page(self, pages: int) -> None:
         """Scroll by pages."""

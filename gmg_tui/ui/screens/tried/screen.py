@@ -151,11 +151,20 @@ class TriedScreen(PageScreen):
         if chosen is not None:
             self.post_message(UseArguments(chosen.args, chosen.env))
 
-    def on_click(self, event: events.Click) -> None:
-        """Select the row under the mouse."""
+    async def on_click(self, event: events.Click) -> None:
+        """Select the row under the mouse, a double click uses it; or sort by the column, again the other way round."""
         row = event.screen_y - self._rows_at
-        if 0 <= row < min(self._room, len(self._rows) - self._top):
+        if row == -1 and self._rows:
+            order = table.order_at(self.rows.size.width, event.screen_x, self.appearance)
+            if order is not None:
+                self._smallest = order == self._order and not self._smallest
+                self._order = order
+                self._arrange()
+                self._say("")
+        elif 0 <= row < min(self._room, len(self._rows) - self._top):
             self._go(self._top + row)
+            if event.chain == 2:
+                await self.app.run_action("use", self)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Select the row three rows up."""

@@ -100,6 +100,18 @@ def heading(width: int, order: Order, appearance: Appearance) -> Row:
     return line.add("  arguments", "dim") if width - at >= _ARGS_MIN else line
 
 
+def order_at(width: int, x: int, appearance: Appearance) -> int | None:
+    """The place among `ORDERS` of the column at a cell of the heading; None where there is none."""
+    at = _LEAD + _BEST
+    names = [order.name for order in ORDERS]
+    for column in _columns(width, appearance):
+        at += column.width
+        if at - column.width <= x < at:
+            name = column.heading.removesuffix(" GiB")
+            return names.index(name) if name in names else None
+    return None
+
+
 def row(one: Tried, width: int, appearance: Appearance, *, chosen: bool, best: bool) -> Row:
     """One set of arguments."""
     signs = appearance.signs

@@ -64,6 +64,8 @@ class TuneScreen(PageScreen):
         """How many of the sorted trials are above the first one on the screen."""
         self._rows = 0
         """How many of them are on the screen."""
+        self._values_at: tuple[int, dict[int, int]] = (0, {})
+        """Where the values of the answer are: from which cell on, and which is in which row."""
         self._table_at: int | None = None
         """The row of the table's heading; None where it is not shown."""
 
@@ -112,7 +114,7 @@ class TuneScreen(PageScreen):
             self._keys.appearance = self.appearance
             self._keys.draw()
         head = [*head_rows(self._state, width, self.appearance), *self._notes(width)]
-        natural = len(self._answer_rows(tuning, answer, width, _ANSWER_MOST))
+        natural = len(self._answer_rows(tuning, answer, width, _ANSWER_MOST, (0, 0)))
         sizes = plan(width, height - len(head), len(tuning.slots), natural, self._part)
         body = self._whole if sizes.whole else self._in_parts
         self.rows.show_rows([*head, *body(tuning, answer, sizes, width, len(head))][:height])
@@ -121,15 +123,20 @@ class TuneScreen(PageScreen):
         said = Row(self.appearance, width).add(f" {self.appearance.signs.pointer} {self._said}", "warn")
         return [said.strip()] if self._said else []
 
-    def _answer_rows(self, tuning: Tuning, answer: Answer, width: int, height: int) -> list[Strip]:
+    def _answer_rows(
+        self, tuning: Tuning, answer: Answer, width: int, height: int, place: tuple[int, int]
+    ) -> list[Strip]:
+        """The rows of the answer, which are drawn at `place`, a cell and a row."""
         run, at = self._state.session.spec, self._value
-        return tune_answer.answer_rows(tuning, answer, run, width, height, self.appearance, at=at)
+        drawn = tune_answer.answer_rows(tuning, answer, run, width, height, self.appearance, at=at)
+        self._values_at = place[0], {place[1] + row: value for row, value in drawn.values.items()}
+        return drawn.rows
 
     def _whole(self, tuning: Tuning, answer: Answer, sizes: Plan, width: int, above: int) -> list[Strip]:
         """All parts at once: curve and answer side by side, then the slots, then the trials."""
         left = width - sizes.answer_width
         curve = self._curve(tuning, answer, left, sizes.curve)
-        beside = self._answer_rows(tuning, answer, sizes.answer_width, sizes.answer)
+        beside = self._answer_rows(tuning, answer, sizes.answer_width, sizes.answer, (left, above))
         blank = Row(self.appearance, sizes.answer_width).strip()
         beside += [blank] * (len(curve) - len(beside))
         rows = [Strip.join(pair) for pair in zip(curve, beside, strict=True)]
@@ -140,7 +147,7 @@ class TuneScreen(PageScreen):
 
     def _in_parts(self, tuning: Tuning, answer: Answer, sizes: Plan, width: int, above: int) -> list[Strip]:
         """The answer, and below it the part that is chosen."""
-        rows = self._answer_rows(tuning, answer, width, sizes.answer)
+        rows = self._answer_rows(tuning, answer, width, sizes.answer, (0, above))
         self._table_at = None
         if sizes.curve:
             rows += self._curve(tuning, answer, width, sizes.curve)
@@ -254,7 +261,12 @@ class TuneScreen(PageScreen):
             self.post_message(Replace(value))
 
     def on_click(self, event: events.Click) -> None:
-        """Select the trial under the mouse, or sort by the column."""
+        """Select the value of the answer or the trial under the mouse, or sort by the column."""
+        left, values = self._values_at
+        if event.screen_x >= left and event.screen_y in values:
+            self._value = values[event.screen_y]
+            self._say("")
+            return
         tuning, at = self._tuning, self._table_at
         if tuning is None or at is None:
             return

@@ -1,0 +1,58 @@
+"""A session that `gmg-tui serve` shows, as real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from tests.cli.scripted import environ
+
+WAIT_S = 60.0
+
+
+class Served(NamedTuple):
+    """A running `gmg-tui serve`."""
+
+    process: Process
+    url: str
+
+    @property
+    def root(self) -> str:
+        """The address without the token."""
+        return self.url.rsplit("/", 2)[0]
+
+
+@contextlib.asynccontextmanager
+async def serving(*words: str) -> AsyncIterator[Served]:
+    """Serve on a free port of the loopback, and end that by ctrl+c."""
+    process = await start("--listen", "127.0.0.1:0", *words)
+    assert process.stdout is not None
+    url = (await asyncio.wait_for(process.stdout.readline(), WAIT_S)).decode().strip()
+    assert process.stderr is not None
+    assert url, await process.stderr.read()
+    try:
+        yield Served(process, url)
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGINT)
+        await asyncio.wait_for(process.communicate(), WAIT_S)
+    assert process.returncode == 0
+
+
+async def start(*words: str) -> Process:
+    """Start `gmg-tui serve`."""
+    command = (sys.executable, "-m", "gmg_tui", "serve", *words)
+    return await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, env=environ())
+
+
+async def said(*words: str) -> tuple[str, int | None]:
+    """What `gmg-tui serve` says that ends by itself, on standard error, and its exit status."""
+    process = await start(*words)
+    out, err = await asyncio.wait_for(process.communicate(), WAIT_S)
+    assert out == b""
+    return err.decode(), process.returncode

@@ -1,0 +1,75 @@
+"""The screen in a real browser."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from gmg_tui.model import WorkerState
+from tests.engine.harness import running, spec_for
+from tests.harm.patience import eventually
+from tests.web.browser import BROWSER, browser
+from tests.web.served import serving
+
+NEVER = ("--lines", "0")
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason="needs Chromium"),
+    pytest.mark.xdist_group("browser"),
+    pytest.mark.slow,
+]
+
+
+def _screens(pid: int) -> list[psutil.Process]:
+    return list(psutil.Process(pid).children(recursive=True))
+
+
+async def test_a_browser_shows_the_screen_and_looks_only() -> None:
+    async with running(spec_for(*NEVER, cpu=2)) as run:
+        await run.until_state("cpu1", WorkerState.RUNNING)
+        async with serving(run.spec.name) as served, browser() as page:
+            await page.open(served.url)
+            await page.sees("read-only", "cpu0 log", "running")
+            await page.until("document.body.classList.contains('-first-byte')")
+            assert await page.evaluate("document.title") == run.spec.name
+            assert await page.evaluate("document.querySelectorAll('.xterm-screen canvas').length") > 0
+            await page.press("x")
+            await page.sees("This screen is read-only")
+            await page.click("cpu1 CPU")
+            await page.sees("cpu1 log")
+            await page.press("o")
+            await page.sees("A browser has no terminal for that.")
+            await page.press("Enter")
+            await page.sees("[1 charts]")
+            await page.click("2 attempts")
+            await page.sees("[2 attempts]")
+            assert all(url.startswith(served.url) for url in page.asked if not url.startswith("data:")), page.asked
+            assert page.refused == []
+            await page.press("q")
+            await page.until("document.body.classList.contains('-closed')")
+            await eventually(lambda: not _screens(served.process.pid))
+        assert all(worker.attempt == 1 for worker in run.snapshot.workers)
+        assert all(worker.state is WorkerState.RUNNING for worker in run.snapshot.workers)
+
+
+async def test_a_browser_may_steer_where_it_is_allowed_and_ends_with_the_server() -> None:
+    async with running(spec_for(*NEVER)) as run:
+        await run.until_state("cpu0", WorkerState.RUNNING)
+        async with serving(run.spec.name, "--steer") as served, browser(900, 500) as page:
+            await page.open(served.url)
+            await page.sees("restart", "running")
+            await page.press("x")
+            await run.until_state("cpu0", WorkerState.STOPPED)
+            await page.sees("stopped")
+            await page.press("r")
+            await run.until(lambda snapshot: snapshot.workers[0].attempt == 2)
+            size = {"width": 760, "height": 420, "deviceScaleFactor": 1, "mobile": False}
+            await page.call("Emulation.setDeviceMetricsOverride", **size)
+            await page.shows(lambda rows: len(rows) <= 21 and any("restart" in row for row in rows[-1:]), "fewer rows")
+            children = _screens(served.process.pid)
+            assert len(children) == 1
+            served.process.terminate()
+            await page.until("document.body.classList.contains('-closed')")
+            assert await served.process.wait() == 0
+            _, alive = psutil.wait_procs(children, timeout=60)
+            assert not alive
+        await run.until_state("cpu0", WorkerState.RUNNING)
