@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 import gmg_tui
-from gmg_tui.cli_options import ALL, GROUPS, JOBS, SCREEN, SHARED, TUNING, YES
+from gmg_tui.cli_options import ALL, GROUPS, JOBS, SCREEN, SHARED, SIMULATE, TUNING, YES
 from gmg_tui.errors import GmgError
 
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
@@ -78,6 +78,7 @@ def _own_options(args: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @_group.command(context_settings=_DEMO)
+@SIMULATE
 @SHARED
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def demo(args: tuple[str, ...], **options: Any) -> int:
@@ -117,6 +118,7 @@ class _Sweep(click.Command):
 
 @_group.command(cls=_Sweep, context_settings=_HELP, options_metavar="[OPTIONS]")
 @JOBS
+@SIMULATE
 @SHARED
 @click.argument("file", required=False)
 @click.pass_context
@@ -167,6 +169,7 @@ class _Tune(click.Command):
 
 @_group.command(cls=_Tune, context_settings=_RUN)
 @TUNING
+@SIMULATE
 @SHARED
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
 @click.argument("script", required=False)

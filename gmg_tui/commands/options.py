@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from gmg_tui import simulation
 from gmg_tui.errors import GmgError
 from gmg_tui.files import is_replaced, open_file
 from gmg_tui.genesis import interpreter
@@ -36,6 +37,7 @@ class RunOptions(NamedTuple):
     python: str | None = None
     env: tuple[str, ...] = ()
     keep_slurm_env: bool = False
+    simulate: int | None = None
     visible: str = "index"
     ddp: str | None = None
     """Ranks in a group, `all` for one group over all slots; None for no groups."""
@@ -84,6 +86,7 @@ def check(options: RunOptions) -> Checked:
         raise GmgError("--gpus is empty; give 'all', a count, or a list of indices or UUIDs")
     if options.cpu is not None and options.cpu < 1:
         raise GmgError(f"--cpu {options.cpu}: give at least 1")
+    check_simulated(options)
     ddp = _groups(options)
     _within("--interval", options.interval, _INTERVAL_S, " seconds")
     _within("--max-restarts", options.max_restarts, _MAX_RESTARTS, "")
@@ -98,6 +101,16 @@ def check(options: RunOptions) -> Checked:
         log_max_bytes=_log_max(options.log_max),
         ddp=ddp,
     )
+
+
+def check_simulated(options: RunOptions) -> None:
+    """Raise `GmgError` where simulated GPUs are asked for in a way that cannot be."""
+    if options.simulate is None:
+        return
+    if not 1 <= options.simulate <= simulation.MOST:
+        raise GmgError(f"--simulate {options.simulate}: give 1 to {simulation.MOST} GPUs")
+    if options.cpu is not None:
+        raise GmgError("--simulate and --cpu are mutually exclusive; give one of them")
 
 
 def check_queued(options: RunOptions) -> Checked:
