@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 import gmg_tui
 from gmg_tui import cli_metrics
-from gmg_tui.cli_options import ALL, GROUPS, HELP, JOBS, SHARED, TUNING, YES, call
+from gmg_tui.cli_options import ALL, GROUPS, HELP, JOBS, SHARED, SIMULATE, TUNING, YES, call
 from gmg_tui.cli_screens import attach, serve, share
 from gmg_tui.errors import GmgError
 
@@ -78,6 +78,7 @@ def _own_options(args: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @_group.command(context_settings=_DEMO)
+@SIMULATE
 @SHARED
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def demo(args: tuple[str, ...], **options: Any) -> int:
@@ -111,6 +112,7 @@ class _Sweep(click.Command):
 
 @_group.command(cls=_Sweep, context_settings=HELP, options_metavar="[OPTIONS]")
 @JOBS
+@SIMULATE
 @SHARED
 @click.argument("file", required=False)
 @click.pass_context
@@ -161,6 +163,7 @@ class _Tune(click.Command):
 
 @_group.command(cls=_Tune, context_settings=_RUN)
 @TUNING
+@SIMULATE
 @SHARED
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
 @click.argument("script", required=False)

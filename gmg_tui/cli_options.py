@@ -103,6 +103,9 @@ GROUPS = _together(
     ),
     _RANKS,
 )
+SIMULATE = click.option(
+    "--simulate", type=int, metavar="N", help="Simulate N GPUs and the script on them: no GPU and no Genesis is needed."
+)
 SHARED = _together(
     click.option(
         "--gpus", metavar="WHAT", help="'all', a count, or a list of indices or UUIDs: 0,2,5.  [default: all allowed]"

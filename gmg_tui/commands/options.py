@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from gmg_tui import simulation
 from gmg_tui.commands.where import nodes_of
 from gmg_tui.errors import GmgError
 from gmg_tui.files import is_replaced, open_file
@@ -40,6 +41,7 @@ class RunOptions(NamedTuple):
     min_nodes: int | None = None
     orphan_wait: float = 60.0
     keep_slurm_env: bool = False
+    simulate: int | None = None
     visible: str = "index"
     ddp: str | None = None
     """Ranks in a group, `all` for one group over all slots; None for no groups."""
@@ -90,6 +92,7 @@ def check(options: RunOptions) -> Checked:
         raise GmgError("--gpus is empty; give 'all', a count, or a list of indices or UUIDs")
     if options.cpu is not None and options.cpu < 1:
         raise GmgError(f"--cpu {options.cpu}: give at least 1")
+    check_simulated(options)
     ddp = _groups(options)
     if any(not one.strip() or "\0" in one for one in options.notify):
         raise GmgError("--notify is empty; give bell, osc9, osc777 or a command")
@@ -107,6 +110,16 @@ def check(options: RunOptions) -> Checked:
         ddp=ddp,
         nodes=nodes_of(options.nodes, options.min_nodes, options.orphan_wait),
     )
+
+
+def check_simulated(options: RunOptions) -> None:
+    """Raise `GmgError` where simulated GPUs are asked for in a way that cannot be."""
+    if options.simulate is None:
+        return
+    if not 1 <= options.simulate <= simulation.MOST:
+        raise GmgError(f"--simulate {options.simulate}: give 1 to {simulation.MOST} GPUs")
+    if options.cpu is not None:
+        raise GmgError("--simulate and --cpu are mutually exclusive; give one of them")
 
 
 def check_queued(options: RunOptions) -> Checked:

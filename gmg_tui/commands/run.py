@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gmg_tui import machine, new_session
+from gmg_tui import machine, new_session, simulation
 from gmg_tui import session as sessions
 from gmg_tui.commands import successors
 from gmg_tui.commands.interactive import Shown, check_terminal, check_theme, is_terminal, show
@@ -59,6 +59,13 @@ def demo(options: RunOptions, engine: PrestartedEngine, args: tuple[str, ...]) -
     from gmg_tui.genesis.interpreter import has_genesis, install_command
 
     checked = check(options)
+    if options.simulate is not None:
+        words = (*_simulated_args(options.simulate), *args)
+        return start(
+            options,
+            lambda: describe(options, checked, str(simulation.SCRIPT), words, module=False, after="simulated"),
+            engine=engine,
+        )
     if not has_genesis(checked.python):
         raise GmgError(f"{checked.python} has no Genesis; install it: {install_command(checked.python)}")
     if options.gpus is None and options.cpu is None and not _has_gpu():
@@ -67,6 +74,13 @@ def demo(options: RunOptions, engine: PrestartedEngine, args: tuple[str, ...]) -
     script = Path(__file__).parent.parent / "examples" / example
     words = (*_DEMO_ARGS[example], *args)
     return start(options, lambda: describe(options, checked, str(script), words, module=False), engine=engine)
+
+
+def _simulated_args(count: int) -> tuple[str, ...]:
+    """The arguments with which the simulated script shows what may go wrong, on as many GPUs as there are."""
+    race = ("--race", "1") if count > 1 else ()
+    memory = ("--oom", str(count - 1)) if count > simulation.SLOW_CARD + 1 else ()
+    return ("-B", "4096", *race, *memory)
 
 
 def _has_gpu() -> bool:
@@ -257,6 +271,7 @@ def describe(
         module=module,
         env=checked.env,
         keep_slurm_env=options.keep_slurm_env,
+        simulate=options.simulate,
         visible=Visible(options.visible),
         gpus=options.gpus,
         cpu=options.cpu,

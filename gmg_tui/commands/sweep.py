@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import structs
 
 from gmg_tui import session as sessions
+from gmg_tui import simulation
 from gmg_tui.commands.messages import notice, tell, tell_left
 from gmg_tui.commands.options import (
     Checked,
@@ -43,6 +44,10 @@ def sweep(file: str | None, options: RunOptions, own: SweepOptions) -> int:
     """
     if own.retry_failed:
         raise GmgError("--retry-failed needs --resume NAME")
+    if options.simulate is not None:
+        if file is not None or own.script is not None:
+            raise GmgError(f"--simulate runs the included script in Genesis's place; leave out {own.script or file}")
+        file = str(simulation.SWEEP)
     if file is None and own.script is None:
         raise GmgError("give a FILE, or --script SCRIPT and --set KEY=V1,V2, or --resume NAME")
     checked = check_queued(options)
@@ -56,7 +61,7 @@ def sweep(file: str | None, options: RunOptions, own: SweepOptions) -> int:
         sets=sets(own.sets),
         check_script=lambda script, module: check_module(script) if module else check_script(script),
         cpu=options.cpu is not None,
-        slots=lambda gpus: _slots(gpus, options.cpu),
+        slots=lambda gpus: _slots(gpus, options),
     )
     # The session's own settings come from the only preset, or else from the file's top level.
     whole = (chosen[0][1] if source is None or len(chosen) == 1 else source.settings).under(upper)
@@ -75,13 +80,16 @@ def sweep(file: str | None, options: RunOptions, own: SweepOptions) -> int:
     return start(options, lambda: _make(options, checked, after, asked, made.jobs), conclude=conclude)
 
 
-def _slots(gpus: str | None, cpu: int | None) -> list[str]:
+def _slots(gpus: str | None, options: RunOptions) -> list[str]:
     """The names of the slots that `gpus` stand for, one for each GPU; of all CPU slots where there are any."""
     from gmg_tui.gpu import selection, silence
     from gmg_tui.gpu.nvml import NvmlUnavailable
+    from gmg_tui.simulation.driver import SimulatedNvml
 
-    if cpu is not None:
-        return [slot.name for slot in selection.cpu_slots(cpu)]
+    if options.cpu is not None:
+        return [slot.name for slot in selection.cpu_slots(options.cpu)]
+    if options.simulate is not None:
+        return [slot.name for slot in selection.slots(SimulatedNvml(options.simulate).gpus(), gpus, None)]
     try:
         with notice("asking the driver"):
             nvml, known = silence.open_nvml()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from gmg_tui import recovery
+from gmg_tui import recovery, simulation
 from gmg_tui.commands.messages import tell
 from gmg_tui.commands.options import Checked, RunOptions, check_module, check_queued, check_script
 from gmg_tui.commands.prestart import PrestartedEngine
@@ -77,6 +77,10 @@ def tune(
     Raises:
         GmgError: An option is invalid, or the session cannot be started.
     """
+    if options.simulate is not None:
+        if script is not None:
+            raise GmgError(f"--simulate runs the included script in Genesis's place; leave out {script}")
+        script, args = str(simulation.SCRIPT), ("-B", f"{{{_asked(own).variable}}}")
     if script is None:
         raise GmgError("give a SCRIPT, as in `gmg-tui tune sim.py -B {n_envs}`, or --resume NAME")
     check_module(script) if module else check_script(script)

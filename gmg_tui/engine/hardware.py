@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self
 
 from msgspec import structs
 
+from gmg_tui import simulation
 from gmg_tui.ddp import torchrun
 from gmg_tui.errors import GmgError
 from gmg_tui.gpu import selection, silence
-from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
+from gmg_tui.gpu.driver import Driver
+from gmg_tui.gpu.nvml import NvmlUnavailable
 from gmg_tui.model import Gpu, RunSpec, Slot, SweepSpec
+from gmg_tui.simulation.driver import SimulatedNvml
 from gmg_tui.slurm import allocation
 
 
@@ -22,7 +26,7 @@ class Hardware:
 
     slots: tuple[Slot, ...]
     """All slots that may get work."""
-    nvml: Nvml | None
+    nvml: Driver | None
     """Knows their GPUs; None for CPU slots."""
     allowed: tuple[frozenset[str], ...] = ()
     """In a sweep, for each batch the names of the slots that its jobs may use."""
@@ -46,11 +50,7 @@ class Hardware:
             slots, idle = grouped(selection.cpu_slots(1 if own_ranks else spec.cpu), spec)
             names = frozenset(slot.name for slot in slots)
             return cls(slots, None, tuple(names for _ in batches), idle=idle)
-        try:
-            nvml, gpus = silence.open_nvml()
-        except NvmlUnavailable as error:
-            raise selection.no_gpu(str(error)) from error
-        visible = allocation.visible(os.environ, sum(gpu.mig_index is None for gpu in gpus))
+        nvml, gpus, visible = _driver(spec)
         if spec.sweep is None:
             warning = selection.ambiguity(gpus, spec.gpus)
             chosen, idle = grouped(selection.slots(gpus, spec.gpus, visible), spec)
@@ -75,6 +75,21 @@ class Hardware:
         return tuple({slot.gpu.uuid: slot.gpu for slot in self.slots if slot.gpu is not None}.values())
 
 
+def _driver(spec: RunSpec) -> tuple[Driver, tuple[Gpu, ...], str | None]:
+    """Who answers for the GPUs, which there are, and which of them the environment allows (None: all).
+
+    Raises `GmgError`.
+    """
+    if spec.simulate is not None:
+        simulated = SimulatedNvml(spec.simulate, Path(spec.folder, simulation.FOLDER))
+        return simulated, simulated.gpus(), None
+    try:
+        nvml, gpus = silence.open_nvml()
+    except NvmlUnavailable as error:
+        raise selection.no_gpu(str(error)) from error
+    return nvml, gpus, allocation.visible(os.environ, sum(gpu.mig_index is None for gpu in gpus))
+
+
 def grouped(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
     """The slots that groups take in a plain run, and the names of the others. Raises `GmgError` if they take none."""
     size = spec.ddp.size if spec.ddp is not None and spec.sweep is None else None
@@ -87,8 +102,8 @@ def grouped(slots: tuple[Slot, ...], spec: RunSpec) -> tuple[tuple[Slot, ...], t
 
 
 def _with_shares(
-    sweep: SweepSpec, whole: tuple[Slot, ...], nvml: Nvml, allowed: tuple[frozenset[str], ...]
-) -> tuple[tuple[Slot, ...], Nvml, tuple[frozenset[str], ...]]:
+    sweep: SweepSpec, whole: tuple[Slot, ...], nvml: Driver, allowed: tuple[frozenset[str], ...]
+) -> tuple[tuple[Slot, ...], Driver, tuple[frozenset[str], ...]]:
     """A GPU has as many slots as jobs may run on it at once: `gpu0`, or `gpu0-1`, `gpu0-2` … for more than one."""
     most = max(batch.per_gpu for batch in sweep.batches)
     if most == 1:

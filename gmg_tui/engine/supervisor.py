@@ -136,9 +136,7 @@ class Supervisor:
             now = loop.time()
             read()
             if self.fleet is not None:
-                self.take_samples(self.fleet.samples(), self.fleet.nvml_error)
-                for subject, text in self.fleet.notes():
-                    self.note(subject, text)
+                self.fleet.tell(self.take_samples, self.note)
             if self._samples.expire(time.monotonic()):
                 self._spread_samples()
             moment = time.time()

@@ -34,6 +34,7 @@ class Nvml:
         """Indices of GPUs that the last `gpus` could not identify, each with the reason in one line."""
         self.indices: dict[str, int] = {}
         """Of the GPUs that the last `gpus` has found, by UUID."""
+        self.fixed_indices = False
         self._retry_s = retry_s
         self._retry_at = 0.0
         self._reviving = threading.Lock()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from gmg_tui.gpu.nvml import Nvml
+from gmg_tui.gpu.driver import Driver
 from gmg_tui.model import Gpu, GpuSample
 
 _LOG = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class Sampler:
     end the thread: a GPU's trouble is in its sample, any other in the line beside the samples.
     """
 
-    def __init__(self, gpus: tuple[Gpu, ...], interval_s: float, deliver: Deliver, nvml: Nvml) -> None:
+    def __init__(self, gpus: tuple[Gpu, ...], interval_s: float, deliver: Deliver, nvml: Driver) -> None:
         """Prepare to sample `gpus` every `interval_s`; the owner of `nvml` closes it after `stop`."""
         self._gpus = gpus
         self._interval_s = interval_s

@@ -122,6 +122,8 @@ class Reporter:
 
     def _totals(self, snapshot: Snapshot) -> Iterator[str]:
         yield self._session.spec.name
+        if self._session.spec.simulate is not None:
+            yield "simulated"
         yield f"Σ {units.fps(total_fps(snapshot.counted))} FPS"
         per_watt = fps_per_watt(self._session, snapshot)
         if per_watt is not None:

@@ -36,6 +36,8 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     """The value of `--gpus`."""
     cpu: int | None = None
     """The value of `--cpu`."""
+    simulate: int | None = None
+    """How many simulated GPUs it runs on instead of this machine's; None for real ones."""
     visible: Visible = Visible.INDEX
     interval_s: float = 1.0
     summary: str | None = None

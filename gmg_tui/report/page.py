@@ -91,7 +91,12 @@ def _about(data: ReportData, state: str) -> str:
     if data.session is not None:
         spec = data.session.spec
         started = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(data.session.started))
-        parts += [spec.script, f"since {started}", f"on {spec.host}" if spec.host else ""]
+        parts += [
+            "simulated" if spec.simulate is not None else "",
+            spec.script,
+            f"since {started}",
+            f"on {spec.host}" if spec.host else "",
+        ]
     return " · ".join(part for part in parts if part)
 
 

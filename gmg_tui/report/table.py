@@ -222,6 +222,8 @@ def _summary(data: ReportData) -> str:
     order = ["finished", "failed", "stopped"]
     states = sorted(whole.states.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
     parts = [", ".join(f"{number:,} {state}" for state, number in states) or "no jobs"]
+    if data.session is not None and data.session.spec.simulate is not None:
+        parts.insert(0, "simulated")
     if whole.total_s is not None:
         parts.append(f"total time {units.clock(whole.total_s)}")
     if whole.jobs_s is not None:
@@ -239,7 +241,8 @@ def heading(data: ReportData, state: str) -> str:
         return f"{data.name}  {state}"
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(data.session.started))
     script = data.session.spec.script or data.name
-    return f"{data.name}  {state}  {clean(script.encode(errors='replace'))}  since {started}"
+    simulated = "simulated  " if data.session.spec.simulate is not None else ""
+    return f"{data.name}  {state}  {simulated}{clean(script.encode(errors='replace'))}  since {started}"
 
 
 def _started(moment: float | None, *, dated: bool) -> str | None:

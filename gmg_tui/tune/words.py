@@ -100,4 +100,6 @@ def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
         slots = ["--nodes", run.nodes.text, *slots]
     env = [word for key, text in run.env.items() for word in ("--env", f"{key}={fill_some(text, {name: value})}")]
     args = [fill_some(text, {name: value}) for text in run.args]
+    if run.simulate is not None:  # the demo has the script itself
+        return ("gmg-tui", "demo", "--simulate", str(run.simulate), *slots, *env, *args)
     return ("gmg-tui", *slots, *env, *(["-m"] if run.module else []), run.script, *args)

@@ -10,8 +10,9 @@ from typing import TypeVar
 
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.gpu import fresh_indices, silence
+from gmg_tui.gpu.driver import Driver
 from gmg_tui.gpu.helper import NoAnswerError
-from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
+from gmg_tui.gpu.nvml import NvmlUnavailable
 from gmg_tui.model import Gpu
 
 _log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class GpuIndices:
     called when the GPUs are counted differently than before.
     """
 
-    def __init__(self, nvml: Nvml | None, changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, nvml: Driver | None, changed: Callable[[], None] = lambda: None) -> None:
         self._nvml = nvml
         self._changed = changed
         self._fresh_until = time.monotonic() + FRESH_S
@@ -58,6 +59,8 @@ class GpuIndices:
         if nvml is None:
             return gpu.index
         index = await _answered(asyncio.shield(self._own_index(nvml, uuid)), say)
+        if nvml.fixed_indices:
+            return index
         if self._asking is None and (nvml.in_trouble or time.monotonic() >= self._fresh_until):
             self._fresh_until = time.monotonic() + FRESH_S
             self._asking = asyncio.create_task(self._ask())
@@ -73,7 +76,7 @@ class GpuIndices:
         """An attempt has failed, maybe because a GPU has: the next look-up asks a fresh process."""
         self._fresh_until = 0.0
 
-    def _own_index(self, nvml: Nvml, uuid: str) -> asyncio.Task[int]:
+    def _own_index(self, nvml: Driver, uuid: str) -> asyncio.Task[int]:
         """The index by the engine's own NVML."""
 
         def forget(task: asyncio.Task[int]) -> None:

@@ -215,6 +215,14 @@ class Fleet:
                 text = f"lost since {since}{f': {text}' if text else ''}"
             yield f"node {view.name}", f"{view.name}: {text}" if text and not text.startswith(view.name) else text
 
+    def tell(
+        self, samples: Callable[[tuple[GpuSample, ...], str | None], None], note: Callable[[str, str | None], None]
+    ) -> None:
+        """Give the newest `samples`, or why there are none, and the notes on the nodes."""
+        samples(self.samples(), self.nvml_error)
+        for subject, text in self.notes():
+            note(subject, text)
+
     def node(self, slot: Slot) -> Node:
         """The node of a slot."""
         return self._nodes[slot.node]

@@ -30,6 +30,7 @@ def summary(session: Session, snapshot: Snapshot) -> dict[str, Any]:
         "elapsed_s": round(snapshot.elapsed_s, 3),
         "total_fps": sum(one.last for one in fps) if fps else None,
         "total_fps_settled": round(sum(settled), 3) if settled else None,
+        **({"simulated": True} if session.spec.simulate is not None else {}),
         **({"idle_slots": list(session.idle)} if session.idle else {}),
         "workers": [_worker(session, worker) for worker in snapshot.workers],
     }

@@ -32,6 +32,7 @@ from gmg_tui.genesis.environ import Environment, JobVariables, threads_each, wor
 from gmg_tui.genesis.placeholders import fill, fill_some, values_for
 from gmg_tui.gpu.egl import EglMap
 from gmg_tui.model import RunSpec, Session, Settings, Slot, SlotKind, Visible
+from gmg_tui.simulation import FOLDER, VARIABLE
 
 _log = logging.getLogger(__name__)
 
@@ -147,7 +148,7 @@ class Launcher:
             gpu_index=gpu_index,
             egl_index=egl_index,
             threads=threads_each(len(os.sched_getaffinity(0)), self.count),
-            extra={name: fill(value, values) for name, value in env.items()},
+            extra={name: fill(value, values) for name, value in env.items()} | self._simulation(),
             job=None if task.job is None else JobVariables(task.job, task.name, out_dir or ""),
             keep_task=self.spec.keep_slurm_env,
             visible=self.spec.visible,
@@ -177,6 +178,10 @@ class Launcher:
             given_env={name: fill_some(value, task.own_values) for name, value in env.items()},
             error_file=error_file,
         )
+
+    def _simulation(self) -> dict[str, str]:
+        """Where simulated workers say what they use of their GPUs."""
+        return {} if self.spec.simulate is None else {VARIABLE: str(Path(self.spec.folder, FOLDER))}
 
     async def _devices(self, cards: tuple[Slot, ...], say: Callable[[str], None]) -> tuple[str, ...]:
         """How `CUDA_VISIBLE_DEVICES` names the GPUs of these slots."""

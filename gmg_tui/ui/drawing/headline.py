@@ -68,6 +68,8 @@ def headline(state: UiState, width: int, appearance: Appearance) -> Row:
     line = Row(appearance, width)
     for text, style in reversed(pieces):
         line.end(text, style)
+    if state.session.spec.simulate is not None:
+        line.add(" simulated", "warn", limit=line.room - 1)
     line.add(f" {state.session.spec.name}", "title", limit=line.room - 1)
     return line.add(f"  {_command(state)}", "dim", limit=line.room - 2) if line.room > 8 else line
 

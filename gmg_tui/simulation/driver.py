@@ -1,0 +1,149 @@
+"""Simulated GPUs, with the interface of `gmg_tui.gpu.nvml.Nvml`: what the simulated workers use, they show."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from gmg_tui.gpu.failure import NvmlUnavailable
+from gmg_tui.model import Gpu, GpuProcess, GpuSample
+from gmg_tui.simulation import SLOW_CARD
+
+NAME = "Simulated 16 GB"
+TOTAL_MIB = 16376
+LIMIT_W = 175.0
+_IDLE_W = 18.0
+_RESERVED_MIB = 280.0
+"""What a driver keeps for itself."""
+_COOL_C, _C_PER_W = 34.0, 0.25
+_WARMING_S = 25.0
+"""Time constant of the temperature."""
+_CLOCK_MHZ, _CLOCK_MAX_MHZ, _CLOCK_IDLE_MHZ = 2040.0, 2100.0, 210.0
+_UUID = "GPU-simulated-"
+
+
+class _Use(Struct):
+    """What a worker says of itself."""
+
+    index: int
+    mib: float
+    util_pct: float
+    started_ticks: int
+
+
+class _Card:
+    """What a card remembers from one sample to the next."""
+
+    def __init__(self) -> None:
+        self.temperature_c = _COOL_C + _C_PER_W * _IDLE_W
+        self.energy_j = 0.0
+        self.at: float | None = None
+        """When it was read last, monotonic seconds."""
+
+
+class SimulatedNvml:
+    """`count` GPUs, which use what the files in `folder` say of the workers that live. Any thread may ask."""
+
+    def __init__(self, count: int, folder: Path | None = None) -> None:
+        self.error: str | None = None
+        self.silent: tuple[tuple[int, str], ...] = ()
+        self.in_trouble: bool = False
+        self.fixed_indices = True
+        self._folder = folder
+        self._gpus = tuple(
+            Gpu(
+                index=index,
+                uuid=f"{_UUID}{index}",
+                name=NAME,
+                pci_bus_id=f"00000000:{index + 1:02X}:00.0",
+                memory_total_mib=TOTAL_MIB,
+                power_limit_w=LIMIT_W,
+                persistence=True,
+            )
+            for index in range(count)
+        )
+        self.indices = {gpu.uuid: gpu.index for gpu in self._gpus}
+        self._cards = [_Card() for _ in range(count)]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs, by index."""
+        return self._gpus
+
+    def index_of(self, uuid: str) -> int:
+        """The index of a GPU. Raises `NvmlUnavailable` if there is none with that UUID."""
+        if uuid not in self.indices:
+            raise NvmlUnavailable(f"{uuid}: no simulated GPU is called so")
+        return self.indices[uuid]
+
+    def driver_version(self) -> str | None:
+        """None: there is no driver."""
+        return None
+
+    def read(self, gpu: Gpu, *, slow: bool) -> GpuSample:
+        """A sample of `gpu`; all of it is refreshed, whether or not `slow` is asked for."""
+        del slow
+        uses = self._uses(gpu.index)
+        throttled = gpu.index == SLOW_CARD
+        # Several processes share the time of one GPU.
+        util = min(100.0, sum(use.util_pct for _, use in uses))
+        used = min(float(TOTAL_MIB), _RESERVED_MIB + sum(use.mib for _, use in uses))
+        now = time.monotonic()
+        power = _IDLE_W + (LIMIT_W - _IDLE_W) * (util / 100.0) * (0.97 + 0.02 * math.sin(now / 3.0 + gpu.index))
+        card = self._cards[gpu.index]
+        passed_s = 0.0 if card.at is None else now - card.at
+        aim_c = _COOL_C + (12.0 if throttled else 0.0) + _C_PER_W * power + 0.7 * gpu.index % 3
+        card.temperature_c += (aim_c - card.temperature_c) * (1.0 - math.exp(-passed_s / _WARMING_S))
+        card.energy_j += power * passed_s
+        card.at = now
+        hot = throttled and util > 50.0
+        clock = _CLOCK_IDLE_MHZ if util < 1.0 else _CLOCK_MHZ / (1.09 if hot else 1.0)
+        return GpuSample(
+            uuid=gpu.uuid,
+            gpu_util_pct=round(util),
+            memory_util_pct=round(util * 0.45),
+            memory_used_mib=used,
+            memory_total_mib=float(TOTAL_MIB),
+            memory_free_mib=TOTAL_MIB - used,
+            temperature_c=round(card.temperature_c),
+            power_w=round(power, 1),
+            power_limit_w=LIMIT_W,
+            sm_clock_mhz=round(clock),
+            sm_clock_max_mhz=_CLOCK_MAX_MHZ,
+            throttle=("thermal",) if hot else (),
+            fan_pct=round(min(100.0, max(30.0, 1.3 * (card.temperature_c - 20.0)))),
+            energy_j=round(card.energy_j, 1),
+            processes=tuple(GpuProcess(pid=pid, memory_mib=use.mib) for pid, use in uses),
+        )
+
+    def _uses(self, index: int) -> list[tuple[int, _Use]]:
+        """The workers on a GPU that live, by PID."""
+        if self._folder is None:
+            return []
+        found: list[tuple[int, _Use]] = []
+        try:
+            names = os.listdir(self._folder)  # noqa: PTH208 - the names alone are needed
+        except OSError:
+            return []
+        for name in names:
+            if not name.isdecimal():
+                continue
+            with suppress(OSError, msgspec.MsgspecError):
+                use = msgspec.json.decode(self._folder.joinpath(name).read_bytes(), type=_Use)
+                if use.index == index and _started_ticks(int(name)) == use.started_ticks:
+                    found.append((int(name), use))
+        return sorted(found, key=lambda one: one[0])
+
+
+def _started_ticks(pid: int) -> int | None:
+    """When a process began, in clock ticks since boot (proc(5)); None where it is gone or a zombie."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return None if fields[0] == "Z" else int(fields[19])

@@ -1,0 +1,191 @@
+"""Prints what Genesis 1.4.5 prints, phase by phase, for a Franka on a simulated GPU of 16 GB.
+
+The rate is that measured on an RTX 4090 Laptop: a step takes 0.60 ms up to about 2,000 environments, and from there on
+0.476 ms and 0.0595 us for each; from 17,500 on a twentieth more. The memory: 458 MiB, and 0.788 for each environment.
+
+A program of its own, of the standard library alone: `gmg-tui demo --simulate 8` runs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+MINT, RESET = "\x1b[38;5;121m", "\x1b[0m"
+COLOURS = {"INFO": "\x1b[38;5;159m", "WARNING": "\x1b[38;5;226m", "ERROR": "\x1b[38;5;9m"}
+"""The ANSI codes of Genesis's dark theme (`genesis/styles.py`)."""
+CARD_MIB = 16376.0
+KEPT = 0.95
+"""How much of the average a line keeps (1.4.5: `FPS_tracker_alpha`)."""
+LINE_S = 0.05
+"""Genesis prints a line at most so often, seconds."""
+SLOW_CARD, SLOWER = 2, 1.09
+"""The GPU that throttles, and how many times as long a step takes there."""
+
+
+def arguments() -> argparse.Namespace:
+    """The script's options."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-B", "--n_envs", type=int, default=4096, help="environments (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=400_000, help="simulation steps (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the noise in a step's time")
+    parser.add_argument("--race", type=int, default=None, metavar="GPU", help="first find a half-written cache there")
+    parser.add_argument("--oom", type=int, default=None, metavar="GPU", help="run out of memory there")
+    return parser.parse_args()
+
+
+def log(text: str, level: str = "INFO") -> None:
+    """A line of Genesis's logger; `~<...>~` is what it shows in mint."""
+    colour = COLOURS[level]
+    shown = text.replace("~<", MINT).replace(">~", RESET + colour)
+    print(f"{colour}[Genesis] [{time.strftime('%H:%M:%S')}] [{level}] {shown}{RESET}", flush=True)
+
+
+class Card:
+    """What the simulated driver is told of this process: memory and how much the GPU is used."""
+
+    def __init__(self) -> None:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]
+        self.index = int(visible) if visible.isdecimal() else int(visible.rpartition("-")[2] or 0) if visible else 0
+        folder = os.environ.get("SIMULATED_GPUS")
+        self._file = Path(folder, str(os.getpid())) if folder else None
+
+    def use(self, mib: float, util_pct: float) -> None:
+        """Take so much memory, and so much of the GPU's time."""
+        if self._file is None:
+            return
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        text = json.dumps({"index": self.index, "mib": mib, "util_pct": util_pct, "started_ticks": ticks})
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            whole = self._file.with_name(f".{self._file.name}")
+            whole.write_text(text)
+            whole.replace(self._file)
+        except OSError:  # the session's folder is gone; the run goes on
+            self._file = None
+
+    def leave(self) -> None:
+        """Give all of it back."""
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+
+
+def step_s(n_envs: int) -> float:
+    """Seconds of one step of all environments."""
+    seconds = max(0.60e-3, 0.4755e-3 + 5.946e-8 * n_envs)
+    return seconds * (1.05 if n_envs >= 17_500 else 1.0)
+
+
+def memory_mib(n_envs: int) -> float:
+    """What the environments take on the GPU."""
+    return 458.0 + 0.788 * n_envs
+
+
+def build(options: argparse.Namespace, card: Card) -> None:
+    """All phases up to the first step. Exits where the run fails."""
+    uid = f"{os.getpid():07x}"[-7:]
+    time.sleep(0.6)
+    bar = "─" * 47
+    log(f"~<╭{bar}╮>~")
+    log(f"~<│{'┈┉' * 9}┈>~ \x1b[1m\x1b[3m~<Genesis>~ ~<{'┈┉' * 9}┈│>~")
+    log(f"~<╰{bar}╯>~")
+    log("Running on ~<[Simulated 16 GB]>~ with backend ~<gs.cuda>~. Device memory: ~<15.99>~ GB.")
+    log(
+        "🚀 Genesis initialized. 🔖 version: ~<1.4.5>~, 🎨 theme: ~<dark>~, 🌱 seed: ~<None>~, 🐛 debug: ~<False>~, "
+        "📏 precision: ~<32>~, 🔥 performance: ~<False>~, 💬 verbose: ~<INFO>~"
+    )
+    card.use(410.0, 2.0)
+    time.sleep(0.3)
+    log(f"Scene ~<\x1b[3m<{uid}>>~ created.")
+    log(
+        f"Adding ~<<gs.engine.entities.RigidEntity>>~ ~<plane_{uid}>~. idx: ~<0>~, morph: ~<<gs.morphs.Plane>>~, "
+        "material: ~<<gs.materials.Rigid>>~."
+    )
+    time.sleep(0.3)
+    log("(MJCF) Approximating tendon by joint actuator for `finger_joint1`", "WARNING")
+    log(
+        f"Adding ~<<gs.engine.entities.RigidEntity>>~ ~<panda_{uid}>~. idx: ~<1>~, morph: ~<<gs.morphs.MJCF>>~, "
+        "material: ~<<gs.materials.Rigid>>~."
+    )
+    log(f"Building scene ~<\x1b[3m<{uid}>>~...")
+    time.sleep(0.5)
+    log("Preprocessing SDF of mesh ~</home/user/.cache/genesis/gsd/8cbc02a5495422b0.gsd>~.")
+    if options.race == card.index and os.environ.get("GMG_ATTEMPT", "1") == "1":
+        fail("_pickle.UnpicklingError: pickle data was truncated", "mesh = pickle.load(file)")
+    time.sleep(0.5)
+    needed = memory_mib(options.n_envs)
+    if needed > CARD_MIB or options.oom == card.index:
+        wanted = max(needed - 900.0, 256.0) / 1024
+        card.use(CARD_MIB - 300.0, 4.0)
+        time.sleep(1.0)
+        fail(
+            f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {wanted:.2f} GiB. "
+            "GPU 0 has a total capacity of 15.99 GiB of which 0.29 GiB is free.",
+            "self._data = torch.empty(shape, device=gs.device)",
+        )
+    card.use(needed, 8.0)
+    log("Compiling simulation kernels...")
+    time.sleep(1.0)
+    log("Building visualizer...")
+    time.sleep(0.2)
+
+
+def fail(error: str, line: str) -> None:
+    """End as an exception does under Genesis, whose hook prints it to standard output."""
+    print("Traceback (most recent call last):")
+    print(f'  File "franka.py", line 24, in <module>\n    scene.build(n_envs=args.n_envs)\n    {line}')
+    print(error, flush=True)
+    log(error.partition(": ")[2] or error, "ERROR")
+    log("💤 Exiting Genesis and caching compiled kernels...")
+    sys.exit(1)
+
+
+def simulate(options: argparse.Namespace, card: Card) -> int:
+    """Steps until the end; the environment steps done."""
+    each_s = step_s(options.n_envs) * (SLOWER if card.index == SLOW_CARD else 1.0)
+    card.use(memory_mib(options.n_envs), min(99.0, 62.0 + 37.0 * each_s / 1.4e-3))
+    chance = random.Random(options.seed if options.seed is not None else card.index)  # noqa: S311 - noise
+    average: float | None = None
+    n_envs: int = options.n_envs
+    since, done, owed = time.monotonic(), 0, 0.0
+    while done < options.steps:
+        time.sleep(LINE_S)
+        now = time.monotonic()
+        owed += (now - since) / (each_s * chance.gauss(1.0, 0.01))
+        steps = min(int(owed), options.steps - done)
+        owed -= steps
+        done += steps
+        rate = steps * options.n_envs / (now - since)
+        since = now
+        # The first steps take long: Genesis begins far below the rate.
+        average = 0.01 * rate if average is None else KEPT * average + (1 - KEPT) * rate
+        each = average / options.n_envs
+        log(f"Running at ~<{average:,.2f}>~ FPS (~<{each:,.2f}>~ FPS per env, ~<{options.n_envs}>~ envs).")
+    return done * n_envs
+
+
+def main() -> None:
+    """Run once."""
+    options = arguments()
+    if options.n_envs < 1 or options.steps < 1:
+        sys.exit("worker.py: --n_envs and --steps: give 1 or more")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    card = Card()
+    try:
+        build(options, card)
+        steps = simulate(options, card)
+        print(f'gmg:result {{"env_steps": {steps}}}', flush=True)
+        log("💤 Exiting Genesis and caching compiled kernels...")
+    finally:
+        card.leave()
+
+
+if __name__ == "__main__":
+    main()
