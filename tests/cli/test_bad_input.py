@@ -80,6 +80,7 @@ def _gmg(folder: Path, *words: str, **variables: str) -> subprocess.CompletedPro
         ("--log-max 900K sim.py", "at least 1M"),
         ("--interval 0 sim.py", "from 0.2 to 60"),
         ("--interval nan sim.py", "from 0.2 to 60"),
+        ("--notify= sim.py", "--notify is empty"),
         ("--start later sim.py", "'later' is not one of 'gated', 'together', 'staggered'"),
         ("--virtual-local-rank sim.py", "give --ddp too"),
         ("--flight-recorder sim.py", "give --ddp too"),
