@@ -20,7 +20,7 @@ from gmg_tui.engine.api.peers import HIDDEN
 from gmg_tui.errors import GmgError
 from gmg_tui.model import GpuProcess, QueueAction, WorkerState
 from gmg_tui.protocol import Action, Answer, Bye, Lines, Message, Update, Welcome
-from tests.engine.harness import Running, running, spec_for
+from tests.engine.harness import Running, own_name, running, spec_for
 from tests.harm.patience import eventually
 
 NEVER = ("--lines", "0")
@@ -66,7 +66,7 @@ def test_every_request_is_known_as_looking_or_as_steering() -> None:
 
 
 async def test_the_engine_refuses_what_a_connection_that_looks_asks_to_change() -> None:
-    async with running(spec_for(*NEVER)) as run:
+    async with running(spec_for(*NEVER, name=own_name())) as run:
         await run.until_state("cpu0", WorkerState.RUNNING)
         pid = run.worker("cpu0").pid
         async with _looking(run) as client:
@@ -139,7 +139,7 @@ def group() -> int:
 
 @as_root
 async def test_a_group_may_look_as_long_as_its_owner_shares_the_session(group: int) -> None:
-    spec = msgspec.structs.replace(spec_for(*NEVER), env={"WANDB_API_KEY": "very secret"})
+    spec = msgspec.structs.replace(spec_for(*NEVER, name=own_name()), env={"WANDB_API_KEY": "very secret"})
     hello = protocol.Hello(protocol.VERSION)
     async with running(spec) as run:
         await run.until_state("cpu0", WorkerState.RUNNING)
@@ -189,7 +189,7 @@ async def test_a_group_may_look_as_long_as_its_owner_shares_the_session(group: i
 
 @as_root
 async def test_a_share_ends_with_the_session_and_is_put_back_while_it_lasts(group: int) -> None:
-    async with running(spec_for(*NEVER)) as run:
+    async with running(spec_for(*NEVER, name=own_name())) as run:
         path = shares.path_of(0, run.spec.name)
         await run.client.share(group, "games")
         await run.client.share(os.getgid(), "own")  # another one takes its place
@@ -204,7 +204,7 @@ async def test_a_share_ends_with_the_session_and_is_put_back_while_it_lasts(grou
 
 @as_root
 async def test_a_folder_of_somebody_else_in_its_place_is_left_alone(group: int) -> None:
-    async with running(spec_for(*NEVER)) as run:
+    async with running(spec_for(*NEVER, name=own_name())) as run:
         folder = shares.path_of(0, run.spec.name).parent
         folder.mkdir(mode=0o777)
         try:
