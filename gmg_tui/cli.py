@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 import gmg_tui
-from gmg_tui.cli_options import ALL, GROUPS, JOBS, SCREEN, SHARED, TUNING, YES
+from gmg_tui.cli_options import ALL, GROUPS, JOBS, ON_NODES, SCREEN, SHARED, TUNING, YES
 from gmg_tui.errors import GmgError
 
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
@@ -99,7 +99,8 @@ def _start(command: str, options: dict[str, Any], *args: Any, **more: Any) -> in
 
 def _call(command: str, *args: Any, **options: Any) -> int:
     """Call the function of a command, whose module is imported only now."""
-    status: int = getattr(importlib.import_module(f"gmg_tui.commands.{command}"), command)(*args, **options)
+    module = importlib.import_module(f"gmg_tui.commands.{command}")
+    status: int = getattr(module, command.partition(".")[0])(*args, **options)
     return status
 
 
@@ -196,16 +197,18 @@ def tune(
 
 @_group.command(context_settings=_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def gpus(as_json: bool) -> int:
+@ON_NODES
+def gpus(as_json: bool, nodes: str | None) -> int:
     """Print one line for each GPU."""
-    return _call("gpus", as_json=as_json)
+    return _call("gpus", as_json=as_json, nodes=nodes)
 
 
 @_group.command(context_settings=_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def ls(as_json: bool) -> int:
+@ON_NODES
+def ls(as_json: bool, nodes: str | None) -> int:
     """Print your sessions."""
-    return _call("ls", as_json=as_json)
+    return _call("ls", as_json=as_json, nodes=nodes)
 
 
 @_group.command(context_settings=_HELP)
@@ -290,9 +293,13 @@ def slurm_script(words: tuple[str, ...], **options: Any) -> int:
 @_group.command(context_settings=_HELP)
 @click.option("--python", metavar="PATH", help="The workers' interpreter, as for `run`.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def doctor(python: str | None, as_json: bool) -> int:
-    """Check whether this machine is ready for a run."""
-    return _call("doctor", python, as_json=as_json)
+@click.option("--facts", is_flag=True, hidden=True)
+@ON_NODES
+def doctor(python: str | None, as_json: bool, facts: bool, nodes: str | None) -> int:
+    """Check whether this machine is ready for a run; with --nodes each of them, and whether they are alike."""
+    if nodes is not None:
+        return _call("doctor.nodes", python, as_json=as_json, where=nodes)
+    return _call("doctor", python, as_json=as_json, with_facts=facts)
 
 
 @_group.command(hidden=True)

@@ -206,4 +206,9 @@ TUNING = _together(
     click.option("--same", is_flag=True, help="Take GPUs of different models for one."),
     click.option("--resume", metavar="NAME", help="Go on with a tuning that was stopped or lost; without SCRIPT."),
 )
+ON_NODES = click.option(
+    "--nodes",
+    metavar="WHERE",
+    help="Ask several machines: slurm (the job's nodes), ssh:HOST,HOST or ssh:@FILE, local:N.",
+)
 YES = click.option("-y", "--yes", is_flag=True, help="Remove without asking; needed where there is no terminal.")
