@@ -156,6 +156,9 @@ class UiState:
 
     def of_node(self, node: str) -> tuple[str, ...]:
         """The drawn slots of a node, in the order in which they are."""
+        for part in self.parts:
+            if part.node == node:
+                return part.slots
         return tuple(name for name in self.slots if self.folds.node_of(name) == node)
 
     @property

@@ -46,7 +46,7 @@ def summary(state: UiState, node: str) -> Summary:
     powers = [sample.power_w for sample in samples.values() if sample.power_w is not None]
     worst = min(found, key=lambda one: severity(*one), default=None)
     return Summary(
-        _cards(slots, len(state.of_node(node)), filtered=bool(state.arrangement.filter)),
+        _cards(slots, len(state.of_node(node)) if state.arrangement.filter else len(slots)),
         workers,
         worst[0] if worst is not None else None,
         sum(worker.current_fps is not None or worker.state_word == "running" for worker in workers),
@@ -87,10 +87,10 @@ def _short(slot: str) -> str:
     return slot.rpartition("/")[2]
 
 
-def _cards(slots: Sequence[Slot], shown: int, *, filtered: bool) -> str:
+def _cards(slots: Sequence[Slot], shown: int) -> str:
     gpus = len({slot.gpu.uuid for slot in slots if slot.gpu is not None})
     text = units.count(gpus, "GPU") if gpus == len(slots) else units.count(len(slots), "slot")
-    return f"{shown} of {text}" if filtered and shown < len(slots) else text
+    return f"{shown} of {text}" if shown < len(slots) else text
 
 
 def _head(state: UiState, band: Band, appearance: Appearance, width: int) -> Row:
