@@ -15,7 +15,8 @@ from click.core import ParameterSource
 
 import gmg_tui
 from gmg_tui import cli_metrics
-from gmg_tui.cli_options import ALL, GROUPS, HELP, JOBS, SHARED, SIMULATE, TUNING, YES, call
+from gmg_tui.cli_machine import agent, doctor
+from gmg_tui.cli_options import ALL, GROUPS, HELP, JOBS, ON_NODES, SHARED, SIMULATE, TUNING, YES, call
 from gmg_tui.cli_screens import attach, serve, share
 from gmg_tui.errors import GmgError
 
@@ -193,16 +194,18 @@ def tune(
 
 @_group.command(context_settings=HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def gpus(as_json: bool) -> int:
+@ON_NODES
+def gpus(as_json: bool, nodes: str | None) -> int:
     """Print one line for each GPU."""
-    return call("gpus", as_json=as_json)
+    return call("gpus", as_json=as_json, nodes=nodes)
 
 
 @_group.command(context_settings=HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def ls(as_json: bool) -> int:
+@ON_NODES
+def ls(as_json: bool, nodes: str | None) -> int:
     """Print your sessions."""
-    return call("ls", as_json=as_json)
+    return call("ls", as_json=as_json, nodes=nodes)
 
 
 for _command in (attach, share, serve):
@@ -283,18 +286,8 @@ def slurm_script(words: tuple[str, ...], **options: Any) -> int:
     return call("slurm_script", arranged, own=_own_words(arranged), **options)
 
 
-@_group.command(context_settings=HELP)
-@click.option("--python", metavar="PATH", help="The workers' interpreter, as for `run`.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def doctor(python: str | None, as_json: bool) -> int:
-    """Check whether this machine is ready for a run."""
-    return call("doctor", python, as_json=as_json)
-
-
-@_group.command(hidden=True)
-def agent() -> int:
-    """Connect a node's agent to standard input and output; gmg-tui runs it itself."""
-    return call("agent")
+for _command in (doctor, agent):
+    _group.add_command(_command)
 
 
 def arrange(words: Sequence[str]) -> list[str]:

@@ -16,7 +16,8 @@ ALL = "all"
 
 def call(command: str, *args: Any, **options: Any) -> int:
     """Call the function of a command, whose module is imported only now."""
-    status: int = getattr(importlib.import_module(f"gmg_tui.commands.{command}"), command)(*args, **options)
+    module = importlib.import_module(f"gmg_tui.commands.{command}")
+    status: int = getattr(module, command.partition(".")[0])(*args, **options)
     return status
 
 
@@ -232,5 +233,10 @@ TUNING = _together(
     click.option("--budget", metavar="T", help="How long the search may take: 30m, 1h30m.  [default: none]"),
     click.option("--same", is_flag=True, help="Take GPUs of different models for one."),
     click.option("--resume", metavar="NAME", help="Go on with a tuning that was stopped or lost; without SCRIPT."),
+)
+ON_NODES = click.option(
+    "--nodes",
+    metavar="WHERE",
+    help="Ask several machines: slurm (the job's nodes), ssh:HOST,HOST or ssh:@FILE, local:N.",
 )
 YES = click.option("-y", "--yes", is_flag=True, help="Remove without asking; needed where there is no terminal.")

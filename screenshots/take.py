@@ -3,8 +3,9 @@
 Each picture is the interface itself, drawn by Textual without a terminal, on a session of a real engine. `main`,
 `details` and `edit` show the shipped Genesis examples on two slots of the CPU (they need the extra `genesis`);
 `tiles` and `table` show eight GPUs of the simulated driver in `tests/nvml_sim`, with `tests/fake_worker.py` as the
-script. `tune` and `queue` show a tuning and the shipped sweep with the real Genesis; when the sweep has ended its report
-is made and taken as a PNG by Chromium, as is `main`, where there is one. `browser` is what `gmg-tui serve` shows there.
+script; `nodes` shows two agents of this machine as two nodes, with these eight each. `tune` and `queue` show a tuning
+and the shipped sweep with the real Genesis; when the sweep has ended its report is made and taken as a PNG by Chromium,
+as is `main`, where there is one. `browser` is what `gmg-tui serve` shows there.
 """
 
 from __future__ import annotations
@@ -112,6 +113,14 @@ async def _table(stage: Stage) -> None:
     await stage.seconds(15)
 
 
+async def _nodes(stage: Stage) -> None:
+    await stage.until(_all(WorkerState.RUNNING))
+    await stage.seconds(20)
+    await stage.client.act(Action.KILL, "n2/gpu5")
+    await stage.client.act(Action.RESTART, "n1/gpu2")
+    await stage.seconds(4)
+
+
 async def _queue(stage: Stage) -> None:
     await stage.press("Q")
     await stage.until(lambda snapshot: snapshot.queue is not None and snapshot.queue.finished == 4)
@@ -140,6 +149,7 @@ PICTURES = {
     "tiles": Picture(_FAKE_RUN, (160, 44), _gpus, simulated=True),
     "table": Picture(_FAKE_RUN, (80, 24), _table, simulated=True),
     "browser": Picture(_FAKE_RUN, (1500, 860), _gpus, simulated=True, browser=True),
+    "nodes": Picture(("--nodes", "local:2", *_FAKE_RUN), (120, 34), _nodes, simulated=True),
 }
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import msgspec
 
 from gmg_tui import tables, units
+from gmg_tui.commands import over_nodes
 from gmg_tui.commands.messages import notice
 from gmg_tui.errors import GmgError
 from gmg_tui.gpu import listing, silence
@@ -16,10 +18,16 @@ from gmg_tui.model import Gpu, GpuSample
 
 _NAME_WIDTH = 30
 _LINE_WIDTH = 100
+_ALIGN = "rlrrrrrrl"
 
 
-def gpus(*, as_json: bool) -> int:
-    """Print the GPUs; the exit status. Raises `GmgError` where NVML is not available."""
+def gpus(*, as_json: bool, nodes: str | None = None) -> int:
+    """Print the GPUs, with `nodes` those of several machines; the exit status.
+
+    Raises `GmgError` where NVML is not available, or the nodes are not.
+    """
+    if nodes is not None:
+        return _on_nodes(nodes, as_json=as_json)
     with nullcontext() if as_json else notice("asking the driver"):
         read = _read()
     if as_json:
@@ -27,6 +35,22 @@ def gpus(*, as_json: bool) -> int:
     else:
         print("\n".join(lines(read)) or "the driver reports no GPU")
     return 0
+
+
+def _on_nodes(where: str, *, as_json: bool) -> int:
+    answers = over_nodes.ask(where, ("gpus", "--json"), "asking the driver")
+    if as_json:
+        over_nodes.print_json(over_nodes.rows(answers))
+        return int(any(answer.error for answer in answers.values()))
+    cells = [(row["node"], *_cells(row, _throttled(row))) for row in over_nodes.rows(answers) if "error" not in row]
+    wide = _LINE_WIDTH + max((tables.text_width(row[0]) + tables.GAP for row in cells), default=0)
+    for line in tables.lines(cells, f"l{_ALIGN}") if cells else ():
+        print(tables.cut(line, wide))
+    return over_nodes.tell_errors(answers)
+
+
+def _throttled(row: dict[str, Any]) -> str:
+    return ", ".join(row["throttle"] or ()) if row["name"] else "no answer"
 
 
 def _read() -> list[tuple[Gpu, GpuSample]]:
@@ -42,11 +66,11 @@ def _read() -> list[tuple[Gpu, GpuSample]]:
 
 def lines(read: list[tuple[Gpu, GpuSample]]) -> list[str]:
     """GPUs and their samples for people: a line each, at most 100 columns wide."""
-    return [tables.cut(line, _LINE_WIDTH) for line in tables.lines([_cells(*one) for one in read], "rlrrrrrrl")]
+    cells = [_cells(listing.row(gpu, sample), _remark(sample)) for gpu, sample in read]
+    return [tables.cut(line, _LINE_WIDTH) for line in tables.lines(cells, _ALIGN)]
 
 
-def _cells(gpu: Gpu, sample: GpuSample) -> tuple[str, ...]:
-    row = listing.row(gpu, sample)
+def _cells(row: dict[str, Any], remark: str) -> tuple[str, ...]:
     processes = row["processes"]
     return (
         str(row["index"]),
@@ -57,7 +81,7 @@ def _cells(gpu: Gpu, sample: GpuSample) -> tuple[str, ...]:
         _metric("°C", row["temperature_c"]),
         _metric("MHz", row["sm_clock_mhz"]),
         _metric("proc", None if processes is None else len(processes)),
-        _remark(sample),
+        remark,
     )
 
 

@@ -17,12 +17,13 @@ from gmg_tui import clearing, recovery, tables, units
 from gmg_tui import session as sessions
 from gmg_tui.clearing import Removable
 from gmg_tui.client import EngineClient
+from gmg_tui.commands import over_nodes
 from gmg_tui.commands.messages import tell
 from gmg_tui.errors import GmgError
 from gmg_tui.folder_tree import Size, measure
 from gmg_tui.headless.jobs import counts
 from gmg_tui.headless.reporter import states
-from gmg_tui.model import WorkerState, own_rates
+from gmg_tui.model import Queue, WorkerState, own_rates
 from gmg_tui.session import Found, WorkerBrief
 from gmg_tui.text import clean
 
@@ -36,11 +37,18 @@ _SCRIPT_COLUMNS, _LEAST_COLUMNS = 40, 8
 """The greatest width of a script's name, and the least to which a narrow terminal cuts it."""
 _SIZES_S = 0.5
 """How long the folders are measured; those of a few sessions may be too large, or the disk too slow."""
+_SAME = ("name", "state", "folder", "started", "engine_pid")
+"""What is the same in two rows of one session that two nodes have listed."""
 _JOB_STATES = ("waiting", "running", "finished", "failed", "stopped")
 
 
-def ls(*, as_json: bool) -> int:
-    """Print the sessions, the newest first, after cleaning up after lost ones; the exit status."""
+def ls(*, as_json: bool, nodes: str | None = None) -> int:
+    """Print the sessions, the newest first, after cleaning up after lost ones; the exit status.
+
+    With `nodes` those of several machines; raises `GmgError` where these are not available.
+    """
+    if nodes is not None:
+        return _on_nodes(nodes, as_json=as_json)
     recovery.clear(tell)
     found = asyncio.run(_listing())
     sizes = measure([one.folder for one in found], _SIZES_S)
@@ -52,6 +60,26 @@ def ls(*, as_json: bool) -> int:
     table = _table(found, sizes) if found else []
     print("\n".join([*table, *remarks] or ["no sessions yet; start one with: gmg-tui SCRIPT"]))
     return 0
+
+
+def _on_nodes(where: str, *, as_json: bool) -> int:
+    answers = over_nodes.ask(where, ("ls", "--json"), "looking for sessions")
+    if as_json:
+        over_nodes.print_json(over_nodes.rows(answers))
+        return int(any(answer.error for answer in answers.values()))
+    # Nodes that share a state folder see the same sessions.
+    seen: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in over_nodes.rows(answers):
+        if "error" not in row:
+            seen.setdefault(tuple(str(row[name]) for name in _SAME), []).append(row)
+    cells = [
+        (over_nodes.named((row["node"] for row in same), len(answers)), *_cells_of(same[0])) for same in seen.values()
+    ]
+    if cells:
+        print("\n".join(tables.lines([("node", *_HEADER), *cells], f"l{_ALIGN}")))
+    elif any(not answer.error for answer in answers.values()):
+        print("no sessions yet")
+    return over_nodes.tell_errors(answers)
 
 
 async def _listing() -> list[Found]:
@@ -95,7 +123,7 @@ def _row(found: Found, size: Size) -> dict[str, Any]:
 
 def _table(found: list[Found], sizes: list[Size]) -> list[str]:
     """The sessions; with their machines where one of them is another's."""
-    rows = [_HEADER, *map(_cells, found, sizes)]
+    rows = [_HEADER, *map(_cells_here, found, sizes)]
     dropped = None if any(one.away for one in found) else _HOST
     lines = _drawn(rows, dropped, _SCRIPT_COLUMNS)
     if sys.stdout.isatty() and (excess := tables.width(lines) - shutil.get_terminal_size().columns) > 0:
@@ -126,20 +154,43 @@ def _left_over(one: Removable) -> str:
     return f"{one.name} is not listed, because {why}; remove it with: gmg-tui rm {one.name}"
 
 
-def _cells(found: Found, size: Size) -> tuple[str, ...]:
-    session, workers, queue = found.record.session, found.record.workers, found.record.queue
+def _cells_of(row: dict[str, Any]) -> tuple[str, ...]:
+    """The cells of a session that another machine has listed."""
+    workers = msgspec.convert(row["workers"], tuple[WorkerBrief, ...])
+    jobs = row.get("jobs")
+    queue = Queue(**{state: jobs[state] for state in _JOB_STATES}, version=0) if jobs else None
+    started = datetime.fromisoformat(row["started"]).timestamp()
+    size = units.mib(row["bytes"] / (1 << 20)) if row["bytes"] is not None else units.NOT_KNOWN
+    about = (row["name"], row["state"], row["host"] or units.NOT_KNOWN, row["script"])
+    return _cells(about, started, workers, queue, size)
+
+
+def _cells_here(found: Found, size: Size) -> tuple[str, ...]:
+    session, record = found.record.session, found.record
+    about = (found.name, found.state, found.host or units.NOT_KNOWN, session.spec.script)
+    return _cells(about, session.started, record.workers, record.queue, size.text)
+
+
+def _cells(
+    about: tuple[str, str, str, str],
+    started: float,
+    workers: tuple[WorkerBrief, ...],
+    queue: Queue | None,
+    size: str,
+) -> tuple[str, ...]:
+    name, state, host, script = about
     # A group's rate that rank 0 reports has that of the other ranks in it.
     rated = own_rates(workers)
     live = [worker for worker in rated if not WorkerState(worker.state).ended]
     counted = [worker for worker in live if worker.state == WorkerState.RUNNING] if live else rated
     speeds = [worker.fps for worker in counted if worker.fps is not None]
     return (
-        found.name,
-        found.state,
-        found.host or units.NOT_KNOWN,
-        clean(session.spec.script.encode(errors="replace")),
-        f"{units.span(time.time() - session.started)} ago",
+        name,
+        state,
+        host,
+        clean(script.encode(errors="replace")),
+        f"{units.span(time.time() - started)} ago",
         states(worker.state for worker in workers) if queue is None else counts(queue),
         units.fps(sum(speeds) if speeds else None),
-        size.text,
+        size,
     )

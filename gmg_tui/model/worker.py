@@ -212,7 +212,8 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     @property
     def current_fps(self) -> float | None:
         """The rate at which it runs: the settled one where that is known; None unless it runs, and still says so."""
-        if self.fps is None or self.state is not WorkerState.RUNNING or self.fps_silent_s is not None:
+        silent = self.fps_silent_s is not None or self.lost_since is not None
+        if self.fps is None or self.state is not WorkerState.RUNNING or silent:
             return None
         return self.fps.best_known
 

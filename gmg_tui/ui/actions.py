@@ -39,7 +39,7 @@ LOG_TAIL = 1000
 _MAIN_ONLY = frozenset(
     {"move", "mark", "view", "follow", "search", "search_next", "log_page", "log_across", "details", "leave"}
     | {"filter", "group_log", "log_folds", "log_heads", "log_wraps", "log_pager", "copy_line", "copy_log_path"}
-    | {"sort", "filter_slots", "trouble"}
+    | {"sort", "filter_slots", "trouble", "fold_node", "fold_all"}
 )
 """Actions that make no sense while another screen covers the main one."""
 _ANYWHERE = frozenset({"redraw", "suspend"})
@@ -102,6 +102,8 @@ class Actions(ArrangeActions, inherit_bindings=False):
         if idle.get(action):
             return False
         if action == "group_log" and not self.state.snapshot.groups:
+            return False
+        if action in {"fold_node", "fold_all"} and not self.state.folds.slots:
             return False
         if (action == "queue" and self.state.queue is None) or (action == "tuning" and not self.state.snapshot.tuning):
             return False
@@ -184,8 +186,11 @@ class Actions(ArrangeActions, inherit_bindings=False):
         self.follow_chosen()
 
     def _chosen(self) -> str:
-        """The slot that a key acts on; empty, with a message, where no slot is in use."""
+        """The slot that a key acts on; empty, with a message, where no slot is in use, or a folded node is selected."""
         slot = self.state.chosen
+        if (node := self.state.folded_node) and not self.covered:
+            self.say(f"{node} is folded: z or enter unfolds it, space marks its workers.")
+            return ""
         if not slot:
             self.say(NO_MATCH if self.state.arrangement.filter else NO_GPU)
         return slot

@@ -1,4 +1,4 @@
-"""What the keys do that sort and filter the workers, or look for the next one in trouble."""
+"""What the keys do that sort and filter the workers, fold their nodes, or look for the next one in trouble."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.screen import Screen
 from gmg_tui.ui.arrangement import Order
 from gmg_tui.ui.drawing import themes
 from gmg_tui.ui.mark_actions import MarkActions
-from gmg_tui.ui.messages import SelectionChanged
+from gmg_tui.ui.messages import NodeClicked, SelectionChanged
 from gmg_tui.ui.remembered import Memory, Settings
 from gmg_tui.ui.state import View
 
@@ -97,32 +97,74 @@ class ArrangeActions(MarkActions, inherit_bindings=False):
             self.say(f"!: {shown}no worker is in trouble{hides}.")
             return
         places = {name: place for place, name in enumerate(state.slots)}
-        here = places.get(state.chosen, -1)
+        # A folded node's line stands before all of its workers.
+        here = places[state.of_node(state.folded_node)[0]] - 1 if state.folded_node else places.get(state.chosen, -1)
         there = next((name for name in seen if places[name] > here), seen[0])
+        unfolds = state.folds.holds(there)
+        if unfolds:
+            state.folds.fold(state.folds.node_of(there), folded=False)
+            self._show_folds()
         if state.choose(there):
             self.post_message(SelectionChanged())
-        else:
+        elif not unfolds:
             self.say(f"!: {there} is the only one in trouble{' that is shown' if len(troubled) > 1 else ''}.")
+
+    # Nodes
+
+    def action_fold_node(self) -> None:
+        """Fold the node of the selected worker, or unfold it."""
+        state = self.state
+        if not self._no_nodes("z") and (node := state.folds.node_of(state.chosen)):
+            state.folds.fold(node, folded=not state.folds.holds(state.chosen))
+            self._show_folds()
+
+    def action_fold_all(self) -> None:
+        """Fold all nodes, or unfold all where all are folded."""
+        folds = self.state.folds
+        if not self._no_nodes("Z"):
+            folds.fold(*folds.slots, folded=not folds.all_folded)
+            self._show_folds()
+
+    def on_node_clicked(self, message: NodeClicked) -> None:
+        """Fold a node, or unfold it, and select what stands there."""
+        folds, slots = self.state.folds, self.state.of_node(message.node)
+        if not slots:
+            return
+        folds.fold(message.node, folded=not folds.holds(slots[0]))
+        if self.state.choose(slots[0]):
+            self.post_message(SelectionChanged())
+        self._show_folds()
+
+    def _no_nodes(self, key: str) -> bool:
+        if not self.state.folds.slots:
+            self.say(f"{key}: there is one machine, and nothing to fold.")
+        return not self.state.folds.slots
+
+    def _show_folds(self) -> None:
+        self.say("")
+        self.main.show_state()
+        self.remember()
 
     # What is remembered
 
     def remember(self) -> None:
-        """Keep the view, the theme and the order for the next session."""
+        """Keep the view, the theme, the order and what is folded for the next session."""
         if self.memory is None:
             return
         arrangement, kept = self.state.arrangement, self.memory.settings
-        self.memory.keep(
-            Settings(self.state.view, self.theme_chosen or kept.theme, arrangement.order, arrangement.reverse)
-        )
+        folds = self.memory.folds_with(self.state.folds.chosen, self.state.folds.slots)
+        theme = self.theme_chosen or kept.theme
+        self.memory.keep(Settings(self.state.view, theme, arrangement.order, arrangement.reverse, folds))
 
     theme_chosen = ""
     """The theme that was chosen on the screen; empty before that."""
 
     def recall(self, memory: Memory) -> str | None:
-        """Take the view and the order that are remembered. Returns the name of the theme, if one is."""
+        """Take the view, the order and the folds that are remembered. Returns the name of the theme, if one is."""
         settings = memory.settings
         self.state.view = View(settings.view)
         self.state.sort_by(settings.order, reverse=settings.reverse)
+        self.state.folds.choose(settings.folds)
         if memory.trouble:
             self.state.message = memory.trouble
         return settings.theme if settings.theme in themes.NAMES else None

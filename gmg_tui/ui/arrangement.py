@@ -68,13 +68,15 @@ _CALM_STATES = (
 )
 """The states without trouble, those to look at first before the others."""
 _TROUBLES = 5
+_NAMES = frozenset({"slot", "node"})
+"""Fields of a filter that are names."""
 
 
 def severity(worker: Worker, sample: GpuSample | None) -> int:
     """How urgent it is to look at a worker: the smaller the more; below `_TROUBLES` it is in trouble."""
     if worker.state is WorkerState.FAILED:
         return 0
-    if worker.stuck:
+    if worker.stuck or worker.lost_since is not None:
         return 1
     if sample is not None and (sample.lost or sample.error):
         return 2
@@ -91,7 +93,7 @@ def _throttled(sample: GpuSample | None) -> bool:
 
 
 def in_trouble(worker: Worker, sample: GpuSample | None) -> bool:
-    """Whether a worker has failed, is stuck, slow or warned of, or its GPU is lost or throttled by its heat."""
+    """Whether a worker has failed, is lost, stuck, slow or warned of, or its GPU is lost or throttled by its heat."""
     return severity(worker, sample) < _TROUBLES
 
 
@@ -99,7 +101,7 @@ class Filter:
     """Which slots are shown: those that hold all of its words, in any case.
 
     A word is looked for in the slot's name, the state, the job, the group and the reason; as `state:failed` in one of
-    them only. `slot:` takes a whole name, or a pattern such as `n1/*`.
+    them only. `slot:` and `node:` take a whole name, or a pattern such as `n1/*`.
     """
 
     def __init__(self, text: str = "") -> None:
@@ -122,7 +124,7 @@ def _found(word: str, fields: Mapping[str, str], everything: str) -> bool:
     name, colon, sought = word.partition(":")
     if not colon or name not in fields:
         return word in everything
-    if name == "slot":
+    if name in _NAMES:
         return not sought or fnmatchcase(fields[name], sought)
     return sought in fields[name]
 
@@ -138,6 +140,7 @@ def _fields(one: Placed) -> dict[str, str]:
         reason += [f"throttled: {', '.join(sample.throttle)}"] if sample.throttle else []
     return {
         "slot": slot.name,
+        "node": slot.node,
         "state": " ".join(state),
         "job": "" if worker.job is None else f"#{worker.job} {worker.job_name}",
         "group": "" if worker.group is None else f"{worker.group.id} rank {worker.group.rank}",

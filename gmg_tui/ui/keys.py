@@ -28,6 +28,8 @@ class Key(NamedTuple):
     """Whether the footer has it where there are groups."""
     many: bool = False
     """Whether the footer has it where there are many slots."""
+    nodes: bool = False
+    """Whether the footer has it where there are several nodes."""
 
 
 KEYS: tuple[Key, ...] = (
@@ -65,7 +67,7 @@ KEYS: tuple[Key, ...] = (
         "filter_slots",
         "\\",
         "filter",
-        "Show only the workers that hold all words: of slot, state, job, group and reason.",
+        "Show only the workers that hold all words: of slot, node, state, job, group and reason.",
         many=True,
     ),
     Key(
@@ -73,9 +75,11 @@ KEYS: tuple[Key, ...] = (
         "trouble",
         "!",
         "trouble",
-        "Select the next worker that has failed, is stuck, slow or throttled.",
+        "Select the next worker that has failed, is lost, stuck, slow or throttled.",
         many=True,
     ),
+    Key("z", "fold_node", "z", "fold node", "Fold the worker's node into one line, or unfold it.", nodes=True),
+    Key("Z", "fold_all", "Z", "fold all", "Fold all nodes, or unfold all.", nodes=True),
     Key(
         "slash",
         "search",

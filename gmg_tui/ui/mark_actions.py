@@ -19,15 +19,24 @@ class MarkActions(LogActions, inherit_bindings=False):
 
     @property
     def meant(self) -> tuple[str, ...]:
-        """The slots that a key acts on: the marked ones, or the selected one; none where no slot is in use."""
-        chosen = (self.state.chosen,) if self.state.chosen else ()
+        """The slots that a key acts on: the marked ones, or the selected one.
+
+        None where no slot is in use, or the line of a folded node is selected.
+        """
+        single = self.state.chosen and (self.covered or not self.state.folded_node)
+        chosen = (self.state.chosen,) if single else ()
         marked = () if self.covered else tuple(slot for slot in self.state.slots if slot in self.state.marked)
         return marked or chosen
 
     def action_mark(self) -> None:
-        """Mark the selected worker, or unmark it."""
-        if self.state.chosen:
-            self.state.marked ^= {self.state.chosen}
+        """Mark the selected worker, or unmark it; of a folded node all, or none once all are."""
+        state = self.state
+        if state.folded_node:
+            workers = set(state.of_node(state.folded_node))
+            state.marked = state.marked - workers if workers <= state.marked else state.marked | workers
+        elif state.chosen:
+            state.marked ^= {state.chosen}
+        if state.chosen:
             self.main.show_state()
 
     def action_leave(self) -> None:

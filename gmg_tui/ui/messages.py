@@ -11,6 +11,14 @@ class LogBehind(Message):
     """The log is followed again, and lines came meanwhile that it did not take; the app asks for the newest."""
 
 
+class NodeClicked(Message):
+    """The line of a node has been clicked; the app folds the node, or unfolds it."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self.node = node
+
+
 class Replace(Message):
     """Something is to take the place of this session; the app ends what runs, and then itself."""
 

@@ -1,8 +1,9 @@
-"""What the screen remembers from one session to the next: the view, the theme and the sorting. This module knows no Textual."""
+"""What the screen remembers from one session to the next: view, theme, sorting and folded nodes. This module knows no Textual."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,9 @@ from gmg_tui.ui.arrangement import Order
 from gmg_tui.ui.state import View
 
 _MOST_BYTES = 65_536
-"""So much of the file is read; it has far less."""
+"""So much of the file is read; it has less."""
+MOST_FOLDS, _NAME_CHARS = 500, 64
+"""Nodes whose folds are kept, those of the newest session first, and how long a node's name may be for that."""
 _CLOSE_S = 1.0
 """How long the end of the screen waits for the disk."""
 
@@ -26,6 +29,8 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     """A name of `themes.NAMES`; empty for the default."""
     order: Order = Order.SLOT
     reverse: bool = False
+    folds: dict[str, bool] = {}
+    """Nodes that are not as a session of their number of slots starts, each with whether it is folded."""
 
 
 def path() -> Path:
@@ -59,6 +64,12 @@ class Memory:
             self.trouble = f"{self._file} is ignored: {error.strerror or error}"
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             self.trouble = f"{self._file} is ignored: {error}"
+
+    def folds_with(self, own: Mapping[str, bool], nodes: Collection[str]) -> dict[str, bool]:
+        """The folds to keep: a session's `own`, and those of nodes that are not its `nodes`."""
+        others = {node: one for node, one in self.settings.folds.items() if node not in nodes}
+        kept = [(node, one) for node, one in {**own, **others}.items() if len(node) <= _NAME_CHARS]
+        return dict(kept[:MOST_FOLDS])
 
     def keep(self, settings: Settings) -> None:
         """Remember `settings`."""

@@ -17,7 +17,10 @@ class ScreenActions(Actions, inherit_bindings=False):
     """An app whose keys open screens over the main one."""
 
     async def action_details(self) -> None:
-        """Show the selected worker's details."""
+        """Show the selected worker's details; a folded node is unfolded."""
+        if self.state.folded_node and not self.covered:
+            self.action_fold_node()
+            return
         from gmg_tui.ui.screens.details.screen import DetailsScreen
 
         if slot := self._chosen():

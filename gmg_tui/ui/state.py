@@ -12,6 +12,7 @@ from typing import NamedTuple
 from gmg_tui.model import GpuSample, Occurrence, Queue, Session, Slot, Snapshot, Tunable, Worker, WorkerState
 from gmg_tui.protocol import Welcome
 from gmg_tui.ui.arrangement import Arrangement, Filter, Order, Placed, in_trouble
+from gmg_tui.ui.folds import Band, Folds, Part, bands
 from gmg_tui.ui.history import History
 
 
@@ -54,8 +55,9 @@ class UiState:
         session: What does not change while the session runs.
         snapshot: The newest state of the session.
         present: The names of the session's slots, in their own order; in a sweep only those that have a worker now.
-        slots: Those of them that are drawn, in the order in which they are.
+        slots: Those of them that are drawn, in the order in which they are, also behind the lines of folded nodes.
         arrangement: How they are filtered and sorted.
+        folds: Which nodes are folded.
         chosen: Name of the slot that keys act on; empty where there is none.
         view: How the user wants the workers drawn.
         histories: The recent past, by slot.
@@ -89,6 +91,12 @@ class UiState:
         self._all_slots = {slot.name: place for place, slot in enumerate(self.session.slots)}
         self._slot_of = {slot.name: slot for slot in self.session.slots}
         self.arrangement = Arrangement()
+        self.folds = Folds(self.session.slots)
+        self._parts: tuple[Part, ...] = ()
+        self._parted_for: object = None
+        """What `_parts` were made for."""
+        self._bands: dict[int, tuple[Band, ...]] = {}
+        """Those of `_parts`, by their columns."""
         self.present: tuple[str, ...] = tuple(self._all_slots)
         self.slots = self.present
         self._workers: dict[str, Worker] = {}
@@ -121,6 +129,39 @@ class UiState:
         if group is None:
             return self.chosen, {}
         return group.id, {slot: rank for rank, slot in enumerate(group.slots)}
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What is drawn, from the top; nodes have lines of their own where the slots are in their own order."""
+        wanted = (self.slots, self.folds.version, self.arrangement.order)
+        if wanted != self._parted_for:
+            self._parted_for, self._bands = wanted, {}
+            self._parts = self.folds.parts(self.slots, headed=self.arrangement.order is Order.SLOT)
+        return self._parts
+
+    @property
+    def shape(self) -> tuple[tuple[bool, int], ...]:
+        """What a layout depends on: of each part whether it has a node's line, and how many slots are drawn."""
+        return tuple((bool(part.node), 0 if part.folded else len(part.slots)) for part in self.parts)
+
+    def bands(self, columns: int) -> tuple[Band, ...]:
+        """What is drawn from the top, in a grid of `columns`, of which a table has 1."""
+        parts = self.parts
+        if columns not in self._bands:
+            self._bands[columns] = bands(parts, columns)
+        return self._bands[columns]
+
+    @property
+    def folded_node(self) -> str:
+        """The folded node whose line is under the cursor: the chosen slot is one of its; else empty."""
+        return self.folds.node_of(self.chosen) if self.folds.holds(self.chosen) else ""
+
+    def of_node(self, node: str) -> tuple[str, ...]:
+        """The drawn slots of a node, in the order in which they are."""
+        for part in self.parts:
+            if part.node == node:
+                return part.slots
+        return tuple(name for name in self.slots if self.folds.node_of(name) == node)
 
     @property
     def on_gpus(self) -> bool:
@@ -227,13 +268,22 @@ class UiState:
     def move(self, direction: str, columns: int) -> bool:
         """Select the neighbour `up`, `down`, `left` or `right` in a grid of `columns`, of which a table has 1.
 
-        It stops at the edges. Returns whether another worker is selected now.
+        It stops at the edges. On the line of a folded node the first of its slots is chosen. Returns whether another
+        worker is selected now.
         """
-        slots = self.slots
-        if self.chosen not in slots:
+        rows = [band for band in self.bands(columns) if band.slots]
+        here = next((at for at, band in enumerate(rows) if self.chosen in band.slots), None)
+        if here is None:
             return False
-        here = slots.index(self.chosen)
-        there = here + {"up": -columns, "down": columns, "left": -1, "right": 1}[direction]
-        if direction == "down" and there >= len(slots) and here // columns < (len(slots) - 1) // columns:
-            there = len(slots) - 1  # the last row is shorter
-        return 0 <= there < len(slots) and self.choose(slots[there])
+        column = 0 if rows[here].folded else rows[here].slots.index(self.chosen)
+        if direction in {"left", "right"}:
+            column += 1 if direction == "right" else -1
+            if rows[here].folded or not 0 <= column < len(rows[here].slots):
+                here += 1 if direction == "right" else -1
+                column = 0 if direction == "right" else columns
+        else:
+            here += 1 if direction == "down" else -1
+        if not 0 <= here < len(rows):
+            return False
+        slots = rows[here].slots
+        return self.choose(slots[0 if rows[here].folded else min(column, len(slots) - 1)])

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from gmg_tui.commands.doctor import (
-    _line,
     filesystem,
     gpus,
     graphics,
     interpreter,
+    line,
     logout,
     outer_task,
     storage,
@@ -146,12 +146,12 @@ def test_what_takes_its_time_is_shown_on_a_terminal_and_wiped_off(machine: dict[
 
 def test_a_long_finding_goes_on_below_its_beginning_on_a_terminal_alone() -> None:
     long = Finding("cache", WARN, "a " * 40 + "/path/that-is-not/broken", "do this")
-    first, *rest = _line(long, 60).splitlines()
+    first, *rest = line(long, 60).splitlines()
     assert first.startswith("warn  cache          a a")
     assert max(map(len, (first, *rest))) <= 60
     assert {line[:21].strip() for line in rest} == {""}
-    assert _line(long, None).split() == _line(long, 60).split()
-    assert "\n" not in _line(long, None)
+    assert line(long, None).split() == line(long, 60).split()
+    assert "\n" not in line(long, None)
 
 
 def test_cards_that_are_asleep_silent_or_hidden_are_named() -> None:

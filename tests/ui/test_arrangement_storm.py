@@ -1,4 +1,4 @@
-"""Storms of keys that sort, filter and mark, while every snapshot is another: what keys act on is always what is shown."""
+"""Storms of keys that sort, filter, fold and mark, while every snapshot is another: what keys act on is always what is shown."""
 
 from __future__ import annotations
 
@@ -7,23 +7,31 @@ import random
 import pytest
 
 from gmg_tui.model import Fps, Snapshot, Worker, WorkerState
-from tests.ui import play, sessions
+from tests.ui import nodes, play, sessions
 from tests.ui.play import FakedApp
 
 SLOTS = 40
+CARDS = 10
+"""Slots of each node, where there are several."""
 ROUNDS = 15
 KEYS = (
     *("S", "f", "S", "w", "S", "S", "S", "s", "S", "escape", "S", "u"),
     *("up", "down", "left", "right", "exclamation_mark", "space", "t", "escape", "R", "n", "x", "g"),
     *("backslash", "f", "a", "i", "l", "backslash", "g", "p", "u", "1", "space", "enter", "backslash", "escape"),
     *("backspace", "enter", "escape", "colon", "slash", "enter", "ampersand", "enter"),
+    *("z", "Z", "z", "down", "enter"),
 )
 
 
-def _snapshot(chance: random.Random, second: float) -> Snapshot:
-    """Workers of random states and rates."""
+def _snapshot(chance: random.Random, second: float, *, spread: bool) -> Snapshot:
+    """Workers of random states and rates, on one machine or `spread` over several."""
     snapshot = sessions.busy_snapshot(SLOTS, second)
-    return sessions.changed(snapshot, workers=tuple(_worker(chance, worker) for worker in snapshot.workers))
+    workers = tuple(_worker(chance, worker) for worker in snapshot.workers)
+    snapshot = sessions.changed(snapshot, workers=workers)
+    if not spread:
+        return snapshot
+    found = nodes.snapshot(snapshot, SLOTS // CARDS, CARDS)
+    return nodes.lost(found, "n3", sessions.NOW) if chance.random() < 0.3 else found
 
 
 def _worker(chance: random.Random, worker: Worker) -> Worker:
@@ -46,19 +54,24 @@ def _consistent(app: FakedApp) -> None:
     assert state.chosen in state.slots or not (state.chosen or state.slots)
     if not state.arrangement.filter:
         assert set(state.slots) == set(state.present)
+    for columns in (1, 3):
+        drawn = [slot for band in state.bands(columns) for slot in band.slots]
+        assert sorted(drawn) == sorted(state.slots), "each is behind one line, or drawn once"
 
 
+@pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("size", [(60, 12), (160, 48)])
-async def test_what_keys_act_on_is_always_shown(size: tuple[int, int], seed: int) -> None:
+async def test_what_keys_act_on_is_always_shown(size: tuple[int, int], seed: int, *, spread: bool) -> None:
     chance = random.Random(seed)
-    app = play.app_of(play.engine_of(_snapshot(chance, 0.0)))
+    first = _snapshot(chance, 0.0, spread=spread)
+    app = nodes.app_of(first, SLOTS // CARDS, CARDS) if spread else play.app_of(play.engine_of(first))
     app.confirm = False
     async with app.run_test(size=size) as pilot:
         for number in range(ROUNDS):
             play.burst(pilot, *chance.choices(KEYS, k=12))
             if chance.random() < 0.7:
-                app.engine.push(_snapshot(chance, number * chance.choice((0.3, 3.0, -1.0))))
+                app.engine.push(_snapshot(chance, number * chance.choice((0.3, 3.0, -1.0)), spread=spread))
             await pilot.pause()
             _consistent(app)
         for _ in range(2):  # out of a dialog or a line, wherever it ended

@@ -9,7 +9,7 @@ from gmg_tui.protocol import Welcome
 from gmg_tui.ui.drawing import groups, themes, words
 from gmg_tui.ui.drawing.headline import headline
 from gmg_tui.ui.state import UiState, View
-from gmg_tui.ui.widgets.grid import plan
+from gmg_tui.ui.widgets.plan import plan
 from tests.ui import play, ranks, sessions
 from tests.ui.sessions import changed
 

@@ -17,9 +17,17 @@ _Waiting = Callable[[str], AbstractContextManager[None]]
 
 
 def examine(
-    python: str, environ: Mapping[str, str], size: os.terminal_size | None, while_waiting: _Waiting
+    python: str,
+    environ: Mapping[str, str],
+    size: os.terminal_size | None,
+    while_waiting: _Waiting,
+    *,
+    with_screen: bool = True,
 ) -> Iterator[Finding]:
-    """Run all checks, and yield each finding as it is made; `while_waiting` shows a message while one takes time."""
+    """Run all checks, and yield each finding as it is made; `while_waiting` shows a message while one takes time.
+
+    Without `with_screen` the terminal is not looked at, which is another machine's.
+    """
     with while_waiting("asking the driver"):
         nvml = gpus.ask()
     yield gpus.driver(nvml)
@@ -33,11 +41,12 @@ def examine(
         mapped = asyncio.run(egl.probe())
     yield graphics.mapping(mapped, nvml)
     yield from _storage(environ)
-    yield terminal.screen(environ, size)
-    yield terminal.colours(environ)
-    yield terminal.encoding(environ)
-    yield terminal.multiplexer(environ)
-    yield terminal.ssh(environ)
+    if with_screen:
+        yield terminal.screen(environ, size)
+        yield terminal.colours(environ)
+        yield terminal.encoding(environ)
+        yield terminal.multiplexer(environ)
+        yield terminal.ssh(environ)
     yield outer_task.variables(environ)
     yield logout.policy(_user(), os.getuid())
 

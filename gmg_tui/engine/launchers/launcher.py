@@ -1,4 +1,4 @@
-"""What a launcher does, and one whose connections are processes: a command that runs `gmg-tui agent` on a node."""
+"""What a launcher does, and one whose connections are processes: a command that runs gmg-tui on a node."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from gmg_tui.errors import GmgError
 
@@ -17,8 +19,20 @@ _LIMIT_BYTES = 1 << 20
 """Of a line, before the connection carries frames."""
 _KEPT_LINES = 5
 _END_S = 5.0
-AGENT = (sys.executable, "-P", "-m", "gmg_tui", "agent")
-"""The program that starts a node's agent, or finds it, and speaks for it on its standard input and output."""
+PROGRAM = (sys.executable, "-P", "-m", "gmg_tui")
+"""This gmg-tui, which a node has at the same path, or another."""
+AGENT = ("agent",)
+"""The command of gmg-tui that starts a node's agent, or finds it, and speaks for it on its standard input and output."""
+
+
+class Ran(NamedTuple):
+    """What a command of gmg-tui has said on a node."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+    said: float
+    """Unix time, by this machine's clock, at which the last of its output came, seconds."""
 
 
 class Connection(ABC):
@@ -45,7 +59,11 @@ class Launcher(ABC):
 
     @abstractmethod
     async def connect(self, node: str) -> Connection:
-        """Run `AGENT` on a node. Raises `GmgError`."""
+        """Run `gmg-tui agent` on a node. Raises `GmgError`."""
+
+    async def run(self, node: str, words: Sequence[str], within_s: float) -> Ran:
+        """Run a command of gmg-tui on a node until it ends. Raises `GmgError` where that cannot be done in time."""
+        raise GmgError(f"{node}: this launcher runs agents only", 1)
 
     async def close(self) -> None:  # noqa: B027 - most have nothing to end
         """The session is over."""
@@ -95,8 +113,8 @@ class CommandLauncher(Launcher):
     """A launcher whose connections are commands that run on this machine: `ssh`, `srun`."""
 
     @abstractmethod
-    def command(self, node: str) -> Sequence[str]:
-        """The command that runs `AGENT` on a node."""
+    def command(self, node: str, words: Sequence[str] = AGENT) -> Sequence[str]:
+        """The command that runs gmg-tui with `words` on a node."""
 
     def environ(self, node: str) -> Mapping[str, str]:
         """The environment of that command."""
@@ -118,3 +136,41 @@ class CommandLauncher(Launcher):
         except OSError as error:
             raise GmgError(f"cannot run {command[0]}: {error.strerror}", 1) from error
         return _Process(process)
+
+    async def run(self, node: str, words: Sequence[str], within_s: float) -> Ran:
+        """As `Launcher.run`; what takes longer is killed here."""
+        command = self.command(node, words)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=self.environ(node),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise GmgError(f"cannot run {command[0]}: {error.strerror}", 1) from error
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            async with asyncio.timeout(within_s):
+                (stdout, said), stderr = await asyncio.gather(_all(process.stdout), process.stderr.read())
+                exit_code = await process.wait()
+        except TimeoutError as error:
+            raise GmgError(f"no answer within {within_s:g} s", 1) from error
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+        return Ran(exit_code, stdout, stderr, said)
+
+
+async def _all(stream: asyncio.StreamReader) -> tuple[bytes, float]:
+    """All that comes, and when the last of it did."""
+    found, moment = bytearray(), time.time()
+    while part := await stream.read(_LIMIT_BYTES):
+        found += part
+        moment = time.time()
+    return bytes(found), moment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from gmg_tui.engine.launchers.launcher import AGENT, CommandLauncher
+from gmg_tui.engine.launchers.launcher import AGENT, PROGRAM, CommandLauncher
 from gmg_tui.errors import GmgError
 
 NODE = "GMG_NODE"
@@ -25,9 +25,9 @@ class Local(CommandLauncher):
         """`n1`, `n2` and so on."""
         return tuple(f"n{number}" for number in range(1, self._count + 1))
 
-    def command(self, node: str) -> Sequence[str]:
-        """The agent itself."""
-        return AGENT
+    def command(self, node: str, words: Sequence[str] = AGENT) -> Sequence[str]:
+        """The program itself."""
+        return (*PROGRAM, *words)
 
     def environ(self, node: str) -> Mapping[str, str]:
         """With the node's name."""

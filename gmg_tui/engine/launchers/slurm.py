@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 
-from gmg_tui.engine.launchers.launcher import AGENT, CommandLauncher
+from gmg_tui.engine.launchers.launcher import AGENT, PROGRAM, CommandLauncher
 from gmg_tui.errors import GmgError
 from gmg_tui.slurm import allocation
 
@@ -48,10 +48,10 @@ class Slurm(CommandLauncher):
             raise GmgError(f"--nodes slurm: scontrol does not name the nodes of job {self._job} ({names!r})")
         return found
 
-    def command(self, node: str) -> Sequence[str]:
+    def command(self, node: str, words: Sequence[str] = AGENT) -> Sequence[str]:
         """A step on the node."""
         step = ("--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--mem=0", "--kill-on-bad-exit=0")
-        return ("srun", f"--jobid={self._job}", *step, *self._gpus, "--export=ALL", "--quiet", *AGENT)
+        return ("srun", f"--jobid={self._job}", *step, *self._gpus, "--export=ALL", "--quiet", *PROGRAM, *words)
 
     @property
     def _gpus(self) -> Sequence[str]:

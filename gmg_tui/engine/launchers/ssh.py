@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from gmg_tui.engine.launchers.launcher import AGENT, CommandLauncher
+from gmg_tui.engine.launchers.launcher import AGENT, PROGRAM, CommandLauncher
 from gmg_tui.errors import GmgError
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9._:-]*")
@@ -39,11 +39,13 @@ class Ssh(CommandLauncher):
         """The hosts, without their users."""
         return tuple(self._names)
 
-    def command(self, node: str) -> Sequence[str]:
+    def command(self, node: str, words: Sequence[str] = AGENT) -> Sequence[str]:
         """Run the same program as here where the host has it, else the `gmg-tui` that it finds, in this folder."""
-        own, folder = shlex.join(AGENT), shlex.quote(os.getcwd())  # noqa: PTH109 - a string is wanted
-        python = shlex.quote(AGENT[0])
-        there = f"cd {folder} 2>/dev/null; if [ -x {python} ]; then exec {own}; else exec gmg-tui agent; fi"
+        own, folder = shlex.join((*PROGRAM, *words)), shlex.quote(os.getcwd())  # noqa: PTH109 - a string is wanted
+        python = shlex.quote(PROGRAM[0])
+        there = (
+            f"cd {folder} 2>/dev/null; if [ -x {python} ]; then exec {own}; else exec gmg-tui {shlex.join(words)}; fi"
+        )
         return (*self._client, *_OPTIONS, self._names[node], there)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TypeAlias
 
@@ -30,6 +31,8 @@ _STYLES = {WorkerState.RUNNING: "ok", WorkerState.FINISHED: "ok", WorkerState.FA
 _FOR_ALLOCATION = 100
 """Columns from which there is room for the time that a Slurm job has left, before it is short."""
 _MIXED = "mixed"
+_NAMED = 2
+"""How many nodes in trouble are named; of more the number is said."""
 _LEFT_MIN = 14
 """Columns kept for the session's name before states are abbreviated to signs."""
 
@@ -49,7 +52,8 @@ def headline(state: UiState, width: int, appearance: Appearance) -> Row:
         end.insert(0, ("  read-only", "warn"))
     if state.silent_s:
         end = [(f"  engine silent for {units.span(state.silent_s)} ", "error")]
-    worded, mixed, signs = (_states(state, appearance, form) for form in ("words", "mixed", "signs"))
+    end = [*_lost_nodes(snapshot), *end]
+    worded, mixed, signs = (states(snapshot.counted, appearance, form) for form in ("words", "mixed", "signs"))
     # Trouble is the last to be abbreviated to a sign.
     forms: tuple[tuple[int, list[Piece], list[Piece]], ...] = (
         (_LEFT_MIN, watts, worded),
@@ -71,7 +75,29 @@ def headline(state: UiState, width: int, appearance: Appearance) -> Row:
     if state.session.spec.simulate is not None:
         line.add(" simulated", "warn", limit=line.room - 1)
     line.add(f" {state.session.spec.name}", "title", limit=line.room - 1)
+    machines = f"  {_machines(state, appearance)}" if state.folds.slots else ""
+    if len(machines) < line.room:
+        line.add(machines, "text")
     return line.add(f"  {_command(state)}", "dim", limit=line.room - 2) if line.room > 8 else line
+
+
+def _machines(state: UiState, appearance: Appearance) -> str:
+    """How many nodes and cards the session has: `2 nodes · 16 GPUs`."""
+    slots = state.session.slots
+    gpus = len({slot.gpu.uuid for slot in slots if slot.gpu is not None})
+    cards = units.count(gpus, "GPU") if gpus else units.count(len(slots), "slot")
+    return f"{units.count(len(state.folds.slots), 'node')} {appearance.signs.dot} {cards}"
+
+
+def _lost_nodes(snapshot: Snapshot) -> list[Piece]:
+    """The nodes that are lost or silent, by name where they are few."""
+    lost = [node.name for node in snapshot.nodes if node.lost_since is not None]
+    silent = [node.name for node in snapshot.nodes if node.lost_since is None and node.silent_s is not None]
+    return [
+        (f"  {', '.join(names) if len(names) <= _NAMED else units.count(len(names), 'node')} {what}", style)
+        for names, what, style in ((lost, "lost", "error"), (silent, "silent", "warn"))
+        if names
+    ]
 
 
 def _allocation(snapshot: Snapshot, width: int) -> list[Piece]:
@@ -121,11 +147,12 @@ def _filled(state: UiState, worker: Worker, text: str) -> str:
     return placeholders.fill(text, placeholders.values_for(slot, worker.index, count, gpu_index))
 
 
-def _states(state: UiState, appearance: Appearance, form: str) -> list[Piece]:
+def states(workers: Sequence[Worker], appearance: Appearance, form: str) -> list[Piece]:
     """How many workers are in each state: in `words`, in `signs`, or `mixed`, with words for trouble alone."""
-    workers = state.snapshot.counted
-    counts = Counter((worker.state, worker.state_word) for worker in workers if not worker.stuck)
-    stuck = sum(1 for worker in workers if worker.stuck)
+    lost = sum(1 for worker in workers if worker.lost_since is not None)
+    there = [worker for worker in workers if worker.lost_since is None]
+    counts = Counter((worker.state, worker.state_word) for worker in there if not worker.stuck)
+    stuck = sum(1 for worker in there if worker.stuck)
     found = [
         (number, word, appearance.signs.states[kind], _STYLES.get(kind, "text"))
         for (kind, word), number in sorted(
@@ -133,6 +160,7 @@ def _states(state: UiState, appearance: Appearance, form: str) -> list[Piece]:
         )
     ]
     found.append((stuck, "stuck", appearance.signs.stuck, "error"))
+    found.append((lost, "lost", appearance.signs.warn, "error"))
     pieces: list[Piece] = []
     for number, word, sign, style in found:
         if number:

@@ -54,7 +54,8 @@ def _framed(shown: Shown, rows: list[Row], width: int, appearance: Appearance) -
     head = Row(appearance, width)
     head.end(f" {line[0]}{corner[1]}", border)
     if not worker.state.ended and not words.getting_ready(worker):
-        head.end(f" {units.span(worker.state_s)}", "text")
+        lost_s = words.lost_s(shown)
+        head.end(f" {units.span(worker.state_s if lost_s is None else lost_s)}", "text")
     head.end(f" {words.sign_of(worker, appearance)} {words.state_of(worker)}", words.style_of(worker))
     head.add(f"{corner[0]}{line[0]} ", border)
     if shown.marked:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -64,22 +65,36 @@ class Note(NamedTuple):
 
 def sign_of(worker: Worker, appearance: Appearance) -> str:
     """The one character for the worker's state."""
+    if worker.lost_since is not None:
+        return appearance.signs.warn
     return appearance.signs.stuck if worker.stuck else appearance.signs.states[worker.state]
 
 
 def style_of(worker: Worker) -> str:
     """The name of the style for the worker's state."""
-    return "error" if worker.stuck else STATE_STYLES.get(worker.state, "title")
+    return "error" if worker.stuck or worker.lost_since is not None else STATE_STYLES.get(worker.state, "title")
 
 
 def state_of(worker: Worker) -> str:
-    """The state in a word or two: `running`, `STUCK compiling`, `busy` where its phase may have ended unseen."""
-    return f"STUCK {worker.state.value}" if worker.stuck else worker.state_word
+    """The state in a word or two: `running`, `STUCK compiling`, `busy` where its phase may have ended unseen, `lost`."""
+    stuck = worker.stuck and worker.lost_since is None
+    return f"STUCK {worker.state.value}" if stuck else worker.state_word
+
+
+def lost_s(shown: Shown) -> float | None:
+    """For how long its node has been lost, seconds; None while that is there."""
+    since = shown.worker.lost_since
+    return None if since is None else max(0.0, shown.time - since)
+
+
+def lost_text(since: float | None) -> str:
+    """Since when a node is lost, in this machine's time: `lost since 12:03:04`; empty while it is not."""
+    return "" if since is None else f"lost since {time.strftime('%H:%M:%S', time.localtime(since))}"
 
 
 def getting_ready(worker: Worker) -> bool:
     """Whether the worker is in a phase before the first progress, which can be silent for minutes."""
-    return worker.state in _BEFORE_RUNNING
+    return worker.state in _BEFORE_RUNNING and worker.lost_since is None
 
 
 def held(worker: Worker) -> bool:
@@ -129,6 +144,8 @@ def rate_of(worker: Worker) -> str:
 
 def rate_style(worker: Worker) -> str:
     """The style of the rate: that of what runs, of a result, or of what is no longer current."""
+    if worker.lost_since is not None:
+        return "dim"
     if worker.state is not WorkerState.RUNNING:
         return "strong"
     return "fps" if worker.fps_silent_s is None else "dim"
@@ -243,6 +260,8 @@ def timeout_of(worker: Worker) -> str:
 def trouble(worker: Worker, sample: GpuSample | None) -> list[Note]:
     """What is wrong with a worker and its GPU, the worst first."""
     notes = []
+    if worker.lost_since is not None:
+        notes.append(Note(lost_text(worker.lost_since), "error"))
     if sample is not None and sample.lost:
         notes.append(Note("GPU lost: " + (sample.error or "the driver cannot reach it"), "error"))
     elif sample is not None and sample.error:

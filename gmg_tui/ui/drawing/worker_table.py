@@ -180,7 +180,8 @@ def row(shown: Shown, layout: Columns, appearance: Appearance) -> Row:
     if layout.job:
         line.add(words.job_of(worker), "text", limit=layout.job - 1).to(layout.state)
     line.add(f"{words.sign_of(worker, appearance)} ", words.style_of(worker))
-    line.add("STUCK" if worker.stuck else worker.state_word, words.style_of(worker), limit=_STATE - 3)
+    stuck = worker.stuck and worker.lost_since is None
+    line.add("STUCK" if stuck else worker.state_word, words.style_of(worker), limit=_STATE - 3)
     line.right(_time(shown), layout.message - 1, "dim").to(layout.message)
     _message(line, shown, layout, appearance)
     _metrics(line, shown, layout)
@@ -188,7 +189,9 @@ def row(shown: Shown, layout: Columns, appearance: Appearance) -> Row:
 
 
 def _time(shown: Shown) -> str:
-    worker = shown.worker
+    worker, lost_s = shown.worker, words.lost_s(shown)
+    if lost_s is not None:
+        return units.span(lost_s)
     if worker.state is WorkerState.RESTARTING and worker.restart_in_s is not None:
         return f"in {units.span(max(0.0, worker.restart_in_s))}"
     return units.span(words.phase_s(worker) if words.getting_ready(worker) else worker.state_s)

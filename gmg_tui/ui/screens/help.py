@@ -86,7 +86,8 @@ class HelpScreen(Dialog[None]):
             yield Entries([Entry(heading, style="title"), *rows, _GAP], id="shown" if table is self._table else None)
         states = (Entry(f"{signs.states[state]} {state.value}", text) for state, text in STATES.items())
         stuck = Entry(f"{signs.stuck} stuck", "no output, no progress and no CPU time for --stuck-after seconds")
-        yield Entries([Entry("States", style="title"), *states, stuck, _GAP])
+        lost = Entry(f"{signs.warn} lost", "its node does not answer; what ran there starts again")
+        yield Entries([Entry("States", style="title"), *states, stuck, lost, _GAP])
         terms = (Entry(spelled(name, signs), spelled(text, signs)) for name, text in METRICS)
         yield Entries([Entry("Metrics", style="title"), *terms])
 

@@ -57,7 +57,7 @@ class MainScreen(LiveScreen[None]):
     def show_state(self) -> None:
         """Draw what the state says now."""
         rows_fit = self.header.rows_needed == self.header.size.height
-        if not rows_fit or len(self.state.slots) != self.grid.slots_planned:
+        if not rows_fit or self.state.shape != self.grid.shape_planned:
             self.lay_out()
         self.header.draw()
         self.grid.draw()

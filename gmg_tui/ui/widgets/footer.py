@@ -82,9 +82,15 @@ class MainFooter(Footer):
     def __init__(self, state: UiState, appearance: Appearance) -> None:
         sweep, tune = state.queue is not None, state.snapshot.tuning is not None
         groups = state.session.spec.ddp is not None or bool(state.snapshot.groups)
-        many = len(state.session.slots) > _FEW
+        many, nodes = len(state.session.slots) > _FEW, bool(state.folds.slots)
         shown = [
-            key for key in KEYS if key.footer or (sweep and key.sweep) or (groups and key.group) or (many and key.many)
+            key
+            for key in KEYS
+            if key.footer
+            or (sweep and key.sweep)
+            or (groups and key.group)
+            or (many and key.many)
+            or (nodes and key.nodes)
         ]
         keys = [*(key for key in KEYS if tune and key.tune), *shown]
         super().__init__(appearance, keys, {key.action for key in COMMON})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
 
 from rich.segment import Segment
 from textual import events
@@ -11,71 +11,23 @@ from textual.strip import Strip
 
 from gmg_tui.model import Worker, WorkerState
 from gmg_tui.ui.arrangement import Order
-from gmg_tui.ui.drawing import tile, worker_table
+from gmg_tui.ui.drawing import node_line, tile, worker_table
 from gmg_tui.ui.drawing.appearance import ASCII, Appearance
 from gmg_tui.ui.drawing.arrangement_row import order_sign
 from gmg_tui.ui.drawing.row import Row
 from gmg_tui.ui.drawing.words import Shown
-from gmg_tui.ui.messages import SelectionChanged
-from gmg_tui.ui.state import UiState, View
+from gmg_tui.ui.folds import Band
+from gmg_tui.ui.messages import NodeClicked, SelectionChanged
+from gmg_tui.ui.state import UiState
+from gmg_tui.ui.widgets.plan import AROUND_TABLE, Plan, plan
 from gmg_tui.ui.widgets.row_view import DrawnView
 
-LOG_MIN = 6
-"""Rows kept for the log, with its title, before tiles give way to the table."""
-_LOG_MIN_TALL = 14
-"""Rows kept for the log before tiles are drawn with large digits."""
-_AROUND_TABLE = 2
-"""Rows of the heading above and of the selected worker's line below the table."""
 _CORNER = 2
 """Cells of a tile's lower border right of the text that says which tiles are visible."""
 NO_GPU = "No GPU is enabled. Press Q, then c."
 NO_MATCH = "No worker holds all words of the filter."
 _WHEEL = 3
 """Rows of a table for each step of the wheel; tiles scroll by one row of theirs."""
-
-
-class Plan(NamedTuple):
-    """How the workers are laid out in a given area."""
-
-    tiles: bool
-    columns: int
-    """Tiles side by side; 1 in the table."""
-    rows: int
-    """Rows of tiles, or of the table."""
-    height: int
-    """Rows of cells that the grid takes."""
-    tall: bool = False
-    """Whether the tiles have large digits."""
-
-    @property
-    def row_height(self) -> int:
-        """Cells from one row to the next."""
-        if not self.tiles:
-            return 1
-        return tile.TALL_HEIGHT if self.tall else tile.HEIGHT
-
-
-def plan(number: int, width: int, height: int, view: View, *, digits: bool, group: int = 0) -> Plan:
-    """How to lay out `number` workers in `width` times `height` cells, shared with the log.
-
-    `digits` says whether large ones may be drawn; `group` is how many ranks a group has, which then stand beside each
-    other where there is room.
-    """
-    number = max(1, number)
-    across = max(1, min(number, width // tile.MIN_WIDTH))
-    rows = -(-number // across)
-    columns = -(-number // rows)
-    room = height - LOG_MIN
-    whole = next((each for each in range(columns, 0, -1) if group and not (each % group and group % each)), columns)
-    if -(-number // whole) * tile.HEIGHT <= room:
-        rows, columns = -(-number // whole), whole
-    fits = rows * tile.HEIGHT <= room and width >= tile.MIN_WIDTH
-    if view is View.TABLE or (view is View.AUTO and not fits) or room < tile.HEIGHT:
-        return Plan(tiles=False, columns=1, rows=number, height=max(3, min(number + _AROUND_TABLE, height - LOG_MIN)))
-    tall = digits and rows * tile.TALL_HEIGHT <= height - _LOG_MIN_TALL
-    full = Plan(tiles=True, columns=columns, rows=rows, height=0, tall=tall)
-    visible = min(rows, max(1, room // full.row_height))
-    return full._replace(height=visible * full.row_height)
 
 
 class Grid(DrawnView):
@@ -85,11 +37,12 @@ class Grid(DrawnView):
         super().__init__(appearance)
         self.state = state
         self.plan = Plan(tiles=False, columns=1, rows=1, height=2)
-        self.slots_planned = 0
-        """How many slots the layout is for."""
+        self.shape_planned: object = None
+        """What the layout is for, as `UiState.shape`."""
         self._first = 0
+        """The band that is drawn at the top."""
         self._row = 0
-        """The selected worker's row, among all."""
+        """The selected worker's band, among all."""
         self._chosen = ""
         """The worker that was selected when it was drawn last."""
         self._wheeled = False
@@ -98,9 +51,13 @@ class Grid(DrawnView):
     def lay_out(self, width: int, height: int) -> None:
         """Choose a layout for `width` times `height` cells, shared with the log, and take its rows."""
         digits = self.appearance.signs is not ASCII
-        self.slots_planned = len(self.state.slots)
+        self.shape_planned = self.state.shape
         size = max((len(group.slots) for group in self.state.snapshot.groups), default=0)
-        self.plan = plan(self.slots_planned, width, height, self.state.view, digits=digits, group=size)
+        parts = [number for _, number in self.shape_planned if number]
+        lines = sum(headed for headed, _ in self.shape_planned)
+        self.plan = plan(
+            sum(parts), width, height, self.state.view, digits=digits, group=size, parts=parts, lines=lines
+        )
         self.styles.height = self.plan.height
 
     def draw(self) -> None:
@@ -116,26 +73,47 @@ class Grid(DrawnView):
         self.show_rows(self._tiles() if self.plan.tiles else self._table())
 
     @property
-    def _visible(self) -> int:
-        """Rows of workers that fit."""
-        around = 0 if self.plan.tiles else _AROUND_TABLE
-        return max(1, (self.size.height - around) // self.plan.row_height)
+    def _bands(self) -> tuple[Band, ...]:
+        return self.state.bands(self.plan.columns)
+
+    @property
+    def _room(self) -> int:
+        """Cells from top to bottom that are for workers and nodes."""
+        return self.size.height - (0 if self.plan.tiles else AROUND_TABLE)
+
+    def _height(self, band: Band) -> int:
+        return 1 if band.node else self.plan.row_height
+
+    def _fitting(self, bands: Sequence[Band]) -> int:
+        """How many of `bands`, from the first, fit below each other; at least 1."""
+        room = self._room
+        for number, band in enumerate(bands):
+            room -= self._height(band)
+            if room < 0:
+                return max(1, number)
+        return max(1, len(bands))
+
+    @property
+    def _visible(self) -> tuple[Band, ...]:
+        bands = self._bands[self._first :]
+        return bands[: self._fitting(bands)]
 
     def _keep_in_sight(self) -> None:
-        slots = self.state.slots
-        row = slots.index(self.state.chosen) // self.plan.columns if self.state.chosen in slots else 0
-        if self.state.chosen != self._chosen:
+        chosen, bands = self.state.chosen, self._bands
+        row = next((at for at, band in enumerate(bands) if chosen in band.slots), 0)
+        if chosen != self._chosen:
             self._wheeled = False
         elif not self._wheeled:
             self._first += row - self._row  # sorted anew, it stays where one looks at it
-        self._chosen, self._row = self.state.chosen, row
+        self._chosen, self._row = chosen, row
         if not self._wheeled:
-            self._first = max(row - self._visible + 1, min(self._first, row))
-        self._first = max(0, min(self._first, self.plan.rows - self._visible))
+            headed = row > 0 and not bands[row - 1].slots  # the line of its node is in sight too
+            self._first = max(row + 1 - self._fitting(bands[row::-1]), min(self._first, row - headed))
+        self._first = max(0, min(self._first, len(bands) - self._fitting(bands[::-1])))
 
     def _slots(self) -> tuple[str, ...]:
-        columns = self.plan.columns
-        return self.state.slots[self._first * columns : (self._first + self._visible) * columns]
+        """The slots in sight; of a folded node the first."""
+        return tuple(chain.from_iterable(band.slots[:1] if band.node else band.slots for band in self._visible))
 
     def _shown(self, name: str) -> Shown:
         state = self.state
@@ -153,18 +131,20 @@ class Grid(DrawnView):
     def _tiles(self) -> list[Strip]:
         width, columns = self.size.width, self.plan.columns
         edges = [round(column * width / columns) for column in range(columns + 1)]
-        names = self._slots()
+        visible = self._visible
         strips: list[Strip] = []
-        for begin in range(0, len(names), columns):
-            here = names[begin : begin + columns]
+        for band in visible:
+            if band.node:
+                strips.append(node_line.line(self.state, band, width, self.appearance).strip())
+                continue
             drawn = [
                 tile.tile(self._shown(name), right - left, self.appearance, tall=self.plan.tall)
-                for name, left, right in zip(here, edges, edges[1:], strict=False)
+                for name, left, right in zip(band.slots, edges, edges[1:], strict=False)
             ]
-            rest = width - edges[len(here)]
+            rest = width - edges[len(band.slots)]
             filler = [Segment(" " * rest, self.appearance.style("text"))] if rest else []
             strips.extend(Strip([*chain.from_iterable(rows), *filler], width) for rows in zip(*drawn, strict=True))
-        place = self._place(len(names))
+        place = self._place(visible)
         if place:
             text, end = Strip([Segment(f"{place} ", self.appearance.style("strong"))]), width - _CORNER
             last = strips[-1]
@@ -172,14 +152,22 @@ class Grid(DrawnView):
         return strips
 
     def _table(self) -> list[Strip]:
-        state, width, layout = self.state, self.size.width, self._columns()
-        names, arrangement = self._slots(), state.arrangement
+        state, width, look, layout = self.state, self.size.width, self.appearance, self._columns()
+        visible, arrangement = self._visible, state.arrangement
         ordered = arrangement.order is not Order.SLOT or arrangement.reverse
-        sign = order_sign(arrangement, self.appearance) if ordered else ""
-        detail = worker_table.detail(self._shown(state.chosen), width, self.appearance, place=self._place(len(names)))
-        rows = [worker_table.row(self._shown(name), layout, self.appearance) for name in names]
+        sign, place = order_sign(arrangement, look) if ordered else "", self._place(visible)
+        if node := state.folded_node:
+            detail = node_line.detail(state, node, width, look, place=place)
+        else:
+            detail = worker_table.detail(self._shown(state.chosen), width, look, place=place)
+        rows = [
+            node_line.row(state, band, layout, look)
+            if band.node
+            else worker_table.row(self._shown(band.slots[0]), layout, look)
+            for band in visible
+        ]
         return [
-            worker_table.heading(layout, self.appearance, arrangement.order, sign).strip(style="dim"),
+            worker_table.heading(layout, look, arrangement.order, sign).strip(style="dim"),
             *[line.strip() for line in (*rows, detail)],
         ]
 
@@ -197,27 +185,43 @@ class Grid(DrawnView):
             return 0
         return worker_table.rank_width(self.state.snapshot.workers, width)
 
-    def _place(self, visible: int) -> str:
-        """Which workers are visible, unless all are."""
-        number, first = len(self.state.slots), self._first * self.plan.columns
-        return f" {first + 1}-{first + visible} of {number}" if visible < number else ""
+    def _place(self, visible: Sequence[Band]) -> str:
+        """Which workers and folded nodes are visible, unless all are."""
+
+        def number(bands: Sequence[Band]) -> int:
+            return sum(min(1, len(band.slots)) if band.node else len(band.slots) for band in bands)
+
+        total, first, here = number(self._bands), number(self._bands[: self._first]), number(visible)
+        return f" {first + 1}-{first + here} of {total}" if here < total else ""
 
     async def on_click(self, event: events.Click) -> None:
-        """Select the worker under the mouse, a double click shows its details; or sort by the column."""
+        """Select the worker under the mouse, a double click shows its details; fold or unfold a node; sort by a column."""
         if event.y == 0 and not self.plan.tiles and self.state.slots:
             order = worker_table.order_at(self._columns(), event.x)
             if order is not None:
                 await self.app.run_action(f"sort_by({order.value!r})")
             return
+        y = event.y if self.plan.tiles else event.y - 1
+        for band in self._visible:
+            height = self._height(band)
+            if 0 <= y < height:
+                if self._click(band, event.x) and event.chain == 2:
+                    await self.app.run_action("details")
+                return
+            y -= height
+
+    def _click(self, band: Band, x: int) -> bool:
+        """Whether it was on a worker."""
         columns = self.plan.columns
-        row = (event.y if self.plan.tiles else event.y - 1) // self.plan.row_height
-        column = min(columns - 1, event.x * columns // max(1, self.size.width))
-        place = (self._first + row) * columns + column
-        there = 0 <= row < self._visible and place < len(self.state.slots)
-        if there and self.state.choose(self.state.slots[place]):
+        column = min(columns - 1, x * columns // max(1, self.size.width))
+        if band.node:
+            self.post_message(NodeClicked(band.node))
+            return False
+        if column >= len(band.slots):
+            return False
+        if self.state.choose(band.slots[column]):
             self.post_message(SelectionChanged())
-        if there and event.chain == 2:
-            await self.app.run_action("details")
+        return True
 
     def go_to_top(self) -> None:
         """Show the first workers; the selected one stays selected, in sight or not."""

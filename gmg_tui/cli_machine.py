@@ -1,0 +1,25 @@
+"""The commands that are about a machine, and the one that launchers run on each."""
+
+from __future__ import annotations
+
+import click
+
+from gmg_tui.cli_options import HELP, ON_NODES, call
+
+
+@click.command(context_settings=HELP)
+@click.option("--python", metavar="PATH", help="The workers' interpreter, as for `run`.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--facts", is_flag=True, hidden=True)
+@ON_NODES
+def doctor(python: str | None, as_json: bool, facts: bool, nodes: str | None) -> int:
+    """Check whether this machine is ready for a run; with --nodes each of them, and whether they are alike."""
+    if nodes is not None:
+        return call("doctor.nodes", python, as_json=as_json, where=nodes)
+    return call("doctor", python, as_json=as_json, with_facts=facts)
+
+
+@click.command(hidden=True)
+def agent() -> int:
+    """Connect a node's agent to standard input and output; gmg-tui runs it itself."""
+    return call("agent")

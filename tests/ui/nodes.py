@@ -1,0 +1,79 @@
+"""Sessions on several nodes at fixed moments."""
+
+from __future__ import annotations
+
+from gmg_tui.model import NodeView, Session, Snapshot
+from tests.ui import play, sessions
+from tests.ui.fake_engine import FakeEngine
+from tests.ui.play import FakedApp
+
+CARDS = 4
+"""GPUs of each node."""
+
+
+def name(slot: int, cards: int = CARDS) -> str:
+    """The name of the slot of this number."""
+    return f"n{slot // cards + 1}/gpu{slot % cards}"
+
+
+def session(nodes: int = 2, cards: int = CARDS) -> Session:
+    """A session on so many nodes with so many cards each."""
+    base = sessions.session(nodes * cards)
+    slots = tuple(
+        sessions.changed(slot, name=name(at, cards), node=f"n{at // cards + 1}") for at, slot in enumerate(base.slots)
+    )
+    return sessions.changed(base, slots=slots)
+
+
+def snapshot(of: Snapshot, nodes: int = 2, cards: int = CARDS, *, views: tuple[NodeView, ...] = ()) -> Snapshot:
+    """The workers of a session on one machine, on those nodes."""
+    workers = tuple(sessions.changed(worker, slot=name(worker.index, cards)) for worker in of.workers)
+    own = {view.name: view for view in views}
+    names = (f"n{number + 1}" for number in range(nodes))
+    return sessions.changed(of, workers=workers, nodes=tuple(own.get(one, NodeView(one)) for one in names))
+
+
+def lost(of: Snapshot, node: str, since: float) -> Snapshot:
+    """`of` with a node that is lost."""
+    workers = tuple(
+        sessions.changed(worker, lost_since=since)
+        if worker.slot.startswith(f"{node}/") and not worker.state.ended
+        else worker
+        for worker in of.workers
+    )
+    views = tuple(
+        sessions.changed(view, connected=False, lost_since=since, trouble="ssh: connect to host n2: No route to host")
+        if view.name == node
+        else view
+        for view in of.nodes
+    )
+    gone = {slot.gpu.uuid for slot in session(len(of.nodes)).slots if slot.gpu is not None and slot.node == node}
+    return sessions.changed(
+        of, workers=workers, nodes=views, samples=tuple(one for one in of.samples if one.uuid not in gone)
+    )
+
+
+def varied() -> Snapshot:
+    """Nearly everything happens on the first node, and the second has a stuck worker and a lost GPU."""
+    return snapshot(sessions.varied_snapshot())
+
+
+def engine_of(shown: Snapshot, nodes: int = 2, cards: int = CARDS) -> FakeEngine:
+    """An engine of that session, with a log for each slot."""
+    whole = session(nodes, cards)
+    recent = tuple(
+        sessions.changed(series, slot=name(at, cards))
+        for at, series in enumerate(sessions.recent(min(16, nodes * cards)))
+    )
+    log = {slot.name: sessions.log_of(play.LOG_LINES) for slot in whole.slots}
+    return FakeEngine(whole, shown, recent=recent, log=log)
+
+
+def app_of(shown: Snapshot, nodes: int = 2, cards: int = CARDS) -> FakedApp:
+    """An app on it."""
+    return play.app_of(engine_of(shown, nodes, cards))
+
+
+def busy(nodes: int = 2, cards: int = CARDS, *, second: float = 0.0) -> FakedApp:
+    """All workers run."""
+    return app_of(snapshot(sessions.busy_snapshot(nodes * cards, second), nodes, cards), nodes, cards)
