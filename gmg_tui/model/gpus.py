@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from gmg_tui.model.gpu_health import GpuActivity, GpuHealth
 from gmg_tui.model.states import SlotKind
 
 
@@ -94,6 +95,15 @@ class GpuSample(Struct, frozen=True, omit_defaults=True):
     energy_j: float | None = None
     """The GPU's energy counter, since the driver was loaded."""
     processes: tuple[GpuProcess, ...] | None = None
+    activity: GpuActivity | None = None
+    """None where the GPU does not support GPM, and before its second sample."""
+    health: GpuHealth | None = None
+    """None before it was first looked at."""
+
+    @property
+    def sm_pct(self) -> float | None:
+        """The share of the SMs that were busy; None where it is not known."""
+        return self.activity.sm_pct if self.activity is not None else None
 
     @property
     def silent(self) -> bool:
