@@ -107,18 +107,11 @@ class Nvml:
 
     def driver_version(self) -> str | None:
         """The driver's version as nvidia-smi shows it; None if unknown."""
-        try:
-            return str(pynvml.nvmlSystemGetDriverVersion())
-        except pynvml.NVMLError:
-            return None
+        return discovery.driver_version()
 
     def cuda_version(self) -> str | None:
         """The newest CUDA that the driver runs, such as 12.8; None if unknown."""
-        try:
-            version = int(pynvml.nvmlSystemGetCudaDriverVersion_v2())
-        except pynvml.NVMLError:
-            return None
-        return f"{version // 1000}.{version % 1000 // 10}"
+        return discovery.cuda_version()
 
     def look(self, gpu: Gpu) -> GpuHealth | None:
         """Read the health of a GPU, or of the GPU that a MIG instance is on; samples have it from then on.

@@ -27,6 +27,10 @@ class Gpu(Struct, frozen=True, omit_defaults=True):
     """UUID of the GPU that a MIG instance is on."""
     mig_ids: tuple[int | None, int | None] | None = None
     """The IDs of a MIG instance's GPU instance and compute instance, as in `nvidia-smi mig -lci`."""
+    driver: str | None = None
+    """The driver's version."""
+    cuda: str | None = None
+    """The newest CUDA that the driver runs."""
     mig: bool = False
     """Whether the GPU is in MIG mode: nothing runs on the GPU as a whole, only on its instances."""
 

@@ -174,7 +174,12 @@ class Grid(DrawnView):
     def _table(self) -> list[Strip]:
         state, width = self.state, self.size.width
         layout = worker_table.columns(
-            state.slots, width, on_gpus=state.on_gpus, jobs=state.queue is not None, rank=self._rank_width(width)
+            state.slots,
+            width,
+            on_gpus=state.on_gpus,
+            jobs=state.queue is not None,
+            rank=self._rank_width(width),
+            sms=any(sample.sm_pct is not None for sample in state.snapshot.samples),
         )
         names, arrangement = self._slots(), state.arrangement
         ordered = arrangement.order is not Order.SLOT or arrangement.reverse
