@@ -85,7 +85,7 @@ def _troubles(health: GpuHealth) -> Iterator[GpuTrouble]:
     if health.ecc_uncorrected:
         yield GpuTrouble(
             Severity.FATAL,
-            f"{units.count(health.ecc_uncorrected, 'uncorrected ECC error')}: what was computed may be wrong",
+            f"{units.count(health.ecc_uncorrected, 'ECC error')}, uncorrected: what was computed may be wrong",
             "end what runs there and reset it (`nvidia-smi --gpu-reset`); have it replaced if that comes again",
         )
     if health.remap_failed:

@@ -63,7 +63,7 @@ def test_each_trouble_is_a_sentence_with_advice_the_worst_first(sim: Sim) -> Non
     gpu.memory_temperature_c, gpu.pcie_width, gpu.pcie_gen = 97, 8, 3
     found = looked_at(sim).troubles
     assert [(one.severity, one.text) for one in found] == [
-        (FATAL, "2 uncorrected ECC errors: what was computed may be wrong"),
+        (FATAL, "2 ECC errors, uncorrected: what was computed may be wrong"),
         (FATAL, "a row of its memory could not be replaced"),
         (DEGRADED, "a row of its memory waits to be replaced"),
         (DEGRADED, "an NVLink failed and came back 1 time"),

@@ -168,7 +168,7 @@ def _tracks(subject: Subject, series: Series, appearance: Appearance) -> list[Tr
     full_gib = full_mib / 1024 if full_mib else _highest(vram)
     util, power = f"{units.whole(now.gpu_util_pct)} %", f"{units.whole(now.power_w)} of {units.whole(limit_w)} W"
     memory = f"{units.gib(now.memory_used_mib)} of {units.gib(full_mib)} GiB"
-    sms = Track("SMs busy", f"{units.whole(now.sm_pct)} %", series.sm_pct, 100.0, _percent, "util", fmean, missing)
+    sms = Track("SMs", f"{units.whole(now.sm_pct)} % busy", series.sm_pct, 100.0, _percent, "util", fmean, missing)
     return [
         fps,
         Track("GPU", util, series.gpu_util_pct, 100.0, _percent, "util", fmean, missing),
