@@ -53,11 +53,7 @@ class Gpm:
         self._samples: list[Any] = []
         self._taken_at: float | None = None
         self._newest: GpuActivity | None = None
-        self._get = pynvml.c_nvmlGpmMetricsGet_t()  # 19 KB
-        self._get.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-        self._get.numMetrics = len(_METRICS)
-        for place, metric in enumerate(_METRICS):
-            self._get.metrics[place].metricId = metric
+        self._get: Any = None
         self.off = False
         """Whether the GPU does not support it."""
         if not self._answered(self._begin):
@@ -97,6 +93,11 @@ class Gpm:
             return False
         for _ in range(2):
             self._samples.append(pynvml.nvmlGpmSampleAlloc())
+        self._get = pynvml.c_nvmlGpmMetricsGet_t()  # 19 KB
+        self._get.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        self._get.numMetrics = len(_METRICS)
+        for place, metric in enumerate(_METRICS):
+            self._get.metrics[place].metricId = metric
         return True
 
     def _measure(self) -> bool:

@@ -85,29 +85,28 @@ def _troubles(health: GpuHealth) -> Iterator[GpuTrouble]:
     if health.ecc_uncorrected:
         yield GpuTrouble(
             Severity.FATAL,
-            f"{units.count(health.ecc_uncorrected, 'ECC error')}, uncorrected: what was computed may be wrong",
-            "end what runs there and reset it (`nvidia-smi --gpu-reset`); have it replaced if that comes again",
+            f"{units.count(health.ecc_uncorrected, 'ECC error')}, uncorrected",
+            "what was computed may be wrong: end what runs there and reset it (`nvidia-smi --gpu-reset`); "
+            "have it replaced if that comes again",
         )
     if health.remap_failed:
-        yield GpuTrouble(Severity.FATAL, "a row of its memory could not be replaced", "have the GPU replaced")
+        yield GpuTrouble(Severity.FATAL, "a memory row cannot be replaced", "have the GPU replaced")
     yield from (trouble for trouble in map(xids.trouble, reversed(health.xids)) if trouble is not None)
     if health.remap_pending:
         yield GpuTrouble(
             Severity.DEGRADED,
-            "a row of its memory waits to be replaced",
+            "a memory row waits to be replaced",
             "when nothing runs there, reset it: `nvidia-smi --gpu-reset`",
         )
     if health.nvlink_recoveries:
         yield GpuTrouble(
             Severity.DEGRADED,
-            f"an NVLink failed and came back {units.count(health.nvlink_recoveries, 'time')}",
+            f"NVLink has failed {units.count(health.nvlink_recoveries, 'time')}",
             "`nvidia-smi nvlink -e` names the link; check its bridge or the fabric manager",
         )
     hot, limit = health.memory_temperature_c, health.memory_temperature_max_c
     if hot is not None and limit and hot >= limit:
-        yield GpuTrouble(
-            Severity.DEGRADED, f"its memory has {hot:.0f} °C, and {limit:.0f} °C is the limit", "check the cooling"
-        )
+        yield GpuTrouble(Severity.DEGRADED, f"memory at {hot:.0f} °C, limit {limit:.0f} °C", "check the cooling")
     yield from _links(health)
 
 
@@ -120,9 +119,7 @@ def _links(health: GpuHealth) -> Iterator[GpuTrouble]:
     gen, best = health.pcie_gen, health.pcie_gen_max
     busy = health.pstate is not None and health.pstate <= _BUSY_PSTATE
     if busy and gen and best and gen < best:
-        yield GpuTrouble(
-            Severity.DEGRADED, f"PCIe runs at generation {gen} of {best}", "check the slot's setting in the BIOS"
-        )
+        yield GpuTrouble(Severity.DEGRADED, f"PCIe generation {gen} of {best}", "check the slot's setting in the BIOS")
 
 
 class Healths:

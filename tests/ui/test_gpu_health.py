@@ -20,7 +20,7 @@ _LOOK = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=themes.NAME
 SMS = GpuActivity(sm_pct=41.4)
 BROKEN = judged(GpuHealth(ecc_uncorrected=2, pcie_width=8, pcie_width_max=16))
 WORN = judged(GpuHealth(pcie_width=8, pcie_width_max=16))
-ECC = "2 ECC errors, uncorrected: what was computed may be wrong"
+ECC = "2 ECC errors, uncorrected"
 
 
 def _shown(sample: GpuSample, worker: Worker | None = None) -> Shown:
@@ -69,7 +69,7 @@ def test_a_broken_gpu_is_one_line_in_red_before_what_is_mild() -> None:
     shown = _shown(changed(sessions.sample(0), health=BROKEN, throttle=("power cap",)))
     notes = words.notes(shown.worker, shown.sample, _LOOK)
     assert [(note.text, note.style) for note in notes] == [(ECC, "error"), ("throttled: power cap", "warn")]
-    assert ECC in "\n".join(_tile(shown, 64))
+    assert ECC in "\n".join(_tile(shown, 38))
     assert "2 ECC err" in _row(shown, 80)
 
 

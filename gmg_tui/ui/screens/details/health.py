@@ -21,7 +21,7 @@ def write(page: Page, health: GpuHealth) -> None:
     waits = {True: "one waits for a reset", False: "none waits", None: units.NOT_SUPPORTED}[health.remap_pending]
     rows = f"{_number(health.remapped_uncorrected)} uncorrected, {_number(health.remapped_corrected)} corrected"
     page.row("rows replaced", f"{rows}; {waits}")
-    page.row("memory", _with_unit(health.memory_temperature_c, "°C"))
+    page.row("HBM", _with_unit(health.memory_temperature_c, "°C"))
     width = f"x{_number(health.pcie_width)} of x{_number(health.pcie_width_max)}"
     page.row("PCIe link", f"generation {_number(health.pcie_gen)} of {_number(health.pcie_gen_max)}, {width}")
     page.row("NVLink", f"{_number(health.nvlink_errors)} errors, {_number(health.nvlink_recoveries)} recoveries")

@@ -57,9 +57,9 @@ def write_gpu(page: Page, gpu: Gpu, sample: GpuSample | None, worker: Worker) ->
     page.row("GPU", load)
     activity = sample.activity or GpuActivity()
     if activity.sm_pct is not None:
-        page.row("SMs", f"{activity.sm_pct:.0f} % busy, occupancy {_given(activity.occupancy_pct, '{:.0f} %')}")
+        page.row("SMs busy", f"{activity.sm_pct:.0f} %, occupancy {_given(activity.occupancy_pct, '{:.0f} %')}")
         dram = _given(activity.dram_pct, "{:.0f} %")
-        page.row("", f"tensor {_given(activity.tensor_pct, '{:.0f} %')}, DRAM bandwidth {dram}")
+        page.row("tensor", f"{_given(activity.tensor_pct, '{:.0f} %')}, DRAM bandwidth {dram}")
     page.row("VRAM", f"{units.gib(sample.memory_used_mib)} of {units.gib(full_mib)} GiB")
     page.row("power", f"{units.whole(sample.power_w)} of {units.whole(limit_w)} W")
     page.row("temperature", _given(sample.temperature_c, "{:.0f} °C"))
