@@ -7,7 +7,9 @@ GPM's SM activity is DCGM's `SM_ACTIVE`. No privilege is documented for it (nvml
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
+import struct
 import time
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +34,9 @@ _METRICS = (
 )
 """In the order of `GpuActivity`'s fields: first the shares, which end at 100 %, then MiB/s."""
 _SHARES = 4
+_LAYOUT = struct.Struct("=" + f"4xid{ctypes.sizeof(pynvml.c_nvmlGpmMetric_t) - 16}x" * len(_METRICS))
+"""Code and value of each metric. By ctypes' fields, which pynvml wraps, the same takes ten times as long."""
+_FIRST = pynvml.c_nvmlGpmMetricsGet_t.metrics.offset
 _UNSUPPORTED = frozenset(
     {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, pynvml.NVML_ERROR_NO_PERMISSION}
 )
@@ -110,13 +115,15 @@ class Gpm:
         if self._taken_at is not None:
             self._get.sample1, self._get.sample2 = newer, older
             pynvml.nvmlGpmMetricsGet(self._get)
-            self._newest = GpuActivity(*map(self._value, range(len(_METRICS))))
+            found = _LAYOUT.unpack_from(self._get, _FIRST)
+            self._newest = GpuActivity(
+                *[_value(*found[2 * place : 2 * place + 2], share=place < _SHARES) for place in range(len(_METRICS))]
+            )
         return True
 
-    def _value(self, place: int) -> float | None:
-        metric = self._get.metrics[place]
-        value: float = metric.value
-        if metric.nvmlReturn != pynvml.NVML_SUCCESS or not math.isfinite(value):
-            return None
-        # A little over 100 % happens (github.com/NVIDIA/DCGM/issues/152).
-        return min(value, 100.0) if place < _SHARES else value
+
+def _value(code: int, value: float, *, share: bool) -> float | None:
+    if code != pynvml.NVML_SUCCESS or not math.isfinite(value):
+        return None
+    # A little over 100 % happens (github.com/NVIDIA/DCGM/issues/152).
+    return min(value, 100.0) if share else value
