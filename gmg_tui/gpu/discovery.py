@@ -30,6 +30,23 @@ def discover() -> tuple[tuple[Gpu, ...], tuple[tuple[int, str], ...]]:
     return tuple(found), tuple(silent)
 
 
+def driver_version() -> str | None:
+    """The driver's version as nvidia-smi shows it; None if unknown."""
+    try:
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except pynvml.NVMLError:
+        return None
+
+
+def cuda_version() -> str | None:
+    """The newest CUDA that the driver runs, such as 12.8; None if unknown."""
+    try:
+        version = int(pynvml.nvmlSystemGetCudaDriverVersion_v2())
+    except pynvml.NVMLError:
+        return None
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
 def _gpu_and_instances(index: int) -> list[Gpu]:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     ask = Asker(handle)
@@ -44,6 +61,8 @@ def _gpu_and_instances(index: int) -> list[Gpu]:
         memory_total_mib=metrics.memory_total_mib(ask),
         power_limit_w=metrics.power_limit_w(ask),
         persistence=None if persistence is None else bool(persistence),
+        driver=driver_version(),
+        cuda=cuda_version(),
         mig=bool(mig_mode and mig_mode[0]),
     )
     return [gpu, *(_instances(gpu, handle) if gpu.mig else ())]
@@ -64,6 +83,8 @@ def _instances(gpu: Gpu, handle: Any) -> Iterator[Gpu]:
             persistence=gpu.persistence,
             mig_index=mig_index,
             parent_uuid=gpu.uuid,
+            driver=gpu.driver,
+            cuda=gpu.cuda,
             mig_ids=(ask(pynvml.nvmlDeviceGetGpuInstanceId), ask(pynvml.nvmlDeviceGetComputeInstanceId)),
         )
 

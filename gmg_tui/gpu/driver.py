@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from gmg_tui.model import Gpu, GpuSample
@@ -37,6 +38,14 @@ class Driver(Protocol):
         """The driver's version; None if unknown."""
         ...
 
-    def read(self, gpu: Gpu, *, slow: bool) -> GpuSample:
+    def hear(self, gpus: Iterable[Gpu]) -> bool:
+        """Take the Xids of these GPUs since the last time; whether there were any."""
+        ...
+
+    def look(self, gpu: Gpu) -> None:
+        """Read the health of a GPU, which its samples have from then on."""
+        ...
+
+    def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample:
         """A sample of `gpu`; trouble is in it, never raised."""
         ...

@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import pynvml
+from msgspec import structs
 
 from gmg_tui.gpu import discovery, metrics
 from gmg_tui.gpu.failure import GPU_LOST, LIBRARY_GONE, NvmlUnavailable, gpu_trouble, unavailable
+from gmg_tui.gpu.gpm import Gpm
+from gmg_tui.gpu.health import Healths
 from gmg_tui.gpu.metrics import Asker
-from gmg_tui.model import Gpu, GpuSample
+from gmg_tui.gpu.xid_events import XidEvents
+from gmg_tui.model import Gpu, GpuActivity, GpuHealth, GpuSample
 
 __all__ = ["Nvml", "NvmlUnavailable"]
 
@@ -42,6 +47,10 @@ class Nvml:
         self._slow: dict[str, GpuSample] = {}
         self._trouble: dict[str, tuple[float, GpuSample]] = {}
         """For each GPU in trouble, when it is tried again, and its sample until then."""
+        self._gpms: dict[str, Gpm] = {}
+        self._xids: XidEvents | None = None
+        self._listen_at = 0.0
+        self._healths = Healths()
 
     @property
     def in_trouble(self) -> bool:
@@ -58,7 +67,11 @@ class Nvml:
         return cls(retry_s)
 
     def close(self) -> None:
-        """Shut NVML down, whether or not it still answers."""
+        """Shut NVML down, whether or not it still answers; no other thread may be using it."""
+        for gpm in self._gpms.values():
+            gpm.free()
+        if self._xids is not None:
+            self._xids.free()
         self._forget()
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
@@ -95,38 +108,78 @@ class Nvml:
 
     def driver_version(self) -> str | None:
         """The driver's version as nvidia-smi shows it; None if unknown."""
-        try:
-            return str(pynvml.nvmlSystemGetDriverVersion())
-        except pynvml.NVMLError:
-            return None
+        return discovery.driver_version()
 
-    def read(self, gpu: Gpu, *, slow: bool) -> GpuSample:
+    def cuda_version(self) -> str | None:
+        """The newest CUDA that the driver runs, such as 12.8; None if unknown."""
+        return discovery.cuda_version()
+
+    def look(self, gpu: Gpu) -> GpuHealth | None:
+        """Read the health of a GPU, or of the GPU that a MIG instance is on; samples have it from then on.
+
+        Returns None where it says nothing of it, or does not answer.
+        """
+        if self.error is not None:
+            return None
+        uuid = gpu.parent_uuid or gpu.uuid
+        try:
+            return self._healths.look(uuid, Asker(self._handle(uuid)))
+        except pynvml.NVMLError:
+            return None  # `read` tells it, and decides when it is tried again
+
+    def hear(self, gpus: Iterable[Gpu]) -> bool:
+        """Take the Xids of these GPUs since the last time; samples have them from then on. Returns whether there were any.
+
+        Call it in one thread only, always with the same GPUs. Does not wait.
+        """
+        now, any_heard = time.monotonic(), False
+        if self.error is not None or now < self._listen_at:
+            return False
+        try:
+            if self._xids is None:
+                self._xids = XidEvents(self._handles_of(gpu.parent_uuid or gpu.uuid for gpu in gpus))
+            for uuid, code in self._xids.heard():
+                self._healths.hear(uuid, code)
+                any_heard = True
+        except pynvml.NVMLError:  # a GPU is lost: listen anew to those that are left
+            if self._xids is not None and self.error is None:
+                self._xids.free()
+            self._xids = None
+            self._listen_at = now + self._retry_s
+        return any_heard
+
+    def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample:
         """A sample of `gpu`. Trouble with the GPU, or with NVML as a whole, is in the sample, never raised.
 
         Args:
             gpu: The GPU or MIG instance. Instances report their memory and processes; utilisation, power and
                 temperature belong to the whole GPU.
             slow: Whether to refresh fan, PCIe, limits and processes too.
+            activity: Whether to measure what the GPU does by its own counters: between one read and the next. Read each
+                GPU in one thread only then.
         """
         if not self._answers():
             return GpuSample(uuid=gpu.uuid, error=self.error)
+        sample = self._sample(gpu, slow, activity)
+        health = self._healths.of(gpu.parent_uuid or gpu.uuid)
+        return sample if health is None else structs.replace(sample, health=health)
+
+    def _sample(self, gpu: Gpu, slow: bool, activity: bool) -> GpuSample:
         until, said = self._trouble.get(gpu.uuid, (0.0, None))
         if said is not None and time.monotonic() < until:
             return said
         try:
             sample = self._ask(gpu.uuid, slow)
+            found = self._activity(gpu) if activity else None
         except pynvml.NVMLError as error:
             if error.value in LIBRARY_GONE:
                 return GpuSample(uuid=gpu.uuid, error=str(self._fail(error)))
             return self._set_aside(gpu.uuid, error)
         self._trouble.pop(gpu.uuid, None)
-        return sample
+        return sample if found is None else structs.replace(sample, activity=found)
 
     def _ask(self, uuid: str, slow: bool) -> GpuSample:
-        handle = self._handles.get(uuid)
-        if handle is None:
-            handle = self._handles[uuid] = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        ask = Asker(handle)
+        ask = Asker(self._handle(uuid))
         kept = self._slow.get(uuid)
         if slow or kept is None:
             kept = self._slow[uuid] = metrics.slow(ask, uuid)
@@ -135,11 +188,34 @@ class Nvml:
             return GpuSample(uuid=uuid, error=ask.refusal)
         return sample
 
+    def _handle(self, uuid: str) -> Any:
+        handle = self._handles.get(uuid)
+        if handle is None:
+            handle = self._handles[uuid] = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        return handle
+
+    def _handles_of(self, uuids: Iterable[str]) -> dict[str, Any]:
+        """The handles of GPUs, each once, without those of GPUs that do not answer."""
+        found = {}
+        for uuid in dict.fromkeys(uuids):
+            with contextlib.suppress(pynvml.NVMLError):
+                found[uuid] = self._handle(uuid)
+        return found
+
+    def _activity(self, gpu: Gpu) -> GpuActivity | None:
+        gpm = self._gpms.get(gpu.uuid)
+        if gpm is None:
+            instance = gpu.mig_ids[0] if gpu.mig_ids is not None else None
+            gpm = self._gpms[gpu.uuid] = Gpm(self._handle(gpu.parent_uuid or gpu.uuid), instance)
+        return gpm.read()
+
     def _set_aside(self, uuid: str, error: pynvml.NVMLError) -> GpuSample:
         """Leave a GPU that does not answer alone for a while, and drop its handle, which stays dead."""
         said = GpuSample(uuid=uuid, lost=error.value in GPU_LOST, error=gpu_trouble(error))
         self._handles.pop(uuid, None)
         self._slow.pop(uuid, None)
+        if (gpm := self._gpms.pop(uuid, None)) is not None:
+            gpm.free()
         self._trouble[uuid] = (time.monotonic() + self._retry_s, said)
         return said
 
@@ -179,3 +255,5 @@ class Nvml:
         self._handles.clear()
         self._slow.clear()
         self._trouble.clear()
+        # Not freed: another thread may be using it at this moment, and what NVML had is gone anyhow.
+        self._gpms, self._xids = {}, None

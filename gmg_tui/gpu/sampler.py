@@ -10,6 +10,7 @@ from collections.abc import Callable
 from msgspec import structs
 
 from gmg_tui.gpu.driver import Driver
+from gmg_tui.gpu.health_watch import HealthWatch
 from gmg_tui.model import Gpu, GpuSample
 
 _LOG = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class Sampler:
         self._deliver = deliver
         self._rounds_per_slow = max(1, round(SLOW_S / interval_s))
         self._nvml = nvml
+        self._health = HealthWatch(nvml, gpus)
         self._logged = ""
         self._wake = threading.Event()
         self._stopping = False
@@ -53,26 +55,35 @@ class Sampler:
         self._wake.set()
         if self._thread.ident is not None:
             self._thread.join(wait_s)
-        return not self._thread.is_alive()
+        # One that hangs has used up the time.
+        alive = self._thread.is_alive()
+        return self._health.stop(0.0 if alive else wait_s) and not alive
 
     def _run(self) -> None:
         number = 0
         next_at = time.monotonic()
         while not self._stopping:
             self._round(number)
+            if number == 0:
+                self._health.start()  # the handles are known by now, and the first metrics are not kept waiting
             number += 1
             # No catching up after a round that took longer than the interval.
             next_at = max(next_at + self._interval_s, time.monotonic())
             self._wake.wait(max(0.0, next_at - time.monotonic()))
             self._wake.clear()
 
+    def _read(self, gpu: Gpu, *, slow: bool) -> GpuSample:
+        return self._nvml.read(gpu, slow=slow, activity=True)
+
     def _round(self, number: int) -> None:
         # A broken driver may make pynvml or ctypes raise anything, and the receiver's loop may have closed; the next
         # round must come nevertheless.
         turn = number % self._rounds_per_slow
         try:
+            if self._nvml.hear(self._gpus):
+                self._health.look()
             read = [
-                (time.monotonic(), self._nvml.read(gpu, slow=number == 0 or position % self._rounds_per_slow == turn))
+                (time.monotonic(), self._read(gpu, slow=number == 0 or position % self._rounds_per_slow == turn))
                 for position, gpu in enumerate(self._gpus)
             ]
             now, error = time.monotonic(), self._nvml.error

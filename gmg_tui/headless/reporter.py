@@ -72,6 +72,7 @@ class Reporter:
             late = frozenset(group.id for group in snapshot.groups if not self._held_back.isdisjoint(group.slots))
             for name, text in self._groups.events(snapshot, late):
                 yield self._line(name, text)
+        yield from self._of_gpus(snapshot)
         for slot, why in (snapshot.queue.benched if snapshot.queue is not None else {}).items():
             if self._first(slot, why):
                 yield self._line(slot, f"benched: {why}")
@@ -79,6 +80,19 @@ class Reporter:
         for note in notes:
             if self._first("", note):
                 yield f"{self._session.spec.name}: {note}"
+
+    def _of_gpus(self, snapshot: Snapshot) -> Iterator[str]:
+        """What is wrong with the GPUs, each once; figures that grow are no news."""
+        troubles = {one.uuid: one.health.troubles for one in snapshot.samples if one.health and one.health.troubles}
+        slots = [
+            (slot.name, troubles[slot.gpu.uuid])
+            for slot in self._session.slots
+            if slot.gpu and slot.gpu.uuid in troubles
+        ]
+        for slot, found in slots:
+            for trouble in found:
+                if self._first(slot, _DIGITS.sub("", trouble.text)):
+                    yield self._line(slot, f"warning: {trouble.text}; {trouble.advice}")
 
     def _of_worker(self, worker: Worker, snapshot: Snapshot, *, in_group: bool) -> Iterator[str]:
         """The changes of a worker; of a rank only what its group does not say."""

@@ -9,6 +9,7 @@ Celsius, `_mhz` megahertz, `_j` joules. `None` means "unknown" or "not reported 
 from __future__ import annotations
 
 from gmg_tui.model.attempt_report import AttemptReport
+from gmg_tui.model.gpu_health import GpuActivity, GpuHealth, GpuTrouble, Severity, Xid
 from gmg_tui.model.gpus import Gpu, GpuProcess, GpuSample, Slot
 from gmg_tui.model.groups import DdpSpec, RankGroup, RateOf, added_up
 from gmg_tui.model.jobs import Batch, Job, JobRecord, Lane, QueueAction, QueueView, SweepSpec, Value

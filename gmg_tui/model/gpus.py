@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from gmg_tui.model.gpu_health import GpuActivity, GpuHealth
 from gmg_tui.model.states import SlotKind
 
 
@@ -26,6 +27,10 @@ class Gpu(Struct, frozen=True, omit_defaults=True):
     """UUID of the GPU that a MIG instance is on."""
     mig_ids: tuple[int | None, int | None] | None = None
     """The IDs of a MIG instance's GPU instance and compute instance, as in `nvidia-smi mig -lci`."""
+    driver: str | None = None
+    """The driver's version."""
+    cuda: str | None = None
+    """The newest CUDA that the driver runs."""
     mig: bool = False
     """Whether the GPU is in MIG mode: nothing runs on the GPU as a whole, only on its instances."""
 
@@ -95,6 +100,15 @@ class GpuSample(Struct, frozen=True, omit_defaults=True):
     energy_j: float | None = None
     """The GPU's energy counter, since the driver was loaded."""
     processes: tuple[GpuProcess, ...] | None = None
+    activity: GpuActivity | None = None
+    """None where the GPU does not support GPM, and before its second sample."""
+    health: GpuHealth | None = None
+    """None before it was first looked at."""
+
+    @property
+    def sm_pct(self) -> float | None:
+        """The share of the SMs that were busy; None where it is not known."""
+        return self.activity.sm_pct if self.activity is not None else None
 
     @property
     def silent(self) -> bool:

@@ -138,7 +138,7 @@ class Details(Struct, frozen=True, omit_defaults=True):
 
 
 class Series(Struct, frozen=True, omit_defaults=True):
-    """A worker's metrics at even steps, oldest first; all lists have the same length.
+    """A worker's metrics at even steps, oldest first; all lists have the same length, but `sm_pct` is empty if not known.
 
     `None` stands for an unknown value; `fps` is the settled rate where that is known.
     """
@@ -151,6 +151,8 @@ class Series(Struct, frozen=True, omit_defaults=True):
     gpu_util_pct: tuple[float | None, ...] = ()
     memory_used_mib: tuple[float | None, ...] = ()
     power_w: tuple[float | None, ...] = ()
+    sm_pct: tuple[float | None, ...] = ()
+    """The share of the SMs that were busy."""
 
 
 def fps_per_watt(session: Session, snapshot: Snapshot) -> float | None:

@@ -48,6 +48,7 @@ class _Chart(NamedTuple):
 _CHARTS = (
     _Chart("FPS (environment steps per second)", "fps", 1.0, 0, "FPS"),
     _Chart("GPU utilisation (%)", "gpu_util_pct", 1.0, 1, "%"),
+    _Chart("SMs busy (%)", "sm_pct", 1.0, 1, "%"),
     _Chart("VRAM used (GiB)", "memory_used_mib", 1 / 1024, 2, "GiB"),
     _Chart("Power (W)", "power_w", 1.0, 1, "W"),
     _Chart("Temperature (°C)", "temperature_c", 1.0, 1, "°C"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -88,9 +89,16 @@ class SimulatedNvml:
         """None: there is no driver."""
         return None
 
-    def read(self, gpu: Gpu, *, slow: bool) -> GpuSample:
+    def hear(self, gpus: Iterable[Gpu]) -> bool:
+        """Nothing breaks here."""
+        return False
+
+    def look(self, gpu: Gpu) -> None:
+        """As `hear`."""
+
+    def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample:
         """A sample of `gpu`; all of it is refreshed, whether or not `slow` is asked for."""
-        del slow
+        del slow, activity
         uses = self._uses(gpu.index)
         throttled = gpu.index == SLOW_CARD
         # Several processes share the time of one GPU.

@@ -17,7 +17,7 @@ MAX_EVENTS = 10_000
 _SPAN = "SELECT min(time), max(time) FROM figures"
 _METRICS = """
 SELECT avg(time), slot, max(job), avg(fps), avg(fps_settled), avg(gpu_util_pct), avg(memory_used_mib), avg(power_w),
-    avg(temperature_c)
+    avg(temperature_c), avg(sm_pct)
 FROM figures GROUP BY slot, CAST((time - ?) / ? AS INTEGER) ORDER BY slot, min(time)
 """
 

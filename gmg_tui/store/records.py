@@ -65,3 +65,5 @@ class MetricsRow(NamedTuple):
     memory_used_mib: float | None
     power_w: float | None
     temperature_c: float | None
+    sm_pct: float | None = None
+    """The share of the SMs that were busy."""

@@ -78,7 +78,7 @@ def severity(worker: Worker, sample: GpuSample | None) -> int:
         return 0
     if worker.stuck or worker.lost_since is not None:
         return 1
-    if sample is not None and (sample.lost or sample.error):
+    if sample is not None and (sample.lost or sample.error or _broken(sample)):
         return 2
     if worker.warnings and not worker.state.ended:
         return 3
@@ -87,13 +87,18 @@ def severity(worker: Worker, sample: GpuSample | None) -> int:
     return _TROUBLES + _CALM_STATES.index(worker.state)
 
 
+def _broken(sample: GpuSample) -> bool:
+    """Whether what the GPU computes may be wrong."""
+    return sample.health is not None and sample.health.fatal is not None
+
+
 def _throttled(sample: GpuSample | None) -> bool:
     """Whether the GPU is held back by more than its power cap, at which GPUs under full load are for hours."""
     return sample is not None and any(reason != "power cap" for reason in sample.throttle or ())
 
 
 def in_trouble(worker: Worker, sample: GpuSample | None) -> bool:
-    """Whether a worker has failed, is lost, stuck, slow or warned of, or its GPU is lost or throttled by its heat."""
+    """Whether a worker has failed, is lost, stuck, slow or warned of, or its GPU is lost, broken or throttled by its heat."""
     return severity(worker, sample) < _TROUBLES
 
 

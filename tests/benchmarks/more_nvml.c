@@ -11,11 +11,6 @@ typedef void *Device;
         return SUCCESS;                                                                                                \
     }
 
-CONSTANT(nvmlDeviceGetMaxPcieLinkGeneration, 5)
-CONSTANT(nvmlDeviceGetMaxPcieLinkWidth, 16)
-CONSTANT(nvmlDeviceGetCurrPcieLinkGeneration, 5)
-CONSTANT(nvmlDeviceGetCurrPcieLinkWidth, 16)
-CONSTANT(nvmlDeviceGetPerformanceState, 0)
 CONSTANT(nvmlDeviceGetPowerManagementLimit, 700000)
 CONSTANT(nvmlDeviceGetComputeMode, 0)
 CONSTANT(nvmlDeviceGetDisplayActive, 0)
@@ -31,12 +26,6 @@ CONSTANT(nvmlDeviceGetDisplayMode, 0)
 
 UTILISATION(nvmlDeviceGetEncoderUtilization)
 UTILISATION(nvmlDeviceGetDecoderUtilization)
-
-int nvmlDeviceGetTemperatureThreshold(Device device, int kind, unsigned *degrees) {
-    (void)device;
-    *degrees = kind == 0 ? 95 : 90;
-    return SUCCESS;
-}
 
 int nvmlDeviceGetProcessUtilization(Device device, void *samples, unsigned *count, unsigned long long since) {
     (void)device;
@@ -63,4 +52,3 @@ int nvmlSystemGetCudaDriverVersion(int *version) {
     return SUCCESS;
 }
 
-int nvmlSystemGetCudaDriverVersion_v2(int *version) { return nvmlSystemGetCudaDriverVersion(version); }

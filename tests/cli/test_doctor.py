@@ -18,6 +18,7 @@ from gmg_tui.commands.doctor import (
     filesystem,
     gpus,
     graphics,
+    health,
     interpreter,
     line,
     logout,
@@ -28,7 +29,8 @@ from gmg_tui.commands.doctor import (
 from gmg_tui.commands.doctor.finding import Finding, Verdict
 from gmg_tui.commands.doctor.gpus import NvmlView
 from gmg_tui.gpu.egl import EglMap
-from gmg_tui.model import Gpu
+from gmg_tui.gpu.health import judged
+from gmg_tui.model import Gpu, GpuHealth
 from tests.cli.scripted import environ
 from tests.nvml_sim import Sim
 
@@ -305,3 +307,36 @@ def test_without_systemd_nothing_ends_sessions(tmp_path: Path) -> None:
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
+
+
+def _sick(uncorrected: int, lanes: int) -> Finding:
+    troubled = judged(GpuHealth(ecc_uncorrected=uncorrected, pcie_width=lanes, pcie_width_max=16))
+    good = GpuHealth(ecc_corrected=0, ecc_uncorrected=0)
+    return health.gpus(NvmlView((card(0), card(1)), health=((card(0), good), (card(1), troubled))))
+
+
+def test_the_health_of_gpus_is_judged_by_the_worst() -> None:
+    assert _verdict(_sick(0, 16), "no uncorrected ECC error on 2 GPUs") is OK
+    assert _verdict(_sick(0, 8), "gpu1: PCIe has 8 of 16 lanes", "riser") is WARN
+    said = ("gpu1: 3 ECC errors, uncorrected", "nvidia-smi --gpu-reset")
+    assert _verdict(_sick(3, 8), *said) is FAIL
+    assert _verdict(health.gpus(NvmlView((card(0),))), "no GPU reports ECC errors") is OK
+
+
+def test_an_ecc_error_in_the_driver_is_told(machine: dict[str, str], tmp_path: Path, nvml_library: Path) -> None:
+    sim = Sim(tmp_path / "sim", nvml_library, count=2)
+    sim.gpus[1].ecc_uncorrected = 1
+    sim.write()
+    found, status = _findings(**machine)
+    assert (found["GPU health"]["verdict"], status) == ("FAIL", 1)
+    assert found["GPU health"]["found"].startswith("gpu1: 1 ECC error, uncorrected")
+    assert found["driver"]["found"] == "NVIDIA 570.86.15 with CUDA 12.8, NVML answers"
+
+
+def test_mps_is_told_where_it_runs(tmp_path: Path) -> None:
+    environment = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
+    assert health.mps(environment) is None
+    (tmp_path / "control").touch()
+    found = health.mps(environment)
+    assert found is not None
+    assert _verdict(found, str(tmp_path), "nvidia-cuda-mps-control") is WARN

@@ -6,9 +6,23 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from gmg_tui.gpu.health import judged
 from gmg_tui.headless.reporter import Reporter
 from gmg_tui.headless.table import final
-from gmg_tui.model import Fps, Gpu, GpuSample, Progress, RunSpec, Session, Slot, SlotKind, Snapshot, Worker, WorkerState
+from gmg_tui.model import (
+    Fps,
+    Gpu,
+    GpuHealth,
+    GpuSample,
+    Progress,
+    RunSpec,
+    Session,
+    Slot,
+    SlotKind,
+    Snapshot,
+    Worker,
+    WorkerState,
+)
 from gmg_tui.protocol import Lines
 
 _GPU = Gpu(0, "GPU-0", "H100 80GB")
@@ -226,3 +240,16 @@ def test_a_failure_does_not_wait_for_ever_for_its_lines() -> None:
 def test_the_end_names_a_gpu_that_is_slower_than_the_others() -> None:
     slow = replace(_running(2000.0), state=WorkerState.FINISHED, below_median_pct=-8.04)
     assert "gpu0: −8 % of the median" in final(_SESSION, _snapshot(3661, slow))
+
+
+def test_what_is_wrong_with_a_gpu_is_said_once_with_what_to_do() -> None:
+    reporter = Reporter(_SESSION)
+    worker = _running(1.0)
+    list(reporter.events(_snapshot(0, worker, health=GpuHealth(ecc_uncorrected=0))))
+    first, second = (
+        list(reporter.events(_snapshot(1 + errors, worker, health=judged(GpuHealth(ecc_uncorrected=errors)))))
+        for errors in (2, 3)
+    )
+    assert [line[:46] for line in first] == ["gpu0    warning: 2 ECC errors, uncorrected; wh"]
+    assert "nvidia-smi --gpu-reset" in first[0]
+    assert second == []

@@ -9,7 +9,7 @@ import pytest
 from gmg_tui import session
 from gmg_tui.engine.scheduling import benched_gpus
 from gmg_tui.engine.scheduling.benched_gpus import Bench
-from gmg_tui.model import Batch, GpuSample, JobRecord, RunSpec, WorkerState
+from gmg_tui.model import Batch, GpuHealth, GpuSample, GpuTrouble, JobRecord, RunSpec, Severity, WorkerState
 from gmg_tui.store import reader
 from tests.nvml_sim import Sim
 
@@ -148,3 +148,37 @@ def test_a_gpu_that_is_lost_for_long_is_benched_until_somebody_says_so() -> None
     assert shelf.why("A") == "lost: GPU is lost"
     shelf.release("A")
     assert shelf.why("A") is None
+
+
+def _reported(text: str, severity: Severity = Severity.FATAL) -> GpuSample:
+    return GpuSample("A", health=GpuHealth(troubles=(GpuTrouble(severity, text, "reset it"),)))
+
+
+def test_a_gpu_that_may_compute_wrong_numbers_is_benched_at_once_until_somebody_says_so() -> None:
+    shelf = Bench()
+    assert not shelf.look(_reported("PCIe has 8 of 16 lanes", Severity.DEGRADED), 0.0)
+    assert shelf.look(_reported("1 uncorrected ECC error"), 1.0)
+    assert not shelf.look(_reported("1 uncorrected ECC error"), 2.0), "said once"
+    assert shelf.why("A") == "1 uncorrected ECC error; reset it"
+    shelf.release("A")
+    assert not shelf.look(_reported("1 uncorrected ECC error"), 3.0), "the user knows of it"
+    assert shelf.why("A") is None
+    assert shelf.look(_reported("2 uncorrected ECC errors"), 4.0)
+
+
+async def test_no_job_starts_on_a_gpu_with_an_uncorrected_error(sim: Sim, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.02)")
+    go = tmp_path / "go"
+    spec = sweep_for([{}] * 4, Batch(script=str(script), args=(str(go),), gpus="0,1"), interval_s=0.1)
+    async with running(spec, sim.env()) as run:
+        await run.until(lambda s: all(worker.pid for worker in s.workers[:2]))
+        sim.gpus[0].xids = [48]
+        sim.write()
+        await run.until(lambda s: s.queue is not None and "gpu0" in s.queue.benched)
+        assert run.snapshot.queue is not None
+        assert run.snapshot.queue.benched["gpu0"].startswith("Xid 48: an uncorrected memory error")
+        go.touch()
+        queue = await run.until_done()
+    assert (queue.finished, queue.failed) == (4, 0)
+    assert sorted(job.slot or "" for job in _stored(spec)) == ["gpu0", "gpu1", "gpu1", "gpu1"]

@@ -98,3 +98,23 @@ async def test_a_driver_that_hangs_for_long_leaves_nothing_known_of_its_gpus(sim
         sim.hangs = False
         sim.write()
         await run.until(lambda s: s.samples[0].gpu_util_pct == 90 and s.samples[0].age_s is None)
+
+
+async def test_a_session_has_the_activity_and_the_health_of_its_gpus(sim: Sim) -> None:
+    sim.gpus[0].gpm, sim.gpus[0].ecc_uncorrected = {2: 41.5}, 2
+    sim.write()
+    spec = spec_for("--lines", "0", cpu=None, gpus="0,1", start=StartMode.TOGETHER)
+    async with running(spec, sim.env()) as run:
+        known = await run.until(lambda s: len(s.samples) == 2 and s.samples[0].sm_pct and s.samples[1].health)
+        first, second = known.samples
+        assert (first.sm_pct, second.sm_pct) == (41.5, None)
+        assert first.health is not None
+        assert first.health.fatal is not None
+        assert first.health.fatal.text == "2 ECC errors, uncorrected"
+        assert second.health is not None
+        assert second.health.troubles == ()
+        await run.until_state("gpu0", WorkerState.RUNNING)
+        moment = run.snapshot.time
+        await run.until(lambda s: s.time > moment + 2)
+        assert (await run.client.series("gpu0")).sm_pct[-1] == 41.5
+        assert (await run.client.series("gpu1")).sm_pct == ()

@@ -52,3 +52,12 @@ def test_a_young_life_is_whole(seconds: int) -> None:
 
 def test_nothing_is_an_empty_series() -> None:
     assert History().since("gpu0", 0.0).fps == ()
+
+
+def test_the_share_of_busy_sms_comes_where_it_was_ever_known() -> None:
+    history = History()
+    for second in range(3):
+        history.add(START + second, Point(1.0, 97.0, None, None, None if second == 1 else 40.0 + second))
+    assert history.recent("gpu0").sm_pct == (40.0, None, 42.0)
+    assert history.whole("gpu0").sm_pct == (40.0, None, 42.0)
+    assert _lived(3).recent("gpu0").sm_pct == ()

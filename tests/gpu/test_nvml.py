@@ -34,6 +34,8 @@ def test_each_of_eight_cards_reads_as_it_was_written(sim: Sim) -> None:
             memory_total_mib=81559,
             power_limit_w=700.0,
             persistence=True,
+            driver="570.86.15",
+            cuda="12.8",
         )
         assert nvml.read(gpu, slow=True) == GpuSample(
             uuid=simulated.uuid,

@@ -74,6 +74,7 @@ class Mig:
     name: str = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
     memory_total_mib: float = 9984
     memory_used_mib: float = 12
+    gpm: dict[int, float] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
 
 
@@ -101,6 +102,29 @@ class SimulatedGpu:
     pcie_tx_mib_s: float | None = 300
     energy_j: float | None = 1_000_000
     persistence: bool | None = True
+    gpm: dict[int, float] = field(default_factory=dict)
+    """GPM metrics by their ID, maybe above 100 or NaN; a GPU without any does not support GPM."""
+    ecc_corrected: int | None = 0
+    ecc_uncorrected: int | None = 0
+    ecc_corrected_ever: int | None = 0
+    ecc_uncorrected_ever: int | None = 0
+    remapped_corrected: int | None = 0
+    """None where rows cannot be remapped."""
+    remapped_uncorrected: int | None = 0
+    remap_pending: bool | None = False
+    remap_failed: bool | None = False
+    memory_temperature_c: int | None = 66
+    memory_temperature_max_c: int | None = 95
+    pcie_gen: int | None = 5
+    pcie_gen_max: int | None = 5
+    pcie_width: int | None = 16
+    pcie_width_max: int | None = 16
+    pstate: int | None = 0
+    nvlink_crc_errors: int | None = 0
+    nvlink_replays: int | None = 0
+    nvlink_recoveries: int | None = 0
+    xids: list[int] = field(default_factory=list)
+    """Add one, and event sets tell it."""
     processes: list[Process] = field(default_factory=list)
     mig: list[Mig] | None = None
     """None where MIG is off; a list, maybe empty, where it is on. Such a GPU says nothing of its utilisation."""
@@ -125,6 +149,8 @@ class SimulatedGpu:
         if self.gone_at is not None:
             yield f"gone_at {self.gone_at}"
         yield from (f"fail {function} {code}" for function, code in self.fails.items())
+        yield from _gpm_lines(self.gpm)
+        yield from (f"xid {serial} {code}" for serial, code in enumerate(self.xids, 1))
         yield from _process_lines(self.processes)
         for instance in self.mig or ():
             yield from (f"mig {instance.index}", f"uuid {instance.uuid}", f"name {instance.name}")
@@ -132,6 +158,7 @@ class SimulatedGpu:
             yield f"memory_used_bytes {round(instance.memory_used_mib * MIB)}"
             yield f"gpu_instance {instance.index + 1}"
             yield "compute_instance 0"
+            yield from _gpm_lines(instance.gpm)
             yield from _process_lines(instance.processes)
 
 
@@ -152,6 +179,17 @@ _FIGURES = {
     "pcie_tx_mib_s": ("pcie_tx_kb_s", 1024),
     "energy_j": ("energy_mj", 1000),
     "persistence": ("persistence", 1),
+    "memory_temperature_c": ("memory_temperature", 1),
+    "memory_temperature_max_c": ("memory_temperature_max", 1),
+    **{
+        name: (name, 1)
+        for name in (
+            *("ecc_corrected", "ecc_uncorrected", "ecc_corrected_ever", "ecc_uncorrected_ever"),
+            *("remapped_corrected", "remapped_uncorrected", "remap_pending", "remap_failed"),
+            *("pcie_gen", "pcie_gen_max", "pcie_width", "pcie_width_max", "pstate"),
+            *("nvlink_crc_errors", "nvlink_replays", "nvlink_recoveries"),
+        )
+    },
 }
 """A field of `SimulatedGpu`, its key in the file, and how many of the file's units one of the field's is."""
 
@@ -160,6 +198,10 @@ def _process_lines(processes: list[Process]) -> Iterator[str]:
     for process in processes:
         size = -1 if process.memory_mib is None else round(process.memory_mib * MIB)
         yield f"process {'graphics' if process.graphics else 'compute'} {process.pid} {size}"
+
+
+def _gpm_lines(metrics: dict[int, float]) -> Iterator[str]:
+    return (f"gpm {number} {value}" for number, value in metrics.items())
 
 
 def gpus(count: int) -> list[SimulatedGpu]:
@@ -190,6 +232,7 @@ class Sim:
         library: The folder of the library.
         gpus: The GPUs in the order of their indices.
         driver: The driver's version.
+        cuda_version: The newest CUDA that the driver runs: 12080 is 12.8; 0 for a driver that does not say.
         error: A code that every call returns: `DRIVER_NOT_LOADED`, `NO_PERMISSION` …; 0 for none.
         epoch: When it grows, programs get "uninitialized" until they initialise anew.
         delay_ms: Every call takes this long, as on a slow GPU.
@@ -208,6 +251,7 @@ class Sim:
         """
         self.gpus = gpus(count)
         self.driver = "570.86.15"
+        self.cuda_version = 12080
         self.error = 0
         self.epoch = 0
         self.delay_ms = 0
@@ -247,7 +291,7 @@ class Sim:
         """Make the present state known, at once."""
         self._moment += 1
         lines = [f"driver {self.driver}", f"error {self.error}", f"epoch {self.epoch}", f"delay_ms {self.delay_ms}"]
-        lines += [f"hangs {int(self.hangs)}", f"moment {self._moment}"]
+        lines += [f"cuda_version {self.cuda_version}", f"hangs {int(self.hangs)}", f"moment {self._moment}"]
         lines += [f"log {self._folder / 'calls'}"] if self._recording else []
         lines += [f"fail {function} {code}" for function, code in self.fails.items()]
         for gpu in self.gpus:

@@ -26,6 +26,7 @@ def animate(sim: Sim, second: int) -> None:
         gpu.fan_pct = round(40 + 15 * wave)
         gpu.pcie_rx_mib_s = 900 + 600 * wave
         gpu.pcie_tx_mib_s = 300 + 200 * wave
+        gpu.gpm = {2: 40 + 30 * wave, 3: 22 + 10 * wave, 5: 3, 10: 12 + 5 * wave, 60: 4000, 61: 4100}
         gpu.energy_j = (gpu.energy_j or 0) + gpu.power_w
         gpu.processes = [Process(pid=40_000 + index, memory_mib=gpu.memory_used_mib)]
     sim.write()

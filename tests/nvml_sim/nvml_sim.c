@@ -5,6 +5,7 @@
  *
  * The file holds one `key value` per line. Before the first GPU:
  *   driver VERSION      what nvmlSystemGetDriverVersion reports
+ *   cuda_version N      what nvmlSystemGetCudaDriverVersion_v2 reports: 12080 for 12.8
  *   error CODE          every call returns this nvmlReturn_t: 9 no driver, 4 too few rights, 18 version mismatch
  *   epoch N             a process that initialised at another epoch gets NVML_ERROR_UNINITIALIZED until it does so anew
  *   delay_ms N          every call takes this long, as on a slow GPU
@@ -20,6 +21,7 @@
  *   gone_at N                     the GPU left the bus at this moment: a process that initialised before counts it as
  *                                 lost, one that initialised since does not count it at all
  *   a key of figure_keys below    an unsigned number; a figure that is absent is NVML_ERROR_NOT_SUPPORTED
+ *   gpm, xid                      see activity_and_health.c
  */
 
 #define _GNU_SOURCE
@@ -66,6 +68,24 @@ enum figure {
     COMPUTE_INSTANCE,
     LOST,
     GONE_AT,
+    ECC_CORRECTED,
+    ECC_UNCORRECTED,
+    ECC_CORRECTED_EVER,
+    ECC_UNCORRECTED_EVER,
+    REMAPPED_CORRECTED,
+    REMAPPED_UNCORRECTED,
+    REMAP_PENDING,
+    REMAP_FAILED,
+    MEMORY_TEMPERATURE,
+    MEMORY_TEMPERATURE_MAX,
+    PCIE_GEN,
+    PCIE_GEN_MAX,
+    PCIE_WIDTH,
+    PCIE_WIDTH_MAX,
+    PSTATE,
+    NVLINK_CRC_ERRORS,
+    NVLINK_REPLAYS,
+    NVLINK_RECOVERIES,
     FIGURES,
 };
 
@@ -77,9 +97,28 @@ static const char *const figure_keys[FIGURES] = {
     "pcie_rx_kb_s",       "pcie_tx_kb_s",      "energy_mj",
     "persistence",        "mig_mode",          "gpu_instance",
     "compute_instance",   "lost",              "gone_at",
+    "ecc_corrected",
+    "ecc_uncorrected",
+    "ecc_corrected_ever",
+    "ecc_uncorrected_ever",
+    "remapped_corrected",
+    "remapped_uncorrected",
+    "remap_pending",
+    "remap_failed",
+    "memory_temperature",
+    "memory_temperature_max",
+    "pcie_gen",
+    "pcie_gen_max",
+    "pcie_width",
+    "pcie_width_max",
+    "pstate",
+    "nvlink_crc_errors",
+    "nvlink_replays",
+    "nvlink_recoveries",
 };
 
 enum { TEXT = 96, MAX_UNITS = 64 * 8, MAX_PROCESSES = 32, MAX_FAILURES = 64, MAX_HANDLES = 65536, MIG_PER_GPU = 7 };
+enum { MAX_GPM = 16, MAX_XIDS = 16 };
 
 struct failure {
     char function[64];
@@ -103,6 +142,12 @@ struct unit {
     int process_count;
     struct failure failures[MAX_FAILURES];
     int failure_count;
+    unsigned gpm_ids[MAX_GPM];
+    double gpm_values[MAX_GPM];
+    int gpm_count;
+    int xid_serials[MAX_XIDS];
+    unsigned xid_codes[MAX_XIDS];
+    int xid_count;
 };
 
 /* What an nvmlDevice_t points to. Handles are by UUID, so they outlive a change of the file. */
@@ -145,7 +190,7 @@ static struct failure failures[MAX_FAILURES];
 static int failure_count;
 static struct handle handles[MAX_HANDLES];
 static int handle_count;
-static int error, delay_ms, hangs, epoch, init_epoch, init_count;
+static int error, delay_ms, hangs, epoch, init_epoch, init_count, cuda_version;
 static unsigned long long moment, init_moment;
 static char driver[80], log_path[1024];
 
@@ -175,6 +220,20 @@ static void add_process(struct unit *unit, const char *value)
     }
 }
 
+static void add_gpm(struct unit *unit, const char *value)
+{
+    int at = unit->gpm_count;
+    if (at < MAX_GPM && sscanf(value, "%u %lf", &unit->gpm_ids[at], &unit->gpm_values[at]) == 2)
+        ++unit->gpm_count;
+}
+
+static void add_xid(struct unit *unit, const char *value)
+{
+    int at = unit->xid_count;
+    if (at < MAX_XIDS && sscanf(value, "%d %u", &unit->xid_serials[at], &unit->xid_codes[at]) == 2)
+        ++unit->xid_count;
+}
+
 static void read_unit_line(struct unit *unit, const char *key, const char *value)
 {
     if (strcmp(key, "uuid") == 0)
@@ -185,6 +244,10 @@ static void read_unit_line(struct unit *unit, const char *key, const char *value
         copy(unit->pci_bus_id, value, sizeof unit->pci_bus_id);
     else if (strcmp(key, "process") == 0)
         add_process(unit, value);
+    else if (strcmp(key, "gpm") == 0)
+        add_gpm(unit, value);
+    else if (strcmp(key, "xid") == 0)
+        add_xid(unit, value);
     else if (strcmp(key, "fail") == 0)
         add_failure(unit->failures, &unit->failure_count, value);
     for (int i = 0; i < FIGURES; ++i)
@@ -198,6 +261,8 @@ static void read_global_line(const char *key, const char *value)
 {
     if (strcmp(key, "driver") == 0)
         copy(driver, value, sizeof driver);
+    else if (strcmp(key, "cuda_version") == 0)
+        cuda_version = atoi(value);
     else if (strcmp(key, "error") == 0)
         error = atoi(value);
     else if (strcmp(key, "epoch") == 0)
@@ -257,7 +322,7 @@ static void reload(void)
     if (!file)
         return;
     seen = now;
-    unit_count = failure_count = error = delay_ms = hangs = epoch = 0;
+    unit_count = failure_count = error = delay_ms = hangs = epoch = cuda_version = 0;
     moment = 0;
     driver[0] = log_path[0] = '\0';
     read_lines(file);
@@ -746,3 +811,5 @@ int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(struct handle *handle, struct h
         code = INVALID_ARGUMENT;
     return leave(code == SUCCESS ? give_handle(unit->parent, out) : code);
 }
+
+#include "activity_and_health.c"

@@ -86,7 +86,7 @@ attempts = st.builds(
     log=st.none() | _texts,
 )
 events = st.builds(Event, time=_floats, kind=_texts, text=_texts, slot=st.none() | _texts, job=st.none() | _whole)
-metrics = st.builds(MetricsRow, _floats, _texts, st.none() | _whole, *[_maybe] * 6)
+metrics = st.builds(MetricsRow, _floats, _texts, st.none() | _whole, *[_maybe] * 7)
 
 
 def session(folder: Path, *, slots: int = 2) -> Session:

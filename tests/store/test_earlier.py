@@ -78,6 +78,7 @@ def _is_whole(path: Path) -> None:
         assert one.attempt.metrics == AttemptMetrics(1, args, fps=90.0, settled=101.5)
         (row,) = stored.metrics(10)
         assert (row.fps, row.fps_settled, row.memory_used_mib) == (90.0, None, 10.0)
+        assert row.sm_pct is None
 
 
 def test_it_is_read_as_it_is_and_not_changed(first: Path) -> None:
@@ -95,10 +96,12 @@ async def test_it_is_continued_in_todays_format(first: Path, opened: Opened) -> 
         assert db.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
         columns = {row[1] for row in db.execute("PRAGMA table_info(jobs)")}
         attempts = db.execute("PRAGMA table_info(attempts)").fetchall()
+        figures = {row[1] for row in db.execute("PRAGMA table_info(figures)")}
         db.execute("DELETE FROM jobs WHERE number = 2")
         db.commit()
     with closing(sqlite3.connect(":memory:")) as fresh:
         fresh.executescript(schema.TABLES)
         assert columns == {row[1] for row in fresh.execute("PRAGMA table_info(jobs)")}
+        assert figures == {row[1] for row in fresh.execute("PRAGMA table_info(figures)")}
         assert attempts == fresh.execute("PRAGMA table_info(attempts)").fetchall()
     _is_whole(first)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from gmg_tui.commands.doctor import gpus, graphics, interpreter, logout, outer_task, storage, terminal
+from gmg_tui.commands.doctor import gpus, graphics, health, interpreter, logout, outer_task, storage, terminal
 from gmg_tui.commands.doctor.finding import Finding, warn
 from gmg_tui.gpu import egl
 
@@ -34,8 +34,11 @@ def examine(
     if nvml.error is None:
         yield gpus.listed(nvml)
     if nvml.whole:
+        yield health.gpus(nvml)
         yield gpus.persistence(nvml)
         yield gpus.visible(nvml, environ)
+        if (shared := health.mps(environ)) is not None:
+            yield shared
     yield from _interpreter(python, environ, nvml, while_waiting)
     with while_waiting("asking EGL for its devices"):
         mapped = asyncio.run(egl.probe())

@@ -12,7 +12,7 @@ from gmg_tui.commands.doctor.finding import Finding, fail, ok, warn
 from gmg_tui.errors import GmgError
 from gmg_tui.gpu import selection, silence
 from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
-from gmg_tui.model import Gpu
+from gmg_tui.model import Gpu, GpuHealth
 from gmg_tui.slurm import allocation
 from gmg_tui.units import count
 
@@ -26,6 +26,10 @@ class NvmlView(Struct, frozen=True):
     """Indices of GPUs that do not answer, each with the reason."""
     driver: str | None = None
     """The driver's version."""
+    cuda: str | None = None
+    """The newest CUDA that the driver runs."""
+    health: tuple[tuple[Gpu, GpuHealth], ...] = ()
+    """Of the GPUs that report any."""
     error: str | None = None
     """Why NVML does not answer, and what to do."""
 
@@ -41,7 +45,9 @@ def ask() -> NvmlView:
     def view() -> NvmlView:
         with closing(Nvml.open()) as nvml:
             gpus = nvml.gpus()
-            return NvmlView(gpus, nvml.silent, nvml.driver_version())
+            looked = ((gpu, nvml.look(gpu)) for gpu in gpus if gpu.mig_index is None)
+            health = tuple((gpu, found) for gpu, found in looked if found is not None)
+            return NvmlView(gpus, nvml.silent, nvml.driver_version(), nvml.cuda_version(), health)
 
     try:
         return silence.answer_of(view)
@@ -53,7 +59,8 @@ def driver(nvml: NvmlView) -> Finding:
     """Whether NVML answers, and the driver's version."""
     if nvml.error is not None:
         return fail("driver", nvml.error, "without GPUs: gmg-tui --cpu N SCRIPT, or gmg-tui demo")
-    return ok("driver", f"NVIDIA {nvml.driver or 'of unknown version'}, NVML answers")
+    cuda = f" with CUDA {nvml.cuda}" if nvml.cuda is not None else ""
+    return ok("driver", f"NVIDIA {nvml.driver or 'of unknown version'}{cuda}, NVML answers")
 
 
 def listed(nvml: NvmlView) -> Finding:

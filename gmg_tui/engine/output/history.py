@@ -26,13 +26,15 @@ class Point(NamedTuple):
     gpu_util_pct: float | None
     memory_used_mib: float | None
     power_w: float | None
+    sm_pct: float | None = None
 
     @classmethod
     def of(cls, fps: Fps | None, sample: GpuSample | None) -> Self:
         """A worker's rate and its GPU's figures."""
         if sample is None:
             return cls(fps.best_known if fps else None, None, None, None)
-        return cls(fps.best_known if fps else None, sample.gpu_util_pct, sample.memory_used_mib, sample.power_w)
+        figures = sample.gpu_util_pct, sample.memory_used_mib, sample.power_w, sample.sm_pct
+        return cls(fps.best_known if fps else None, *figures)
 
 
 class _Level:
@@ -82,6 +84,8 @@ class _Level:
         if self._steps:
             for column, value in zip(columns, self._means(), strict=True):
                 column.append(value)
+        if all(map(math.isnan, columns[-1])):
+            columns[-1] = array("d")  # hardly any GPU reports its SMs: nothing is sent for the others
         known = (tuple(None if math.isnan(value) else value for value in column) for column in columns)
         return Series(slot, end, STEP_S * self.per_point, *known)
 

@@ -278,7 +278,8 @@ def _figures(worker: SlotWorker) -> tuple[float | None, ...]:
     point, sample = worker.point, worker.sample or _NO_SAMPLE
     fps = worker.fps
     printed, settled = (fps.last, fps.settled) if fps is not None else (None, None)
-    return printed, settled, point.gpu_util_pct, point.memory_used_mib, point.power_w, sample.temperature_c
+    figures = point.gpu_util_pct, point.memory_used_mib, point.power_w, sample.temperature_c, point.sm_pct
+    return printed, settled, *figures
 
 
 def _rate(lead: AttemptReport, attempts: Sequence[AttemptReport]) -> Fps | None:

@@ -1,4 +1,8 @@
-"""Benched GPUs: no job starts there any more, because job after job failed at once or the driver has lost the GPU."""
+"""Benched GPUs: no job starts there any more.
+
+Job after job failed there at once, or the driver has lost the GPU, or reports an error after which what it computes may
+be wrong.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,10 @@ class Bench:
         self._requeued: dict[int, str] = {}
         """Jobs that were queued again, and the GPU they had failed on. A job that fails on two GPUs keeps its failure."""
         self._lost_since: dict[str, float] = {}
+        self._fatal: dict[str, str] = {}
+        """The worst that the driver has reported of a GPU, if that is fatal."""
+        self._known: dict[str, str] = {}
+        """What it had reported when the GPU was released: the user knows that."""
 
     def why(self, gpu: str | None) -> str | None:
         """Why a GPU is benched, in one line; None where it is not, and on the CPU."""
@@ -70,7 +78,12 @@ class Bench:
 
     def look(self, sample: GpuSample, now: float) -> bool:
         """Take a sample at `now`, monotonic seconds. Returns whether that has benched the GPU."""
-        gpu = sample.uuid
+        gpu, fatal = sample.uuid, sample.health.fatal if sample.health is not None else None
+        if fatal is not None:
+            self._fatal[gpu] = fatal.text
+            if gpu not in self._reasons and self._known.get(gpu) != fatal.text:
+                self._reasons[gpu] = f"{fatal.text}; {fatal.advice}"
+                return True
         if not sample.lost:
             self._lost_since.pop(gpu, None)
         elif gpu not in self._reasons and now - self._lost_since.setdefault(gpu, now) >= LOST_S:
@@ -83,4 +96,6 @@ class Bench:
         self._reasons.pop(gpu, None)
         self._failed.pop(gpu, None)
         self._lost_since.pop(gpu, None)
+        if gpu in self._fatal:
+            self._known[gpu] = self._fatal[gpu]
         self._requeued = {job: other for job, other in self._requeued.items() if other != gpu}

@@ -27,6 +27,8 @@ _WITH_TIMEOUT = 52
 """Columns within a tile from which power, temperature and a timeout fit in one row."""
 _WIDE_RANKS_FROM = 52
 """Columns of a tile from which a rank's name has spaces."""
+_SM = 9
+"""Columns of the share of busy SMs: ` 100 % SM`."""
 _VALUE = 7
 """Columns of the value right of a graph: ` 1650 %`."""
 
@@ -198,7 +200,10 @@ def _util_row(shown: Shown, inner: int, appearance: Appearance) -> Row:
         top = max(100.0, *(value or 0.0 for value in history.util_pct)) if history.util_pct else 100.0
     else:
         util = _percent(sample.gpu_util_pct, units.NOT_SUPPORTED) if sample else units.NOT_KNOWN
-        row.add("GPU".ljust(_LABEL), "dim").end(util.rjust(_VALUE))
+        row.add("GPU".ljust(_LABEL), "dim")
+        if sample is not None and sample.sm_pct is not None:
+            row.end(f"{_percent(sample.sm_pct, '')} SM".rjust(_SM))
+        row.end(util.rjust(_VALUE))
         top = 100.0
     values = buckets(history.util_pct, history.end, row.room, graphs.SPAN_S)
     return row.add(graphs.history(values, top, row.room, appearance.signs), "util")

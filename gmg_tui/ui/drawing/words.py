@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gmg_tui import units
 from gmg_tui.genesis.output.log_text import without_head
 from gmg_tui.genesis.placeholders import as_text
-from gmg_tui.model import GpuSample, JobRecord, Phase, Slot, Worker, WorkerState
+from gmg_tui.model import GpuSample, JobRecord, Phase, Severity, Slot, Worker, WorkerState
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.history import History
 
@@ -266,6 +266,9 @@ def trouble(worker: Worker, sample: GpuSample | None) -> list[Note]:
         notes.append(Note("GPU lost: " + (sample.error or "the driver cannot reach it"), "error"))
     elif sample is not None and sample.error:
         notes.append(Note(f"{sample.error} for {units.span(sample.age_s)}" if sample.silent else sample.error, "warn"))
+    broken = sick(sample)
+    if broken is not None and broken.style == "error":
+        notes.append(broken)
     if worker.stuck:
         notes.append(Note(worker.stuck, "error"))
     if worker.stopping:
@@ -281,7 +284,8 @@ def trouble(worker: Worker, sample: GpuSample | None) -> list[Note]:
     left_s = timeout_left_s(worker)
     if left_s is not None and worker.timeout_s is not None and left_s < _TIMEOUT_NEAR * worker.timeout_s:
         notes.append(Note(timeout_of(worker), "warn"))
-    return [*notes, *(note for note in (slow(worker), late(sample), throttled(sample)) if note is not None)]
+    rest = (slow(worker), late(sample), degraded(sample), throttled(sample))
+    return [*notes, *(note for note in rest if note is not None)]
 
 
 def notes(worker: Worker, sample: GpuSample | None, appearance: Appearance) -> list[Note]:
@@ -318,6 +322,20 @@ def late(sample: GpuSample | None) -> Note | None:
     if sample is None or sample.age_s is None or sample.silent:
         return None
     return Note(f"GPU metrics are {units.span(sample.age_s)} old", "warn")
+
+
+def sick(sample: GpuSample | None) -> Note | None:
+    """The worst that is wrong with a GPU; None where nothing is, or it is lost, which says all."""
+    if sample is None or sample.lost or sample.health is None or not sample.health.troubles:
+        return None
+    worst = sample.health.troubles[0]
+    return Note(worst.text, "error" if worst.severity is Severity.FATAL else "warn")
+
+
+def degraded(sample: GpuSample | None) -> Note | None:
+    """The worst that is wrong with a GPU that works nevertheless; else None."""
+    note = sick(sample)
+    return note if note is not None and note.style == "warn" else None
 
 
 def throttled(sample: GpuSample | None) -> Note | None:

@@ -21,9 +21,11 @@ _STATE = 13
 _TIME = 8
 _FPS = 12
 _METRICS_GPU = (("GPU %", 6), ("VRAM GiB", 12), ("W", 5), ("°C", 4))
+_METRICS_SMS = (("GPU/SM %", 9), *_METRICS_GPU[1:])
 _METRICS_CPU = (("CPU %", 7), ("RAM GiB", 9))
 _ORDERS = {
     "GPU %": Order.UTILISATION,
+    "GPU/SM %": Order.UTILISATION,
     "CPU %": Order.UTILISATION,
     "VRAM GiB": Order.MEMORY,
     "RAM GiB": Order.MEMORY,
@@ -103,14 +105,17 @@ def _rank_name(rank: Rank, width: int) -> str:
     return groups.rank_name(rank, short=width < _WIDE_RANKS_FROM)
 
 
-def columns(slots: tuple[str, ...], width: int, *, on_gpus: bool, jobs: bool = False, rank: int = 0) -> Columns:
+def columns(
+    slots: tuple[str, ...], width: int, *, on_gpus: bool, jobs: bool = False, rank: int = 0, sms: bool = False
+) -> Columns:
     """The columns of a table `width` cells wide of those slots, and for the names of `jobs` where a queue has any.
 
-    `rank` is the `rank_width`; 0 for a table that does not have the ranks.
+    `rank` is the `rank_width`; 0 for a table that does not have the ranks. `sms` tells that of some GPU the share of SMs
+    that were busy is known.
 
     The metrics that do not fit are left out, the last ones first.
     """
-    metrics = _METRICS_GPU if on_gpus else _METRICS_CPU
+    metrics = (_METRICS_SMS if sms else _METRICS_GPU) if on_gpus else _METRICS_CPU
     name = max([4, *(len(slot) for slot in slots)]) + 1
     job = min(_JOB_MAX, _JOB + max(0, width - _JOB_GROWS_FROM) // 4) if jobs else 0
     layout = Columns(width, name, 0, metrics, _ENVS if width >= _ENVS_FROM else 0, job, rank)
@@ -210,7 +215,7 @@ def _message(line: Row, shown: Shown, layout: Columns, appearance: Appearance) -
         line.to(layout.history_at)
         after = edge - layout.history_at - layout.history - 1
         # GPUs under full load are at their power cap for hours; that is no reason to hide the history. Trouble is.
-        slowed = note == words.throttled(shown.sample)
+        slowed = note in (words.throttled(shown.sample), words.degraded(shown.sample))
         urgent = note.style in _URGENT and not slowed
         fits = after >= (cell_len(note.text) if urgent else _NOTE_MIN)
         if fits or slowed or (running and not urgent):
@@ -250,7 +255,8 @@ def _note(shown: Shown, appearance: Appearance) -> Note:
     if notes and notes[0] == words.late(shown.sample):
         age = units.span(shown.sample.age_s if shown.sample is not None else None)
         return Note(f"GPU {age} old", notes[0].style)  # short enough for the narrowest table
-    if notes and notes[0] not in (*mild, slowed):
+    worn = words.degraded(shown.sample)
+    if notes and notes[0] not in (*mild, slowed, worn):
         return notes[0]
     beside = words.beside_rate(worker)
     if worker.fps_silent_s is not None:
@@ -258,8 +264,7 @@ def _note(shown: Shown, appearance: Appearance) -> Note:
     progress = words.progress_of(worker)
     if progress is not None and worker.progress and worker.progress.total:
         mild.append(Note(f"{progress[0] * 100:.0f} %{progress[1]}", "title"))
-    if slowed is not None:
-        mild.append(slowed)
+    mild += [note for note in (worn, slowed) if note is not None]
     return Note("  ".join(note.text for note in mild), mild[0].style) if mild else beside
 
 
@@ -297,7 +302,10 @@ def _metrics(line: Row, shown: Shown, layout: Columns) -> None:
         used, total = units.gib(sample.memory_used_mib), units.gib(sample.memory_total_mib)
         memory = units.NOT_SUPPORTED if sample.memory_used_mib is None else f"{used}/{total}"
         power, temperature = units.whole(sample.power_w), units.whole(sample.temperature_c)
-        values = [units.whole(sample.gpu_util_pct), memory, power, temperature]
+        util = units.whole(sample.gpu_util_pct)
+        if layout.metrics[:1] == _METRICS_SMS[:1] and sample.sm_pct is not None:
+            util += f"/{sample.sm_pct:.0f}"
+        values = [util, memory, power, temperature]
     at = layout.metrics_at
     for (_, width), value in zip(layout.metrics, values, strict=False):
         at += width

@@ -175,7 +175,12 @@ class Grid(DrawnView):
         """The columns of the table."""
         state, width = self.state, self.size.width
         return worker_table.columns(
-            state.slots, width, on_gpus=state.on_gpus, jobs=state.queue is not None, rank=self._rank_width(width)
+            state.slots,
+            width,
+            on_gpus=state.on_gpus,
+            jobs=state.queue is not None,
+            rank=self._rank_width(width),
+            sms=any(sample.sm_pct is not None for sample in state.snapshot.samples),
         )
 
     def _rank_width(self, width: int) -> int:

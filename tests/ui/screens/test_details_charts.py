@@ -8,10 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from gmg_tui.model import GpuSample, Series
+from gmg_tui.gpu.health import judged
+from gmg_tui.model import GpuActivity, GpuHealth, GpuSample, Series, Xid
 from gmg_tui.ui.screens.details import sections
 from gmg_tui.ui.screens.details.sections import Subject
+from gmg_tui.ui.screens.details.window import Life, Window
 from tests.ui.screens import stage
+from tests.ui.sessions import changed
 
 _LOOK = stage.app().appearance
 _AXIS = re.compile(r"╰[─┬]+$")
@@ -132,3 +135,53 @@ def test_figures_stand_beside_the_charts_where_there_is_room(width: int) -> None
     rows = _charts(width=width, height=30)
     assert {len(row.rstrip()) <= width for row in rows} == {True}
     assert any("SM clock" in row for row in rows) == (width >= 102)
+
+
+def test_busy_sms_have_a_chart_where_they_are_known() -> None:
+    series = stage.series()
+    known = changed(series, sm_pct=tuple(41.0 for _ in series.fps))
+    sample = changed(stage.sample(0), activity=GpuActivity(41.4))
+    rows = _charts(series=known, sample=sample)
+    assert list(_plots(rows)) == ["FPS", "GPU", "SMs", "VRAM", "power"]
+    assert any(re.match(r"SMs +41 % busy", row) for row in rows), rows
+    assert _edges(rows, "SMs") == ("100 %", "0 %")
+    assert list(_plots(_charts(window=Window(60.0), life=Life(stage.NOW - 100, stage.NOW), series=known)))[2] == "SMs"
+
+
+def test_the_gpu_section_has_all_its_health_with_what_to_do() -> None:
+    health = judged(
+        GpuHealth(
+            ecc_corrected=1234,
+            ecc_uncorrected=2,
+            remap_pending=True,
+            memory_temperature_c=71.0,
+            pcie_gen=5,
+            pcie_gen_max=5,
+            pcie_width=8,
+            pcie_width_max=16,
+            pstate=0,
+            xids=(Xid(31, stage.NOW, 4),),
+        )
+    )
+    snapshot = stage.snapshot()
+    sample = changed(
+        stage.sample(0), activity=GpuActivity(41.4, 22.0, dram_pct=12.0, nvlink_rx_mib_s=7e3), health=health
+    )
+    subject = Subject(stage.GPU_SESSION.slots[0], snapshot.workers[0], sample, stage.NOW, None, stage.series())
+    text = "\n".join(strip.text.strip() for strip in sections.gpu(subject, (), 120, _LOOK))
+    for words in (
+        "2 ECC errors, uncorrected; what was computed may be wrong: end what runs there and reset it",
+        "a memory row waits to be replaced; when nothing runs there",
+        "PCIe has 8 of 16 lanes; check",
+        "2 uncorrected, 1,234 corrected",
+        "ever n/a uncorrected, n/a corrected",
+        "71 °C",
+        "generation 5 of 5, x8 of x16",
+        "n/a errors",
+        "state P0",
+        "4 times: a kernel used memory that is not its own",
+        "41 %, occupancy 22 %",
+        "n/a, DRAM bandwidth 12 %",
+        "in 7000, out n/a MiB/s",
+    ):
+        assert words in text, text

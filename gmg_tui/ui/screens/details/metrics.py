@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gmg_tui import units
-from gmg_tui.model import Gpu, GpuSample, Worker
+from gmg_tui.model import Gpu, GpuActivity, GpuSample, Worker
 from gmg_tui.ui.drawing import groups, words
 from gmg_tui.ui.drawing.page import Page
 
@@ -55,13 +55,24 @@ def write_gpu(page: Page, gpu: Gpu, sample: GpuSample | None, worker: Worker) ->
     load = f"{_given(sample.gpu_util_pct, '{:.0f} %')}, memory {_given(sample.memory_util_pct, '{:.0f} %')}"
     full_mib, limit_w = sample.memory_total_mib or gpu.memory_total_mib, sample.power_limit_w or gpu.power_limit_w
     page.row("GPU", load)
+    activity = sample.activity or GpuActivity()
+    if activity.sm_pct is not None:
+        page.row("SMs busy", f"{activity.sm_pct:.0f} %, occupancy {_given(activity.occupancy_pct, '{:.0f} %')}")
+        dram = _given(activity.dram_pct, "{:.0f} %")
+        page.row("tensor", f"{_given(activity.tensor_pct, '{:.0f} %')}, DRAM bandwidth {dram}")
     page.row("VRAM", f"{units.gib(sample.memory_used_mib)} of {units.gib(full_mib)} GiB")
     page.row("power", f"{units.whole(sample.power_w)} of {units.whole(limit_w)} W")
     page.row("temperature", _given(sample.temperature_c, "{:.0f} °C"))
     page.row("SM clock", f"{units.whole(sample.sm_clock_mhz)} of {units.whole(sample.sm_clock_max_mhz)} MHz")
     page.row("throttled", *_throttle(sample))
     page.row("fan", _given(sample.fan_pct, "{:.0f} %"))
-    page.row("PCIe", f"in {units.whole(sample.pcie_rx_mib_s)}, out {units.whole(sample.pcie_tx_mib_s)} MiB/s")
+    received, sent = activity.pcie_rx_mib_s, activity.pcie_tx_mib_s
+    received = sample.pcie_rx_mib_s if received is None else received
+    sent = sample.pcie_tx_mib_s if sent is None else sent
+    page.row("PCIe", f"in {units.whole(received)}, out {units.whole(sent)} MiB/s")
+    if activity.nvlink_rx_mib_s is not None or activity.nvlink_tx_mib_s is not None:
+        linked = f"in {units.whole(activity.nvlink_rx_mib_s)}, out {units.whole(activity.nvlink_tx_mib_s)} MiB/s"
+        page.row("NVLink", linked)
     page.row("energy", f"{units.energy(worker.energy_j)} here, {units.energy(sample.energy_j)} total")
 
 
@@ -71,6 +82,8 @@ def write_identity(page: Page, gpu: Gpu) -> None:
     persistence = {True: "on", False: "off", None: units.NOT_SUPPORTED}[gpu.persistence]
     page.heading("GPU").row("GPU", gpu.name).row("index", f"{index}, PCI {gpu.pci_bus_id or units.NOT_SUPPORTED}")
     page.row("UUID", gpu.uuid).row("persistence", persistence)
+    if gpu.driver is not None:
+        page.row("driver", f"{gpu.driver}{f', CUDA {gpu.cuda}' if gpu.cuda is not None else ''}")
 
 
 def _genesis(worker: Worker) -> str:

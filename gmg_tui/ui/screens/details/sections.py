@@ -17,7 +17,7 @@ from gmg_tui.ui.drawing.charts import Values, ceiling, points_per_cell
 from gmg_tui.ui.drawing.page import Page
 from gmg_tui.ui.drawing.timeline import GUTTER, Track, least_height, resolution, stack
 from gmg_tui.ui.drawing.words import Note
-from gmg_tui.ui.screens.details import comparison, metrics
+from gmg_tui.ui.screens.details import comparison, health, metrics
 from gmg_tui.ui.screens.details.window import Life, Window, cut_out, marks
 from gmg_tui.ui.screens.edit import arguments
 from gmg_tui.ui.screens.processes import table
@@ -106,6 +106,8 @@ def gpu(subject: Subject, notes: Sequence[Note], width: int, appearance: Appeara
     if hardware is not None:
         metrics.write_identity(page, hardware)
     _write_metrics(page, subject)
+    if subject.sample is not None and subject.sample.health is not None:
+        health.write(page, subject.sample.health)
     page.heading("Processes on the GPU")
     details = subject.details
     if details is None:
@@ -166,12 +168,18 @@ def _tracks(subject: Subject, series: Series, appearance: Appearance) -> list[Tr
     full_gib = full_mib / 1024 if full_mib else _highest(vram)
     util, power = f"{units.whole(now.gpu_util_pct)} %", f"{units.whole(now.power_w)} of {units.whole(limit_w)} W"
     memory = f"{units.gib(now.memory_used_mib)} of {units.gib(full_mib)} GiB"
+    sms = Track("SMs", f"{units.whole(now.sm_pct)} % busy", series.sm_pct, 100.0, _percent, "util", fmean, missing)
     return [
         fps,
-        Track("GPU", util, series.gpu_util_pct, 100.0, "{:.0f} %".format, "util", fmean, missing),
+        Track("GPU", util, series.gpu_util_pct, 100.0, _percent, "util", fmean, missing),
+        *([sms] if series.sm_pct else []),
         Track("VRAM", memory, vram, full_gib, "{:.0f} GiB".format, "vram", max, missing),
         Track("power", power, series.power_w, limit_w, "{:.0f} W".format, "power", fmean, missing),
     ]
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0f} %"
 
 
 def _edge(fps: float) -> str:

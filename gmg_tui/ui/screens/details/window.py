@@ -77,6 +77,7 @@ def cut_out(series: Series, start: float, end: float, columns: int) -> Series:
         picked(series.gpu_util_pct),
         picked(series.memory_used_mib),
         picked(series.power_w),
+        picked(series.sm_pct) if series.sm_pct else (),
     )
 
 

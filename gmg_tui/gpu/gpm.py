@@ -1,0 +1,129 @@
+"""True utilisation by a GPU's own counters (GPM, from Hopper on).
+
+`nvmlDeviceGetUtilizationRates` is the share of time in which at least one kernel ran: one thread can make it 100 %.
+GPM's SM activity is DCGM's `SM_ACTIVE`. No privilege is documented for it (nvml.h, nvmlGpm*).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+
+from gmg_tui.gpu.failure import FATAL
+from gmg_tui.model import GpuActivity
+
+LEAST_S = 0.9
+"""Between two samples: NVML wants about a second (nvml.h, nvmlGpmMetricsGet)."""
+
+_METRICS = (
+    pynvml.NVML_GPM_METRIC_SM_UTIL,
+    pynvml.NVML_GPM_METRIC_SM_OCCUPANCY,
+    pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
+    pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL,
+    pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC,
+    pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC,
+    pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
+    pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
+)
+"""In the order of `GpuActivity`'s fields: first the shares, which end at 100 %, then MiB/s."""
+_SHARES = 4
+_LAYOUT = struct.Struct("=" + f"4xid{ctypes.sizeof(pynvml.c_nvmlGpmMetric_t) - 16}x" * len(_METRICS))
+"""Code and value of each metric. By ctypes' fields, which pynvml wraps, the same takes ten times as long."""
+_FIRST = pynvml.c_nvmlGpmMetricsGet_t.metrics.offset
+_UNSUPPORTED = frozenset(
+    {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, pynvml.NVML_ERROR_NO_PERMISSION}
+)
+
+
+class Gpm:
+    """The counters of one GPU or MIG instance. Its memory is allocated once; free it before `nvmlShutdown`.
+
+    Used by one thread. A GPU or a driver that does not support it is not asked again.
+
+    Args:
+        handle: Of the GPU, or of the GPU that the instance is on.
+        instance: The ID of the GPU instance; None for a whole GPU.
+    """
+
+    def __init__(self, handle: Any, instance: int | None = None) -> None:
+        self._handle = handle
+        self._instance = instance
+        self._samples: list[Any] = []
+        self._taken_at: float | None = None
+        self._newest: GpuActivity | None = None
+        self._get: Any = None
+        self.off = False
+        """Whether the GPU does not support it."""
+        if not self._answered(self._begin):
+            self.free()
+
+    def read(self) -> GpuActivity | None:
+        """What the GPU did between the last two samples, at least `LEAST_S` apart; None before the second, and if `off`.
+
+        Raises `pynvml.NVMLError` when the GPU is lost or NVML is gone (`FATAL`).
+        """
+        now = time.monotonic()
+        if not self.off and (self._taken_at is None or now - self._taken_at >= LEAST_S):
+            self._taken_at = now if self._answered(self._measure) else None
+        return self._newest
+
+    def free(self) -> None:
+        """Free the memory; nothing is read any more."""
+        self.off, self._newest = True, None
+        for sample in self._samples:
+            with contextlib.suppress(pynvml.NVMLError):
+                pynvml.nvmlGpmSampleFree(sample)
+        self._samples.clear()
+
+    def _answered(self, ask: Callable[[], bool]) -> bool:
+        try:
+            return ask()
+        except pynvml.NVMLError as error:
+            if error.value in FATAL:
+                raise
+            if error.value in _UNSUPPORTED:
+                self.free()
+            self._newest = None
+            return False
+
+    def _begin(self) -> bool:
+        if not pynvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice:
+            return False
+        for _ in range(2):
+            self._samples.append(pynvml.nvmlGpmSampleAlloc())
+        self._get = pynvml.c_nvmlGpmMetricsGet_t()  # 19 KB
+        self._get.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        self._get.numMetrics = len(_METRICS)
+        for place, metric in enumerate(_METRICS):
+            self._get.metrics[place].metricId = metric
+        return True
+
+    def _measure(self) -> bool:
+        older, newer = self._samples
+        if self._instance is None:
+            pynvml.nvmlGpmSampleGet(self._handle, older)
+        else:
+            pynvml.nvmlGpmMigSampleGet(self._handle, self._instance, older)
+        self._samples.reverse()  # what was the older one is the newer one
+        if self._taken_at is not None:
+            self._get.sample1, self._get.sample2 = newer, older
+            pynvml.nvmlGpmMetricsGet(self._get)
+            found = _LAYOUT.unpack_from(self._get, _FIRST)
+            self._newest = GpuActivity(
+                *[_value(*found[2 * place : 2 * place + 2], share=place < _SHARES) for place in range(len(_METRICS))]
+            )
+        return True
+
+
+def _value(code: int, value: float, *, share: bool) -> float | None:
+    if code != pynvml.NVML_SUCCESS or not math.isfinite(value):
+        return None
+    # A little over 100 % happens (github.com/NVIDIA/DCGM/issues/152).
+    return min(value, 100.0) if share else value

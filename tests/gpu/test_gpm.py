@@ -1,0 +1,131 @@
+"""True utilisation by GPM, on the simulated driver."""
+
+from __future__ import annotations
+
+import math
+
+from gmg_tui.gpu import gpm
+from gmg_tui.gpu.nvml import Nvml
+from gmg_tui.model import Gpu, GpuActivity
+from tests.nvml_sim import GPU_IS_LOST, UNKNOWN, Mig, Sim
+from tests.nvml_sim.child import on_simulated_driver
+
+SM, OCCUPANCY, TENSOR, DRAM = 2, 3, 5, 10
+PCIE_TX, PCIE_RX, NVLINK_RX, NVLINK_TX = 20, 21, 60, 61
+NOT_SUPPORTED = 3
+WHOLE = {SM: 41.5, OCCUPANCY: 22, TENSOR: 3, DRAM: 12, PCIE_TX: 300, PCIE_RX: 900, NVLINK_RX: 7000, NVLINK_TX: 8000}
+
+
+def begun(sim: Sim) -> tuple[Nvml, tuple[Gpu, ...]]:
+    """NVML that has read each GPU once, and takes a sample at each read."""
+    setattr(gpm, "LEAST_S", 0.0)  # noqa: B010 - in a process of its own
+    sim.write()
+    nvml = Nvml.open(retry_s=0)
+    gpus = nvml.gpus()
+    for gpu in gpus:
+        assert nvml.read(gpu, slow=False, activity=True).activity is None
+    return nvml, gpus
+
+
+@on_simulated_driver
+def test_all_counters_are_read_from_the_second_sample_on(sim: Sim) -> None:
+    sim.gpus[0].gpm = WHOLE
+    nvml, gpus = begun(sim)
+    sample = nvml.read(gpus[0], slow=False, activity=True)
+    assert sample.activity == GpuActivity(41.5, 22, 3, 12, 900, 300, 7000, 8000)
+    assert (sample.sm_pct, sample.gpu_util_pct) == (41.5, 90)
+    sim.gpus[0].gpm = WHOLE | {SM: 7}
+    sim.write()
+    assert nvml.read(gpus[0], slow=False, activity=True).sm_pct == 7
+    assert nvml.read(gpus[0], slow=False).activity is None, "nobody asked for it"
+
+
+@on_simulated_driver
+def test_a_value_above_100_is_100_and_what_is_no_number_is_unknown(sim: Sim) -> None:
+    sim.gpus[0].gpm = {SM: 103.2, OCCUPANCY: math.nan, PCIE_RX: 5000}
+    nvml, gpus = begun(sim)
+    found = nvml.read(gpus[0], slow=False, activity=True).activity
+    assert found == GpuActivity(sm_pct=100.0, pcie_rx_mib_s=5000)
+
+
+@on_simulated_driver
+def test_a_gpu_without_it_is_asked_once(sim: Sim) -> None:
+    sim.gpus = sim.gpus[:3]
+    sim.gpus[0].gpm = sim.gpus[1].gpm = WHOLE
+    sim.gpus[1].fails = {"nvmlGpmSampleGet": NOT_SUPPORTED}
+    nvml, gpus = begun(sim)
+    sim.record()
+    assert [nvml.read(gpu, slow=False, activity=True).sm_pct for gpu in gpus] == [41.5, None, None]
+    assert [call for call in sim.calls() if "Gpm" in call] == ["nvmlGpmSampleGet", "nvmlGpmMetricsGet"]
+
+
+@on_simulated_driver
+def test_an_old_driver_without_it_does_not_stop_the_other_metrics(sim: Sim) -> None:
+    sim.gpus[0].gpm = WHOLE
+    sim.fails = {"nvmlGpmQueryDeviceSupport": 13}  # NVML_ERROR_FUNCTION_NOT_FOUND
+    nvml, gpus = begun(sim)
+    sample = nvml.read(gpus[0], slow=False, activity=True)
+    assert (sample.activity, sample.gpu_util_pct, sample.error) == (None, 90, None)
+
+
+@on_simulated_driver
+def test_a_passing_fault_is_a_gap(sim: Sim) -> None:
+    sim.gpus[0].gpm = WHOLE
+    nvml, gpus = begun(sim)
+    sim.gpus[0].fails = {"nvmlGpmSampleGet": UNKNOWN}
+    sim.write()
+    assert nvml.read(gpus[0], slow=False, activity=True).activity is None
+    sim.gpus[0].fails = {}
+    sim.write()
+    assert nvml.read(gpus[0], slow=False, activity=True).activity is None, "the first after the gap"
+    assert nvml.read(gpus[0], slow=False, activity=True).sm_pct == 41.5
+
+
+@on_simulated_driver
+def test_its_memory_is_allocated_once_and_freed_before_nvml_is_shut_down(sim: Sim) -> None:
+    for gpu in sim.gpus:
+        gpu.gpm = WHOLE
+    sim.record()
+    nvml, gpus = begun(sim)
+    for _ in range(5):
+        nvml.read(gpus[0], slow=False, activity=True)
+    sim.gpus[1].fails = {"nvmlGpmSampleGet": GPU_IS_LOST}
+    sim.write()
+    assert nvml.read(gpus[1], slow=False, activity=True).lost
+    nvml.close()
+    calls = sim.calls()
+    assert calls.count("nvmlGpmSampleAlloc") == calls.count("nvmlGpmSampleFree") == 2 * len(gpus)
+    assert calls[-1] == "nvmlShutdown"
+
+
+@on_simulated_driver
+def test_nothing_is_asked_more_often_than_the_counters_can_be_read(sim: Sim) -> None:
+    sim.gpus[0].gpm = WHOLE
+    begun(sim)
+    setattr(gpm, "LEAST_S", 3600.0)  # noqa: B010
+    nvml = Nvml.open()
+    gpu = nvml.gpus()[0]
+    nvml.read(gpu, slow=False, activity=True)
+    sim.record()
+    assert nvml.read(gpu, slow=False, activity=True).activity is None
+    assert not [call for call in sim.calls() if "Gpm" in call]
+
+
+@on_simulated_driver
+def test_a_mig_instance_has_its_own(sim: Sim) -> None:
+    sim.gpus = sim.gpus[:1]
+    sim.gpus[0].gpm = {SM: 33}
+    sim.gpus[0].mig = [Mig("MIG-a", 0, gpm={SM: 11}), Mig("MIG-b", 3, gpm={SM: 22}), Mig("MIG-c", 5)]
+    nvml, gpus = begun(sim)
+    assert [nvml.read(gpu, slow=False, activity=True).sm_pct for gpu in gpus] == [33, 11, 22, None]
+
+
+@on_simulated_driver
+def test_a_driver_that_was_reloaded_is_measured_anew(sim: Sim) -> None:
+    sim.gpus[0].gpm = WHOLE
+    nvml, gpus = begun(sim)
+    sim.no_driver()
+    assert nvml.read(gpus[0], slow=False, activity=True).error
+    sim.driver_back()
+    assert nvml.read(gpus[0], slow=False, activity=True).activity is None
+    assert nvml.read(gpus[0], slow=False, activity=True).sm_pct == 41.5

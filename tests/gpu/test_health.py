@@ -1,0 +1,208 @@
+"""ECC, rows, links and Xids on the simulated driver."""
+
+from __future__ import annotations
+
+import queue
+
+import pytest
+
+from gmg_tui.gpu import health_watch, xids
+from gmg_tui.gpu.nvml import Nvml
+from gmg_tui.gpu.sampler import Sampler
+from gmg_tui.model import GpuHealth, GpuSample, Severity, Xid
+from tests.nvml_sim import Mig, Sim
+from tests.nvml_sim.child import on_simulated_driver
+
+TICK_S = 0.02
+FATAL, DEGRADED = Severity.FATAL, Severity.DEGRADED
+
+
+def looked_at(sim: Sim, place: int = 0) -> GpuHealth:
+    sim.write()
+    nvml = Nvml.open()
+    gpu = nvml.gpus()[place]
+    nvml.look(gpu)
+    found = nvml.read(gpu, slow=False).health
+    nvml.close()
+    assert found is not None
+    return found
+
+
+@on_simulated_driver
+def test_all_counters_read_as_they_were_written_and_a_good_gpu_has_no_trouble(sim: Sim) -> None:
+    gpu = sim.gpus[0]
+    gpu.ecc_corrected, gpu.ecc_corrected_ever, gpu.ecc_uncorrected_ever = 3, 41, 2
+    gpu.remapped_corrected, gpu.remapped_uncorrected = 1, 2
+    gpu.nvlink_crc_errors, gpu.nvlink_replays = 5_000_000_000, 7
+    gpu.memory_temperature_c, gpu.pstate = 71, 1
+    assert looked_at(sim) == GpuHealth(
+        ecc_corrected=3,
+        ecc_uncorrected=0,
+        ecc_corrected_ever=41,
+        ecc_uncorrected_ever=2,
+        remapped_corrected=1,
+        remapped_uncorrected=2,
+        remap_pending=False,
+        remap_failed=False,
+        memory_temperature_c=71,
+        memory_temperature_max_c=95,
+        pcie_gen=5,
+        pcie_gen_max=5,
+        pcie_width=16,
+        pcie_width_max=16,
+        nvlink_errors=5_000_000_007,
+        nvlink_recoveries=0,
+        pstate=1,
+    )
+
+
+@on_simulated_driver
+def test_each_trouble_is_a_sentence_with_advice_the_worst_first(sim: Sim) -> None:
+    gpu = sim.gpus[0]
+    gpu.ecc_uncorrected, gpu.remap_pending, gpu.remap_failed, gpu.nvlink_recoveries = 2, True, True, 1
+    gpu.memory_temperature_c, gpu.pcie_width, gpu.pcie_gen = 97, 8, 3
+    found = looked_at(sim).troubles
+    assert [(one.severity, one.text) for one in found] == [
+        (FATAL, "2 ECC errors, uncorrected"),
+        (FATAL, "a memory row cannot be replaced"),
+        (DEGRADED, "a memory row waits to be replaced"),
+        (DEGRADED, "NVLink has failed 1 time"),
+        (DEGRADED, "memory at 97 °C, limit 95 °C"),
+        (DEGRADED, "PCIe has 8 of 16 lanes"),
+        (DEGRADED, "PCIe generation 3 of 5"),
+    ]
+    assert all(one.advice for one in found)
+
+
+@on_simulated_driver
+def test_an_idle_gpu_that_saves_power_on_its_link_has_no_trouble(sim: Sim) -> None:
+    sim.gpus[0].pcie_gen, sim.gpus[0].pstate = 1, 8
+    assert looked_at(sim).troubles == ()
+
+
+@on_simulated_driver
+def test_a_gpu_that_reports_nothing_of_it_has_no_health(sim: Sim) -> None:
+    names = {name for name in vars(sim.gpus[0]) if name.startswith(("ecc", "remap", "memory_temp", "pcie", "nvlink"))}
+    sim.gpus[0].unsupported = names | {"pstate"}
+    sim.write()
+    nvml = Nvml.open()
+    gpu = nvml.gpus()[0]
+    assert nvml.look(gpu) is None
+    assert nvml.read(gpu, slow=True).health is None
+
+
+@on_simulated_driver
+def test_an_instance_has_the_health_of_its_gpu(sim: Sim) -> None:
+    sim.gpus[0].mig = [Mig("MIG-a")]
+    sim.gpus[0].ecc_uncorrected = 1
+    assert looked_at(sim, place=1).fatal is not None
+
+
+@on_simulated_driver
+def test_xids_are_heard_once_and_those_from_before_are_not(sim: Sim) -> None:
+    sim.gpus[1].xids = [48]
+    sim.write()
+    nvml = Nvml.open()
+    gpus = nvml.gpus()
+    assert not nvml.hear(gpus)
+    sim.gpus[0].xids = [13, 79]
+    sim.gpus[1].xids = [48, 63, 63]
+    sim.write()
+    assert nvml.hear(gpus)
+    assert not nvml.hear(gpus)
+    first, second = (nvml.read(gpu, slow=False).health for gpu in gpus[:2])
+    assert first is not None
+    assert second is not None
+    assert [xid.code for xid in first.xids] == [13, 79]
+    assert [one.text for one in first.troubles] == ["Xid 79: the GPU has fallen off the bus"], "13 is the script's"
+    assert [(xid.code, xid.count) for xid in second.xids] == [(63, 2)]
+    assert [one.text for one in second.troubles] == ["Xid 63 (2 times): a row of memory is to be replaced"]
+    assert second.fatal is None
+    nvml.look(gpus[0])
+    after = nvml.read(gpus[0], slow=False).health
+    assert after is not None
+    assert ([xid.code for xid in after.xids], after.ecc_uncorrected) == ([13, 79], 0), "a look keeps them"
+
+
+@on_simulated_driver
+def test_a_driver_without_events_is_asked_once(sim: Sim) -> None:
+    sim.fails = {"nvmlDeviceRegisterEvents": 3}
+    sim.write()
+    nvml = Nvml.open()
+    gpus = nvml.gpus()
+    assert not nvml.hear(gpus)
+    sim.record()
+    assert not nvml.hear(gpus)
+    assert sim.calls() == []
+
+
+@on_simulated_driver
+def test_a_lost_gpu_does_not_deafen_its_neighbours(sim: Sim) -> None:
+    nvml = Nvml.open(retry_s=0)
+    gpus = nvml.gpus()
+    nvml.hear(gpus)
+    sim.fails = {"nvmlEventSetWait_v2": 15}  # NVML_ERROR_GPU_IS_LOST
+    sim.write()
+    assert not nvml.hear(gpus)
+    sim.fails, sim.gpus[0].lost = {}, True
+    sim.write()
+    assert not nvml.hear(gpus)
+    sim.gpus[1].xids = [79]
+    sim.write()
+    assert nvml.hear(gpus)
+
+
+@on_simulated_driver
+def test_the_sampler_has_it_after_a_moment_and_an_xid_makes_it_look_again(sim: Sim) -> None:
+    setattr(health_watch, "EVERY_S", 3600.0)  # noqa: B010 - in a process of its own
+    rounds: queue.SimpleQueue[tuple[GpuSample, ...]] = queue.SimpleQueue()
+    nvml = Nvml.open()
+    sampler = Sampler(nvml.gpus(), TICK_S, lambda samples, _: rounds.put(samples), nvml)
+    sampler.start()
+    while (rounds.get(timeout=30)[7].health or GpuHealth()).ecc_uncorrected != 0:
+        pass
+    sim.gpus[7].ecc_uncorrected, sim.gpus[7].xids = 4, [48]
+    sim.write()
+    while (rounds.get(timeout=30)[7].health or GpuHealth()).ecc_uncorrected != 4:
+        pass
+    assert sampler.stop()
+    sim.record()
+    nvml.close()
+    assert sim.calls() == ["nvmlEventSetFree", "nvmlShutdown"]
+
+
+@on_simulated_driver
+def test_counters_that_hang_do_not_keep_the_metrics_waiting(sim: Sim) -> None:
+    rounds: queue.SimpleQueue[tuple[GpuSample, ...]] = queue.SimpleQueue()
+    sim.fails = {"nvmlDeviceGetTotalEccErrors": -1}
+    sim.write()
+    nvml = Nvml.open()
+    sampler = Sampler(nvml.gpus(), TICK_S, lambda samples, _: rounds.put(samples), nvml)
+    sampler.start()
+    rounds.get(timeout=30)
+    sim.gpus[0].gpu_util_pct = 3
+    sim.write()
+    while rounds.get(timeout=30)[0].gpu_util_pct != 3:
+        pass
+    assert not sampler.stop(wait_s=0.05), "its thread still waits for the driver"
+
+
+@pytest.mark.parametrize("code", [48, 62, 64, 74, 79, 94, 95, 119, 120, 140])
+def test_an_xid_of_a_broken_gpu_is_fatal_and_says_what_to_do(code: int) -> None:
+    found = xids.trouble(Xid(code, 0.0))
+    assert found is not None
+    assert found.severity is FATAL
+    assert "reset" in found.advice or "reboot" in found.advice
+
+
+@pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 109])
+def test_an_xid_of_a_script_is_no_trouble_of_the_gpu(code: int) -> None:
+    assert xids.trouble(Xid(code, 0.0)) is None
+    assert "script" in xids.meaning(code).advice
+
+
+def test_an_unknown_xid_is_told_with_its_number_and_is_not_fatal() -> None:
+    found = xids.trouble(Xid(999, 0.0))
+    assert found is not None
+    assert found.severity is DEGRADED
+    assert "Xid 999" in found.text
