@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from gmg_tui.model import Gpu, GpuSample
+from gmg_tui.model import Gpu, GpuHealth, GpuSample
 
 
 class Driver(Protocol):
@@ -42,8 +42,8 @@ class Driver(Protocol):
         """Take the Xids of these GPUs since the last time; whether there were any."""
         ...
 
-    def look(self, gpu: Gpu) -> None:
-        """Read the health of a GPU, which its samples have from then on."""
+    def look(self, gpu: Gpu) -> GpuHealth | None:
+        """Read the health of a GPU, which its samples have from then on; None where nothing is known."""
         ...
 
     def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from gmg_tui.gpu.failure import NvmlUnavailable
-from gmg_tui.model import Gpu, GpuProcess, GpuSample
+from gmg_tui.model import Gpu, GpuHealth, GpuProcess, GpuSample
 from gmg_tui.simulation import SLOW_CARD
 
 NAME = "Simulated 16 GB"
@@ -93,8 +93,9 @@ class SimulatedNvml:
         """Nothing breaks here."""
         return False
 
-    def look(self, gpu: Gpu) -> None:
+    def look(self, gpu: Gpu) -> GpuHealth | None:
         """As `hear`."""
+        return None
 
     def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample:
         """A sample of `gpu`; all of it is refreshed, whether or not `slow` is asked for."""
