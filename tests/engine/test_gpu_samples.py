@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from gmg_tui import session
 from gmg_tui.engine.gpus.samples import GpuSamples
 from gmg_tui.gpu.silence import NO_ANSWER
-from gmg_tui.model import GpuSample, StartMode, WorkerState
+from gmg_tui.model import Batch, GpuSample, StartMode, WorkerState
 from gmg_tui.protocol import Action
+from gmg_tui.store.reader import open_store
 from tests.nvml_sim import Sim
 
-from .harness import running, spec_for
+from .harness import running, spec_for, sweep_for
 
 _READ = GpuSample("A", gpu_util_pct=97.0, power_w=600.0)
 
@@ -118,3 +122,20 @@ async def test_a_session_has_the_activity_and_the_health_of_its_gpus(sim: Sim) -
         await run.until(lambda s: s.time > moment + 2)
         assert (await run.client.series("gpu0")).sm_pct[-1] == 41.5
         assert (await run.client.series("gpu1")).sm_pct == ()
+
+
+async def test_the_store_of_a_sweep_has_busy_sms(sim: Sim, tmp_path: Path) -> None:
+    sim.gpus[0].gpm = {2: 41.5}
+    sim.write()
+    script, go = tmp_path / "script.py", tmp_path / "go"
+    script.write_text("import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.02)")
+    spec = sweep_for([{}], Batch(script=str(script), args=(str(go),), gpus="0,"))
+    async with running(spec, sim.env()) as run:
+        moment = (await run.until(lambda s: s.samples and s.samples[0].sm_pct)).time
+        await run.until(lambda s: s.time > moment + 2)
+        go.touch()
+        await run.until_done()
+    with open_store(Path(spec.folder) / session.STORE) as stored:
+        rows = stored.metrics(1000)
+    assert {row.sm_pct for row in rows} <= {None, 41.5}
+    assert rows[-1].sm_pct == 41.5

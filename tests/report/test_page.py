@@ -97,6 +97,9 @@ def test_slots_have_the_same_colour_in_all_charts_and_absent_figures_no_chart() 
     assert {trace["line"]["color"] for trace in lines if trace["name"] == "cpu0"} == {"#0072B2"}
     assert {trace["line"]["color"] for trace in lines if trace["name"] == "cpu1"} == {"#E69F00"}
     assert [trace["name"] for trace in lines if trace["showlegend"]] == ["cpu0", "cpu1"]
+    busy = charts.figure(_told(4), [row._replace(sm_pct=41.0) for row in stored.metrics()])
+    titles = [[note["text"] for note in one["layout"]["annotations"]] for one in (drawn, busy)]
+    assert set(titles[1]) - set(titles[0]) == {"<b>SMs busy (%)</b>"}
     without = charts.figure(_told(4), stored.metrics(cards=False))
     assert [note["text"] for note in without["layout"]["annotations"]] == [
         "<b>Jobs on their slots</b>",
