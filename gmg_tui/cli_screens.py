@@ -43,6 +43,6 @@ def share(name: str | None, group: str | None, ends: bool) -> int:
 def serve(name: str | None, listen: str, steer: bool, **options: Any) -> int:
     """Show a running session in browsers, by default the newest; ctrl+c ends that.
 
-    The address that is printed has a password in it, and whoever has the address may look.
+    The address that is printed has a token in it, and whoever has the address may look.
     """
     return call("serve", name, listen=listen, steer=steer, **screen_of(options))

@@ -18,6 +18,8 @@ class PermittedActions(ScreenActions, inherit_bindings=False):
     """An app that refuses what it may not do; the engine refuses it too."""
 
     permissions: Permissions
+    _refusal = ""
+    """Why the last key did nothing, as long as that is shown."""
 
     async def run_action(
         self,
@@ -28,7 +30,11 @@ class PermittedActions(ScreenActions, inherit_bindings=False):
         """Do what a key, a click or a command of the palette says, or say why not."""
         why = self.permissions.why_not(action if isinstance(action, str) else action[1])
         if not why:
+            if self._refusal and self._refusal == self.state.message:
+                self.say("")
+            self._refusal = ""
             return await super().run_action(action, default_namespace, namespaces)
+        self._refusal = why
         if isinstance(self.screen, PageScreen):
             self.screen.tell(why)
         else:

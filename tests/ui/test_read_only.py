@@ -116,7 +116,8 @@ async def test_why_nothing_happens_is_said_where_the_key_was_pressed() -> None:
         async with app.run_test(size=WIDE) as pilot:
             await press(pilot, *opening, "x")
             await play.sees(pilot, "This screen is read-only: it changes nothing.")
-            await press(pilot, "down")
+            await press(pilot, "down", "escape" if opening else "t")
+            await play.until(pilot, lambda: "read-only: it" not in play.shown(app), "no message any more")
 
 
 async def test_headline_footers_help_and_palette_offer_what_is_allowed() -> None:
