@@ -15,6 +15,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.files import is_replaced, open_file
 from gmg_tui.genesis import interpreter
 from gmg_tui.model import DdpSpec, Job
+from gmg_tui.readers import patterns
 
 _INTERVAL_S = (0.2, 60.0)
 _STUCK_AFTER_S = (2.0, 86400.0)
@@ -38,6 +39,7 @@ class RunOptions(NamedTuple):
     env: tuple[str, ...] = ()
     keep_slurm_env: bool = False
     simulate: int | None = None
+    patterns: tuple[str, ...] = ()
     visible: str = "index"
     ddp: str | None = None
     """Ranks in a group, `all` for one group over all slots; None for no groups."""
@@ -87,6 +89,7 @@ def check(options: RunOptions) -> Checked:
     if options.cpu is not None and options.cpu < 1:
         raise GmgError(f"--cpu {options.cpu}: give at least 1")
     check_simulated(options)
+    patterns.check(options.patterns)
     ddp = _groups(options)
     _within("--interval", options.interval, _INTERVAL_S, " seconds")
     _within("--max-restarts", options.max_restarts, _MAX_RESTARTS, "")
