@@ -145,6 +145,13 @@ SHARED = _together(
         default="index",
         show_default=True,
     ),
+    click.option(
+        "--pattern",
+        "patterns",
+        multiple=True,
+        metavar="REGEX",
+        help="Read the script's progress lines by the groups fps, n_envs, done, total and metric_NAME; repeatable.",
+    ),
     _number("--interval", float, 1.0, "S", "Seconds between two samples of the GPUs."),
     _SUPERVISION,
     click.option(

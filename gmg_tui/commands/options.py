@@ -16,6 +16,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.files import is_replaced, open_file
 from gmg_tui.genesis import interpreter
 from gmg_tui.model import DdpSpec, Job, NodesSpec
+from gmg_tui.readers import patterns
 
 _INTERVAL_S = (0.2, 60.0)
 _STUCK_AFTER_S = (2.0, 86400.0)
@@ -42,6 +43,7 @@ class RunOptions(NamedTuple):
     orphan_wait: float = 60.0
     keep_slurm_env: bool = False
     simulate: int | None = None
+    patterns: tuple[str, ...] = ()
     visible: str = "index"
     ddp: str | None = None
     """Ranks in a group, `all` for one group over all slots; None for no groups."""
@@ -93,6 +95,7 @@ def check(options: RunOptions) -> Checked:
     if options.cpu is not None and options.cpu < 1:
         raise GmgError(f"--cpu {options.cpu}: give at least 1")
     check_simulated(options)
+    patterns.check(options.patterns)
     ddp = _groups(options)
     if any(not one.strip() or "\0" in one for one in options.notify):
         raise GmgError("--notify is empty; give bell, osc9, osc777 or a command")

@@ -76,6 +76,9 @@ class Reporter:
         for slot, why in (snapshot.queue.benched if snapshot.queue is not None else {}).items():
             if self._first(slot, why):
                 yield self._line(slot, f"benched: {why}")
+        simulated = self._session.spec.simulate
+        if simulated is not None and self._first("", "simulated"):
+            yield f"{self._session.spec.name}: simulated: {units.count(simulated, 'GPU')}, and what runs on them"
         notes = (*snapshot.notes, snapshot.nvml_error) if snapshot.nvml_error else snapshot.notes
         for note in notes:
             if self._first("", note):

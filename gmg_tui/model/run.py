@@ -38,6 +38,8 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     """The value of `--cpu`."""
     simulate: int | None = None
     """How many simulated GPUs it runs on instead of this machine's; None for real ones."""
+    patterns: tuple[str, ...] = ()
+    """Regular expressions for the progress lines of the script, with named groups."""
     visible: Visible = Visible.INDEX
     interval_s: float = 1.0
     summary: str | None = None

@@ -45,19 +45,23 @@ class _File(Struct, frozen=True):
     command: tuple[str, ...] | None = None
 
 
-def plain(tuning: Tuning, *, session: str | None = None, script: str | None = None) -> dict[str, Any]:
+def plain(
+    tuning: Tuning, *, session: str | None = None, script: str | None = None, simulated: bool = False
+) -> dict[str, Any]:
     """A tuning as plain data; the answer at the top is that of the most slots, and `models` has that of each model.
 
     Args:
         tuning: The tuning.
         session: The session's name.
         script: What was tuned, as given.
+        simulated: Whether the GPUs were; said only where they were.
     """
     models = [_plain(answer) for answer in tuning.answers]
     first: dict[str, Any] = models[0] if models else {}
     return {
         "session": session,
         "script": script,
+        **({"simulated": True} if simulated else {}),
         "variable": tuning.spec.variable,
         "metric": tuning.spec.metric,
         "goal": tuning.spec.goal.value,
@@ -68,9 +72,9 @@ def plain(tuning: Tuning, *, session: str | None = None, script: str | None = No
     }
 
 
-def encoded(tuning: Tuning, *, session: str | None = None, script: str | None = None) -> bytes:
+def encoded(tuning: Tuning, *, session: str | None = None, script: str | None = None, simulated: bool = False) -> bytes:
     """The file's content, as for `plain`."""
-    data = msgspec.json.encode(plain(tuning, session=session, script=script))
+    data = msgspec.json.encode(plain(tuning, session=session, script=script, simulated=simulated))
     return msgspec.json.format(data, indent=2) + b"\n"
 
 

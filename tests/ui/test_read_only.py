@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -110,6 +111,10 @@ async def test_no_key_of_any_screen_changes_anything(of: str, opening: tuple[str
             assert app.screen is here
 
 
+def _has_gone(app: FakedApp) -> bool:
+    return "read-only: it" not in play.shown(app)
+
+
 async def test_why_nothing_happens_is_said_where_the_key_was_pressed() -> None:
     for opening in ((), ("enter",), ("p",)):
         app = play.app_of(_engine("main"))
@@ -117,7 +122,8 @@ async def test_why_nothing_happens_is_said_where_the_key_was_pressed() -> None:
             await press(pilot, *opening, "x")
             await play.sees(pilot, "This screen is read-only: it changes nothing.")
             await press(pilot, "down", "escape" if opening else "t")
-            await play.until(pilot, lambda: "read-only: it" not in play.shown(app), "no message any more")
+            gone = partial(_has_gone, app)
+            await play.until(pilot, gone, "no message any more")
 
 
 async def test_headline_footers_help_and_palette_offer_what_is_allowed() -> None:

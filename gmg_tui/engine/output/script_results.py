@@ -49,6 +49,10 @@ class Reported:
             if mark:
                 self._take(text.strip())
 
+    def add(self, values: dict[str, Any]) -> None:
+        """Take results that are numbers, by name."""
+        self._take(msgspec.json.encode(values))
+
     def _take(self, text: bytes) -> None:
         try:
             found, sizes = _objects.decode(text), {name: len(raw) for name, raw in _raw_objects.decode(text).items()}

@@ -69,7 +69,10 @@ def write(session: Session, snapshot: Snapshot, *, ended: bool) -> None:
     data = msgspec.json.format(msgspec.json.encode(summary(session, snapshot)), indent=2) + b"\n"
     write_atomic(folder / SUMMARY, data)
     if snapshot.tuning is not None:
-        data = tuning.encoded(snapshot.tuning, session=session.spec.name, script=session.spec.script)
+        spec = session.spec
+        data = tuning.encoded(
+            snapshot.tuning, session=spec.name, script=spec.script, simulated=spec.simulate is not None
+        )
         write_atomic(folder / tuning.TUNE, data)
     asked = Path(session.spec.summary) if session.spec.summary is not None else None
     if asked is not None and (ended or is_replaced(asked)):

@@ -6,10 +6,10 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gmg_tui import units
+from gmg_tui import readers, units
 from gmg_tui.ddp.observations import Observations
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.gpus.memory import GpuMemory
@@ -81,6 +81,7 @@ class RunningAttempt:
         heard: Callable[[], None],
         changed: Callable[[], None],
         is_rank: bool = False,
+        patterns: Sequence[str] = (),
     ) -> None:
         self.number = number
         self.args, self.command, self.environment = launch.args, launch.command, launch.environment
@@ -92,10 +93,10 @@ class RunningAttempt:
         """Unix time, seconds."""
         self.started_clock = time.monotonic()
         on_gpu = slot.gpu is not None
-        self.reader = Reader(on_gpu, self.started_clock, rank=is_rank or task.torchrun)
+        self.reader = self._reader(patterns, on_gpu, rank=is_rank or task.torchrun)
         self._ranks: TorchrunOutput | None = None
         if task.torchrun:
-            self._ranks = TorchrunOutput(self.reader, lambda: Reader(on_gpu, self.started_clock, rank=True))
+            self._ranks = TorchrunOutput(self.reader, lambda: self._reader(patterns, on_gpu, rank=True))
         self.observations = Observations() if is_rank else None
         """What its output tells of its group's collectives; None where it is no rank."""
         self.meter = Meter()
@@ -137,6 +138,9 @@ class RunningAttempt:
         self._heard = heard
         self._changed = changed
         self._splitters = (LineSplitter(), LineSplitter())
+
+    def _reader(self, patterns: Sequence[str], on_gpu: bool, *, rank: bool) -> Reader:
+        return readers.make(patterns, on_gpu, self.started_clock, rank=rank, metrics=self.reported.add)
 
     async def start(self, cwd: str) -> None:
         """Write the line that separates its output from what went before, and start the process. Raises `OSError`."""

@@ -265,6 +265,7 @@ class Worker(WorkerStatus):
             heard=self._heard,
             changed=lambda: self._changed(),
             is_rank=self.rank is not None,
+            patterns=self._launcher.spec.patterns,
         )
 
     async def _prepare(self, number: int, meeting: Meeting | None) -> Launch:

@@ -10,6 +10,8 @@ from gmg_tui.model import Progress
 
 _ITERATIONS = 20
 """The pace is averaged over so many of the last iterations."""
+REPORTED = "gmg:fps "
+"""How a line of `gmg_tui.report_fps` begins."""
 _SCALES = {b"k": 1e3, b"M": 1e6, b"G": 1e9, b"T": 1e12, b"P": 1e15, b"E": 1e18, b"Z": 1e21, b"Y": 1e24}
 
 
@@ -78,6 +80,8 @@ def is_mere(text: str) -> bool:
 
     rsl_rl's iterations are no such lines: they are the heads of its tables.
     """
+    if text.startswith(REPORTED):
+        return True
     if "Running at " in text:
         return lines.FPS_ALONE.fullmatch(text.encode(errors="replace")) is not None
     drawn = bar(text.encode(errors="replace")) if "%|" in text else None

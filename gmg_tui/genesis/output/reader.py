@@ -162,6 +162,16 @@ class Reader:
             self._repeated.learn(block[block.rfind(b"\n", 0, -1) + 1 :])
         return bool(found) and self._ran(found)
 
+    def take_figures(self, fps: float | None, n_envs: int | None, progress: Progress | None) -> None:
+        """Take what the script says of itself in a line of the last block; None for what it does not say."""
+        if n_envs is not None:
+            self._throughput.set_environments(n_envs)
+        if progress is not None:
+            self.progress = progress
+        if fps is not None:
+            self._throughput.take_number(Source.SCRIPT, fps, self._now)
+        self._simulated()
+
     def _watches_lines(self) -> bool:
         """Whether a line of the script's own would matter: the first one, or the first after building."""
         return self.phase in _SILENT

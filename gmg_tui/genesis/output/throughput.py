@@ -29,6 +29,8 @@ class Source(IntEnum):
     RAW = 3
     """Genesis's lines through the root logger, the second time (up to 0.4.5)."""
     GENESIS = 4
+    SCRIPT = 5
+    """The script itself, by the means of gmg-tui."""
 
 
 class Throughput:
@@ -97,6 +99,12 @@ class Throughput:
         else:
             self._add([value], now)
         return True
+
+    def set_environments(self, n_envs: int) -> None:
+        """Take the number of environments that a script gives; the numbers of another one are of another loop."""
+        if n_envs != self.n_envs:
+            self.n_envs = n_envs
+            self.new_scene()
 
     @property
     def of_group(self) -> bool:
