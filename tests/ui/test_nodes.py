@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from gmg_tui.model import NodeView, Snapshot
+from gmg_tui.model import NodeView, Snapshot, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.drawing import node_line, words, worker_table
@@ -289,6 +289,24 @@ def test_the_remembered_folds_stay_few(tmp_path: Path) -> None:
     assert memory.folds_with({"x" * 1000: True}, ()) == {}
 
 
+async def test_the_last_line_in_sight_keeps_its_figures_beside_the_place() -> None:
+    app = nodes.busy(3, 2)
+    async with app.run_test(size=(120, 34)) as pilot:
+        await _press(pilot, "t")
+        assert app.main.grid.plan.tiles
+        line = next(row for row in play.screen(app) if "-n3" in row)
+        assert line.endswith("FPS · 1,214 W  1-4 of 6 ")
+
+
+async def test_folded_nodes_have_no_tiles_but_their_lines() -> None:
+    app = nodes.busy()
+    async with app.run_test(size=WIDE) as pilot:
+        await _press(pilot, "Z", "t")
+        assert app.main.grid.plan.tiles
+        assert [row[2:5] for row in play.screen(app)[1:3]] == ["+n1", "+n2"]
+        assert app.main.grid.size.height == 2
+
+
 async def test_many_slots_start_folded_and_fit() -> None:
     app = nodes.busy(64, 8)
     async with app.run_test(size=WIDE) as pilot:
@@ -366,3 +384,15 @@ def test_picture_of_a_folded_and_a_lost_node(snap_compare: Compare, size: tuple[
 
 def test_picture_of_64_nodes(snap_compare: Compare) -> None:
     assert snap_compare(nodes.busy(64, 8), terminal_size=WIDE, run_before=_settled)
+
+
+async def test_a_lost_workers_last_rate_is_not_its_result() -> None:
+    of = nodes.snapshot(sessions.busy_snapshot())
+    waiting = tuple(
+        sessions.changed(worker, state=WorkerState.WAITING) if worker.slot.startswith("n2/") else worker
+        for worker in of.workers
+    )
+    app = nodes.app_of(nodes.lost(sessions.changed(of, workers=waiting), "n2", sessions.NOW - 75))
+    async with app.run_test(size=WIDE) as pilot:
+        await play.sees(pilot, "⚠ lost 1:15")
+        assert "(final)" not in play.shown(app)

@@ -140,10 +140,10 @@ def _of_all(found: Summary) -> str:
     return f"{found.running}/{len(found.workers)}"
 
 
-def line(state: UiState, band: Band, width: int, appearance: Appearance) -> Row:
-    """The node as a line among tiles."""
+def line(state: UiState, band: Band, width: int, appearance: Appearance, *, place: str = "") -> Row:
+    """The node as a line among tiles; `place` at its right end."""
     found, dot = summary(state, band.node), f" {appearance.signs.dot} "
-    row = _head(state, band, appearance, width)
+    row = _head(state, band, appearance, width).end(f"{place} " if place else "", "strong")
     power = f"{dot}{found.power_w:,.0f} W " if found.power_w is not None else " "
     row.end(power, "text").end(f"  {appearance.signs.sigma} {units.fps(found.fps)} FPS", "fps")
     row.add(f"{dot}{found.cards}", "dim")

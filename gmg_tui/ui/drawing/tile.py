@@ -109,7 +109,12 @@ def _fits_large(shown: Shown, inner: int) -> bool:
 
 
 def _unit(worker: Worker) -> str:
-    return " FPS" if worker.state is WorkerState.RUNNING else " (final)"
+    return " FPS" if _goes_on(worker) else " (final)"
+
+
+def _goes_on(worker: Worker) -> bool:
+    """Whether its rate is of an attempt that runs, as far as is known."""
+    return worker.state is WorkerState.RUNNING or worker.lost_since is not None
 
 
 def _top(shown: Shown, inner: int, appearance: Appearance, *, rows: int, large: bool) -> list[Row]:
@@ -123,7 +128,7 @@ def _top(shown: Shown, inner: int, appearance: Appearance, *, rows: int, large: 
         first.add(units.span(words.phase_s(worker)), "strong")
     elif worker.fps is None:
         first.add(f"FPS {words.COUNTED}" if worker.fps_in_rank_0 else f"{units.NOT_KNOWN} FPS", "dim")
-    elif worker.state is WorkerState.RUNNING:
+    elif _goes_on(worker):
         first.add(f"{words.rate_of(worker)} FPS", words.rate_style(worker))
     else:
         first.add(words.rate_of(worker), "strong").add(" FPS (final)", "dim")
@@ -138,7 +143,7 @@ def _envs(worker: Worker) -> str:
 def _large_fps(worker: Worker, inner: int, appearance: Appearance) -> list[Row]:
     style = words.rate_style(worker)
     rows = [Row(appearance, inner).add(row, style) for row in digits(words.rate_of(worker))]
-    rows[-1].add(_unit(worker), style if worker.state is WorkerState.RUNNING else "dim")
+    rows[-1].add(_unit(worker), style if _goes_on(worker) else "dim")
     if _fits_beside(worker, inner):
         first, rest = _beside(worker)
         note = words.beside_rate(worker)

@@ -132,10 +132,12 @@ class Grid(DrawnView):
         width, columns = self.size.width, self.plan.columns
         edges = [round(column * width / columns) for column in range(columns + 1)]
         visible = self._visible
+        place = self._place(visible)
         strips: list[Strip] = []
         for band in visible:
             if band.node:
-                strips.append(node_line.line(self.state, band, width, self.appearance).strip())
+                beside = place if band is visible[-1] else ""
+                strips.append(node_line.line(self.state, band, width, self.appearance, place=beside).strip())
                 continue
             drawn = [
                 tile.tile(self._shown(name), right - left, self.appearance, tall=self.plan.tall)
@@ -144,8 +146,7 @@ class Grid(DrawnView):
             rest = width - edges[len(band.slots)]
             filler = [Segment(" " * rest, self.appearance.style("text"))] if rest else []
             strips.extend(Strip([*chain.from_iterable(rows), *filler], width) for rows in zip(*drawn, strict=True))
-        place = self._place(visible)
-        if place:
+        if place and not visible[-1].node:
             text, end = Strip([Segment(f"{place} ", self.appearance.style("strong"))]), width - _CORNER
             last = strips[-1]
             strips[-1] = Strip.join([last.crop(0, end - text.cell_length), text, last.crop(end, width)])
