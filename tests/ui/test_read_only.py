@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -111,19 +110,14 @@ async def test_no_key_of_any_screen_changes_anything(of: str, opening: tuple[str
             assert app.screen is here
 
 
-def _has_gone(app: FakedApp) -> bool:
-    return "read-only: it" not in play.shown(app)
-
-
-async def test_why_nothing_happens_is_said_where_the_key_was_pressed() -> None:
-    for opening in ((), ("enter",), ("p",)):
-        app = play.app_of(_engine("main"))
-        async with app.run_test(size=WIDE) as pilot:
-            await press(pilot, *opening, "x")
-            await play.sees(pilot, "This screen is read-only: it changes nothing.")
-            await press(pilot, "down", "escape" if opening else "t")
-            gone = partial(_has_gone, app)
-            await play.until(pilot, gone, "no message any more")
+@pytest.mark.parametrize("opening", [(), ("enter",), ("p",)])
+async def test_why_nothing_happens_is_said_where_the_key_was_pressed(opening: tuple[str, ...]) -> None:
+    app = play.app_of(_engine("main"))
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, *opening, "x")
+        await play.sees(pilot, "This screen is read-only: it changes nothing.")
+        await press(pilot, "down", "escape" if opening else "t")
+        await play.until(pilot, lambda: "read-only: it" not in play.shown(app), "no message any more")
 
 
 async def test_headline_footers_help_and_palette_offer_what_is_allowed() -> None:
