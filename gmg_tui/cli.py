@@ -43,9 +43,11 @@ class _Page(click.Group):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands, then the options of `run`, then this group's own."""
         self.format_commands(ctx, formatter)
-        for title, command in (("Options of run and demo", self.commands["run"]), ("Other options", self)):
-            options = [option for option in command.params if isinstance(option, click.Option)]
-            if command is self and (help_option := self.get_help_option(ctx)):
+        run, demo = self.commands["run"].params, self.commands["demo"].params
+        shared = [*run, *(param for param in demo if param.name not in {one.name for one in run})]
+        for title, params in (("Options of run and demo", shared), ("Other options", self.params)):
+            options = [option for option in params if isinstance(option, click.Option)]
+            if params is self.params and (help_option := self.get_help_option(ctx)):
                 options.append(help_option)
             with formatter.section(title):
                 formatter.write_dl([row for option in options if (row := option.get_help_record(ctx))])

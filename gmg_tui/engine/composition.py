@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -17,9 +18,6 @@ from gmg_tui.engine.allocation import AllocationWatch
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.gpus.indices import GpuIndices
 from gmg_tui.engine.hardware import Hardware
-from gmg_tui.engine.nodes.agent import Agent
-from gmg_tui.engine.nodes.agent_scheduler import AgentScheduler
-from gmg_tui.engine.nodes.fleet import Fleet, OnNodes
 from gmg_tui.engine.output.log_writer import LogWriter
 from gmg_tui.engine.output.pump import Pump
 from gmg_tui.engine.process_scan import ProcessScan
@@ -37,7 +35,7 @@ from gmg_tui.engine.watchdog.client import WatchdogClient
 from gmg_tui.engine.workers.gate import Gate
 from gmg_tui.engine.workers.launch import Launcher
 from gmg_tui.engine.workers.slot_state import SlotState
-from gmg_tui.engine.workers.workplace import OwnMachine
+from gmg_tui.engine.workers.workplace import OwnMachine, Workplace
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis import caches
 from gmg_tui.genesis.interpreter import genesis_versions
@@ -52,6 +50,9 @@ from gmg_tui.store.spans import covered_s
 from gmg_tui.store.writer import StoreWriter
 from gmg_tui.tune.searches import Searches
 from gmg_tui.tune.slots import TuneSlot
+
+if TYPE_CHECKING:
+    from gmg_tui.engine.nodes.fleet import Fleet
 
 PHASE_TIMES = "phase_times.json"
 """Beside the sessions' folder: what is remembered of each script's starts."""
@@ -98,7 +99,9 @@ def assemble(
     gate = Gate(spec.start or _way(spec, known), QuietSigns(mesh_cache))
     indices, at_once = GpuIndices(hardware.nvml, egl.renew), _at_once(hardware)
     launcher = Launcher(session, at_once, pump, logs, indices, egl, gate, watchdog, children, Scans())
-    workplace = OwnMachine(launcher, times.of) if fleet is None else OnNodes(session, fleet)
+    workplace: Workplace = OwnMachine(launcher, times.of)
+    if fleet is not None:
+        workplace = fleet.workplace(session)
     path = Path(spec.folder) / sessions.STORE
     scheduler: Scheduler
     tried = TriedArguments()
@@ -106,6 +109,8 @@ def assemble(
     if spec.agent is not None:
         store = StoreWriter(path, trouble)
         recorder = Recorder(store, changed, tried, occurrences)
+        from gmg_tui.engine.nodes.agent_scheduler import AgentScheduler  # other engines start the sooner
+
         scheduler = agents_scheduler = AgentScheduler(slot_states, workplace, recorder, changed)
     elif spec.sweep is None:
         store = StoreWriter(path, trouble)
@@ -135,6 +140,8 @@ def assemble(
     )
     supervisor.fleet = fleet
     if agents_scheduler is not None:
+        from gmg_tui.engine.nodes.agent import Agent
+
         supervisor.agent = Agent(
             spec, session.id, hardware.allowed, agents_scheduler, gate, lambda reason: supervisor.end(reason=reason)
         )

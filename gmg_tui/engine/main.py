@@ -8,6 +8,7 @@ import logging
 import shutil
 import signal
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -18,7 +19,6 @@ from gmg_tui.engine.children import Children
 from gmg_tui.engine.composition import assemble
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.hardware import Hardware
-from gmg_tui.engine.nodes.fleet import Fleet
 from gmg_tui.engine.output.log_writer import LogWriter
 from gmg_tui.engine.output.pump import Pump
 from gmg_tui.engine.processes.process import adopt_orphans
@@ -28,6 +28,9 @@ from gmg_tui.engine.watchdog.client import WatchdogClient
 from gmg_tui.gpu import egl
 from gmg_tui.gpu.sampler import Sampler
 from gmg_tui.model import GpuSample, OccurrenceKind, RunSpec
+
+if TYPE_CHECKING:
+    from gmg_tui.engine.nodes.fleet import Fleet
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +78,8 @@ class Engine:
         adopt_orphans()
         self._loop = asyncio.get_running_loop()
         if self._spec.nodes is not None:
+            from gmg_tui.engine.nodes.fleet import Fleet  # most sessions have one machine, and start the sooner
+
             self._fleet = Fleet(self._spec, self._spec.nodes)
             await self._fleet.gather(say or _log.info)
             self._hardware = self._fleet.hardware

@@ -8,6 +8,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -15,8 +16,6 @@ from gmg_tui.engine import meant, process_scan, strangers
 from gmg_tui.engine.allocation import AllocationWatch
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.gpus.samples import GpuSamples
-from gmg_tui.engine.nodes.agent import Agent
-from gmg_tui.engine.nodes.fleet import Fleet
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.process_scan import ProcessScan
 from gmg_tui.engine.records.recorder import Recorder
@@ -43,6 +42,10 @@ from gmg_tui.model import (
 )
 from gmg_tui.protocol import Action, Seen
 
+if TYPE_CHECKING:
+    from gmg_tui.engine.nodes.agent import Agent
+    from gmg_tui.engine.nodes.fleet import Fleet
+
 _log = logging.getLogger(__name__)
 
 _PASS_ON_S = 2.0
@@ -58,8 +61,8 @@ class Supervisor:
         clients: How many clients there are that may steer.
         watched: Whether there is any client.
         rings: The newest lines of each slot.
-        fleet: The nodes, where the session has several; None elsewhere.
-        agent: How the session's engine meets this one, where it is a node's agent; None elsewhere.
+        fleet: The nodes, where the session has several.
+        agent: How the session's engine meets this one, where it is a node's agent.
     """
 
     def __init__(

@@ -12,7 +12,6 @@ from functools import partial
 from gmg_tui import protocol
 from gmg_tui.engine.api import peers
 from gmg_tui.engine.api.frames import framed, newest
-from gmg_tui.engine.api.led import Led
 from gmg_tui.engine.api.listener import Listener
 from gmg_tui.engine.api.sharing import Sharing
 from gmg_tui.engine.supervisor import Supervisor
@@ -65,7 +64,7 @@ class _Client:
         self._reader = reader
         self._answers: deque[Answer] = deque()
         self._next_line: dict[str, int] = {}
-        self._led = Led(supervisor.agent)
+        self._led = supervisor.agent.connection() if supervisor.agent is not None else None
         self._from_start: set[str] = set()
         """The slots whose earlier telling lines have not been sent yet."""
 
@@ -87,7 +86,8 @@ class _Client:
             try:
                 await self._listen(tasks, asking)
             finally:
-                self._led.close()
+                if self._led is not None:
+                    self._led.close()
                 self._look_at(())
                 for task in (reporting, *asking):
                     task.cancel()
@@ -97,13 +97,15 @@ class _Client:
             request = await protocol.read_request(self._reader)
             if isinstance(request, Hello):
                 raise protocol.ProtocolError("a second hello")
-            self._led.heard()
+            if self._led is not None:
+                self._led.heard()
             if isinstance(request, Follow):
                 self._follow(request)
             elif self.readonly and not isinstance(request, protocol.LOOKING):
                 self._answers.append(Answer(request.id, error=_READ_ONLY))
             elif isinstance(request, protocol.ToAgent):
-                self._answers.append(self._led.take(request))
+                refused = Answer(request.id, error="this engine is no agent of another")
+                self._answers.append(self._led.take(request) if self._led is not None else refused)
             elif isinstance(request, protocol.AskStacks):  # other requests are answered meanwhile
                 task = tasks.create_task(self._stacks(request))
                 asking.add(task)
@@ -183,7 +185,8 @@ class _Client:
         while True:
             await self.wake.wait()
             self.wake.clear()
-            self.writer.write(self._led.said())
+            if self._led is not None:
+                self.writer.write(self._led.said())
             while self._answers:
                 answer = self._answers.popleft()
                 self.writer.write(framed(peers.without_values(answer) if self.foreign else answer))
@@ -191,7 +194,9 @@ class _Client:
                 await self._send_lines(slot, number)
             if self.snapshot_due:
                 self.snapshot_due = False
-                self.writer.write(self._led.update(self._supervisor.snapshot()))
+                snapshot = self._supervisor.snapshot()
+                update = self._led.update(snapshot) if self._led is not None else protocol.frame(Update(snapshot))
+                self.writer.write(update)
             await self.writer.drain()
 
     async def _send_lines(self, slot: str, number: int) -> None:

@@ -15,6 +15,7 @@ import msgspec
 
 from gmg_tui.engine.nodes import messages
 from gmg_tui.engine.nodes.agent_scheduler import AgentScheduler, Assigned
+from gmg_tui.engine.nodes.led import Led
 from gmg_tui.engine.nodes.messages import Lead, Numbered, Piece, Port, Ready, Report, WorkerReport
 from gmg_tui.engine.workers.gate import Gate
 from gmg_tui.engine.workers.meeting_place import free_port
@@ -74,6 +75,10 @@ class Agent:
                 self._end(f"the session's engine has not been heard of for {wait_s:.0f} s")
 
     # Connections
+
+    def connection(self) -> Led:
+        """A client has connected, which may be the session's engine."""
+        return Led(self)
 
     def led(self, by: int) -> None:
         """A connection of the session's engine has begun (1) or ended (-1)."""

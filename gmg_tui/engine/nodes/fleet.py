@@ -140,6 +140,10 @@ class Fleet:
         chosen, idle = grouped(tuple(slots), self._spec)
         return Hardware(chosen, None, allowed, tuple(map(str, missing)), idle)
 
+    def workplace(self, session: Session) -> Workplace:
+        """Where the workers of the session run: on these nodes."""
+        return OnNodes(session, self)
+
     # Life
 
     async def run(self, slot_states: Mapping[str, SlotState]) -> None:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from gmg_tui import protocol
 from gmg_tui.engine.nodes import messages
-from gmg_tui.engine.nodes.agent import Agent
 from gmg_tui.engine.nodes.messages import Ready
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Snapshot
 from gmg_tui.protocol import Answer, FromAgent, Update
 
+if TYPE_CHECKING:
+    from gmg_tui.engine.nodes.agent import Agent
+
 
 class Led:
-    """What a connection has to do with the agent that the engine is; nothing before it leads, or where it is none."""
+    """What a connection has to do with the agent that the engine is; nothing before it leads."""
 
-    def __init__(self, agent: Agent | None) -> None:
+    def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._leads = False
         self._said: deque[messages.FromAgent] = deque()
@@ -27,8 +30,6 @@ class Led:
 
     def take(self, request: protocol.ToAgent) -> Answer:
         """Take a message of the session's engine; its answer."""
-        if self._agent is None:
-            return Answer(request.id, error="this engine is no agent of another")
         try:
             said = self._agent.take(request.body)
         except GmgError as error:
@@ -42,7 +43,7 @@ class Led:
 
     def heard(self) -> None:
         """Something has come on the connection."""
-        if self._leads and self._agent is not None:
+        if self._leads:
             self._agent.heard()
 
     def said(self) -> bytes:
@@ -53,7 +54,7 @@ class Led:
 
     def update(self, snapshot: Snapshot) -> bytes:
         """The frames that tell the newest state."""
-        if not self._leads or self._agent is None:
+        if not self._leads:
             return protocol.frame(Update(snapshot))
         report = protocol.frame(FromAgent(messages.encode(self._agent.report(self._sent))))
         # The reports say more of the workers.
@@ -61,5 +62,5 @@ class Led:
 
     def close(self) -> None:
         """The connection has ended."""
-        if self._leads and self._agent is not None:
+        if self._leads:
             self._agent.led(-1)
