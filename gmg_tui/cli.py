@@ -44,6 +44,8 @@ class _Page(click.Group):
         self.format_commands(ctx, formatter)
         for title, command in (("Options of run and demo", self.commands["run"]), ("Other options", self)):
             options = [option for option in command.params if isinstance(option, click.Option)]
+            if command is not self:
+                options += [one for one in demo.params if one.name == "simulate" and isinstance(one, click.Option)]
             if command is self and (help_option := self.get_help_option(ctx)):
                 options.append(help_option)
             with formatter.section(title):

@@ -39,7 +39,7 @@ class RunOptions(NamedTuple):
     env: tuple[str, ...] = ()
     keep_slurm_env: bool = False
     simulate: int | None = None
-    patterns: tuple[str, ...] = ()
+    pattern: tuple[str, ...] = ()
     visible: str = "index"
     ddp: str | None = None
     """Ranks in a group, `all` for one group over all slots; None for no groups."""
@@ -89,7 +89,7 @@ def check(options: RunOptions) -> Checked:
     if options.cpu is not None and options.cpu < 1:
         raise GmgError(f"--cpu {options.cpu}: give at least 1")
     check_simulated(options)
-    patterns.check(options.patterns)
+    patterns.check(options.pattern)
     ddp = _groups(options)
     _within("--interval", options.interval, _INTERVAL_S, " seconds")
     _within("--max-restarts", options.max_restarts, _MAX_RESTARTS, "")
