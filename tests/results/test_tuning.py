@@ -18,7 +18,7 @@ from gmg_tui.results import tuning as file
 from tests import tunings
 
 
-def _told(tuning: Tuning, **names: str) -> dict[str, Any]:
+def _told(tuning: Tuning, **names: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(file.encoded(tuning, **names))
     return found
 
