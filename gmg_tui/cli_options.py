@@ -105,7 +105,10 @@ GROUPS = _together(
     _RANKS,
 )
 SIMULATE = click.option(
-    "--simulate", type=int, metavar="N", help="Simulate N GPUs and the script on them: no GPU and no Genesis is needed."
+    "--simulate",
+    type=int,
+    metavar="N",
+    help="With demo, tune and sweep: simulate N GPUs and the script on them: no GPU and no Genesis is needed.",
 )
 SHARED = _together(
     click.option(
@@ -147,7 +150,6 @@ SHARED = _together(
     ),
     click.option(
         "--pattern",
-        "patterns",
         multiple=True,
         metavar="REGEX",
         help="Read the script's progress lines by the groups fps, n_envs, done, total and metric_NAME; repeatable.",

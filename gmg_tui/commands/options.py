@@ -43,7 +43,7 @@ class RunOptions(NamedTuple):
     orphan_wait: float = 60.0
     keep_slurm_env: bool = False
     simulate: int | None = None
-    patterns: tuple[str, ...] = ()
+    pattern: tuple[str, ...] = ()
     visible: str = "index"
     ddp: str | None = None
     """Ranks in a group, `all` for one group over all slots; None for no groups."""
@@ -95,7 +95,7 @@ def check(options: RunOptions) -> Checked:
     if options.cpu is not None and options.cpu < 1:
         raise GmgError(f"--cpu {options.cpu}: give at least 1")
     check_simulated(options)
-    patterns.check(options.patterns)
+    patterns.check(options.pattern)
     ddp = _groups(options)
     if any(not one.strip() or "\0" in one for one in options.notify):
         raise GmgError("--notify is empty; give bell, osc9, osc777 or a command")

@@ -37,6 +37,7 @@ _FIXED = {
 _FIELDS = {
     "keep_slurm_env": "keep_slurm_env",
     "interval": "interval_s",
+    "pattern": "patterns",
     "restart_stuck": "restart_stuck",
     "max_restarts": "max_restarts",
     "stuck_after": "stuck_after_s",
@@ -124,6 +125,8 @@ def found_session(name: str) -> Found:
 
 def changed_spec(spec: RunSpec, options: RunOptions, checked: Checked, given: frozenset[str]) -> RunSpec:
     """The session's spec with the command line's changes."""
+    if "simulate" in given:
+        raise GmgError(f"--simulate: the GPUs of {spec.name} stay what they are; leave it out")
     changes: dict[str, Any] = {field: getattr(options, name) for name, field in _FIELDS.items() if name in given}
     if options.start is not None:
         changes["start"] = StartMode(options.start)

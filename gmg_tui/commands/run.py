@@ -272,7 +272,7 @@ def describe(
         env=checked.env,
         keep_slurm_env=options.keep_slurm_env,
         simulate=options.simulate,
-        patterns=options.patterns,
+        patterns=options.pattern,
         visible=Visible(options.visible),
         gpus=options.gpus,
         cpu=options.cpu,

@@ -108,11 +108,6 @@ class Supervisor:
         """The current or last worker of each slot that has had one."""
         return [slot_state.worker for slot_state in self._slot_states.values() if slot_state.worker is not None]
 
-    @property
-    def _local_workers(self) -> list[Worker]:
-        """Those whose processes run on this machine."""
-        return [worker for worker in self._workers if isinstance(worker, Worker)]
-
     # Life
 
     async def run(self, read: Callable[[], None], tell: Callable[[], None]) -> None:
@@ -153,7 +148,8 @@ class Supervisor:
             tell()
             if now >= scan_due and self.fleet is None:
                 scan_due = now + (process_scan.INTERVAL_S if self.watched else process_scan.UNWATCHED_S)
-                await self._process_scan.scan(self._local_workers, self._samples.newest.values(), self.note)
+                here = [worker for worker in self._workers if isinstance(worker, Worker)]
+                await self._process_scan.scan(here, self._samples.newest.values(), self.note)
             due = max(due + STEP_S, now)
             await asyncio.sleep(due - loop.time())
 
