@@ -28,7 +28,7 @@ class Slurm(CommandLauncher):
         self._job = allocation.job_of(os.environ)
         if self._job is None:
             raise GmgError(
-                "--nodes slurm: this is no Slurm job; run it within salloc or sbatch, or give --slurm '-N2 --gpus-per-node=8'"
+                "--nodes slurm: this is no Slurm job; run it within one: salloc -N2 --gpus-per-node=8 gmg-tui --nodes slurm …"
             )
         if shutil.which("srun") is None:
             raise GmgError("--nodes slurm: there is no srun here")

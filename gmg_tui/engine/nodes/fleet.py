@@ -112,7 +112,7 @@ class Fleet:
     def _check(self, missing: Sequence[GmgError], count: int) -> None:
         least = self._about.least if self._about.least is not None else count
         if len(self._nodes) < max(1, least):
-            said = "; ".join(str(error) for error in missing[:_NAMED])
+            said = "; ".join(str(error).rstrip(".") for error in missing[:_NAMED])
             more = f"; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
             advice = "" if not self._nodes else f"; --min-nodes {len(self._nodes)} goes on without"
             raise GmgError(f"{len(missing)} of {units.count(count, 'node')} cannot be used: {said}{more}{advice}", 1)
