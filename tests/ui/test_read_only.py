@@ -52,7 +52,18 @@ def test_no_action_of_a_key_is_forgotten() -> None:
     """A key that is added is sorted here by what it does."""
     looking = {
         *("move", "details", "queue", "tuning", "tried", "view", "sort", "filter_slots", "trouble", "search", "follow"),
-        *("group_log", "filter", "log_folds", "log_heads", "log_wraps", "copy_line", "copy_log_path", "search_next"),
+        *(
+            "group_log",
+            "filter",
+            "fold_node",
+            "fold_all",
+            "log_folds",
+            "log_heads",
+            "log_wraps",
+            "copy_line",
+            "copy_log_path",
+            "search_next",
+        ),
         *(
             "log_page",
             "log_across",
