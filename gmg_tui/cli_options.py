@@ -132,6 +132,11 @@ SHARED = _together(
     click.option(
         "--min-nodes", type=int, metavar="N", help="With --nodes: begin when N of them answer.  [default: all]"
     ),
+    click.option(
+        "--slurm",
+        metavar="OPTIONS",
+        help="With --nodes slurm: ask for a job with these options of salloc; it ends with the session.",
+    ),
     _number(
         "--orphan-wait", float, 60.0, "S", "With --nodes: seconds until workers end whose session's engine is gone."
     ),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gmg_tui import simulation
+from gmg_tui.commands import slurm_job
 from gmg_tui.commands.where import nodes_of
 from gmg_tui.errors import GmgError
 from gmg_tui.files import is_replaced, open_file
@@ -41,6 +42,7 @@ class RunOptions(NamedTuple):
     nodes: str | None = None
     min_nodes: int | None = None
     orphan_wait: float = 60.0
+    slurm: str | None = None
     keep_slurm_env: bool = False
     simulate: int | None = None
     pattern: tuple[str, ...] = ()
@@ -104,6 +106,8 @@ def check(options: RunOptions) -> Checked:
     _within("--stuck-after", options.stuck_after, _STUCK_AFTER_S, " seconds")
     _within("--sigint-wait", options.sigint_wait, _WAIT_S, " seconds")
     _within("--sigterm-wait", options.sigterm_wait, _WAIT_S, " seconds")
+    nodes = nodes_of(options.nodes, options.min_nodes, options.orphan_wait)
+    slurm_job.check(options.slurm, nodes)
     return Checked(
         cwd=cwd,
         python=python(options.python, os.environ),
@@ -111,7 +115,7 @@ def check(options: RunOptions) -> Checked:
         summary=_summary(options.summary, detach=options.detach),
         log_max_bytes=_log_max(options.log_max),
         ddp=ddp,
-        nodes=nodes_of(options.nodes, options.min_nodes, options.orphan_wait),
+        nodes=nodes,
     )
 
 

@@ -20,6 +20,7 @@ from gmg_tui.commands.launch import Launched, launch
 from gmg_tui.commands.messages import notice, tell
 from gmg_tui.commands.options import Checked, RunOptions, check, check_module, check_script
 from gmg_tui.commands.prestart import PrestartedEngine
+from gmg_tui.commands.slurm_job import asked_for
 from gmg_tui.ddp import torchrun
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RestartMode, RunSpec, StartMode, Tunable, Visible
@@ -125,9 +126,9 @@ def start(
     if not headless and not options.detach:
         check_terminal(os.environ)
     interrupts = Interrupts()
-    with interrupts.handled():
+    with interrupts.handled(), asked_for(options.slurm) as job:
         interrupts.hold()
-        spec = make()
+        spec = job.of(make())
         launched = launch(
             spec,
             meanwhile=lambda: None if options.detach else _load(headless=headless),
@@ -136,6 +137,7 @@ def start(
             fresh=fresh,
             begun=interrupts.release,
         )
+        job.handed_over = True
         interrupts.engines.append(launched.process)
         shown = _run(options, spec, launched, conclude, interrupts, headless=headless)
     return follow_up(shown, options)

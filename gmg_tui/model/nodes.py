@@ -27,6 +27,8 @@ class NodesSpec(Struct, frozen=True, omit_defaults=True):
     """How many must answer for the session to begin (`--min-nodes`); None for all."""
     orphan_wait_s: float = 60.0
     """How long an agent goes on without its session's engine before it ends its workers."""
+    job: str = ""
+    """The number of the Slurm job that was asked for, for this session alone (`--slurm`): it ends with the session."""
 
     @property
     def text(self) -> str:

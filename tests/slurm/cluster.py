@@ -83,8 +83,11 @@ class Cluster:
 
     def ask(self, *command: str) -> str:
         """What a command says."""
-        ran = subprocess.run(command, env=self._env, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
-        return ran.stdout
+        return self.run(*command).stdout
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(command, env=self._env, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
 
     def _run(self, *command: str) -> None:
         subprocess.run(command, env=self._env, check=True, capture_output=True, timeout=_PATIENCE_S)

@@ -112,7 +112,7 @@ def test_the_jobs_of_a_node_that_is_down_run_on_the_other(slurm: Cluster, tmp_pa
     wait_until(lambda: len(marked("down")) == 2)
     try:
         slurm.ask("scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=test")
-        wait_until(lambda: any(record.reason == "n2 is lost" for record in jobs_so_far(store)) or go.exists())
+        wait_until(lambda: "n2 is lost" in (store.parent / session.ENGINE_LOG).read_text())
         go.touch()
         wait_until(lambda: ended(slurm, job))
     finally:
@@ -123,3 +123,20 @@ def test_the_jobs_of_a_node_that_is_down_run_on_the_other(slurm: Cluster, tmp_pa
         where = Counter(one.slot for those in stored.attempts.values() for one in those if one.attempt.exit_code == 0)
     assert where == {"n1/cpu0": 4}
     wait_until(lambda: not marked("down") and not agents("down"))
+
+
+def test_a_session_may_ask_for_a_job_of_its_own(slurm: Cluster) -> None:
+    gmg = (sys.executable, "-m", "gmg_tui", "--nodes", "slurm", "--slurm", "-N2 --exclusive", "--headless", *_WAITS)
+    said = slurm.ask(*gmg, "--name", "own", "--cpu", "1", _FAKE, "--lines", "20", "--phase-s", "0.01")
+    assert "total" in said
+    assert [worker["state"] for worker in summary("own")["workers"]] == ["finished"] * 2
+    wait_until(lambda: not slurm.ask("squeue", "-h").strip())
+    wait_until(lambda: not marked("own") and not agents("own"))
+
+
+def test_what_slurm_does_not_grant_is_said(slurm: Cluster) -> None:
+    gmg = (sys.executable, "-m", "gmg_tui", "--nodes", "slurm", "--slurm", "-N2 --partition=none", "--headless")
+    done = slurm.run(*gmg, "--cpu", "1", _FAKE)
+    assert done.returncode == 1
+    assert done.stderr.startswith("gmg-tui: --slurm -N2 --partition=none: salloc: error: ")
+    assert done.stderr.count("\n") == 1

@@ -20,15 +20,16 @@ _STEP = ("SLURM_STEP_", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_
 
 
 class Slurm(CommandLauncher):
-    """The nodes of the job that this process runs in."""
+    """The nodes of the job that this process runs in, of the job `where`, or of `own`, which ends with the session."""
 
-    def __init__(self, where: str) -> None:
-        if where:
-            raise GmgError(f"--nodes slurm:{where}: slurm takes the nodes of the job that gmg-tui runs in; give slurm")
-        self._job = allocation.job_of(os.environ)
+    def __init__(self, where: str, own: str = "") -> None:
+        if where and not where.isdecimal():
+            raise GmgError(f"--nodes slurm:{where}: give slurm, or slurm:JOB with the number of a job")
+        self._own = own
+        self._job = own or where or allocation.job_of(os.environ)
         if self._job is None:
             raise GmgError(
-                "--nodes slurm: this is no Slurm job; run it within one: salloc -N2 --gpus-per-node=8 gmg-tui --nodes slurm …"
+                "--nodes slurm: this is no Slurm job; give --slurm '-N2 --gpus-per-node=8', or run it within one"
             )
         if shutil.which("srun") is None:
             raise GmgError("--nodes slurm: there is no srun here")
@@ -36,17 +37,17 @@ class Slurm(CommandLauncher):
     async def nodes(self) -> tuple[str, ...]:
         """The names that Slurm gives them. Raises `GmgError`."""
         names = os.environ.get("SLURM_JOB_NODELIST", "")
-        asking = await asyncio.create_subprocess_exec(
-            *("scontrol", "show", "hostnames", names),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        said, _ = await asking.communicate()
-        found = tuple(said.decode().split())
-        if asking.returncode != 0 or not found:
-            raise GmgError(f"--nodes slurm: scontrol does not name the nodes of job {self._job} ({names!r})")
+        if self._job != allocation.job_of(os.environ):
+            names = await _said("squeue", "--noheader", "--states=RUNNING", "--format=%N", "--jobs", str(self._job))
+        found = tuple((await _said("scontrol", "show", "hostnames", names)).split()) if names else ()
+        if not found:
+            raise GmgError(f"--nodes slurm: job {self._job} has no nodes: it has ended, or has not begun")
         return found
+
+    async def close(self) -> None:
+        """End the job that was asked for."""
+        if self._own:
+            await _said("scancel", self._own)
 
     def command(self, node: str, words: Sequence[str] = AGENT) -> Sequence[str]:
         """A step on the node."""
@@ -61,3 +62,18 @@ class Slurm(CommandLauncher):
     def environ(self, node: str) -> Mapping[str, str]:
         """Without what a step of gmg-tui's own has set."""
         return {name: value for name, value in os.environ.items() if not name.startswith(_STEP)}
+
+
+async def _said(*command: str) -> str:
+    """What a command of Slurm's says; empty where it fails. Raises `GmgError` where it cannot be run."""
+    try:
+        asking = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError as error:
+        raise GmgError(f"--nodes slurm: cannot run {command[0]}: {error.strerror}", 1) from error
+    said, _ = await asking.communicate()
+    return said.decode().strip() if asking.returncode == 0 else ""
