@@ -127,7 +127,7 @@ SHARED = _together(
     click.option(
         "--nodes",
         metavar="WHERE",
-        help="Use all slots of several machines: slurm (the job's nodes), ssh:HOST,HOST or ssh:@FILE, local:N.",
+        help="Use all slots of several machines: slurm (the job's nodes), ray, ssh:HOST,HOST or ssh:@FILE, local:N.",
     ),
     click.option(
         "--min-nodes", type=int, metavar="N", help="With --nodes: begin when N of them answer.  [default: all]"

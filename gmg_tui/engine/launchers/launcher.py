@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gmg_tui.errors import GmgError
 
-_LIMIT_BYTES = 1 << 20
+LIMIT_BYTES = 1 << 20
 """Of a line, before the connection carries frames."""
 _KEPT_LINES = 5
 _END_S = 5.0
@@ -130,7 +130,7 @@ class CommandLauncher(Launcher):
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 env=self.environ(node),
-                limit=_LIMIT_BYTES,
+                limit=LIMIT_BYTES,
                 start_new_session=True,  # ctrl+c is for the engine
             )
         except OSError as error:
@@ -155,7 +155,7 @@ class CommandLauncher(Launcher):
         assert process.stderr is not None
         try:
             async with asyncio.timeout(within_s):
-                (stdout, said), stderr = await asyncio.gather(_all(process.stdout), process.stderr.read())
+                (stdout, said), stderr = await asyncio.gather(all_of(process.stdout), process.stderr.read())
                 exit_code = await process.wait()
         except TimeoutError as error:
             raise GmgError(f"no answer within {within_s:g} s", 1) from error
@@ -167,10 +167,10 @@ class CommandLauncher(Launcher):
         return Ran(exit_code, stdout, stderr, said)
 
 
-async def _all(stream: asyncio.StreamReader) -> tuple[bytes, float]:
+async def all_of(stream: asyncio.StreamReader) -> tuple[bytes, float]:
     """All that comes, and when the last of it did."""
     found, moment = bytearray(), time.time()
-    while part := await stream.read(_LIMIT_BYTES):
+    while part := await stream.read(LIMIT_BYTES):
         found += part
         moment = time.time()
     return bytes(found), moment

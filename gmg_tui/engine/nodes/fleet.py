@@ -56,7 +56,7 @@ class Fleet:
         self.changed: Callable[[], None] = lambda: None
         self.printed: Callable[[], None] = lambda: None
         self._spec, self._about = spec, nodes
-        self._launcher: Launcher = launcher_of(nodes)
+        self._launcher: Launcher = launcher_of(nodes, cpu=spec.cpu is not None)
         self._nodes: dict[str, Node] = {}
         self._turns = Turns()
         self._slot_states: Mapping[str, SlotState] = {}

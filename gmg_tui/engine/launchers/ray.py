@@ -1,0 +1,133 @@
+"""Agents on the nodes of a Ray cluster: `--nodes ray`, or `ray:ADDRESS`.
+
+Ray's client takes threads, signals and memory for itself, so a process of its own speaks with the cluster
+(`ray_driver.py`), and gives each agent's connection as one of a UNIX socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from gmg_tui.engine.launchers.launcher import AGENT, LIMIT_BYTES, Connection, Launcher, Ran, all_of
+from gmg_tui.errors import GmgError
+
+_DRIVER = (sys.executable, "-P", "-m", "gmg_tui.engine.launchers.ray_driver")
+_ANSWER_S = 45.0
+"""How long a cluster may take to answer."""
+_END_S = 10.0
+
+
+class _Socket(Connection):
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def trouble(self) -> str:
+        """The driver says in the connection's first line what is wrong."""
+        return ""
+
+    async def close(self) -> None:
+        """Close it; the actor ends, and the agent goes on."""
+        self.writer.close()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+
+
+class Ray(Launcher):
+    """The nodes of the cluster at `where`, or the one that `RAY_ADDRESS` or this machine's Ray names."""
+
+    def __init__(self, where: str, *, cpu: bool = False) -> None:
+        # `ray://host:10001` is an address of Ray's own client.
+        self._address = f"ray:{where}" if where.startswith("//") else where or "auto"
+        self._cpu = cpu
+        self._folder = Path(tempfile.mkdtemp(prefix="gmg-ray-"))
+        self._path = self._folder / "driver.sock"
+        self._driver: asyncio.subprocess.Process | None = None
+        self._names: tuple[str, ...] = ()
+
+    async def nodes(self) -> tuple[str, ...]:
+        """The names of the nodes that have GPUs; of all with CPU slots. Raises `GmgError`."""
+        await self._begin()
+        return self._names
+
+    async def _begin(self) -> None:
+        """Start the driver, unless it lives. Raises `GmgError`."""
+        if self._driver is not None and self._driver.returncode is None:
+            return
+        # The names stay those of the first time: a node that has joined takes the place of one that is gone.
+        words = [self._address, str(self._path), "cpu" if self._cpu else "gpu", *self._names]
+        self._driver = await asyncio.create_subprocess_exec(
+            *_DRIVER,
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            limit=LIMIT_BYTES,
+            start_new_session=True,
+        )
+        assert self._driver.stdout is not None
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                line = await self._driver.stdout.readline()
+        except TimeoutError:
+            await self._end()
+            raise GmgError(
+                f"--nodes ray: the cluster at {self._address} has not answered for {_ANSWER_S:.0f} s"
+            ) from None
+        said = json.loads(line) if line else {"error": f"Ray's client died while it spoke with {self._address}"}
+        if "error" in said:
+            await self._end()
+            raise GmgError(f"--nodes ray: {said['error']}")
+        self._names = tuple(said["nodes"])
+
+    async def connect(self, node: str) -> Connection:
+        """Have an actor on the node run the agent. Raises `GmgError`."""
+        return await self._run(node, AGENT)
+
+    async def _run(self, node: str, words: Sequence[str]) -> _Socket:
+        await self._begin()
+        try:
+            reader, writer = await asyncio.open_unix_connection(str(self._path), limit=LIMIT_BYTES)
+        except OSError as error:
+            raise GmgError(f"Ray's client does not answer: {error.strerror}", 1) from error
+        writer.write(json.dumps([node, *words]).encode() + b"\n")
+        return _Socket(reader, writer)
+
+    async def run(self, node: str, words: Sequence[str], within_s: float) -> Ran:
+        """As `Launcher.run`; what the command says on its standard error stays on the node."""
+        connection = await self._run(node, words)
+        try:
+            async with asyncio.timeout(within_s):
+                stdout, said = await all_of(connection.reader)
+        except TimeoutError as error:
+            raise GmgError(f"no answer within {within_s:g} s", 1) from error
+        finally:
+            await connection.close()
+        return Ran(0, stdout, b"", said)
+
+    async def _end(self) -> None:
+        driver, self._driver = self._driver, None
+        if driver is None or driver.stdin is None:
+            return
+        driver.stdin.close()
+        try:
+            async with asyncio.timeout(_END_S):
+                await driver.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(driver.pid, signal.SIGKILL)
+            await driver.wait()
+
+    async def close(self) -> None:
+        """End the driver, and with it the actors."""
+        await self._end()
+        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._folder.rmdir()

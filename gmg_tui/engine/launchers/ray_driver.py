@@ -1,0 +1,190 @@
+"""`python -m gmg_tui.engine.launchers.ray_driver ADDRESS SOCKET gpu|cpu [NAME…]`: what speaks with a Ray cluster.
+
+It prints one line of JSON, `{"nodes": [names]}` or `{"error": "…"}`, and listens at the socket until its standard input
+ends. Each connection begins with a line of JSON, a node's name and words of a command of gmg-tui; an actor on that node
+runs it, an agent's holds all of the node's GPUs, and the connection carries what the command reads and writes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from typing import Any
+
+from gmg_tui.engine.launchers.launcher import AGENT, PROGRAM
+from gmg_tui.session import AGENT_MARK
+
+_BYTES = 1 << 16
+_ACTOR_S = 45.0
+"""How long an actor may wait for its node's GPUs."""
+_GPU = "GPU"
+
+
+class Carrier:
+    """The actor: a command of gmg-tui on its node, whose standard input and output are carried by calls."""
+
+    def __init__(self, program: tuple[str, ...], words: tuple[str, ...]) -> None:
+        own = program if os.access(program[0], os.X_OK) else ("gmg-tui",)
+        self._process = subprocess.Popen(
+            (*own, *words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+
+    def write(self, data: bytes) -> None:
+        """Take what is for the agent; no bytes mean that no more come."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        if data:
+            stdin.write(data)
+            stdin.flush()
+        else:
+            stdin.close()
+
+    def read(self) -> bytes:
+        """What the agent says, as soon as there is something; no bytes at its end."""
+        stdout = self._process.stdout
+        assert stdout is not None
+        return os.read(stdout.fileno(), _BYTES)
+
+
+class Cluster:
+    """The cluster, and the names that its nodes have here."""
+
+    def __init__(self, address: str, names: list[str], *, cpu: bool) -> None:
+        import ray  # only this process loads it
+
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, namespace="gmg-tui")
+        self._ray: Any = ray
+        self._cpu = cpu
+        self._ids: dict[str, str] = {}
+        self._lock = threading.Lock()
+        found = self._alive()
+        self.names = names or _unique([str(node["NodeName"]) for node in found])
+        self._ids = {name: str(node["NodeID"]) for name, node in zip(self.names, found, strict=False)}
+
+    def _alive(self) -> list[dict[str, Any]]:
+        nodes = [node for node in self._ray.nodes() if node["Alive"]]
+        nodes = [node for node in nodes if self._cpu or node["Resources"].get(_GPU)]
+        return sorted(nodes, key=lambda node: (str(node["NodeName"]), str(node["NodeID"])))
+
+    def _node(self, name: str) -> dict[str, Any]:
+        """The node of that name; one that no name has, where that is gone. Raises `LookupError`."""
+        with self._lock:
+            alive = {str(node["NodeID"]): node for node in self._alive()}
+            known = self._ids.get(name)
+            if known not in alive:
+                spare = [one for one in alive if one not in self._ids.values()]
+                if not spare:
+                    raise LookupError(f"{name} has left the Ray cluster")
+                known = self._ids[name] = spare[0]
+            return alive[known]
+
+    def carrier(self, name: str, words: tuple[str, ...]) -> Any:
+        """An actor on the node that runs a command. Raises `LookupError`, and whatever Ray does."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        node = self._node(name)
+        gpus = 0 if self._cpu or words != AGENT else node["Resources"].get(_GPU, 0)
+        placed = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        actor = self._ray.remote(Carrier).options(
+            num_cpus=0, num_gpus=gpus, scheduling_strategy=placed, max_concurrency=3
+        )
+        made = actor.remote(PROGRAM, words)
+        ready, _ = self._ray.wait([made.__ray_ready__.remote()], timeout=_ACTOR_S)
+        if not ready:
+            self._ray.kill(made)
+            raise LookupError(f"the {gpus:.0f} GPUs of {name} are not free: another actor or task of Ray's has them")
+        return made
+
+    def get(self, reference: Any) -> Any:
+        """The result of a call. Raises whatever Ray does."""
+        return self._ray.get(reference)
+
+    def kill(self, actor: Any) -> None:
+        """End an actor."""
+        with suppress(Exception):  # it has ended, or the cluster is gone
+            self._ray.kill(actor)
+
+
+def serve(cluster: Cluster, connection: socket.socket) -> None:
+    """Carry one connection until either side ends."""
+    with connection, connection.makefile("rb") as reader:
+        try:
+            name, *words = json.loads(reader.readline())
+            actor = cluster.carrier(name, tuple(words))
+        except Exception as error:  # Ray has many
+            said = {"ok": False, "error": str(error).strip().partition("\n")[0] or type(error).__name__}
+            with suppress(OSError):
+                connection.sendall(AGENT_MARK.encode() + json.dumps(said).encode() + b"\n")
+            return
+        threading.Thread(target=_inward, args=(cluster, actor, reader), daemon=True).start()
+        try:
+            while data := cluster.get(actor.read.remote()):
+                connection.sendall(data)
+        except Exception:  # noqa: S110 - the actor, the cluster or the engine is gone: the connection's end says so
+            pass
+        finally:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            cluster.kill(actor)
+
+
+def _inward(cluster: Cluster, actor: Any, reader: Any) -> None:
+    try:
+        while data := reader.read1(_BYTES):
+            cluster.get(actor.write.remote(data))
+        cluster.get(actor.write.remote(b""))
+    except Exception:
+        cluster.kill(actor)
+
+
+def _unique(names: list[str]) -> list[str]:
+    """The names, each another: nodes on one machine have the same."""
+    found: list[str] = []
+    for name in names:
+        count = sum(one == name or one.startswith(f"{name}-") for one in found)
+        found.append(f"{name}-{count + 1}" if count else name)
+    return found
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    address, path, kind, *names = sys.argv[1:]
+    said: dict[str, object]
+    try:
+        cluster = Cluster(address, names, cpu=kind == "cpu")
+        said = {"nodes": cluster.names}
+        if not cluster.names:
+            said = {"error": f"the cluster at {address} has no node with GPUs; --cpu N takes all nodes"}
+    except ImportError:
+        said = {"error": "Ray is not installed here: pip install 'gmg-tui[ray]'"}
+    except Exception as error:  # Ray has many
+        said = {"error": f"no cluster at {address}: {str(error).strip().partition(chr(10))[0]}"}
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    if "nodes" in said:
+        with suppress(FileNotFoundError):
+            os.unlink(path)  # noqa: PTH108 - of an earlier driver
+        listening.bind(path)
+        listening.listen(64)
+    print(json.dumps(said), flush=True)
+    if "nodes" not in said:
+        return
+    while True:
+        connection, _ = listening.accept()
+        threading.Thread(target=serve, args=(cluster, connection), daemon=True).start()
+
+
+def _end_with_input() -> None:
+    while os.read(0, _BYTES):
+        pass
+    os._exit(0)  # whatever Ray's client waits for; its actors end with it
+
+
+if __name__ == "__main__":
+    main()
