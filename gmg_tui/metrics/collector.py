@@ -17,8 +17,6 @@ from gmg_tui.metrics.view import View
 from gmg_tui.model import Gpu, GpuSample, Phase, Slot, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.store.totals import Totals
 
-_LOCAL = "local"
-"""The node of the slots of a session that has none."""
 _Scale = Callable[[float], float]
 
 
@@ -116,7 +114,7 @@ class _SessionSheet:
     def _place(self, slot: Slot) -> dict[str, str]:
         """The labels of a slot."""
         on = {"gpu": str(slot.gpu.index), "uuid": slot.gpu.uuid} if slot.gpu is not None else {}
-        return {"session": self._name, "slot": slot.name, "node": _node(slot.node), **on}
+        return {"session": self._name, "slot": slot.name, "node": slot.node, **on}
 
     def _whole(self) -> None:
         sheet, snapshot, session, spec = self._sheet, self._snapshot, self._session, self._session.spec
@@ -211,7 +209,7 @@ class _SessionSheet:
     def _gpu(self, gpu: Gpu, sample: GpuSample, node: str) -> None:
         """What a GPU reports; nothing of one that the driver does not answer for."""
         sheet = self._sheet
-        labels = {"session": self._name, "node": _node(node), "gpu": str(gpu.index), "uuid": gpu.uuid}
+        labels = {"session": self._name, "node": node, "gpu": str(gpu.index), "uuid": gpu.uuid}
         sheet.gauge("gmg_gpu_info", 1, **labels, name=gpu.name, pci_bus_id=gpu.pci_bus_id or "")
         sheet.gauge("gmg_gpu_lost", sample.lost, **labels)
         for name, field, scale in _FIGURES:
@@ -229,7 +227,3 @@ def _in(scale: _Scale, value: float | None) -> float | None:
 
 def _number(value: int | None) -> str:
     return "" if value is None else str(value)
-
-
-def _node(node: str) -> str:
-    return "" if node == _LOCAL else node

@@ -35,7 +35,7 @@ def write(sheet: Sheet, views: Iterable[View]) -> None:
                 "pci_bus_id": gpu.pci_bus_id or "",
                 "device": f"nvidia{gpu.index}",
                 "modelName": gpu.name,
-                "Hostname": machine.name() if slot.node == "local" else slot.node,
+                "Hostname": slot.node or machine.name(),
             }
             for name, field in _FIGURES:
                 sheet.gauge(name, getattr(sample, field), **labels)
