@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 import gmg_tui
 from gmg_tui import cli_metrics
-from gmg_tui.cli_machine import agent, doctor
+from gmg_tui.cli_machine import agent, collect, doctor, node_logs
 from gmg_tui.cli_options import ALL, GROUPS, HELP, JOBS, ON_NODES, SHARED, SIMULATE, TUNING, YES, call
 from gmg_tui.cli_screens import attach, serve, share
 from gmg_tui.errors import GmgError
@@ -288,7 +288,7 @@ def slurm_script(words: tuple[str, ...], **options: Any) -> int:
     return call("slurm_script", arranged, own=_own_words(arranged), **options)
 
 
-for _command in (doctor, agent):
+for _command in (collect, doctor, agent, node_logs):
     _group.add_command(_command)
 
 

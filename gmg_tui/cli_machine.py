@@ -23,3 +23,17 @@ def doctor(python: str | None, as_json: bool, facts: bool, nodes: str | None) ->
 def agent() -> int:
     """Connect a node's agent to standard input and output; gmg-tui runs it itself."""
     return call("agent")
+
+
+@click.command(context_settings=HELP)
+@click.argument("name", required=False)
+def collect(name: str | None) -> int:
+    """Bring the logs of an ended session of several machines together, where its engine could not."""
+    return call("collect", name)
+
+
+@click.command("node-logs", hidden=True)
+@click.argument("name")
+def node_logs(name: str) -> int:
+    """Write what a node has kept of a session to standard output; gmg-tui runs it itself."""
+    return call("node_logs", name)

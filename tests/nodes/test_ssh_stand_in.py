@@ -5,14 +5,19 @@ A program of this test stands in for ssh: it runs the command here, and has the 
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from gmg_tui.model import LauncherKind, NodesSpec
+from gmg_tui.model import LauncherKind, NodesSpec, WorkerState
 from gmg_tui.session import nodes_folder
 from tests.engine.harness import running, spec_for
-from tests.nodes.fleets import nothing_left
+from tests.harm.patience import eventually
+from tests.nodes.fleets import agents, nothing_left, of_session
 
 _SSH = """\
 #!/bin/sh
@@ -43,3 +48,29 @@ async def test_logs_that_stay_on_their_hosts_are_brought_at_the_end(hosts: Nodes
         assert b"Running at" in run.output("b/cpu0")
     assert list(nodes_folder().iterdir()) == []
     nothing_left(spec)
+
+
+async def test_logs_that_an_engine_could_not_bring_are_collected(hosts: NodesSpec) -> None:
+    spec = spec_for("--lines", "1000000", "--phase-s", "0.01", cpu=1, nodes=structs.replace(hosts, orphan_wait_s=1.0))
+    async with running(spec) as run:
+        for slot in ("a/cpu0", "b/cpu0"):
+            await run.until_state(slot, WorkerState.RUNNING)
+        run.process.kill()
+        await run.process.wait()
+        await eventually(lambda: not of_session(spec) and not agents(spec))
+        kept = {path.parent.name: path.read_bytes() for path in nodes_folder().glob("*/logs/*/cpu0.log")}
+        assert set(kept) == {"a", "b"}
+        gmg = (sys.executable, "-m", "gmg_tui", "collect", spec.name)
+        done = await asyncio.to_thread(subprocess.run, gmg, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert [line.partition(",")[0] for line in done.stdout.splitlines()] == ["a: 1 log", "b: 1 log"]
+        assert {name: run.output(f"{name}/cpu0") for name in kept} == kept
+        assert list(nodes_folder().iterdir()) == []
+        again = await asyncio.to_thread(subprocess.run, gmg, capture_output=True, text=True)
+        assert again.stdout == "a: nothing\nb: nothing\n"
+
+
+def test_there_is_nothing_to_collect_of_one_machine() -> None:
+    done = subprocess.run((sys.executable, "-m", "gmg_tui", "collect", "none"), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("gmg-tui: no session none")
