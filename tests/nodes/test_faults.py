@@ -59,6 +59,8 @@ async def test_a_network_that_stalls_costs_no_worker_and_orders_are_taken_afterw
         there.suspend()
         await run.until(lambda snapshot: snapshot.nodes[0].silent_s is not None)
         assert run.worker("n1/cpu0").state is RUNNING
+        await run.until(lambda _: run.worker("n1/cpu0").current_fps is None)
+        assert run.worker("n2/cpu0").current_fps is not None
         await run.client.act(Action.STOP, "n1/cpu0")
         there.resume()
         await run.until_state("n1/cpu0", WorkerState.STOPPED)

@@ -34,6 +34,8 @@ from gmg_tui.model import (
 )
 
 _NOTHING = Blocks(0, 0, ())
+_OLD_S = 10.0
+"""A rate that was reported longer ago than this is no rate of now: the node is silent."""
 
 
 class NodeWorker(SlotWorker):
@@ -294,6 +296,8 @@ class NodeWorker(SlotWorker):
         report = self._report
         if report is None or self.state is not WorkerState.RUNNING or report.view.fps_silent_s is not None:
             return None
+        if time.monotonic() - self._received >= _OLD_S:
+            return None
         return report.view.fps
 
     @property
@@ -360,6 +364,8 @@ class NodeWorker(SlotWorker):
         else:
             shown = structs.replace(report.view, index=index)
         late_s = now - self._received if report is not None and self._own is None else 0.0
+        if late_s >= _OLD_S and shown.fps is not None:
+            shown = structs.replace(shown, fps_silent_s=late_s)
         shown = structs.replace(
             shown,
             state=self.state,
