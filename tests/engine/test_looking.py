@@ -61,7 +61,7 @@ async def _looking(run: Running) -> AsyncIterator[EngineClient]:
 
 def test_every_request_is_known_as_looking_or_as_steering() -> None:
     kinds = {kind.__name__ for kind in (*protocol.LOOKING, protocol.Hello)}
-    steering = {"Act", "Edit", "EndProcess", "ActOnJobs", "UseSlot", "AskStacks", "ShareWith", "End"}
+    steering = {"Act", "Edit", "EndProcess", "ActOnJobs", "UseSlot", "AskStacks", "ShareWith", "ToAgent", "End"}
     assert {kind.__name__ for kind in protocol.Request.__args__} == kinds | steering
 
 
