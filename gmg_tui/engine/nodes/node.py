@@ -20,7 +20,7 @@ from gmg_tui.engine.nodes import messages
 from gmg_tui.engine.nodes.messages import Lead, Numbered, Order, Piece, Port, Ready, Report, WorkerReport
 from gmg_tui.engine.nodes.outbox import Outbox
 from gmg_tui.engine.nodes.place import Guest
-from gmg_tui.engine.nodes.questions import Questions
+from gmg_tui.engine.nodes.questions import Questions, dismiss
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Details, GpuProcess, NodeView, RunSpec, Slot, Snapshot, Stacks
 from gmg_tui.protocol import Bye, Lines, Update
@@ -117,6 +117,7 @@ class Node:
             raise GmgError(text if text.startswith(f"{self.name}: ") else f"{self.name}: {text}", 1) from error
         ours, theirs = gmg_tui.__version__, client.welcome.session.version
         if theirs != ours:
+            await dismiss(client)
             await self._disconnect()
             raise GmgError(f"{self.name}: it has gmg-tui {theirs}, and here is {ours}; install the same", 1)
         self._heard_at = time.monotonic()

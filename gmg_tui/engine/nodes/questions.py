@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
@@ -70,3 +71,16 @@ def _append(path: Path, data: bytes) -> None:
     make_private(path.parent)
     with path.open("ab") as file:
         file.write(data)
+
+
+async def dismiss(client: EngineClient) -> None:
+    """Have an agent end that cannot be used."""
+    reading = asyncio.create_task(_read_on(client))
+    with contextlib.suppress(GmgError, OSError):
+        await client.end(kill=True)
+    reading.cancel()
+
+
+async def _read_on(client: EngineClient) -> None:
+    async for _ in client.events():
+        pass  # only answers matter
