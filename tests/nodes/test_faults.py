@@ -36,7 +36,7 @@ async def test_a_connection_that_is_cut_costs_no_line_and_no_worker(tmp_path: Pa
         before = await all_run(run)
         await run.client.follow("n2/cpu0", tail=1000)
         bridge(run.process.pid, "n2").kill()
-        await run.until(lambda snapshot: not connected(snapshot)["n2"])
+        await eventually(lambda: "n2 is connected again" in run.log())  # on a busy machine no snapshot shows the break
         await run.until(lambda snapshot: connected(snapshot)["n2"])
         end = run.worker("n2/cpu0").log_lines
         await run.until(lambda _: run.worker("n2/cpu0").log_lines > end + 20)
