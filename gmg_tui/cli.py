@@ -13,8 +13,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-import gmg_tui
-from gmg_tui import cli_metrics
+from gmg_tui import cli_metrics, cli_shell
 from gmg_tui.cli_machine import agent, collect, doctor, node_logs
 from gmg_tui.cli_options import ALL, GROUPS, HELP, JOBS, ON_NODES, SHARED, SIMULATE, TUNING, YES, call
 from gmg_tui.cli_screens import attach, serve, share
@@ -54,7 +53,7 @@ class _Page(click.Group):
 
 
 @click.group(cls=_Page, context_settings=HELP, no_args_is_help=False)
-@click.version_option(gmg_tui.__version__, prog_name="gmg-tui", message="%(prog)s %(version)s")
+@cli_shell.version_options
 def _group() -> None:
     """Run a Genesis script on every GPU of this machine, and monitor and control it.
 
@@ -67,8 +66,8 @@ def _group() -> None:
 @GROUPS
 @SHARED
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
-@click.argument("script")
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.argument("script", shell_complete=cli_shell.FILES)
+@click.argument("args", nargs=-1, type=click.UNPROCESSED, shell_complete=cli_shell.FILES)
 def run(script: str, args: tuple[str, ...], module: bool, **options: Any) -> int:
     """Run SCRIPT, even if it is named like a command."""
     return _start("run", options, script, args, module=module, own_options=_own_options(args))
@@ -83,7 +82,7 @@ def _own_options(args: tuple[str, ...]) -> tuple[str, ...]:
 @_group.command(context_settings=_DEMO)
 @SIMULATE
 @SHARED
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.argument("args", nargs=-1, type=click.UNPROCESSED, shell_complete=cli_shell.FILES)
 def demo(args: tuple[str, ...], **options: Any) -> int:
     """Run the included Genesis example; without a GPU on two CPU slots."""
     return _start("demo", options, args)
@@ -117,7 +116,7 @@ class _Sweep(click.Command):
 @JOBS
 @SIMULATE
 @SHARED
-@click.argument("file", required=False)
+@click.argument("file", required=False, shell_complete=cli_shell.FILES)
 @click.pass_context
 def sweep(ctx: click.Context, /, file: str | None, **options: Any) -> int:
     """Queue the jobs of FILE (TOML) on the slots.
@@ -169,8 +168,8 @@ class _Tune(click.Command):
 @SIMULATE
 @SHARED
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
-@click.argument("script", required=False)
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.argument("script", required=False, shell_complete=cli_shell.FILES)
+@click.argument("args", nargs=-1, type=click.UNPROCESSED, shell_complete=cli_shell.FILES)
 @click.pass_context
 def tune(
     ctx: click.Context, /, script: str | None, args: tuple[str, ...], module: bool, resume: str | None, **options: Any
@@ -215,7 +214,7 @@ for _command in (attach, share, serve):
 
 
 @_group.command(context_settings=HELP)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=cli_shell.RUNNING)
 @click.option("--gone", is_flag=True, help="Count the session as lost: it ran on another machine, which is gone.")
 def stop(name: str | None, gone: bool) -> int:
     """Stop the workers of a running session, by default the newest."""
@@ -223,7 +222,7 @@ def stop(name: str | None, gone: bool) -> int:
 
 
 @_group.command(context_settings=HELP, options_metavar="[-f] [-n N]")
-@click.argument("words", nargs=-1, metavar="[NAME] SLOT|JOB")
+@click.argument("words", nargs=-1, metavar="[NAME] SLOT|JOB", shell_complete=cli_shell.LOGS)
 @click.option("-f", "--follow", is_flag=True, help="Keep printing until the session, or the job, has ended.")
 @click.option("-n", "--lines", type=int, metavar="N", help="Start with the last N lines.")
 def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
@@ -232,7 +231,7 @@ def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
 
 
 @_group.command(context_settings=HELP)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=cli_shell.SESSIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print the detailed results (JSON).")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the summary of the results (CSV).")
 @click.option("--html", metavar="FILE", help="Write a page with the timeline, charts and all jobs.")
@@ -246,7 +245,7 @@ _group.add_command(cli_metrics.metrics)
 
 
 @_group.command(context_settings=HELP)
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=cli_shell.OVER)
 @YES
 def rm(names: tuple[str, ...], yes: bool) -> int:
     """Remove sessions that have ended.
@@ -288,7 +287,7 @@ def slurm_script(words: tuple[str, ...], **options: Any) -> int:
     return call("slurm_script", arranged, own=_own_words(arranged), **options)
 
 
-for _command in (collect, doctor, agent, node_logs):
+for _command in (collect, doctor, cli_shell.completion, cli_shell.man, agent, node_logs):
     _group.add_command(_command)
 
 
@@ -302,7 +301,7 @@ def arrange(words: Sequence[str]) -> list[str]:
     options_before, position = _options_before(words, takes_value)
     for place in options_before:
         if words[place] in {"-h", "--help", "--version"} and not _is_command(words[place + 1 :]):
-            return [words[place]]
+            return [*{words[one] for one in options_before} & {"--json"}, words[place]]
     before, rest = words[:position], words[position:]
     if rest[:1] == ["run"]:
         return ["run", *before, *_with_ddp_sizes(rest[1:], takes_value)]
@@ -357,6 +356,7 @@ def main(words: Sequence[str] | None = None) -> None:
     words = sys.argv[1:] if words is None else words
     _prepare_output()
     try:
+        cli_shell.answer(_group, arrange, _own_words)
         # Without a word there is nothing to run: show the help, and exit with the status of wrong usage.
         status = _group.main(arrange(words) if words else ["--help"], prog_name="gmg-tui", standalone_mode=False)
         sys.stdout.flush()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from gmg_tui.cli_options import RUNNING
+
 
 @click.command("metrics", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=RUNNING)
 @click.option("--listen", metavar="WHERE", help="HOST:PORT or unix:PATH.  [default: 127.0.0.1:9400]")
 @click.option("--textfile", metavar="FILE", help="Write FILE every 15 s instead, for node_exporter.")
 @click.option("--dcgm-names", is_flag=True, help="Also tell of the GPUs in the names of NVIDIA's dcgm-exporter.")

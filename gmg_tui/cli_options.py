@@ -21,6 +21,19 @@ def call(command: str, *args: Any, **options: Any) -> int:
     return status
 
 
+def completes(kind: str) -> Callable[..., Any]:
+    """What completes a parameter in a shell: `commands.completion.complete`, imported only where it is asked."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+        module = importlib.import_module("gmg_tui.commands.completion")
+        return module.complete(kind, ctx, incomplete)
+
+    return complete
+
+
+RUNNING = completes("running")
+
+
 def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """One decorator for all of `options`, in their order."""
 
@@ -209,7 +222,14 @@ JOBS = _together(
     click.option("--out-dir", metavar="TEMPLATE", help="Each job's own folder, with placeholders: runs/{name}."),
     click.option("--results", metavar="DIR", help="Also write the results to DIR."),
     click.option("--best", metavar="COLUMN", help="The column to order the final table by; -COLUMN: smallest first."),
-    click.option("--preset", "presets", multiple=True, metavar="NAME", help="A preset of the file; repeatable."),
+    click.option(
+        "--preset",
+        "presets",
+        multiple=True,
+        metavar="NAME",
+        shell_complete=completes("presets"),
+        help="A preset of the file; repeatable.",
+    ),
     click.option("--all", "all_presets", is_flag=True, help="All presets of the file, one after another."),
     click.option("--dry-run", is_flag=True, help="List the jobs without running them."),
     click.option("--resume", metavar="NAME", help="Continue a sweep that has ended or was lost; without FILE."),

@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from gmg_tui.cli_options import HELP, SCREEN, call, screen_of
+from gmg_tui.cli_options import HELP, RUNNING, SCREEN, call, screen_of
 
 
 @click.command(context_settings=HELP)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=RUNNING)
 @click.option("--readonly", is_flag=True, help="Only look: no key changes anything.")
 @SCREEN
 def attach(name: str | None, **options: Any) -> int:
@@ -22,7 +22,7 @@ def attach(name: str | None, **options: Any) -> int:
 
 
 @click.command(context_settings=HELP)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=RUNNING)
 @click.option("--group", metavar="GROUP", help="Whose users may look.")
 @click.option("--stop", "ends", is_flag=True, help="Share it with nobody any more, and close their screens.")
 def share(name: str | None, group: str | None, ends: bool) -> int:
@@ -34,7 +34,7 @@ def share(name: str | None, group: str | None, ends: bool) -> int:
 
 
 @click.command(context_settings=HELP)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=RUNNING)
 @click.option(
     "--listen", metavar="HOST:PORT", default="127.0.0.1:8400", show_default=True, help="Where; port 0 is any free one."
 )

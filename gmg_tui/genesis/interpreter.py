@@ -69,6 +69,12 @@ def genesis_versions(python: str) -> str:
     return " ".join(sorted(found))
 
 
+def package_version(python: str, name: str) -> str | None:
+    """The version of a package in that interpreter's environment, read as `genesis_versions` does; None if not there."""
+    found = sorted(path.stem for path in Path(python).parent.parent.glob(f"{_SITE}/{name}-*.dist-info"))
+    return found[-1].removeprefix(f"{name}-") if found else None
+
+
 def install_command(python: str) -> str:
     """The command that installs Genesis for that interpreter."""
     return f"{python} -m pip install genesis-world torch"
