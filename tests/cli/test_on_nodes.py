@@ -89,7 +89,7 @@ def test_without_a_driver_each_node_says_so(ssh: dict[str, str]) -> None:
 def test_nodes_that_are_none_are_refused(ssh: dict[str, str], command: str) -> None:
     done = _gmg(command, "--nodes", "nowhere", env=ssh)
     assert done.returncode == 2
-    assert "--nodes nowhere: give slurm, ssh:HOST" in done.stderr
+    assert "--nodes nowhere: give slurm, ray, ssh:HOST" in done.stderr
 
 
 def test_sessions_of_nodes_that_share_a_folder_are_listed_once(ssh: dict[str, str]) -> None:

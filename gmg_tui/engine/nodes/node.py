@@ -351,7 +351,7 @@ class Node:
             return
         self._follows = slots
         if self._client is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(GmgError, OSError):  # the connection may break; the next one follows them
                 await self._client.follow(*slots, tail=_TAIL, telling=True)
 
     async def details(self, slot: str) -> Details:
