@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gmg_tui.engine.launchers.launcher import AGENT, LIMIT_BYTES, Connection, Launcher, Ran, all_of
 from gmg_tui.errors import GmgError
@@ -50,19 +51,26 @@ class Ray(Launcher):
         self._folder = Path(tempfile.mkdtemp(prefix="gmg-ray-"))
         self._path = self._folder / "driver.sock"
         self._driver: asyncio.subprocess.Process | None = None
-        self._names: tuple[str, ...] = ()
+        self._ids: dict[str, str] = {}
+        """Ray's own names of the nodes, by theirs here."""
+        self._beginning = asyncio.Lock()
 
     async def nodes(self) -> tuple[str, ...]:
         """The names of the nodes that have GPUs; of all with CPU slots. Raises `GmgError`."""
         await self._begin()
-        return self._names
+        return tuple(self._ids)
 
     async def _begin(self) -> None:
-        """Start the driver, unless it lives. Raises `GmgError`."""
+        """Start the driver, unless it lives; one, however many nodes ask for it. Raises `GmgError`."""
+        async with self._beginning:
+            await self._start()
+
+    async def _start(self) -> None:
         if self._driver is not None and self._driver.returncode is None:
             return
         # The names stay those of the first time: a node that has joined takes the place of one that is gone.
-        words = [self._address, str(self._path), "cpu" if self._cpu else "gpu", *self._names]
+        known = [f"{name}={node_id}" for name, node_id in self._ids.items()]
+        words = [self._address, str(self._path), "cpu" if self._cpu else "gpu", *known]
         self._driver = await asyncio.create_subprocess_exec(
             *_DRIVER,
             *words,
@@ -81,11 +89,12 @@ class Ray(Launcher):
             raise GmgError(
                 f"--nodes ray: the cluster at {self._address} has not answered for {_ANSWER_S:.0f} s"
             ) from None
-        said = json.loads(line) if line else {"error": f"Ray's client died while it spoke with {self._address}"}
+        died = {"error": f"Ray's client died while it spoke with {self._address}"}
+        said: dict[str, Any] = json.loads(line) if line else died
         if "error" in said:
             await self._end()
             raise GmgError(f"--nodes ray: {said['error']}")
-        self._names = tuple(said["nodes"])
+        self._ids = dict(said["nodes"])
 
     async def connect(self, node: str) -> Connection:
         """Have an actor on the node run the agent. Raises `GmgError`."""

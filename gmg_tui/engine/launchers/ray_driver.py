@@ -1,6 +1,6 @@
-"""`python -m gmg_tui.engine.launchers.ray_driver ADDRESS SOCKET gpu|cpu [NAME…]`: what speaks with a Ray cluster.
+"""`python -m gmg_tui.engine.launchers.ray_driver ADDRESS SOCKET gpu|cpu [NAME=ID…]`: what speaks with a Ray cluster.
 
-It prints one line of JSON, `{"nodes": [names]}` or `{"error": "…"}`, and listens at the socket until its standard input
+It prints one line of JSON, `{"nodes": {name: id}}` or `{"error": "…"}`, and listens at the socket until its standard input
 ends. Each connection begins with a line of JSON, a node's name and words of a command of gmg-tui; an actor on that node
 runs it, an agent's holds all of the node's GPUs, and the connection carries what the command reads and writes.
 """
@@ -55,17 +55,16 @@ class Carrier:
 class Cluster:
     """The cluster, and the names that its nodes have here."""
 
-    def __init__(self, address: str, names: list[str], *, cpu: bool) -> None:
+    def __init__(self, address: str, known: dict[str, str], *, cpu: bool) -> None:
         import ray  # only this process loads it
 
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, namespace="gmg-tui")
         self._ray: Any = ray
         self._cpu = cpu
-        self._ids: dict[str, str] = {}
         self._lock = threading.Lock()
         found = self._alive()
-        self.names = names or _unique([str(node["NodeName"]) for node in found])
-        self._ids = {name: str(node["NodeID"]) for name, node in zip(self.names, found, strict=False)}
+        names = _unique([str(node["NodeName"]) for node in found])
+        self.ids = known or {name: str(node["NodeID"]) for name, node in zip(names, found, strict=True)}
 
     def _alive(self) -> list[dict[str, Any]]:
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
@@ -76,12 +75,12 @@ class Cluster:
         """The node of that name; one that no name has, where that is gone. Raises `LookupError`."""
         with self._lock:
             alive = {str(node["NodeID"]): node for node in self._alive()}
-            known = self._ids.get(name)
+            known = self.ids.get(name)
             if known not in alive:
-                spare = [one for one in alive if one not in self._ids.values()]
+                spare = [one for one in alive if one not in self.ids.values()]
                 if not spare:
                     raise LookupError(f"{name} has left the Ray cluster")
-                known = self._ids[name] = spare[0]
+                known = self.ids[name] = spare[0]
             return alive[known]
 
     def carrier(self, name: str, words: tuple[str, ...]) -> Any:
@@ -155,12 +154,13 @@ def _unique(names: list[str]) -> list[str]:
 def main() -> None:
     """Serve until standard input ends."""
     threading.Thread(target=_end_with_input, daemon=True).start()
-    address, path, kind, *names = sys.argv[1:]
+    address, path, kind, *words = sys.argv[1:]
+    known = dict(word.rsplit("=", 1) for word in words)
     said: dict[str, object]
     try:
-        cluster = Cluster(address, names, cpu=kind == "cpu")
-        said = {"nodes": cluster.names}
-        if not cluster.names:
+        cluster = Cluster(address, known, cpu=kind == "cpu")
+        said = {"nodes": cluster.ids}
+        if not cluster.ids:
             said = {"error": f"the cluster at {address} has no node with GPUs; --cpu N takes all nodes"}
     except ImportError:
         said = {"error": "Ray is not installed here: pip install 'gmg-tui[ray]'"}

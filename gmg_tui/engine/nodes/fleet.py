@@ -72,7 +72,11 @@ class Fleet:
         """Start all agents; `say` is told how far that is. Raises `GmgError` where too few answer."""
         mark = Path(self._spec.folder, NODE_MARK)
         await asyncio.to_thread(mark.write_text, self.session_id)
-        names = await self._launcher.nodes()
+        try:
+            names = await self._launcher.nodes()
+        except GmgError:
+            await self._launcher.close()
+            raise
         nodes = {
             name: Node(name, self._agent(name), self._launcher, self._changed, self._lines, self._turns.wait)
             for name in names
