@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import App
 
+from gmg_tui import units
 from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
 from gmg_tui.ui.drawing.row import cut
@@ -132,8 +133,18 @@ class LogActions(App[Outcome], inherit_bindings=False):
         from gmg_tui.ui.terminal import pager
 
         words, path = pager.command(), await self._path("o")
+        await self._bring(path)
         await pager.check(path)
         pager.show(words, path, self.lend_terminal())
+
+    async def _bring(self, path: Path) -> None:
+        """Have the log come from the node that keeps it."""
+        folder = Path(self.state.session.spec.folder)
+        if self.state.session.spec.nodes is not None:
+            await self.engine.bring_log(
+                str(path.relative_to(folder)),
+                lambda size: self.main.log_view.say(f"{units.mib(size / (1 << 20))} of the log have come"),
+            )
 
     async def _path(self, key: str) -> Path:
         slot = self.state.chosen

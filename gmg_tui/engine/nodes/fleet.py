@@ -27,7 +27,7 @@ from gmg_tui.engine.workers.task import Task
 from gmg_tui.engine.workers.workplace import Workplace
 from gmg_tui.errors import GmgError
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode
-from gmg_tui.protocol import Lines
+from gmg_tui.protocol import Brought, Lines
 from gmg_tui.session import NODE_MARK
 
 _log = logging.getLogger(__name__)
@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 _AT_ONCE = 64
 """Agents that are being started at once: each is a process of the launcher's here."""
 _NAMED = 4
+_BRING_S = 2.0
+"""After how long who asks for a log hears how much of it has come."""
 _END_S = 20.0
 """How long an agent may take to end, beside its workers' own timeouts."""
 
@@ -168,7 +170,7 @@ class Fleet:
 
     async def _collect(self, node: Node) -> None:
         try:
-            await node.collect(Path(self._spec.folder))
+            await node.collect()
         except (GmgError, OSError) as error:
             _log.warning("%s keeps its logs: %s", node.name, error)
 
@@ -230,6 +232,18 @@ class Fleet:
         samples(self.samples(), self.nvml_error)
         for subject, text in self.notes():
             note(subject, text)
+
+    async def bring_log(self, path: str) -> Brought:
+        """Bring more of a log from the nodes that keep it, for some seconds. Raises `GmgError`."""
+        size, more = 0, False
+        for node in self._nodes.values():
+            if node.ready.keeps_logs and path in node.logs:
+                try:
+                    there, left = await node.logs.bring(path, _BRING_S)
+                except OSError as error:
+                    raise GmgError(f"{path} cannot be written: {error.strerror}", 1) from error
+                size, more = size + there, more or left
+        return Brought(size, more)
 
     def node(self, slot: Slot) -> Node:
         """The node of a slot."""

@@ -241,6 +241,8 @@ class Piece(Struct, frozen=True, tag=True):
 
     ask: int
     data: bytes
+    file: int = 0
+    """Its inode: another one stands in the file's place, as where its middle was cut out."""
 
 
 FromAgent = Ready | Report | Port | Piece

@@ -17,6 +17,7 @@ from gmg_tui import units
 from gmg_tui.client import EngineClient
 from gmg_tui.engine.launchers.launcher import Connection, Launcher
 from gmg_tui.engine.nodes import messages
+from gmg_tui.engine.nodes.logs_kept import LogsKept
 from gmg_tui.engine.nodes.messages import Lead, Numbered, Order, Piece, Port, Ready, Report, WorkerReport
 from gmg_tui.engine.nodes.outbox import Outbox
 from gmg_tui.engine.nodes.place import Guest
@@ -60,6 +61,7 @@ class Node:
     Attributes:
         ready: What its agent has said of itself.
         snapshot: The last one of its agent; without workers.
+        logs: Those of its workers.
         slots: As the session has them.
         lost_since: Unix time since which it counts as lost; None while it does not.
         gate_opened: Set once a worker of the node has written the mesh caches, or nobody has to wait for that.
@@ -93,7 +95,7 @@ class Node:
         self._heard_at = time.monotonic()
         self._trouble: str | None = None
         self._questions = Questions(name, lambda: self._asked)
-        self._logs: dict[str, None] = {}
+        self.logs = LogsKept(self._questions.piece, Path(spec.folder))
         self._readied: asyncio.Future[Ready] | None = None
         self._follows: tuple[str, ...] = ()
         self._ending = False
@@ -266,7 +268,7 @@ class Node:
     def order(self, order: Order) -> None:
         """Send an order; later, if the node is not connected."""
         if isinstance(order, messages.Assign):
-            self._logs[order.log] = None
+            self.logs.add(order.log)
         self._outbox.add(order)
 
     async def _tell(self, order: Numbered) -> bool:
@@ -336,13 +338,8 @@ class Node:
         if trouble is None and abs(self.skew_s) >= _NOTED_SKEW_S:
             ahead = "ahead of" if self.skew_s > 0 else "behind"
             trouble = f"its clock is {units.span(abs(self.skew_s))} {ahead} this machine's"
-        return NodeView(
-            self.name,
-            self._client is not None,
-            silent_s if silent_s >= _LATE_S else None,
-            self.lost_since,
-            trouble,
-        )
+        late_s = silent_s if silent_s >= _LATE_S else None
+        return NodeView(self.name, self._client is not None, late_s, self.lost_since, trouble)
 
     async def follow(self, slots: Sequence[str]) -> None:
         """Have the lines of these slots come from now on."""
@@ -370,10 +367,11 @@ class Node:
         """An address and a port of the node for a group's store. Raises `GmgError`."""
         return await self._questions.free_port()
 
-    async def collect(self, folder: Path) -> None:
+    async def collect(self) -> None:
         """Bring its logs to the session's folder, where the node does not see that. Raises `GmgError`, `OSError`."""
         if self.ready.keeps_logs and self._client is not None:
-            await self._questions.collect(self._logs, folder)
+            await self.logs.bring_all()
+            await self._questions.collected()
 
     @property
     def _asked(self) -> EngineClient:
