@@ -15,6 +15,8 @@ from gmg_tui import machine, units
 from gmg_tui import session as sessions
 from gmg_tui.ddp import torchrun
 from gmg_tui.engine.allocation import AllocationWatch
+from gmg_tui.engine.attempts.gate import Gate
+from gmg_tui.engine.attempts.launch import Launcher
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.gpus.indices import GpuIndices
 from gmg_tui.engine.hardware import Hardware
@@ -32,8 +34,6 @@ from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.telling.occurrences import Occurrences
 from gmg_tui.engine.watchdog.client import WatchdogClient
-from gmg_tui.engine.workers.gate import Gate
-from gmg_tui.engine.workers.launch import Launcher
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.workplace import OwnMachine, Workplace
 from gmg_tui.errors import GmgError

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from gmg_tui.ddp import error_file
+from gmg_tui.engine.attempts import rank_error
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.groups.group_run import GroupRun
-from gmg_tui.engine.workers import rank_error
-from gmg_tui.engine.workers.task import Task
 from gmg_tui.model import DdpSpec, RateOf, RestartMode, RunSpec, Session, Snapshot, WorkerState, total_fps
 from gmg_tui.protocol import Action
 

@@ -16,10 +16,10 @@ import msgspec
 from msgspec import structs
 
 from gmg_tui import protocol
+from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.nodes import messages
 from gmg_tui.engine.nodes.agent_scheduler import AgentScheduler, Assigned
 from gmg_tui.engine.nodes.messages import Lead, Numbered, Piece, Port, Ready, Report, WorkerReport
-from gmg_tui.engine.workers.gate import Gate
 from gmg_tui.engine.workers.meeting_place import free_port
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from gmg_tui import units
 from gmg_tui.ddp.variables import LOOPBACK
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.hardware import Hardware, grouped
 from gmg_tui.engine.launchers.find import launcher_of
 from gmg_tui.engine.launchers.launcher import Launcher
@@ -23,7 +24,6 @@ from gmg_tui.engine.output.ring_buffer import RingBuffer
 from gmg_tui.engine.workers.member import Member
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.slot_worker import SlotWorker, Watcher
-from gmg_tui.engine.workers.task import Task
 from gmg_tui.engine.workers.workplace import Workplace
 from gmg_tui.errors import GmgError
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode

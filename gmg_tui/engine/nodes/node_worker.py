@@ -10,14 +10,14 @@ from dataclasses import replace
 from msgspec import structs
 
 from gmg_tui import model
+from gmg_tui.engine.attempts.rank_seen import RankSeen
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.nodes import messages
 from gmg_tui.engine.nodes.messages import WorkerReport
 from gmg_tui.engine.nodes.place import Place, ToldMemory
 from gmg_tui.engine.nodes.rank_link import RankLink
 from gmg_tui.engine.workers.member import Member
-from gmg_tui.engine.workers.rank_seen import RankSeen
 from gmg_tui.engine.workers.slot_worker import KeptMemory, SlotWorker, Watcher
-from gmg_tui.engine.workers.task import Task
 from gmg_tui.genesis.output.stretches import Blocks
 from gmg_tui.model import (
     Attempt,
