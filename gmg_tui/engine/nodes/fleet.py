@@ -47,6 +47,7 @@ class Fleet:
     Attributes:
         session_id: Of the session's engine, which agents know it by.
         changed: Called when something that is displayed has changed.
+        over: Called with the reason when no node will be back.
         printed: Called when lines that are followed have come.
         hardware: The slots of all nodes.
     """
@@ -56,11 +57,13 @@ class Fleet:
     def __init__(self, spec: RunSpec, nodes: NodesSpec) -> None:
         self.session_id = os.urandom(8).hex()
         self.changed: Callable[[], None] = lambda: None
+        self.over: Callable[[str], None] = lambda _: None
         self.printed: Callable[[], None] = lambda: None
         self._spec, self._about = spec, nodes
         self._launcher: Launcher = launcher_of(nodes, cpu=spec.cpu is not None)
         self._nodes: dict[str, Node] = {}
         self._turns = Turns()
+        self._is_over = False
         self._slot_states: Mapping[str, SlotState] = {}
         self._viewers: dict[object, tuple[str, ...]] = {}
         """The slots whose lines each of them looks at."""
@@ -106,6 +109,11 @@ class Fleet:
             await self.end(kill=True)
             raise
         self._turns.begin(self._nodes)
+
+    @property
+    def at_last(self) -> Sequence[str]:
+        """The command that ends what the launcher has, should this engine be killed."""
+        return self._launcher.at_last
 
     def _agent(self, name: str) -> RunSpec:
         """What the agent of a node is started with."""
@@ -179,6 +187,10 @@ class Fleet:
             since = self._nodes[slot_state.slot.node].lost_since
             moment = time.strftime("%H:%M:%S", time.localtime(since))
             slot_state.away = f"{slot_state.slot.node} is lost since {moment}" if since is not None else None
+        gone = {node.gone for node in self._nodes.values()}
+        if gone and None not in gone and not self._is_over:
+            self._is_over = True
+            self.over(f"no node is left: {next(filter(None, gone))}")
         self.changed()
 
     def _lines(self, lines: Lines) -> None:
