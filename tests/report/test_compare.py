@@ -14,7 +14,19 @@ from typing import Any
 
 import pytest
 
-from gmg_tui.model import Attempt, AttemptMetrics, Fps, Gpu, JobRecord, Slot, SlotKind, Versions, WorkerState
+from gmg_tui.model import (
+    Attempt,
+    AttemptMetrics,
+    Batch,
+    Fps,
+    Gpu,
+    JobRecord,
+    Slot,
+    SlotKind,
+    SweepSpec,
+    Versions,
+    WorkerState,
+)
 from gmg_tui.report.compare.settings import arguments
 from gmg_tui.store.records import JobAttempt
 from tests.store import records
@@ -40,12 +52,13 @@ async def _session(
     running_s: float = 60.0,
     versions: Versions | None = None,
     driver: str | None = None,
+    state: WorkerState = WorkerState.STOPPED,
     **spec: Any,
 ) -> Path:
     """A plain run with these settled rates by slot; one without a rate has failed."""
     listed, attempts = [], []
     for number, (slot, rate) in enumerate(rates.items(), 1):
-        state = WorkerState.STOPPED if rate is not None else WorkerState.FAILED
+        state = state if rate is not None else WorkerState.FAILED
         fps = None if rate is None else Fps(rate, rate, rate, 100, rate)
         reason = None if rate is not None else "out of memory"
         listed.append(
@@ -121,6 +134,26 @@ async def test_what_is_no_comparison_is_said() -> None:
     assert "old: gpu1 failed: out of memory" in out
     assert "new: too short to be settled, and left out: gpu0 2,000 FPS" in out
     assert "%" not in out
+
+
+async def test_a_short_run_that_finished_counts_and_is_told() -> None:
+    await _session("old", {"gpu0": 1000.0})
+    await _session("new", {"gpu0": 1000.0}, running_s=3.0, state=WorkerState.FINISHED)
+    out = (await _gmg("old", "new"))[0]
+    assert "new: gpu0 ran for less than 10 s: such a rate may be off by 10 % and more" in out
+    assert "+0.0 %" in out
+
+
+async def test_the_jobs_of_sweeps_are_compared_one_by_one_and_have_no_total() -> None:
+    sweep = SweepSpec((Batch("", "sim.py", ("-B", "{n}")),))
+    await _session("old", {"n=1": 1000.0, "n=2": 5000.0}, sweep=sweep)
+    await _session("new", {"n=2": 5500.0, "n=1": 1100.0}, sweep=sweep)
+    out = (await _gmg("old", "new"))[0]
+    rows = {line.split("  ")[0].strip(): line.split()[1:] for line in out.splitlines() if line}
+    assert rows["n=2"] == ["5,000", "5,500", "+10.0", "%"]
+    assert rows["mean"] == ["–", "–", "+10.0", "%", "±", "0.0"]
+    assert "total" not in rows
+    assert "jobs of a sweep run one after another: there is no total" in out
 
 
 async def test_a_session_from_before_versions_has_none() -> None:

@@ -62,6 +62,13 @@ def _of_session(side: Side) -> Iterator[str]:
         yield (
             f"{name}: too short to be settled, and left out: {rates}{_more(len(short))} FPS (it takes {SETTLE_S:.0f} s)"
         )
+    brief = [
+        key
+        for key, rate in side.rates.items()
+        if rate.fps is not None and rate.running_s is not None and rate.running_s < SETTLE_S
+    ]
+    if brief and not side.tuned:
+        yield f"{name}: {_named(brief)} ran for less than {SETTLE_S:.0f} s: such a rate may be off by 10 % and more"
     unknown = [
         key
         for key, rate in side.rates.items()

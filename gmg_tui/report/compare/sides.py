@@ -23,6 +23,8 @@ class Rate(NamedTuple):
     """Settled, and measured for long enough to be compared; None where it is not."""
     unsettled: float | None
     """What is known of it otherwise: a rate of a few seconds, or the number printed last."""
+    running_s: float | None = None
+    """For how long it ran; None where that is not known."""
 
 
 class Side(NamedTuple):
@@ -52,20 +54,25 @@ class Side(NamedTuple):
         return self.data.session is not None and self.data.session.spec.sweep is not None
 
     @property
+    def tuned(self) -> bool:
+        """Whether its jobs were trials, which are measured for as long as they must be."""
+        return self.data.session is not None and self.data.session.spec.tune is not None
+
+    @property
     def known(self) -> dict[str, float]:
         """The rates that can be compared."""
         return {key: rate.fps for key, rate in self.rates.items() if rate.fps is not None}
 
     @property
     def mean_fps(self) -> float | None:
-        """The mean of these."""
-        return fmean(self.known.values()) if self.known else None
+        """The mean of these; None in a sweep, whose jobs differ."""
+        return fmean(self.known.values()) if self.known and not self.queued else None
 
     @property
     def spread_pct(self) -> float | None:
-        """Their standard deviation, per cent of the mean; None with fewer than two."""
+        """Their standard deviation, per cent of the mean; None with fewer than two, and without a mean."""
         rates = list(self.known.values())
-        return stdev(rates) / fmean(rates) * 100 if len(rates) > 1 and fmean(rates) else None
+        return stdev(rates) / self.mean_fps * 100 if len(rates) > 1 and self.mean_fps else None
 
 
 def side(data: ReportData, state: str, folder: Path, settings: Mapping[Name, str | None]) -> Side:
@@ -85,8 +92,10 @@ def _rate(data: ReportData, job: JobRecord) -> Rate:
     if fps is None:
         return Rate(job, None, None)
     last = attempts[-1].attempt if attempts else None
-    enough = last is None or settled_rate(last) is not None
-    return Rate(job, fps.settled, None) if enough and fps.settled is not None else Rate(job, None, fps.best_known)
+    running_s = last.metrics.running_s if last is not None and last.metrics is not None else None
+    if fps.settled is None or (last is not None and settled_rate(last) is None):
+        return Rate(job, None, fps.best_known, running_s)
+    return Rate(job, fps.settled, None, running_s)
 
 
 def _own_total(folder: Path) -> float | None:

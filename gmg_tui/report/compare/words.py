@@ -5,9 +5,8 @@ from __future__ import annotations
 from gmg_tui import units
 from gmg_tui.report.compare.comparison import Change, Comparison, Setting
 
-_CONFIDENCE = (
-    "± of a mean: the standard deviation over its slots or jobs; of a change: what holds it with 95 % confidence"
-)
+_SPREAD = "± of a mean: the standard deviation over its slots"
+_MARGIN = "± of a change: what holds it with 95 % confidence"
 
 
 def value(setting: Setting, place: int) -> str:
@@ -21,7 +20,8 @@ def value(setting: Setting, place: int) -> str:
 def confidence(made: Comparison) -> str:
     """What the ± of the rates are; empty where there is none."""
     spread = any(side.spread_pct is not None for side in made.sides)
-    return _CONFIDENCE if spread and len(made.rows) > 1 else ""
+    margin = any(change is not None and change.margin_pct is not None for change in made.changes)
+    return "; ".join([*([_SPREAD] if spread else []), *([_MARGIN] if margin else [])])
 
 
 def same(made: Comparison) -> str:
