@@ -140,7 +140,7 @@ async def test_a_short_run_that_finished_counts_and_is_told() -> None:
     await _session("old", {"gpu0": 1000.0})
     await _session("new", {"gpu0": 1000.0}, running_s=3.0, state=WorkerState.FINISHED)
     out = (await _gmg("old", "new"))[0]
-    assert "new: gpu0 ran for less than 10 s: such a rate may be off by 10 % and more" in out
+    assert "new: gpu0 ran for less than 10 s: where a loop stalls, such a rate may be off by 10 %" in out
     assert "+0.0 %" in out
 
 

@@ -68,7 +68,7 @@ def _of_session(side: Side) -> Iterator[str]:
         if rate.fps is not None and rate.running_s is not None and rate.running_s < SETTLE_S
     ]
     if brief and not side.tuned:
-        yield f"{name}: {_named(brief)} ran for less than {SETTLE_S:.0f} s: such a rate may be off by 10 % and more"
+        yield f"{name}: {_named(brief)} ran for less than {SETTLE_S:.0f} s: where a loop stalls, such a rate may be off by 10 %"
     unknown = [
         key
         for key, rate in side.rates.items()
