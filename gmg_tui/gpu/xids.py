@@ -4,9 +4,9 @@ After NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors/analyzing-xid-cata
 "immediate action": what asks for a reset of the GPU or a reboot (RESET_GPU, RESTART_BM, WORKFLOW_XID_48, and
 WORKFLOW_NVLINK_ERR, of which it says that a reset is needed) is fatal; where the application is to be restarted or
 corrected (RESTART_APP with CHECK_APP/CUDA, IGNORE of 43), a script has caused it, but for 32, of which it says that
-applications rarely do; all else is degraded. The catalog has
-61 as unused: its meaning is that of the archived table for Volta and earlier. 109 asks for a reset there, while NVIDIA's
-k8s-device-plugin counts it among the application's errors: it is degraded here.
+applications rarely do; all else is degraded. The catalog has 61 as unused: its meaning is that of the archived table for
+Volta and earlier. 109 asks for a reset there, while NVIDIA's k8s-device-plugin counts it among the application's errors:
+it is degraded here.
 """
 
 from __future__ import annotations
