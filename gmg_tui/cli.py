@@ -231,14 +231,14 @@ def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
 
 
 @_group.command(context_settings=HELP)
-@click.argument("name", required=False, shell_complete=cli_shell.SESSIONS)
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=cli_shell.SESSIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print the detailed results (JSON).")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the summary of the results (CSV).")
 @click.option("--html", metavar="FILE", help="Write a page with the timeline, charts and all jobs.")
 @click.option("--best", metavar="COLUMN", help="The column to order the table by; -COLUMN: smallest first.")
-def report(name: str | None, as_json: bool, as_csv: bool, html: str | None, best: str | None) -> int:
-    """Print what a session did, by default the newest."""
-    return call("report", name, as_json=as_json, as_csv=as_csv, html=html, best=best)
+def report(names: tuple[str, ...], as_json: bool, as_csv: bool, html: str | None, best: str | None) -> int:
+    """Print what a session did, by default the newest; with several names, what differs and what it did to the rate."""
+    return call("report", names, as_json=as_json, as_csv=as_csv, html=html, best=best)
 
 
 _group.add_command(cli_metrics.metrics)

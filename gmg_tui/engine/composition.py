@@ -38,7 +38,7 @@ from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.workplace import OwnMachine, Workplace
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis import caches
-from gmg_tui.genesis.interpreter import genesis_versions
+from gmg_tui.genesis.interpreter import genesis_versions, versions
 from gmg_tui.genesis.phase_times import PhaseTimes, key_of
 from gmg_tui.genesis.quiet_signs import QuietSigns
 from gmg_tui.genesis.script_imports import may_use_genesis
@@ -91,6 +91,7 @@ def assemble(
         boot_id=machine.boot_id(),
         pid_namespace=machine.pid_namespace(),
         idle=hardware.idle,
+        versions=versions(spec.python),
     )
     slot_states = {slot.name: SlotState(slot, index, len(hardware.slots)) for index, slot in enumerate(hardware.slots)}
     times = _Times(hardware.slots[0].kind, spec)
