@@ -12,6 +12,7 @@ from textual.app import App
 from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
 from gmg_tui.ui.drawing.row import cut
+from gmg_tui.ui.keys import now
 from gmg_tui.ui.screens.main import MainScreen
 from gmg_tui.ui.screens.queries import log_path, slot_job
 from gmg_tui.ui.state import Outcome, UiState
@@ -54,7 +55,7 @@ class LogActions(App[Outcome], inherit_bindings=False):
         """Show the log of all ranks of the selected one's group, or of that one alone again."""
         state = self.state
         if not state.together and state.snapshot.group(state.chosen) is None:
-            self.say("g: only ranks of a group have a log together; gmg-tui --ddp starts groups.")
+            self.say(f"{now('g')}: only ranks of a group have a log together; gmg-tui --ddp starts groups.")
             return
         state.together = not state.together
         self.open_log()
@@ -149,7 +150,7 @@ class LogActions(App[Outcome], inherit_bindings=False):
             self.copy_to_clipboard(line)
             self.main.log_view.say(f"copied {cut(line, _SAID_CELLS, self.main.appearance.signs.ellipsis)}")
         else:
-            self.say("y: there is no line to copy.")
+            self.say(f"{now('y')}: there is no line to copy.")
 
     def action_copy_log_path(self) -> None:
         """Copy the path of the log's file to the terminal's clipboard."""
