@@ -132,15 +132,18 @@ class LogActions(App[Outcome], inherit_bindings=False):
     async def _page(self) -> None:
         from gmg_tui.ui.terminal import pager
 
-        words, path = pager.command(), await self._path("o")
-        await pager.check(path)
-        pager.show(words, path, self.lend_terminal())
+        try:
+            words, path = pager.command(), await self._path()
+            await pager.check(path)
+            pager.show(words, path, self.lend_terminal())
+        except GmgError as error:
+            raise GmgError(f"{now('o')}: {error}") from error
 
-    async def _path(self, key: str) -> Path:
+    async def _path(self) -> Path:
         slot = self.state.chosen
         path = log_path(self.state, slot, await slot_job(self.engine, self.state, slot)) if slot else None
         if path is None:
-            raise GmgError(f"{key}: there is no job on {slot}, and no log." if slot else f"{key}: there is no log.")
+            raise GmgError(f"there is no job on {slot}, and no log." if slot else "there is no log.")
         return Path(path)
 
     def action_copy_line(self) -> None:
@@ -157,6 +160,9 @@ class LogActions(App[Outcome], inherit_bindings=False):
         self._ask(self._copy_path)
 
     async def _copy_path(self) -> None:
-        path = await self._path("Y")
+        try:
+            path = await self._path()
+        except GmgError as error:
+            raise GmgError(f"{now('Y')}: {error}") from error
         self.copy_to_clipboard(str(path))
         self.main.log_view.say(f"copied the path of {path.name}")

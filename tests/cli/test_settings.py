@@ -14,7 +14,7 @@ import pytest
 
 from gmg_tui import session as sessions
 from gmg_tui.model import RunSpec, StartMode
-from tests.cli.scripted import environ
+from tests.cli.scripted import ROOT, environ
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -234,6 +234,14 @@ def test_the_example_explains_each_option_key_and_theme() -> None:
     ):
         assert f"#{name}" in settings
     assert not [line for line in lines if line.endswith('= ""')]
+
+
+def test_the_settings_in_the_readme_are_right(file: Path) -> None:
+    readme = (ROOT / "README.md").read_text().partition("\n## Settings\n")[2]
+    file.write_text(readme.partition("```toml\n")[2].partition("```")[0])
+    done = _gmg("config", "--check")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "fine, 7 things are set" in done.stdout
 
 
 def test_what_is_set_is_listed_with_its_line(file: Path) -> None:
