@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import click
 
-from gmg_tui.readers import patterns
 from gmg_tui.settings.known import KeyAction, Known, Option
 
 _ELSEWHERE: Final = {
@@ -58,10 +57,10 @@ _EXAMPLES: Final[dict[str, Any]] = {
 
 
 def known(group: click.Group, commands: Collection[str]) -> Known:
-    """All that may stand in the file, of options those of `commands`; keys and themes are imported only when asked for."""
+    """All that may stand in the file, of options those of `commands`; all else is imported only when asked for."""
     of_group = {name: command for name, command in group.commands.items() if name in commands}
     options = {name: found for name, command in of_group.items() if (found := _options(name, command))}
-    return Known(options, _refused, _keys, _wrong_keys, _themes, lambda given, where: patterns.check(given, where))
+    return Known(options, _refused, _keys, _wrong_keys, _themes, _check_pattern)
 
 
 def long_name(option: click.Option) -> str:
@@ -135,3 +134,9 @@ def _themes() -> tuple[str, ...]:
     from gmg_tui.ui.drawing.themes import NAMES
 
     return NAMES
+
+
+def _check_pattern(given: tuple[str, ...], where: str) -> object:
+    from gmg_tui.readers import patterns
+
+    return patterns.check(given, where)

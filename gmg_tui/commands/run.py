@@ -24,7 +24,7 @@ from gmg_tui.commands.slurm_job import asked_for
 from gmg_tui.ddp import torchrun
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RestartMode, RunSpec, StartMode, Tunable, Visible
-from gmg_tui.settings import patterns_of
+from gmg_tui.settings.scripts import patterns_of
 
 _DEMO_CPU_SLOTS = 2
 _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {

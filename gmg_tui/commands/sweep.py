@@ -26,7 +26,7 @@ from gmg_tui.commands.run import describe, start
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Batch, Job, RunSpec, SweepSpec, WorkerState
 from gmg_tui.session import STORE
-from gmg_tui.settings import patterns_of
+from gmg_tui.settings.scripts import patterns_of
 from gmg_tui.slurm import allocation
 from gmg_tui.sweep import dry_run, plan
 from gmg_tui.sweep.experiments_file import read

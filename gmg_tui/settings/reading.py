@@ -7,12 +7,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from gmg_tui.errors import GmgError
-from gmg_tui.settings import Settings
 from gmg_tui.settings.known import Known, Option
 from gmg_tui.settings.source import Source
 
 TABLES = ("options", "keys", "patterns")
 THEME = "theme"
+
+
+class Settings(NamedTuple):
+    """What the file says, as far as it is right."""
+
+    file: str
+    options: Mapping[str, Mapping[str, Any]]
+    """Of each command the values of its options, both as click calls them."""
+    places: Mapping[tuple[str, str], tuple[str, ...]]
+    """Of a command's option the table and the key that set it."""
+    keys: Mapping[str, tuple[str, ...]]
+    """Of an action its keys."""
+    theme: str | None = None
+    patterns: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Names or globs of scripts, each with what reads their progress lines, in the order of the file."""
 
 
 class Wrong(NamedTuple):

@@ -11,7 +11,7 @@ from tests.terminal.screen import ESCAPE, Terminal
 
 pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]
 
-F5, F1, CTRL_X, CTRL_Q = "\x1b[15~", "\x1bOP", "\x18", "\x11"
+F5, F1, CTRL_O, CTRL_X, CTRL_Q = "\x1b[15~", "\x1bOP", "\x0f", "\x18", "\x11"
 _SCRIPT = """
 import os, time
 print("attempt", os.environ["GMG_ATTEMPT"], flush=True)
@@ -28,6 +28,7 @@ help = "f1"
 quit = "ctrl+q"
 tried = "x"
 view = "a"
+sort = "ctrl+o"
 """
 
 
@@ -69,6 +70,10 @@ def test_other_keys_work_and_stand_in_footer_help_and_messages(folder: Path) -> 
         terminal.until("esc back", "f5 restart", "ctrl+q quit")
         terminal.press(ESCAPE)
         terminal.until("a view")
+        terminal.press(CTRL_O)
+        terminal.until("Sort by")
+        terminal.press(CTRL_O)
+        terminal.until("ctrl+o sorts", lambda text: "Sort by" not in text)
         terminal.press("q", CTRL_Q)
         terminal.until("leave")
         terminal.press("s")

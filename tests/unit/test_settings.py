@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmg_tui.errors import GmgError
-from gmg_tui.settings import patterns_of, place, source
+from gmg_tui.settings import place, source
+from gmg_tui.settings.scripts import patterns_of
 
 _NAMES = st.text("abcdefgh-_", min_size=1, max_size=6)
 _VALUES = st.sampled_from(
