@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _REFUSES = frozenset({"run", "demo", "sweep", "tune"})
 """Commands that start nothing where a setting is wrong; the others look at things, and go on without it."""
-_READ = _REFUSES | {"attach", "serve", "share", "logs", "report", "metrics", "prune", "slurm-script", "doctor"}
+_READ = _REFUSES | {"attach", "serve", "share", "logs", "report", "metrics", "slurm-script", "doctor"}
 """Commands that read settings. What ends workers, removes or answers a shell does not; agents take none."""
 _NOT_WITH = frozenset({"-h", "--help", "--facts"})
 """Words with which none are read: for the help, and for another machine that asks this one."""

@@ -15,7 +15,7 @@ _ELSEWHERE: Final = {
 }
 _ONCE: Final = frozenset(
     {"name", "resume", "retry-failed", "yes", "gone", "stop", "facts", "dry-run", "json", "csv", "html"}
-    | {"script", "module", "set", "args", "preset", "all"}
+    | {"script", "module", "set", "args", "preset", "all", "simulate"}
 )
 """What is said of one run, or to a program that reads what is printed."""
 _MEANT_ELSE: Final = {"doctor": frozenset({"nodes"})}
@@ -33,7 +33,6 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "summary": "summary.json",
     "notify": ["bell"],
     "ddp": "all",
-    "simulate": 8,
     "per-gpu": 1,
     "retries": 0,
     "repeat": 1,
@@ -47,8 +46,6 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "listen": "127.0.0.1:9400",
     "textfile": "gmg.prom",
     "lines": 100,
-    "older": "30d",
-    "keep": 10,
     "time": "4:00:00",
     "partition": "gpu",
     "sbatch": ["--account=robots"],

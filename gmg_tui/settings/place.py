@@ -10,13 +10,11 @@ _VARIABLE = "GMG_TUI_CONFIG"
 
 
 def is_there(file: Path) -> bool:
-    """Whether there is something to read, or to complain about: a folder that may not be looked into counts."""
+    """Whether there is a file to read. One in a folder that may not be looked into, as after `sudo -u`, is another user's."""
     try:
         file.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
     except OSError:
-        return True
+        return False
     return True
 
 
