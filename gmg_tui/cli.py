@@ -14,8 +14,9 @@ import click
 from click.core import ParameterSource
 
 from gmg_tui import cli_metrics, cli_shell
-from gmg_tui.cli_machine import agent, collect, doctor, node_logs
-from gmg_tui.cli_options import ALL, GROUPS, HELP, JOBS, ON_NODES, SHARED, SIMULATE, TUNING, YES, call
+from gmg_tui.cli_config import Configured, config, configured
+from gmg_tui.cli_machine import agent, collect, doctor, gpus, ls, node_logs
+from gmg_tui.cli_options import ALL, GROUPS, HELP, JOBS, SHARED, SIMULATE, TUNING, YES, call
 from gmg_tui.cli_screens import attach, serve, share
 from gmg_tui.errors import GmgError
 
@@ -96,8 +97,19 @@ def _start(command: str, options: dict[str, Any], *args: Any, **more: Any) -> in
         from gmg_tui.commands import run as commands
         from gmg_tui.commands.options import RunOptions
 
-        status: int = getattr(commands, command)(RunOptions(**options), engine, *args, **more)
+        status: int = getattr(commands, command)(_with_patterns(RunOptions(**options)), engine, *args, **more)
         return status
+
+
+def _settings() -> Configured:
+    """The user's settings for the command that is carried out."""
+    found = click.get_current_context().find_object(Configured)
+    return found or Configured()
+
+
+def _with_patterns(options: Any) -> Any:
+    """Options of a run with the patterns of the user's settings."""
+    return options._replace(script_patterns=_settings().patterns)
 
 
 class _Sweep(click.Command):
@@ -130,9 +142,10 @@ def sweep(ctx: click.Context, /, file: str | None, **options: Any) -> int:
     from gmg_tui.sweep.overrides import SweepOptions
 
     run_options = RunOptions(**{name: options.pop(name) for name in RunOptions._fields if name in options})
+    run_options = _with_patterns(run_options)
     own = SweepOptions(**options, words=ctx.meta.get(_AFTER))
     if own.resume is None:
-        return command.sweep(file, run_options, own)
+        return command.sweep(file, run_options, own, _settings().below)
     given = frozenset(name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE)
     return resuming.resume(file, run_options, own, given)
 
@@ -186,6 +199,7 @@ def tune(
         from gmg_tui.commands.options import RunOptions
 
         run_options = RunOptions(**{name: options.pop(name) for name in RunOptions._fields if name in options})
+        run_options = _with_patterns(run_options)
         own = command.TuneOptions(**options)
         if resume is not None:
             given = [name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
@@ -193,23 +207,7 @@ def tune(
         return command.tune(run_options, own, engine, script, args, module=module, own_options=_own_options(args))
 
 
-@_group.command(context_settings=HELP)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@ON_NODES
-def gpus(as_json: bool, nodes: str | None) -> int:
-    """Print one line for each GPU."""
-    return call("gpus", as_json=as_json, nodes=nodes)
-
-
-@_group.command(context_settings=HELP)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@ON_NODES
-def ls(as_json: bool, nodes: str | None) -> int:
-    """Print your sessions."""
-    return call("ls", as_json=as_json, nodes=nodes)
-
-
-for _command in (attach, share, serve):
+for _command in (gpus, ls, attach, share, serve):
     _group.add_command(_command)
 
 
@@ -231,14 +229,14 @@ def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
 
 
 @_group.command(context_settings=HELP)
-@click.argument("name", required=False, shell_complete=cli_shell.SESSIONS)
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=cli_shell.SESSIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print the detailed results (JSON).")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the summary of the results (CSV).")
 @click.option("--html", metavar="FILE", help="Write a page with the timeline, charts and all jobs.")
 @click.option("--best", metavar="COLUMN", help="The column to order the table by; -COLUMN: smallest first.")
-def report(name: str | None, as_json: bool, as_csv: bool, html: str | None, best: str | None) -> int:
-    """Print what a session did, by default the newest."""
-    return call("report", name, as_json=as_json, as_csv=as_csv, html=html, best=best)
+def report(names: tuple[str, ...], as_json: bool, as_csv: bool, html: str | None, best: str | None) -> int:
+    """Print what a session did, by default the newest; with several names, what differs and what it did to the rate."""
+    return call("report", names, as_json=as_json, as_csv=as_csv, html=html, best=best)
 
 
 _group.add_command(cli_metrics.metrics)
@@ -287,7 +285,7 @@ def slurm_script(words: tuple[str, ...], **options: Any) -> int:
     return call("slurm_script", arranged, own=_own_words(arranged), **options)
 
 
-for _command in (collect, doctor, cli_shell.completion, cli_shell.man, agent, node_logs):
+for _command in (collect, doctor, config, cli_shell.completion, cli_shell.man, agent, node_logs):
     _group.add_command(_command)
 
 
@@ -353,16 +351,19 @@ def _is_command(words: Sequence[str]) -> bool:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run the command line, by default this process's, and exit with its status."""
-    words = sys.argv[1:] if words is None else words
+    words, settings = sys.argv[1:] if words is None else words, Configured()
     _prepare_output()
     try:
         cli_shell.answer(_group, arrange, _own_words)
         # Without a word there is nothing to run: show the help, and exit with the status of wrong usage.
-        status = _group.main(arrange(words) if words else ["--help"], prog_name="gmg-tui", standalone_mode=False)
+        arranged = arrange(words) if words else ["--help"]
+        settings = configured(_group, arranged, _own_words(arranged))
+        of_command = {arranged[0]: settings.options}
+        status = _group.main(arranged, prog_name="gmg-tui", standalone_mode=False, default_map=of_command, obj=settings)
         sys.stdout.flush()
     except (click.ClickException, GmgError) as error:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        print(f"gmg-tui: {text}", file=sys.stderr)
+        print(f"gmg-tui: {settings.blame(text)}", file=sys.stderr)
         status = error.exit_code
     except (KeyboardInterrupt, click.Abort):
         status = _INTERRUPTED

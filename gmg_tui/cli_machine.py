@@ -8,6 +8,22 @@ from gmg_tui.cli_options import HELP, ON_NODES, call
 
 
 @click.command(context_settings=HELP)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@ON_NODES
+def gpus(as_json: bool, nodes: str | None) -> int:
+    """Print one line for each GPU."""
+    return call("gpus", as_json=as_json, nodes=nodes)
+
+
+@click.command(context_settings=HELP)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@ON_NODES
+def ls(as_json: bool, nodes: str | None) -> int:
+    """Print your sessions."""
+    return call("ls", as_json=as_json, nodes=nodes)
+
+
+@click.command(context_settings=HELP)
 @click.option("--python", metavar="PATH", help="The workers' interpreter, as for `run`.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--facts", is_flag=True, hidden=True)

@@ -189,6 +189,17 @@ class EngineClient:
             raise GmgError(f"the engine gave no stacks of {slot}", 1)
         return answer.stacks
 
+    async def bring_log(self, path: str, say: Callable[[int], None]) -> None:
+        """Have a log, at this path of the session's folder, come whole from its node, where the node keeps it.
+
+        `say` is told now and then how many bytes have come. Raises `GmgError` when it cannot come.
+        """
+        while True:
+            answer = await self._ask(protocol.BringLog, path)
+            if answer.brought is None or not answer.brought.more:
+                return
+            say(answer.brought.size_bytes)
+
     async def share(self, group: int | None, group_name: str = "", address: str = "") -> None:
         """Let a group look at the session, or (None) nobody else. Raises `GmgError` when that cannot be done."""
         await self._ask(protocol.ShareWith, group, group_name, address)

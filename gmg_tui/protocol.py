@@ -165,6 +165,14 @@ class AskStacks(Struct, frozen=True, tag=True):
     slot: str
 
 
+class BringLog(Struct, frozen=True, tag=True):
+    """Bring more of a log from the nodes that keep it to the session's folder; answered with `Brought`."""
+
+    id: int
+    path: str
+    """In the session's folder."""
+
+
 class ToAgent(Struct, frozen=True, tag=True):
     """From the session's engine to the agent of a node: a message of `gmg_tui.engine.nodes`."""
 
@@ -197,11 +205,12 @@ Request = (
     | UseSlot
     | AskTried
     | AskStacks
+    | BringLog
     | ToAgent
     | ShareWith
 )
 
-LOOKING = (Follow, AskDetails, AskSeries, AskQueue, AskTried)
+LOOKING = (Follow, AskDetails, AskSeries, AskQueue, AskTried, BringLog)
 """What a connection that may only look can request. Stacks are not among it: the workers are sent a signal for them."""
 
 
@@ -234,6 +243,15 @@ class Lines(Struct, frozen=True, tag=True):
     """Whether those lost lines said nothing but progress."""
 
 
+class Brought(Struct, frozen=True):
+    """How much of a log is in the session's folder."""
+
+    size_bytes: int = 0
+    """From nodes; 0 where they write it there by themselves, as all do that see the folder."""
+    more: bool = False
+    """Whether there is more to be brought."""
+
+
 class Answer(Struct, frozen=True, tag=True):
     """The answer to the request with this `id`."""
 
@@ -245,6 +263,7 @@ class Answer(Struct, frozen=True, tag=True):
     queue: QueueView | None = None
     tried: TriedView | None = None
     stacks: tuple[Stacks, ...] | None = None
+    brought: Brought | None = None
 
 
 class Bye(Struct, frozen=True, tag=True):

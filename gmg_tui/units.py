@@ -72,6 +72,11 @@ def percent(change: float) -> str:
     return f"{change:+.0f} %".replace("-0 %", "+0 %").replace("-", "−")
 
 
+def change(pct: float | None) -> str:
+    """A measured change in per cent, with its sign and one decimal: `−8.2 %`, `+84.0 %`."""
+    return NOT_KNOWN if pct is None else f"{pct:+.1f} %".replace("-0.0 %", "+0.0 %").replace("-", "−")
+
+
 def energy(joules: float | None) -> str:
     """Energy in watt-hours, as on a bill: `6.2 Wh`, `73 Wh`, `1.4 kWh`."""
     if joules is None:

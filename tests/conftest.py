@@ -24,6 +24,7 @@ settings.register_profile("busy machine", deadline=None)
 settings.load_profile("busy machine")
 
 _OUTER = (
+    "GMG_TUI_CONFIG",
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
     "EGL_DEVICE_ID",
@@ -48,11 +49,12 @@ def pytest_configure() -> None:
 
 @pytest.fixture(autouse=True)
 def own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Nothing of the developer's machine is read or written: sessions, sockets, variables."""
+    """Nothing of the developer's machine is read or written: sessions, sockets, settings, variables."""
     # Short, whatever TMPDIR says: a socket's path has room for 107 bytes.
     runtime = Path(tempfile.mkdtemp(prefix="gmg-", dir="/tmp"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in _OUTER:
         monkeypatch.delenv(name, raising=False)
     yield

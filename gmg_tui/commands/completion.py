@@ -25,7 +25,15 @@ from gmg_tui import session as sessions
 
 _VARIABLE = "_GMG_TUI_COMPLETE"
 """By which the script asks: click makes it of the program's name."""
-_CLASSES: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
+
+
+class _Fish(FishComplete):
+    """Keeps descriptions whole: click's script (8.5.1) cuts them at their first comma, and `1,2` too."""
+
+    source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
+
+
+_CLASSES: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": _Fish}
 _LARGEST_BYTES = 1 << 20
 """A larger experiments file is not read for the names of its presets."""
 _OWN_COMMAND = ("run", "demo")

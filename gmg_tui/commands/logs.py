@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from gmg_tui import session as sessions
+from gmg_tui.commands.node_log import NodeLog
 from gmg_tui.engine.output import log_cut
 from gmg_tui.errors import GmgError
 from gmg_tui.session import Found
@@ -46,12 +47,16 @@ def logs(words: tuple[str, ...], *, follow: bool, lines: int | None) -> int:
     found = sessions.find(words[0] if len(words) == 2 else None, running=False)
     log = _log(found, words[-1])
     try:
-        while follow and not log.path.exists() and not log.ended():
-            time.sleep(_POLL_S)
-        with log.path.open("rb") as file:
-            if lines is not None:
-                file.seek(_start_of_last(file, lines))
-            _print(_blocks(file, log, follow=follow))
+        path = str(log.path.relative_to(found.folder))
+        with NodeLog(found.record.session, path, running=found.state == "running") as node_log:
+            node_log.bring()
+            while follow and not log.path.exists() and not log.ended():
+                time.sleep(_POLL_S)
+                node_log.bring()
+            with log.path.open("rb") as file:
+                if lines is not None:
+                    file.seek(_start_of_last(file, lines))
+                _print(_blocks(file, log, node_log.bring if follow else None))
     except FileNotFoundError:
         raise GmgError(f"{log.whose} of session {found.name} has not written a log yet ({log.path})", 1) from None
     except KeyboardInterrupt:
@@ -133,11 +138,14 @@ def _start_of_last(file: BinaryIO, lines: int) -> int:
     return start + 1
 
 
-def _blocks(file: BinaryIO, log: _Log, *, follow: bool) -> Iterator[bytes]:
+def _blocks(file: BinaryIO, log: _Log, bring: Callable[[], None] | None) -> Iterator[bytes]:
+    """What is in the file; with `bring`, which is called now and then, until the log has ended."""
     while True:
         # Checked before reading, so that nothing written in between is missed.
-        over = not follow or log.ended()
-        replacement = _replacement(file, log.path) if follow else None
+        over = bring is None or log.ended()
+        if bring is not None:
+            bring()
+        replacement = _replacement(file, log.path) if bring is not None else None
         while block := file.read(_BLOCK_BYTES):
             yield block
         if replacement is not None:

@@ -46,6 +46,8 @@ class RunOptions(NamedTuple):
     keep_slurm_env: bool = False
     simulate: int | None = None
     pattern: tuple[str, ...] = ()
+    script_patterns: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """The patterns of the user's settings, by names or globs of scripts; `pattern` wins."""
     visible: str = "index"
     ddp: str | None = None
     """Ranks in a group, `all` for one group over all slots; None for no groups."""

@@ -24,6 +24,7 @@ from gmg_tui.commands.slurm_job import asked_for
 from gmg_tui.ddp import torchrun
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RestartMode, RunSpec, StartMode, Tunable, Visible
+from gmg_tui.settings.scripts import patterns_of
 
 _DEMO_CPU_SLOTS = 2
 _DEMO_ARGS: Mapping[str, tuple[str, ...]] = {
@@ -274,7 +275,7 @@ def describe(
         env=checked.env,
         keep_slurm_env=options.keep_slurm_env,
         simulate=options.simulate,
-        patterns=options.pattern,
+        patterns=options.pattern or patterns_of(script, options.script_patterns),
         visible=Visible(options.visible),
         gpus=options.gpus,
         cpu=options.cpu,

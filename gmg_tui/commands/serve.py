@@ -75,6 +75,8 @@ def serve(
         if error.name is None or error.name.partition(".")[0] not in {"textual_serve", "aiohttp", "jinja2"}:
             raise
         raise GmgError(f"serve needs {error.name}, which is not installed: pip install 'gmg-tui[serve]'", 1) from None
+    from gmg_tui.ui import remapping
+
     recovery.clear(tell)
     found = sessions.find(name, running=True)
     session = found.record.session
@@ -86,6 +88,7 @@ def serve(
         ascii_only=ascii_only,
         mouse=mouse,
         confirm=confirm,
+        keys=remapping.chosen(),
     )
     if not place.loopback:
         may = "restart, stop and edit its workers" if steer else "see it"

@@ -111,7 +111,7 @@ def _left(snapshot: Snapshot) -> str:
     if not left:
         return "all workers have ended"
     return "still there: " + ", ".join(
-        f"{worker.slot} ({signal_sent(worker) if worker.state is WorkerState.STOPPING else worker.state})"
+        f"{worker.slot} ({(worker.state is WorkerState.STOPPING and signal_sent(worker)) or worker.state})"
         for worker in left
     )
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -24,6 +26,7 @@ from gmg_tui.commands.run import describe, start
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Batch, Job, RunSpec, SweepSpec, WorkerState
 from gmg_tui.session import STORE
+from gmg_tui.settings.scripts import patterns_of
 from gmg_tui.slurm import allocation
 from gmg_tui.sweep import dry_run, plan
 from gmg_tui.sweep.experiments_file import read
@@ -33,8 +36,10 @@ from gmg_tui.sweep.settings import Settings
 _INTERRUPTED = 130
 
 
-def sweep(file: str | None, options: RunOptions, own: SweepOptions) -> int:
+def sweep(file: str | None, options: RunOptions, own: SweepOptions, below: Mapping[str, Any]) -> int:
     """Run the jobs that an experiments file, or the command line alone, describes.
+
+    `below` are options from the user's settings, over which both win.
 
     Returns:
         The exit status: 0 when all jobs have finished, 1 when one failed, 130 when the user stopped it.
@@ -54,6 +59,8 @@ def sweep(file: str | None, options: RunOptions, own: SweepOptions) -> int:
     upper = overrides(own, gpus=options.gpus, env=checked.env, ddp=options.ddp)
     source = None if file is None else read(file)
     chosen = plan.choose(source, own.presets, all_presets=own.all_presets)
+    lowest = _lowest(below, options)
+    chosen = [(name, lowest.under(settings)) for name, settings in chosen]
     made = plan.make(
         chosen,
         path=file,
@@ -64,7 +71,7 @@ def sweep(file: str | None, options: RunOptions, own: SweepOptions) -> int:
         slots=lambda gpus: _slots(gpus, options),
     )
     # The session's own settings come from the only preset, or else from the file's top level.
-    whole = (chosen[0][1] if source is None or len(chosen) == 1 else source.settings).under(upper)
+    whole = (chosen[0][1] if source is None or len(chosen) == 1 else lowest.under(source.settings)).under(upper)
     checked = checked._replace(ddp=groups_of(options, made.jobs))
     name = _name(whole)
     results = None if own.results is None else check_folder("--results", own.results)
@@ -78,6 +85,15 @@ def sweep(file: str | None, options: RunOptions, own: SweepOptions) -> int:
         options = options._replace(name=name)
     after = file if name is None else f"{name}.toml"
     return start(options, lambda: _make(options, checked, after, asked, made.jobs), conclude=conclude)
+
+
+def _lowest(below: Mapping[str, Any], options: RunOptions) -> Settings:
+    """The level of settings under the file's, from the user's. Raises `GmgError`."""
+    own = {name: value for name, value in below.items() if name in SweepOptions._fields}
+    shared = {name: value for name, value in below.items() if name in RunOptions._fields}
+    env = check_queued(RunOptions(env=shared.get("env", ()))).env
+    gpus = shared.get("gpus") if options.cpu is None and options.simulate is None else None
+    return overrides(SweepOptions(**own), gpus=gpus, env=env, ddp=shared.get("ddp"))
 
 
 def _slots(gpus: str | None, options: RunOptions) -> list[str]:
@@ -120,7 +136,9 @@ def _make(options: RunOptions, checked: Checked, after: str | None, asked: Sweep
     except BaseException:
         shutil.rmtree(spec.folder, ignore_errors=True)
         raise
-    return structs.replace(spec, gpus=None, sweep=asked)
+    fitting = (patterns_of(batch.script, options.script_patterns) for batch in asked.batches)
+    patterns = options.pattern or tuple(dict.fromkeys(one for found in fitting for one in found))
+    return structs.replace(spec, gpus=None, sweep=asked, patterns=patterns)
 
 
 def make_results(results: str | None) -> None:

@@ -15,6 +15,8 @@ from gmg_tui import machine, units
 from gmg_tui import session as sessions
 from gmg_tui.ddp import torchrun
 from gmg_tui.engine.allocation import AllocationWatch
+from gmg_tui.engine.attempts.gate import Gate
+from gmg_tui.engine.attempts.launch import Launcher
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.gpus.indices import GpuIndices
 from gmg_tui.engine.hardware import Hardware
@@ -32,13 +34,11 @@ from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.telling.occurrences import Occurrences
 from gmg_tui.engine.watchdog.client import WatchdogClient
-from gmg_tui.engine.workers.gate import Gate
-from gmg_tui.engine.workers.launch import Launcher
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.workplace import OwnMachine, Workplace
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis import caches
-from gmg_tui.genesis.interpreter import genesis_versions
+from gmg_tui.genesis.interpreter import genesis_versions, versions
 from gmg_tui.genesis.phase_times import PhaseTimes, key_of
 from gmg_tui.genesis.quiet_signs import QuietSigns
 from gmg_tui.genesis.script_imports import may_use_genesis
@@ -91,6 +91,7 @@ def assemble(
         boot_id=machine.boot_id(),
         pid_namespace=machine.pid_namespace(),
         idle=hardware.idle,
+        versions=versions(spec.python),
     )
     slot_states = {slot.name: SlotState(slot, index, len(hardware.slots)) for index, slot in enumerate(hardware.slots)}
     times = _Times(hardware.slots[0].kind, spec)

@@ -117,6 +117,7 @@ class Engine:
         self._server = Server(self._supervisor, self._listener)
         if self._fleet is not None:
             self._fleet.changed, self._fleet.printed = self._changed, self._server.tell_lines
+            self._fleet.over = self._on_end_of_nodes
         self._listen_to_signals()
         # Whoever hears that the session has begun must find it: `gmg-tui --detach sim.py && gmg-tui attach`.
         self._supervisor.session_files.write(self._supervisor.snapshot())
@@ -185,7 +186,8 @@ class Engine:
             await any_of(self._server.watched, timeout_s=_VIEWER_S)
         if self._hardware.gpus:
             self._egl.begin()
-        await self._watchdog.start(self._supervisor.session.id)
+        at_last = self._fleet.at_last if self._fleet is not None else ()
+        await self._watchdog.start(self._supervisor.session.id, at_last)
         self._store.start()
         await self._supervisor.run(self._pump.read, self._server.tell)
 
@@ -233,7 +235,16 @@ class Engine:
         """First signal: stop all workers gracefully. Second: kill them; but SIGXCPU may come every second."""
         _log.info("%s received: the session ends", number.name)
         kill = self.enough.is_set() and number is not signal.SIGXCPU
-        self._reason = f"the session was ended by {number.name}"
+        self._end(f"the session was ended by {number.name}", kill=kill)
+
+    def _on_end_of_nodes(self, why: str) -> None:
+        """No node is left, nor comes back: there is nothing to wait for."""
+        _log.warning("%s: the session ends", why)
+        if not self.enough.is_set():
+            self._end(f"the session has ended: {why}", kill=False)
+
+    def _end(self, reason: str, *, kill: bool) -> None:
+        self._reason = reason
         self._supervisor.end(kill=kill, reason=self._reason)
         if kill:
             self._notify.drop()

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gmg_tui.errors import GmgError
+from gmg_tui.model import Versions
 
 _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 """Set by an activated environment; a virtualenv inside a conda environment takes precedence."""
@@ -73,6 +74,44 @@ def package_version(python: str, name: str) -> str | None:
     """The version of a package in that interpreter's environment, read as `genesis_versions` does; None if not there."""
     found = sorted(path.stem for path in Path(python).parent.parent.glob(f"{_SITE}/{name}-*.dist-info"))
     return found[-1].removeprefix(f"{name}-") if found else None
+
+
+def python_version(python: str) -> str | None:
+    """The version of an interpreter, without starting it: `3.11.2`, `3.11` where only its name or folder tells; None if not.
+
+    A virtualenv has it in `pyvenv.cfg` (PEP 405; `version` by venv, `version_info` by uv and virtualenv), a conda
+    environment in the name of the package's record.
+    """
+    if python == sys.executable:
+        return _own_version()
+    root = Path(python).parent.parent
+    try:
+        lines = (root / "pyvenv.cfg").read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    said = {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines)}
+    if found := said.get("version_info") or said.get("version"):
+        return ".".join(found.split(".")[:3])
+    records = [path.name.split("-")[1] for path in root.glob("conda-meta/python-3.*.json")]
+    if records:
+        return max(records)
+    # A link may be called `python`; what it leads to has the version in its name.
+    name = Path(os.path.realpath(python)).name.removeprefix("python")
+    return name if name.startswith("3.") else None
+
+
+def _own_version() -> str:
+    """The version of the interpreter that runs this."""
+    return ".".join(map(str, sys.version_info[:3]))
+
+
+def versions(python: str) -> Versions:
+    """What is installed in that interpreter's environment, read from names of files: nothing is started or imported."""
+    return Versions(
+        python=python_version(python),
+        genesis=package_version(python, "genesis_world"),
+        torch=package_version(python, "torch"),
+    )
 
 
 def install_command(python: str) -> str:

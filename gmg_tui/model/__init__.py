@@ -15,7 +15,7 @@ from gmg_tui.model.groups import DdpSpec, RankGroup, RateOf, added_up
 from gmg_tui.model.jobs import Batch, Job, JobRecord, Lane, QueueAction, QueueView, SweepSpec, Value
 from gmg_tui.model.nodes import AgentSpec, LauncherKind, NodesSpec, NodeView
 from gmg_tui.model.occurrences import TERMINAL_WAYS, Occurrence, OccurrenceKind
-from gmg_tui.model.run import Allocation, RunSpec, Session
+from gmg_tui.model.run import Allocation, RunSpec, Session, Versions
 from gmg_tui.model.snapshot import Details, Queue, Series, Snapshot, fps_per_watt
 from gmg_tui.model.stacks import Stacks
 from gmg_tui.model.states import Phase, RestartMode, SlotKind, StartMode, Visible, WorkerState

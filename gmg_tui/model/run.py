@@ -84,6 +84,14 @@ class Allocation(Struct, frozen=True, omit_defaults=True):
     """Unix time at which its time limit is reached, seconds; None for no limit, and where that is not known."""
 
 
+class Versions(Struct, frozen=True, omit_defaults=True):
+    """What the workers' interpreter has, as its files say; None where they do not."""
+
+    python: str | None = None
+    genesis: str | None = None
+    torch: str | None = None
+
+
 class Session(Struct, frozen=True, omit_defaults=True):
     """What does not change while a session runs."""
 
@@ -103,6 +111,8 @@ class Session(Struct, frozen=True, omit_defaults=True):
     """The one in which `engine_pid` and the workers' PIDs count; empty if not known."""
     idle: tuple[str, ...] = ()
     """Chosen slots that no group takes, because they are fewer than its ranks; not among `slots`."""
+    versions: Versions | None = None
+    """Of what the workers run on, at the session's start; None in older records."""
 
     @property
     def idle_text(self) -> str:

@@ -49,22 +49,23 @@ def page(data: ReportData, stored: Stored, state: str, tuning: Tuning | None = N
     """
     drawn = _charts(data, stored)
     template = Template(files("gmg_tui.report").joinpath("page.html").read_text("utf-8"))
-    text = template.substitute(
-        name=_text(data.name),
-        about=_text(_about(data, state)),
+    filled = template.substitute(
+        name=text(data.name),
+        about=text(_about(data, state)),
         totals=_totals(data),
         tuning="" if tuning is None else section(tuning),
-        gpus="\n".join(f'<p class="soft">{_text(line)}</p>' for line in gpus.lines(data, _order(data))),
+        gpus="\n".join(f'<p class="soft">{text(line)}</p>' for line in gpus.lines(data, _order(data))),
         charts=drawn or "",
         combined=_combined(data),
         jobs=_jobs(data),
         events=_events(data.events[-_EVENTS:]),
     )
-    return text.encode(errors="replace"), drawn is not None
+    return filled.encode(errors="replace"), drawn is not None
 
 
-def _text(text: str) -> str:
-    return escape(text.translate(_CONTROLS))
+def text(raw: str) -> str:
+    """`raw` as a page may have it, whatever is in it."""
+    return escape(raw.translate(_CONTROLS))
 
 
 def _charts(data: ReportData, stored: Stored) -> str | None:
@@ -111,7 +112,7 @@ def _totals(data: ReportData) -> str:
         named.append(("speed-up", f"{whole.speed_up:.1f}×"))
     if whole.energy_j is not None:
         named.append(("energy", units.energy(whole.energy_j)))
-    return "".join(f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>" for name, value in named)
+    return "".join(f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in named)
 
 
 def _order(data: ReportData) -> Order:
@@ -130,13 +131,13 @@ def _combined(data: ReportData) -> str:
         return ""
     header, *body = file_rows(found)
     listed = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in body)
-    return _COMBINED.format(said=_text(combined.HEADING), head=_head(map(str, header)), body=listed)
+    return _COMBINED.format(said=text(combined.HEADING), head=_head(map(str, header)), body=listed)
 
 
 def _head(titles: Iterable[str]) -> str:
     """The cells of a table's head, which sort it."""
     return "".join(
-        f'<th scope="col" aria-sort="none"><button type="button">{_text(title)}</button></th>' for title in titles
+        f'<th scope="col" aria-sort="none"><button type="button">{text(title)}</button></th>' for title in titles
     )
 
 
@@ -169,7 +170,7 @@ def _cell(cell: Cell) -> str:
         return "<td></td>"
     if isinstance(cell, str):
         shown = cell if len(cell) <= _CELL else f"{cell[: _CELL - 1]}…"
-        return f'<td class="text">{_text(shown)}</td>'
+        return f'<td class="text">{text(shown)}</td>'
     if isinstance(cell, bool):
         return f"<td>{str(cell).lower()}</td>"
     small = isinstance(cell, float) and abs(cell) < 1e6
@@ -183,5 +184,5 @@ def _events(events: Sequence[Event]) -> str:
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time))
         where = " ".join(filter(None, (event.slot, f"job {event.job}" if event.job is not None else "")))
         data = (moment, event.kind, where, event.text)
-        made.append("<tr>" + "".join(f'<td class="text">{_text(text)}</td>' for text in data) + "</tr>")
+        made.append("<tr>" + "".join(f'<td class="text">{text(said)}</td>' for said in data) + "</tr>")
     return "\n".join(made) or "<tr><td>none</td></tr>"

@@ -18,7 +18,7 @@ from gmg_tui.protocol import Action, Seen
 from gmg_tui.ui.arrange_actions import ArrangeActions
 from gmg_tui.ui.drawing import refusals, themes
 from gmg_tui.ui.drawing.appearance import Appearance
-from gmg_tui.ui.keys import KEYS, Key
+from gmg_tui.ui.keys import KEYS, Key, now
 from gmg_tui.ui.messages import Replace, UseArguments
 from gmg_tui.ui.screens.live import LiveScreen
 from gmg_tui.ui.state import Outcome, Scope, View
@@ -189,7 +189,7 @@ class Actions(ArrangeActions, inherit_bindings=False):
         """The slot that a key acts on; empty, with a message, where no slot is in use, or a folded node is selected."""
         slot = self.state.chosen
         if (node := self.state.folded_node) and not self.covered:
-            self.say(f"{node} is folded: z or enter unfolds it, space marks its workers.")
+            self.say(f"{node} is folded: {now('z')} or {now('enter')} unfolds it, {now('space')} marks its workers.")
             return ""
         if not slot:
             self.say(NO_MATCH if self.state.arrangement.filter else NO_GPU)
@@ -223,7 +223,7 @@ class Actions(ArrangeActions, inherit_bindings=False):
             names = f"{len(wrong)} workers have failed or are stuck; {hidden} of them {are} hidden by the filter. "
             self._act(Action.RESTART, *wrong, first=names if hidden else "")
         else:
-            self.say("R: no worker has failed or is stuck.")
+            self.say(f"{now('R')}: no worker has failed or is stuck.")
 
     def action_stop(self) -> None:
         """Stop the selected worker, or the marked ones."""
@@ -281,7 +281,9 @@ class Actions(ArrangeActions, inherit_bindings=False):
     def action_edit(self, attempt: int = 0) -> None:
         """Edit arguments and environment, then restart with them; begin with those of an earlier `attempt`, if any."""
         if self.state.silent_s:
-            self.say(f"e: the engine has been silent for {units.span(self.state.silent_s)}; d detaches.")
+            self.say(
+                f"{now('e')}: the engine has been silent for {units.span(self.state.silent_s)}; {now('d')} detaches."
+            )
         elif workers := self._workers_for("e"):
             self._open(lambda: self._edit([worker.slot for worker in workers], attempt))
 
@@ -302,7 +304,7 @@ class Actions(ArrangeActions, inherit_bindings=False):
             async with asyncio.timeout(OPENING_S):
                 screen = await edit_screen(self.engine, state, slot, seen, scope=scope, attempt=attempt, start=start)
         except TimeoutError as error:
-            raise GmgError("e: the engine does not answer; what was typed meanwhile is forgotten.") from error
+            raise GmgError(f"{now('e')}: the engine does not answer; what was typed meanwhile is forgotten.") from error
         await self._show(screen)
 
     # The screen
@@ -313,7 +315,7 @@ class Actions(ArrangeActions, inherit_bindings=False):
         self.state.view = View.TABLE if tiles else View.TILES
         self.main.lay_out()
         if self.main.grid.plan.tiles == tiles:
-            self.say("t: no room for tiles; enlarge the terminal.")
+            self.say(f"{now('t')}: no room for tiles; enlarge the terminal.")
         self.main.grid.draw()
         self.remember()
 
@@ -327,7 +329,7 @@ class Actions(ArrangeActions, inherit_bindings=False):
         if suspension.shell_waits():
             suspension.suspend()
         else:
-            self.say("ctrl+z: no shell would bring it back; d detaches, gmg-tui attach returns.")
+            self.say(f"{now('ctrl+z')}: no shell would bring it back; {now('d')} detaches, gmg-tui attach returns.")
 
     # Leaving
 

@@ -9,6 +9,7 @@ from textual.screen import Screen
 
 from gmg_tui.ui.arrangement import Order
 from gmg_tui.ui.drawing import themes
+from gmg_tui.ui.keys import now
 from gmg_tui.ui.mark_actions import MarkActions
 from gmg_tui.ui.messages import NodeClicked, SelectionChanged
 from gmg_tui.ui.remembered import Memory, Settings
@@ -94,7 +95,7 @@ class ArrangeActions(MarkActions, inherit_bindings=False):
         if not seen:
             hides = f"; the filter hides {len(troubled)} that are" if troubled else ""
             shown = "of those that are shown, " if troubled else ""
-            self.say(f"!: {shown}no worker is in trouble{hides}.")
+            self.say(f"{now('!')}: {shown}no worker is in trouble{hides}.")
             return
         places = {name: place for place, name in enumerate(state.slots)}
         # A folded node's line stands before all of its workers.
@@ -107,7 +108,7 @@ class ArrangeActions(MarkActions, inherit_bindings=False):
         if state.choose(there):
             self.post_message(SelectionChanged())
         elif not unfolds:
-            self.say(f"!: {there} is the only one in trouble{' that is shown' if len(troubled) > 1 else ''}.")
+            self.say(f"{now('!')}: {there} is the only one in trouble{' that is shown' if len(troubled) > 1 else ''}.")
 
     # Nodes
 
@@ -137,7 +138,7 @@ class ArrangeActions(MarkActions, inherit_bindings=False):
 
     def _no_nodes(self, key: str) -> bool:
         if not self.state.folds.slots:
-            self.say(f"{key}: there is one machine, and nothing to fold.")
+            self.say(f"{now(key)}: there is one machine, and nothing to fold.")
         return not self.state.folds.slots
 
     def _show_folds(self) -> None:

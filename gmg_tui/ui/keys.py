@@ -31,6 +31,11 @@ class Key(NamedTuple):
     nodes: bool = False
     """Whether the footer has it where there are several nodes."""
 
+    @property
+    def name(self) -> str:
+        """What the settings call it: its label."""
+        return self.label.replace(" ", "-")
+
 
 KEYS: tuple[Key, ...] = (
     Key("up,k", "move('up')", "↑ k", "up", "Select the worker above."),
@@ -297,8 +302,16 @@ TRIED: Final = (
 )
 """Of the screen of all that was tried, where `d`, `q` and `?` do the same as on the main screen."""
 
-ACTING: Final = tuple(key for key in KEYS if key.action in {"restart", "stop", "edit"})
+ACTING: tuple[Key, ...] = tuple(key for key in KEYS if key.action in {"restart", "stop", "edit"})
 """The main screen's keys that the footer of the details screen shows too."""
 
-COMMON: Final = tuple(key for key in KEYS if key.action in {"detach", "quit_session", "help"})
+COMMON: tuple[Key, ...] = tuple(key for key in KEYS if key.action in {"detach", "quit_session", "help"})
 """The main screen's keys that work on every screen, at the end of its footer."""
+
+SIGNS: Final[dict[str, str]] = {}
+"""Of built-in keys of the main table the signs of those that the user has set in their place (`ui/remapping.py`)."""
+
+
+def now(sign: str) -> str:
+    """The sign of the key that does what the main table has the key with this sign for."""
+    return SIGNS.get(sign, sign)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from textual.app import App
 
+from gmg_tui import units
 from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
 from gmg_tui.ui.drawing.row import cut
+from gmg_tui.ui.keys import now
 from gmg_tui.ui.screens.main import MainScreen
 from gmg_tui.ui.screens.queries import log_path, slot_job
 from gmg_tui.ui.state import Outcome, UiState
@@ -54,7 +56,7 @@ class LogActions(App[Outcome], inherit_bindings=False):
         """Show the log of all ranks of the selected one's group, or of that one alone again."""
         state = self.state
         if not state.together and state.snapshot.group(state.chosen) is None:
-            self.say("g: only ranks of a group have a log together; gmg-tui --ddp starts groups.")
+            self.say(f"{now('g')}: only ranks of a group have a log together; gmg-tui --ddp starts groups.")
             return
         state.together = not state.together
         self.open_log()
@@ -131,15 +133,28 @@ class LogActions(App[Outcome], inherit_bindings=False):
     async def _page(self) -> None:
         from gmg_tui.ui.terminal import pager
 
-        words, path = pager.command(), await self._path("o")
-        await pager.check(path)
-        pager.show(words, path, self.lend_terminal())
+        try:
+            words, path = pager.command(), await self._path()
+            await self._bring(path)
+            await pager.check(path)
+            pager.show(words, path, self.lend_terminal())
+        except GmgError as error:
+            raise GmgError(f"{now('o')}: {error}") from error
 
-    async def _path(self, key: str) -> Path:
+    async def _bring(self, path: Path) -> None:
+        """Have the log come from the node that keeps it."""
+        folder = Path(self.state.session.spec.folder)
+        if self.state.session.spec.nodes is not None:
+            await self.engine.bring_log(
+                str(path.relative_to(folder)),
+                lambda size: self.main.log_view.say(f"{units.mib(size / (1 << 20))} of the log have come"),
+            )
+
+    async def _path(self) -> Path:
         slot = self.state.chosen
         path = log_path(self.state, slot, await slot_job(self.engine, self.state, slot)) if slot else None
         if path is None:
-            raise GmgError(f"{key}: there is no job on {slot}, and no log." if slot else f"{key}: there is no log.")
+            raise GmgError(f"there is no job on {slot}, and no log." if slot else "there is no log.")
         return Path(path)
 
     def action_copy_line(self) -> None:
@@ -149,13 +164,16 @@ class LogActions(App[Outcome], inherit_bindings=False):
             self.copy_to_clipboard(line)
             self.main.log_view.say(f"copied {cut(line, _SAID_CELLS, self.main.appearance.signs.ellipsis)}")
         else:
-            self.say("y: there is no line to copy.")
+            self.say(f"{now('y')}: there is no line to copy.")
 
     def action_copy_log_path(self) -> None:
         """Copy the path of the log's file to the terminal's clipboard."""
         self._ask(self._copy_path)
 
     async def _copy_path(self) -> None:
-        path = await self._path("Y")
+        try:
+            path = await self._path()
+        except GmgError as error:
+            raise GmgError(f"{now('Y')}: {error}") from error
         self.copy_to_clipboard(str(path))
         self.main.log_view.say(f"copied the path of {path.name}")

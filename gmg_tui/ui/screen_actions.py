@@ -8,7 +8,7 @@ from gmg_tui import units
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Settings
 from gmg_tui.ui.actions import OPENING_S, Actions
-from gmg_tui.ui.keys import KEYS
+from gmg_tui.ui.keys import KEYS, now
 from gmg_tui.ui.messages import Replace
 from gmg_tui.ui.screens.live import LiveScreen
 
@@ -45,7 +45,7 @@ class ScreenActions(Actions, inherit_bindings=False):
     async def action_queue(self) -> None:
         """Show the queue of a sweep."""
         if self.state.queue is None:
-            self.say("Q: this session has no queue; only gmg-tui sweep has one.")
+            self.say(f"{now('Q')}: this session has no queue; only gmg-tui sweep has one.")
             return
         from gmg_tui.ui.screens.queue.screen import QueueScreen
 
@@ -55,7 +55,7 @@ class ScreenActions(Actions, inherit_bindings=False):
     async def action_tuning(self) -> None:
         """Show the tuning; in a plain run, start that of the number that matters in its place."""
         if self.state.queue is not None and self.state.snapshot.tuning is None:
-            self.say("T: the jobs of a sweep cannot be tuned; gmg-tui tune starts a tuning.")
+            self.say(f"{now('T')}: the jobs of a sweep cannot be tuned; gmg-tui tune starts a tuning.")
             return
         if self.state.snapshot.tuning is None:
             if self._chosen():
@@ -74,10 +74,12 @@ class ScreenActions(Actions, inherit_bindings=False):
             async with asyncio.timeout(OPENING_S):
                 details = await self.engine.details(self.state.chosen)
         except TimeoutError as error:
-            raise GmgError("T: the engine does not answer; what was typed meanwhile is forgotten.") from error
+            raise GmgError(f"{now('T')}: the engine does not answer; what was typed meanwhile is forgotten.") from error
         number = tunable(Settings(details.args, details.extra_env), self.state.edited)
         if number is None:
-            self.say("T: there is no number of environments among the arguments, and no whole number was edited.")
+            self.say(
+                f"{now('T')}: there is no number of environments among the arguments, and no whole number was edited."
+            )
             return
         live = sum(worker.state.live for worker in self.state.snapshot.workers)
         are = "is" if live == 1 else "are"

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from gmg_tui import ui
 from gmg_tui.errors import GmgError
+from gmg_tui.ui import remapping
 
 
 class Shown(Struct, frozen=True):
@@ -27,6 +28,8 @@ class Shown(Struct, frozen=True):
     ascii_only: bool = False
     mouse: bool = True
     confirm: bool = True
+    keys: dict[str, tuple[str, ...]] = {}
+    """Other keys for actions, as `remapping.use` takes them."""
 
     def command(self) -> tuple[str, ...]:
         """The command line that shows it."""
@@ -36,6 +39,7 @@ class Shown(Struct, frozen=True):
 def main() -> int:
     """Show what the command line says until the page is closed; the exit status."""
     shown = msgspec.json.decode(sys.argv[1], type=Shown)
+    remapping.use(shown.keys)
     try:
         ui.run(
             Path(shown.socket),

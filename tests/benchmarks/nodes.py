@@ -18,6 +18,8 @@ from tests.pseudo_terminal import PseudoTerminal
 
 AGENT = HERE / "light_agent.py"
 _NODES = 64
+_SLOTS, _ROUNDS = 4, 5
+_AIM_SHARE = 0.97
 _AIM_PCT, _AIM_MIB, _AIM_KEY_MS, _AIM_JOB_MS = 25.0, 300.0, 100.0, 20.0
 
 
@@ -58,6 +60,36 @@ def run(ground: Ground, *, quick: bool) -> None:
         ["by that, 1,000 nodes: engine that nobody watches", "–", f"{sum(seen.alone.values()) * 1000 / nodes:.0f} %"],
     ]
     print(markdown([f"{slots} slots on {nodes} nodes, 160×48", "at most", "measured"], rows), "\n")
+    _results(ground, job_s=2.0 if quick else 10.0)
+
+
+def _results(ground: Ground, *, job_s: float) -> None:
+    """What two nodes of real agents and workers do in an hour, against one."""
+    here, there = (_jobs_an_hour(ground, nodes, job_s) for nodes in (1, 2))
+    rows = [
+        ["one node, jobs an hour", "–", f"{here:,.0f}"],
+        ["two nodes", "–", f"{there:,.0f}"],
+        ["two nodes against twice one", f"{_AIM_SHARE:.2f}", f"{there / here / 2:.3f}"],
+    ]
+    print(markdown([f"a sweep of jobs of {job_s:.0f} s, {_SLOTS} slots a node", "at least", "measured"], rows), "\n")
+
+
+def _jobs_an_hour(ground: Ground, nodes: int, job_s: float) -> float:
+    """From the first job's start to the last one's end."""
+    count = nodes * _SLOTS * _ROUNDS
+    say(f"{count} jobs of {job_s:.0f} s, nodes: {nodes}")
+    mark = ground.mark()
+    marks = ground.folder / mark
+    marks.mkdir()
+    grid = ",".join(map(str, range(count)))
+    words = ["--script", str(JOB), "--set", f"x={grid}", "--nodes", f"local:{nodes}", "--cpu", str(_SLOTS)]
+    args = ["--headless", "--name", mark, "--", "--marks", str(marks), "--s", str(job_s), "--value", "{x}"]
+    gmg = [sys.executable, "-m", "gmg_tui", "sweep"]
+    subprocess.run([*gmg, *words, *args], env=ground.env(), check=True, stdout=subprocess.DEVNULL)
+    seen = [json.loads(path.read_text()) for path in marks.iterdir()]
+    assert len(seen) == count
+    took_s: float = max(one["ended"] for one in seen) - min(one["began"] for one in seen)
+    return 3600 * count / took_s
 
 
 def _keys(keys_s: list[float]) -> str:

@@ -217,3 +217,19 @@ def test_gpus_prints_each_card_for_people_and_for_programs(sim: Sim) -> None:
     assert [row["uuid"] for row in rows] == [gpu.uuid for gpu in sim.gpus]
     lines = _gmg("gpus", **sim.env()).stdout.splitlines()
     assert len([line for line in lines if "H100" in line]) == len(sim.gpus)
+
+
+def test_a_session_keeps_the_versions_of_what_its_workers_run_on(tmp_path: Path) -> None:
+    python = tmp_path / "env" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    for package in ("genesis_world-1.4.5", "torch-2.9.0"):
+        (tmp_path / "env/lib/python3.11/site-packages" / f"{package}.dist-info").mkdir(parents=True)
+    script = tmp_path / "loop.py"
+    script.write_text("print('done')")
+    done = _gmg("--cpu", "1", "--name", "kept", "--python", str(python), str(script))
+    assert done.returncode == 0, done.stderr
+    record = json.loads((sessions.sessions_folder() / "kept" / "session.json").read_text())
+    said = record["session"]["versions"]
+    assert (said["genesis"], said["torch"]) == ("1.4.5", "2.9.0")
+    assert said["python"].startswith(f"{sys.version_info[0]}.{sys.version_info[1]}")

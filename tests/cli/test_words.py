@@ -12,6 +12,12 @@ from gmg_tui.cli import arrange
 from gmg_tui.commands.options import RunOptions
 from tests.cli.scripted import environ
 
+_OTHERS = ("ascii_only", "script_patterns")
+"""Fields that are no options by their names."""
+
+_OTHERS = ("ascii_only", "script_patterns")
+"""Fields that are no options by their names."""
+
 
 @pytest.mark.parametrize(
     ("words", "arranged"),
@@ -55,7 +61,7 @@ def _gmg(*words: str) -> subprocess.CompletedProcess[str]:
 def test_the_help_shows_every_command_and_every_option_of_run() -> None:
     done = _gmg("--help")
     assert done.returncode == 0
-    params = [f"--{name.replace('_', '-')}" for name in RunOptions._fields if name != "ascii_only"]
+    params = [f"--{name.replace('_', '-')}" for name in RunOptions._fields if name not in _OTHERS]
     commands = ["run", "demo", "sweep", "gpus", "ls", "attach", "stop", "logs", "doctor"]
     for word in (*commands, *params, "--ascii", "--module", "--version", "--help"):
         assert re.search(rf"^ .*{word}\b", done.stdout, re.MULTILINE), word

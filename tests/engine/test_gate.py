@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.engine.workers import gate
-from gmg_tui.engine.workers.gate import Gate
+from gmg_tui.engine.attempts import gate
+from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.genesis import quiet_signs
 from gmg_tui.genesis.quiet_signs import QuietSigns
 from gmg_tui.model import Phase, StartMode

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis import interpreter
+from gmg_tui.model import Versions
 
 
 def program(path: Path, text: str = "#!/bin/sh\nexit 0\n") -> str:
@@ -75,3 +77,21 @@ def test_genesis_is_looked_for_without_being_imported(tmp_path: Path, monkeypatc
     monkeypatch.delenv("PYTHONPATH")
     assert not interpreter.has_genesis(str(tmp_path / "absent"))
     assert not interpreter.has_genesis(program(tmp_path / "false", "#!/bin/sh\nexit 1\n"))
+
+
+def test_versions_are_read_from_files_and_nothing_is_started(tmp_path: Path) -> None:
+    refusing = "#!/bin/sh\nexit 1\n"
+    python = program(tmp_path / "venv/bin/python", refusing)
+    (tmp_path / "venv/pyvenv.cfg").write_text("home = /usr/bin\nversion_info = 3.12.4.final.0\n")
+    for package in ("genesis_world-1.4.5", "torch-2.9.0+cu128"):
+        (tmp_path / "venv/lib/python3.12/site-packages" / f"{package}.dist-info").mkdir(parents=True)
+    assert interpreter.versions(python) == Versions("3.12.4", "1.4.5", "2.9.0+cu128")
+    conda = program(tmp_path / "conda/bin/python", refusing)
+    (tmp_path / "conda/conda-meta").mkdir()
+    (tmp_path / "conda/conda-meta/python-3.11.9-h1_0.json").write_text("{}")
+    assert interpreter.versions(conda) == Versions("3.11.9", None, None)
+    named = program(tmp_path / "usr/bin/python3.13", refusing)
+    (tmp_path / "usr/bin/python3").symlink_to(named)
+    assert interpreter.versions(str(tmp_path / "usr/bin/python3")) == Versions("3.13", None, None)
+    assert interpreter.versions(sys.executable).python == platform.python_version()
+    assert interpreter.versions(program(tmp_path / "odd/bin/tool", refusing)) == Versions()

@@ -187,7 +187,7 @@ def test_counters_that_hang_do_not_keep_the_metrics_waiting(sim: Sim) -> None:
     assert not sampler.stop(wait_s=0.05), "its thread still waits for the driver"
 
 
-@pytest.mark.parametrize("code", [48, 62, 64, 74, 79, 94, 95, 119, 120, 140])
+@pytest.mark.parametrize("code", [46, 48, 62, 64, 74, 79, 95, 119, 120, 136, 140, 143, 158])
 def test_an_xid_of_a_broken_gpu_is_fatal_and_says_what_to_do(code: int) -> None:
     found = xids.trouble(Xid(code, 0.0))
     assert found is not None
@@ -195,10 +195,17 @@ def test_an_xid_of_a_broken_gpu_is_fatal_and_says_what_to_do(code: int) -> None:
     assert "reset" in found.advice or "reboot" in found.advice
 
 
-@pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 109])
+@pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 69, 137])
 def test_an_xid_of_a_script_is_no_trouble_of_the_gpu(code: int) -> None:
     assert xids.trouble(Xid(code, 0.0)) is None
     assert "script" in xids.meaning(code).advice
+
+
+@pytest.mark.parametrize("code", [32, 61, 63, 92, 94, 109, 121, 149, 154])
+def test_an_xid_after_which_a_gpu_goes_on_working_is_told_and_is_not_fatal(code: int) -> None:
+    found = xids.trouble(Xid(code, 0.0))
+    assert found is not None
+    assert found.severity is DEGRADED
 
 
 def test_an_unknown_xid_is_told_with_its_number_and_is_not_fatal() -> None:

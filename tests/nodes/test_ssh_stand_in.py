@@ -17,13 +17,14 @@ from gmg_tui.model import LauncherKind, NodesSpec, WorkerState
 from gmg_tui.session import nodes_folder
 from tests.engine.harness import running, spec_for
 from tests.harm.patience import eventually
-from tests.nodes.fleets import agents, nothing_left, of_session
+from tests.nodes.fleets import agent, agents, nothing_left, of_session
 
 _SSH = """\
 #!/bin/sh
 for word; do host=$last; last=$word; done
 { IFS= read -r first; printf '%s\\n' "$first" | sed 's#"folder":"/#"folder":"/elsewhere/#'; exec cat; } | sh -c "$last"
 """
+_LOGS = (sys.executable, "-m", "gmg_tui", "logs")
 
 
 @pytest.fixture
@@ -74,3 +75,47 @@ def test_there_is_nothing_to_collect_of_one_machine() -> None:
     done = subprocess.run((sys.executable, "-m", "gmg_tui", "collect", "none"), capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("gmg-tui: no session none")
+
+
+async def test_logs_of_a_running_session_are_brought_when_asked_for(hosts: NodesSpec) -> None:
+    spec = spec_for("--lines", "1000000", "--phase-s", "0.01", cpu=1, nodes=hosts)
+    async with running(spec) as run:
+        await run.until_state("a/cpu0", WorkerState.RUNNING)
+        (there,) = nodes_folder().glob(f"{spec.name}@a-*")
+        log = there / "logs" / "a" / "cpu0.log"
+        whole = await asyncio.to_thread(subprocess.run, (*_LOGS, spec.name, "a/cpu0"), capture_output=True)
+        assert whole.stderr == b""
+        assert b"Running at" in whole.stdout
+        assert log.read_bytes().startswith(whole.stdout)
+        await eventually(lambda: log.stat().st_size > len(whole.stdout))
+        last = await asyncio.to_thread(subprocess.run, (*_LOGS, spec.name, "a/cpu0", "-n", "3"), capture_output=True)
+        assert len(last.stdout.splitlines()) == 3
+        assert run.output("a/cpu0").endswith(last.stdout)
+        assert len(run.output("a/cpu0")) > len(whole.stdout)
+        assert not (run.folder / "logs" / "b").exists()
+
+
+async def test_a_log_that_is_followed_comes_to_its_end(hosts: NodesSpec, tmp_path: Path) -> None:
+    spec = spec_for("--lines", "400", "--phase-s", "0.01", cpu=1, nodes=hosts)
+    async with running(spec) as run:
+        with (tmp_path / "followed").open("wb") as file:
+            following = await asyncio.create_subprocess_exec(*_LOGS, spec.name, "b/cpu0", "-f", stdout=file)
+        await run.until(lambda snapshot: snapshot.ended)
+        await run.client.close()
+        await run.process.wait()
+        assert await following.wait() == 0
+        assert (tmp_path / "followed").read_bytes() == run.output("b/cpu0")
+
+
+async def test_a_log_whose_node_is_away_is_shown_as_far_as_it_is_here(hosts: NodesSpec) -> None:
+    spec = spec_for("--lines", "1000000", "--phase-s", "0.01", cpu=1, nodes=hosts)
+    async with running(spec) as run:
+        await run.until_state("a/cpu0", WorkerState.RUNNING)
+        await run.client.bring_log("logs/a/cpu0.log", lambda _: None)
+        here = run.output("a/cpu0")
+        stopped = agent(spec, "a")
+        stopped.suspend()
+        shown = await asyncio.to_thread(subprocess.run, (*_LOGS, spec.name, "a/cpu0"), capture_output=True)
+        stopped.resume()
+        assert shown.stdout == here
+        assert shown.stderr.startswith(b"gmg-tui: the log is shown as far as it is here: a ")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -47,15 +48,21 @@ async def session(
     ended: bool = True,
     best: str | None = None,
     started: float = records.START,
+    spec: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Make a session with this store; its folder. Without `ended` it counts as lost."""
+    """Make a session with this store; its folder. Without `ended` it counts as lost.
+
+    `spec` and `about` are what its `RunSpec` and its `Session` say differently.
+    """
     listed = list(listed)
     _, folder = new_session.create(name, "sim.py")
     session = records.session(folder)
     if best is not None:
-        spec = structs.replace(session.spec, sweep=SweepSpec((Batch(),), best=best))
-        session = structs.replace(session, spec=spec)
-    session = structs.replace(session, started=started)
+        session = structs.replace(session, spec=structs.replace(session.spec, sweep=SweepSpec((Batch(),), best=best)))
+    session = structs.replace(
+        session, spec=structs.replace(session.spec, **(spec or {})), started=started, **(about or {})
+    )
     sessions.write_record(sessions.Record(session, (), time.time() if ended else None))
     said: list[str | None] = []
     writer = StoreWriter(folder / STORE, said.append, results=Results(folder))

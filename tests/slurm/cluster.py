@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -91,6 +92,18 @@ class Cluster:
 
     def _run(self, *command: str) -> None:
         subprocess.run(command, env=self._env, check=True, capture_output=True, timeout=_PATIENCE_S)
+
+    def kill(self, node: str) -> None:
+        """Kill the slurmd of a node, as a fault does; what it has started goes on."""
+        pid = int((self.folder / f"{node}.pid").read_text())
+        os.kill(pid, signal.SIGKILL)
+        psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=30)
+
+    def revive(self, node: str) -> None:
+        """Start the slurmd of a node again, and wait until the node is up."""
+        self._run("slurmd", "-N", node, "-f", self._conf)
+        self.ask("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        wait_until(lambda: self.ask("sinfo", "-h", "-n", node, "-o", "%t").strip() in ("idle", "alloc", "mix"))
 
     def stop(self) -> None:
         """End all jobs, and the daemons."""

@@ -38,7 +38,14 @@ def test_a_session_in_a_job_without_a_limit_says_nothing_of_it(slurm: Cluster, t
     assert "Slurm" not in said
 
 
-def test_a_sweep_that_is_requeued_goes_on_where_it_was(slurm: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("nodes", "options"),
+    [((), ()), (("--nodes", "slurm"), ("--sbatch=--nodes=2", "--sbatch=--exclusive"))],
+    ids=["here", "nodes"],
+)
+def test_a_sweep_that_is_requeued_goes_on_where_it_was(
+    slurm: Cluster, tmp_path: Path, nodes: tuple[str, ...], options: tuple[str, ...]
+) -> None:
     sweep = tmp_path / "points.toml"
     held = tmp_path / "go"
     script = tmp_path / "waits.py"
@@ -47,7 +54,8 @@ def test_a_sweep_that_is_requeued_goes_on_where_it_was(slurm: Cluster, tmp_path:
         f"script = {str(_TESTS / 'job.py')!r}\n[preset.quick]\n[preset.long]\nscript = {str(script)!r}\n"
         f"args = [{str(held)!r}]\n"
     )
-    text = slurm.ask(*_GMG, "slurm-script", "--time=10", "sweep", "--cpu", "1", "--all", str(sweep))
+    words = ("sweep", "--cpu", "1", *nodes, "--all", str(sweep))
+    text = slurm.ask(*_GMG, "slurm-script", "--time=10", *options, *words)
     file = tmp_path / "job.sh"
     file.write_text(text)
     number = slurm.ask("sbatch", "--parsable", "--chdir", str(tmp_path), str(file)).strip()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shlex
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
@@ -25,6 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 _TESTS = Path(__file__).parents[1]
 _FAKE = str(_TESTS / "fake_worker.py")
 _WAITS = ("--sigint-wait", "1", "--sigterm-wait", "1", "--orphan-wait", "3")
+_FOUR_DONE = [WorkerState.FINISHED] * 4
 _BOTH = ("-N2", "--exclusive", "--no-requeue")
 
 
@@ -132,6 +136,57 @@ def test_a_session_may_ask_for_a_job_of_its_own(slurm: Cluster) -> None:
     assert [worker["state"] for worker in summary("own")["workers"]] == ["finished"] * 2
     wait_until(lambda: not slurm.ask("squeue", "-h").strip())
     wait_until(lambda: not marked("own") and not agents("own"))
+
+
+def test_a_job_of_its_own_ends_when_the_engine_is_killed(slurm: Cluster) -> None:
+    gmg = (sys.executable, "-m", "gmg_tui", "--nodes", "slurm", "--slurm", "-N2 --exclusive", "--detach", *_WAITS)
+    slurm.ask(*gmg, "--name", "killed", "--cpu", "1", _FAKE, "--lines", "1000000", "--phase-s", "0.01")
+    wait_until(lambda: len(marked("killed")) == 2)
+    found = session.inspect(session.sessions_folder() / "killed")
+    assert found is not None
+    os.kill(found.record.session.engine_pid, signal.SIGKILL)
+    wait_until(lambda: not slurm.ask("squeue", "-h").strip())
+    wait_until(lambda: not marked("killed") and not agents("killed"))
+
+
+def test_a_session_whose_job_has_ended_elsewhere_ends(slurm: Cluster) -> None:
+    said = slurm.run("salloc", "--no-shell", "-N2", "--exclusive").stderr
+    (job,) = re.findall(r"Granted job allocation (\d+)", said)
+    gmg = (sys.executable, "-m", "gmg_tui", "--nodes", f"slurm:{job}", "--detach", *_WAITS)
+    slurm.ask(*gmg, "--name", "gone", "--cpu", "1", _FAKE, "--lines", "1000000", "--phase-s", "0.01")
+    wait_until(lambda: len(marked("gone")) == 2)
+    slurm.ask("scancel", job)
+    folder = session.sessions_folder() / "gone"
+    wait_until(lambda: not session.is_locked(folder))
+    log = (folder / session.ENGINE_LOG).read_text()
+    assert re.search(rf"no node is left: Slurm job {job} (has ended|is \w+)", log), log
+    assert {worker["state"] for worker in summary("gone")["workers"]} == {"failed"}
+    wait_until(lambda: not marked("gone") and not agents("gone"))
+
+
+def test_a_slurmd_that_is_killed_costs_nothing_until_its_agent_is_gone(slurm: Cluster, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    words = ("--script", str(_TESTS / "job.py"), "--set", "x=1,2,3,4", "--cpu", "1", "--", "--until", str(go))
+    job = submit(slurm, tmp_path, "alone", "sweep", *words, options=("--no-kill",))
+    folder = session.sessions_folder() / "alone"
+    wait_until(lambda: len(marked("alone")) == 2)
+    before = {one.pid for one in marked("alone")}
+    try:
+        slurm.kill("n2")
+        assert {one.pid for one in marked("alone")} == before
+        there = [one for one in agents("alone") if one.environ().get("SLURMD_NODENAME") == "n2"]
+        (agent,) = (one for one in there if "watchdog" not in " ".join(one.cmdline()))
+        agent.kill()
+        wait_until(lambda: "n2 is lost" in (folder / session.ENGINE_LOG).read_text())
+        go.touch()
+        wait_until(lambda: [record.state for record in jobs_so_far(folder / session.STORE)] == _FOUR_DONE)
+    finally:
+        slurm.revive("n2")
+    wait_until(lambda: ended(slurm, job))
+    with reader.open_store(folder / session.STORE) as stored:
+        where = Counter(one.slot for those in stored.attempts.values() for one in those if one.attempt.exit_code == 0)
+    assert where == {"n1/cpu0": 4}
+    wait_until(lambda: not marked("alone") and not agents("alone"))
 
 
 def test_what_slurm_does_not_grant_is_said(slurm: Cluster) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import aiohttp
 import psutil
@@ -41,6 +43,17 @@ async def test_without_the_token_there_is_nothing() -> None:
         async with web.post(served.url) as answer:
             assert answer.status == 405
         assert not psutil.Process(served.process.pid).children()
+
+
+async def test_the_keys_that_are_set_stand_on_the_page_too() -> None:
+    file = Path(os.environ["XDG_CONFIG_HOME"], "gmg-tui", "config.toml")
+    file.parent.mkdir(parents=True)
+    file.write_text('[options.serve]\nsteer = true\n[keys]\nrestart = "f5"\n')
+    async with ScriptedEngine(), serving() as served, aiohttp.ClientSession() as web:
+        page = await web.ws_connect(f"{served.url}ws?width=90&height=20")
+        drawn = b""
+        while b"f5" not in drawn:
+            drawn += await asyncio.wait_for(page.receive_bytes(), WAIT_S)
 
 
 async def test_the_page_loads_nothing_from_elsewhere_and_tells_nobody_its_address() -> None:

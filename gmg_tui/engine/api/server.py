@@ -106,8 +106,8 @@ class _Client:
             elif isinstance(request, protocol.ToAgent):
                 refused = Answer(request.id, error="this engine is no agent of another")
                 self._answers.append(self._led.take(request) if self._led is not None else refused)
-            elif isinstance(request, protocol.AskStacks):  # other requests are answered meanwhile
-                task = tasks.create_task(self._stacks(request))
+            elif isinstance(request, protocol.AskStacks | protocol.BringLog):  # others are answered meanwhile
+                task = tasks.create_task(self._at_length(request))
                 asking.add(task)
                 task.add_done_callback(asking.discard)
                 if len(asking) > _MAX_ANSWERS:
@@ -118,9 +118,16 @@ class _Client:
                     raise protocol.ProtocolError("more requests than answers read")
             self.wake.set()
 
-    async def _stacks(self, request: protocol.AskStacks) -> None:
+    async def _at_length(self, request: protocol.AskStacks | protocol.BringLog) -> None:
+        """Answer a request that may take seconds."""
         try:
-            self._answers.append(Answer(request.id, stacks=await self._supervisor.stacks(request.slot)))
+            if isinstance(request, protocol.AskStacks):
+                answer = Answer(request.id, stacks=await self._supervisor.stacks(request.slot))
+            else:
+                fleet = self._supervisor.fleet
+                brought = await fleet.bring_log(request.path) if fleet is not None else protocol.Brought()
+                answer = Answer(request.id, brought=brought)
+            self._answers.append(answer)
         except GmgError as error:
             self._answers.append(Answer(request.id, error=str(error)))
         self.wake.set()
@@ -160,7 +167,7 @@ class _Client:
                     supervisor.end(kill=kill)
                 case protocol.ShareWith(id=number):
                     self._share(request)
-                case Hello() | Follow() | protocol.AskStacks() | protocol.ToAgent():
+                case Hello() | Follow() | protocol.AskStacks() | protocol.BringLog() | protocol.ToAgent():
                     raise AssertionError("handled before")
         except GmgError as error:
             return Answer(number, error=str(error))

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from gmg_tui.ddp.variables import Meeting
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.groups.rank_policy import RankPolicy
 from gmg_tui.engine.workers.meeting_place import FindPlace, own_machine
 from gmg_tui.engine.workers.member import Outcome
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
-from gmg_tui.engine.workers.task import Task
 from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.model import Rank, Session, WorkerState
 from gmg_tui.session import RANKS, TRACE

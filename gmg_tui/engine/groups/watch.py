@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gmg_tui.ddp.fault import at_fault
+from gmg_tui.engine.attempts.rank_seen import RankSeen
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.groups.group_run import GroupRun
 from gmg_tui.engine.groups.view import group_state
-from gmg_tui.engine.workers.rank_seen import RankSeen
 from gmg_tui.engine.workers.slot_worker import SlotWorker
 from gmg_tui.model import RunSpec
 

@@ -65,6 +65,15 @@ class Launcher(ABC):
         """Run a command of gmg-tui on a node until it ends. Raises `GmgError` where that cannot be done in time."""
         raise GmgError(f"{node}: this launcher runs agents only", 1)
 
+    @property
+    def at_last(self) -> Sequence[str]:
+        """The command that does what `close` does, where the engine is killed before that; empty for nothing."""
+        return ()
+
+    async def gone(self) -> str | None:
+        """Why no node will be reached any more, as with a job that has ended; None where one may be. Never raises."""
+        return None
+
     async def close(self) -> None:  # noqa: B027 - most have nothing to end
         """The session is over."""
 

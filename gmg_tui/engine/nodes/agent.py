@@ -16,10 +16,10 @@ import msgspec
 from msgspec import structs
 
 from gmg_tui import protocol
+from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.nodes import messages
 from gmg_tui.engine.nodes.agent_scheduler import AgentScheduler, Assigned
 from gmg_tui.engine.nodes.messages import Lead, Numbered, Piece, Port, Ready, Report, WorkerReport
-from gmg_tui.engine.workers.gate import Gate
 from gmg_tui.engine.workers.meeting_place import free_port
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
@@ -106,7 +106,7 @@ class Agent:
                     raise GmgError("this agent is another session's", 1)
                 return self._ready()
             case messages.Fetch(ask=ask, path=path, offset=offset):
-                return Piece(ask, _part(Path(self._spec.folder), path, offset))
+                return Piece(ask, *_part(Path(self._spec.folder), path, offset))
             case messages.Collected():
                 self.collected = True
             case Numbered(order=messages.FreePort(ask=ask)):
@@ -181,17 +181,17 @@ class Agent:
         )
 
 
-def _part(folder: Path, path: str, offset: int) -> bytes:
-    """A part of a file of the folder; empty at its end, and where there is none."""
+def _part(folder: Path, path: str, offset: int) -> tuple[bytes, int]:
+    """A part of a file of the folder, and its inode; empty at its end, and where there is none."""
     file = (folder / path).resolve()
     if not file.is_relative_to(folder.resolve()):
-        return b""
+        return b"", 0
     try:
         with file.open("rb") as stream:
             stream.seek(offset)
-            return stream.read(_PART_BYTES)
+            return stream.read(_PART_BYTES), os.fstat(stream.fileno()).st_ino
     except OSError:
-        return b""
+        return b"", 0
 
 
 def _port(ask: int) -> Port:

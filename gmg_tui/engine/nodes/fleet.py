@@ -13,6 +13,7 @@ from msgspec import structs
 
 from gmg_tui import units
 from gmg_tui.ddp.variables import LOOPBACK
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.hardware import Hardware, grouped
 from gmg_tui.engine.launchers.find import launcher_of
 from gmg_tui.engine.launchers.launcher import Launcher
@@ -23,11 +24,10 @@ from gmg_tui.engine.output.ring_buffer import RingBuffer
 from gmg_tui.engine.workers.member import Member
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.slot_worker import SlotWorker, Watcher
-from gmg_tui.engine.workers.task import Task
 from gmg_tui.engine.workers.workplace import Workplace
 from gmg_tui.errors import GmgError
 from gmg_tui.model import AgentSpec, GpuSample, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode
-from gmg_tui.protocol import Lines
+from gmg_tui.protocol import Brought, Lines
 from gmg_tui.session import NODE_MARK
 
 _log = logging.getLogger(__name__)
@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 _AT_ONCE = 64
 """Agents that are being started at once: each is a process of the launcher's here."""
 _NAMED = 4
+_BRING_S = 2.0
+"""After how long who asks for a log hears how much of it has come."""
 _END_S = 20.0
 """How long an agent may take to end, beside its workers' own timeouts."""
 
@@ -45,6 +47,7 @@ class Fleet:
     Attributes:
         session_id: Of the session's engine, which agents know it by.
         changed: Called when something that is displayed has changed.
+        over: Called with the reason when no node will be back.
         printed: Called when lines that are followed have come.
         hardware: The slots of all nodes.
     """
@@ -54,11 +57,13 @@ class Fleet:
     def __init__(self, spec: RunSpec, nodes: NodesSpec) -> None:
         self.session_id = os.urandom(8).hex()
         self.changed: Callable[[], None] = lambda: None
+        self.over: Callable[[str], None] = lambda _: None
         self.printed: Callable[[], None] = lambda: None
         self._spec, self._about = spec, nodes
         self._launcher: Launcher = launcher_of(nodes, cpu=spec.cpu is not None)
         self._nodes: dict[str, Node] = {}
         self._turns = Turns()
+        self._is_over = False
         self._slot_states: Mapping[str, SlotState] = {}
         self._viewers: dict[object, tuple[str, ...]] = {}
         """The slots whose lines each of them looks at."""
@@ -104,6 +109,11 @@ class Fleet:
             await self.end(kill=True)
             raise
         self._turns.begin(self._nodes)
+
+    @property
+    def at_last(self) -> Sequence[str]:
+        """The command that ends what the launcher has, should this engine be killed."""
+        return self._launcher.at_last
 
     def _agent(self, name: str) -> RunSpec:
         """What the agent of a node is started with."""
@@ -168,7 +178,7 @@ class Fleet:
 
     async def _collect(self, node: Node) -> None:
         try:
-            await node.collect(Path(self._spec.folder))
+            await node.collect()
         except (GmgError, OSError) as error:
             _log.warning("%s keeps its logs: %s", node.name, error)
 
@@ -177,6 +187,10 @@ class Fleet:
             since = self._nodes[slot_state.slot.node].lost_since
             moment = time.strftime("%H:%M:%S", time.localtime(since))
             slot_state.away = f"{slot_state.slot.node} is lost since {moment}" if since is not None else None
+        gone = {node.gone for node in self._nodes.values()}
+        if gone and None not in gone and not self._is_over:
+            self._is_over = True
+            self.over(f"no node is left: {next(filter(None, gone))}")
         self.changed()
 
     def _lines(self, lines: Lines) -> None:
@@ -230,6 +244,18 @@ class Fleet:
         samples(self.samples(), self.nvml_error)
         for subject, text in self.notes():
             note(subject, text)
+
+    async def bring_log(self, path: str) -> Brought:
+        """Bring more of a log from the nodes that keep it, for some seconds. Raises `GmgError`."""
+        size, more = 0, False
+        for node in self._nodes.values():
+            if node.ready.keeps_logs and path in node.logs:
+                try:
+                    there, left = await node.logs.bring(path, _BRING_S)
+                except OSError as error:
+                    raise GmgError(f"{path} cannot be written: {error.strerror}", 1) from error
+                size, more = size + there, more or left
+        return Brought(size, more)
 
     def node(self, slot: Slot) -> Node:
         """The node of a slot."""

@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from gmg_tui import model
 from gmg_tui.ddp.variables import Meeting
+from gmg_tui.engine.attempts.rank_seen import RankSeen
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.workers.member import Outcome
-from gmg_tui.engine.workers.rank_seen import RankSeen
-from gmg_tui.engine.workers.task import Task
 from gmg_tui.genesis.output.failures import Failure
 from gmg_tui.genesis.output.stretches import Blocks
 from gmg_tui.model import Attempt, AttemptReport, Progress, Rank
@@ -241,6 +241,8 @@ class Piece(Struct, frozen=True, tag=True):
 
     ask: int
     data: bytes
+    file: int = 0
+    """Its inode: another one stands in the file's place, as where its middle was cut out."""
 
 
 FromAgent = Ready | Report | Port | Piece

@@ -12,24 +12,22 @@ from pathlib import Path
 
 import msgspec
 
-import gmg_tui
 from gmg_tui import units
 from gmg_tui.client import EngineClient
 from gmg_tui.engine.launchers.launcher import Connection, Launcher
 from gmg_tui.engine.nodes import messages
+from gmg_tui.engine.nodes.logs_kept import LogsKept
 from gmg_tui.engine.nodes.messages import Lead, Numbered, Order, Piece, Port, Ready, Report, WorkerReport
 from gmg_tui.engine.nodes.outbox import Outbox
 from gmg_tui.engine.nodes.place import Guest
-from gmg_tui.engine.nodes.questions import Questions, dismiss
+from gmg_tui.engine.nodes.questions import Questions
+from gmg_tui.engine.nodes.reaching import reach
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Details, GpuProcess, NodeView, RunSpec, Slot, Snapshot, Stacks
 from gmg_tui.protocol import Bye, Lines, Update
-from gmg_tui.session import AGENT_MARK
 
 _log = logging.getLogger(__name__)
 
-_START_S = 60.0
-"""How long a node may take to start its agent: an interpreter on a cold network disk."""
 _AGAIN_S = 2.0
 _LONGEST_PAUSE_S = 15.0
 _LATE_S = 5.0
@@ -60,8 +58,10 @@ class Node:
     Attributes:
         ready: What its agent has said of itself.
         snapshot: The last one of its agent; without workers.
+        logs: Those of its workers.
         slots: As the session has them.
         lost_since: Unix time since which it counts as lost; None while it does not.
+        gone: Why it will not be back; None while it may.
         gate_opened: Set once a worker of the node has written the mesh caches, or nobody has to wait for that.
     """
 
@@ -82,6 +82,7 @@ class Node:
         self.name = name
         self.skew_s = 0.0
         self.lost_since: float | None = None
+        self.gone: str | None = None
         self.gate_opened = asyncio.Event()
         self._spec, self._about, self._launcher = spec, spec.agent, launcher
         self._changed, self._lines, self._may_start = changed, lines, may_start
@@ -93,7 +94,7 @@ class Node:
         self._heard_at = time.monotonic()
         self._trouble: str | None = None
         self._questions = Questions(name, lambda: self._asked)
-        self._logs: dict[str, None] = {}
+        self.logs = LogsKept(self._questions.piece, Path(spec.folder))
         self._readied: asyncio.Future[Ready] | None = None
         self._follows: tuple[str, ...] = ()
         self._ending = False
@@ -101,41 +102,10 @@ class Node:
     # The connection
 
     async def connect(self) -> EngineClient:
-        """Start the agent, or find it, and lead it. Raises `GmgError`."""
-        try:
-            async with asyncio.timeout(_START_S):
-                self._connection = connection = await self._launcher.connect(self.name)
-                await self._greet(connection)
-                client = await EngineClient.over((connection.reader, connection.writer), f"{self.name}'s agent")
-        except TimeoutError:
-            said = self._connection.trouble() if self._connection is not None else ""
-            await self._disconnect()
-            raise GmgError(f"{self.name}: no answer within {_START_S:.0f} s{f': {said}' if said else ''}", 1) from None
-        except (GmgError, OSError, EOFError) as error:
-            await self._disconnect()
-            text = str(error) or type(error).__name__
-            raise GmgError(text if text.startswith(f"{self.name}: ") else f"{self.name}: {text}", 1) from error
-        ours, theirs = gmg_tui.__version__, client.welcome.session.version
-        if theirs != ours:
-            await dismiss(client)
-            await self._disconnect()
-            raise GmgError(f"{self.name}: it has gmg-tui {theirs}, and here is {ours}; install the same", 1)
+        """Start the agent, or find it. Raises `GmgError`."""
+        self._connection, client = await reach(self.name, self._launcher, self._spec)
         self._heard_at = time.monotonic()
         return client
-
-    async def _greet(self, connection: Connection) -> None:
-        """Say what the agent is to be, and hear that it is connected. Raises `GmgError`, `OSError`."""
-        connection.writer.write(msgspec.json.encode(self._spec) + b"\n")
-        await connection.writer.drain()
-        mark = AGENT_MARK.encode()
-        while line := await connection.reader.readline():
-            if line.startswith(mark):
-                said = msgspec.json.decode(line[len(mark) :], type=dict[str, object])
-                if said.get("ok"):
-                    return
-                raise GmgError(str(said.get("error")), 1)
-        await asyncio.sleep(0)  # what it has said on its standard error may come just now
-        raise GmgError(connection.trouble() or "the connection was closed before its agent answered", 1)
 
     async def lead(self, client: EngineClient) -> Ready:
         """Take the lead of the agent; one task must read the client's events meanwhile. Raises `GmgError`."""
@@ -178,12 +148,13 @@ class Node:
                     _log.warning("%s: %s", self.name, self._trouble)
                 self._changed()
                 while not await self._reconnect():
+                    await self._look_if_gone()
                     await asyncio.sleep(pause_s)
                     pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 pause_s = _AGAIN_S
 
     async def _reconnect(self) -> bool:
-        if self._ending:
+        if self._ending or self.gone is not None:
             return False
         try:
             client = await self.connect()
@@ -215,6 +186,12 @@ class Node:
                 await client.follow(*self._follows, tail=_TAIL, telling=True)
         self._changed()
         return True
+
+    async def _look_if_gone(self) -> None:
+        """Lose it at once where its launcher says that nobody will reach it any more."""
+        if self.gone is None and (why := await self._launcher.gone()) is not None:
+            self.gone = why
+            self.lose(why)
 
     async def _beat(self) -> None:
         """Let the agent hear that its session's engine lives, and hear how late it is there."""
@@ -266,7 +243,7 @@ class Node:
     def order(self, order: Order) -> None:
         """Send an order; later, if the node is not connected."""
         if isinstance(order, messages.Assign):
-            self._logs[order.log] = None
+            self.logs.add(order.log)
         self._outbox.add(order)
 
     async def _tell(self, order: Numbered) -> bool:
@@ -317,7 +294,7 @@ class Node:
             self.lost_since = time.time()
         self.gate_opened.set()  # nobody waits for it
         for worker in list(self._workers.values()):
-            worker.lose()
+            worker.lose(for_good=self.gone is not None)
         self._changed()
 
     def _return(self) -> None:
@@ -332,17 +309,12 @@ class Node:
     def view(self, now: float) -> NodeView:
         """It at this moment; `now` is monotonic seconds."""
         silent_s = now - self._heard_at
-        trouble = self._trouble
+        trouble = self.gone or self._trouble
         if trouble is None and abs(self.skew_s) >= _NOTED_SKEW_S:
             ahead = "ahead of" if self.skew_s > 0 else "behind"
             trouble = f"its clock is {units.span(abs(self.skew_s))} {ahead} this machine's"
-        return NodeView(
-            self.name,
-            self._client is not None,
-            silent_s if silent_s >= _LATE_S else None,
-            self.lost_since,
-            trouble,
-        )
+        late_s = silent_s if silent_s >= _LATE_S else None
+        return NodeView(self.name, self._client is not None, late_s, self.lost_since, trouble)
 
     async def follow(self, slots: Sequence[str]) -> None:
         """Have the lines of these slots come from now on."""
@@ -370,10 +342,11 @@ class Node:
         """An address and a port of the node for a group's store. Raises `GmgError`."""
         return await self._questions.free_port()
 
-    async def collect(self, folder: Path) -> None:
+    async def collect(self) -> None:
         """Bring its logs to the session's folder, where the node does not see that. Raises `GmgError`, `OSError`."""
         if self.ready.keeps_logs and self._client is not None:
-            await self._questions.collect(self._logs, folder)
+            await self.logs.bring_all()
+            await self._questions.collected()
 
     @property
     def _asked(self) -> EngineClient:

@@ -10,14 +10,14 @@ from dataclasses import replace
 from msgspec import structs
 
 from gmg_tui import model
+from gmg_tui.engine.attempts.rank_seen import RankSeen
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.nodes import messages
 from gmg_tui.engine.nodes.messages import WorkerReport
 from gmg_tui.engine.nodes.place import Place, ToldMemory
 from gmg_tui.engine.nodes.rank_link import RankLink
 from gmg_tui.engine.workers.member import Member
-from gmg_tui.engine.workers.rank_seen import RankSeen
 from gmg_tui.engine.workers.slot_worker import KeptMemory, SlotWorker, Watcher
-from gmg_tui.engine.workers.task import Task
 from gmg_tui.genesis.output.stretches import Blocks
 from gmg_tui.model import (
     Attempt,
@@ -66,6 +66,7 @@ class NodeWorker(SlotWorker):
         self._begun = self._ended = 0
         """The number of the last attempt that has begun, and of the last that has ended."""
         self._stopped_by: str | None = None
+        self._is_to_stop = False
         self._carries = False
 
     # Life
@@ -100,8 +101,8 @@ class NodeWorker(SlotWorker):
             self.reason = awaited
             self._watcher.changed(self)
 
-    def lose(self) -> None:
-        """Its node is lost: a job goes back to its queue; any other worker waits for the node."""
+    def lose(self, *, for_good: bool = False) -> None:
+        """Its node is lost: a job goes back to its queue; any other worker waits for the node, unless it is `for_good`."""
         reason = f"{self._place.name} is lost"
         if self.concluded.is_set():
             return
@@ -109,7 +110,9 @@ class NodeWorker(SlotWorker):
         if self._link is not None:
             self._link.lost(reason)
             self._link = None
-        if self.task.job is not None:
+        if self._is_to_stop:
+            self._enter(WorkerState.STOPPED, self._stopped_by)
+        elif self.task.job is not None or for_good:
             self.unready = reason
             self._enter(WorkerState.FAILED, reason)
         else:
@@ -205,7 +208,7 @@ class NodeWorker(SlotWorker):
         """As `SlotWorker.restart`."""
         if self._member is not None:
             self._member.policy.now()
-        self._stopped_by = None
+        self._stopped_by, self._is_to_stop = None, False
         if self._own is WorkerState.STOPPED:  # before it was assigned, or while its node was lost
             self._enter(WorkerState.RESTARTING, f"for {self._place.name}")
             if self._place.lost_since is None:
@@ -226,7 +229,7 @@ class NodeWorker(SlotWorker):
 
     def stop(self, *, kill: bool = False, reason: str | None = None) -> None:
         """As `SlotWorker.stop`."""
-        self._stopped_by = reason or self._stopped_by
+        self._stopped_by, self._is_to_stop = reason or self._stopped_by, True
         if self._member is not None:
             self._member.policy.never()
         if self.state.ended:

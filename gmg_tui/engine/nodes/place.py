@@ -19,7 +19,7 @@ class Guest(Protocol):
     def take(self, report: WorkerReport, ahead_s: float) -> None:
         """The agent reports; the monotonic clock here is `ahead_s` ahead of its."""
 
-    def lose(self) -> None:
+    def lose(self, *, for_good: bool = False) -> None:
         """Its node is lost."""
 
     def come_back(self) -> None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import count
-from pathlib import Path
 
 from gmg_tui.client import EngineClient
-from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.nodes import messages
 from gmg_tui.engine.nodes.messages import Piece, Port
 from gmg_tui.errors import GmgError
-from gmg_tui.files import make_private
 
 _ANSWER_S = 30.0
+_PIECE_S = 5.0
+"""Less than a client waits that has asked for a log."""
 
 
 class Questions:
@@ -32,15 +31,15 @@ class Questions:
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 
-    async def _ask(self, ask: int, message: messages.ToAgent) -> Port | Piece:
+    async def _ask(self, ask: int, message: messages.ToAgent, answer_s: float = _ANSWER_S) -> Port | Piece:
         waiting: asyncio.Future[Port | Piece] = asyncio.get_running_loop().create_future()
         self._waiting[ask] = waiting
         try:
-            await self._client().tell_agent(messages.encode(message))
-            async with asyncio.timeout(_ANSWER_S):
+            async with asyncio.timeout(answer_s):
+                await self._client().tell_agent(messages.encode(message))
                 return await waiting
         except TimeoutError as error:
-            raise GmgError(f"{self._name} has not answered for {_ANSWER_S:.0f} s", 1) from error
+            raise GmgError(f"{self._name} has not answered for {answer_s:.0f} s", 1) from error
         finally:
             self._waiting.pop(ask, None)
 
@@ -51,26 +50,16 @@ class Questions:
         assert isinstance(found, Port)
         return found
 
-    async def collect(self, paths: Iterable[str], folder: Path) -> None:
-        """Append these files of the agent's folder to those in `folder`. Raises `GmgError`, `OSError`."""
-        for path in paths:
-            offset = 0
-            while data := await self._part(path, offset):
-                await in_daemon_thread(_append, folder / path, data)
-                offset += len(data)
-        await self._client().tell_agent(messages.encode(messages.Collected()))
-
-    async def _part(self, path: str, offset: int) -> bytes:
+    async def piece(self, path: str, offset: int) -> Piece:
+        """A part of a log. Raises `GmgError`."""
         ask = next(self._asks)
-        found = await self._ask(ask, messages.Fetch(ask, path, offset))
+        found = await self._ask(ask, messages.Fetch(ask, path, offset), _PIECE_S)
         assert isinstance(found, Piece)
-        return found.data
+        return found
 
-
-def _append(path: Path, data: bytes) -> None:
-    make_private(path.parent)
-    with path.open("ab") as file:
-        file.write(data)
+    async def collected(self) -> None:
+        """Tell the agent that all of its logs are here. Raises `GmgError`."""
+        await self._client().tell_agent(messages.encode(messages.Collected()))
 
 
 async def dismiss(client: EngineClient) -> None:

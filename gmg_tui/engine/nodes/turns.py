@@ -1,6 +1,6 @@
 """When the workers of each node may start: where nodes share a cold mesh cache, one node after another node's gate.
 
-The gate of an agent holds the workers of its own node (`engine.workers.gate`); nodes with a cache on a shared disk would
+The gate of an agent holds the workers of its own node (`engine.attempts.gate`); nodes with a cache on a shared disk would
 race as the workers of one node do. And an interpreter on a shared disk is not imported by all nodes at the same moment.
 """
 

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 
 from gmg_tui import session as sessions
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.groups.group_run import GroupRun
 from gmg_tui.engine.groups.view import group_view
 from gmg_tui.engine.groups.watch import GroupWatch
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.slot_worker import SlotWorker
-from gmg_tui.engine.workers.task import Task
 from gmg_tui.engine.workers.workplace import Workplace
 from gmg_tui.model import JobRecord, RankGroup, Slot
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.output import script_results
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.job_queue import JobQueue, shown
@@ -18,7 +19,6 @@ from gmg_tui.engine.scheduling.job_run import JobRun, group_name, logs_of
 from gmg_tui.engine.scheduling.lanes import Lanes
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.workers.slot_state import SlotState
-from gmg_tui.engine.workers.task import Task
 from gmg_tui.engine.workers.workplace import Workplace
 from gmg_tui.errors import GmgError
 from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, QueueView, RankGroup, WorkerState

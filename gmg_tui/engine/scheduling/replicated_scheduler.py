@@ -10,6 +10,7 @@ from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.ddp import torchrun
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.groups.group_run import GroupRun, RankMember
 from gmg_tui.engine.groups.view import group_view
 from gmg_tui.engine.groups.watch import GroupWatch
@@ -17,7 +18,6 @@ from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.slot_worker import SlotWorker
-from gmg_tui.engine.workers.task import Task
 from gmg_tui.engine.workers.workplace import Workplace
 from gmg_tui.model import JobRecord, RankGroup
 

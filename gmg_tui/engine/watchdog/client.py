@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from gmg_tui.engine.children import Children
@@ -28,12 +29,14 @@ class WatchdogClient:
         self._session_id = ""
         self._process: asyncio.subprocess.Process | None = None
         self._groups: set[int] = set()
+        self._at_last: Sequence[str] = ()
         self._watching: asyncio.Task[None] | None = None
 
-    async def start(self, session_id: str) -> None:
-        """Start the watchdog of the session with that id."""
-        self._session_id = session_id
+    async def start(self, session_id: str, at_last: Sequence[str] = ()) -> None:
+        """Start the watchdog of the session with that id; it runs the command `at_last` for an engine that was killed."""
+        self._session_id, self._at_last = session_id, at_last
         await self._spawn()
+        self._tell_all()
         self._watching = asyncio.create_task(self._watch())
 
     async def _spawn(self) -> None:
@@ -55,8 +58,13 @@ class WatchdogClient:
             await asyncio.sleep(_PAUSE_S)
             self._process = None
             await self._spawn()
-            for group in self._groups:
-                self._tell(f"+{group}\n")
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        for word in self._at_last:
+            self._tell(f"${word}\n")
+        for group in self._groups:
+            self._tell(f"+{group}\n")
 
     def began(self, group: int) -> None:
         """A process group has begun."""

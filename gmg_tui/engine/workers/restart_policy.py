@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 
-from gmg_tui.engine.workers.task import Task
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.model import RestartMode
 

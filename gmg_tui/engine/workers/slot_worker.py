@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from typing import Protocol
 
 from gmg_tui import model
+from gmg_tui.engine.attempts.rank_seen import RankSeen
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.output.history import Point
-from gmg_tui.engine.workers.rank_seen import RankSeen
-from gmg_tui.engine.workers.task import Task
 from gmg_tui.genesis.output.failures import Failure
 from gmg_tui.genesis.output.stretches import Blocks
 from gmg_tui.model import (

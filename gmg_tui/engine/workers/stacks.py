@@ -10,11 +10,11 @@ from pathlib import Path
 from msgspec import structs
 
 from gmg_tui.ddp import stack_signal
+from gmg_tui.engine.attempts.attempt import RunningAttempt
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process_tree import Proc
-from gmg_tui.engine.workers.attempt import RunningAttempt
 from gmg_tui.engine.workers.worker_status import WorkerStatus
 from gmg_tui.model import Stacks
 

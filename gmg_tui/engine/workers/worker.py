@@ -14,6 +14,9 @@ from msgspec import structs
 from gmg_tui import model, units
 from gmg_tui.ddp.torchrun import ranks_of
 from gmg_tui.ddp.variables import Meeting
+from gmg_tui.engine.attempts.attempt import RunningAttempt
+from gmg_tui.engine.attempts.launch import Launch, Launcher, NoRoomError
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.gpus.indices import DriverSilentError
 from gmg_tui.engine.output.log_writer import Log
@@ -22,12 +25,9 @@ from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process import Step
 from gmg_tui.engine.processes.termination import KILL
 from gmg_tui.engine.workers import stacks, worker_view
-from gmg_tui.engine.workers.attempt import RunningAttempt
 from gmg_tui.engine.workers.comparison import best_to_compare
-from gmg_tui.engine.workers.launch import Launch, Launcher, NoRoomError
 from gmg_tui.engine.workers.member import Member, Outcome
 from gmg_tui.engine.workers.slot_worker import Watcher
-from gmg_tui.engine.workers.task import Task
 from gmg_tui.engine.workers.worker_status import WorkerStatus
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.failures import Failure, FailureKind

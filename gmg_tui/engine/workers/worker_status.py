@@ -8,16 +8,16 @@ from abc import abstractmethod
 from collections import deque
 
 from gmg_tui import units
+from gmg_tui.engine.attempts import attempt_view
+from gmg_tui.engine.attempts.attempt import RunningAttempt
+from gmg_tui.engine.attempts.launch import Launcher
+from gmg_tui.engine.attempts.rank_seen import RankSeen
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.output.log_writer import Log
 from gmg_tui.engine.output.ring_buffer import RingBuffer
-from gmg_tui.engine.workers import attempt_view
-from gmg_tui.engine.workers.attempt import RunningAttempt
-from gmg_tui.engine.workers.launch import Launcher
 from gmg_tui.engine.workers.member import Alone, Member
-from gmg_tui.engine.workers.rank_seen import RankSeen
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot_worker import KeptMemory, SlotWorker
-from gmg_tui.engine.workers.task import Task
 from gmg_tui.genesis.output.failures import Failure
 from gmg_tui.genesis.output.stretches import Blocks
 from gmg_tui.model import (

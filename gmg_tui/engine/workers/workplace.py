@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from gmg_tui.engine.attempts.launch import Launcher
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.output.ring_buffer import RingBuffer
-from gmg_tui.engine.workers.launch import Launcher
 from gmg_tui.engine.workers.meeting_place import own_machine
 from gmg_tui.engine.workers.member import Member
 from gmg_tui.engine.workers.slot_worker import SlotWorker, Watcher
-from gmg_tui.engine.workers.task import Task
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.genesis.phase_times import FindPhaseTimes
 from gmg_tui.model import RunSpec, Session, Slot

@@ -15,6 +15,7 @@ from gmg_tui.ui.drawing.row import Row
 from gmg_tui.ui.drawing.words import Note
 from gmg_tui.ui.drawing.worker_table import Columns
 from gmg_tui.ui.folds import Band
+from gmg_tui.ui.keys import now
 from gmg_tui.ui.state import UiState
 
 _FOLDED, _UNFOLDED = "+", "-"
@@ -162,4 +163,4 @@ def detail(state: UiState, node: str, width: int, appearance: Appearance, *, pla
         row.add(text, style)
     for note in found.notes:
         row.add(dot, "dim").add(note.text, note.style)
-    return row.add(dot, "dim").add("enter unfolds", "dim")
+    return row.add(dot, "dim").add(f"{now('enter')} unfolds", "dim")

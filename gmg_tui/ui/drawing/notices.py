@@ -7,6 +7,7 @@ from collections import Counter
 from gmg_tui import units
 from gmg_tui.model import WorkerState
 from gmg_tui.ui.drawing.words import Note
+from gmg_tui.ui.keys import now
 from gmg_tui.ui.state import UiState
 
 MOST = 4
@@ -34,10 +35,11 @@ def _stopping(state: UiState) -> str:
     left = [worker for worker in state.snapshot.workers if not worker.state.ended and worker.state is not idle]
     text = f"stopping: {units.count(len(left), 'worker')} left"
     doing = next((f" ({worker.slot}: {worker.stopping})" for worker in left if worker.stopping), "")
-    return f"{text}{doing}; press q again to kill them"
+    return f"{text}{doing}; press {now('q')} again to kill them"
 
 
 def _result(state: UiState) -> str:
     counts = Counter(worker.state.value for worker in state.snapshot.workers)
     words = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
-    return f"all workers have ended: {words};{'' if state.readonly else ' r restarts one,'} q quits; logs in {state.session.spec.folder}"
+    restarts = "" if state.readonly else f" {now('r')} restarts one,"
+    return f"all workers have ended: {words};{restarts} {now('q')} quits; logs in {state.session.spec.folder}"

@@ -8,6 +8,7 @@ from typing import Final
 from gmg_tui import units
 from gmg_tui.model import Worker, WorkerState
 from gmg_tui.ui.drawing import groups, words
+from gmg_tui.ui.keys import now
 
 SHORT_S: Final = 60.0
 """Up to so many seconds of an attempt may be lost without a question."""
@@ -21,16 +22,16 @@ _ENDED: Final = {
 def why_not(key: str, slot: str, worker: Worker | None, *, queued: bool) -> str:
     """Why `key` (`r`, `x`, `X` or `e`) can do nothing on `slot`; empty where it can. `queued`: in a sweep."""
     if worker is None or (queued and worker.job is None):
-        again = "; Q shows the jobs, and r there runs one again" if key == "r" else ""
-        return f"{key}: no job runs on {slot}{again}."
+        again = f"; {now('Q')} shows the jobs, and r there runs one again" if key == "r" else ""
+        return f"{now(key)}: no job runs on {slot}{again}."
     if worker.state in _ENDED:
         done = _ENDED[worker.state]
         if queued and (key != "r" or worker.state is WorkerState.FINISHED):
-            return f"{key}: job {worker.job} {done}; Q, then r runs it again."
+            return f"{now(key)}: job {worker.job} {done}; {now('Q')}, then r runs it again."
         if key in {"x", "X"}:
-            return f"{key}: {slot} {done} already; r starts it again."
+            return f"{now(key)}: {slot} {done} already; {now('r')} starts it again."
     if key == "x" and worker.state is WorkerState.STOPPING:
-        return f"x: {slot} is being stopped already; X kills it."
+        return f"{now(key)}: {slot} is being stopped already; {now('X')} kills it."
     return ""
 
 
@@ -58,7 +59,7 @@ def question(verb: str, workers: Sequence[Worker]) -> str:
         reasons.append(f"{'It' if one else longest.slot} has been running for {units.span(ran_s)}.")
     if walled:
         reasons.append(
-            f"{'It' if one else ', '.join(walled)} ran out of memory with the same settings; e changes them."
+            f"{'It' if one else ', '.join(walled)} ran out of memory with the same settings; {now('e')} changes them."
         )
     if not reasons:
         return ""

@@ -64,6 +64,7 @@ class HelpScreen(Dialog[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,q,enter", "cancel", "close", show=False),
+        *(Binding(key.keys, "cancel", "close", show=False) for key in keys.COMMON if key.action == "help"),
         Binding("ctrl+c", "app.quit_session", "quit", show=False),
         Binding("space", "scroll('page_down')", "page down", show=False),
         *bindings(key for key in keys.DETAILS if key.action.startswith("scroll")),

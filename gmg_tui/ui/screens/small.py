@@ -9,6 +9,7 @@ from textual.geometry import Size
 
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.page import Page
+from gmg_tui.ui.keys import now
 from gmg_tui.ui.screens.live import LiveScreen
 from gmg_tui.ui.widgets.row_view import DrawnView
 
@@ -48,4 +49,4 @@ class _Text(DrawnView):
         width, height = self.app.size
         page = Page(width, self.appearance)
         page.text(f"{width}x{height} is too small, {MIN_WIDTH}x{MIN_HEIGHT} is needed.", "warn")
-        self.show_rows(page.text("q quit  d detach  ? help", "dim").rows[:height])
+        self.show_rows(page.text(f"{now('q')} quit  {now('d')} detach  {now('?')} help", "dim").rows[:height])

@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 
 from gmg_tui.ui.arrangement import Order
 from gmg_tui.ui.drawing.arrangement_row import direction, order_name
+from gmg_tui.ui.keys import KEYS
 from gmg_tui.ui.screens.dialog_base import Choice, Dialog, Menu
 from gmg_tui.ui.state import UiState
 
@@ -30,7 +31,7 @@ class SortScreen(Dialog[Order]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c,q", "cancel", "cancel", show=False),
-        Binding("S", "again", "reverse", show=False),
+        *(Binding(key.keys, "again", "reverse", show=False) for key in KEYS if key.action == "sort"),
     ]
     heading = "Sort by"
     SCROLLS: ClassVar[bool] = True

@@ -28,10 +28,10 @@ def command() -> list[str]:
     try:
         words = shlex.split(named) or [FALLBACK]
     except ValueError as error:
-        raise GmgError(f"o: PAGER={named} cannot be read: {error}") from None
+        raise GmgError(f"PAGER={named} cannot be read: {error}") from None
     if shutil.which(words[0]) is None:
         why = f"PAGER names {words[0]}, which is not installed" if named else f"{FALLBACK} is not installed"
-        raise GmgError(f"o: no pager: {why}")
+        raise GmgError(f"no pager: {why}")
     return words
 
 
@@ -63,11 +63,11 @@ async def check(path: Path) -> None:
     try:
         error = await asyncio.wait_for(answered, ANSWER_S)
     except TimeoutError:
-        raise GmgError(f"o: the disk does not answer: {path}") from None
+        raise GmgError(f"the disk does not answer: {path}") from None
     if isinstance(error, FileNotFoundError):
-        raise GmgError(f"o: nothing has been written yet to {path}")
+        raise GmgError(f"nothing has been written yet to {path}")
     if error is not None:
-        raise GmgError(f"o: {path}: {error.strerror}")
+        raise GmgError(f"{path}: {error.strerror}")
 
 
 def show(words: list[str], path: Path, lent: AbstractContextManager[object]) -> None:
@@ -91,4 +91,4 @@ def show(words: list[str], path: Path, lent: AbstractContextManager[object]) -> 
             for number, handler in before.items():
                 signal.signal(number, handler)
     if failure is not None:
-        raise GmgError(f"o: {words[0]}: {failure}")
+        raise GmgError(f"{words[0]}: {failure}")

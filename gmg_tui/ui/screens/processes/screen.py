@@ -146,7 +146,9 @@ class ProcessesScreen(PageScreen):
         if process is None:
             self._say("There is no process to end.")
         elif process.slot is not None:
-            self._say(f"Process {process.pid} is the worker of {process.slot}; x on the main screen stops it.")
+            self._say(
+                f"Process {process.pid} is the worker of {process.slot}; {keys.now('x')} on the main screen stops it."
+            )
         else:
             owner = f"{process.user}'s " if process.user else ""
             question = f"Send {_signal(kill)} to {owner}process {process.pid}, {table.command_of(process)}?"

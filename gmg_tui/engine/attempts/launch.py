@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from gmg_tui.ddp import stack_signal, torchrun
 from gmg_tui.ddp.variables import Meeting, variables
+from gmg_tui.engine.attempts.gate import Gate
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.gpus.footprint import Footprint, Footprints, run_of
@@ -24,8 +26,6 @@ from gmg_tui.engine.output.pump import Pump
 from gmg_tui.engine.processes.process import Step
 from gmg_tui.engine.processes.scans import Scans
 from gmg_tui.engine.watchdog.client import WatchdogClient
-from gmg_tui.engine.workers.gate import Gate
-from gmg_tui.engine.workers.task import Task
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis import locks
 from gmg_tui.genesis.environ import Environment, JobVariables, threads_each, worker_environment

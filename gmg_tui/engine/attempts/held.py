@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.processes.process import Process
-from gmg_tui.engine.workers.gate import Gate
 from gmg_tui.model import Phase
 
 

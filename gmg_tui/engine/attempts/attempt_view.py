@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gmg_tui.engine.workers.attempt import RunningAttempt
-from gmg_tui.engine.workers.rank_seen import RankSeen
+from gmg_tui.engine.attempts.attempt import RunningAttempt
+from gmg_tui.engine.attempts.rank_seen import RankSeen
 from gmg_tui.model import AttemptReport, Phase
 
 

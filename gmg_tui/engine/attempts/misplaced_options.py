@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gmg_tui.engine.workers.task import Task
+from gmg_tui.engine.attempts.task import Task
 from gmg_tui.genesis.output.failures import Failure
 
 _REFUSED = re.compile(r"unrecogni[sz]ed|no such option|unknown", re.IGNORECASE)

@@ -11,6 +11,13 @@ from pathlib import Path
 
 from gmg_tui import readers, units
 from gmg_tui.ddp.observations import Observations
+from gmg_tui.engine.attempts import misplaced_options
+from gmg_tui.engine.attempts.gate import Gate
+from gmg_tui.engine.attempts.held import Held
+from gmg_tui.engine.attempts.launch import Launch
+from gmg_tui.engine.attempts.rank_error import recorded_in
+from gmg_tui.engine.attempts.task import Task
+from gmg_tui.engine.attempts.torchrun_output import TorchrunOutput
 from gmg_tui.engine.children import Children
 from gmg_tui.engine.gpus.memory import GpuMemory
 from gmg_tui.engine.gpus.meter import Meter
@@ -25,13 +32,6 @@ from gmg_tui.engine.processes.process import Process
 from gmg_tui.engine.processes.scans import Scans
 from gmg_tui.engine.processes.successor import end_of_successors
 from gmg_tui.engine.processes.termination import LEFTOVERS, Termination
-from gmg_tui.engine.workers import misplaced_options
-from gmg_tui.engine.workers.gate import Gate
-from gmg_tui.engine.workers.held import Held
-from gmg_tui.engine.workers.launch import Launch
-from gmg_tui.engine.workers.rank_error import recorded_in
-from gmg_tui.engine.workers.task import Task
-from gmg_tui.engine.workers.torchrun_output import TorchrunOutput
 from gmg_tui.genesis import env_count
 from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.genesis.output.reader import Reader
