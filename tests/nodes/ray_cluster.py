@@ -75,7 +75,8 @@ def main(*environs: str) -> None:
 
     def free() -> float:
         ray.init(cluster.address, ignore_reinit_error=True)
-        return float(ray.available_resources().get("GPU", 0.0))
+        resources: Any = ray.available_resources
+        return float(resources().get("GPU", 0.0))
 
     def hold() -> None:
         free()

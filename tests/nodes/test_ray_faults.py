@@ -11,7 +11,7 @@ import pytest
 from gmg_tui.model import LauncherKind, NodesSpec, WorkerState
 from tests.engine.harness import Running, running, spawn, spec_for
 from tests.harm.patience import eventually
-from tests.nodes.fleets import agents, connected, nothing_left, of_session
+from tests.nodes.fleets import agents, connected, nothing_left
 from tests.nodes.ray_cluster import RayCluster
 
 pytestmark = [pytest.mark.slow]
@@ -32,9 +32,7 @@ async def all_run(run: Running) -> dict[str, int]:
 
 def driver(run: Running) -> psutil.Process:
     """The process that speaks with Ray."""
-    (found,) = (
-        one for one in psutil.Process(run.process.pid).children() if one.cmdline()[3].endswith(".ray_driver")
-    )
+    (found,) = (one for one in psutil.Process(run.process.pid).children() if one.cmdline()[3].endswith(".ray_driver"))
     return found
 
 
@@ -53,22 +51,6 @@ async def test_a_driver_that_is_killed_is_started_again_and_costs_no_worker(ray:
         assert {worker.attempt for worker in run.snapshot.workers} == {1}
         await run.client.end()
     nothing_left(spec)
-
-
-async def test_a_head_that_is_lost_is_said_and_its_workers_end_in_order(ray: RayCluster) -> None:
-    spec = spec_for(*ENDLESS, cpu=1, nodes=ray.nodes())
-    async with running(spec) as run:
-        slots = await all_run(run)
-        ray.do("lose")
-        await run.until(lambda snapshot: all(node.lost_since for node in snapshot.nodes), timeout_s=LONG_S)
-        await run.until(lambda snapshot: "no cluster at" in " ".join(snapshot.notes), timeout_s=LONG_S)
-        assert ray.address in " ".join(run.snapshot.notes)
-        await eventually(lambda: not of_session(spec) and not agents(spec), timeout_s=LONG_S)
-        assert {worker.state for worker in run.snapshot.workers} == {WorkerState.RESTARTING}
-        await run.client.end()
-        assert await run.process.wait()
-    for slot in slots:
-        assert b"caching compiled kernels" in run.output(slot), "stopped by SIGINT: Genesis saves its kernels then"
 
 
 async def test_without_a_cluster_that_is_said() -> None:

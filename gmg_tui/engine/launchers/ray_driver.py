@@ -123,12 +123,15 @@ class Cluster:
 
     def _why_not(self, node_id: str, gpus: float) -> str:
         """Why no actor that wants so many GPUs has started on a node."""
-        from ray._private.state import available_resources_per_node
+        from ray._private import state
 
-        held = gpus - available_resources_per_node().get(node_id, {}).get(_GPU, 0.0) if gpus else 0.0
+        free: Any = state.available_resources_per_node
+        held = gpus - free().get(node_id, {}).get(_GPU, 0.0) if gpus else 0.0
         if not held:
             return f"Ray has not started an actor on it for {_ACTOR_S:.0f} s"
-        whose = "is held by another actor or task of Ray's" if held == 1 else "are held by other actors or tasks of Ray's"
+        whose = (
+            "is held by another actor or task of Ray's" if held == 1 else "are held by other actors or tasks of Ray's"
+        )
         return f"{held:g} of its {gpus:g} GPUs {whose}"
 
     def get(self, reference: Any) -> Any:
