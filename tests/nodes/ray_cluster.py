@@ -1,31 +1,103 @@
-"""`python -m tests.nodes.ray_cluster`: a Ray of two nodes with four GPUs each, as it counts them, on this machine.
+"""A real Ray cluster of two nodes with four GPUs each, as it counts them, on this machine.
 
-It prints its address; then each line of standard input is obeyed and answered: `remove` takes the second node away, `add`
-makes another. It ends with its input.
+`python -m tests.nodes.ray_cluster [ENVIRON…]` prints its address; then each line of standard input is obeyed and answered.
+`ENVIRON` is a JSON object for each node, with variables for what runs there. It ends with its input.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from ray.cluster_utils import Cluster
+from gmg_tui.model import LauncherKind, NodesSpec
 
-_NODE: dict[str, Any] = {"num_cpus": 2, "num_gpus": 4}
+ROOT = Path(__file__).parents[2]
+GPUS = 4
+"""Of each node."""
+_NODE: dict[str, Any] = {"num_cpus": 2, "num_gpus": GPUS}
 
 
-def main() -> None:
-    cluster: Any = Cluster(initialize_head=True, head_node_args={**_NODE, "include_dashboard": False})
-    other = cluster.add_node(**_NODE)
+class RayCluster:
+    """The cluster, in a process of its own; `address` is empty where Ray does not start."""
+
+    def __init__(self, *environs: Mapping[str, str]) -> None:
+        command = [sys.executable, "-m", "tests.nodes.ray_cluster", *map(json.dumps, environs)]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, cwd=ROOT
+        )
+        assert self.process.stdout is not None
+        self.address = next((line for line in self.process.stdout if line[:1].isdigit()), "").strip()
+
+    def do(self, what: str) -> str:
+        """Have a command of `main` obeyed; what it answers."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{what}\n")
+        self.process.stdin.flush()
+        return next(line for line in self.process.stdout if line.startswith("done"))[len("done ") :].strip()
+
+    def free_gpus(self) -> float:
+        """How many GPUs Ray could give to somebody."""
+        return float(self.do("free"))
+
+    def nodes(self) -> NodesSpec:
+        """What `--nodes ray:ADDRESS` says."""
+        return NodesSpec(LauncherKind.RAY, self.address, orphan_wait_s=2.0)
+
+    def end(self) -> None:
+        """End it, and wait for that."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(60)
+
+
+def main(*environs: str) -> None:
+    """Start the cluster, and obey."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    first, second = [json.loads(environ) for environ in environs] or ({}, {})
+    cluster: Any = Cluster(
+        initialize_head=True, head_node_args={**_NODE, "include_dashboard": False, "env_vars": first}
+    )
+    other = cluster.add_node(**_NODE, env_vars=second)
     print(cluster.address, flush=True)
+    held: list[Any] = []
+
+    def add() -> None:
+        nonlocal other
+        other = cluster.add_node(**_NODE, env_vars=second)
+
+    def free() -> float:
+        ray.init(cluster.address, ignore_reinit_error=True)
+        resources: Any = ray.available_resources
+        return float(resources().get("GPU", 0.0))
+
+    def hold() -> None:
+        free()
+        held.append(ray.remote(_Holder).options(num_gpus=1, num_cpus=0).remote())
+        ray.get(held[-1].__ray_ready__.remote())
+
+    commands: dict[str, Callable[[], object]] = {
+        "remove": lambda: cluster.remove_node(other),  # the second node
+        "add": add,  # another in its place
+        "free": free,
+        "hold": hold,  # one GPU, for a job of somebody else
+        "lose": lambda: cluster.head_node.kill_gcs_server(check_alive=False),
+    }
     for line in sys.stdin:
-        if line.strip() == "remove":
-            cluster.remove_node(other)
-        else:
-            other = cluster.add_node(**_NODE)
-        print("done", flush=True)
+        print("done", commands[line.strip()](), flush=True)
     cluster.shutdown()
 
 
+class _Holder:
+    """An actor that does nothing."""
+
+
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

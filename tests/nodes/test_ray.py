@@ -2,61 +2,24 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gmg_tui import session
-from gmg_tui.model import LauncherKind, NodesSpec, WorkerState
+from gmg_tui.model import WorkerState
 from gmg_tui.store import reader
 from tests.engine.harness import job_batch, running, spawn, spec_for, sweep_for
-from tests.nodes.fleets import agents, nothing_left
+from tests.harm.patience import wait_until
+from tests.nodes.fleets import nothing_left
+from tests.nodes.ray_cluster import GPUS, RayCluster
 
 pytestmark = [pytest.mark.slow]
 
-ROOT = Path(__file__).parents[2]
-
-
-class RayCluster:
-    """The cluster, in a process of its own."""
-
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.nodes.ray_cluster"]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, cwd=ROOT
-        )
-        assert self.process.stdout is not None
-        self.address = next((line for line in self.process.stdout if line[:1].isdigit()), "").strip()
-
-    def do(self, what: str) -> None:
-        """Take the second node away, or make another."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(f"{what}\n")
-        self.process.stdin.flush()
-        assert any(line == "done\n" for line in self.process.stdout)
-
-    def nodes(self) -> NodesSpec:
-        """What `--nodes ray:ADDRESS` says."""
-        return NodesSpec(LauncherKind.RAY, self.address, orphan_wait_s=2.0)
-
-
-@pytest.fixture
-def ray() -> Iterator[RayCluster]:
-    cluster = RayCluster()
-    if not cluster.address:
-        pytest.skip("Ray does not start here")
-    try:
-        yield cluster
-    finally:
-        assert cluster.process.stdin is not None
-        cluster.process.stdin.close()
-        cluster.process.wait(60)
+POWERS_W = {600.5 + number for number in range(2 * GPUS)}
+"""Of the simulated GPUs."""
 
 
 async def test_a_run_has_the_slots_of_all_nodes(ray: RayCluster) -> None:
@@ -88,10 +51,51 @@ async def test_the_jobs_of_a_node_that_leaves_run_on_one_that_joins(ray: RayClus
     nothing_left(spec)
 
 
-async def test_without_a_cluster_that_is_said() -> None:
-    process, said = await spawn(spec_for(cpu=1, nodes=NodesSpec(LauncherKind.RAY, "127.0.0.1:1")))
+async def test_the_jobs_of_a_node_that_leaves_run_on_the_one_that_stays(ray: RayCluster, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    batch = job_batch("--until", str(go))
+    spec = sweep_for([{"value": str(number)} for number in range(4)], batch, cpu=1, nodes=ray.nodes())
+    async with running(spec) as run:
+        await run.until(lambda _: run.queue.running == 2 and all(worker.pid for worker in run.snapshot.workers))
+        ray.do("remove")
+        await run.until(lambda snapshot: any(node.lost_since for node in snapshot.nodes))
+        (lost,) = (node.name for node in run.snapshot.nodes if node.lost_since)
+        await run.until(lambda snapshot: any(note.startswith(f"{lost}: lost since") for note in snapshot.notes))
+        go.touch()
+        await run.until_done()
+    records = reader.load_jobs(run.folder / session.STORE)
+    assert Counter(record.state for record in records) == {WorkerState.FINISHED: 4}
+    assert sum(record.attempts for record in records) == 5
+    nothing_left(spec)
+
+
+async def test_workers_have_the_gpus_that_ray_counts(ray_with_gpus: RayCluster, tmp_path: Path) -> None:
+    ray = ray_with_gpus
+    assert ray.free_gpus() == 2 * GPUS
+    words = ("--lines", "20", "--phase-s", "0.01", "--print-env", str(tmp_path / "{i}.json"))
+    spec = spec_for(*words, cpu=None, nodes=ray.nodes())
+    async with running(spec) as run:
+        first, second = (node.name for node in run.snapshot.nodes)
+        slots = run.client.welcome.session.slots
+        assert [slot.name for slot in slots] == [f"{node}/gpu{i}" for node in (first, second) for i in range(GPUS)]
+        assert len({slot.gpu.uuid for slot in slots if slot.gpu is not None}) == 2 * GPUS
+        assert ray.free_gpus() == 0
+        await run.until(lambda snapshot: {sample.power_w for sample in snapshot.samples} == POWERS_W)
+        await run.until(lambda snapshot: snapshot.ended)
+    for index in range(2 * GPUS):
+        env = json.loads((tmp_path / f"{index}.json").read_text())["env"]
+        assert env["CUDA_VISIBLE_DEVICES"] == str(index % GPUS)
+    wait_until(lambda: ray.free_gpus() == 2 * GPUS)
+    nothing_left(spec)
+
+
+async def test_gpus_that_others_hold_are_said(ray_with_gpus: RayCluster) -> None:
+    ray_with_gpus.do("hold")
+    spec = spec_for(cpu=None, nodes=ray_with_gpus.nodes())
+    process, said = await spawn(spec)
     await process.wait()
     assert not said["ok"]
-    assert said["error"].startswith("--nodes ray: ")
-    assert "127.0.0.1:1" in said["error"]
-    assert not agents(spec_for())
+    assert said["error"].startswith("1 of 2 nodes cannot be used: ")
+    assert "1 of its 4 GPUs is held by another actor or task of Ray's; --min-nodes 1 goes on without" in said["error"]
+    wait_until(lambda: ray_with_gpus.free_gpus() == 2 * GPUS - 1)
+    nothing_left(spec)

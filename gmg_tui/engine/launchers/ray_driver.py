@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from gmg_tui.engine.launchers.launcher import AGENT, PROGRAM
@@ -24,6 +25,8 @@ _BYTES = 1 << 16
 _ACTOR_S = 45.0
 """How long an actor may wait for its node's GPUs."""
 _GPU = "GPU"
+_SET_BY_RAY = ("OMP_NUM_THREADS",)
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class Carrier:
@@ -32,7 +35,7 @@ class Carrier:
     def __init__(self, program: tuple[str, ...], words: tuple[str, ...]) -> None:
         own = program if os.access(program[0], os.X_OK) else ("gmg-tui",)
         self._process = subprocess.Popen(
-            (*own, *words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            (*own, *words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, env=_environ(words)
         )
 
     def write(self, data: bytes) -> None:
@@ -50,6 +53,24 @@ class Carrier:
         stdout = self._process.stdout
         assert stdout is not None
         return os.read(stdout.fileno(), _BYTES)
+
+
+def _environ(words: tuple[str, ...]) -> dict[str, str]:
+    """The actor's environment, without what Ray sets for an actor that has no CPU and, but for an agent's, no GPU.
+
+    `ray._private.utils.set_omp_num_threads_if_unset` gives it one thread, which workers would inherit; and
+    earlier releases of Ray hide all GPUs from one that has none.
+    """
+    raylet = Path(f"/proc/{os.environ.get('RAY_RAYLET_PID') or os.getppid()}/environ")
+    begun: dict[str, str] = {}
+    with suppress(OSError):
+        begun = dict(entry.split("=", 1) for entry in os.fsdecode(raylet.read_bytes()).split("\0") if "=" in entry)
+    found = dict(os.environ)
+    for name in _SET_BY_RAY if words == AGENT else (*_SET_BY_RAY, _VISIBLE):
+        found.pop(name, None)
+        if name in begun:
+            found[name] = begun[name]
+    return found
 
 
 class Cluster:
@@ -97,8 +118,21 @@ class Cluster:
         ready, _ = self._ray.wait([made.__ray_ready__.remote()], timeout=_ACTOR_S)
         if not ready:
             self._ray.kill(made)
-            raise LookupError(f"the {gpus:.0f} GPUs of {name} are not free: another actor or task of Ray's has them")
+            raise LookupError(self._why_not(node["NodeID"], gpus))
         return made
+
+    def _why_not(self, node_id: str, gpus: float) -> str:
+        """Why no actor that wants so many GPUs has started on a node."""
+        from ray._private import state
+
+        free: Any = state.available_resources_per_node
+        held = gpus - free().get(node_id, {}).get(_GPU, 0.0) if gpus else 0.0
+        if not held:
+            return f"Ray has not started an actor on it for {_ACTOR_S:.0f} s"
+        whose = (
+            "is held by another actor or task of Ray's" if held == 1 else "are held by other actors or tasks of Ray's"
+        )
+        return f"{held:g} of its {gpus:g} GPUs {whose}"
 
     def get(self, reference: Any) -> Any:
         """The result of a call. Raises whatever Ray does."""
@@ -120,6 +154,9 @@ def serve(cluster: Cluster, connection: socket.socket) -> None:
             said = {"ok": False, "error": str(error).strip().partition("\n")[0] or type(error).__name__}
             with suppress(OSError):
                 connection.sendall(AGENT_MARK.encode() + json.dumps(said).encode() + b"\n")
+                connection.shutdown(socket.SHUT_WR)
+                while reader.read1(_BYTES):  # closed with something unread, it would lose what was said
+                    pass
             return
         threading.Thread(target=_inward, args=(cluster, actor, reader), daemon=True).start()
         try:

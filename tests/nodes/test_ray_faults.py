@@ -1,0 +1,72 @@
+"""What goes wrong between a session and a real Ray cluster, by doing it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gmg_tui.model import LauncherKind, NodesSpec, WorkerState
+from tests.engine.harness import Running, running, spawn, spec_for
+from tests.harm.patience import eventually
+from tests.nodes.fleets import agents, connected, nothing_left
+from tests.nodes.ray_cluster import RayCluster
+
+pytestmark = [pytest.mark.slow]
+
+ENDLESS = ("--lines", "1000000", "--phase-s", "0.01")
+LONG_S = 300.0
+"""Ray's own parts try for a minute to reach a head that is gone."""
+
+
+async def all_run(run: Running) -> dict[str, int]:
+    """Wait until all workers run. Returns their PIDs."""
+    slots = [slot.name for slot in run.client.welcome.session.slots]
+    for slot in slots:
+        await run.until_state(slot, WorkerState.RUNNING)
+    await run.until(lambda _: all(run.worker(slot).pid for slot in slots))
+    return {slot: run.worker(slot).pid or 0 for slot in slots}
+
+
+def driver(run: Running) -> psutil.Process:
+    """The process that speaks with Ray."""
+    (found,) = (one for one in psutil.Process(run.process.pid).children() if one.cmdline()[3].endswith(".ray_driver"))
+    return found
+
+
+async def test_a_driver_that_is_killed_is_started_again_and_costs_no_worker(ray: RayCluster) -> None:
+    nodes = NodesSpec(LauncherKind.RAY, ray.address)
+    spec = spec_for(*ENDLESS, cpu=1, nodes=nodes)
+    async with running(spec) as run:
+        before = await all_run(run)
+        names = [node.name for node in run.snapshot.nodes]
+        killed = driver(run)
+        killed.kill()
+        await eventually(lambda: all(f"{name} is connected again" in run.log() for name in names), timeout_s=LONG_S)
+        await run.until(lambda snapshot: all(connected(snapshot).values()))
+        assert driver(run).pid != killed.pid
+        assert {slot: run.worker(slot).pid for slot in before} == before
+        assert {worker.attempt for worker in run.snapshot.workers} == {1}
+        await run.client.end()
+    nothing_left(spec)
+
+
+async def test_without_a_cluster_that_is_said() -> None:
+    process, said = await spawn(spec_for(cpu=1, nodes=NodesSpec(LauncherKind.RAY, "127.0.0.1:1")))
+    await process.wait()
+    assert not said["ok"]
+    assert said["error"].startswith("--nodes ray: ")
+    assert "127.0.0.1:1" in said["error"]
+    assert "\n" not in said["error"]
+    assert not agents(spec_for())
+
+
+async def test_without_ray_the_extra_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ray.py").write_text("raise ImportError('No module named ray')\n")
+    paths = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    spec = spec_for(cpu=1, nodes=NodesSpec(LauncherKind.RAY, "127.0.0.1:1"))
+    process, said = await spawn(spec, {"PYTHONPATH": os.pathsep.join(paths)})
+    await process.wait()
+    assert said["error"] == "--nodes ray: Ray is not installed here: pip install 'gmg-tui[ray]'"
