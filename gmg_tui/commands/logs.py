@@ -8,11 +8,11 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from gmg_tui import session as sessions
-from gmg_tui.commands.node_log import NodeLog
 from gmg_tui.engine.output import log_cut
 from gmg_tui.errors import GmgError
 from gmg_tui.session import Found
@@ -47,21 +47,33 @@ def logs(words: tuple[str, ...], *, follow: bool, lines: int | None) -> int:
     found = sessions.find(words[0] if len(words) == 2 else None, running=False)
     log = _log(found, words[-1])
     try:
-        path = str(log.path.relative_to(found.folder))
-        with NodeLog(found.record.session, path, running=found.state == "running") as node_log:
-            node_log.bring()
+        with _from_node(found, log) as bring:
+            bring()
             while follow and not log.path.exists() and not log.ended():
                 time.sleep(_POLL_S)
-                node_log.bring()
+                bring()
             with log.path.open("rb") as file:
                 if lines is not None:
                     file.seek(_start_of_last(file, lines))
-                _print(_blocks(file, log, node_log.bring if follow else None))
+                _print(_blocks(file, log, bring if follow else None))
     except FileNotFoundError:
         raise GmgError(f"{log.whose} of session {found.name} has not written a log yet ({log.path})", 1) from None
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+@contextmanager
+def _from_node(found: Found, log: _Log) -> Iterator[Callable[[], None]]:
+    """What brings more of the log, where a node may keep it; else it does nothing, and nothing is loaded for it."""
+    session = found.record.session
+    if session.spec.nodes is None or found.state != "running":
+        yield lambda: None
+        return
+    from gmg_tui.commands.node_log import NodeLog
+
+    with NodeLog(session, str(log.path.relative_to(found.folder))) as node_log:
+        yield node_log.bring
 
 
 class _Log(NamedTuple):

@@ -21,14 +21,14 @@ _MIB = 1 << 20
 
 
 class NodeLog:
-    """Has the engine of a session bring a log; nothing where all of that is on one machine, or it has ended.
+    """Has the engine of a running session bring a log, until that has ended.
 
     It is a context manager. `path` is that of the log in the session's folder.
     """
 
-    def __init__(self, session: Session, path: str, *, running: bool) -> None:
+    def __init__(self, session: Session, path: str) -> None:
         self._session, self._path = session, path
-        self._wanted = running and session.spec.nodes is not None
+        self._wanted = True
         self._due = 0.0
         self._runner: asyncio.Runner | None = None
         self._client: EngineClient | None = None
