@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -31,8 +31,11 @@ class Sshd(NamedTuple):
 
 
 @contextmanager
-def sshd(folder: Path) -> Iterator[Sshd]:
-    """Serve until the context ends; skips the test where there is no OpenSSH."""
+def sshd(folder: Path, address: str = "127.0.0.1", within: Sequence[str] = ()) -> Iterator[Sshd]:
+    """Serve at the address until the context ends; skips the test where there is no OpenSSH.
+
+    `within` are the words that begin a command in the network where that address is.
+    """
     programs = [shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") for name in ("sshd", "ssh", "ssh-keygen")]
     if None in programs:
         pytest.skip("openssh-server and openssh-client are not installed")
@@ -40,10 +43,10 @@ def sshd(folder: Path) -> Iterator[Sshd]:
     for name in ("host", "user"):
         subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind(("127.0.0.1", 0))  # free here, and in a network of its own all are
         port = probe.getsockname()[1]
     settings = {
-        "ListenAddress": f"127.0.0.1:{port}",
+        "ListenAddress": f"{address}:{port}",
         "HostKey": folder / "host",
         "AuthorizedKeysFile": folder / "user.pub",
         "PidFile": "none",
@@ -58,9 +61,9 @@ def sshd(folder: Path) -> Iterator[Sshd]:
     if made:
         PRIVILEGE_SEPARATION.mkdir(mode=0o755)
     log = (folder / "sshd.log").open("wb")
-    server = subprocess.Popen([program, "-D", "-e", "-f", str(folder / "config")], stderr=log)
+    server = subprocess.Popen([*within, program, "-D", "-e", "-f", str(folder / "config")], stderr=log)
     try:
-        wait_until(lambda: _listens(port) or server.poll() is not None)
+        wait_until(lambda: _listens(address, port) or server.poll() is not None)
         assert server.poll() is None, (folder / "sshd.log").read_text()
         options = ("StrictHostKeyChecking=no", f'UserKnownHostsFile="{folder / "known"}"', "IdentitiesOnly=yes")
         flags = [word for option in options for word in ("-o", option)]
@@ -74,6 +77,6 @@ def sshd(folder: Path) -> Iterator[Sshd]:
             PRIVILEGE_SEPARATION.rmdir()
 
 
-def _listens(port: int) -> bool:
+def _listens(address: str, port: int) -> bool:
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((address, port)) == 0

@@ -24,7 +24,7 @@ _ENDLESS = ("--lines", "1000000", "--phase-s", "0.01")
 
 
 class Hosts(NamedTuple):
-    """The server, and the client's configuration, which knows `a`, `b`, `refused` and `closed`."""
+    """The server; the client's configuration, which knows `a`, `b`, `refused` and `closed`, is set."""
 
     server: Sshd
     folder: Path
@@ -36,22 +36,32 @@ class Hosts(NamedTuple):
 
 @pytest.fixture
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
-    with sshd(tmp_path) as server, socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        options = list(server.flags)
-        port, key = options[options.index("-p") + 1], options[options.index("-i") + 1]
-        common = f"HostName 127.0.0.1\n User {server.user}\n IdentitiesOnly yes\n StrictHostKeyChecking no\n"
-        common += f" UserKnownHostsFile {tmp_path}/known\n LogLevel ERROR\n"
-        given = " ".join(f"{name}={os.environ[name]}" for name in ("XDG_STATE_HOME", "XDG_RUNTIME_DIR"))
-        config = tmp_path / "client"
-        config.write_text(
-            f"Host a b\n Port {port}\n IdentityFile {key}\n SetEnv {given}\n"
-            f"Host refused\n Port {port}\n IdentityFile {tmp_path}/host\n"
-            f"Host closed\n Port {nobody.getsockname()[1]}\n IdentityFile {key}\n"
-            f"Host *\n {common}"
-        )
-        monkeypatch.setenv("GMG_SSH", f"{server.client} -F {config}")
+    with sshd(tmp_path) as server:
+        configure(server, tmp_path, monkeypatch)
         yield Hosts(server, tmp_path)
+
+
+def configure(server: Sshd, folder: Path, monkeypatch: pytest.MonkeyPatch, address: str = "127.0.0.1") -> None:
+    """Have gmg-tui's ssh reach the server at that address by the names of hosts."""
+    options = list(server.flags)
+    port, key = options[options.index("-p") + 1], options[options.index("-i") + 1]
+    common = f"HostName {address}\n User {server.user}\n IdentitiesOnly yes\n StrictHostKeyChecking no\n"
+    common += f" UserKnownHostsFile {folder}/known\n LogLevel ERROR\n"
+    given = " ".join(f"{name}={os.environ[name]}" for name in ("XDG_STATE_HOME", "XDG_RUNTIME_DIR"))
+    config = folder / "client"
+    config.write_text(
+        f"Host a b\n Port {port}\n IdentityFile {key}\n SetEnv {given}\n"
+        f"Host refused\n Port {port}\n IdentityFile {folder}/host\n"
+        f"Host closed\n Port {_closed_port()}\n IdentityFile {key}\n"
+        f"Host *\n {common}"
+    )
+    monkeypatch.setenv("GMG_SSH", f"{server.client} -F {config}")
+
+
+def _closed_port() -> int:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        return int(nobody.getsockname()[1])
 
 
 async def test_a_run_over_two_hosts(hosts: Hosts) -> None:

@@ -19,6 +19,7 @@ LIMIT_BYTES = 1 << 20
 """Of a line, before the connection carries frames."""
 _KEPT_LINES = 5
 _END_S = 5.0
+_WORDS_S = 1.0
 PROGRAM = (sys.executable, "-P", "-m", "gmg_tui")
 """This gmg-tui, which a node has at the same path, or another."""
 AGENT = ("agent",)
@@ -105,7 +106,7 @@ class _Process(Connection):
         return self._said[-1] if self._said else ""
 
     async def close(self) -> None:
-        """End the process, and wait for it."""
+        """End the process, and wait for it, and for its last words."""
         self.writer.close()
         try:
             async with asyncio.timeout(_END_S):
@@ -115,6 +116,8 @@ class _Process(Connection):
                 os.killpg(self._process.pid, signal.SIGKILL)
             await self._process.wait()
         finally:
+            # What it has started may hold its standard error open.
+            await asyncio.wait([self._listening], timeout=_WORDS_S)
             self._listening.cancel()
 
 

@@ -33,6 +33,8 @@ async def reach(name: str, launcher: Launcher, spec: RunSpec) -> tuple[Connectio
     except (GmgError, OSError, EOFError) as error:
         await _close(connection)
         text = str(error) or type(error).__name__
+        if connection is not None and not isinstance(error, GmgError):  # what the launcher has said says more
+            text = connection.trouble() or text
         raise GmgError(text if text.startswith(f"{name}: ") else f"{name}: {text}", 1) from error
     ours, theirs = gmg_tui.__version__, client.welcome.session.version
     if theirs != ours:
@@ -43,7 +45,7 @@ async def reach(name: str, launcher: Launcher, spec: RunSpec) -> tuple[Connectio
 
 
 async def _greet(connection: Connection, spec: RunSpec) -> None:
-    """Say what the agent is to be, and hear that it is connected. Raises `GmgError`, `OSError`."""
+    """Say what the agent is to be, and hear that it is connected. Raises `GmgError`, `OSError`, `EOFError`."""
     connection.writer.write(msgspec.json.encode(spec) + b"\n")
     await connection.writer.drain()
     mark = AGENT_MARK.encode()
@@ -53,8 +55,7 @@ async def _greet(connection: Connection, spec: RunSpec) -> None:
             if said.get("ok"):
                 return
             raise GmgError(str(said.get("error")), 1)
-    await asyncio.sleep(0)  # what it has said on its standard error may come just now
-    raise GmgError(connection.trouble() or "the connection was closed before its agent answered", 1)
+    raise EOFError("the connection was closed before its agent answered")
 
 
 async def _close(connection: Connection | None) -> None:
