@@ -11,10 +11,10 @@ import pytest
 from gmg_tui.model import LauncherKind, NodesSpec, WorkerState
 from tests.engine.harness import Running, running, spawn, spec_for
 from tests.harm.patience import eventually
-from tests.nodes.fleets import agents, connected, nothing_left
+from tests.nodes.fleets import agents, connected, nothing_left, of_session
 from tests.nodes.ray_cluster import RayCluster
 
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 ENDLESS = ("--lines", "1000000", "--phase-s", "0.01")
 LONG_S = 300.0
@@ -51,6 +51,24 @@ async def test_a_driver_that_is_killed_is_started_again_and_costs_no_worker(ray:
         assert {worker.attempt for worker in run.snapshot.workers} == {1}
         await run.client.end()
     nothing_left(spec)
+
+
+async def test_a_head_that_is_lost_is_said_and_leaves_nothing(ray: RayCluster) -> None:
+    spec = spec_for(*ENDLESS, cpu=1, nodes=ray.nodes())
+    async with running(spec) as run:
+        await all_run(run)
+        ray.do("lose")
+        await run.until(lambda snapshot: all(node.lost_since for node in snapshot.nodes), timeout_s=LONG_S)
+        await run.until(
+            lambda snapshot: f"the cluster at {ray.address} has not answered" in " ".join(snapshot.notes),
+            timeout_s=LONG_S,
+        )
+        assert not of_session(spec)
+        assert not agents(spec)
+        assert {worker.state for worker in run.snapshot.workers} == {WorkerState.RESTARTING}
+        await run.client.end()
+        await run.until(lambda snapshot: snapshot.ended)
+        assert {worker.state for worker in run.snapshot.workers} == {WorkerState.STOPPED}
 
 
 async def test_without_a_cluster_that_is_said() -> None:

@@ -84,11 +84,12 @@ class Ray(Launcher):
         try:
             async with asyncio.timeout(_ANSWER_S):
                 line = await self._driver.stdout.readline()
-        except TimeoutError:
+        except BaseException as error:  # also where who asked has no more time: it would count as one that answers
             await self._end()
-            raise GmgError(
-                f"--nodes ray: the cluster at {self._address} has not answered for {_ANSWER_S:.0f} s"
-            ) from None
+            if not isinstance(error, TimeoutError):
+                raise
+            text = f"--nodes ray: the cluster at {self._address} has not answered for {_ANSWER_S:.0f} s"
+            raise GmgError(text) from None
         died = {"error": f"Ray's client died while it spoke with {self._address}"}
         said: dict[str, Any] = json.loads(line) if line else died
         if "error" in said:
