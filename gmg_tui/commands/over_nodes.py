@@ -42,11 +42,11 @@ def ask(where: str, words: Sequence[str], doing: str) -> Mapping[str, Answer]:
     spec = nodes_of(where, None, _ORPHAN_WAIT_S)
     assert spec is not None
     with notice(f"{doing} on all nodes"):
-        return asyncio.run(_ask(launcher_of(spec), words))
+        return asyncio.run(_ask(launcher_of(spec, cpu=words[0] != "gpus"), words))  # others are for nodes without, too
 
 
 async def _ask(launcher: Launcher, words: Sequence[str]) -> Mapping[str, Answer]:
-    names, at_once = await launcher.nodes(), asyncio.Semaphore(_AT_ONCE)
+    at_once = asyncio.Semaphore(_AT_ONCE)
 
     async def one(node: str) -> Answer:
         async with at_once:
@@ -56,6 +56,7 @@ async def _ask(launcher: Launcher, words: Sequence[str]) -> Mapping[str, Answer]
                 return Answer(error=str(error))
 
     try:
+        names = await launcher.nodes()
         return dict(zip(names, await asyncio.gather(*map(one, names)), strict=True))
     finally:
         await launcher.close()
