@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from itertools import count as numbers_from
 from pathlib import Path
-from types import MappingProxyType
-from typing import Concatenate, ParamSpec, Self
+from typing import Self
 
 import msgspec
 
 import gmg_tui
 from gmg_tui import protocol
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Details, GpuProcess, QueueAction, QueueView, Series, Stacks, TriedView
-from gmg_tui.protocol import Action, Answer, Bye, FromAgent, Lines, Request, Seen, Update, Welcome
-
-P = ParamSpec("P")
+from gmg_tui.protocol import Answer, Bye, FromAgent, Lines, Request, Update, Welcome
+from gmg_tui.source import Source
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-_ANY: Mapping[str, Seen] = MappingProxyType({})
-"""Whatever is on the slots is meant."""
 ANSWER_S = 10.0
 """How long an engine may take to answer a request, which takes it milliseconds; a stopped one (SIGSTOP) never does."""
 _CLOSE_S = 1.0
@@ -31,15 +25,14 @@ _HELLO_S = 10.0
 """How long an engine may take to answer the hello; a stopped one (SIGSTOP) never does."""
 
 
-class EngineClient:
-    """A connection to an engine's socket: all that a user interface needs of an engine."""
+class EngineClient(Source):
+    """A connection to an engine's socket."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, welcome: Welcome) -> None:
-        self.welcome = welcome
+        super().__init__(welcome)
         self._reader = reader
         self._writer = writer
         self._answers: dict[int, asyncio.Future[Answer]] = {}
-        self._numbers = numbers_from(1)
         self._gone: str | None = None
         self.heard_agent: Callable[[msgspec.Raw], None] = lambda _: None
         """Called with each message of an agent."""
@@ -129,84 +122,9 @@ class EngineClient:
         """Send a message of `gmg_tui.engine.nodes` to an agent. Raises `GmgError` when it is not taken."""
         await self._ask(protocol.ToAgent, body)
 
-    async def act(self, action: Action, *slots: str, seen: Mapping[str, Seen] = _ANY) -> None:
-        """Do something to workers; `seen` is what is meant, by slot. Raises `GmgError` when it cannot be done."""
-        await self._ask(protocol.Act, action, slots, dict(seen))
-
-    async def edit(
-        self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen] = _ANY
-    ) -> None:
-        """Change arguments and environment and restart. Raises `GmgError` when it cannot be done."""
-        await self._ask(protocol.Edit, slots, args, env, dict(seen))
-
-    async def details(self, slot: str) -> Details:
-        """What a details screen shows of the worker. Raises `GmgError` when there is none."""
-        answer = await self._ask(protocol.AskDetails, slot)
-        if answer.details is None:
-            raise GmgError(f"the engine gave no details of {slot}", 1)
-        return answer.details
-
-    async def series(self, slot: str, start: float | None = None) -> Series:
-        """The worker's metrics since `start` (Unix time), without it over its whole life.
-
-        Raises `GmgError` when there are none.
-        """
-        answer = await self._ask(protocol.AskSeries, slot, start)
-        if answer.series is None:
-            raise GmgError(f"the engine gave no history of {slot}", 1)
-        return answer.series
-
-    async def end_process(self, slot: str, process: GpuProcess, *, kill: bool = False) -> None:
-        """Send SIGTERM (or SIGKILL) to a process on the slot's GPU. Raises `GmgError` when that cannot be done."""
-        await self._ask(protocol.EndProcess, slot, process, kill)
-
-    async def queue(self, first: int, count: int) -> QueueView:
-        """A part of the queue: `count` jobs from position `first` on. Raises `GmgError` in a plain run."""
-        answer = await self._ask(protocol.AskQueue, first, count)
-        if answer.queue is None:
-            raise GmgError("the engine gave no queue", 1)
-        return answer.queue
-
-    async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
-        """Do something to jobs of the queue. Raises `GmgError` when it cannot be done."""
-        await self._ask(protocol.ActOnJobs, action, jobs)
-
-    async def use_slot(self, slot: str, *, used: bool) -> None:
-        """Let jobs start on a slot, or stop letting them. Raises `GmgError` when that cannot be done."""
-        await self._ask(protocol.UseSlot, slot, used)
-
-    async def tried(self) -> TriedView:
-        """All that was tried in the session. Raises `GmgError` when the engine does not answer."""
-        answer = await self._ask(protocol.AskTried)
-        if answer.tried is None:
-            raise GmgError("the engine did not say what was tried", 1)
-        return answer.tried
-
-    async def stacks(self, slot: str) -> tuple[Stacks, ...]:
-        """The Python stacks of the worker, or of all ranks of its group. Raises `GmgError` when there is no worker."""
-        answer = await self._ask(protocol.AskStacks, slot)
-        if answer.stacks is None:
-            raise GmgError(f"the engine gave no stacks of {slot}", 1)
-        return answer.stacks
-
-    async def bring_log(self, path: str, say: Callable[[int], None]) -> None:
-        """Have a log, at this path of the session's folder, come whole from its node, where the node keeps it.
-
-        `say` is told now and then how many bytes have come. Raises `GmgError` when it cannot come.
-        """
-        while True:
-            answer = await self._ask(protocol.BringLog, path)
-            if answer.brought is None or not answer.brought.more:
-                return
-            say(answer.brought.size_bytes)
-
     async def share(self, group: int | None, group_name: str = "", address: str = "") -> None:
         """Let a group look at the session, or (None) nobody else. Raises `GmgError` when that cannot be done."""
         await self._ask(protocol.ShareWith, group, group_name, address)
-
-    async def end(self, *, kill: bool = False) -> None:
-        """Stop (or kill) all workers. Returns when the engine has accepted that, not when they have ended."""
-        await self._ask(protocol.End, kill)
 
     async def close(self) -> None:
         """Disconnect; the engine keeps running."""
@@ -229,27 +147,23 @@ class EngineClient:
         except OSError as error:
             raise GmgError(f"the engine is gone: {_broken(error)}", 1) from error
 
-    async def _ask(self, kind: Callable[Concatenate[int, P], Request], *fields: P.args, **named: P.kwargs) -> Answer:
-        """Send a request of a `kind` that is answered; the `fields` are those after its number.
+    async def _answer(self, number: int, request: Request) -> Answer:
+        """Send a request, and wait for its answer.
 
         Raises:
-            GmgError: It was refused, the connection broke, or no answer came in time.
+            GmgError: The connection broke, or no answer came in time.
         """
-        number = next(self._numbers)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._answers[number] = future
         try:
             async with asyncio.timeout(ANSWER_S):
-                await self._send(kind(number, *fields, **named))
-                answer = await future
+                await self._send(request)
+                return await future
         except TimeoutError as error:
             text = f"the engine has not answered for {ANSWER_S:.0f} s; it may still do this when it goes on"
             raise GmgError(text, 1) from error
         finally:
             self._answers.pop(number, None)
-        if answer.error is not None:
-            raise GmgError(answer.error, 1)
-        return answer
 
     def _fail(self, reason: str) -> None:
         self._gone = self._gone or reason

@@ -11,10 +11,10 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from gmg_tui import units
-from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Settings, Worker, WorkerState
 from gmg_tui.protocol import Action, Seen
+from gmg_tui.source import Source
 from gmg_tui.ui.arrange_actions import ArrangeActions
 from gmg_tui.ui.drawing import refusals, themes
 from gmg_tui.ui.drawing.appearance import Appearance
@@ -50,7 +50,7 @@ _KEYED = frozenset(key.action.partition("(")[0] for key in KEYS)
 class Actions(ArrangeActions, inherit_bindings=False):
     """An app with the actions of all keys. Each request to the engine is a task, so that keys are answered meanwhile."""
 
-    engine: EngineClient
+    engine: Source
     differ: Differ | None
     keys: PendingKeys
     ascii_only: bool

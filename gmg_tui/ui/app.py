@@ -16,9 +16,9 @@ from textual.events import Event, Key, Paste, Resize
 from textual.geometry import Size
 from textual.screen import Screen
 
-from gmg_tui.client import EngineClient
 from gmg_tui.model import Snapshot
 from gmg_tui.protocol import Bye, Lines, Update
+from gmg_tui.source import Source
 from gmg_tui.ui.drawing import themes
 from gmg_tui.ui.keys import KEYS
 from gmg_tui.ui.permissions import Permissions
@@ -60,7 +60,7 @@ class GmgApp(PermittedActions, inherit_bindings=False):
 
     def __init__(
         self,
-        engine: EngineClient,
+        engine: Source,
         *,
         theme: str | None = None,
         ascii_only: bool = False,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from gmg_tui import units
-from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
+from gmg_tui.source import Source
 from gmg_tui.ui.drawing.row import cut
 from gmg_tui.ui.keys import now
 from gmg_tui.ui.screens.main import MainScreen
@@ -29,7 +29,7 @@ class LogActions(App[Outcome], inherit_bindings=False):
     """An app with the actions of the log of its main screen."""
 
     main: MainScreen
-    engine: EngineClient
+    engine: Source
     state: UiState
 
     def lend_terminal(self) -> AbstractContextManager[object]:

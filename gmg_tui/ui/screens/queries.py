@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord
 from gmg_tui.session import LOGS
+from gmg_tui.source import Source
 from gmg_tui.ui.state import UiState
 
 PERIOD_S: Final = 3.0
@@ -28,7 +28,7 @@ async def poll(ask: Callable[[], Awaitable[object]], fail: Callable[[str], objec
         await asyncio.sleep(PERIOD_S)
 
 
-async def slot_job(engine: EngineClient, state: UiState, slot: str) -> JobRecord | None:
+async def slot_job(engine: Source, state: UiState, slot: str) -> JobRecord | None:
     """The job on `slot`, with its values; None in a plain run, and where there is no job, or it has just gone.
 
     In the queue it is among the running jobs, or has just ended. Raises `GmgError` when the engine does not answer.

@@ -12,8 +12,8 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from gmg_tui import units
-from gmg_tui.client import EngineClient
 from gmg_tui.model import Details, JobRecord, Series, Worker
+from gmg_tui.source import Source
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import words
 from gmg_tui.ui.drawing.appearance import Appearance
@@ -54,7 +54,7 @@ class DetailsScreen(PageScreen):
     ACTING = keys.ACTING
     BINDINGS: ClassVar[list[BindingType]] = bindings(keys.DETAILS)
 
-    def __init__(self, state: UiState, engine: EngineClient, slot: str, appearance: Appearance) -> None:
+    def __init__(self, state: UiState, engine: Source, slot: str, appearance: Appearance) -> None:
         self._section = SECTIONS[0]
         super().__init__(appearance)
         self._state = state

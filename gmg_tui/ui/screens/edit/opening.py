@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gmg_tui.client import EngineClient
 from gmg_tui.model import Settings
 from gmg_tui.protocol import Seen
+from gmg_tui.source import Source
 from gmg_tui.ui.drawing.groups import together_text
 from gmg_tui.ui.screens.edit.screen import EditResult, EditScreen
 from gmg_tui.ui.screens.queries import slot_job
@@ -14,7 +14,7 @@ from gmg_tui.ui.state import Scope, UiState
 
 
 async def edit_screen(
-    engine: EngineClient,
+    engine: Source,
     state: UiState,
     slot: str,
     seen: Mapping[str, Seen],

@@ -10,9 +10,9 @@ from textual.binding import BindingType
 from textual.strip import Strip
 
 from gmg_tui import units
-from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Details, GpuProcess
+from gmg_tui.source import Source
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import words
 from gmg_tui.ui.drawing.appearance import Appearance
@@ -32,7 +32,7 @@ class ProcessesScreen(PageScreen):
     """No other key of the main screen may act here: the processes are what is chosen."""
     BINDINGS: ClassVar[list[BindingType]] = bindings(keys.PROCESSES)
 
-    def __init__(self, engine: EngineClient, slot: str, appearance: Appearance) -> None:
+    def __init__(self, engine: Source, slot: str, appearance: Appearance) -> None:
         super().__init__(appearance)
         self._engine = engine
         self._slot = slot

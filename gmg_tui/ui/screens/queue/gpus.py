@@ -14,9 +14,9 @@ from textual.geometry import Region
 from textual.widgets import Static
 
 from gmg_tui import units
-from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Lane, Slot
+from gmg_tui.source import Source
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import words
 from gmg_tui.ui.drawing.row import Row
@@ -58,7 +58,7 @@ class GpusScreen(Dialog[None], LiveScreen[None]):
     TAKES: ClassVar[frozenset[str]] = frozenset({"quit_session", "detach", "help"})
     heading = "GPUs of the sweep"
 
-    def __init__(self, state: UiState, engine: EngineClient) -> None:
+    def __init__(self, state: UiState, engine: Source) -> None:
         super().__init__()
         self._state = state
         self._engine = engine

@@ -11,9 +11,9 @@ from textual.binding import BindingType
 from textual.strip import Strip
 
 from gmg_tui import units
-from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, Queue, QueueAction, WorkerState
+from gmg_tui.source import Source
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.page import Page
@@ -45,7 +45,7 @@ class QueueScreen(PageScreen):
     TAKES: ClassVar[frozenset[str]] = frozenset({"quit_session", "detach", "help", "command_palette"})
     """No other key of the main screen may act here, because the worker it would act on cannot be seen."""
 
-    def __init__(self, state: UiState, engine: EngineClient, appearance: Appearance) -> None:
+    def __init__(self, state: UiState, engine: Source, appearance: Appearance) -> None:
         super().__init__(appearance)
         self._state = state
         self._engine = engine

@@ -10,9 +10,9 @@ from textual import events
 from textual.binding import BindingType
 from textual.strip import Strip
 
-from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Stacks
+from gmg_tui.source import Source
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.page import Page
@@ -30,7 +30,7 @@ class StacksScreen(PageScreen):
     """No other key of the main screen may act here: what it would act on is not shown."""
     BINDINGS: ClassVar[list[BindingType]] = bindings(keys.STACKS)
 
-    def __init__(self, engine: EngineClient, slot: str, slots: Sequence[str], appearance: Appearance) -> None:
+    def __init__(self, engine: Source, slot: str, slots: Sequence[str], appearance: Appearance) -> None:
         """`slots` are those of the group."""
         super().__init__(appearance)
         self._engine = engine

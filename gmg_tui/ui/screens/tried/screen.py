@@ -9,9 +9,9 @@ from textual.binding import BindingType
 from textual.strip import Strip
 
 from gmg_tui import units
-from gmg_tui.client import EngineClient
 from gmg_tui.model import Tried, TriedView
 from gmg_tui.model.tried import fastest
+from gmg_tui.source import Source
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.page import Page
@@ -31,7 +31,7 @@ class TriedScreen(PageScreen):
     TAKES: ClassVar[frozenset[str]] = frozenset({"quit_session", "detach", "help", "redraw", "command_palette"})
     """No other key of the main screen may act here: the arguments are what is chosen."""
 
-    def __init__(self, state: UiState, engine: EngineClient, appearance: Appearance) -> None:
+    def __init__(self, state: UiState, engine: Source, appearance: Appearance) -> None:
         super().__init__(appearance)
         self._state = state
         self._engine = engine
