@@ -25,7 +25,6 @@ from gmg_tui.engine.output.pump import Pump
 from gmg_tui.engine.process_scan import ProcessScan
 from gmg_tui.engine.processes.scans import Scans
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.records.tried import TriedArguments
 from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.engine.scheduling.queue_scheduler import QueueParts, QueueScheduler
 from gmg_tui.engine.scheduling.replicated_scheduler import ReplicatedScheduler
@@ -45,6 +44,7 @@ from gmg_tui.genesis.script_imports import may_use_genesis
 from gmg_tui.gpu.egl import EglProbe
 from gmg_tui.model import JobRecord, RunSpec, Session, SlotKind, StartMode, SweepSpec, Trial, TuneSpec, WorkerState
 from gmg_tui.results import Results, tuning
+from gmg_tui.results.tried import TriedArguments
 from gmg_tui.store.reader import open_store
 from gmg_tui.store.spans import covered_s
 from gmg_tui.store.writer import StoreWriter

@@ -18,9 +18,9 @@ from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.gpus.samples import GpuSamples
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.process_scan import ProcessScan
+from gmg_tui.engine.records.ran import ran
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.records.session_files import SessionFiles
-from gmg_tui.engine.records.tried import TriedArguments, ran
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.views import slot_view
 from gmg_tui.engine.workers.slot_state import SlotState
@@ -41,6 +41,7 @@ from gmg_tui.model import (
     WorkerState,
 )
 from gmg_tui.protocol import Action, Seen
+from gmg_tui.results.tried import TriedArguments
 
 if TYPE_CHECKING:
     from gmg_tui.engine.nodes.agent import Agent

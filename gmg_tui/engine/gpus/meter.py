@@ -2,26 +2,8 @@
 
 from __future__ import annotations
 
+from gmg_tui.mean import Mean
 from gmg_tui.model import GpuSample
-
-
-class Mean:
-    """The mean of the values added so far."""
-
-    def __init__(self) -> None:
-        self._sum = 0.0
-        self._count = 0
-
-    def add(self, value: float | None) -> None:
-        """Add `value`; None is ignored."""
-        if value is not None:
-            self._sum += value
-            self._count += 1
-
-    @property
-    def value(self) -> float | None:
-        """The mean; None without values."""
-        return self._sum / self._count if self._count else None
 
 
 class Meter:

@@ -8,12 +8,12 @@ from typing import Any
 
 from msgspec import structs
 
-from gmg_tui.engine.records.tried import TriedArguments
 from gmg_tui.engine.telling.occurrences import Occurrences
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.slot_worker import SlotWorker
 from gmg_tui.genesis.output.failures import FailureKind
 from gmg_tui.model import AttemptReport, Fps, GpuSample, JobRecord, OccurrenceKind, Slot, WorkerState, added_up
+from gmg_tui.results.tried import TriedArguments
 from gmg_tui.store.records import Event, JobAttempt, MetricsRow
 from gmg_tui.store.writer import StoreWriter
 

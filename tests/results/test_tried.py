@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from gmg_tui.engine.records.tried import MOST_SETS, Ran, TriedArguments
 from gmg_tui.model import Attempt, AttemptMetrics, Batch, Job, Tried, WorkerState
 from gmg_tui.model.tried import below_median, fastest, margin_95
+from gmg_tui.results.tried import MOST_SETS, Ran, TriedArguments
 from gmg_tui.session import STORE
 from gmg_tui.store.reader import create, load_jobs
 from tests.nvml_sim import Sim

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import NamedTuple
 
-from gmg_tui.engine.gpus.meter import Mean
-from gmg_tui.engine.workers.slot_worker import SlotWorker
+from gmg_tui.mean import Mean
 from gmg_tui.model import Attempt, Tried, TriedView, WorkerState
 from gmg_tui.model.tried import arguments_of, below_median, margin_95, settled_rate
 
@@ -173,12 +172,3 @@ class TriedArguments:
             rates = {slot: rate for slot, rate in earlier.items() if rate is not None} | now
             found |= {slot: pct for slot, pct in below_median(rates).items() if slot in now}
         return found
-
-
-def ran(worker: SlotWorker) -> Ran | None:
-    """The newest attempt of a worker; None before it has one."""
-    attempt = worker.reported()
-    if attempt is None:
-        return None
-    model = worker.slot.gpu.name if worker.slot.gpu is not None else None
-    return Ran(worker.slot.name, model, attempt.record)
