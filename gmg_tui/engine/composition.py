@@ -24,6 +24,7 @@ from gmg_tui.engine.output.log_writer import LogWriter
 from gmg_tui.engine.output.pump import Pump
 from gmg_tui.engine.process_scan import ProcessScan
 from gmg_tui.engine.processes.scans import Scans
+from gmg_tui.engine.records.moments import Moments
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.engine.scheduling.queue_scheduler import QueueParts, QueueScheduler
@@ -109,18 +110,18 @@ def assemble(
     agents_scheduler = None
     if spec.agent is not None:
         store = StoreWriter(path, trouble)
-        recorder = Recorder(store, changed, tried, occurrences)
+        recorder = Recorder(store, changed, tried, occurrences, None)
         from gmg_tui.engine.nodes.agent_scheduler import AgentScheduler  # other engines start the sooner
 
         scheduler = agents_scheduler = AgentScheduler(slot_states, workplace, recorder, changed)
     elif spec.sweep is None:
         store = StoreWriter(path, trouble)
-        recorder = Recorder(store, changed, tried, occurrences)
+        recorder = Recorder(store, changed, tried, occurrences, Moments(store, len(hardware.slots)))
         scheduler = ReplicatedScheduler(slot_states, workplace, recorder)
     else:
         records, before_s, store = _resume(path, spec.sweep, trouble, tried)
         records = [_without_slot(record, hardware, store) for record in records]
-        recorder = Recorder(store, changed, tried, occurrences)
+        recorder = Recorder(store, changed, tried, occurrences, Moments(store, len(hardware.slots)))
         queue = JobQueue(records, spec.sweep.batches)
         parts = QueueParts(slot_states, hardware.allowed, queue, workplace, recorder, changed, before_s)
         if spec.tune is not None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from gmg_tui.engine.views import slot_view
 from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.errors import GmgError
 from gmg_tui.protocol import Seen
 
 
@@ -21,3 +23,9 @@ def other(slot_state: SlotState, meant: Seen | None) -> str | None:
     if meant.attempt is not None and meant.attempt != shown.attempt and meant.job == shown.job:
         return f"attempt {meant.attempt} has ended; attempt {shown.attempt} runs on {slot} now"
     return None
+
+
+def tell(others: Mapping[str, str]) -> None:
+    """Raise `GmgError` where slots were left alone; `others` says what runs there."""
+    if others:
+        raise GmgError("; ".join(others.values()), 1)

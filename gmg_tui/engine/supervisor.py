@@ -114,18 +114,20 @@ class Supervisor:
     async def run(self, read: Callable[[], None], tell: Callable[[], None]) -> None:
         """Run until cancelled; whatever runs then is killed.
 
-        Each second begins with a call of `read`, which reads the workers' output, and ends with one of `tell`, which
-        tells the clients.
+        Each second begins with `read`, which reads the workers' output, and ends with `tell`, which tells the clients.
         """
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._scheduler.run(), name="scheduler")
-            tasks.create_task(self._beat(read, tell), name="beat")
-            tasks.create_task(self.session_files.run(), name="session files")
-            tasks.create_task(self._allocation.run(), name="allocation")
-            if self.agent is not None:
-                tasks.create_task(self.agent.run(), name="agent")
-            if self.fleet is not None:
-                tasks.create_task(self.fleet.run(self._slot_states), name="nodes")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._scheduler.run(), name="scheduler")
+                tasks.create_task(self._beat(read, tell), name="beat")
+                tasks.create_task(self.session_files.run(), name="session files")
+                tasks.create_task(self._allocation.run(), name="allocation")
+                if self.agent is not None:
+                    tasks.create_task(self.agent.run(), name="agent")
+                if self.fleet is not None:
+                    tasks.create_task(self.fleet.run(self._slot_states), name="nodes")
+        finally:
+            self._recorder.conclude(self.snapshot())
 
     async def _beat(self, read: Callable[[], None], tell: Callable[[], None]) -> None:
         """What is done each second, all at once, since waking up costs more than most of it."""
@@ -144,7 +146,7 @@ class Supervisor:
             for slot_state in self._slot_states.values():
                 slot_state.remember(moment)
             self._scheduler.beat()
-            self._recorder.metrics(moment, self._slot_states.values())
+            self._recorder.beat(moment, self._slot_states.values(), self.snapshot)
             self.session_files.beat()
             tell()
             if now >= scan_due and self.fleet is None:
@@ -299,7 +301,7 @@ class Supervisor:
                 self._scheduler.restart(slot)
             else:
                 self._scheduler.stop(slot, kill=action is Action.KILL)
-        _tell(others)
+        meant.tell(others)
 
     def edit(
         self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen]
@@ -309,15 +311,15 @@ class Supervisor:
         if self.session.spec.tune is not None:
             raise GmgError("the trials of a tuning keep their arguments; start a plain run to change them", 1)
         others = self._others(slots, seen)
-        meant = self._together(slot for slot in slots if slot not in others)
-        workers = [(slot, self._slot_state(slot).worker) for slot in meant]
+        left = self._together(slot for slot in slots if slot not in others)
+        workers = [(slot, self._slot_state(slot).worker) for slot in left]
         for slot, worker in workers:
             if worker is None or (worker.task.job is not None and worker.state.ended):
                 raise GmgError(f"no job runs on {slot}", 1)
         for _, worker in workers:
             if worker is not None:
                 worker.edit(args, env)
-        _tell(others)
+        meant.tell(others)
 
     def _together(self, slots: Iterable[str]) -> tuple[str, ...]:
         """These slots, and all others of the groups whose ranks are on them, each once."""
@@ -391,9 +393,3 @@ class Supervisor:
         elif self._notes.get(subject) != text:
             self._notes[subject] = text
             _log.warning("%s", text)
-
-
-def _tell(others: Mapping[str, str]) -> None:
-    """Raise `GmgError` where slots were left alone; `others` says what runs there."""
-    if others:
-        raise GmgError("; ".join(others.values()), 1)

@@ -10,11 +10,14 @@ from msgspec import structs
 
 from gmg_tui import units
 from gmg_tui.model import JobRecord, Session
+from gmg_tui.store.moments import Moment
 from gmg_tui.store.records import Event, JobAttempt, MetricsRow
 
 MAX_EVENTS = 5_000
 MAX_METRICS = 20_000
 """Rows: some minutes of 64 slots, some megabytes."""
+MAX_MOMENTS = 64
+"""Snapshots, of which one of 512 slots has a quarter of a megabyte."""
 MAX_ATTEMPTS = 20_000
 """Attempts that are remembered for a store that has to be rebuilt; the oldest are forgotten first."""
 
@@ -62,23 +65,25 @@ class LatestRecords:
 class Backlog(LatestRecords):
     """What waits to be written.
 
-    Jobs and attempts are never dropped; events and metrics are, and are counted, when there are too many.
+    Jobs and attempts are never dropped; events and metrics are, and are counted, when there are too many. Of moments the
+    oldest are.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.events: deque[Event] = deque(maxlen=MAX_EVENTS)
         self.metrics: deque[MetricsRow] = deque(maxlen=MAX_METRICS)
+        self.moments: deque[Moment] = deque(maxlen=MAX_MOMENTS)
         self._dropped_events = 0
         self._dropped_metrics = 0
 
     @property
     def urgent(self) -> bool:
-        """Whether there is more than metrics, which can wait."""
+        """Whether there is more than metrics and moments, which can wait."""
         return bool(self.session or self.jobs or self.attempts or self.events)
 
     def __bool__(self) -> bool:
-        return self.urgent or bool(self.metrics)
+        return self.urgent or bool(self.metrics or self.moments)
 
     def add_event(self, event: Event) -> None:
         """Add an event."""
@@ -92,11 +97,12 @@ class Backlog(LatestRecords):
             self.metrics.append(row)
 
     def merge(self, later: Backlog) -> None:
-        """Take all of `later`, with its events and metrics."""
+        """Take all of `later`, with its events, metrics and moments."""
         self.update(later)
         for event in later.events:
             self.add_event(event)
         self.add_metrics(later.metrics)
+        self.moments.extend(later.moments)
         self._dropped_events += later._dropped_events
         self._dropped_metrics += later._dropped_metrics
 

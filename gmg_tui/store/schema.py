@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from gmg_tui.store.records import StoreError
 
-VERSION = 5
+VERSION = 6
 """`PRAGMA user_version` of a store that this gmg-tui writes; increased when older versions could not read it."""
 _BUSY_S = 2.0
 """How long to wait for another process's lock before it counts as an error."""
@@ -48,6 +48,7 @@ CREATE TABLE figures (
     time REAL NOT NULL, slot TEXT NOT NULL, job INTEGER, fps REAL, fps_settled REAL, gpu_util_pct REAL,
     memory_used_mib REAL, power_w REAL, temperature_c REAL, sm_pct REAL
 );
+CREATE TABLE moments (id INTEGER PRIMARY KEY, time REAL NOT NULL, snapshot BLOB NOT NULL);
 """
 
 _CHANGES = {
@@ -81,6 +82,7 @@ _CHANGES = {
         "DROP TABLE attempts_of_one",
     ),
     4: ("ALTER TABLE figures ADD COLUMN sm_pct REAL",),
+    5: ("CREATE TABLE moments (id INTEGER PRIMARY KEY, time REAL NOT NULL, snapshot BLOB NOT NULL)",),
 }
 """What makes a store of each earlier version one of the next. In a JSON text that key cannot be part of a value, whose
 quotes are escaped."""

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import structs
 
 from gmg_tui.files import make_private
-from gmg_tui.store import rows, schema
+from gmg_tui.store import moments, rows, schema
 from gmg_tui.store.backlog import Backlog, LatestRecords
 from gmg_tui.store.records import Event, StoreError
 
@@ -108,6 +108,7 @@ class StoreFile:
             db.executemany(rows.ATTEMPTS.put, map(rows.ATTEMPTS.to_row, backlog.attempts.values()))
             db.executemany(rows.EVENTS.put, map(rows.EVENTS.to_row, backlog.all_events()))
             db.executemany(rows.PUT_METRICS, backlog.metrics)
+            moments.put(db, backlog.moments)
             db.execute("COMMIT")
         except BaseException:
             with suppress(sqlite3.Error):  # SQLite rolls back by itself after some errors

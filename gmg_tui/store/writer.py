@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gmg_tui.model import JobRecord, Session
 from gmg_tui.store.backlog import Backlog, LatestRecords
+from gmg_tui.store.moments import Moment
 from gmg_tui.store.records import Event, JobAttempt, MetricsRow, StoreError
 
 if TYPE_CHECKING:
@@ -118,6 +119,11 @@ class StoreWriter:
         """Store metrics within seconds; dropped, and counted, when too many wait."""
         with self._changed:
             self._fresh.add_metrics(rows)
+
+    def moment(self, moment: Moment) -> None:
+        """Store how the session is at a moment, within seconds; the oldest that wait are dropped when they are too many."""
+        with self._changed:
+            self._fresh.moments.append(moment)
 
     async def close(self) -> None:
         """Write everything that waits and the last results, and end the thread; gives up when the disk keeps failing."""

@@ -8,11 +8,22 @@ from typing import Any
 
 from msgspec import structs
 
+from gmg_tui.engine.records.moments import Moments
 from gmg_tui.engine.telling.occurrences import Occurrences
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.slot_worker import SlotWorker
 from gmg_tui.genesis.output.failures import FailureKind
-from gmg_tui.model import AttemptReport, Fps, GpuSample, JobRecord, OccurrenceKind, Slot, WorkerState, added_up
+from gmg_tui.model import (
+    AttemptReport,
+    Fps,
+    GpuSample,
+    JobRecord,
+    OccurrenceKind,
+    Slot,
+    Snapshot,
+    WorkerState,
+    added_up,
+)
 from gmg_tui.results.tried import TriedArguments
 from gmg_tui.store.records import Event, JobAttempt, MetricsRow
 from gmg_tui.store.writer import StoreWriter
@@ -45,16 +56,22 @@ class Recorder:
     """Keeps the records of the jobs that occupy slots, and writes every change to the store. It is the workers' watcher.
 
     `changed` is called when something that is displayed has changed; `tried` is given the attempts that have ended, and
-    `occurrences` what a person may want to be told.
+    `occurrences` what a person may want to be told. `moments` keeps how the session is; a node's agent has none.
     """
 
     def __init__(
-        self, store: StoreWriter, changed: Callable[[], None], tried: TriedArguments, occurrences: Occurrences
+        self,
+        store: StoreWriter,
+        changed: Callable[[], None],
+        tried: TriedArguments,
+        occurrences: Occurrences,
+        moments: Moments | None,
     ) -> None:
         self.occurrences = occurrences
         self._store = store
         self._tried = tried
         self._changed = changed
+        self._moments = moments
         self._occupants: dict[str, _Occupant] = {}
         """By slot."""
         self._stuck: set[str] = set()
@@ -138,8 +155,11 @@ class Recorder:
         """Record an event."""
         self._store.event(Event(time.time(), kind, text, slot, job))
 
-    def metrics(self, moment: float, slot_states: Collection[SlotState]) -> None:
-        """Record the metrics of this second, and now and then how far each job is; `moment` is Unix time."""
+    def beat(self, moment: float, slot_states: Collection[SlotState], snapshot: Callable[[], Snapshot]) -> None:
+        """Record the metrics of this second, and now and then how far each job and the session are.
+
+        `moment` is Unix time; `snapshot` gives the session as clients see it.
+        """
         if moment >= self._refresh_at:
             self._refresh_at = moment + _REFRESH_S
             self._refresh(slot_states)
@@ -156,6 +176,13 @@ class Recorder:
         ]
         if rows:
             self._store.metrics(rows)
+        if self._moments is not None:
+            self._moments.beat(moment, snapshot, live=bool(rows))
+
+    def conclude(self, snapshot: Snapshot) -> None:
+        """Record how the session has ended."""
+        if self._moments is not None:
+            self._moments.conclude(snapshot)
 
     def _refresh(self, slot_states: Iterable[SlotState]) -> None:
         """Write the figures of what runs, which `report` tells of a running session."""
@@ -178,6 +205,8 @@ class Recorder:
             occupant.workers[slot] = worker
             if occupant.lead is worker and occupant.record.state is not worker.state:
                 self._update(worker)
+        if self._moments is not None:
+            self._moments.changed(worker)
         if worker.stuck is None:
             self._stuck.discard(slot)
         elif slot not in self._stuck:
