@@ -1,4 +1,4 @@
-"""`attach`: open the screen on a running session."""
+"""`attach`: open the screen on a running session, or look back on one that has ended."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 
 from gmg_tui import recovery, shares
 from gmg_tui import session as sessions
-from gmg_tui.commands.interactive import check_terminal, check_theme, is_terminal, show
+from gmg_tui.commands.interactive import check_terminal, check_theme, is_terminal, look_back, show
 from gmg_tui.commands.messages import tell
 from gmg_tui.errors import GmgError
+from gmg_tui.session import Found
 
 
 def attach(name: str | None, *, readonly: bool, theme: str | None, ascii_only: bool, mouse: bool, confirm: bool) -> int:
-    """Open the screen on a running session; the exit status. Raises `GmgError`."""
+    """Open the screen on a running session, or on what is kept of one that is named; the exit status. Raises `GmgError`."""
     check_theme(theme)
     if name is not None and "/" in name:
         address = shares.parse(name)
@@ -32,6 +33,10 @@ def attach(name: str | None, *, readonly: bool, theme: str | None, ascii_only: b
             address=name,
         ).status
     recovery.clear(tell)
+    if name is not None:
+        named = sessions.find(name, running=False)
+        if named.state != "running":
+            return _look_back(named, theme=theme, ascii_only=ascii_only, mouse=mouse)
     found = sessions.find(name, running=True)
     if not is_terminal():
         raise GmgError(f"attach needs a terminal; to print a log: gmg-tui logs {found.name} SLOT -f")
@@ -61,3 +66,14 @@ def attach(name: str | None, *, readonly: bool, theme: str | None, ascii_only: b
     from gmg_tui.commands.sweep import conclude
 
     return conclude(spec, shown.status)
+
+
+def _look_back(found: Found, *, theme: str | None, ascii_only: bool, mouse: bool) -> int:
+    """Open the screen on what is kept of a session that has ended or was lost."""
+    if not is_terminal():
+        raise GmgError(f"attach needs a terminal; to tell what it did: gmg-tui report {found.name}")
+    check_terminal(os.environ)
+    look_back(found, theme=theme, ascii_only=ascii_only, mouse=mouse)
+    if found.state == "lost":
+        print(f"gmg-tui: {found.loss_text()}")
+    return 0

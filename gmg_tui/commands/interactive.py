@@ -12,6 +12,7 @@ from typing import NamedTuple
 from gmg_tui import session as sessions
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Session, Tunable
+from gmg_tui.session import Found
 
 MIN_COLUMNS = 20
 MIN_ROWS = 5
@@ -105,13 +106,11 @@ def show(
     """
     from gmg_tui import ui
 
-    written = getattr(sys.__stderr__, "encoding", "")
-    ascii_only = ascii_only or not speaks_utf8(os.environ, written, coerced=bool(sys.flags.utf8_mode))
     outcome = ui.run(
         socket,
         session_id=session_id,
         theme=theme,
-        ascii=ascii_only,
+        ascii=ascii_only or not _draws_utf8(),
         mouse=mouse,
         confirm=confirm,
         readonly=readonly,
@@ -132,3 +131,27 @@ def show(
     status = exit_status(outcome.snapshot, interrupted=outcome.how == "stopped")
     tuning = outcome.snapshot.tuning
     return Shown(status, outcome.session, outcome.after, tuning.slots if tuning is not None else ())
+
+
+def look_back(found: Found, *, theme: str | None, ascii_only: bool, mouse: bool) -> None:
+    """Open the screen on what is kept of a session; the options are those of `show`.
+
+    Raises:
+        GmgError: Nothing is kept, or it cannot be read.
+    """
+    from gmg_tui import ui
+
+    ui.look_back(
+        found.folder,
+        found.record.session,
+        away=found.away,
+        theme=theme,
+        ascii=ascii_only or not _draws_utf8(),
+        mouse=mouse,
+    )
+
+
+def _draws_utf8() -> bool:
+    """Whether the terminal that the screen is drawn on takes UTF-8."""
+    written = getattr(sys.__stderr__, "encoding", "")
+    return speaks_utf8(os.environ, written, coerced=bool(sys.flags.utf8_mode))

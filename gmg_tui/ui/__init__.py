@@ -9,12 +9,21 @@ import asyncio
 import gc
 import importlib
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gmg_tui.errors import GmgError
+from gmg_tui.model import Session
+from gmg_tui.source import Source
 from gmg_tui.ui.state import Outcome
 
-__all__ = ["Outcome", "load", "run"]
+if TYPE_CHECKING:
+    from gmg_tui.past.source import PastSource
+
+    Opened = tuple[Source, PastSource | None]
+
+__all__ = ["Outcome", "load", "look_back", "run"]
 
 _SWITCHES = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 """Read by Textual when it is imported: nothing moves by itself, and scrolling is by whole rows."""
@@ -63,50 +72,81 @@ def run(
     Raises:
         GmgError: There is no terminal, no engine answers, or the interface failed.
     """
-    from gmg_tui.ui.terminal import watchdog
 
-    if not web:
-        watchdog.check_terminal()
-    load()
-    return asyncio.run(
-        _run(
-            socket,
-            session_id,
-            theme,
-            ascii_only=ascii,
-            mouse=mouse,
-            confirm=confirm,
-            readonly=readonly,
-            web=web,
-        )
-    )
+    async def opened() -> Opened:
+        from gmg_tui.client import EngineClient
+
+        return await EngineClient.connect(socket, session_id, readonly=readonly), None
+
+    return _started(opened, theme, ascii_only=ascii, mouse=mouse, confirm=confirm, web=web)
 
 
-async def _run(
-    socket: Path,
-    session_id: str,
+def look_back(
+    folder: Path,
+    session: Session,
+    *,
+    away: bool = False,
+    theme: str | None = None,
+    ascii: bool = False,  # noqa: A002
+    mouse: bool = True,
+) -> Outcome:
+    """Show what is kept of a session in its `folder`, until the user leaves.
+
+    `away` tells that an engine on another machine may be writing there; the other options are those of `run`.
+
+    Raises:
+        GmgError: There is no terminal, nothing is kept, it cannot be read, or the interface failed.
+    """
+
+    async def opened() -> Opened:
+        from gmg_tui.past.source import PastSource
+
+        past = await PastSource.open(folder, session, away=away)
+        return past, past
+
+    return _started(opened, theme, ascii_only=ascii, mouse=mouse, confirm=False, web=False)
+
+
+def _started(
+    opened: Callable[[], Awaitable[Opened]],
     theme: str | None,
     *,
     ascii_only: bool,
     mouse: bool,
     confirm: bool,
-    readonly: bool,
     web: bool,
 ) -> Outcome:
-    from gmg_tui.client import EngineClient
+    from gmg_tui.ui.terminal import watchdog
+
+    if not web:
+        watchdog.check_terminal()
+    load()
+    return asyncio.run(_run(opened, theme, ascii_only=ascii_only, mouse=mouse, confirm=confirm, web=web))
+
+
+async def _run(
+    opened: Callable[[], Awaitable[Opened]],
+    theme: str | None,
+    *,
+    ascii_only: bool,
+    mouse: bool,
+    confirm: bool,
+    web: bool,
+) -> Outcome:
     from gmg_tui.ui.app import GmgApp
     from gmg_tui.ui.remembered import Memory
     from gmg_tui.ui.terminal import meta_arrows, watchdog
 
     meta_arrows.install()
-    engine = await EngineClient.connect(socket, session_id, readonly=readonly)
+    engine, past = await opened()
     memory = None if web else Memory()  # a browser's reader chooses for a while, not for the owner's next session
     try:
-        app = GmgApp(engine, theme=theme, ascii_only=ascii_only, confirm=confirm, memory=memory, web=web)
-        with watchdog.watch(lambda: app.finish("detached"), terminal=not web):
+        app = GmgApp(engine, theme=theme, ascii_only=ascii_only, confirm=confirm, memory=memory, web=web, past=past)
+        with watchdog.watch(lambda: app.finish("looked" if app.state.over else "detached"), terminal=not web):
             outcome = await app.run_async(mouse=mouse)
         if web and outcome is None:  # its page was closed
             outcome = Outcome("detached", app.state.session, app.state.snapshot)
+        await app.close_past()
     finally:
         if memory is not None:
             memory.close()
@@ -115,5 +155,6 @@ async def _run(
             watchdog.drain()
     if outcome is None:
         name = engine.welcome.session.spec.name
-        raise GmgError(f"the interface failed; the workers keep running: `gmg-tui attach {name}`", 1)
+        kept = "" if app.state.over else f"; the workers keep running: `gmg-tui attach {name}`"
+        raise GmgError(f"the interface failed{kept}", 1)
     return outcome

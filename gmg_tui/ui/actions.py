@@ -39,7 +39,7 @@ LOG_TAIL = 1000
 _MAIN_ONLY = frozenset(
     {"move", "mark", "view", "follow", "search", "search_next", "log_page", "log_across", "details", "leave"}
     | {"filter", "group_log", "log_folds", "log_heads", "log_wraps", "log_pager", "copy_line", "copy_log_path"}
-    | {"sort", "filter_slots", "trouble", "fold_node", "fold_all"}
+    | {"sort", "filter_slots", "trouble", "fold_node", "fold_all", "time_step", "time_move", "time_jump"}
 )
 """Actions that make no sense while another screen covers the main one."""
 _ANYWHERE = frozenset({"redraw", "suspend"})

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import RenderableType
 from textual.app import SystemCommand
@@ -35,6 +35,9 @@ from gmg_tui.ui.terminal.refresh_limiter import RefreshLimiter
 from gmg_tui.ui.terminal.suspension import Suspension
 from gmg_tui.ui.terminal.true_size import TrueSizeScreen, window_size
 
+if TYPE_CHECKING:
+    from gmg_tui.past.source import PastSource
+
 PACE_S = 0.9
 """Shortest time between two redraws of metrics, seconds: a little under the engine's interval of one second."""
 SWEEP_PACE_S = 0.25
@@ -44,7 +47,7 @@ SWEEP_PACE_S = 0.25
 class GmgApp(PermittedActions, inherit_bindings=False):
     """The interface of one session; `theme` is one of `themes.NAMES`, or None for the one in `memory`.
 
-    `web` says that a browser draws it.
+    `web` says that a browser draws it; `past` is the engine where that is what is kept of a session that has ended.
     """
 
     TITLE = "gmg-tui"
@@ -54,8 +57,12 @@ class GmgApp(PermittedActions, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [
         # Without a focused widget Textual sends a key through the screen before it looks its binding up, and handles
         # the keys behind it meanwhile. With priority it acts at once, on the main screen only.
-        *(Binding(key.keys, f"at_once({key.action!r})", show=False, system=True, priority=True) for key in KEYS),
-        *(Binding(key.keys, key.action, key.label, show=False, system=True) for key in KEYS),
+        *(
+            Binding(names, f"at_once({action!r})", show=False, system=True, priority=True)
+            for key in KEYS
+            for names, action in key.bound
+        ),
+        *(Binding(names, action, key.label, show=False, system=True) for key in KEYS for names, action in key.bound),
     ]
 
     def __init__(
@@ -68,12 +75,17 @@ class GmgApp(PermittedActions, inherit_bindings=False):
         pace_s: float = PACE_S,
         memory: Memory | None = None,
         web: bool = False,
+        past: PastSource | None = None,
     ) -> None:
         # Otherwise Textual 8.2.8 turns colours to greys for NO_COLOR, and sends those (`app.py`, `Monochrome`).
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
-        self.engine = engine
-        self.state = UiState(engine.welcome)
+        self.engine = self.live = engine
+        self._steps = []
+        self.state = UiState(engine.welcome, past.look if past is not None else None)
+        self.past = past
         self.permissions = Permissions(engine.welcome.readonly, web)
+        if past is not None:
+            self.permissions = self.permissions._replace(past=self.why_past(past))
         self.memory = memory
         remembered = self.recall(memory) if memory is not None else None
         self.ascii_only = ascii_only
@@ -170,17 +182,17 @@ class GmgApp(PermittedActions, inherit_bindings=False):
     def _count_silence(self) -> None:
         """Say for how long the engine has been silent. Seconds in which this process stood still do not count."""
         self._unheard_s += 1
-        if self._unheard_s >= self.SILENT_S and not self.state.parted:
+        if self._unheard_s >= self.SILENT_S and not self.state.parted and not self.state.over:
             self.state.silent_s = self._unheard_s
             self.draw()
 
     async def _listen(self) -> None:
-        async for event in self.engine.events():
+        async for event in self.live.events():
             self._unheard_s = self.state.silent_s = 0
             match event:
                 case Update(snapshot=snapshot):
                     self._apply(snapshot)
-                case Lines():
+                case Lines() if self.engine is self.live:
                     self.main.log_view.take(event)
                 case Bye(reason=reason):
                     self._parted(reason)
@@ -188,12 +200,14 @@ class GmgApp(PermittedActions, inherit_bindings=False):
 
     def _apply(self, snapshot: Snapshot) -> None:
         """Show `snapshot`: at once when a worker's state changed, else not faster than one can read."""
-        states = [(worker.state, worker.stuck) for worker in self.state.snapshot.workers]
+        states = [(worker.state, worker.stuck) for worker in self.state.newest.workers]
         self._notify(snapshot)
         if self.state.apply(snapshot) or (self.state.together and self.main.log_view.shows != self.state.log):
             self.open_log()
         if snapshot.ended and self.state.stopping:
             self.finish("stopped")
+            return
+        if self.state.looked is not None:
             return
         self._pace.ask(now=states != [(worker.state, worker.stuck) for worker in snapshot.workers])
 
@@ -211,7 +225,7 @@ class GmgApp(PermittedActions, inherit_bindings=False):
         self.state.parted = True
         if self.state.stopping:
             self.finish("stopped")
-        elif self.state.snapshot.ended:
+        elif self.state.newest.ended:
             self.say(f"The engine has exited: {reason}")
         else:
             self.finish("lost", reason)
@@ -223,7 +237,7 @@ class GmgApp(PermittedActions, inherit_bindings=False):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: the action of every key that works on `screen`, and the themes."""
         for key in KEYS:
-            if not key.action.startswith(("move", "command_palette")) and self.offers(screen, key):
+            if not key.action.startswith(("move", "command_palette", "time_jump")) and self.offers(screen, key):
                 yield SystemCommand(key.label, f"{key.help} ({key.shown})", partial(self.run_action, key.action))
         for name in themes.NAMES:
             yield SystemCommand(f"theme: {name}", f"Draw in the colours of {name}.", partial(self.wear, name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 
@@ -30,11 +31,23 @@ class Key(NamedTuple):
     """Whether the footer has it where there are many slots."""
     nodes: bool = False
     """Whether the footer has it where there are several nodes."""
+    past: bool = False
+    """Whether the footer has it, before all others, while the past is shown."""
+    each: bool = False
+    """Whether it is several keys, each of which its action is given."""
 
     @property
     def name(self) -> str:
         """What the settings call it: its label."""
         return self.label.replace(" ", "-")
+
+    @property
+    def bound(self) -> Iterator[tuple[str, str]]:
+        """What is bound: Textual's names of keys, with their action."""
+        if self.each:
+            yield from ((one, f"{self.action}({one})") for one in self.keys.split(","))
+        else:
+            yield self.keys, self.action
 
 
 KEYS: tuple[Key, ...] = (
@@ -117,6 +130,26 @@ KEYS: tuple[Key, ...] = (
     Key("end", "log_page('end')", "End", "log end", "Go to the end of the log and follow it."),
     Key("shift+left", "log_across(-1)", "shift+←", "log left", "Scroll the log to the left."),
     Key("shift+right", "log_across(1)", "shift+→", "log right", "Scroll the log to the right, where lines are cut."),
+    Key(
+        "left_square_bracket",
+        "time_step(-1)",
+        "[",
+        "back",
+        "Look back on the session: at the moment before this one that is kept of it; esc returns.",
+        past=True,
+    ),
+    Key("right_square_bracket", "time_step(1)", "]", "forward", "Look at the moment after it.", past=True),
+    Key("left_curly_bracket", "time_move(-0.05)", "{", "far back", "Look back by a twentieth of the session's life."),
+    Key("right_curly_bracket", "time_move(0.05)", "}", "far forward", "Look forward by a twentieth of it."),
+    Key(
+        "0,1,2,3,4,5,6,7,8,9",
+        "time_jump",
+        "0-9",
+        "jump",
+        "Look back at so many tenths of the session's life: 0 is its beginning.",
+        past=True,
+        each=True,
+    ),
     Key("p", "processes", "p", "processes", "Show the processes on the worker's GPU.", True),
     Key("s", "stacks", "s", "stacks", "Ask the worker, or each rank of its group, for its Python stack."),
     Key(
@@ -137,7 +170,7 @@ KEYS: tuple[Key, ...] = (
         "leave",
         "esc",
         "leave",
-        "End the search, or else the log's filter, and follow the log; else unmark all workers; else show all.",
+        "End the search, or else the log's filter, and follow the log; else unmark all workers; else show all; else the present.",
     ),
     Key("ctrl+p", "command_palette", "ctrl+p", "palette", "Find a command by name."),
 )

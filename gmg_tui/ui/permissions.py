@@ -16,6 +16,8 @@ STEERING: Final = frozenset(
 """Actions of keys that change something in the session, or lead to nothing else."""
 TERMINAL: Final = frozenset({"log_pager", "suspend"})
 """Actions of keys that give the terminal to another program of this machine."""
+NOT_KEPT: Final = frozenset({"processes"})
+"""Actions of keys that show what is not kept of a session."""
 _CHANGED: Final = {
     "quit_session": "Close the screen; the session is not touched.",
     "tuning": "Show the tuning.",
@@ -31,18 +33,27 @@ class Permissions(NamedTuple):
     """Whether it only looks."""
     web: bool = False
     """Whether it is drawn in a browser."""
+    past: str = ""
+    """Why nothing can be changed while it shows the past, in a sentence; empty in the present."""
+
+    @property
+    def looks(self) -> bool:
+        """Whether nothing can be changed from it."""
+        return self.readonly or bool(self.past)
 
     def why_not(self, action: str) -> str:
         """Why an action, `name` or `name(arguments)`, is not done here, in a sentence; empty where it is."""
         name = action.partition("(")[0].rpartition(".")[2]
-        if self.readonly and name in STEERING:
-            return "This screen is read-only: it changes nothing."
+        if name in STEERING and self.looks:
+            return self.past or "This screen is read-only: it changes nothing."
+        if self.past and name in NOT_KEPT:
+            return "The processes on the GPUs are not kept."
         return "A browser has no terminal for that." if self.web and name in TERMINAL else ""
 
     def allowed(self, keys: Iterable[Key]) -> tuple[Key, ...]:
         """Those of `keys` that do something here."""
         found = (key for key in keys if not self.why_not(key.action))
-        if not self.readonly:
+        if not self.looks:
             return tuple(found)
         return tuple(key._replace(help=_CHANGED.get(key.action, key.help)) for key in found)
 

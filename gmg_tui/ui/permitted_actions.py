@@ -47,14 +47,22 @@ class PermittedActions(ScreenActions, inherit_bindings=False):
 
     async def action_tuning(self) -> None:
         """Show the tuning; in a plain run, start one, if that is allowed."""
-        if self.permissions.readonly and self.state.snapshot.tuning is None:
+        if self.permissions.looks and self.state.snapshot.tuning is None:
             self.say(self.permissions.why_not("edit"))
         else:
             await super().action_tuning()
 
+    def action_detach(self) -> None:
+        """Leave; the workers go on, where there are any."""
+        self.finish("looked" if self.state.over else "detached")
+
     def action_quit_session(self) -> None:
         """Leave; a screen that only looks leaves the workers alone without a question."""
-        if self.permissions.readonly and not self.state.snapshot.ended:
+        if self.state.looked is not None and not self.state.over:
+            self.leave_past()  # what is asked is of the present
+        if self.state.over:
+            self.finish("looked")
+        elif self.permissions.readonly and not self.state.snapshot.ended:
             self.action_detach()
         else:
             super().action_quit_session()

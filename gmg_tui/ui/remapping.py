@@ -43,7 +43,7 @@ _chosen: dict[str, tuple[str, ...]] = {}
 
 def actions() -> dict[str, Key]:
     """The actions of the main table by the names that the settings have for them, with their built-in keys."""
-    return {key.name: key for key in _BUILT_IN}
+    return {key.name: key for key in _BUILT_IN if not key.each}
 
 
 def chosen() -> dict[str, tuple[str, ...]]:
@@ -54,9 +54,9 @@ def chosen() -> dict[str, tuple[str, ...]]:
 def wrong(choice: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
     """What is wrong with other keys of actions, each of `actions()`: the action, and why."""
     holders = dict[str, str]()
-    for name, key in actions().items():
-        if name not in choice:
-            holders.update(dict.fromkeys(key.keys.split(","), name))
+    for key in _BUILT_IN:
+        if key.name not in choice:
+            holders.update(dict.fromkeys(key.keys.split(","), key.name))
     for name, given in choice.items():
         for one in given:
             try:

@@ -7,13 +7,14 @@ import asyncio
 from gmg_tui import units
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Settings
-from gmg_tui.ui.actions import OPENING_S, Actions
+from gmg_tui.ui.actions import OPENING_S
 from gmg_tui.ui.keys import KEYS, now
 from gmg_tui.ui.messages import Replace
 from gmg_tui.ui.screens.live import LiveScreen
+from gmg_tui.ui.time_actions import TimeActions
 
 
-class ScreenActions(Actions, inherit_bindings=False):
+class ScreenActions(TimeActions, inherit_bindings=False):
     """An app whose keys open screens over the main one."""
 
     async def action_details(self) -> None:

@@ -5,23 +5,26 @@ Everything else lives in the engine. This module knows no Textual.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from gmg_tui.model import GpuSample, Occurrence, Queue, Session, Slot, Snapshot, Tunable, Worker, WorkerState
+from gmg_tui.model import GpuSample, Occurrence, Queue, Series, Session, Slot, Snapshot, Tunable, Worker, WorkerState
 from gmg_tui.protocol import Welcome
 from gmg_tui.ui.arrangement import Arrangement, Filter, Order, Placed, in_trouble
 from gmg_tui.ui.folds import Band, Folds, Part, bands
 from gmg_tui.ui.history import History
 
+if TYPE_CHECKING:
+    from gmg_tui.past.record import Look
+
 
 class Outcome(NamedTuple):
-    """How the interface ended, and the session as it was then."""
+    """How the interface ended, and the session as it was on the screen."""
 
     how: str
     """`ended`: all workers had; `stopped`: they were stopped from here; `detached`: they go on; `lost`: the engine is
-    gone."""
+    gone; `looked`: it had ended before, and was looked back on."""
     session: Session
     snapshot: Snapshot
     reason: str = ""
@@ -53,14 +56,17 @@ class UiState:
 
     Attributes:
         session: What does not change while the session runs.
-        snapshot: The newest state of the session.
+        snapshot: The state of the session that is drawn: the newest, or that of the moment that is looked back on.
+        newest: The newest state of the session.
+        looked: The moment that is looked back on; None while the present is drawn.
+        over: Whether there is no present: the session had ended before the screen was opened.
         present: The names of the session's slots, in their own order; in a sweep only those that have a worker now.
         slots: Those of them that are drawn, in the order in which they are, also behind the lines of folded nodes.
         arrangement: How they are filtered and sorted.
         folds: Which nodes are folded.
         chosen: Name of the slot that keys act on; empty where there is none.
         view: How the user wants the workers drawn.
-        histories: The recent past, by slot.
+        histories: The minutes before what is drawn, by slot.
         message: Why the last key could not do its work; empty otherwise.
         parted: Whether the engine is gone, and nothing more will come.
         silent_s: For how long the engine has sent nothing, seconds; 0 while it sends a snapshot each second.
@@ -73,9 +79,12 @@ class UiState:
         edited: The number that was edited last, as `numbers.edited_name` names it; empty before that.
     """
 
-    def __init__(self, welcome: Welcome) -> None:
+    def __init__(self, welcome: Welcome, looked: Look | None = None) -> None:
         self.session: Session = welcome.session
         self.snapshot: Snapshot = welcome.snapshot
+        self.newest: Snapshot = welcome.snapshot
+        self.looked: Look | None = None
+        self.over = looked is not None
         self.readonly = welcome.readonly
         self.view = View.AUTO
         self.message = ""
@@ -87,7 +96,8 @@ class UiState:
         self.together = False
         self.silent_s = 0
         self.parted = False
-        self.histories = {slot.name: History() for slot in self.session.slots}
+        self._present_histories = {slot.name: History() for slot in self.session.slots}
+        self.histories = self._present_histories
         self._all_slots = {slot.name: place for place, slot in enumerate(self.session.slots)}
         self._slot_of = {slot.name: slot for slot in self.session.slots}
         self.arrangement = Arrangement()
@@ -103,9 +113,10 @@ class UiState:
         self._samples: dict[str, GpuSample] = {}
         self._index()
         self.chosen: str = self.slots[0] if self.slots else ""
-        for series in welcome.recent:
-            if series.slot in self.histories:
-                self.histories[series.slot].seed(series)
+        if looked is not None:
+            self.look(looked)
+            return
+        _seed(self.histories, welcome.recent)
         self.apply(welcome.snapshot)
 
     @property
@@ -190,20 +201,42 @@ class UiState:
 
         Returns whether another slot is selected now, because the previous one is gone.
         """
+        self.newest = snapshot
+        moved = self._show(snapshot) if self.looked is None else False
+        for worker in snapshot.workers:
+            history = self._present_histories.get(worker.slot)
+            if history is not None and not worker.state.ended:
+                history.add(snapshot.time, worker, self._present_sample(worker.slot))
+        return moved
+
+    def look(self, looked: Look | None) -> bool:
+        """Draw a moment of the past from now on, or (None) the present. Returns whether another slot is selected now."""
+        self.looked = looked
+        if looked is None:
+            self.histories = self._present_histories
+        else:
+            self.histories = {slot.name: History() for slot in self.session.slots}
+            _seed(self.histories, looked.recent)
+        return self._show(self.newest if looked is None else looked.snapshot, anew=True)
+
+    def _show(self, snapshot: Snapshot, *, anew: bool = False) -> bool:
+        """Draw `snapshot` from now on, arranged `anew` or where that is due. Returns whether another slot is selected now."""
         self.snapshot = snapshot
         self._index()
         gone = snapshot.queue is not None and self._follow_slots(snapshot)
-        moved = self._arrange() if gone or self.arrangement.due(snapshot.time) else False
+        moved = self._arrange() if anew or gone or self.arrangement.due(snapshot.time) else False
         self.marked.intersection_update(self.slots)
-        for worker in snapshot.workers:
-            history = self.histories.get(worker.slot)
-            if history is not None and not worker.state.ended:
-                history.add(snapshot.time, worker, self.sample(worker.slot))
         return moved
+
+    def _present_sample(self, name: str) -> GpuSample | None:
+        if self.looked is None:
+            return self.sample(name)
+        slot = self._slot_of.get(name)
+        return self.newest.sample(slot.gpu if slot is not None else None)
 
     def occurred_since(self, snapshot: Snapshot) -> tuple[Occurrence, ...]:
         """What has happened since the newest snapshot, up to this one."""
-        last = max((one.number for one in self.snapshot.occurred), default=0)
+        last = max((one.number for one in self.newest.occurred), default=0)
         return tuple(one for one in snapshot.occurred if one.number > last)
 
     def _index(self) -> None:
@@ -287,3 +320,10 @@ class UiState:
             return False
         slots = rows[here].slots
         return self.choose(slots[0 if rows[here].folded else min(column, len(slots) - 1)])
+
+
+def _seed(histories: Mapping[str, History], recent: Iterable[Series]) -> None:
+    """Have histories begin with what is known from before."""
+    for series in recent:
+        if series.slot in histories:
+            histories[series.slot].seed(series)

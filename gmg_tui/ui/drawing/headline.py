@@ -48,7 +48,9 @@ def headline(state: UiState, width: int, appearance: Appearance) -> Row:
     metrics: list[Piece] = [(f"{appearance.signs.sigma} {units.fps(fps)} FPS", "fps")]
     watts: list[Piece] = [(f"  {units.short(efficiency)} FPS/W", "text")] if efficiency is not None else []
     end: list[Piece] = [*_allocation(snapshot, width), (f"  {units.clock(snapshot.elapsed_s)} ", "strong")]
-    if state.readonly:
+    if state.looked is not None:
+        end = [("  past", "warn"), (f"  {units.clock(snapshot.elapsed_s)} ", "strong")]
+    elif state.readonly:
         end.insert(0, ("  read-only", "warn"))
     if state.silent_s:
         end = [(f"  engine silent for {units.span(state.silent_s)} ", "error")]

@@ -81,7 +81,7 @@ class HelpScreen(Dialog[None]):
         signs = signs_of(self.app)
         permissions = permissions_of(self.app)
         for heading, table in _TABLES:
-            if permissions.readonly and table in _OF_DIALOGS:
+            if permissions.looks and table in _OF_DIALOGS:
                 continue
             rows = [Entry(spelled(key.shown, signs), key.help) for key in permissions.allowed(table)]
             yield Entries([Entry(heading, style="title"), *rows, _GAP], id="shown" if table is self._table else None)

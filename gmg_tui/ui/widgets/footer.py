@@ -16,6 +16,8 @@ from gmg_tui.ui.widgets.row_view import DrawnView
 _OF_APP = frozenset(key.action for key in KEYS)
 _UNMARK = "unmark"
 """What `esc` does while workers are marked."""
+_PRESENT = "present"
+"""What it does while the past of a running session is shown."""
 _FEW = 8
 """Slots up to which the keys that are for many are left to the help."""
 
@@ -101,6 +103,10 @@ class MainFooter(Footer):
         return f" {self.appearance.signs.mark} {count} marked " if count else ""
 
     def _offered(self) -> tuple[Sequence[Key], frozenset[str]]:
+        if self._state.looked is not None:
+            first = [key for key in KEYS if key.past]
+            leave = [key._replace(label=_PRESENT) for key in KEYS if key.action == "leave" and not self._state.over]
+            return [*first, *leave, *self._keys], self._always
         if not self._state.marked:
             return super()._offered()
         unmark = [key._replace(label=_UNMARK) for key in KEYS if key.action == "leave"]

@@ -1,0 +1,142 @@
+"""The jobs and attempts of a session as they were at a moment: what came later is not known yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import structs
+
+from gmg_tui.model import (
+    Attempt,
+    AttemptMetrics,
+    Details,
+    JobRecord,
+    Lane,
+    QueueView,
+    Session,
+    Settings,
+    Snapshot,
+    TriedView,
+    Worker,
+    WorkerState,
+)
+from gmg_tui.results.tried import Ran, TriedArguments
+from gmg_tui.store.records import JobAttempt
+
+_NOT_KEPT = "not kept"
+_MOST_JOBS = 500
+"""So many at most in a part of the queue."""
+
+
+def attempt_then(attempt: Attempt, time: float) -> Attempt:
+    """An attempt as it was at `time` (Unix seconds), at which it had started."""
+    if attempt.ended is None or attempt.ended <= time:
+        return attempt
+    state = WorkerState.RUNNING if attempt.state.ended else attempt.state
+    metrics = attempt.metrics
+    if metrics is not None:  # its figures are those of its end
+        metrics = AttemptMetrics(
+            metrics.attempt, metrics.args, n_envs=metrics.n_envs, given=metrics.given, env=metrics.env
+        )
+    return structs.replace(attempt, ended=None, exit_code=None, reason=None, state=state, metrics=metrics)
+
+
+def job_then(job: JobRecord, time: float, workers: Mapping[int, Worker]) -> JobRecord:
+    """A job as it was at `time` (Unix seconds); `workers` are those of the jobs that had slots then, by number."""
+    worker = workers.get(job.number)
+    if worker is not None and not worker.state.ended:
+        return structs.replace(
+            job, state=worker.state, reason=worker.reason, ended=None, fps=worker.fps, exit_code=None
+        )
+    known = job.ended if job.ended is not None else job.started
+    if known is None or known <= time:  # one that was skipped has never started: when, is not kept
+        return job
+    if job.started is not None and job.started <= time:
+        return structs.replace(job, state=WorkerState.RUNNING, reason=None, ended=None, fps=None, exit_code=None)
+    waiting = JobRecord(job.number, job.name, job.batch, job.values, position=job.position)
+    return structs.replace(
+        waiting, only=job.only, combination=job.combination, gpus=job.gpus, world_size=job.world_size
+    )
+
+
+def queue_view(session: Session, jobs: Iterable[JobRecord], snapshot: Snapshot, first: int, count: int) -> QueueView:
+    """A part of a sweep's queue as it was."""
+    workers = {worker.job: worker for worker in snapshot.workers if worker.job is not None}
+    then = [job_then(job, snapshot.time, workers) for job in jobs]
+    order = sorted(then, key=_place)
+    first = max(0, min(first, len(order)))
+    benched = snapshot.queue.benched if snapshot.queue is not None else {}
+    lanes = tuple(
+        Lane(
+            worker.slot,
+            job=worker.job if not worker.state.ended else None,
+            waits=worker.reason if worker.state is WorkerState.WAITING else None,
+            benched=benched.get(worker.slot),
+        )
+        for worker in snapshot.workers
+    )
+    return QueueView(
+        version=snapshot.queue.version if snapshot.queue is not None else 0,
+        first=first,
+        total=len(order),
+        jobs=tuple(structs.replace(job, result={}) for job in order[first : first + max(0, min(count, _MOST_JOBS))]),
+        lanes=lanes,
+        batches=tuple(batch.name for batch in session.spec.sweep.batches) if session.spec.sweep is not None else (),
+    )
+
+
+def _place(job: JobRecord) -> tuple[int, float, int]:
+    """Ended ones by their end, then those that run, then those that wait."""
+    if job.state.ended:
+        return 0, job.ended or 0.0, job.number
+    return (2 if job.state is WorkerState.WAITING else 1), job.position, job.number
+
+
+def tried(session: Session, attempts: Iterable[JobAttempt], time: float) -> TriedView:
+    """All that had been tried by `time`, Unix seconds."""
+    known, live = TriedArguments(), []
+    for one in sorted(attempts, key=lambda one: one.attempt.started):
+        if one.attempt.started > time:
+            continue
+        attempt = attempt_then(one.attempt, time)
+        if attempt.ended is not None:
+            known.add(one.slot, attempt)
+        else:
+            slot = session.slot(one.slot)
+            live.append(Ran(one.slot, slot.gpu.name if slot is not None and slot.gpu is not None else None, attempt))
+    return known.view(live, time)
+
+
+def details(
+    session: Session, worker: Worker, job: JobRecord | None, attempts: Sequence[JobAttempt], time: float
+) -> Details:
+    """What is kept of the worker's attempts and settings; its environment and its GPU's processes are not."""
+    there = [
+        attempt_then(one.attempt, time)
+        for one in attempts
+        if one.slot == worker.slot and one.attempt.started <= time and (worker.job is None or one.job == worker.job)
+    ]
+    settings = tuple(
+        Settings(one.metrics.given if one.metrics.given is not None else one.args, one.metrics.env)
+        if one.metrics is not None
+        else Settings(one.args)
+        for one in there
+    )
+    spec = session.spec
+    script, module = spec.script, spec.module
+    if spec.sweep is not None and job is not None and job.batch < len(spec.sweep.batches):
+        batch = spec.sweep.batches[job.batch]
+        script, module = batch.script, batch.module
+    last = settings[-1] if settings else Settings(worker.args)
+    return Details(
+        slot=worker.slot,
+        command=(spec.python, *(("-m",) if module else ()), script, *(there[-1].args if there else worker.args)),
+        cwd=spec.cwd,
+        env={},
+        unset=(_NOT_KEPT,),
+        egl=_NOT_KEPT,
+        attempts=tuple(there),
+        settings=settings,
+        args=last.args,
+        extra_env=last.env,
+    )

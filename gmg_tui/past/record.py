@@ -1,0 +1,172 @@
+"""A session's life, as its store and its logs have it."""
+
+from __future__ import annotations
+
+import sqlite3
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Details, JobRecord, QueueView, Series, Session, Snapshot, TriedView, Worker
+from gmg_tui.past import figures, jobs, logs
+from gmg_tui.past.logs import LogEnd
+from gmg_tui.session import LOGS, STORE
+from gmg_tui.store import foreign, moments, rows, schema
+from gmg_tui.store.records import JobAttempt, StoreError
+
+_LOG_LINES: Final = 5000
+
+
+class Look(NamedTuple):
+    """A session at a moment that is kept of it."""
+
+    place: int
+    """The moment's place among all, from 0."""
+    kept: int
+    """How many moments are kept."""
+    first: float
+    """Unix time of the first, seconds."""
+    last: float
+    """Unix time of the last, seconds."""
+    snapshot: Snapshot
+    recent: tuple[Series, ...]
+    """The minutes before it, of each slot."""
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing is kept that is later."""
+        return self.place + 1 >= self.kept
+
+
+class Past:
+    """What is kept of a session in `folder`; for one thread only, as each call may wait for the disk.
+
+    `away` tells that an engine on another machine may be writing its store.
+
+    Raises:
+        GmgError: There is no store, it is damaged, of a later version, or of an earlier one that kept no moments.
+    """
+
+    def __init__(self, folder: Path, session: Session, *, away: bool = False) -> None:
+        self.session = session
+        self._folder = folder
+        self._open = ExitStack()
+        try:
+            path = folder / STORE
+            if away:
+                path = self._open.enter_context(foreign.copied(path))
+            self._db = self._open.enter_context(closing(schema.open_for_reading(path)))
+            self.renew()
+            if not self._moments:
+                raise GmgError(f"{session.spec.name}: nothing is kept of it to look back on; {_instead(session)}", 1)
+        except OSError as error:
+            self._open.close()
+            raise StoreError(f"{error.filename or folder}: the store cannot be read: {error.strerror}") from error
+        except BaseException:
+            self._open.close()
+            raise
+
+    def close(self) -> None:
+        """Close the store."""
+        self._open.close()
+
+    def renew(self) -> None:
+        """Take what has been kept since."""
+        with self._reading():
+            self._moments = moments.times(self._db)
+            self._jobs: list[JobRecord] = rows.JOBS.read(self._db)
+            self._attempts: list[JobAttempt] = rows.ATTEMPTS.read(self._db)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(f"{self._folder / STORE}: the store cannot be read: {error}") from error
+
+    # Moments
+
+    @property
+    def last(self) -> int:
+        """The place of the last moment."""
+        return len(self._moments) - 1
+
+    def place_of(self, time: float) -> int:
+        """The place of the last moment that is not after `time` (Unix seconds); else of the first."""
+        return max(0, bisect_right(self._moments, time, key=lambda moment: moment[1]) - 1)
+
+    def time_of(self, share: float) -> float:
+        """The Unix time of a share of its life: 0 is the first moment, 1 the last."""
+        first, last = self._moments[0][1], self._moments[-1][1]
+        return first + share * (last - first)
+
+    def look(self, place: int) -> Look:
+        """The session at the moment in this place, or the nearest one that is kept.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
+        with self._reading():
+            if place > self.last:
+                self.renew()  # it may go on
+            while True:
+                place = max(0, min(place, self.last))
+                number, time = self._moments[place]
+                snapshot = moments.read(self._db, number)
+                if snapshot is not None:
+                    break
+                self.renew()  # the engine has thinned them out
+                if not self._moments:
+                    raise StoreError(f"{self._folder / STORE}: the moments that were kept are gone")
+                place = self.place_of(time)
+            names = [worker.slot for worker in snapshot.workers]
+            recent = figures.recent(self._db, names, snapshot.time)
+        return Look(place, len(self._moments), self._moments[0][1], self._moments[-1][1], snapshot, recent)
+
+    # What is asked for beside it
+
+    def series(self, slot: str, start: float | None) -> Series:
+        """A slot's metrics from `start` (Unix time) on, or over its whole life. Raises `StoreError`."""
+        with self._reading():
+            return figures.whole(self._db, slot, start)
+
+    def queue(self, snapshot: Snapshot, first: int, count: int) -> QueueView:
+        """A part of the queue as it was."""
+        return jobs.queue_view(self.session, self._jobs, snapshot, first, count)
+
+    def tried(self, time: float) -> TriedView:
+        """All that had been tried by `time`, Unix seconds."""
+        return jobs.tried(self.session, self._attempts, time)
+
+    def details(self, snapshot: Snapshot, slot: str) -> Details:
+        """What is kept of a worker. Raises `GmgError` where there was none."""
+        worker = snapshot.worker(slot)
+        if worker is None:
+            raise GmgError(f"no job had run on {slot} yet", 1)
+        return jobs.details(self.session, worker, self._job(worker), self._attempts, snapshot.time)
+
+    def _job(self, worker: Worker) -> JobRecord | None:
+        return next((job for job in self._jobs if job.number == worker.job), None) if worker.job is not None else None
+
+    def log(self, snapshot: Snapshot, slot: str) -> LogEnd:
+        """The end of the log of the worker on a slot. Raises `GmgError` when it cannot be read."""
+        path = self._folder / self._log_path(snapshot, slot)
+        try:
+            return logs.read(path, _LOG_LINES)
+        except FileNotFoundError:
+            return LogEnd(0, ())
+        except OSError as error:
+            raise GmgError(f"{path}: the log cannot be read: {error.strerror}", 1) from error
+
+    def _log_path(self, snapshot: Snapshot, slot: str) -> str:
+        """That of the last attempt on the slot by then; a session's folder has no other files that could be meant."""
+        there = [one for one in self._attempts if one.slot == slot and one.attempt.started <= snapshot.time and one.log]
+        newest = max(there, key=lambda one: one.attempt.started, default=None)
+        return newest.log if newest is not None and newest.log else f"{LOGS}/{slot}.log"
+
+
+def _instead(session: Session) -> str:
+    return f"it is from an earlier gmg-tui, or its store was removed; what it did: gmg-tui report {session.spec.name}"
