@@ -74,6 +74,4 @@ def _look_back(found: Found, *, theme: str | None, ascii_only: bool, mouse: bool
         raise GmgError(f"attach needs a terminal; to tell what it did: gmg-tui report {found.name}")
     check_terminal(os.environ)
     look_back(found, theme=theme, ascii_only=ascii_only, mouse=mouse)
-    if found.state == "lost":
-        print(f"gmg-tui: {found.loss_text()}")
     return 0

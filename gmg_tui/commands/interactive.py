@@ -145,6 +145,7 @@ def look_back(found: Found, *, theme: str | None, ascii_only: bool, mouse: bool)
         found.folder,
         found.record.session,
         away=found.away,
+        loss=found.loss_text() if found.state == "lost" else "",
         theme=theme,
         ascii=ascii_only or not _draws_utf8(),
         mouse=mouse,

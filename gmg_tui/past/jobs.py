@@ -44,18 +44,48 @@ def attempt_then(attempt: Attempt, time: float) -> Attempt:
 def job_then(job: JobRecord, time: float, workers: Mapping[int, Worker]) -> JobRecord:
     """A job as it was at `time` (Unix seconds); `workers` are those of the jobs that had slots then, by number."""
     worker = workers.get(job.number)
-    if worker is not None and not worker.state.ended:
-        return structs.replace(
-            job, state=worker.state, reason=worker.reason, ended=None, fps=worker.fps, exit_code=None
-        )
+    occupied = worker is not None and not worker.state.ended
     known = job.ended if job.ended is not None else job.started
-    if known is None or known <= time:  # one that was skipped has never started: when, is not kept
+    if not occupied and (known is None or known <= time):  # one that was skipped has never started: when, is not kept
         return job
-    if job.started is not None and job.started <= time:
-        return structs.replace(job, state=WorkerState.RUNNING, reason=None, ended=None, fps=None, exit_code=None)
-    waiting = JobRecord(job.number, job.name, job.batch, job.values, position=job.position)
+    bare = JobRecord(
+        job.number,
+        job.name,
+        job.batch,
+        job.values,
+        position=job.position,
+        only=job.only,
+        combination=job.combination,
+        gpus=job.gpus,
+        world_size=job.world_size,
+    )
+    if not occupied and (job.started is None or job.started > time):
+        return bare
+    ran = structs.replace(
+        bare,
+        state=WorkerState.RUNNING,
+        slot=job.slot,
+        slots=job.slots,
+        gpu_index=job.gpu_index,
+        gpu_uuid=job.gpu_uuid,
+        started=job.started,
+        elapsed_s=max(0.0, time - job.started) if job.started is not None else None,
+        out_dir=job.out_dir,
+        log=job.log,
+        attempts=job.attempts,
+    )
+    if worker is None:
+        return ran
     return structs.replace(
-        waiting, only=job.only, combination=job.combination, gpus=job.gpus, world_size=job.world_size
+        ran,
+        state=worker.state,
+        reason=worker.reason,
+        attempts=worker.attempt,
+        fps=worker.fps,
+        n_envs=worker.n_envs,
+        memory_peak_mib=worker.memory_peak_mib,
+        gpu_util_mean_pct=worker.gpu_util_mean_pct,
+        power_mean_w=worker.power_mean_w,
     )
 
 

@@ -26,19 +26,21 @@ class PastSource(Source):
 
     Attributes:
         look: What is looked at.
+        loss: How the session was lost, in one line; empty where it was not.
     """
 
-    def __init__(self, past: Past, look: Look, thread: ThreadPoolExecutor) -> None:
+    def __init__(self, past: Past, look: Look, thread: ThreadPoolExecutor, loss: str) -> None:
         super().__init__(Welcome(protocol.VERSION, past.session, look.snapshot, look.recent, readonly=True))
         self.look = look
+        self.loss = loss
         self._past = past
         self._thread = thread
         self._events: asyncio.Queue[Lines | Bye] = asyncio.Queue(maxsize=64)
         self._followed: tuple[str, ...] = ()
 
     @classmethod
-    async def open(cls, folder: Path, session: Session, *, away: bool = False) -> Self:
-        """The past of the session in `folder`, at its last moment. Raises `GmgError` as `Past` does."""
+    async def open(cls, folder: Path, session: Session, *, away: bool = False, loss: str = "") -> Self:
+        """The past of the session in `folder`, at its last moment; `loss` is how it was lost, if it was. Raises `GmgError` as `Past` does."""
         thread = ThreadPoolExecutor(1, thread_name_prefix="past")
         loop = asyncio.get_running_loop()
         try:
@@ -51,7 +53,7 @@ class PastSource(Source):
         except BaseException:
             thread.shutdown(wait=False)
             raise
-        return cls(past, look, thread)
+        return cls(past, look, thread, loss)
 
     async def _read(self, reading: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, reading)

@@ -86,13 +86,15 @@ def look_back(
     session: Session,
     *,
     away: bool = False,
+    loss: str = "",
     theme: str | None = None,
     ascii: bool = False,  # noqa: A002
     mouse: bool = True,
 ) -> Outcome:
     """Show what is kept of a session in its `folder`, until the user leaves.
 
-    `away` tells that an engine on another machine may be writing there; the other options are those of `run`.
+    `away` tells that an engine on another machine may be writing there, `loss` how the session was lost, if it was; the
+    other options are those of `run`.
 
     Raises:
         GmgError: There is no terminal, nothing is kept, it cannot be read, or the interface failed.
@@ -101,7 +103,7 @@ def look_back(
     async def opened() -> Opened:
         from gmg_tui.past.source import PastSource
 
-        past = await PastSource.open(folder, session, away=away)
+        past = await PastSource.open(folder, session, away=away, loss=loss)
         return past, past
 
     return _started(opened, theme, ascii_only=ascii, mouse=mouse, confirm=False, web=False)

@@ -86,6 +86,7 @@ class GmgApp(PermittedActions, inherit_bindings=False):
         self.permissions = Permissions(engine.welcome.readonly, web)
         if past is not None:
             self.permissions = self.permissions._replace(past=self.why_past(past))
+            self.state.loss = past.loss
         self.memory = memory
         remembered = self.recall(memory) if memory is not None else None
         self.ascii_only = ascii_only

@@ -59,6 +59,7 @@ class UiState:
         snapshot: The state of the session that is drawn: the newest, or that of the moment that is looked back on.
         newest: The newest state of the session.
         looked: The moment that is looked back on; None while the present is drawn.
+        loss: How the session was lost, in one line; empty where it was not.
         over: Whether there is no present: the session had ended before the screen was opened.
         present: The names of the session's slots, in their own order; in a sweep only those that have a worker now.
         slots: Those of them that are drawn, in the order in which they are, also behind the lines of folded nodes.
@@ -85,6 +86,7 @@ class UiState:
         self.newest: Snapshot = welcome.snapshot
         self.looked: Look | None = None
         self.over = looked is not None
+        self.loss = ""
         self.readonly = welcome.readonly
         self.view = View.AUTO
         self.message = ""

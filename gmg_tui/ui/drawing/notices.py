@@ -18,6 +18,8 @@ def notices(state: UiState) -> list[Note]:
     """The notices, the most urgent first."""
     snapshot = state.snapshot
     found = [Note(state.message, "error")] if state.message else []
+    if state.loss:
+        found.append(Note(state.loss, "error"))
     if state.stopping:
         found.append(Note(_stopping(state), "warn"))
     elif snapshot.ended and snapshot.queue is None:  # the queue's own row says so
