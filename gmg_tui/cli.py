@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from gmg_tui import cli_metrics, cli_shell
 from gmg_tui.cli_config import Configured, config, configured
 from gmg_tui.cli_machine import agent, collect, doctor, gpus, ls, node_logs
-from gmg_tui.cli_options import ALL, GROUPS, HELP, JOBS, SHARED, SIMULATE, TUNING, YES, call
+from gmg_tui.cli_options import ALL, GROUPS, HELP, JOBS, RUNNING, SESSIONS, SHARED, SIMULATE, TUNING, YES, call
 from gmg_tui.cli_screens import attach, serve, share
 from gmg_tui.errors import GmgError
 
@@ -212,7 +212,7 @@ for _command in (gpus, ls, attach, share, serve):
 
 
 @_group.command(context_settings=HELP)
-@click.argument("name", required=False, shell_complete=cli_shell.RUNNING)
+@click.argument("name", required=False, shell_complete=RUNNING)
 @click.option("--gone", is_flag=True, help="Count the session as lost: it ran on another machine, which is gone.")
 def stop(name: str | None, gone: bool) -> int:
     """Stop the workers of a running session, by default the newest."""
@@ -229,7 +229,7 @@ def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
 
 
 @_group.command(context_settings=HELP)
-@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=cli_shell.SESSIONS)
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=SESSIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print the detailed results (JSON).")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the summary of the results (CSV).")
 @click.option("--html", metavar="FILE", help="Write a page with the timeline, charts and all jobs.")

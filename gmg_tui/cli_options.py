@@ -31,7 +31,7 @@ def completes(kind: str) -> Callable[..., Any]:
     return complete
 
 
-RUNNING = completes("running")
+RUNNING, SESSIONS = completes("running"), completes("sessions")
 
 
 def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -1,4 +1,4 @@
-"""The commands that show a running session, here or elsewhere: `attach`, `share` and `serve`."""
+"""The commands that show a session, here or elsewhere: `attach`, `share` and `serve`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
-from gmg_tui.cli_options import HELP, RUNNING, SCREEN, call, screen_of
+from gmg_tui.cli_options import HELP, RUNNING, SCREEN, SESSIONS, call, screen_of
 
 
 @click.command(context_settings=HELP)
-@click.argument("name", required=False, shell_complete=RUNNING)
+@click.argument("name", required=False, shell_complete=SESSIONS)
 @click.option("--readonly", is_flag=True, help="Only look: no key changes anything.")
 @SCREEN
 def attach(name: str | None, **options: Any) -> int:
-    """Open the screen on a running session, by default the newest.
+    """Open the screen on a running session, by default the newest; on one that has ended, look back.
 
     USER/NAME is a session that another user shares with a group of yours; it is read-only.
     """

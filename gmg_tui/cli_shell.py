@@ -12,7 +12,7 @@ import click
 import gmg_tui
 from gmg_tui.cli_options import HELP, call, completes
 
-FILES, SESSIONS, RUNNING, OVER, LOGS = map(completes, ("files", "sessions", "running", "over", "logs"))
+FILES, OVER, LOGS = map(completes, ("files", "over", "logs"))
 _JSON = "gmg_tui.json"
 
 

@@ -5,7 +5,7 @@ Each picture is the interface itself, drawn by Textual without a terminal, on a 
 `tiles` and `table` show eight GPUs of the simulated driver in `tests/nvml_sim`, with `tests/fake_worker.py` as the
 script; `nodes` shows two agents of this machine as two nodes, with these eight each. `tune` and `queue` show a tuning
 and the shipped sweep with the real Genesis; when the sweep has ended its report is made and taken as a PNG by Chromium,
-as is `main`, where there is one. `browser` is what `gmg-tui serve` shows there.
+as is `main`, where there is one. `looking-back` shows the past of a demo on simulated GPUs. `browser` is what `gmg-tui serve` shows there.
 """
 
 from __future__ import annotations
@@ -128,6 +128,14 @@ async def _queue(stage: Stage) -> None:
     await stage.seconds(6)
 
 
+async def _past(stage: Stage) -> None:
+    await stage.until(lambda snapshot: sum(worker.state is WorkerState.RUNNING for worker in snapshot.workers) > 6)
+    await stage.seconds(30)
+    await stage.press("left_square_bracket")
+    while not any(worker.state is WorkerState.RESTARTING for worker in stage.app.state.snapshot.workers):
+        await stage.press("left_square_bracket")
+
+
 async def _tune(stage: Stage) -> None:
     await stage.until(lambda snapshot: snapshot.tuning is not None and snapshot.tuning.ended)
 
@@ -148,6 +156,7 @@ PICTURES = {
     "tune": Picture(("tune", "--cpu", "2", LIGHT, "-B", "{n_envs}"), (140, 40), _tune),
     "tiles": Picture(_FAKE_RUN, (160, 44), _gpus, simulated=True),
     "table": Picture(_FAKE_RUN, (80, 24), _table, simulated=True),
+    "looking-back": Picture(("demo", "--simulate", "8"), (160, 44), _past),
     "browser": Picture(_FAKE_RUN, (1500, 860), _gpus, simulated=True, browser=True),
     "nodes": Picture(("--nodes", "local:2", *_FAKE_RUN), (120, 34), _nodes, simulated=True),
 }

@@ -54,9 +54,9 @@ def chosen() -> dict[str, tuple[str, ...]]:
 def wrong(choice: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
     """What is wrong with other keys of actions, each of `actions()`: the action, and why."""
     holders = dict[str, str]()
-    for key in _BUILT_IN:
-        if key.name not in choice:
-            holders.update(dict.fromkeys(key.keys.split(","), key.name))
+    for name, key in actions().items():
+        if name not in choice:
+            holders.update(dict.fromkeys(key.keys.split(","), name))
     for name, given in choice.items():
         for one in given:
             try:
@@ -114,6 +114,9 @@ def _same(table: Sequence[Key]) -> tuple[Key, ...]:
 def _remapped(key: Key) -> Key:
     if key.action in _NAMES_KEYS:
         key = key._replace(help=_WORD.sub(lambda found: keys.now(found[0]), key.help))
+    if key.each:  # of the many keys that it has, others may take some
+        taken = {textual_name(one) for given in _chosen.values() for one in given}
+        return key._replace(keys=",".join(one for one in key.keys.split(",") if one not in taken))
     given = _chosen.get(key.name)
     if given is None:
         return key

@@ -92,7 +92,7 @@ def test_it_is_running_until_its_record_says_otherwise(engine: ScriptedEngine) -
     _move(engine.folder, ended=time.time())
     (row,) = json.loads(_gmg("ls", "--json").stdout)
     assert (row["state"], row["host"]) == ("ended", "node7")
-    assert "has ended" in _gmg("attach", "sim-1").stderr
+    assert "to tell what it did: gmg-tui report sim-1" in _gmg("attach", "sim-1").stderr
 
 
 async def test_a_session_of_this_machine_comes_first() -> None:

@@ -75,6 +75,7 @@ def test_no_action_of_a_key_is_forgotten() -> None:
             "leave",
             "command_palette",
         ),
+        *("time_step", "time_move", "time_jump"),
         *("back", "neighbour", "section", "show", "zoom", "pan", "command", "scroll", "refresh", "page", "edge"),
         *("part", "answer", "copy", "model", "reverse", "order", "cancel", "focus_next", "scale", "undo", "redo"),
     }

@@ -1,0 +1,224 @@
+"""The screen shows a session as it was, and steers nothing then."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gmg_tui.model import Snapshot
+from gmg_tui.past.source import PastSource
+from gmg_tui.protocol import Action, Bye
+from gmg_tui.ui.app import GmgApp
+from gmg_tui.ui.permissions import STEERING
+from tests.past import lives
+from tests.past.lives import lived, snapshot_at
+from tests.ui import play
+from tests.ui.fake_engine import FakeEngine
+from tests.ui.play import FakedApp
+from tests.ui.screens.stage import press
+
+WIDE = (150, 40)
+NARROW = (80, 24)
+
+
+async def _ended(folder: Path, *, sweep: bool = False, loss: str = "") -> GmgApp:
+    past = await PastSource.open(folder, await lived(folder, sweep=sweep), loss=loss)
+    return GmgApp(past, pace_s=0.0, past=past)
+
+
+async def _running(folder: Path, *, sweep: bool = False) -> FakedApp:
+    """A session that runs, at 75 s, with its past on the disk."""
+    session = await lived(folder, sweep=sweep)
+    log = {slot: [f"now {number} of {slot}" for number in range(30)] for slot in lives.SLOTS}
+    return play.app_of(FakeEngine(session, _now(75, sweep=sweep), log=log))
+
+
+def _fake(app: FakedApp) -> FakeEngine:
+    assert isinstance(app.live, FakeEngine)
+    return app.live
+
+
+def _now(second: int, *, sweep: bool = False) -> Snapshot:
+    snapshot = snapshot_at(50, sweep=sweep)
+    return replace(snapshot, time=lives.START + second, elapsed_s=float(second))
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+async def test_an_ended_session_is_shown_as_it_ended_and_as_it_was(tmp_path: Path, size: tuple[int, int]) -> None:
+    app = await _ended(tmp_path)
+    async with app.run_test(size=size) as pilot:
+        await play.sees(pilot, "past", "00:01:00", "finished", "stopped", "line 20 of cpu0", "the end")
+        await press(pilot, "left_square_bracket")
+        await play.sees(pilot, "00:00:50", "running", "10 s before the end")
+        await press(pilot, *["left_square_bracket"] * 2)
+        await play.sees(pilot, "00:00:30", "restarting")
+        await press(pilot, "0")
+        await play.sees(pilot, "00:00:00", "building", "1 of 7 moments" if size == WIDE else "past")
+        await press(pilot, "right_square_bracket")
+        await play.sees(pilot, "00:00:10")
+        await press(pilot, "9")
+        await play.sees(pilot, "00:00:50")
+        await press(pilot, "escape")
+        await play.sees(pilot, "00:01:00", "the end")
+        await press(pilot, "q")
+    assert app.return_value is not None
+    assert app.return_value.how == "looked"
+
+
+async def test_keys_come_faster_than_the_disk(tmp_path: Path) -> None:
+    app = await _ended(tmp_path)
+    async with app.run_test(size=WIDE) as pilot:
+        for _ in range(40):
+            app.action_time_step(-1)
+        await play.sees(pilot, "00:00:00")
+        for _ in range(3):
+            app.action_time_step(1)
+        await play.sees(pilot, "00:00:30")
+        await press(pilot, "d")
+    assert app.return_value is not None
+    assert app.return_value.how == "looked"
+
+
+async def test_no_key_changes_anything_and_why_is_said(tmp_path: Path) -> None:
+    app = await _ended(tmp_path, sweep=True)
+    async with app.run_test(size=WIDE) as pilot:
+        for key in "rxXes":
+            await press(pilot, key)
+            await play.sees(
+                pilot, "This is the past: it cannot be changed; continue with: gmg-tui sweep --resume life."
+            )
+            await press(pilot, "t", "t")
+        await press(pilot, "p")
+        await play.sees(pilot, "The processes on the GPUs are not kept.")
+        assert app.screen is app.main
+        await play.sees(pilot, "[ back", "] forward", "0-9 jump", "Q queue")
+        for text in ("r restart", "x stop", "e edit", "p processes"):
+            assert text not in play.shown(app)
+        offered = {command.title for command in app.get_system_commands(app.screen_stack[-1])}
+        assert not offered & {"restart", "stop", "kill", "edit", "mark", "processes"}
+        for name in STEERING:
+            assert app.permissions.why_not(name)
+
+
+async def test_queue_and_details_are_those_of_the_moment(tmp_path: Path) -> None:
+    app = await _ended(tmp_path, sweep=True)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "3")
+        await play.sees(pilot, "0/4 jobs", "2 running", "line 20 of cpu0")
+        await press(pilot, "Q")
+        await play.sees(pilot, "job1", "running", "waiting")
+        await press(pilot, "escape", "enter")
+        await play.sees(pilot, "attempt 1", "job1", "FPS 1,010")
+        await press(pilot, "2")
+        await play.sees(pilot, "running")
+        await press(pilot, "escape", "8")
+        await play.sees(pilot, "2/4 jobs")
+
+
+async def test_a_lost_session_says_how_it_was_lost(tmp_path: Path) -> None:
+    app = await _ended(tmp_path, loss="life was lost: its engine died unexpectedly")
+    async with app.run_test(size=WIDE) as pilot:
+        await play.sees(pilot, "life was lost: its engine died unexpectedly")
+
+
+async def test_a_running_session_has_a_past_and_a_present(tmp_path: Path) -> None:
+    app = await _running(tmp_path)
+    async with app.run_test(size=WIDE) as pilot:
+        await play.sees(pilot, "00:01:15", "now 29 of cpu0")
+        assert "past" not in play.shown(app)
+        await press(pilot, "right_square_bracket")
+        await play.sees(pilot, "]: this is the present; [ looks back.")
+        await press(pilot, "left_square_bracket")
+        await play.sees(pilot, "past", "00:01:00", "finished", "line 20 of cpu0", "esc present")
+        _fake(app).push(_now(90))
+        await press(pilot, "left_square_bracket", "left_square_bracket")
+        await play.sees(pilot, "past", "00:00:40")
+        await press(pilot, "x")
+        await play.sees(pilot, "This is the past: it cannot be changed; esc returns to the present.")
+        await press(pilot, "escape")
+        await play.sees(pilot, "00:01:30", "now 29 of cpu0", "x stop")
+        assert "past" not in play.shown(app)
+        await press(pilot, "x")
+        await play.until(pilot, lambda: any(one[0] is Action.STOP for one in _fake(app).asked), "a stop")
+
+
+async def test_the_graphs_of_the_present_go_on_while_the_past_is_shown(tmp_path: Path) -> None:
+    app = await _running(tmp_path)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "2")
+        await play.sees(pilot, "past")
+        for second in range(76, 90):
+            _fake(app).push(_now(second))
+        await play.until(pilot, lambda: app.state.newest.elapsed_s == 89, "the newest")
+        assert app.state.snapshot == snapshot_at(10)
+        await press(pilot, "escape")
+        await play.sees(pilot, "00:01:29")
+        assert len(app.state.histories["cpu0"].fps) == 15
+
+
+async def test_to_quit_is_asked_of_the_present(tmp_path: Path) -> None:
+    app = await _running(tmp_path)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "1")
+        await play.sees(pilot, "past")
+        await press(pilot, "q")
+        await play.sees(pilot, "2 workers are running", "leave them running")
+        assert "past" not in play.shown(app)
+
+
+async def test_an_engine_that_is_lost_meanwhile_is_said(tmp_path: Path) -> None:
+    app = await _running(tmp_path)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "1")
+        await play.sees(pilot, "past")
+        _fake(app).push(Bye("it ended without a word"))
+        await play.until(pilot, lambda: app.return_value is not None, "its end")
+    assert app.return_value is not None
+    assert (app.return_value.how, app.return_value.reason) == ("lost", "it ended without a word")
+
+
+async def test_a_past_that_cannot_be_read_is_one_line_and_the_present_stays(tmp_path: Path) -> None:
+    app = await _running(tmp_path)
+    (tmp_path / "store.sqlite").unlink()
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "left_square_bracket")
+        await play.sees(pilot, "[: ", "there is no store")
+        assert app.state.looked is None
+        await lived(tmp_path)
+        await press(pilot, "left_square_bracket")
+        await play.sees(pilot, "past")
+
+
+async def test_whoever_is_back_in_the_present_stays_there(tmp_path: Path) -> None:
+    app = await _running(tmp_path)
+    async with app.run_test(size=WIDE) as pilot:
+        for _ in range(20):
+            play.burst(pilot, "left_square_bracket", "escape")
+        await pilot.pause()
+        await press(pilot, "escape")
+        await play.until(pilot, lambda: app.state.looked is None and app.engine is app.live, "the present")
+        await play.sees(pilot, "00:01:15")
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_storm_of_keys_in_and_out_of_the_past(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    app = await _running(tmp_path, sweep=True)
+    keys = ["left_square_bracket", "right_square_bracket", "left_curly_bracket", "right_curly_bracket", "escape"]
+    keys += ["0", "5", "9", "enter", "Q", "t", "a", "down", "up", "question_mark", "f", "home", "slash", "x"]
+    async with app.run_test(size=chance.choice((WIDE, NARROW))) as pilot:
+        for step in range(150):
+            play.burst(pilot, *chance.choices(keys, k=chance.randint(1, 6)))
+            if chance.random() < 0.3:
+                _fake(app).push(_now(76 + step, sweep=True))
+            await pilot.pause()
+            assert (app.engine is app.live) == (app.state.looked is None)
+        while len(app.screen_stack) > 1:
+            app.pop_screen()
+            await pilot.pause()
+        app.main.set_focus(None)
+        await press(pilot, "escape", "escape", "escape", "escape", "escape")
+        await play.until(pilot, lambda: app.state.looked is None, "the present")
