@@ -38,7 +38,7 @@ def test_an_ended_session_is_looked_back_on() -> None:
         terminal.until("2 finished", "the end")
         terminal.press("q")
         assert terminal.until_ended() == 0
-    assert _gmg("rm", "over").returncode == 0
+    assert _gmg("rm", "--yes", "over").returncode == 0
 
 
 def test_a_session_whose_engine_was_killed_is_looked_back_on() -> None:
@@ -47,7 +47,7 @@ def test_a_session_whose_engine_was_killed_is_looked_back_on() -> None:
 
     def running() -> bool:
         found = session.inspect(folder)
-        return found is not None and any(one.state is WorkerState.RUNNING for one in found.record.workers)
+        return found is not None and any(one.state == WorkerState.RUNNING for one in found.record.workers)
 
     wait_until(running)
     found = session.inspect(folder)
