@@ -27,6 +27,8 @@ class Look(NamedTuple):
     """The moment's place among all, from 0."""
     kept: int
     """How many moments are kept."""
+    time: float
+    """Unix time, seconds."""
     first: float
     """Unix time of the first, seconds."""
     last: float
@@ -123,8 +125,8 @@ class Past:
                     raise StoreError(f"{self._folder / STORE}: the moments that were kept are gone")
                 place = self.place_of(time)
             names = [worker.slot for worker in snapshot.workers]
-            recent = figures.recent(self._db, names, snapshot.time)
-        return Look(place, len(self._moments), self._moments[0][1], self._moments[-1][1], snapshot, recent)
+            recent = figures.recent(self._db, names, time)
+        return Look(place, len(self._moments), time, self._moments[0][1], self._moments[-1][1], snapshot, recent)
 
     # What is asked for beside it
 

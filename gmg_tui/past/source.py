@@ -73,7 +73,7 @@ class PastSource(Source):
 
         def place() -> int:
             here, past = self.look, self._past
-            there = past.place_of(here.snapshot.time + share * (here.last - here.first))
+            there = past.place_of(here.time + share * (here.last - here.first))
             return max(there, here.place + 1) if share > 0 else min(there, here.place - 1)
 
         return await self._look(place)

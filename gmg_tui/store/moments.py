@@ -26,7 +26,7 @@ _LARGEST_BYTES: Final = 64 << 20
 """One that is longer is none of ours."""
 _LEVEL: Final = 1
 """Of zlib: a snapshot shrinks to a quarter at a fifth of the default's cost."""
-_ALL: Final = "SELECT id, time FROM moments ORDER BY time, id"
+_ALL: Final = "SELECT id, time FROM moments WHERE time BETWEEN 0 AND 1e11 ORDER BY time, id"
 _SIZE: Final = "SELECT count(*), coalesce(sum(length(snapshot)), 0) FROM moments"
 
 _encoder = msgspec.msgpack.Encoder()

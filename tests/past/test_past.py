@@ -203,6 +203,14 @@ def _hostile(path: Path) -> None:
         db.commit()
 
 
+def _beyond_time(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE moments SET time = 1e300 WHERE id = 1")
+        db.execute("UPDATE moments SET time = -5 WHERE id = 2")
+        db.execute("UPDATE moments SET time = 'soon' WHERE id > 2")
+        db.commit()
+
+
 def _without_moments(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute("DELETE FROM moments")
@@ -216,6 +224,7 @@ def _without_moments(path: Path) -> None:
         (_truncated, "the store"),
         (_later, "update gmg-tui"),
         (_hostile, "a snapshot that this gmg-tui does not know"),
+        (_beyond_time, "nothing is kept of it"),
         (_without_moments, "life: nothing is kept of it to look back on; .* gmg-tui report life"),
     ],
 )

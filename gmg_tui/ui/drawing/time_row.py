@@ -19,7 +19,7 @@ _BAR_MIN: Final = 8
 def time_row(look: Look, width: int, appearance: Appearance) -> Row:
     """The first moment, a bar up to the one that is shown, the last; and the time of the one that is shown."""
     days = time.localtime(look.first)[:3] != time.localtime(look.last)[:3]
-    shown = look.snapshot.time
+    shown = look.time
     life_s = look.last - look.first
     share = (shown - look.first) / life_s if life_s > 0 else 1.0
     line = Row(appearance, width).add(" ").add(_moment(shown, days=days), "warn")
