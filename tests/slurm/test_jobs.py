@@ -66,6 +66,7 @@ def test_a_sweep_that_is_requeued_goes_on_where_it_was(
         return [job.state for job in jobs_so_far(store)]
 
     wait_until(lambda: states()[:1] == [WorkerState.FINISHED] and states()[1].live)
+    assert slurm.ask("squeue", "-h", "-o", "%D", "-j", number).strip() == ("2" if nodes else "1")
     slurm.ask("scontrol", "requeue", number)
     wait_until(lambda: "PENDING" in slurm.ask("squeue", "-h", "-o", "%T", "-j", number))
     held.touch()
