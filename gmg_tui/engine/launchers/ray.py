@@ -11,11 +11,13 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from gmg_tui.engine.launchers.launcher import AGENT, LIMIT_BYTES, Connection, Launcher, Ran, all_of
 from gmg_tui.errors import GmgError
@@ -23,6 +25,10 @@ from gmg_tui.errors import GmgError
 _DRIVER = (sys.executable, "-P", "-m", "gmg_tui.engine.launchers.ray_driver")
 _ANSWER_S = 45.0
 """How long a cluster may take to answer."""
+_CONNECT_S = 5.0
+"""How long its head's port may take to accept a connection."""
+_CLIENT_PORT = 10001
+"""Of Ray's own client, where `ray://` names none (docs.ray.io, "Ray Client")."""
 _END_S = 10.0
 
 
@@ -68,6 +74,7 @@ class Ray(Launcher):
     async def _start(self) -> None:
         if self._driver is not None and self._driver.returncode is None:
             return
+        await _knock(os.environ.get("RAY_ADDRESS", "") if self._address == "auto" else self._address)
         # The names stay those of the first time: a node that has joined takes the place of one that is gone.
         known = [f"{name}={node_id}" for name, node_id in self._ids.items()]
         words = [self._address, str(self._path), "cpu" if self._cpu else "gpu", *known]
@@ -141,3 +148,23 @@ class Ray(Launcher):
         self._path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self._folder.rmdir()
+
+
+async def _knock(address: str) -> None:
+    """See that something listens at `host:port` or `ray://host`; Ray's client would try for most of a minute.
+
+    Any other address is left to Ray. Raises `GmgError`.
+    """
+    place = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        port = place.port or (_CLIENT_PORT if place.scheme == "ray" else None)
+    except ValueError:
+        return
+    if place.scheme not in ("", "ray") or not place.hostname or port is None:
+        return
+    try:
+        connection = await asyncio.to_thread(socket.create_connection, (place.hostname, port), _CONNECT_S)
+    except OSError as error:
+        why = error.strerror or f"no answer within {_CONNECT_S:.0f} s"
+        raise GmgError(f"--nodes ray: nothing answers at {place.hostname}:{port}: {why}") from error
+    connection.close()
