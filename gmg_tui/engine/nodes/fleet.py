@@ -235,7 +235,7 @@ class Fleet:
             if view.lost_since is not None:
                 since = time.strftime("%H:%M:%S", time.localtime(view.lost_since))
                 text = f"lost since {since}{f': {text}' if text else ''}"
-            yield f"node {view.name}", f"{view.name}: {text}" if text and not text.startswith(view.name) else text
+            yield f"node {view.name}", f"{view.name}: {text.removeprefix(f'{view.name}: ')}" if text else text
 
     def tell(
         self, samples: Callable[[tuple[GpuSample, ...], str | None], None], note: Callable[[str, str | None], None]
