@@ -17,7 +17,6 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec, WorkerState
 from gmg_tui.store import reader
 from gmg_tui.sweep.overrides import SweepOptions
-
 from tests.harm.patience import eventually
 
 from .harness import job_batch, running, sweep_for

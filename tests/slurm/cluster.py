@@ -113,7 +113,16 @@ class Cluster:
     def revive(self, node: str) -> None:
         """Start the slurmd of a node again, and wait until the node is up."""
         self._run("slurmd", "-N", node, "-f", self._conf)
+        self.resume(node)
+
+    def resume(self, node: str) -> None:
+        """Use a node again that was down, and wait until it is up.
+
+        It is up by itself once its slurmd answers; but after a job has lost it, slurmctld (22.05.8) counts it as one
+        that still completes that job, and starts nothing on it that had to wait, until it builds its tables anew.
+        """
         self.ask("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        self.ask("scontrol", "reconfigure")
         wait_until(lambda: self.ask("sinfo", "-h", "-n", node, "-o", "%t").strip() in ("idle", "alloc", "mix"))
 
     def stop(self) -> None:
