@@ -14,11 +14,13 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from gmg_tui import units
 from gmg_tui.engine.launchers.launcher import AGENT, LIMIT_BYTES, Connection, Launcher, Ran, all_of
 from gmg_tui.errors import GmgError
 
@@ -29,6 +31,10 @@ _CONNECT_S = 5.0
 """How long its head's port may take to accept a connection."""
 _CLIENT_PORT = 10001
 """Of Ray's own client, where `ray://` names none (docs.ray.io, "Ray Client")."""
+_GONE_S = 120.0
+"""How long a cluster may be unreachable before it counts as gone, at least: its head may be started again."""
+_AGAIN_S = 5.0
+"""For how long it counts that it could not be reached; all nodes ask."""
 _END_S = 10.0
 
 
@@ -50,7 +56,7 @@ class _Socket(Connection):
 class Ray(Launcher):
     """The nodes of the cluster at `where`, or the one that `RAY_ADDRESS` or this machine's Ray names."""
 
-    def __init__(self, where: str, *, cpu: bool = False) -> None:
+    def __init__(self, where: str, *, cpu: bool = False, orphan_wait_s: float = 0.0) -> None:
         # `ray://host:10001` is an address of Ray's own client.
         self._address = f"ray:{where}" if where.startswith("//") else where or "auto"
         self._cpu = cpu
@@ -60,6 +66,10 @@ class Ray(Launcher):
         self._ids: dict[str, str] = {}
         """Ray's own names of the nodes, by theirs here."""
         self._beginning = asyncio.Lock()
+        self._gone_s = max(_GONE_S, orphan_wait_s)
+        self._away: GmgError | None = None
+        """Why the cluster cannot be reached, where it could be once."""
+        self._away_since = self._tried_at = 0.0
 
     async def nodes(self) -> tuple[str, ...]:
         """The names of the nodes that have GPUs; of all with CPU slots. Raises `GmgError`."""
@@ -69,11 +79,28 @@ class Ray(Launcher):
     async def _begin(self) -> None:
         """Start the driver, unless it lives; one, however many nodes ask for it. Raises `GmgError`."""
         async with self._beginning:
-            await self._start()
+            if self._driver is not None and self._driver.returncode is None:
+                return
+            if self._away is not None and time.monotonic() < self._tried_at + _AGAIN_S:
+                raise GmgError(str(self._away), self._away.exit_code)
+            try:
+                await self._start()
+            except GmgError as error:
+                self._tried_at = time.monotonic()
+                if self._away is None:
+                    self._away_since = self._tried_at
+                self._away = error
+                raise
+            self._away = None
+
+    async def gone(self) -> str | None:
+        """That the cluster cannot be reached any more: its head is lost, and has not come back."""
+        if self._away is None or time.monotonic() < self._away_since + self._gone_s:
+            return None
+        why = str(self._away).removeprefix("--nodes ray: ")
+        return f"the Ray cluster has been away for {units.span(time.monotonic() - self._away_since)}: {why}"
 
     async def _start(self) -> None:
-        if self._driver is not None and self._driver.returncode is None:
-            return
         await _knock(os.environ.get("RAY_ADDRESS", "") if self._address == "auto" else self._address)
         # The names stay those of the first time: a node that has joined takes the place of one that is gone.
         known = [f"{name}={node_id}" for name, node_id in self._ids.items()]
