@@ -62,7 +62,11 @@ async def test_a_head_that_is_lost_for_good_ends_the_session_and_leaves_nothing(
         ray.do("lose")
         await run.until(lambda snapshot: all(node.lost_since for node in snapshot.nodes), timeout_s=LONG_S)
         said = f"nothing answers at {ray.address}: Connection refused"
-        await run.until(lambda snapshot: said in " ".join(snapshot.notes), timeout_s=LONG_S)
+        lost = [rf"{node.name}: lost since [\d:]+: {said}" for node in run.snapshot.nodes]
+        await run.until(
+            lambda snapshot: all(any(re.fullmatch(one, note) for note in snapshot.notes) for one in lost),
+            timeout_s=LONG_S,
+        )
         assert not of_session(spec)
         assert not agents(spec)
         assert {worker.state for worker in run.snapshot.workers} == {WorkerState.RESTARTING}

@@ -73,7 +73,10 @@ class Ray(Launcher):
 
     async def nodes(self) -> tuple[str, ...]:
         """The names of the nodes that have GPUs; of all with CPU slots. Raises `GmgError`."""
-        await self._begin()
+        try:
+            await self._begin()
+        except GmgError as error:
+            raise GmgError(f"--nodes ray: {error}", error.exit_code) from error
         return tuple(self._ids)
 
     async def _begin(self) -> None:
@@ -97,8 +100,7 @@ class Ray(Launcher):
         """That the cluster cannot be reached any more: its head is lost, and has not come back."""
         if self._away is None or time.monotonic() < self._away_since + self._gone_s:
             return None
-        why = str(self._away).removeprefix("--nodes ray: ")
-        return f"the Ray cluster has been away for {units.span(time.monotonic() - self._away_since)}: {why}"
+        return f"the Ray cluster has been away for {units.span(time.monotonic() - self._away_since)}: {self._away}"
 
     async def _start(self) -> None:
         await _knock(os.environ.get("RAY_ADDRESS", "") if self._address == "auto" else self._address)
@@ -122,13 +124,13 @@ class Ray(Launcher):
             await self._end()
             if not isinstance(error, TimeoutError):
                 raise
-            text = f"--nodes ray: the cluster at {self._address} has not answered for {_ANSWER_S:.0f} s"
+            text = f"the cluster at {self._address} has not answered for {_ANSWER_S:.0f} s"
             raise GmgError(text) from None
         died = {"error": f"Ray's client died while it spoke with {self._address}"}
         said: dict[str, Any] = json.loads(line) if line else died
         if "error" in said:
             await self._end()
-            raise GmgError(f"--nodes ray: {said['error']}")
+            raise GmgError(str(said["error"]))
         self._ids = dict(said["nodes"])
 
     async def connect(self, node: str) -> Connection:
@@ -193,5 +195,5 @@ async def _knock(address: str) -> None:
         connection = await asyncio.to_thread(socket.create_connection, (place.hostname, port), _CONNECT_S)
     except OSError as error:
         why = error.strerror or f"no answer within {_CONNECT_S:.0f} s"
-        raise GmgError(f"--nodes ray: nothing answers at {place.hostname}:{port}: {why}") from error
+        raise GmgError(f"nothing answers at {place.hostname}:{port}: {why}") from error
     connection.close()
