@@ -93,7 +93,15 @@ async def test_an_agent_that_is_killed_takes_its_workers_along_and_they_start_ag
     spec = on_nodes(*ENDLESS)
     async with running(spec) as run:
         before = await all_run(run)
+        seen: list[int] = []
+
+        def look(_: object) -> bool:
+            seen.append(run.worker("n2/cpu0").attempt)
+            return seen[-1] == 2
+
         agent(spec, "n2").kill()
+        await run.until(look)
+        assert set(seen) == {1, 2}
         for slot in ("n2/cpu0", "n2/cpu1"):
             await run.until_attempt(slot, 2)
             await run.until_state(slot, RUNNING)
