@@ -22,6 +22,8 @@ from gmg_tui.model import RunSpec
 
 _PATIENCE_S = 1.0
 """After how long the user is told what is taking time."""
+_DRIVER_WAIT = "waiting for the engine; without persistence mode the driver needs several seconds"
+_NODES_WAIT = "waiting for the nodes"
 _STOP_S = 30.0
 """How long an engine that is cancelled may take to end, beside its workers' own timeouts."""
 _REPLY_BYTES = 1 << 16
@@ -109,7 +111,7 @@ def launch(
     process = engine.process
     try:
         meanwhile()
-        line = _answer(process)
+        line = _answer(process, _DRIVER_WAIT if spec.nodes is None else _NODES_WAIT)
     except BaseException:
         _cancel(process)
         _remove(spec, fresh)
@@ -144,11 +146,11 @@ def _save_stderr(engine: PrestartedEngine, log: Path) -> None:
         file.write(engine.stderr_text())
 
 
-def _answer(process: subprocess.Popen[bytes]) -> bytes:
-    """The engine's line; empty when it died."""
+def _answer(process: subprocess.Popen[bytes], waiting: str) -> bytes:
+    """The engine's line; empty when it died. Meanwhile it is told what is waited for, at first `waiting`."""
     if process.stdout is None:
         return b""
-    waiting, said = "waiting for the engine; without persistence mode the driver needs several seconds", b""
+    said = b""
     with process.stdout as stdout:
         while True:
             if not select.select([stdout], [], [], _PATIENCE_S)[0]:

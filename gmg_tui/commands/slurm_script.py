@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 from gmg_tui.errors import GmgError
+from gmg_tui.model import LauncherKind
 from gmg_tui.slurm import batch_file
 from gmg_tui.sweep import checks, names
 
@@ -44,6 +46,8 @@ def slurm_script(
         raise GmgError(f"--save-before {save_before}: give a time from {_LEAST_S} s to 18h")
     if any(not option.startswith("-") or "\n" in option for option in sbatch):
         raise GmgError("--sbatch: give an option of sbatch in one word each, as in --sbatch=--account=robots")
+    if _nodes(own) == LauncherKind.SLURM and not batch_file.says_nodes(sbatch):
+        raise GmgError("slurm-script --nodes slurm: say how many nodes the job has, as in --sbatch=--nodes=2")
     wanted = batch_file.Wanted(
         _name(command, rest),
         None if _on_cpu(own) else gpus_per_node,
@@ -64,6 +68,16 @@ def _name(command: str, words: Sequence[str]) -> str:
 
 def _on_cpu(words: Sequence[str]) -> bool:
     return any(word.partition("=")[0] == "--cpu" for word in words)
+
+
+def _nodes(words: Sequence[str]) -> str | None:
+    """What `--nodes` says; None where it is not given."""
+    found = None
+    for word, value in zip_longest(words, words[1:]):
+        name, joined, rest = word.partition("=")
+        if name == "--nodes":
+            found = rest if joined else value
+    return found
 
 
 def _program() -> str:

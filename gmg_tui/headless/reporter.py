@@ -16,6 +16,8 @@ from gmg_tui.slurm import allocation
 
 _DIGITS = re.compile(r"[\d:.]+")
 """What may change in a text without making it another one."""
+_LOST = re.compile(r"^(\S+: lost since [\d:]+).*")
+"""The note on a lost node, which is the same one whatever is said of it later."""
 _STATUS_EVERY_S = 5.0
 """The shortest time between two status lines …"""
 _STATUS_AT_LEAST_S = 60.0
@@ -81,7 +83,7 @@ class Reporter:
             yield f"{self._session.spec.name}: simulated: {units.count(simulated, 'GPU')}, and what runs on them"
         notes = (*snapshot.notes, snapshot.nvml_error) if snapshot.nvml_error else snapshot.notes
         for note in notes:
-            if self._first("", note):
+            if self._first("", _LOST.sub(r"\1", note)):
                 yield f"{self._session.spec.name}: {note}"
 
     def _of_gpus(self, snapshot: Snapshot) -> Iterator[str]:
@@ -104,7 +106,7 @@ class Reporter:
             before = None
         if self._awaits_lines(before, worker):
             return
-        if not in_group:
+        if not in_group and worker.lost_since is None:  # the note on its node says so of all of them
             for text in (_changes if snapshot.queue is None else _problems)(before, worker):
                 yield self._line(worker.slot, text)
         whose = worker.slot if worker.job is None else f"{worker.slot} {worker.job}"

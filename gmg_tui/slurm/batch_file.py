@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -74,12 +75,17 @@ class Wanted(NamedTuple):
     """Options of sbatch, a word each."""
 
 
+def says_nodes(options: Sequence[str]) -> bool:
+    """Whether one of these options of sbatch says how many nodes the job has."""
+    return any(re.match(r"--nodes[ =]|-N", option) for option in options)
+
+
 def text(wanted: Wanted, program: str, command: str, words: Sequence[str]) -> str:
     """The whole file, for `gmg-tui COMMAND WORDS...`, where `program` is the path of gmg-tui."""
     directives = [
         f"--job-name={wanted.name}",
-        "--nodes=1",
-        "--ntasks=1",
+        *([] if says_nodes(wanted.further) else ["--nodes=1"]),
+        "--ntasks-per-node=1",  # with `--ntasks=1` sbatch gives one node, however many are asked for
         *([f"--gpus-per-node={wanted.gpus_per_node}"] if wanted.gpus_per_node else []),
         *([f"--time={wanted.time}"] if wanted.time else []),
         *([f"--partition={wanted.partition}"] if wanted.partition else []),

@@ -61,7 +61,10 @@ def test_an_engine_that_gets_no_order_is_ended(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
 
 
-def test_a_wait_is_told_on_the_terminal_and_wiped_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("nodes", "told"), [((), "waiting for the engine; without"), (("--nodes", "local:1"), "waiting for the nodes")]
+)
+def test_a_wait_is_told_on_the_terminal_and_wiped_off(tmp_path: Path, nodes: tuple[str, ...], told: str) -> None:
     (tmp_path / "slow.py").write_text(
         "import sys; from gmg_tui import cli; from gmg_tui.commands import prestart, launch\n"
         "launch._PATIENCE_S, notice = 0.01, launch.notice\n"
@@ -76,9 +79,9 @@ def test_a_wait_is_told_on_the_terminal_and_wiped_off(tmp_path: Path) -> None:
         "cli.main(sys.argv[1:])\n"
     )
     worker = str(ROOT / "tests" / "fake_worker.py")
-    words = [str(tmp_path / "slow.py"), "--cpu", "1", "--name", "far", "--detach", worker, "--lines", "0"]
+    words = [str(tmp_path / "slow.py"), *nodes, "--cpu", "1", "--name", "far", "--detach", worker, "--lines", "0"]
     said = pexpect.spawn(sys.executable, words, env=environ()).read().decode()
-    assert said.startswith("waiting for the engine")
+    assert said.startswith(told)
     assert said.endswith("\r\x1b[Kfar\r\n")
     subprocess.run([sys.executable, "-m", "gmg_tui", "stop"], env=environ(), capture_output=True, check=True)
 

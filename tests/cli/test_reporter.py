@@ -14,6 +14,7 @@ from gmg_tui.model import (
     Gpu,
     GpuHealth,
     GpuSample,
+    NodeView,
     Progress,
     RunSpec,
     Session,
@@ -253,3 +254,21 @@ def test_what_is_wrong_with_a_gpu_is_said_once_with_what_to_do() -> None:
     assert [line[:46] for line in first] == ["gpu0    warning: 2 ECC errors, uncorrected; wh"]
     assert "nvidia-smi --gpu-reset" in first[0]
     assert second == []
+
+
+def test_a_node_that_is_lost_is_said_once_each_time() -> None:
+    reporter = Reporter(replace(_SESSION, slots=(Slot("b/cpu0", SlotKind.CPU, node="b"),)))
+    running = _running(100, "b/cpu0")
+    assert len(list(reporter.events(Snapshot(0, 0, (running,), nodes=(NodeView("b"),))))) == 1
+
+    def lost(since: float, trouble: str) -> list[str]:
+        waits = replace(running, state=WorkerState.RESTARTING, reason="b is lost", lost_since=since)
+        notes = (f"b: lost since 12:00:0{since:.0f}: {trouble}",)
+        nodes = (NodeView("b", lost_since=since),)
+        return list(reporter.events(Snapshot(since, since, (waits,), nodes=nodes, notes=notes)))
+
+    assert lost(1.0, "the connection was lost") == ["sim-1: b: lost since 12:00:01: the connection was lost"]
+    assert lost(1.0, "No route to host") == []
+    back = Snapshot(5.0, 5.0, (replace(running, attempt=2),), notes=("b: lost since 12:00:01: No route to host",))
+    assert list(reporter.events(back)) == ["b/cpu0   running"], "notes may be older than what stands beside them"
+    assert lost(9.0, "No route to host") == ["sim-1: b: lost since 12:00:09: No route to host"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import psutil
 import pytest
 from msgspec import structs
 
@@ -16,6 +17,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec, WorkerState
 from gmg_tui.store import reader
 from gmg_tui.sweep.overrides import SweepOptions
+from tests.harm.patience import eventually
 
 from .harness import job_batch, running, sweep_for
 
@@ -42,6 +44,32 @@ async def test_failed_jobs_run_again_when_that_is_asked_for() -> None:
         assert _states(spec) == states
     first, second = reader.load_jobs(Path(spec.folder) / sessions.STORE)
     assert (first.attempts, second.attempts, second.exit_code, second.reason) == (1, 2, 0, None)
+
+
+async def test_a_job_that_is_ended_together_with_its_engine_waits_again() -> None:
+    """As by Slurm, which sends SIGTERM to all processes of its job; a job hears it as soon as the engine, or sooner."""
+    spec = sweep_for([{"s": 60}, {"s": 60}], job_batch("--s", "{s}"), cpu=2)
+    async with running(spec) as run:
+        await run.until(lambda _: run.queue.running == 2 and all(worker.pid for worker in run.snapshot.workers))
+        jobs = [psutil.Process(worker.pid) for worker in run.snapshot.workers]
+        for job in jobs:
+            job.terminate()
+        await eventually(lambda: not any(psutil.pid_exists(job.pid) for job in jobs))  # the engine has heard of it
+        run.process.terminate()
+        await run.process.wait()
+    assert _states(spec) == [WAITING] * 2
+    assert [job.reason for job in reader.load_jobs(Path(spec.folder) / sessions.STORE)] == [
+        "interrupted: the session was ended by SIGTERM"
+    ] * 2
+
+
+async def test_a_job_that_alone_is_ended_has_failed() -> None:
+    spec = sweep_for([{"s": 60}], job_batch("--s", "{s}"), cpu=1)
+    async with running(spec) as run:
+        await run.until(lambda _: run.queue.running == 1 and run.worker("cpu0").pid)
+        psutil.Process(run.worker("cpu0").pid).terminate()
+        await run.until_done()
+    assert _states(spec) == [FAILED]
 
 
 async def test_a_second_engine_that_comes_too_late_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

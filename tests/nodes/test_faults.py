@@ -9,9 +9,10 @@ from pathlib import Path
 
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
-from tests.engine.harness import Running, running
+from tests.engine.harness import Running, running, spec_for
 from tests.harm.patience import eventually
-from tests.nodes.fleets import SLOTS, agent, agents, bridge, connected, nothing_left, of_session, on_nodes
+from tests.nodes.fleets import SLOTS, agent, agents, bridge, connected, nodes, nothing_left, of_session, on_nodes
+from tests.nvml_sim import Sim
 
 RUNNING = WorkerState.RUNNING
 ENDLESS = ("--lines", "1000000", "--phase-s", "0.01")
@@ -70,11 +71,37 @@ async def test_a_network_that_stalls_costs_no_worker_and_orders_are_taken_afterw
     nothing_left(spec)
 
 
+async def test_nothing_is_known_of_the_gpus_of_a_node_that_is_silent(sim: Sim) -> None:
+    spec = spec_for(*ENDLESS, cpu=None, gpus="0,1", nodes=nodes())
+    async with running(spec, sim.env()) as run:
+
+        def known() -> list[bool]:
+            return [sample.power_w is not None for sample in run.snapshot.samples]
+
+        await run.until(lambda _: known() == [True] * 4)
+        there = bridge(run.process.pid, "n1")
+        there.suspend()
+        await run.until(lambda _: known() == [False, False, True, True])
+        assert not [sample.error for sample in run.snapshot.samples if sample.error]
+        there.resume()
+        await run.until(lambda _: known() == [True] * 4)
+        await run.client.end()
+    nothing_left(spec)
+
+
 async def test_an_agent_that_is_killed_takes_its_workers_along_and_they_start_again() -> None:
     spec = on_nodes(*ENDLESS)
     async with running(spec) as run:
         before = await all_run(run)
+        seen: list[int] = []
+
+        def look(_: object) -> bool:
+            seen.append(run.worker("n2/cpu0").attempt)
+            return seen[-1] == 2
+
         agent(spec, "n2").kill()
+        await run.until(look)
+        assert set(seen) == {1, 2}
         for slot in ("n2/cpu0", "n2/cpu1"):
             await run.until_attempt(slot, 2)
             await run.until_state(slot, RUNNING)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -60,7 +61,8 @@ async def test_the_jobs_of_a_node_that_leaves_run_on_the_one_that_stays(ray: Ray
         ray.do("remove")
         await run.until(lambda snapshot: any(node.lost_since for node in snapshot.nodes))
         (lost,) = (node.name for node in run.snapshot.nodes if node.lost_since)
-        await run.until(lambda snapshot: any(note.startswith(f"{lost}: lost since") for note in snapshot.notes))
+        note = rf"{lost}: lost since [\d:]+: it has left the Ray cluster"
+        await run.until(lambda snapshot: any(re.fullmatch(note, one) for one in snapshot.notes))
         go.touch()
         await run.until_done()
     records = reader.load_jobs(run.folder / session.STORE)

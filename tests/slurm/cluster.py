@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -15,6 +16,8 @@ from tests.harm.patience import wait_until
 
 NEEDED = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "squeue", "scontrol")
 _PATIENCE_S = 240.0
+_LINES = 40
+"""Of a log, when a test has failed."""
 _CONF = """\
 ClusterName=gmg
 SlurmctldHost={host}(127.0.0.1)
@@ -93,6 +96,14 @@ class Cluster:
     def _run(self, *command: str) -> None:
         subprocess.run(command, env=self._env, check=True, capture_output=True, timeout=_PATIENCE_S)
 
+    def told(self, folder: Path) -> str:
+        """What Slurm, and the sessions of a test that has its files in `folder`, have said, to see why it failed."""
+        commands = (("sinfo", "-N", "-o", "%N %t %E"), ("squeue", "-o", "%i %j %T %r %N %M"))
+        said = [(" ".join(command), self.ask(*command)) for command in commands]
+        logs = [*self.folder.glob("*.log"), *folder.glob("*.log"), *folder.glob("out"), *folder.rglob("engine.log")]
+        said += [(str(log), _end(log)) for log in logs]
+        return "\n".join(f"--- {what}\n{text}" for what, text in said)
+
     def kill(self, node: str) -> None:
         """Kill the slurmd of a node, as a fault does; what it has started goes on."""
         pid = int((self.folder / f"{node}.pid").read_text())
@@ -102,12 +113,23 @@ class Cluster:
     def revive(self, node: str) -> None:
         """Start the slurmd of a node again, and wait until the node is up."""
         self._run("slurmd", "-N", node, "-f", self._conf)
+        self.resume(node)
+
+    def resume(self, node: str) -> None:
+        """Use a node again that was down, and wait until it is up.
+
+        It is up by itself once its slurmd answers; but after a job has lost it, slurmctld (22.05.8) counts it as one
+        that still completes that job, and starts nothing on it that had to wait, until it builds its tables anew.
+        """
         self.ask("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        self.ask("scontrol", "reconfigure")
         wait_until(lambda: self.ask("sinfo", "-h", "-n", node, "-o", "%t").strip() in ("idle", "alloc", "mix"))
 
     def stop(self) -> None:
-        """End all jobs, and the daemons."""
+        """End all jobs, and the daemons; a job's own daemon would try for ever to reach those."""
         self.ask("scancel", "-u", "root")
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: not self.ask("squeue", "-h").strip())
         marks = str(self.folder)
         daemons = [
             one
@@ -119,6 +141,13 @@ class Cluster:
         _, alive = psutil.wait_procs(daemons, timeout=30)
         for one in alive:
             one.kill()
+
+
+def _end(log: Path) -> str:
+    try:
+        return "\n".join(log.read_text(errors="replace").splitlines()[-_LINES:])
+    except OSError as error:
+        return f"({error.strerror})"
 
 
 def _ports(count: int) -> list[int]:

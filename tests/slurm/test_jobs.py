@@ -23,6 +23,15 @@ _GMG = (sys.executable, "-m", "gmg_tui")
 _STEADY = ("--lines", "240", "--fps", "24000", "--steady", "-B", "4096")
 
 
+def test_what_slurm_and_a_job_say_can_be_told(slurm: Cluster, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    job = slurm.ask("sbatch", "--parsable", "--wait", "--output", str(out), "--wrap", "echo a word of it").strip()
+    told = slurm.told(tmp_path)
+    assert "n1 idle" in told
+    assert "a word of it" in told
+    assert re.search(rf"slurmctld.log\n(.*\n)*.*JobId={job}\b", told)
+
+
 def test_a_session_says_how_long_its_job_has_left(slurm: Cluster, tmp_path: Path) -> None:
     worker = (*_GMG, "--headless", "--cpu", "1", str(_TESTS / "fake_worker.py"), *_STEADY)
     said = slurm.ask("srun", "--ntasks=1", "--time=5", "--chdir", str(tmp_path), *worker)
@@ -66,6 +75,7 @@ def test_a_sweep_that_is_requeued_goes_on_where_it_was(
         return [job.state for job in jobs_so_far(store)]
 
     wait_until(lambda: states()[:1] == [WorkerState.FINISHED] and states()[1].live)
+    assert slurm.ask("squeue", "-h", "-o", "%D", "-j", number).strip() == ("2" if nodes else "1")
     slurm.ask("scontrol", "requeue", number)
     wait_until(lambda: "PENDING" in slurm.ask("squeue", "-h", "-o", "%T", "-j", number))
     held.touch()

@@ -120,7 +120,7 @@ def test_the_jobs_of_a_node_that_is_down_run_on_the_other(slurm: Cluster, tmp_pa
         go.touch()
         wait_until(lambda: ended(slurm, job))
     finally:
-        slurm.ask("scontrol", "update", "NodeName=n2", "State=RESUME")
+        slurm.resume("n2")
     records = jobs_so_far(store)
     assert [record.state for record in records] == [WorkerState.FINISHED] * 4, said(tmp_path)
     with reader.open_store(store) as stored:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
@@ -105,6 +106,31 @@ def test_what_cannot_be_is_refused_in_one_line(words: tuple[str, ...], options: 
     with pytest.raises(GmgError) as caught:
         _printed(*words, **options)  # type: ignore[arg-type]
     assert said in str(caught.value)
+
+
+_NO_NUMBER = "gmg-tui: slurm-script --nodes slurm: say how many nodes the job has, as in --sbatch=--nodes=2\n"
+
+
+@pytest.mark.parametrize("where", [("--nodes", "slurm"), ("--nodes=slurm",)])
+def test_a_session_on_several_nodes_needs_their_number(where: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert _status(["slurm-script", *where, "sim.py"]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", _NO_NUMBER)
+    assert _status(["slurm-script", "sweep", *where, "sweep.toml"]) == 2
+    assert capsys.readouterr().err == _NO_NUMBER
+
+
+@pytest.mark.parametrize("number", ["--nodes=2", "--nodes 2", "-N2", "-N 2-4"])
+def test_the_number_of_nodes_stands_once_in_the_file(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _status(["slurm-script", f"--sbatch={number}", "--nodes", "slurm", "sim.py"]) == 0
+    out = capsys.readouterr().out
+    assert [line for line in out.splitlines() if re.match("#SBATCH (--nodes|-N)", line)] == [f"#SBATCH {number}"]
+
+
+@pytest.mark.parametrize("words", [["sim.py"], ["sim.py", "--nodes", "slurm"], ["--nodes", "ssh:a,b", "sim.py"]])
+def test_any_other_session_is_begun_on_one_node(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert _status(["slurm-script", *words]) == 0
+    assert "#SBATCH --nodes=1\n" in capsys.readouterr().out
 
 
 def _status(words: list[str]) -> object:

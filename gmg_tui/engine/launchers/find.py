@@ -15,7 +15,7 @@ _LAUNCHERS: Mapping[LauncherKind, Callable[[NodesSpec, bool], Launcher]] = {
     LauncherKind.LOCAL: lambda spec, _: Local(spec.where),
     LauncherKind.SSH: lambda spec, _: Ssh(spec.where),
     LauncherKind.SLURM: lambda spec, _: Slurm(spec.where, spec.job),
-    LauncherKind.RAY: lambda spec, cpu: Ray(spec.where, cpu=cpu),
+    LauncherKind.RAY: lambda spec, cpu: Ray(spec.where, cpu=cpu, orphan_wait_s=spec.orphan_wait_s),
 }
 
 

@@ -11,18 +11,30 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from gmg_tui import units
 from gmg_tui.engine.launchers.launcher import AGENT, LIMIT_BYTES, Connection, Launcher, Ran, all_of
 from gmg_tui.errors import GmgError
 
 _DRIVER = (sys.executable, "-P", "-m", "gmg_tui.engine.launchers.ray_driver")
 _ANSWER_S = 45.0
 """How long a cluster may take to answer."""
+_CONNECT_S = 5.0
+"""How long its head's port may take to accept a connection."""
+_CLIENT_PORT = 10001
+"""Of Ray's own client, where `ray://` names none (docs.ray.io, "Ray Client")."""
+_GONE_S = 120.0
+"""How long a cluster may be unreachable before it counts as gone, at least: its head may be started again."""
+_AGAIN_S = 5.0
+"""For how long it counts that it could not be reached; all nodes ask."""
 _END_S = 10.0
 
 
@@ -44,7 +56,7 @@ class _Socket(Connection):
 class Ray(Launcher):
     """The nodes of the cluster at `where`, or the one that `RAY_ADDRESS` or this machine's Ray names."""
 
-    def __init__(self, where: str, *, cpu: bool = False) -> None:
+    def __init__(self, where: str, *, cpu: bool = False, orphan_wait_s: float = 0.0) -> None:
         # `ray://host:10001` is an address of Ray's own client.
         self._address = f"ray:{where}" if where.startswith("//") else where or "auto"
         self._cpu = cpu
@@ -54,20 +66,44 @@ class Ray(Launcher):
         self._ids: dict[str, str] = {}
         """Ray's own names of the nodes, by theirs here."""
         self._beginning = asyncio.Lock()
+        self._gone_s = max(_GONE_S, orphan_wait_s)
+        self._away: GmgError | None = None
+        """Why the cluster cannot be reached, where it could be once."""
+        self._away_since = self._tried_at = 0.0
 
     async def nodes(self) -> tuple[str, ...]:
         """The names of the nodes that have GPUs; of all with CPU slots. Raises `GmgError`."""
-        await self._begin()
+        try:
+            await self._begin()
+        except GmgError as error:
+            raise GmgError(f"--nodes ray: {error}", error.exit_code) from error
         return tuple(self._ids)
 
     async def _begin(self) -> None:
         """Start the driver, unless it lives; one, however many nodes ask for it. Raises `GmgError`."""
         async with self._beginning:
-            await self._start()
+            if self._driver is not None and self._driver.returncode is None:
+                return
+            if self._away is not None and time.monotonic() < self._tried_at + _AGAIN_S:
+                raise GmgError(str(self._away), self._away.exit_code)
+            try:
+                await self._start()
+            except GmgError as error:
+                self._tried_at = time.monotonic()
+                if self._away is None:
+                    self._away_since = self._tried_at
+                self._away = error
+                raise
+            self._away = None
+
+    async def gone(self) -> str | None:
+        """That the cluster cannot be reached any more: its head is lost, and has not come back."""
+        if self._away is None or time.monotonic() < self._away_since + self._gone_s:
+            return None
+        return f"the Ray cluster has been away for {units.span(time.monotonic() - self._away_since)}: {self._away}"
 
     async def _start(self) -> None:
-        if self._driver is not None and self._driver.returncode is None:
-            return
+        await _knock(os.environ.get("RAY_ADDRESS", "") if self._address == "auto" else self._address)
         # The names stay those of the first time: a node that has joined takes the place of one that is gone.
         known = [f"{name}={node_id}" for name, node_id in self._ids.items()]
         words = [self._address, str(self._path), "cpu" if self._cpu else "gpu", *known]
@@ -88,13 +124,13 @@ class Ray(Launcher):
             await self._end()
             if not isinstance(error, TimeoutError):
                 raise
-            text = f"--nodes ray: the cluster at {self._address} has not answered for {_ANSWER_S:.0f} s"
+            text = f"the cluster at {self._address} has not answered for {_ANSWER_S:.0f} s"
             raise GmgError(text) from None
         died = {"error": f"Ray's client died while it spoke with {self._address}"}
         said: dict[str, Any] = json.loads(line) if line else died
         if "error" in said:
             await self._end()
-            raise GmgError(f"--nodes ray: {said['error']}")
+            raise GmgError(str(said["error"]))
         self._ids = dict(said["nodes"])
 
     async def connect(self, node: str) -> Connection:
@@ -141,3 +177,23 @@ class Ray(Launcher):
         self._path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self._folder.rmdir()
+
+
+async def _knock(address: str) -> None:
+    """See that something listens at `host:port` or `ray://host`; Ray's client would try for most of a minute.
+
+    Any other address is left to Ray. Raises `GmgError`.
+    """
+    place = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        port = place.port or (_CLIENT_PORT if place.scheme == "ray" else None)
+    except ValueError:
+        return
+    if place.scheme not in ("", "ray") or not place.hostname or port is None:
+        return
+    try:
+        connection = await asyncio.to_thread(socket.create_connection, (place.hostname, port), _CONNECT_S)
+    except OSError as error:
+        why = error.strerror or f"no answer within {_CONNECT_S:.0f} s"
+        raise GmgError(f"nothing answers at {place.hostname}:{port}: {why}") from error
+    connection.close()

@@ -100,7 +100,7 @@ class Cluster:
             if known not in alive:
                 spare = [one for one in alive if one not in self.ids.values()]
                 if not spare:
-                    raise LookupError(f"{name} has left the Ray cluster")
+                    raise LookupError("it has left the Ray cluster")
                 known = self.ids[name] = spare[0]
             return alive[known]
 

@@ -213,13 +213,14 @@ class Fleet:
         return tuple(node.view(now) for node in self._nodes.values())
 
     def samples(self) -> tuple[GpuSample, ...]:
-        """The newest samples of all GPUs."""
-        return tuple(
-            structs.replace(sample, uuid=self._uuids[node.name].get(sample.uuid, sample.uuid))
-            for node in self._nodes.values()
-            if node.lost_since is None
-            for sample in node.snapshot.samples
-        )
+        """The newest samples of all GPUs; of a node that is silent or lost nothing is known."""
+        found: list[GpuSample] = []
+        for node, view in zip(self._nodes.values(), self.views(time.monotonic()), strict=True):
+            known = view.lost_since is None and view.silent_s is None
+            for sample in node.snapshot.samples:
+                uuid = self._uuids[node.name].get(sample.uuid, sample.uuid)
+                found.append(structs.replace(sample, uuid=uuid) if known else GpuSample(uuid=uuid))
+        return tuple(found)
 
     @property
     def nvml_error(self) -> str | None:
@@ -235,7 +236,7 @@ class Fleet:
             if view.lost_since is not None:
                 since = time.strftime("%H:%M:%S", time.localtime(view.lost_since))
                 text = f"lost since {since}{f': {text}' if text else ''}"
-            yield f"node {view.name}", f"{view.name}: {text}" if text and not text.startswith(view.name) else text
+            yield f"node {view.name}", f"{view.name}: {text.removeprefix(f'{view.name}: ')}" if text else text
 
     def tell(
         self, samples: Callable[[tuple[GpuSample, ...], str | None], None], note: Callable[[str, str | None], None]

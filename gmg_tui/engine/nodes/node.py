@@ -313,6 +313,8 @@ class Node:
         if trouble is None and abs(self.skew_s) >= _NOTED_SKEW_S:
             ahead = "ahead of" if self.skew_s > 0 else "behind"
             trouble = f"its clock is {units.span(abs(self.skew_s))} {ahead} this machine's"
+        elif trouble is not None:
+            trouble = trouble.removeprefix(f"{self.name}: ")
         late_s = silent_s if silent_s >= _LATE_S else None
         return NodeView(self.name, self._client is not None, late_s, self.lost_since, trouble)
 

@@ -372,6 +372,7 @@ class NodeWorker(SlotWorker):
         shown = structs.replace(
             shown,
             state=self.state,
+            attempt=shown.attempt or self._begun,
             state_s=now - self.state_since,
             phase=self.phase,
             phase_s=shown.phase_s + late_s,

@@ -10,6 +10,8 @@ from gmg_tui import units
 from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process import Process, Step
 
+TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
+"""Exit codes of a process that SIGTERM has ended, and of a shell whose command it has."""
 KILL: tuple[Step, ...] = ((signal.SIGKILL, 5.0),)
 LEFTOVERS: tuple[Step, ...] = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 """For processes that outlive the script; they have had its whole run to end."""

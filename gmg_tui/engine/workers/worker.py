@@ -23,7 +23,7 @@ from gmg_tui.engine.output.log_writer import Log
 from gmg_tui.engine.output.ring_buffer import RingBuffer
 from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process import Step
-from gmg_tui.engine.processes.termination import KILL
+from gmg_tui.engine.processes.termination import KILL, TERMINATED
 from gmg_tui.engine.workers import stacks, worker_view
 from gmg_tui.engine.workers.comparison import best_to_compare
 from gmg_tui.engine.workers.member import Member, Outcome
@@ -39,6 +39,9 @@ _log = logging.getLogger(__name__)
 
 _SAMPLE_S = 1.0
 """How long a sample of a GPU may take beyond two intervals before a failure is explained without it."""
+
+_MOMENT_S = 2.0
+"""How much later the session may be ended: a job manager sends SIGTERM to all processes of a job at once."""
 
 
 class Worker(WorkerStatus):
@@ -99,8 +102,8 @@ class Worker(WorkerStatus):
         """End the process, gracefully or at once, and start no other; `reason` says why if it was not the user."""
         self._restart_policy.never()
         self._stopped_by = reason or self._stopped_by
+        self._hurry.set()
         if self.state in (WorkerState.WAITING, WorkerState.RESTARTING):
-            self._hurry.set()
             self._launcher.gate.left(self.slot.name)
             self._enter(WorkerState.STOPPED, self._stopped_by)
             self._member.call_off()
@@ -112,6 +115,8 @@ class Worker(WorkerStatus):
         if self.attempt.ended is None:
             self.attempt.by_user = True
             self._end(steps)
+        elif self.attempt.exit_code in TERMINATED:
+            self.attempt.by_user = True
 
     def end_with_group(self) -> None:
         """End its process, as another rank of its group has failed: one that hangs in a collective hears no SIGINT."""
@@ -297,6 +302,9 @@ class Worker(WorkerStatus):
 
     async def _judge(self, attempt: RunningAttempt, exit_code: int) -> None:
         attempt.remember(exit_code)
+        if exit_code in TERMINATED and not (attempt.by_user or self._state is WorkerState.STOPPING):
+            self._hurry.clear()
+            await self._unless_hurried(asyncio.sleep(_MOMENT_S))
         failure = None if attempt.by_user or attempt.by_group else await attempt.failure(exit_code)
         failure = await self._of_card(failure)
         had_progress, running_s = attempt.reader.had_progress, attempt.running_s
