@@ -18,6 +18,7 @@ from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.gpus.samples import GpuSamples
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.process_scan import ProcessScan
+from gmg_tui.engine.records.health_events import HealthEvents
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.records.session_files import SessionFiles
 from gmg_tui.engine.records.tried import TriedArguments, ran
@@ -96,6 +97,7 @@ class Supervisor:
         self.session_files = SessionFiles(self.session, save_phase_times, self.snapshot, self._states, self.note)
         uuids = (slot.gpu.uuid for slot in session.slots if slot.gpu is not None)
         self._samples = GpuSamples(uuids, session.spec.interval_s, time.monotonic())
+        self._health_events = HealthEvents()
         self._nvml_error: str | None = None
         self._notes: dict[str, str] = {}
         self._ending = False
@@ -144,6 +146,8 @@ class Supervisor:
                 slot_state.remember(moment)
             self._scheduler.beat()
             self._recorder.metrics(moment, self._slot_states.values())
+            for kind, text, slot in self._health_events.take(self._samples.newest, self._slot_states.values()):
+                self._recorder.event(kind, text, slot=slot or None)
             self.session_files.beat()
             tell()
             if now >= scan_due and self.fleet is None:
