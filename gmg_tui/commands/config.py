@@ -67,7 +67,8 @@ def _set(loaded: source.Source, found: Read) -> set[tuple[int, str, str]]:
     for table in ("options", "keys"):
         values = loaded.data.get(table)
         for name, value in (values if isinstance(values, dict) else {}).items():
-            inner = value.items() if table == "options" and isinstance(value, dict) else ()
+            known_one = isinstance(value, dict) and loaded.line(table, name) not in wrong
+            inner = value.items() if known_one else ()
             rows |= {(loaded.line(table, name, one), f"[{table}.{name}] {one}", said(it)) for one, it in inner}
             if not isinstance(value, dict):
                 rows.add((loaded.line(table, name), f"[{table}] {name}", said(value)))

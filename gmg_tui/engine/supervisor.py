@@ -147,6 +147,7 @@ class Supervisor:
                 slot_state.remember(moment)
             self._scheduler.beat()
             self._recorder.beat(moment, self._slot_states.values(), self.snapshot)
+            self._recorder.health(self._samples.newest, self._slot_states.values())
             self.session_files.beat()
             tell()
             if now >= scan_due and self.fleet is None:
@@ -341,7 +342,7 @@ class Supervisor:
         if found is None:
             raise GmgError(f"process {seen.pid} is no longer on {slot}'s GPU", 1)
         if found.slot is not None:
-            raise GmgError(f"process {seen.pid} is {found.slot}'s worker; x stops it", 1)
+            raise GmgError(f"process {seen.pid} is {found.slot}'s worker, which is stopped as a worker", 1)
         if self.fleet is not None:
             await self.fleet.node(self._slot_state(slot).slot).end_process(slot, seen, kill=kill)
             return

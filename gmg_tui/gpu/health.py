@@ -5,6 +5,7 @@ All of it changes rarely; a driver may take milliseconds for each counter.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pynvml
 from msgspec import structs
 
 from gmg_tui import units
-from gmg_tui.gpu import xids
+from gmg_tui.gpu import mps, xids
 from gmg_tui.gpu.metrics import Asker
 from gmg_tui.model import GpuHealth, GpuTrouble, Severity, Xid
 
@@ -61,6 +62,7 @@ def read(ask: Asker) -> GpuHealth:
             nvlink_errors=sum(known) if known else None,
             nvlink_recoveries=links[-1],
             pstate=ask(pynvml.nvmlDeviceGetPerformanceState),
+            mps=mps.pipes(os.environ),
         )
     )
 

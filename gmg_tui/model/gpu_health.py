@@ -69,6 +69,8 @@ class GpuHealth(Struct, frozen=True, omit_defaults=True):
     """How often a link has failed and was set up again."""
     pstate: int | None = None
     """The performance state, 0 (full clocks) to 15."""
+    mps: str | None = None
+    """The folder with the pipes of MPS' daemon, through which programs share the machine's GPUs; None without one."""
     xids: tuple[Xid, ...] = ()
     """In this session, each code once, the newest last."""
     troubles: tuple[GpuTrouble, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from itertools import pairwise
 from statistics import fmean
@@ -15,6 +16,9 @@ from gmg_tui.results.summary import cells, columns
 
 _SPEEDS = frozenset({"fps_settled", "fps_last", "fps_mean", "elapsed_s"})
 """Columns that depend on how fast a GPU is."""
+_HEALTH = frozenset({"xid", "health"})
+"""The kinds of events about GPUs themselves."""
+_MOST = 20
 _ALIKE_PCT = 10.0
 """GPUs of one model may differ by so much; a greater lead does not come from them."""
 
@@ -28,7 +32,16 @@ def slow(data: ReportData) -> list[str]:
 def lines(data: ReportData, order: Order) -> list[str]:
     """All that is to be known of the GPUs, a line each: whether the ranking leans on them, and which are slow."""
     warned = warning(data, order)
-    return [*([warned] if warned is not None else []), *slow(data)]
+    return [*([warned] if warned is not None else []), *slow(data), *health(data)]
+
+
+def health(data: ReportData) -> list[str]:
+    """What has happened to the GPUs' health, each with its time: Xids, errors of the memory; the latest `_MOST`."""
+    found = [event for event in data.events if event.kind in _HEALTH]
+    left = [f"{units.count(len(found) - _MOST, 'earlier event')} of GPUs' health"] if len(found) > _MOST else []
+    times = (time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time)) for event in found[-_MOST:])
+    texts = (f"{event.slot}, {event.text}" if event.slot else event.text for event in found[-_MOST:])
+    return [*left, *(f"{moment} {text}" for moment, text in zip(times, texts, strict=True))]
 
 
 def _models(data: ReportData) -> dict[str, str]:

@@ -17,6 +17,7 @@ counts where no theme is set here; --theme wins over both."""
 _OPTIONS = """\
 Options of several commands, for all that have them. A list is replaced by the command line as a whole."""
 _OF_COMMAND = "Options of {command} alone; the options above may stand here too, and win here."
+_KEYS_OF = "Keys {table}, as the help has them under its own heading."
 _KEYS = """\
 Keys of the main screen and where else they do the same: a key, or a list of keys. Written as R, ?, ctrl+x, f5, enter,
 pageup, space, comma. Below are the built-in ones; a key can do one thing only. ctrl+c always quits."""
@@ -45,7 +46,12 @@ def _lines(known: Known) -> Iterator[str]:
         for name, option in own.items():
             yield from _setting(name, option.example, option.help)
     yield from ("", *_comment(_KEYS), "#[keys]")
-    for action, key in known.keys().items():
+    last = ""
+    for name, key in known.keys().items():
+        table, _, action = name.rpartition(".")
+        if table != last:
+            yield from ("", *_comment(_KEYS_OF.format(table=table)), f"#[keys.{table}]")
+            last = table
         yield from _setting(action, key.keys[0] if len(key.keys) == 1 else key.keys, key.help)
     yield from ("", *_comment(_PATTERNS), "#[patterns]")
     yield from ("# For all scripts with such names.", """#"train_*.py" = '(?P<fps>[\\d.]+) steps/s'""")

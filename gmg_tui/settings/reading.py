@@ -154,24 +154,39 @@ class _Reader:
 
     def _read_keys(self, table: Mapping[str, object]) -> None:
         known = self._known.keys()
-        chosen, places = dict[str, tuple[str, ...]](), dict[str, str]()
-        for place, value in table.items():
-            keys, action = texts(value), place.replace("_", "-")
+        chosen, places = dict[str, tuple[str, ...]](), dict[str, tuple[tuple[str, ...], object]]()
+        for (*above, place), value in self._keys_of(table, known):
+            keys, action = texts(value), ".".join((*above, place)).replace("_", "-")
+            where = ("keys", *above, place)
             if action not in known:
-                near = _near(place, known) or "; gmg-tui config --example lists them"
-                self._fails(f"[keys] there is no action {place}{near}", "keys", place)
+                there = [name.rpartition(".")[2] for name in known if name.rpartition(".")[0] == ".".join(above)]
+                near = _near(place, there) or "; gmg-tui config --example lists them"
+                self._fails(f"[{'.'.join(where[:-1])}] there is no action {place}{near}", *where)
             elif not keys or action in chosen:
                 why = 'give a key, "R", or several, ["R", "f5"]' if not keys else "it is set twice"
-                self._fails(f"[keys] {place} = {said(value)}: {why}", "keys", place)
+                self._fails(f"[{'.'.join(where[:-1])}] {place} = {said(value)}: {why}", *where)
             else:
-                chosen[action], places[action] = keys, place
+                chosen[action], places[action] = keys, (where, value)
         for action, why in [*self._known.wrong_keys(chosen)]:
-            self._fails(f"[keys] {places[action]} = {said(table[places[action]])}: {why}", "keys", places[action])
+            where, value = places[action]
+            self._fails(f"[{'.'.join(where[:-1])}] {where[-1]} = {said(value)}: {why}", *where)
             chosen.pop(action, None)
         # Without those that are wrong, others may be in the way of a built-in key.
         while left := dict(self._known.wrong_keys(chosen)):
             chosen = {action: keys for action, keys in chosen.items() if action not in left}
         self.keys = chosen
+
+    def _keys_of(self, table: Mapping[str, object], known: Iterable[str]) -> Iterator[tuple[tuple[str, ...], object]]:
+        """What [keys] has: each action with the table in it, such as `in-queue`, that it stands in, and its keys."""
+        tables = sorted({name.rpartition(".")[0] for name in known} - {""})
+        for place, value in table.items():
+            if not isinstance(value, dict):
+                yield (place,), value
+            elif place.replace("_", "-") in tables:
+                yield from (((place, name), one) for name, one in value.items())
+            else:
+                near = _near(place, tables) or f"; there are {', '.join(tables)}"
+                self._fails(f"[keys.{place}]: there is no such table{near}", "keys", place)
 
     # Patterns
 

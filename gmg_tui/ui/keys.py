@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -39,7 +40,7 @@ class Key(NamedTuple):
     @property
     def name(self) -> str:
         """What the settings call it: its label."""
-        return self.label.replace(" ", "-")
+        return re.sub(r"\W+", "-", self.label)
 
     @property
     def bound(self) -> Iterator[tuple[str, str]]:
@@ -235,7 +236,7 @@ EDIT: Final = (
 )
 """Of the dialog that edits arguments and environment."""
 
-COMMAND: Final = (
+COMMAND: tuple[Key, ...] = (
     Key("y", "copy", "y", "copy", "Copy the command line to the terminal's clipboard (OSC 52).", True),
     Key("escape,c,q,ctrl+c", "cancel", "esc", "back", "Return to the details.", True),
     *(key for key in DETAILS if key.action.startswith("scroll")),
@@ -267,8 +268,8 @@ STACKS: Final = (
 
 QUEUE: Final = (
     Key("escape,Q", "back", "esc", "back", "Return to the previous screen.", True),
-    Key("up,k", "move(-1)", "↑ k", "up", "Select the job above."),
-    Key("down,j", "move(1)", "↓ j", "down", "Select the job below."),
+    Key("up,k", "move(-1)", "↑ k", "select up", "Select the job above."),
+    Key("down,j", "move(1)", "↓ j", "select down", "Select the job below."),
     Key("pageup", "page(-1)", "PgUp", "page up", "Select a job a page further up."),
     Key("pagedown", "page(1)", "PgDn", "page down", "Select a job a page further down."),
     Key("home", "edge(False)", "Home", "first", "Select the first job: the one that ended first."),
@@ -308,7 +309,7 @@ TUNE: Final = (
     Key("shift+tab", "answer(-1)", "shift+tab", "previous", "Select the previous value of the answer."),
     Key("y", "copy", "y", "copy", "Copy the command line with the selected value, by OSC 52.", True),
     Key("m", "model", "m", "model", "Show the next model of GPU, where there are several."),
-    Key("left,h", "sort(-1)", "← h", "sort by", "Sort the trials by the column to the left."),
+    Key("left,h", "sort(-1)", "← h", "sort by left", "Sort the trials by the column to the left."),
     Key("right,l", "sort(1)", "→ l", "sort by", "Sort the trials by the column to the right.", True),
     Key("s", "reverse", "s", "reverse", "Sort the trials the other way round.", True),
     Key("up,k", "move(-1)", "↑ k", "up", "Select the trial above; the curve marks it."),
@@ -328,7 +329,7 @@ TRIED: Final = (
     Key("pagedown", "page(1)", "PgDn", "page down", "Select those a page further down."),
     Key("home", "edge(False)", "Home", "first", "Select the first."),
     Key("end", "edge(True)", "End", "last", "Select the last."),
-    Key("left,h", "order(-1)", "← h", "sort by", "Sort by the column to the left; before the first, by start."),
+    Key("left,h", "order(-1)", "← h", "sort by left", "Sort by the column to the left; before the first, by start."),
     Key("right,l", "order(1)", "→ l", "sort by", "Sort by the column to the right; after the last, by start.", True),
     Key("s", "reverse", "s", "reverse", "Sort the other way round.", True),
     Key("enter", "use", "enter", "edit with these", "Open the worker's edit dialog with these arguments.", True),
@@ -342,9 +343,12 @@ COMMON: tuple[Key, ...] = tuple(key for key in KEYS if key.action in {"detach", 
 """The main screen's keys that work on every screen, at the end of its footer."""
 
 SIGNS: Final[dict[str, str]] = {}
-"""Of built-in keys of the main table the signs of those that the user has set in their place (`ui/remapping.py`)."""
+"""Of built-in keys the signs of those that the user has set in their place (`ui/remapping.py`).
+
+Those of another table than the main one have its name in the settings and a dot before them: `in-queue.r`.
+"""
 
 
-def now(sign: str) -> str:
-    """The sign of the key that does what the main table has the key with this sign for."""
-    return SIGNS.get(sign, sign)
+def now(sign: str, place: str = "") -> str:
+    """The sign of the key that does what the main table has the key with this sign for; or the table of `place`."""
+    return SIGNS.get(f"{place}.{sign}" if place else sign, sign)

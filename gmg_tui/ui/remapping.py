@@ -1,4 +1,4 @@
-"""Other keys for the actions of the main table, as the user's settings have them.
+"""Other keys for the actions of the tables in `keys`, as the user's settings have them.
 
 The tables in `keys` are changed before a screen's module makes its bindings of them, so bindings, footer, help and
 palette have the same keys. Textual's own keymap would leave the footer, the help and what messages name to the built-in ones.
@@ -6,6 +6,7 @@ palette have the same keys. Textual's own keymap would leave the footer, the hel
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,24 +27,52 @@ _OPENED: Final = {
     "tried": "TRIED",
 }
 """Actions that open a screen on which the same key returns, and the table of that screen."""
-_OTHERS: Final = {
-    "a worker's details": keys.DETAILS,
-    "the processes": keys.PROCESSES,
-    "the stacks": keys.STACKS,
-    "the queue": keys.QUEUE,
-    "the tuning": keys.TUNE,
-    "all that was tried": keys.TRIED,
+_TABLES: Final = {
+    "in-details": "DETAILS",
+    "in-command": "COMMAND",
+    "in-processes": "PROCESSES",
+    "in-stacks": "STACKS",
+    "in-edit": "EDIT",
+    "in-queue": "QUEUE",
+    "in-gpus": "GPUS",
+    "in-tuning": "TUNE",
+    "in-tried": "TRIED",
 }
+"""Tables of screens and dialogs, by the names that the settings have for them."""
+_BUILT_IN_OF: Final = {place: tuple(getattr(keys, table)) for place, table in _TABLES.items()}
+_PLACES: Final = {
+    "in-details": "a worker's details",
+    "in-processes": "the processes",
+    "in-stacks": "the stacks",
+    "in-queue": "the queue",
+    "in-tuning": "the tuning",
+    "in-tried": "all that was tried",
+}
+"""Screens on which keys of the main table work too, as messages call them."""
+_TYPED: Final = "in-edit"
+_ANYWHERE: Final = frozenset({"redraw", "suspend", "command_palette"})
+_WITH_DETAILS: Final = frozenset({"restart", "stop", "kill", "edit", "processes"})
 _NAMES_KEYS: Final = frozenset({"search", "mark"})
 """Actions whose help names other keys of the main table, as words of one letter."""
+_ALSO: Final = re.compile(r" \(also [^)]*\)")
 _WORD: Final = re.compile(r"(?<![\w'])[A-Za-z](?!\w)")
 _CHARACTERS: Final = {textual_name(chr(code)): chr(code) for code in range(33, 127)}
+Choice = Mapping[str, Sequence[str]]
 _chosen: dict[str, tuple[str, ...]] = {}
 
 
 def actions() -> dict[str, Key]:
-    """The actions of the main table by the names that the settings have for them, with their built-in keys."""
-    return {key.name: key for key in _BUILT_IN if not key.each}
+    """All actions by the names that the settings have for them, with their built-in keys.
+
+    Those of another table than the main one have its name before them: `in-queue.skip`.
+    """
+    found = {key.name: key for key in _BUILT_IN if not key.each}
+    return found | {f"{place}.{key.name}": key for place in _TABLES for key in _own(place)}
+
+
+def _own(place: str) -> tuple[Key, ...]:
+    """The actions of a table that are not those of another."""
+    return tuple(key for key in _BUILT_IN_OF[place] if place != "in-command" or key not in _BUILT_IN_OF["in-details"])
 
 
 def chosen() -> dict[str, tuple[str, ...]]:
@@ -51,13 +80,20 @@ def chosen() -> dict[str, tuple[str, ...]]:
     return dict(_chosen)
 
 
-def wrong(choice: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+def wrong(choice: Choice) -> Iterator[tuple[str, str]]:
     """What is wrong with other keys of actions, each of `actions()`: the action, and why."""
+    for place in ("", *_TABLES):
+        mine = {name: given for name, given in choice.items() if name.rpartition(".")[0] == place}
+        if mine:
+            yield from _wrong_in(place, mine, choice)
+
+
+def _wrong_in(place: str, mine: Choice, choice: Choice) -> Iterator[tuple[str, str]]:
     holders = dict[str, str]()
     for name, key in actions().items():
-        if name not in choice:
-            holders.update(dict.fromkeys(key.keys.split(","), name))
-    for name, given in choice.items():
+        if name not in mine and (name.rpartition(".")[0] == place or (place and _shared(place, key, name))):
+            holders.update(dict.fromkeys(_names(name, choice), name))
+    for name, given in mine.items():
         for one in given:
             try:
                 key_name = textual_name(one)
@@ -69,41 +105,85 @@ def wrong(choice: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
                 yield name, "ctrl+c always quits; leave it out"
             elif holder != name:
                 yield name, f"{sign(one)} is the key of {holder}; give {holder} another one too"
-            elif place := _elsewhere(name, key_name):
-                yield name, f"{sign(one)} does something else in {place}, where {name} has to work too"
+            elif place == _TYPED and not _beside_typing(key_name):
+                yield name, f"{sign(one)} is for what is typed there; give ctrl, alt or f1 to f24"
+            elif not place and (where := _elsewhere(name, key_name, choice)):
+                yield name, f"{sign(one)} does something else in {where}, where {name} has to work too"
             else:
                 continue
             break
 
 
-def _elsewhere(name: str, key_name: str) -> str:
+def _elsewhere(name: str, key_name: str, choice: Choice) -> str:
     """Another screen that has a key for something else, and shows this action with its key."""
     action = actions()[name].action
     common, acting = action in {one.action for one in keys.COMMON}, action in {one.action for one in keys.ACTING}
-    for place, table in _OTHERS.items():
-        if (common or (acting and table is keys.DETAILS)) and any(key_name in one.keys.split(",") for one in table):
-            return place
+    for place, called in _PLACES.items():
+        works = common or (acting and place == "in-details")
+        if works and any(key_name in _names(f"{place}.{one.name}", choice) for one in _own(place)):
+            return called
     return ""
 
 
-def use(choice: Mapping[str, Sequence[str]]) -> None:
+def _shared(place: str, key: Key, name: str) -> bool:
+    """Whether an action of the main table works in `place` too, so that its keys are taken there."""
+    if "." in name:
+        return place == "in-command" and name.startswith("in-details.") and key.action.startswith("scroll")
+    if place in {_TYPED, "in-command", "in-gpus"}:
+        return key.action == "redraw"
+    common = key.action in {one.action for one in keys.COMMON} or key.action in _ANYWHERE
+    return common or (place == "in-details" and key.action in _WITH_DETAILS)
+
+
+def _beside_typing(key_name: str) -> bool:
+    *modifiers, base = key_name.split("+")
+    return bool({"ctrl", "alt"} & {*modifiers}) or base in {"escape", "tab"} or bool(re.fullmatch(r"f\d+", base))
+
+
+def _names(name: str, choice: Choice) -> list[str]:
+    """Textual's names of the keys that an action has with `choice`; none of what is no key."""
+    if name not in choice:
+        return actions()[name].keys.split(",")
+    found = list[str]()
+    for one in choice[name]:
+        with contextlib.suppress(ValueError):
+            found.append(textual_name(one))
+    return found
+
+
+def use(choice: Choice) -> None:
     """Give actions other keys, in which `wrong` finds nothing; once, before the interface is imported."""
     if not choice:
         return
     assert "gmg_tui.ui.app" not in sys.modules
     _chosen.update({name: tuple(given) for name, given in choice.items()})
-    for key in _BUILT_IN:
-        if key.name in choice:
+    for name, key in actions().items():
+        place = name.rpartition(".")[0]
+        if name in choice:
             for built_in in {key.shown, *key.shown.split()}:
-                keys.SIGNS[built_in] = sign(choice[key.name][0])
-    keys.KEYS = tuple(map(_remapped, _BUILT_IN))
+                keys.SIGNS[f"{place}.{built_in}" if place else built_in] = sign(choice[name][0])
+    keys.KEYS = tuple(_remapped(key, key.name) for key in _BUILT_IN)
+    for place, table in _TABLES.items():
+        setattr(keys, table, tuple(_remapped(key, f"{place}.{key.name}") for key in _own(place)))
+    keys.COMMAND = (*keys.COMMAND, *(key for key in keys.DETAILS if key.action.startswith("scroll")))
     keys.ACTING = _same(keys.ACTING)
     keys.COMMON = _same(keys.COMMON)
     for action, table in _OPENED.items():
         opener = next(key for key in _BUILT_IN if key.action == action)
         if opener.name in choice:
+            (back,) = (key.name for key in _built_in(table) if key.action == "back")
+            if f"{_place_of(table)}.{back}" in choice:
+                continue
             changed = tuple(_returning(key, opener) if key.action == "back" else key for key in getattr(keys, table))
             setattr(keys, table, changed)
+
+
+def _place_of(table: str) -> str:
+    return next(place for place, name in _TABLES.items() if name == table)
+
+
+def _built_in(table: str) -> tuple[Key, ...]:
+    return _BUILT_IN_OF[_place_of(table)]
 
 
 def _same(table: Sequence[Key]) -> tuple[Key, ...]:
@@ -111,15 +191,18 @@ def _same(table: Sequence[Key]) -> tuple[Key, ...]:
     return tuple(key for key in keys.KEYS if key.action in actions_of)
 
 
-def _remapped(key: Key) -> Key:
-    if key.action in _NAMES_KEYS:
+def _remapped(key: Key, name: str) -> Key:
+    if name in _NAMES_KEYS:
         key = key._replace(help=_WORD.sub(lambda found: keys.now(found[0]), key.help))
-    if key.each:  # of the many keys that it has, others may take some
-        taken = {textual_name(one) for given in _chosen.values() for one in given}
+    elif name == f"{_TYPED}.redo-later":
+        key = key._replace(help=key.help.replace("ctrl+z", keys.now("ctrl+z", _TYPED)))
+    elif key.each:  # of the many keys that it has, others may take some
+        taken = {textual_name(one) for place, given in _chosen.items() if "." not in place for one in given}
         return key._replace(keys=",".join(one for one in key.keys.split(",") if one not in taken))
-    given = _chosen.get(key.name)
+    given = _chosen.get(name)
     if given is None:
         return key
+    key = key._replace(help=_ALSO.sub("", key.help))
     names = [textual_name(one) for one in given]
     if _QUIT in key.keys.split(","):
         names.append(_QUIT)
@@ -137,4 +220,4 @@ def _returning(key: Key, opener: Key) -> Key:
 
 def written(key: Key) -> list[str]:
     """The built-in keys of an action, as the settings have them."""
-    return [_CHARACTERS.get(one, one) for one in key.keys.split(",") if one != _QUIT]
+    return [_CHARACTERS.get(one, one) for one in key.keys.split(",") if one != _QUIT and not one.startswith("super+")]

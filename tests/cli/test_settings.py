@@ -241,7 +241,7 @@ def test_the_settings_in_the_readme_are_right(file: Path) -> None:
     file.write_text(readme.partition("```toml\n")[2].partition("```")[0])
     done = _gmg("config", "--check")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "fine, 7 things are set" in done.stdout
+    assert "fine, 8 things are set" in done.stdout
 
 
 def test_what_is_set_is_listed_with_its_line(file: Path) -> None:

@@ -34,7 +34,10 @@ def _measured(memory: GpuMemory, *samples: GpuSample) -> str | None:
 @pytest.mark.parametrize("before", [_sample(500), None], ids=["known before", "known from the first reading on"])
 def test_where_nobody_is_named_what_is_taken_tells(before: GpuSample | None) -> None:
     memory = _after(_sample(500), _sample(30_000), before=before)
-    assert _measured(memory, _sample(30_000)) == "for 28.8 GiB on gpu0 to be released (p shows by whom)"
+    assert (
+        _measured(memory, _sample(30_000))
+        == "for 28.8 GiB on gpu0 to be released (the list of its processes shows by whom)"
+    )
     assert _measured(memory, _sample(1_900)) is None, "drivers round"
     assert memory.still_taken() is None
 

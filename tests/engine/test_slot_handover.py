@@ -86,7 +86,7 @@ async def test_a_job_that_has_finished_is_not_restarted_by_its_slot(tmp_path: Pa
     (tmp_path / "sitecustomize.py").write_text(_WHILE_IT_IS_READ.format(gate=str(gate)))
     async with running(sweep_for([{}], job_batch(), cpu=1), {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
         await run.until_state("cpu0", WorkerState.FINISHED)
-        with pytest.raises(GmgError, match=r"^job 1 has finished; r in the queue runs it again$"):
+        with pytest.raises(GmgError, match=r"^job 1 has finished; run it again from the queue instead$"):
             await run.client.act(Action.RESTART, "cpu0")
         gate.touch()
         await run.until_done()

@@ -312,7 +312,7 @@ async def test_a_restart_on_a_slot_is_of_its_job(sim: Sim, marked: Path) -> None
         assert queue.failed == 1
         await run.client.act(Action.RESTART, "gpu0")
         await run.until(lambda s: s.queue and s.queue.finished == 1)
-        with pytest.raises(GmgError, match=r"^job 1 has finished; r in the queue runs it again$"):
+        with pytest.raises(GmgError, match=r"^job 1 has finished; run it again from the queue instead$"):
             await run.client.act(Action.RESTART, "gpu0")
         details = await run.client.details("gpu0")
         assert details.attempts[-1].number == 2

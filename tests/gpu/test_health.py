@@ -213,3 +213,15 @@ def test_an_unknown_xid_is_told_with_its_number_and_is_not_fatal() -> None:
     assert found is not None
     assert found.severity is DEGRADED
     assert "Xid 999" in found.text
+
+
+@on_simulated_driver
+def test_the_daemon_of_mps_is_seen_by_its_pipes(sim: Sim) -> None:
+    sim.write()
+    pipes = sim.state.parent / "mps"
+    pipes.mkdir()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("CUDA_MPS_PIPE_DIRECTORY", str(pipes))
+        assert looked_at(sim).mps is None
+        (pipes / "control").touch()
+        assert looked_at(sim).mps == str(pipes)

@@ -11,7 +11,7 @@ from tests.terminal.screen import ESCAPE, Terminal
 
 pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]
 
-F5, F1, CTRL_O, CTRL_X, CTRL_Q = "\x1b[15~", "\x1bOP", "\x0f", "\x18", "\x11"
+F5, F1, F4, CTRL_O, CTRL_X, CTRL_Q = "\x1b[15~", "\x1bOP", "\x1bOS", "\x0f", "\x18", "\x11"
 _SCRIPT = """
 import os, time
 print("attempt", os.environ["GMG_ATTEMPT"], flush=True)
@@ -29,6 +29,9 @@ quit = "ctrl+q"
 tried = "x"
 view = "a"
 sort = "ctrl+o"
+[keys.in-details]
+command = "a"
+GPU = "f4"
 """
 
 
@@ -67,7 +70,15 @@ def test_other_keys_work_and_stand_in_footer_help_and_messages(folder: Path) -> 
         terminal.press("x")
         terminal.until("f5 restart")
         terminal.press("\r")
-        terminal.until("esc back", "f5 restart", "ctrl+q quit")
+        terminal.until("esc back", "f5 restart", "ctrl+q quit", "f4 GPU")
+        terminal.press("3")
+        terminal.until("[3 setup]", "a command")
+        terminal.press("a")
+        terminal.until("The command of cpu0")
+        terminal.press(ESCAPE)
+        terminal.until("[3 setup]")
+        terminal.press(F4)
+        terminal.until("[f4 GPU]")
         terminal.press(ESCAPE)
         terminal.until("a view")
         terminal.press(CTRL_O)

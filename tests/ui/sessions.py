@@ -268,7 +268,7 @@ def troubled_snapshot() -> Snapshot:
     workers = (
         Worker("gpu0", 0, WorkerState.BUILDING, 58.0, Phase.MESHES, 12.0, args=ARGS, attempt=1, pid=50_000),
         changed(waiting, reason="for gpu0 to write the mesh caches (at most 120 s)"),
-        changed(restarting, reason="for 12.1 GiB on gpu2 to be released (p shows by whom)"),
+        changed(restarting, reason="for 12.1 GiB on gpu2 to be released (the list of its processes shows by whom)"),
         changed(
             restarting,
             slot="gpu3",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import string
+import subprocess
+import sys
 
 import pytest
 from textual.keys import _character_to_key
@@ -46,11 +48,13 @@ def test_what_is_no_key_is_refused(written: str) -> None:
 
 def test_each_action_has_a_name_of_its_own_and_its_own_keys_are_right() -> None:
     actions = remapping.actions()
-    assert len(actions) == len(keys.KEYS) - 1  # the digits, of which each is given to their action
+    of_others = (keys.DETAILS, keys.COMMAND[:2], keys.PROCESSES, keys.STACKS, keys.EDIT, keys.QUEUE, keys.GPUS)
+    # Without the digits, of which each is given to their action.
+    assert len(actions) == sum(map(len, (keys.KEYS, *of_others, keys.TUNE, keys.TRIED))) - 1
     built_in = {name: remapping.written(key) for name, key in actions.items()}
     assert not list(remapping.wrong(built_in))
     for name, key in actions.items():
-        left = [one for one in key.keys.split(",") if one != "ctrl+c"]
+        left = [one for one in key.keys.split(",") if one != "ctrl+c" and not one.startswith("super+")]
         assert [textual_name(one) for one in built_in[name]] == left
 
 
@@ -64,6 +68,15 @@ def test_each_action_has_a_name_of_its_own_and_its_own_keys_are_right() -> None:
         ({"quit": ["c"]}, {"quit": "a worker's details"}),
         ({"restart": ["1"]}, {"restart": "a worker's details"}),
         ({"view": ["1"]}, {}),
+        ({"quit": ["c"], "in-details.command": ["C"], "in-queue.GPUs": ["C"]}, {}),
+        ({"in-queue.skip": ["d"]}, {"in-queue.skip": "detach"}),
+        ({"in-queue.skip": ["d"], "detach": ["D"]}, {}),
+        ({"in-queue.skip": ["r"]}, {"in-queue.skip": "in-queue.retry"}),
+        ({"in-queue.skip": ["x"]}, {}),
+        ({"in-details.charts": ["x"]}, {"in-details.charts": "stop"}),
+        ({"in-tuning.run": ["ctrl+l"]}, {"in-tuning.run": "redraw"}),
+        ({"in-edit.apply": ["a"]}, {"in-edit.apply": "typed there"}),
+        ({"in-edit.apply": ["f2"], "in-edit.double": ["ctrl+u"]}, {}),
         ({"view": ["f5", "nothing"]}, {"view": "no key"}),
     ],
 )
@@ -72,3 +85,37 @@ def test_keys_that_are_in_each_others_way_are_named(choice: dict[str, list[str]]
     assert found.keys() == wrong.keys()
     for name, text in wrong.items():
         assert text in found[name]
+
+
+def test_other_keys_stand_in_tables_helps_and_messages() -> None:
+    # In a process of its own: tables are changed for good.
+    choice = {
+        "in-queue.skip": ["x"],
+        "in-queue.up": ["ctrl+up"],
+        "in-queue.retry": ["f5"],
+        "in-details.page-down": ["f"],
+        "in-edit.undo-earlier": ["f2"],
+        "queue": ["J"],
+        "in-queue.back": ["b"],
+        "in-queue.down": ["n"],
+        "tried": ["A"],
+    }
+    code = f"""
+from gmg_tui.ui import keys, remapping
+assert not list(remapping.wrong({choice}))
+remapping.use({choice})
+from gmg_tui.ui.screens.queue.screen import QueueScreen
+from gmg_tui.ui.screens.help import _TABLES
+queue = {{key.action: key for key in QueueScreen.KEYS}}
+assert dict(_TABLES)["In the queue of a sweep"] is QueueScreen.KEYS
+assert (queue["skip"].keys, queue["skip"].shown) == ("x", "x")
+assert queue["shift('up')"].keys == "ctrl+up" and "also" not in queue["shift('up')"].help
+assert queue["back"].keys == "b"
+assert keys.now("r", "in-queue") == "f5" and keys.now("r") == "r"
+assert [key.keys for key in keys.COMMAND if key.action == "scroll('page_down')"] == ["f"]
+assert "f2 has undone" in {{key.action: key.help for key in keys.EDIT}}["redo"]
+assert {{key.action: key.keys for key in keys.TRIED}}["back"] == "escape,A"
+bound = {{binding.key: binding.action for binding in QueueScreen.BINDINGS}}
+assert bound["x"] == "skip" and "s" not in bound
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

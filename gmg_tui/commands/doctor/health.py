@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from gmg_tui.commands.doctor.finding import Finding, fail, ok, warn
 from gmg_tui.commands.doctor.gpus import NvmlView
+from gmg_tui.gpu.mps import pipes as mps_pipes
 from gmg_tui.model import Severity
 from gmg_tui.units import count
-
-_MPS_PIPES = "/tmp/nvidia-mps"  # noqa: S108 - the default of nvidia-cuda-mps-control
 
 
 def gpus(nvml: NvmlView) -> Finding:
@@ -28,11 +26,8 @@ def gpus(nvml: NvmlView) -> Finding:
 
 def mps(environ: Mapping[str, str]) -> Finding | None:
     """That MPS runs; None where it does not."""
-    pipes = Path(environ.get("CUDA_MPS_PIPE_DIRECTORY") or _MPS_PIPES)
-    try:
-        if not (pipes / "control").exists():
-            return None
-    except OSError:
+    pipes = mps_pipes(environ)
+    if pipes is None:
         return None
     return warn(
         "MPS",

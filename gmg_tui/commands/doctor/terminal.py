@@ -70,8 +70,10 @@ def multiplexer(environ: Mapping[str, str]) -> Finding:
             )
         return ok("multiplexer", found)
     if environ.get("STY"):
-        return warn("multiplexer", "GNU screen: frames may tear", "sessions do not need it: d detaches")
-    return ok("multiplexer", "none; sessions do not need one: d detaches, gmg-tui attach returns")
+        return warn(
+            "multiplexer", "GNU screen: frames may tear", "sessions do not need it: detaching leaves them running"
+        )
+    return ok("multiplexer", "none; sessions do not need one: detaching leaves them running, gmg-tui attach returns")
 
 
 def ssh(environ: Mapping[str, str]) -> Finding:

@@ -108,7 +108,7 @@ class GpuMemory:
         kept_mib = self._kept_mib(shared)
         if kept_mib is None or self._rest_s <= 0:
             return None
-        return f"for {units.mib(kept_mib)} on {self._slot} to be released (p shows by whom)"
+        return f"for {units.mib(kept_mib)} on {self._slot} to be released (the list of its processes shows by whom)"
 
     async def released(self, say: Callable[[str], None]) -> None:
         """Wait until the next attempt may start; `say` is told what it waits for."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
+from gmg_tui.engine.records.health_events import HealthEvents
 from gmg_tui.engine.records.moments import Moments
 from gmg_tui.engine.telling.occurrences import Occurrences
 from gmg_tui.engine.workers.slot_state import SlotState
@@ -72,6 +73,7 @@ class Recorder:
         self._tried = tried
         self._changed = changed
         self._moments = moments
+        self._health_events = HealthEvents()
         self._occupants: dict[str, _Occupant] = {}
         """By slot."""
         self._stuck: set[str] = set()
@@ -178,6 +180,11 @@ class Recorder:
             self._store.metrics(rows)
         if self._moments is not None:
             self._moments.beat(moment, snapshot, live=bool(rows))
+
+    def health(self, samples: Mapping[str, GpuSample], slot_states: Collection[SlotState]) -> None:
+        """Record what has happened to the health of the GPUs; `samples` are their newest ones, by UUID."""
+        for kind, text, slot in self._health_events.take(samples, slot_states):
+            self.event(kind, text, slot=slot or None)
 
     def conclude(self, snapshot: Snapshot) -> None:
         """Record how the session has ended."""

@@ -40,7 +40,8 @@ def why_not(
     if free - spoken_for >= least:
         return None
     others = f", {units.mib(spoken_for)} of it for the jobs that have begun" if spoken_for else ""
-    return f"for {units.mib(least)} of free VRAM ({units.mib(max(0.0, free))} free{others}; p shows what is taken)"
+    there = f"{units.mib(max(0.0, free))} free{others}"
+    return f"for {units.mib(least)} of free VRAM ({there}; the list of its processes shows what is taken)"
 
 
 def _still_to_take(worker: SlotWorker, least_mib: float, sample: GpuSample) -> float:

@@ -312,7 +312,7 @@ class QueueScheduler(Scheduler):
         if number in self._runs and not worker.state.ended:
             worker.restart()
         elif worker.state is WorkerState.FINISHED:
-            raise GmgError(f"job {number} has finished; r in the queue runs it again", 1)
+            raise GmgError(f"job {number} has finished; run it again from the queue instead", 1)
         elif number in self._runs:  # what it has reported is being read
             self._again.add(number)
         elif (

@@ -210,7 +210,7 @@ class TuneScheduler(QueueScheduler):
     def act(self, action: QueueAction, numbers: tuple[int, ...]) -> None:
         """Skip trials. Raises `GmgError` for all else: the search decides which trials run, and when."""
         if action is not QueueAction.SKIP:
-            raise GmgError("the search decides which trials run, and in which order; k skips one", 1)
+            raise GmgError("the search decides which trials run, and in which order; it can be told to skip one", 1)
         waiting = [number for number in numbers if number in self._trial_runs and number not in self._jobs.values()]
         for number in waiting:
             self._skip(number, "skipped by the user")

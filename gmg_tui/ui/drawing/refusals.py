@@ -22,7 +22,7 @@ _ENDED: Final = {
 def why_not(key: str, slot: str, worker: Worker | None, *, queued: bool) -> str:
     """Why `key` (`r`, `x`, `X` or `e`) can do nothing on `slot`; empty where it can. `queued`: in a sweep."""
     if worker is None or (queued and worker.job is None):
-        again = f"; {now('Q')} shows the jobs, and r there runs one again" if key == "r" else ""
+        again = f"; {now('Q')} shows the jobs, and {now('r', 'in-queue')} there runs one again" if key == "r" else ""
         return f"{now(key)}: no job runs on {slot}{again}."
     if worker.state in _ENDED:
         done = _ENDED[worker.state]

@@ -26,6 +26,8 @@ def write(page: Page, health: GpuHealth) -> None:
     page.row("PCIe link", f"generation {_number(health.pcie_gen)} of {_number(health.pcie_gen_max)}, {width}")
     page.row("NVLink", f"{_number(health.nvlink_errors)} errors, {_number(health.nvlink_recoveries)} recoveries")
     page.row("performance", units.NOT_SUPPORTED if health.pstate is None else f"state P{health.pstate}")
+    if health.mps is not None:
+        page.row("MPS", f"runs ({health.mps}): programs share the GPU, and one that crashes may end the others")
     for place, xid in enumerate(reversed(health.xids)):
         at = time.strftime("%H:%M:%S", time.localtime(xid.time))
         page.row("" if place else "Xids", f"{xid.code} at {at}, {units.count(xid.count, 'time')}: {_meaning(xid.code)}")

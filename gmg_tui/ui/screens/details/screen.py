@@ -167,9 +167,9 @@ class DetailsScreen(PageScreen):
         line.add(f"attempt {worker.attempt}" + (f"  PID {worker.pid}" if worker.pid else ""), "dim")
         tabs = Row(appearance, width).add(appearance.signs.line[0] * 2, "border")
         for number, name in enumerate(SECTIONS, 1):
-            chosen = name == self._section
-            self._tabs[name] = range(tabs.width - tabs.room, tabs.width - tabs.room + len(f" {number} {name} "))
-            tabs.add(f"[{number} {name}]" if chosen else f" {number} {name} ", "key" if chosen else "dim")
+            chosen, key = name == self._section, keys.now(f"{number}", "in-details")
+            self._tabs[name] = range(tabs.width - tabs.room, tabs.width - tabs.room + len(f" {key} {name} "))
+            tabs.add(f"[{key} {name}]" if chosen else f" {key} {name} ", "key" if chosen else "dim")
         page = Page(width, appearance).line(line)
         if worker.job is not None:
             page.line(self._job_line(worker))

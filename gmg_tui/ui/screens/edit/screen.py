@@ -211,7 +211,9 @@ class EditScreen(Dialog[None]):
             return
         if self._unchanged(result):
             self._say(
-                "Nothing has been changed. esc closes; r on the main screen restarts with the same settings.", "warn"
+                f"Nothing has been changed. {keys.now('esc', 'in-edit')} closes; "
+                f"{keys.now('r')} on the main screen restarts with the same settings.",
+                "warn",
             )
         else:
             self._sending = True

@@ -240,7 +240,7 @@ class QueueScreen(PageScreen):
             if waits and chosen is not None and chosen.number == job.number:
                 self.window.leave()  # it joins the ended ones; the next one may be skipped too
             done = "is skipped" if waits else "is being stopped"
-            self._say(f"Job {job.number} ({job.name}) {done}; r on it runs it again.")
+            self._say(f"Job {job.number} ({job.name}) {done}; {keys.now('r', 'in-queue')} on it runs it again.")
 
     def action_retry(self) -> None:
         """Run the selected job again."""
