@@ -37,7 +37,7 @@ def attach(name: str | None, *, readonly: bool, theme: str | None, ascii_only: b
         named = sessions.find(name, running=False)
         if named.state != "running":
             return _look_back(named, theme=theme, ascii_only=ascii_only, mouse=mouse)
-    found = sessions.find(name, running=True)
+    found = _running(name)
     if not is_terminal():
         raise GmgError(f"attach needs a terminal; to print a log: gmg-tui logs {found.name} SLOT -f")
     check_terminal(os.environ)
@@ -66,6 +66,17 @@ def attach(name: str | None, *, readonly: bool, theme: str | None, ascii_only: b
     from gmg_tui.commands.sweep import conclude
 
     return conclude(spec, shown.status)
+
+
+def _running(name: str | None) -> Found:
+    """The running session of that name, or the newest. Raises `GmgError`, which names one to look back on."""
+    try:
+        return sessions.find(name, running=True)
+    except GmgError as error:
+        newest = next((one for one in sessions.listing() if one.state != "running"), None)
+        if name is not None or newest is None:
+            raise
+        raise GmgError(f"{error}; to look back on {newest.name}: gmg-tui attach {newest.name}", error.exit_code) from error
 
 
 def _look_back(found: Found, *, theme: str | None, ascii_only: bool, mouse: bool) -> int:

@@ -72,7 +72,7 @@ def test_what_the_watchdog_ended_is_told_by_every_command() -> None:
         rf"its logs are in {found.folder}/logs\n",
         stopped.stderr,
     )
-    assert _gmg("attach").stderr == stopped.stderr
+    assert _gmg("attach").stderr == f"{stopped.stderr.rstrip()}; to look back on far: gmg-tui attach far\n"
     listed = _gmg("ls")
     assert listed.stdout.splitlines()[-1] == stopped.stderr.removeprefix("gmg-tui: ").rstrip()
     assert not socket_path.exists()
