@@ -68,6 +68,13 @@ class WorkerBrief(Struct, frozen=True):
     """Of a rank only."""
     fps_of_group: bool | msgspec.UnsetType = msgspec.UNSET
     """True where `fps` is that of the whole group."""
+    fps_settled: float | msgspec.UnsetType | None = msgspec.UNSET
+    """None where the rate is not settled; left out where none has been printed, and in records from before."""
+
+    @property
+    def settled(self) -> float | None:
+        """The settled rate; None where there is none. In records from before, the number printed last."""
+        return self.fps if self.fps_settled is msgspec.UNSET else self.fps_settled
 
     @classmethod
     def of(cls, worker: Worker) -> WorkerBrief:
@@ -82,6 +89,7 @@ class WorkerBrief(Struct, frozen=True):
             reason=worker.reason,
             group=worker.group if worker.group is not None else msgspec.UNSET,
             fps_of_group=worker.fps_of_group or msgspec.UNSET,
+            fps_settled=worker.fps.settled if worker.fps else msgspec.UNSET,
         )
 
 

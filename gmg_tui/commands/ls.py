@@ -183,7 +183,7 @@ def _cells(
     rated = own_rates(workers)
     live = [worker for worker in rated if not WorkerState(worker.state).ended]
     counted = [worker for worker in live if worker.state == WorkerState.RUNNING] if live else rated
-    speeds = [worker.fps for worker in counted if worker.fps is not None]
+    speeds = [rate for worker in counted if (rate := worker.settled) is not None]
     return (
         name,
         state,

@@ -39,7 +39,7 @@ async def test_ls_asks_running_engines_and_knows_ended_and_lost_ones() -> None:
         await lost.leave(ended=False)
     async with ScriptedEngine(("cpu0", "cpu1"), "sim.py") as engine:
         # The record still has the workers as starting: what is shown comes from the engine.
-        engine.move("cpu0", WorkerState.RUNNING, fps=Fps(1500.0, 1400.0, 1600.0, 3))
+        engine.move("cpu0", WorkerState.RUNNING, fps=Fps(1500.0, 1400.0, 1600.0, 3, 1480.0))
         engine.move("cpu1", WorkerState.FAILED, reason="out of memory", stuck="silent", fps=Fps(700.0, 700.0, 700.0, 3))
         out, _, status = await _gmg("ls", "--json")
         table, _, _ = await _gmg("ls")
@@ -56,6 +56,7 @@ async def test_ls_asks_running_engines_and_knows_ended_and_lost_ones() -> None:
         "attempt": 1,
         "fps": 1500.0,
         "reason": None,
+        "fps_settled": 1480.0,
     }
     failed = {"slot": "cpu1", "state": "failed", "stuck": True, "pid": 101, "attempt": 1, "fps": 700.0}
     assert running == {
@@ -65,20 +66,30 @@ async def test_ls_asks_running_engines_and_knows_ended_and_lost_ones() -> None:
         "engine_pid": engine.session.engine_pid,
         "script": "sim.py",
         "folder": str(engine.folder),
-        "workers": [worker, {**failed, "reason": "out of memory"}],
+        "workers": [worker, {**failed, "reason": "out of memory", "fps_settled": None}],
     }
     header, first, *_ = table.splitlines()
     assert header.split() == ["name", "state", "script", "started", "workers", "FPS", "size"]
     assert first.split()[:3] == ["sim-1", "running", "sim.py"]
-    assert "1 failed, 1 running  1,500 " in first
+    assert "1 failed, 1 running  1,480 " in first
+
+
+async def test_ls_shows_no_rate_that_is_not_settled() -> None:
+    async with ScriptedEngine(("cpu0",), "sim.py") as engine:
+        engine.move("cpu0", WorkerState.FINISHED, fps=Fps(595.0, 348.0, 595.0, 1))
+        table, _, _ = await _gmg("ls")
+        out, _, _ = await _gmg("ls", "--json")
+    assert table.splitlines()[1].split("1 finished")[1].split()[0] == "–"
+    (worker,) = json.loads(out)[0]["workers"]
+    assert (worker["fps"], worker["fps_settled"]) == (595.0, None)
 
 
 async def test_ls_counts_the_rate_of_a_group_once() -> None:
     async with ScriptedEngine(("cpu0", "cpu1", "cpu2"), "sim.py") as engine:
-        whole, own = Fps(5000.0, 5000.0, 5000.0, 3), Fps(2500.0, 2500.0, 2500.0, 3)
+        whole, own = Fps(5000.0, 5000.0, 5000.0, 3, 5000.0), Fps(2500.0, 2500.0, 2500.0, 3, 2500.0)
         engine.move("cpu0", WorkerState.RUNNING, fps=whole, fps_of_group=True, group=Rank("g0", 0, 2))
         engine.move("cpu1", WorkerState.RUNNING, fps=own, fps_in_rank_0=True, group=Rank("g0", 1, 2))
-        engine.move("cpu2", WorkerState.RUNNING, fps=Fps(100.0, 100.0, 100.0, 3))
+        engine.move("cpu2", WorkerState.RUNNING, fps=Fps(100.0, 100.0, 100.0, 3, 100.0))
         table, _, _ = await _gmg("ls")
         out, _, _ = await _gmg("ls", "--json")
     assert "3 running  5,100 " in table

@@ -15,19 +15,26 @@ from typing import Any
 import pytest
 
 from gmg_tui.model import (
+    Answer,
     Attempt,
     AttemptMetrics,
     Batch,
+    Best,
     Fps,
     Gpu,
     JobRecord,
+    LauncherKind,
+    NodesSpec,
     Slot,
     SlotKind,
     SweepSpec,
+    TuneSpec,
+    Tuning,
     Versions,
     WorkerState,
 )
 from gmg_tui.report.compare.settings import arguments
+from gmg_tui.results import tuning
 from gmg_tui.store.records import JobAttempt
 from tests.store import records
 
@@ -198,3 +205,37 @@ async def test_what_cannot_be_compared_is_said_in_one_line(words: list[str], sai
 def test_arguments_are_known_by_their_options() -> None:
     found = arguments(["in.xml", "-B", "64", "--lr=1e-3", "--fast", "--seed", "-1", "out"])
     assert found == {"arguments": "in.xml out", "-B": "64", "--lr": "1e-3", "--fast": "yes", "--seed": "-1"}
+
+
+async def _tuning(name: str, rates: dict[str, float], knee_pct: float) -> None:
+    """A tuning with these settled rates, by the names of its trials."""
+    tune = TuneSpec(knee_pct=knee_pct)
+    sweep = SweepSpec((Batch("", "sim.py", ("-B", "{n_envs}")),))
+    folder = await _session(name, dict(rates), tune=tune, sweep=sweep)
+    best = Best(64, max(rates.values()))
+    answer = Answer("NVIDIA H100", ("gpu0",), fastest=best, knee=best)
+    tuning.write(folder, Tuning(tune, "ended", answers=(answer,), ended=True))
+
+
+async def test_tunings_are_compared_by_their_values_and_what_they_found() -> None:
+    await _tuning("five", {"n_envs=64,gpu0": 900.0, "n_envs=64,gpu1": 1100.0, "n_envs=256,gpu0": 600.0}, 5)
+    await _tuning("ten", {"n_envs=64,gpu3": 1500.0}, 10)
+    out, err, status = await _gmg("five", "ten")
+    assert (err, status) == ("", 0)
+    rows = {line.split("  ")[0].strip(): line.split()[1:] for line in out.splitlines() if line}
+    assert rows["--knee"] == ["5", "10"]
+    assert rows["n_envs=64"] == ["1,000", "1,500", "+50.0", "%"]
+    assert rows["n_envs=256"] == ["600", "–", "–"]
+    assert "ten found n_envs: fastest 64 (1,500 FPS), knee 64 (1,500 FPS)" in out
+    assert "their totals" not in out
+    assert "no rate is known" not in out
+    assert len((await _gmg("five", "ten", "--csv"))[0].splitlines()) == 5
+
+
+async def test_nodes_are_told_as_they_were_given() -> None:
+    nodes = NodesSpec(LauncherKind.LOCAL, "2")
+    await _session("one", {"gpu0": 1000.0})
+    await _session("two", {"n1/gpu0": 1000.0, "n2/gpu0": 1000.0}, nodes=nodes)
+    out, _, _ = await _gmg("one", "two")
+    assert ["--nodes", "–", "local:2"] in [line.split() for line in out.splitlines()]
+    assert "one and two have no slot in common whose rate is known" in out

@@ -57,6 +57,8 @@ class Comparison(NamedTuple):
     @property
     def unit(self) -> str:
         """What a row is of."""
+        if all(side.tuned for side in self.sides):
+            return "value"
         return "job" if any(side.queued for side in self.sides) else "slot"
 
 

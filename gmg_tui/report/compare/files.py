@@ -55,7 +55,7 @@ def as_csv(made: Comparison) -> Iterator[bytes]:
     for place, side in enumerate(made.sides):
         values = [one.values[place] for one in made.differences]
         for job in side.data.jobs:
-            change = rounded(changes[job.name][place])
+            change = rounded(changes[side.key(job)][place])
             yield line((side.name, *cells(job, wanted), change, *values)).encode(errors="replace")
 
 

@@ -51,6 +51,7 @@ def _of_session(side: Side) -> Iterator[str]:
         yield f"{name} was lost: its rates are the last that were written"
     if not side.settings:
         yield f"{name}: its engine died before it wrote what it ran with"
+    yield from (f"{name} found {answer}" for answer in side.answers)
     failed = [rate.job for rate in side.rates.values() if rate.job.state is WorkerState.FAILED]
     for job in failed[:_FAILED]:
         yield f"{name}: {job.name} failed: {job.reason or 'no reason known'}"
@@ -74,7 +75,7 @@ def _of_session(side: Side) -> Iterator[str]:
         for key, rate in side.rates.items()
         if rate.fps is None and rate.unsettled is None and rate.job.state is not WorkerState.FAILED
     ]
-    if unknown:
+    if unknown and not side.tuned:
         yield f"{name}: no rate is known of {_named(unknown)}"
     if not side.queued and len(set(given(side.data).values())) > 1:
         yield f"{name}: its slots ran with different arguments in the end; the table of `gmg-tui report {name}` has them"
@@ -87,11 +88,12 @@ def _totals(made: Comparison) -> Iterator[str]:
             continue
         if not change.pairs:
             yield f"{first.name} and {side.name} have no {made.unit} in common whose rate is known"
-        elif first.known.keys() != side.known.keys():
+        elif first.known.keys() != side.known.keys() and not (first.queued or side.queued):
             apart = sorted(first.known.keys() ^ side.known.keys())
             yield f"only one of {first.name} and {side.name} has a rate of {_named(apart)}: their totals are not of the same"
     if any(side.queued for side in made.sides):
-        yield "jobs of a sweep run one after another: there is no total"
+        kinds = {"trials of a tuning" if side.tuned else "jobs of a sweep" for side in made.sides if side.queued}
+        yield f"{listed(sorted(kinds))} run one after another: there is no total"
 
 
 def _doubts(made: Comparison) -> Iterator[str]:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from gmg_tui.model import Session, Versions
+from gmg_tui import units
+from gmg_tui.model import Session, TuneSpec, Versions
 from gmg_tui.report.data import ReportData
 
 _OPTION = re.compile(r"--?[A-Za-z]")
@@ -37,7 +38,8 @@ def settings(data: ReportData) -> dict[Name, str | None]:
     scripts = dict.fromkeys(batch.script or spec.script for batch in batches) or {spec.script: None}
     found: dict[Name, str | None] = {Name("script", "script"): " ".join(scripts)}
     found |= {Name("argument", name): value for name, value in arguments(_words(data, session)).items()}
-    found[Name("argument", "n_envs")] = _several(job.n_envs for job in data.jobs)
+    if spec.tune is None:
+        found[Name("argument", "n_envs")] = _several(job.n_envs for job in data.jobs)
     env = dict(spec.env)
     for batch in batches:
         env |= batch.env
@@ -94,10 +96,26 @@ def _options(session: Session) -> dict[str, str | None]:
         "--start": _text(spec.start),
         "--visible": _text(spec.visible),
         "--ddp": _text(spec.ddp),
-        "--nodes": _text(spec.nodes),
-        "tuned": _text(spec.tune.variable) if spec.tune is not None else None,
+        "--nodes": spec.nodes.text if spec.nodes is not None else None,
+        **(_tuning(spec.tune) if spec.tune is not None else {}),
         "experiments": Path(spec.sweep.file).name if spec.sweep is not None and spec.sweep.file else None,
         "slots": str(len(session.slots)),
+    }
+
+
+def _tuning(spec: TuneSpec) -> dict[str, str | None]:
+    """What a tuning looked for, and what its answer depends on."""
+    high = "" if spec.high is None else str(spec.high)
+    return {
+        "tuned": spec.variable,
+        "--var": f"{spec.variable}={spec.low}..{high}",
+        "--metric": f"{spec.metric}, {spec.goal.value}",
+        "--headroom": f"{spec.headroom_pct:g}",
+        "--knee": f"{spec.knee_pct:g}",
+        "--settle": f"{spec.settle_s:g}",
+        "--trials": str(spec.trials),
+        "--budget": None if spec.budget_s is None else units.span(spec.budget_s),
+        "--same": _FLAG if spec.same else None,
     }
 
 
