@@ -76,7 +76,9 @@ def _running(name: str | None) -> Found:
         newest = next((one for one in sessions.listing() if one.state != "running"), None)
         if name is not None or newest is None:
             raise
-        raise GmgError(f"{error}; to look back on {newest.name}: gmg-tui attach {newest.name}", error.exit_code) from error
+        raise GmgError(
+            f"{error}; to look back on {newest.name}: gmg-tui attach {newest.name}", error.exit_code
+        ) from error
 
 
 def _look_back(found: Found, *, theme: str | None, ascii_only: bool, mouse: bool) -> int:
