@@ -425,6 +425,7 @@ async def test_an_engine_that_goes_is_a_loss_but_a_result_stays(
             assert app.return_value is None
             await play.sees(pilot, "7 finished")
             await play.sees(pilot, "The engine has exited: idle")
+            assert "restarts one" not in play.shown(app)
             return
     assert app.return_value is not None
     assert app.return_value.how == how

@@ -43,5 +43,6 @@ def _stopping(state: UiState) -> str:
 def _result(state: UiState) -> str:
     counts = Counter(worker.state.value for worker in state.snapshot.workers)
     words = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
-    restarts = "" if state.readonly or state.looked is not None else f" {now('r')} restarts one,"
+    steers = not state.readonly and state.looked is None and not state.parted
+    restarts = f" {now('r')} restarts one," if steers else ""
     return f"all workers have ended: {words};{restarts} {now('q')} quits; logs in {state.session.spec.folder}"
