@@ -18,9 +18,11 @@ _QUIET = str(Path(__file__).with_name("quiet.py"))
 async def test_steps_without_a_line_are_not_taken_for_the_last_phase(light: str) -> None:
     spec = spec_for("--steps", "100000000", cpu=1, script=_QUIET, sigint_wait_s=60.0)
     async with running(spec) as run:
-        snapshot = await run.until(lambda snapshot: snapshot.workers[0].silent_s is not None, timeout_s=600)
-        worker = snapshot.workers[0]
-        assert (worker.phase, worker.fps) == (Phase.VISUALIZER, None)
+        # On a machine with much else to do the imports alone may take that long.
+        snapshot = await run.until(
+            lambda s: s.workers[0].silent_s is not None and s.workers[0].phase is Phase.VISUALIZER, timeout_s=600
+        )
+        assert snapshot.workers[0].fps is None
         await run.client.act(Action.STOP, "cpu0")
         await run.until(lambda _: run.worker("cpu0").state is WorkerState.STOPPED, timeout_s=90)
 

@@ -79,7 +79,7 @@ def test_keys_act_on_the_chosen_worker_only(sim: Sim) -> None:
         after = _workers()
         assert after["gpu2"]["state"] == after["gpu3"]["state"] == "stopped"
         for slot in ("gpu0", "gpu1", "gpu4", "gpu5", "gpu6", "gpu7"):
-            assert after[slot] == before[slot] | {"fps": after[slot]["fps"]}
+            assert after[slot] == before[slot] | {name: after[slot][name] for name in ("fps", "fps_settled")}
         _quit(terminal)
 
 
