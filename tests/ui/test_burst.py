@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import cast
 
 from textual.events import Key
@@ -10,7 +11,7 @@ from textual.pilot import Pilot
 from gmg_tui.protocol import Action
 from gmg_tui.ui import Outcome
 from tests.ui.fake_engine import FakeEngine
-from tests.ui.play import FakedApp, burst, busy, sees, until
+from tests.ui.play import WAIT_S, FakedApp, burst, busy, sees, shown, until
 
 
 def _burst(pilot: Pilot[Outcome], *keys: str) -> FakeEngine:
@@ -68,6 +69,20 @@ async def test_an_answer_typed_ahead_is_the_dialogs() -> None:
     async with busy().run_test(size=(120, 36)) as pilot:
         engine = _burst(pilot, "X", "y")
         assert await _asks(pilot, engine, Action.KILL) == (Action.KILL, "gpu0")
+
+
+async def test_a_key_that_does_nothing_does_nothing_to_what_opens_next() -> None:
+    app = busy()
+    async with app.run_test(size=(120, 36)) as pilot:
+        free, opened = asyncio.Event(), asyncio.Event()
+        app.screen_change_signal.subscribe(app, lambda _: opened.set(), immediate=True)
+        app.main.call_later(free.wait)  # the main screen is at work while its keys wait
+        _burst(pilot, "tab", "enter")  # `tab` goes to another section of what `enter` opens
+        await asyncio.wait_for(opened.wait(), WAIT_S)
+        free.set()
+        await sees(pilot, "[1 charts]")
+        await pilot.pause()
+        assert "[1 charts]" in shown(app)
 
 
 async def test_what_was_meant_for_a_dialog_that_does_not_open_acts_nowhere_and_keys_act_again() -> None:

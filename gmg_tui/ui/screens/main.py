@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
+from textual.events import Key
 
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.screens.live import LiveScreen
@@ -46,6 +47,10 @@ class MainScreen(LiveScreen[None]):
     def on_screen_resume(self) -> None:
         """Catch up with what happened while another screen was on top."""
         self.show_state()
+
+    def on_key(self, event: Key) -> None:
+        """Stop a key that does nothing here: the app, to which it would go on, may have opened a dialog meanwhile."""
+        event.stop()
 
     def lay_out(self) -> None:
         """Distribute the rows among the widgets."""
