@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from gmg_tui import session as sessions
-from gmg_tui.engine.output import log_cut
 from gmg_tui.errors import GmgError
+from gmg_tui.logs import cut as log_cut
 from gmg_tui.session import Found
 from gmg_tui.text import clean
 

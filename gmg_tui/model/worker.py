@@ -169,6 +169,8 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """The newest line of output that is not blank, without control characters."""
     log_lines: int = 0
     """Lines of output so far, over all attempts."""
+    output_bytes: int | None = None
+    """Output of this attempt so far, bytes; None where that is not known."""
     warning_lines: int = 0
     """Warnings that this attempt has printed, at most 9,999; `warnings` are what gmg-tui makes of some."""
     error_lines: int = 0

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Details, JobRecord, QueueView, Series, Session, Snapshot, TriedView, Worker
 from gmg_tui.past import figures, jobs, logs
-from gmg_tui.past.logs import LogEnd
+from gmg_tui.past.logs import LogEnd, Written
 from gmg_tui.session import LOGS, STORE
 from gmg_tui.store import foreign, moments, rows, schema
 from gmg_tui.store.records import JobAttempt, StoreError
@@ -153,21 +153,32 @@ class Past:
     def _job(self, worker: Worker) -> JobRecord | None:
         return next((job for job in self._jobs if job.number == worker.job), None) if worker.job is not None else None
 
-    def log(self, snapshot: Snapshot, slot: str) -> LogEnd:
-        """The end of the log of the worker on a slot. Raises `GmgError` when it cannot be read."""
-        path = self._folder / self._log_path(snapshot, slot)
+    def log(self, look: Look, slot: str) -> LogEnd:
+        """The last lines that the worker on a slot had printed; at the last moment all that it has.
+
+        Raises:
+            GmgError: The log cannot be read.
+        """
+        snapshot = look.snapshot
+        newest, written = self._last_attempt(snapshot, slot), None
+        if not look.at_end:
+            if newest is None:
+                return LogEnd(0, ())
+            worker = snapshot.worker(slot)
+            if worker is not None and worker.attempt == newest.attempt.number and worker.job in {None, newest.job}:
+                written = Written.of(worker)  # outside of a sweep workers have no job
+        # A session's folder has no other files that could be meant.
+        path = self._folder / (newest.log if newest is not None and newest.log else f"{LOGS}/{slot}.log")
         try:
-            return logs.read(path, _LOG_LINES)
+            return logs.read(path, _LOG_LINES, written)
         except FileNotFoundError:
             return LogEnd(0, ())
         except OSError as error:
             raise GmgError(f"{path}: the log cannot be read: {error.strerror}", 1) from error
 
-    def _log_path(self, snapshot: Snapshot, slot: str) -> str:
-        """That of the last attempt on the slot by then; a session's folder has no other files that could be meant."""
+    def _last_attempt(self, snapshot: Snapshot, slot: str) -> JobAttempt | None:
         there = [one for one in self._attempts if one.slot == slot and one.attempt.started <= snapshot.time and one.log]
-        newest = max(there, key=lambda one: one.attempt.started, default=None)
-        return newest.log if newest is not None and newest.log else f"{LOGS}/{slot}.log"
+        return max(there, key=lambda one: one.attempt.started, default=None)
 
 
 def _instead(session: Session) -> str:

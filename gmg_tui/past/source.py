@@ -104,9 +104,9 @@ class PastSource(Source):
 
     async def follow(self, *slots: str, tail: int, telling: bool = False) -> None:
         """Receive the last lines of these workers' logs."""
-        snapshot = self.look.snapshot
+        look = self.look
         for slot in slots:
-            end = await self._read(partial(self._past.log, snapshot, slot))
+            end = await self._read(partial(self._past.log, look, slot))
             await self._events.put(Lines(slot, end.first, end.lines))
 
     async def _answer(self, number: int, request: Request) -> Answer:

@@ -172,7 +172,11 @@ class Actions(ArrangeActions, inherit_bindings=False):
         self.say("")
         if self.state.together and self.main.log_view.shows == self.state.log:
             return
-        self.main.log_view.open(*self.state.log)
+        self.reopen_log()
+
+    def reopen_log(self) -> None:
+        """Show that log from its last lines on."""
+        self.main.log_view.open(*self.state.log, past=self.state.looked is not None)
         self.follow_chosen()
 
     def follow_chosen(self) -> None:

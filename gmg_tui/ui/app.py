@@ -138,7 +138,7 @@ class GmgApp(PermittedActions, inherit_bindings=False):
             self._suspension = Suspension(self._driver, wake)
         self.run_worker(self._listen(), name="listen")
         self.set_interval(1.0, self._look_round)
-        self.main.log_view.open(self.state.chosen)
+        self.main.log_view.open(self.state.chosen, past=self.state.looked is not None)
         if self.state.snapshot.tuning is not None:
             self.call_later(self.action_tuning)
 

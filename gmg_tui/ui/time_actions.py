@@ -97,14 +97,10 @@ class TimeActions(Actions, inherit_bindings=False):
 
     def _show_past(self, past: PastSource, looked: Look) -> None:
         """Draw a moment."""
-        here, before = self.state.worker, self.engine
         self.state.look(looked)
         self.engine = past
         self.permissions = self.permissions._replace(past=self.why_past(past))
-        worker = self.state.worker
-        job = (worker.slot, worker.job) if worker is not None else None
-        if before is not past or job != ((here.slot, here.job) if here is not None else None):
-            self.open_log()
+        self.reopen_log()
         self.say("")
         self.main.show_state()
 
@@ -133,7 +129,7 @@ class TimeActions(Actions, inherit_bindings=False):
         self.state.look(None)
         self.engine = self.live
         self.permissions = self.permissions._replace(past="")
-        self.open_log()
+        self.reopen_log()
         self.main.show_state()
 
     async def close_past(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gmg_tui.engine.nodes.logs_kept import LogsKept
 from gmg_tui.engine.nodes.messages import Piece
-from gmg_tui.engine.output import log_cut
+from gmg_tui.logs import cut as log_cut
 
 _LOG = "logs/n1/cpu0.log"
 _PIECE_BYTES = 1 << 20

@@ -65,6 +65,7 @@ def snapshot_at(second: int, *, sweep: bool = False) -> Snapshot:
             attempt=1 if second <= 30 else place + 1,
             fps=Fps(1000.0 + second, 900.0, 1100.0, second) if second >= 10 else None,
             n_envs=4096,
+            output_bytes=7 * (second // 10) if not sweep else None,
             job=(place + 1 if second < 40 else place + 3) if sweep else None,
             job_name=f"job{place + 1 if second < 40 else place + 3}" if sweep else "",
         )

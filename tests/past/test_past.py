@@ -11,6 +11,8 @@ import pytest
 
 from gmg_tui import protocol
 from gmg_tui.errors import GmgError
+from gmg_tui.logs import cut
+from gmg_tui.logs.attempts import first_line
 from gmg_tui.model import WorkerState
 from gmg_tui.past import logs
 from gmg_tui.past.record import Past
@@ -20,7 +22,7 @@ from gmg_tui.session import LOGS, STORE
 from gmg_tui.store import moments
 
 from . import lives
-from .lives import START, lived, snapshot_at
+from .lives import ARGS, START, lived, snapshot_at
 
 
 async def test_it_opens_at_the_end_and_goes_through_the_whole_life(tmp_path: Path) -> None:
@@ -145,6 +147,52 @@ def test_of_a_long_log_the_end_is_read_and_its_lines_are_numbered(
     assert end.lines == tuple(lines[end.first :])
     assert 0 < len(end.lines) < 120
     assert logs.read(tmp_path / "log", 3) == logs.LogEnd(997, ("line 997", "line 998", "line 999"))
+
+
+def _log_of_two(first: bytes, second: bytes) -> bytes:
+    return first + first_line(2, ARGS) + second
+
+
+@pytest.mark.parametrize(
+    ("attempt", "written", "last"),
+    [(1, 0, None), (1, 7, "first 1"), (1, 16, "first 2"), (2, 0, "──── "), (2, 9, "second 1"), (2, 10_000, "second 2")],
+)
+def test_a_log_ends_where_it_had_come_to_at_the_moment(
+    attempt: int, written: int, last: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "log").write_bytes(_log_of_two(b"first 1\nfirst 2\n", b"second 1\nsecond 2\n"))
+    lines = logs.read(tmp_path / "log", 100, logs.Written(attempt, written)).lines
+    assert (lines[-1][: len(last)] == last) if last is not None else lines == ()
+
+
+def test_of_a_log_whose_middle_is_cut_out_the_moment_is_found_where_its_attempt_is_known(tmp_path: Path) -> None:
+    lines = [f"line {number:>6} of it".encode() for number in range(200_000)]
+    log = tmp_path / "log"
+    log.write_bytes(_log_of_two(b"\n".join(lines) + b"\n", b"".join(b"second %06d\n" % one for one in range(100_000))))
+    cut.cut(log, 2 << 20)
+    size = len(lines[0]) + 1
+    assert logs.read(log, 5, logs.Written(1, 500 * size)).lines[-1] == "line    499 of it"
+    assert "cut out here" in log.read_bytes()[: 1 << 20].decode()
+    late = logs.read(log, 5, logs.Written(1, len(lines) * size + 50))  # which is missing
+    assert late.lines[-1].startswith("line ")
+    whole = logs.read(log, 5, logs.Written(2, 14))  # whose first line is missing
+    assert whole.lines[-1] == "second 099999"
+
+
+async def test_a_log_is_shown_up_to_the_moment_and_whole_at_the_last_one(tmp_path: Path) -> None:
+    session = await lived(tmp_path)
+    past = await PastSource.open(tmp_path, session)
+    (tmp_path / LOGS / "cpu0.log").write_bytes(b"".join(b"line %d\n" % number for number in range(10)))
+    events = past.events()
+    seen = []
+    for share in (0.0, 0.5, 1.0, 0.2):
+        await past.jump(share)
+        await past.follow("cpu0", tail=5)
+        lines = await anext(events)
+        assert isinstance(lines, Lines)
+        seen.append(len(lines.lines))
+    assert seen == [0, 3, 10, 1]
+    await past.close()
 
 
 async def test_nothing_can_be_changed(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from gmg_tui.genesis.output.reader import Reader
 from gmg_tui.genesis.output.recorded import explain_recorded, is_vague
 from gmg_tui.genesis.phase_times import PhaseTimes
 from gmg_tui.genesis.quiet_signs import mostly_imported
+from gmg_tui.logs.attempts import first_line
 from gmg_tui.model import Attempt, AttemptMetrics, Fps, GpuSample, Phase, Slot, WorkerState
 
 _log = logging.getLogger(__name__)
@@ -144,9 +145,9 @@ class RunningAttempt:
 
     async def start(self, cwd: str) -> None:
         """Write the line that separates its output from what went before, and start the process. Raises `OSError`."""
-        task, moment = self._task, time.strftime("%Y-%m-%d %H:%M:%S")
-        job = f"job {task.job} · {task.name} · " if task.job is not None else ""
-        line = f"──── gmg-tui: {job}attempt {self.number} · {moment} · {' '.join(self.args)}\n".encode()
+        task = self._task
+        job = f"job {task.job} · {task.name}" if task.job is not None else ""
+        line = first_line(self.number, self.args, job=job)
         if self.number > 1:
             self._log.write(line)
         if self.number > 1 or job:

@@ -7,8 +7,8 @@ import stat
 import time
 from pathlib import Path
 
-from gmg_tui.engine.output import log_cut
 from gmg_tui.files import make_private
+from gmg_tui.logs import cut as log_cut
 
 _RETRY_S = 5.0
 """How long to wait after a failed write: a full disk should not be tried for each chunk."""

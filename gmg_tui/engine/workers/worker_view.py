@@ -52,6 +52,7 @@ def view(worker: WorkerStatus, index: int, now: float) -> model.Worker:
         if worker.state.live and attempt.process.started and attempt.ended is None
         else None,
         exit_code=attempt.exit_code,
+        output_bytes=attempt.output_bytes,
         fps=attempt.fps,
         fps_of_group=reader.fps_of_group,
         fps_in_rank_0=worker.carried,

@@ -45,6 +45,7 @@ class LogView(DrawnView):
         """Of a group: its ranks, by slot."""
         self._folds = True
         self._whole = self._wraps = False
+        self._past = False
         self.buffer = self._empty()
         self._paused = False
         """Whether the end is not followed although it is in view, because the user said so."""
@@ -99,10 +100,13 @@ class LogView(DrawnView):
         """What it was opened for."""
         return self._opened, self._ranks
 
-    def open(self, name: str, ranks: Mapping[str, int] = _NONE) -> None:
-        """Show the log of the slot called `name` from now on, starting empty; or those of a group's `ranks`, by slot."""
+    def open(self, name: str, ranks: Mapping[str, int] = _NONE, *, past: bool = False) -> None:
+        """Show the log of the slot called `name` from now on, starting empty; or those of a group's `ranks`, by slot.
+
+        `past` says that it is what they had printed by the moment that is looked at.
+        """
         query, only = self.buffer.query, self.buffer.filter
-        self._opened, self._ranks = name, ranks
+        self._opened, self._ranks, self._past = name, ranks, past
         self.buffer = self._empty()
         self.buffer.only(only)
         self.buffer.search(query)
@@ -172,7 +176,7 @@ class LogView(DrawnView):
         what = f"{self._opened} log, {len(self._ranks)} ranks" if self._ranks else f"{self._opened} log"
         line.add(f"{signs.line[0]}{signs.line[0]} ", "border").add(what, "title")
         if self.following:
-            line.add(" following ", "ok")
+            line.add(*(" up to this moment ", "dim") if self._past else (" following ", "ok"))
         else:
             below = self._below
             more = f", {units.count(below, 'line')} below {signs.down}" if below > 0 else ""

@@ -12,13 +12,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmg_tui.engine.output.log_cut import Cut
 from gmg_tui.engine.output.log_file import LogFile
+from gmg_tui.logs.cut import Cut
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
 from tests.cli.scripted import ScriptedEngine, environ
-
-from .harness import running, spec_for
+from tests.engine.harness import running, spec_for
 
 MOST = 1 << 20
 NOTE = re.compile(rb"\n\[gmg-tui\] ([\d,]+) bytes are cut out here: --log-max is 1 MiB\n")
