@@ -91,7 +91,7 @@ class Actions(ArrangeActions, inherit_bindings=False):
         taken = screen.TAKES if isinstance(screen, LiveScreen) else None
         if taken is not None and action in _KEYED and action not in taken:
             return False  # a screen that does not show the selected worker must not act on it
-        return screen is self.main or action not in _MAIN_ONLY
+        return screen is self.main or action not in _MAIN_ONLY or (taken is not None and action in taken)
 
     def offers(self, screen: Screen[object], key: Key) -> bool:
         """Whether `key` of the main table does something on `screen`, which may have it for something else."""

@@ -319,7 +319,7 @@ TUNE: Final = (
     Key("home", "edge(False)", "Home", "first", "Select the first trial."),
     Key("end", "edge(True)", "End", "last", "Select the last trial."),
 )
-"""Of the screen of a tuning, where `Q`, `d`, `q` and `?` do the same as on the main screen."""
+"""Of the screen of a tuning, where `Q`, `d`, `q`, `?` and the keys that look back do the same as on the main screen."""
 
 TRIED: Final = (
     Key("escape,a", "back", "esc", "back", "Return to the previous screen.", True),

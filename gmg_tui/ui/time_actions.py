@@ -34,6 +34,8 @@ class TimeActions(Actions, inherit_bindings=False):
     _steps: list[Callable[[PastSource], Awaitable[Look]]]
     """What is to be looked at: keys may come faster than a disk answers."""
     _stepping = False
+    _to_past = False
+    """Whether the past is being opened, and nobody has returned to the present meanwhile."""
 
     def action_time_step(self, steps: int) -> None:
         """Look at a moment that is kept, so many later or (negative) earlier."""
@@ -70,9 +72,6 @@ class TimeActions(Actions, inherit_bindings=False):
         finally:
             self._stepping, self._steps, self._to_past = False, [], False
 
-    _to_past = False
-    """Whether the past is being opened, and nobody has returned to the present meanwhile."""
-
     async def _opened(self) -> PastSource:
         """What is kept of the session, up to now where it still runs. Raises `GmgError` when it cannot be read."""
         if self.state.looked is not None and self.past is not None:
@@ -102,7 +101,7 @@ class TimeActions(Actions, inherit_bindings=False):
         self.permissions = self.permissions._replace(past=self.why_past(past))
         self.reopen_log()
         self.say("")
-        self.main.show_state()
+        self.draw()
 
     def why_past(self, past: PastSource) -> str:
         """Why nothing can be changed in the past, and how one goes on."""
@@ -130,7 +129,7 @@ class TimeActions(Actions, inherit_bindings=False):
         self.engine = self.live
         self.permissions = self.permissions._replace(past="")
         self.reopen_log()
-        self.main.show_state()
+        self.draw()
 
     async def close_past(self) -> None:
         """Close what is kept of the session, if it was opened beside its engine."""

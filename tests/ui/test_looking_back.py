@@ -11,8 +11,12 @@ from msgspec.structs import replace
 from gmg_tui.model import Snapshot
 from gmg_tui.past.source import PastSource
 from gmg_tui.protocol import Action, Bye
+from gmg_tui.session import STORE
+from gmg_tui.store.moments import Moment
+from gmg_tui.store.writer import StoreWriter
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.permissions import STEERING
+from tests import tunings
 from tests.past import lives
 from tests.past.lives import lived, snapshot_at
 from tests.ui import play
@@ -116,6 +120,36 @@ async def test_queue_and_details_are_those_of_the_moment(tmp_path: Path) -> None
         await play.sees(pilot, "running")
         await press(pilot, "escape", "8")
         await play.sees(pilot, "2/4 jobs")
+
+
+async def test_the_queue_says_that_it_is_of_the_past(tmp_path: Path) -> None:
+    app = await _ended(tmp_path, sweep=True)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "3", "Q")
+        await play.sees(pilot, "50 s before the end", "1 of 4")
+        await press(pilot, "5")  # which looks at no other moment here
+        await play.sees(pilot, "50 s before the end", "1 of 4")
+
+
+async def test_a_tuning_is_looked_back_on_where_its_answer_is_shown(tmp_path: Path) -> None:
+    session = tunings.session(tunings.ENDED)
+    writer = StoreWriter(tmp_path / STORE, lambda text: None)
+    writer.start()
+    writer.session(session)
+    for second, tuning in ((0.0, tunings.FIRST), (60.0, tunings.ENDED)):
+        writer.moment(Moment.of(tunings.snapshot(tuning, second)))
+    await writer.close()
+    past = await PastSource.open(tmp_path, session)
+    app = GmgApp(past, pace_s=0.0, past=past)
+    async with app.run_test(size=WIDE) as pilot:
+        await play.sees(pilot, "Answer", "past", "the end", "2 of 2 moments")
+        await press(pilot, "left_square_bracket")
+        await play.sees(pilot, "Answer so far", "past", "1 of 2 moments")
+        await press(pilot, "right_square_bracket", "enter")
+        await play.sees(pilot, "2 of 2 moments", "This is the past: it cannot be changed")
+        await press(pilot, "escape")
+        await play.sees(pilot, "past", "2 of 2 moments")
+        assert app.screen is app.main
 
 
 async def test_a_lost_session_says_how_it_was_lost(tmp_path: Path) -> None:

@@ -5,15 +5,24 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from textual.strip import Strip
+
 from gmg_tui import units
 from gmg_tui.ui.drawing import graphs
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.state import UiState
 
 if TYPE_CHECKING:
     from gmg_tui.past.record import Look
 
 _BAR_MIN: Final = 8
+
+
+def time_rows(state: UiState, width: int, appearance: Appearance) -> list[Strip]:
+    """The row of the past that is shown; none in the present."""
+    look = state.looked
+    return [time_row(look, width, appearance, over=state.over).strip()] if look is not None else []
 
 
 def time_row(look: Look, width: int, appearance: Appearance, *, over: bool) -> Row:

@@ -10,6 +10,7 @@ from gmg_tui.tune import words
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.notices import notices
 from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.drawing.time_row import time_rows
 from gmg_tui.ui.state import UiState
 
 _UNCOUNTED = frozenset({TrialKind.COMMON, TrialKind.TOGETHER})
@@ -17,7 +18,10 @@ _UNCOUNTED = frozenset({TrialKind.COMMON, TrialKind.TOGETHER})
 
 
 def head_rows(state: UiState, width: int, appearance: Appearance) -> list[Strip]:
-    """The session with its time, the step with the trials, and the notices; nothing without a tuning."""
+    """The session with its time and what moment of its past is shown, the step with the trials, the notices.
+
+    Nothing without a tuning.
+    """
     tuning, run = state.snapshot.tuning, state.session.spec
     if tuning is None:
         return []
@@ -26,6 +30,8 @@ def head_rows(state: UiState, width: int, appearance: Appearance) -> list[Strip]
     if state.silent_s:
         time, style = f"engine silent for {units.span(state.silent_s)} ", "error"
     first.end(time, style)
+    if state.looked is not None:
+        first.end("past  ", "warn")
     if tuning.eta_s is not None and not tuning.ended:
         first.end(f"about {units.span(tuning.eta_s)} left  ", "strong")
     first.add(f" {run.name}", "title", limit=first.room - 1)
@@ -47,4 +53,5 @@ def head_rows(state: UiState, width: int, appearance: Appearance) -> list[Strip]
     noted = (
         Row(appearance, width).add(f" {appearance.signs.pointer} {note.text}", note.style) for note in notices(state)
     )
-    return [row.strip() for row in (first, second, *noted)]
+    past = time_rows(state, width, appearance)
+    return [first.strip(), *past, *(row.strip() for row in (second, *noted))]

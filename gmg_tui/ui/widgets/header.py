@@ -11,7 +11,7 @@ from gmg_tui.ui.drawing.headline import headline
 from gmg_tui.ui.drawing.notices import notices
 from gmg_tui.ui.drawing.queue_row import queue_row
 from gmg_tui.ui.drawing.row import Row
-from gmg_tui.ui.drawing.time_row import time_row
+from gmg_tui.ui.drawing.time_row import time_rows
 from gmg_tui.ui.messages import SelectionChanged
 from gmg_tui.ui.state import UiState
 from gmg_tui.ui.widgets.row_view import DrawnView
@@ -57,9 +57,7 @@ class Header(DrawnView):
     def draw(self) -> None:
         """Draw the headline and the notices."""
         width = self.size.width
-        rows = [headline(self.state, width, self.appearance).strip()]
-        if self.state.looked is not None:
-            rows.append(time_row(self.state.looked, width, self.appearance, over=self.state.over).strip())
+        rows = [headline(self.state, width, self.appearance).strip(), *time_rows(self.state, width, self.appearance)]
         if self.state.queue is not None:
             rows.append(queue_row(self.state.queue, self.state.snapshot.elapsed_s, width, self.appearance).strip())
         if groups := self.state.snapshot.groups:

@@ -19,6 +19,7 @@ from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.page import Page
 from gmg_tui.ui.drawing.queue_row import queue_row
 from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.drawing.time_row import time_rows
 from gmg_tui.ui.messages import SelectionChanged
 from gmg_tui.ui.screens.confirm import ConfirmScreen
 from gmg_tui.ui.screens.details.screen import DetailsScreen
@@ -89,6 +90,7 @@ class QueueScreen(PageScreen):
     def _above(self, width: int) -> list[Strip]:
         progress = queue_row(self._queue, self._state.snapshot.elapsed_s, width, self.appearance)
         page = Page(width, self.appearance).line(progress)
+        page.rows += time_rows(self._state, width, self.appearance)
         for text in (self._said, self._failure, self._state.message):
             if text:
                 page.row(f" {self.appearance.signs.pointer}", text, "warn", label_width=3)

@@ -41,7 +41,9 @@ class TuneScreen(PageScreen):
     """
     KEYS = keys.TUNE
     BINDINGS: ClassVar[list[BindingType]] = bindings(keys.TUNE)
-    TAKES: ClassVar[frozenset[str]] = frozenset({"quit_session", "detach", "help", "command_palette", "queue"})
+    TAKES: ClassVar[frozenset[str]] = frozenset(
+        {"quit_session", "detach", "help", "command_palette", "queue", "time_step", "time_move", "time_jump"}
+    )
     """No other key of the main screen may act here, because the worker it would act on cannot be seen."""
 
     def __init__(self, state: UiState, appearance: Appearance) -> None:
