@@ -26,8 +26,12 @@ def head_rows(state: UiState, width: int, appearance: Appearance) -> list[Strip]
     if state.silent_s:
         time, style = f"engine silent for {units.span(state.silent_s)} ", "error"
     first.end(time, style)
+    if state.readonly and not state.silent_s:
+        first.end("read-only  ", "warn")
     if tuning.eta_s is not None and not tuning.ended:
         first.end(f"about {units.span(tuning.eta_s)} left  ", "strong")
+    if run.simulate is not None:
+        first.add(" simulated", "warn", limit=first.room - 1)
     first.add(f" {run.name}", "title", limit=first.room - 1)
     if first.room > 8:
         first.add(f"  {words.wanted(tuning.spec)}", "text", limit=first.room - 2)
