@@ -230,7 +230,7 @@ def logs(words: tuple[str, ...], follow: bool, lines: int | None) -> int:
 
 @_group.command(context_settings=HELP)
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=SESSIONS)
-@click.option("--json", "as_json", is_flag=True, help="Print the detailed results (JSON).")
+@click.option("--json", "as_json", is_flag=True, help="Print the detailed results, and the GPUs' health events (JSON).")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the summary of the results (CSV).")
 @click.option("--html", metavar="FILE", help="Write a page with the timeline, charts and all jobs.")
 @click.option("--best", metavar="COLUMN", help="The column to order the table by; -COLUMN: smallest first.")

@@ -168,7 +168,10 @@ def _remove_stale_sockets(running: set[str]) -> None:
         running: Those of sessions whose engines are known to be alive, which are not probed.
     """
     for folder in sessions.runtime_folders():
-        for path in folder.glob("*.sock"):
+        found: list[Path] = []
+        with suppress(OSError):  # it is another user's, as XDG_RUNTIME_DIR is under su
+            found.extend(folder.glob("*.sock"))
+        for path in found:
             with suppress(OSError):  # another gmg-tui has removed it, or it is not ours to remove
                 about = path.lstat()
                 old = about.st_uid == os.getuid() and time.time() - about.st_mtime >= _SOCKET_AGE_S

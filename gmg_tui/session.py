@@ -224,7 +224,7 @@ def runtime_folders() -> list[Path]:
     """The folders where sockets may be, the preferred one first; they may not exist."""
     folders = [Path(tempfile.gettempdir()) / f"gmg-tui-{os.getuid()}"]
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and Path(runtime).is_dir():
+    if runtime and os.path.isdir(runtime):  # noqa: PTH112 - Path.is_dir() raises where it may not look
         folders.insert(0, Path(runtime) / "gmg-tui")
     return folders
 

@@ -12,7 +12,7 @@ from gmg_tui.commands.messages import tell
 from gmg_tui.errors import GmgError
 from gmg_tui.files import write_where_asked
 from gmg_tui.model import Tuning
-from gmg_tui.report import table
+from gmg_tui.report import health, table
 from gmg_tui.report.data import ReportData, choose_order, collect
 from gmg_tui.report.tuning import text_lines
 from gmg_tui.results import Results
@@ -27,7 +27,7 @@ def report(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | Non
 
     Args:
         names: The session's, or those of several; none for the newest.
-        as_json: Print the content of `detailed_results.json`.
+        as_json: Print the content of `detailed_results.json`, and what has happened to the health of the GPUs.
         as_csv: Print the content of `summary_results.csv`.
         html: The file to write the page to.
         best: The column to order the table by, as in `SweepSpec.best`.
@@ -92,7 +92,7 @@ def _print(data: ReportData, found: Found, *, as_json: bool) -> None:
     results = Results(found.folder)
     results.take(data.jobs, [one for attempts in data.attempts.values() for one in attempts])
     sys.stdout.flush()
-    sys.stdout.buffer.writelines(results.detailed() if as_json else results.summary())
+    sys.stdout.buffer.writelines(results.detailed(health=health.as_json(data)) if as_json else results.summary())
 
 
 def _tuning(folder: Path) -> Tuning | None:

@@ -74,7 +74,7 @@ def serve(
     except ImportError as error:
         if error.name is None or error.name.partition(".")[0] not in {"textual_serve", "aiohttp", "jinja2"}:
             raise
-        raise GmgError(f"serve needs {error.name}, which is not installed: pip install 'gmg-tui[serve]'", 1) from None
+        raise GmgError("serve needs textual-serve; get it with: pip install 'gmg-tui[serve]'", 1) from None
     from gmg_tui.ui import remapping
 
     recovery.clear(tell)

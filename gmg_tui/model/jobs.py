@@ -16,6 +16,7 @@ from gmg_tui.model.worker import Fps
 
 Value = bool | int | float | str
 """The value of a placeholder in the experiments' file."""
+_TELLING_S = 5.0
 
 
 class Batch(Struct, frozen=True, omit_defaults=True):
@@ -187,3 +188,12 @@ class QueueView(Struct, frozen=True, omit_defaults=True):
     lanes: tuple[Lane, ...]
     batches: tuple[str, ...]
     """The batches' names, in their order."""
+
+
+def speed_up(jobs_s: float | None, total_s: float | None) -> float | None:
+    """How many times faster jobs were done than one after another on one slot; None where that is not known.
+
+    It is not known of less than `_TELLING_S`: a job occupies its slot for some hundredths of a second before and after
+    its process lives, which would be a large part of that time.
+    """
+    return jobs_s / total_s if jobs_s and total_s and total_s >= _TELLING_S else None

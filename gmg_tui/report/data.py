@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, Session, WorkerState
+from gmg_tui.model.jobs import speed_up
 from gmg_tui.results.summary import Cell, cells, columns
 from gmg_tui.store.reader import Stored
 from gmg_tui.store.records import Event, JobAttempt
@@ -49,8 +50,8 @@ class Totals(Struct, frozen=True):
 
     @property
     def speed_up(self) -> float | None:
-        """How many times as long one slot would have taken."""
-        return self.jobs_s / self.total_s if self.jobs_s and self.total_s else None
+        """How many times as long one slot would have taken; None where that is not known."""
+        return speed_up(self.jobs_s, self.total_s)
 
 
 class Order(Struct, frozen=True):

@@ -12,12 +12,11 @@ from gmg_tui import units
 from gmg_tui.model import JobRecord, WorkerState
 from gmg_tui.model.tried import SLOW_PCT, arguments_of, away_from_median, settled_rate
 from gmg_tui.report.data import Order, ReportData, ordered
+from gmg_tui.report.health import events
 from gmg_tui.results.summary import cells, columns
 
 _SPEEDS = frozenset({"fps_settled", "fps_last", "fps_mean", "elapsed_s"})
 """Columns that depend on how fast a GPU is."""
-_HEALTH = frozenset({"xid", "health"})
-"""The kinds of events about GPUs themselves."""
 _MOST = 20
 _ALIKE_PCT = 10.0
 """GPUs of one model may differ by so much; a greater lead does not come from them."""
@@ -37,7 +36,7 @@ def lines(data: ReportData, order: Order) -> list[str]:
 
 def health(data: ReportData) -> list[str]:
     """What has happened to the GPUs' health, each with its time: Xids, errors of the memory; the latest `_MOST`."""
-    found = [event for event in data.events if event.kind in _HEALTH]
+    found = [*events(data)]
     left = [f"{units.count(len(found) - _MOST, 'earlier event')} of GPUs' health"] if len(found) > _MOST else []
     times = (time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time)) for event in found[-_MOST:])
     texts = (f"{event.slot}, {event.text}" if event.slot else event.text for event in found[-_MOST:])

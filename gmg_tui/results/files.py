@@ -109,15 +109,20 @@ class Results:
         if failure is not None:
             raise failure
 
-    def detailed(self) -> Iterator[bytes]:
-        """The content of `detailed_results.json`: a job on each line, ordered by number. Raises `OSError`."""
+    def detailed(self, **more: object) -> Iterator[bytes]:
+        """The content of `detailed_results.json`: a job on each line, ordered by number, then `more`. Raises `OSError`."""
         self._prepare()
         between = b'{"jobs": [\n'
         for number in sorted(self._jobs):
             yield between
             yield with_result(self._texts[number], self._results.get(number, _NOTHING)).encode()
             between = b",\n"
-        yield b"\n]}\n" if self._jobs else b'{"jobs": [\n\n]}\n'
+        if not self._jobs:
+            yield between
+        yield b"\n]"
+        for key, value in more.items():
+            yield f',\n"{key}": {encode(value)}'.encode()
+        yield b"}\n"
 
     def summary(self) -> Iterator[bytes]:
         """The content of `summary_results.csv`: a row for each job, ordered by number."""

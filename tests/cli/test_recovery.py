@@ -134,6 +134,22 @@ async def test_stale_sockets_go_and_all_others_stay() -> None:
     assert (left, said) == ({"sim-1", "other-state-folder", "young"}, [])
 
 
+def test_a_runtime_folder_of_another_user_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "closed" / "deeper"
+    folder.mkdir(parents=True)
+    for closed in (folder, folder.parent):
+        closed.chmod(0)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+        me = os.geteuid()
+        try:
+            if me == 0:
+                os.seteuid(65534)  # root may look everywhere
+            recovery._remove_stale_sockets(set())
+        finally:
+            os.seteuid(me)
+            closed.chmod(0o700)
+
+
 def test_an_engine_that_ends_while_it_is_looked_at_is_not_taken_for_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = ScriptedEngine()
     record = sessions.Record(engine.session, engine.briefs)

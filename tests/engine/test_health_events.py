@@ -7,7 +7,7 @@ from pathlib import Path
 from gmg_tui import session
 from gmg_tui.engine.records.health_events import HealthEvents
 from gmg_tui.model import GpuHealth, GpuSample, RunSpec, Xid
-from gmg_tui.report import gpus
+from gmg_tui.report import gpus, health
 from gmg_tui.report.data import ReportData, collect
 from gmg_tui.store.reader import open_store
 from tests.harm.patience import eventually
@@ -21,8 +21,8 @@ def _data(spec: RunSpec) -> ReportData:
         return collect(stored, "name")
 
 
-def _told(events: HealthEvents, health: GpuHealth | None) -> list[str]:
-    return [text for _, text, _ in events.take({"GPU-1": GpuSample(uuid="GPU-1", health=health)}, ())]
+def _told(events: HealthEvents, seen: GpuHealth | None) -> list[str]:
+    return [text for _, text, _ in events.take({"GPU-1": GpuSample(uuid="GPU-1", health=seen)}, ())]
 
 
 def test_what_happens_is_told_once_and_a_storm_now_and_then() -> None:
@@ -59,5 +59,8 @@ async def test_the_report_tells_which_gpu_had_which_xid_and_when(sim: Sim) -> No
     (event,) = [one for one in data.events if one.kind == "xid"]
     assert event.slot == "gpu1"
     assert event.text.startswith(f"GPU 1 ({sim.gpus[1].uuid}): Xid 79: the GPU has fallen off the bus; reboot")
+    (told,) = health.as_json(data)
+    assert (told["slot"], told["gpu"], told["code"]) == ("gpu1", {"index": 1, "uuid": sim.gpus[1].uuid}, 79)
+    assert told["text"].startswith("Xid 79: the GPU has fallen off the bus; reboot")
     (line,) = gpus.health(data)
     assert line.endswith(f" gpu1, {event.text}")

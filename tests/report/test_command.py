@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import sys
@@ -14,7 +15,9 @@ import pytest
 from gmg_tui import session as sessions
 from gmg_tui.model import JobRecord, WorkerState
 from gmg_tui.results import DETAILED, SUMMARY
+from gmg_tui.results.detailed import moment
 from gmg_tui.session import STORE
+from gmg_tui.store.records import Event
 from gmg_tui.store.writer import StoreWriter
 from tests.store import records
 
@@ -47,8 +50,29 @@ async def test_the_newest_session_without_a_name() -> None:
 
 async def test_json_and_csv_are_the_results_files() -> None:
     folder = await stored.session("sim-1", stored.jobs(12))
-    assert await _gmg("--json") == ((folder / DETAILED).read_text(), "", 0)
+    out, err, status = await _gmg("--json")
+    assert (err, status) == ("", 0)
+    assert out == (folder / DETAILED).read_text().removesuffix("}\n") + ',\n"health": []}\n'
     assert await _gmg("--csv") == ((folder / SUMMARY).read_text(), "", 0)
+
+
+async def test_json_has_what_happened_to_the_gpus_health() -> None:
+    seen = [
+        Event(records.START, "xid", "GPU 3 (GPU-3): Xid 79: the GPU has fallen off the bus; reboot", "n1/gpu3"),
+        Event(records.START + 1, "xid", "GPU-4: Xid 13 (2 times by now): a kernel failed; look at it", ""),
+        Event(records.START + 2, "health", "GPU 3 (GPU-3): 1 uncorrected ECC error, 1 more than before", "n1/gpu3"),
+        Event(records.START + 3, "note", "GPU 3 (GPU-3): nothing of health"),
+    ]
+    await stored.session("sim-1", stored.jobs(1), events=seen)
+    told = json.loads((await _gmg("--json"))[0])["health"]
+    third = {"index": 3, "uuid": "GPU-3"}
+    keys = ("kind", "slot", "gpu", "code", "text")
+    assert [tuple(one[key] for key in keys) for one in told] == [
+        ("xid", "n1/gpu3", third, 79, "Xid 79: the GPU has fallen off the bus; reboot"),
+        ("xid", None, {"index": None, "uuid": "GPU-4"}, 13, "Xid 13 (2 times by now): a kernel failed; look at it"),
+        ("health", "n1/gpu3", third, None, "1 uncorrected ECC error, 1 more than before"),
+    ]
+    assert told[0]["time"] == moment(records.START)
 
 
 async def test_without_plotly_the_page_has_its_tables_and_one_line_says_what_to_install(tmp_path: Path) -> None:

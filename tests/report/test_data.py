@@ -35,6 +35,11 @@ def test_jobs_at_once_are_faster_than_one_card() -> None:
     assert whole.states == {"finished": 3}
 
 
+def test_of_two_seconds_no_speed_up_is_known() -> None:
+    whole = totals(_told(_ran(1, 0, 1.7), _ran(2, 0.1, 1.8)))
+    assert (whole.jobs_s, whole.speed_up) == (3.4, None)
+
+
 def test_a_night_between_death_and_resume_is_no_part_of_the_time() -> None:
     whole = totals(_told(_ran(1, 0, 100), _ran(2, 130, 200), _ran(3, 40_000, 40_100)))
     assert whole.total_s == 300.0

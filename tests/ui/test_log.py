@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.pilot import Pilot
 
 from gmg_tui.protocol import Lines
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.log_buffer import KEPT_LINES
+from gmg_tui.ui.widgets import log_view
 from tests.ui import play, sessions
 from tests.ui.play import FakedApp
 
@@ -172,3 +174,17 @@ async def test_progress_lines_may_wait_and_keep_no_other_line_waiting() -> None:
         app.main.log_view.pace.period_s = 0.0
         app.engine.push(Lines("gpu0", number + 20, ("something else",)))
         await play.sees(pilot, "something else", "421 lines")
+
+
+async def test_the_newest_line_of_a_worker_that_prints_only_progress_is_there_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_view, "_PROGRESS_PERIODS", 10**9)
+    app = play.busy(2)
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "400 lines")
+        app.main.log_view.pace.period_s = 0.01
+        app.main.log_view.open("gpu9")
+        app.main.log_view.take(Lines("gpu9", 0, ("the scene", "the visualizer")))
+        app.main.log_view.take(Lines("gpu9", 5000, (sessions.fps_line(0, 24e6),) * 20, after_progress=True))
+        await play.sees(pilot, "the visualizer", "Running at 24,000,000.00 FPS", "5,020 lines")

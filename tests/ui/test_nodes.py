@@ -55,7 +55,7 @@ async def test_z_folds_the_node_under_the_cursor_and_unfolds_it(size: tuple[int,
         assert _drawn(app) == ("-n1", *ALL[:4], "-n2", *ALL[4:])
         await _press(pilot, "right" if app.main.grid.plan.tiles else "down", "z")
         assert _drawn(app) == ("+n1", "-n2", *ALL[4:])
-        assert "▸ +n1" in play.shown(app)
+        assert "▸ + n1" in play.shown(app)
         assert app.state.chosen == "n1/gpu1"
         await _press(pilot, "z")
         assert _drawn(app) == ("-n1", *ALL[:4], "-n2", *ALL[4:])
@@ -127,7 +127,7 @@ async def test_space_marks_all_workers_of_a_folded_node() -> None:
     async with app.run_test(size=WIDE) as pilot:
         await _press(pilot, "z", "space")
         assert app.state.marked == set(ALL[:4])
-        assert "▸◆+n1" in play.shown(app)
+        assert "▸◆+ n1" in play.shown(app)
         await _press(pilot, "x")
         await play.until(pilot, lambda: (Action.STOP, *ALL[:4]) in app.engine.asked)
         await _press(pilot, "space")
@@ -154,13 +154,13 @@ async def test_a_line_has_cards_running_fps_power_and_the_worst_state() -> None:
     async with app.run_test(size=WIDE) as pilot:
         await _press(pilot, "Z")
         rows = play.screen(app)
-        line = next(row for row in rows if "+n1" in row)
+        line = next(row for row in rows if "+ n1" in row)
         for text in ("✗ failed", "2/4", "48,923,429", "gpu3: CUDA out of memory", "1453"):
             assert text in line
-        assert "⚠ STUCK" in next(row for row in rows if "+n2" in row)
+        assert "⚠ STUCK" in next(row for row in rows if "+ n2" in row)
         await _press(pilot, "z")
         assert app.main.grid.plan.tiles
-        line = next(row for row in play.screen(app) if "+n2" in row)
+        line = next(row for row in play.screen(app) if "+ n2" in row)
         for text in ("4 GPUs", "1 running", "1 stuck", "Σ 24,648,511 FPS", "748 W"):
             assert text in line
 
@@ -171,7 +171,7 @@ async def test_a_lost_node_says_so_in_headline_line_row_and_tile(size: tuple[int
     async with app.run_test(size=size) as pilot:
         rows = play.screen(app)
         assert "4 lost  n2 lost" in rows[0]
-        assert "lost since " in next(row for row in rows if "-n2" in row)
+        assert "lost since " in next(row for row in rows if "- n2" in row)
         row = next(row for row in rows if "n2/gpu3" in row)
         assert "⚠ lost" in row
         assert "1:15" in row
@@ -189,7 +189,7 @@ async def test_a_silent_node_is_named_and_its_line_says_for_how_long() -> None:
         rows = play.screen(app)
         assert "2 nodes · 8 GPUs" in rows[0]
         assert "n2 silent" in rows[0]
-        assert "silent for 12 s" in next(row for row in rows if "-n2" in row)
+        assert "silent for 12 s" in next(row for row in rows if "- n2" in row)
 
 
 async def test_more_lost_nodes_than_have_room_are_counted() -> None:
@@ -294,7 +294,7 @@ async def test_the_last_line_in_sight_keeps_its_figures_beside_the_place() -> No
     async with app.run_test(size=(120, 34)) as pilot:
         await _press(pilot, "t")
         assert app.main.grid.plan.tiles
-        line = next(row for row in play.screen(app) if "-n3" in row)
+        line = next(row for row in play.screen(app) if "- n3" in row)
         assert line.endswith("FPS · 1,214 W  1-4 of 6 ")
 
 
@@ -303,7 +303,7 @@ async def test_folded_nodes_have_no_tiles_but_their_lines() -> None:
     async with app.run_test(size=WIDE) as pilot:
         await _press(pilot, "Z", "t")
         assert app.main.grid.plan.tiles
-        assert [row[2:5] for row in play.screen(app)[1:3]] == ["+n1", "+n2"]
+        assert [row[2:6] for row in play.screen(app)[1:3]] == ["+ n1", "+ n2"]
         assert app.main.grid.size.height == 2
 
 
@@ -311,10 +311,10 @@ async def test_many_slots_start_folded_and_fit() -> None:
     app = nodes.busy(64, 8)
     async with app.run_test(size=WIDE) as pilot:
         assert all(name.startswith("+") for name in _drawn(app))
-        await play.sees(pilot, "64 nodes · 512 GPUs", "+n1", "z fold node  Z fold all")
+        await play.sees(pilot, "64 nodes · 512 GPUs", "+ n1", "z fold node  Z fold all")
         await _press(pilot, "end", *["down"] * 63)
         assert app.state.folded_node == "n64"
-        assert "▸ +n64" in play.shown(app)
+        assert "▸ + n64" in play.shown(app)
 
 
 async def test_a_key_draws_as_many_of_64_nodes_and_512_workers_as_are_in_sight(
@@ -347,10 +347,10 @@ async def test_the_line_of_a_node_is_in_sight_with_its_first_worker() -> None:
         await _press(pilot, *["down"] * 31)
         await _press(pilot, *["up"] * 23)
         assert app.state.chosen == "n2/gpu0"
-        assert "-n2" in play.shown(app)
+        assert "- n2" in play.shown(app)
         await _press(pilot, *["up"] * 8)
         assert app.state.chosen == "n1/gpu0"
-        assert "-n1" in play.shown(app)
+        assert "- n1" in play.shown(app)
 
 
 def test_bands_are_as_wide_as_the_grid_and_begin_anew_with_each_node() -> None:

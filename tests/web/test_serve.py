@@ -153,10 +153,11 @@ async def test_an_address_that_others_reach_is_warned_of() -> None:
     assert "to be steered" in second
 
 
-def test_without_textual_serve_the_extra_is_named() -> None:
-    code = "import sys; sys.modules['textual_serve'] = None; from gmg_tui.cli import main; main(['serve'])"
+@pytest.mark.parametrize("missing", ["textual_serve", "jinja2"])
+def test_without_textual_serve_the_extra_is_named(missing: str) -> None:
+    code = f"import sys; sys.modules['{missing}'] = None; from gmg_tui.cli import main; main(['serve'])"
     done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, env=environ(), check=False)
-    wanted = "gmg-tui: serve needs textual_serve, which is not installed: pip install 'gmg-tui[serve]'\n"
+    wanted = "gmg-tui: serve needs textual-serve; get it with: pip install 'gmg-tui[serve]'\n"
     assert (done.stderr, done.returncode) == (wanted, 1)
 
 

@@ -100,7 +100,7 @@ def _head(state: UiState, band: Band, appearance: Appearance, width: int) -> Row
     marked = state.marked.intersection(state.folds.slots[band.node]) if band.folded else ()
     row = Row(appearance, width).add(appearance.signs.pointer if chosen else " ", "selected")
     row.add(appearance.signs.mark if marked else " ", "warn")
-    return row.add(f"{_FOLDED if band.folded else _UNFOLDED}{band.node}", "strong" if chosen else "title")
+    return row.add(f"{_FOLDED if band.folded else _UNFOLDED} {band.node}", "strong" if chosen else "title")
 
 
 def _worst(row: Row, found: Summary, appearance: Appearance, limit: int | None = None) -> None:

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from gmg_tui import units
 from gmg_tui.model import Queue
+from gmg_tui.model.jobs import speed_up
 from gmg_tui.ui.drawing import graphs
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.row import Row
@@ -37,11 +38,6 @@ def queue_row(queue: Queue, elapsed_s: float, width: int, appearance: Appearance
     return line
 
 
-def speed_up(queue: Queue, elapsed_s: float) -> float | None:
-    """How many times faster the jobs were done than one after another on one slot; None where not known."""
-    return queue.busy_s / elapsed_s if queue.busy_s > 0 and elapsed_s > 0 else None
-
-
 def _pieces(queue: Queue, elapsed_s: float) -> list[_Piece]:
     """The counts and times; those that do not apply have no text."""
     done = (f"{queue.done:,}/{units.count(queue.jobs, 'job')}", "strong", 0)
@@ -51,7 +47,7 @@ def _pieces(queue: Queue, elapsed_s: float) -> list[_Piece]:
         batch = (f"preset {queue.batch}" if queue.batch else "", "dim", 4)
         left = (f"{units.clock(queue.eta_s)} left" if queue.eta_s is not None else "", "strong", 0)
         return [done, (f"{queue.running:,} running", "text", 1), failed, stopped, batch, left]
-    times = speed_up(queue, elapsed_s)
+    times = speed_up(queue.busy_s, elapsed_s)
     return [
         done,
         failed,

@@ -32,8 +32,12 @@ def head_rows(state: UiState, width: int, appearance: Appearance) -> list[Strip]
     first.end(time, style)
     if state.looked is not None:
         first.end("past  ", "warn")
+    elif state.readonly and not state.silent_s:
+        first.end("read-only  ", "warn")
     if tuning.eta_s is not None and not tuning.ended:
         first.end(f"about {units.span(tuning.eta_s)} left  ", "strong")
+    if run.simulate is not None:
+        first.add(" simulated", "warn", limit=first.room - 1)
     first.add(f" {run.name}", "title", limit=first.room - 1)
     if first.room > 8:
         first.add(f"  {words.wanted(tuning.spec)}", "text", limit=first.room - 2)

@@ -53,6 +53,8 @@ class LogView(DrawnView):
         self._offset = 0
         self._found: int | None = None
         self._said = ""
+        self._has_progress = False
+        """Whether progress lines have come: of a worker that prints nothing else, the first stands for the newest."""
         self.pace = RefreshLimiter(self, self.draw, REPAINT_S)
 
     def _empty(self) -> LogBuffer:
@@ -110,7 +112,7 @@ class LogView(DrawnView):
         self.buffer = self._empty()
         self.buffer.only(only)
         self.buffer.search(query)
-        self._paused = False
+        self._paused = self._has_progress = False
         self._top, self._offset = Place(0, 0), 0
         self._found = None
         self.draw()
@@ -121,7 +123,8 @@ class LogView(DrawnView):
             return
         first_ones = self.buffer.next_line is None
         telling = self.buffer.extend(lines.first, lines.lines, after_progress=lines.after_progress, slot=lines.slot)
-        self.pace.ask(now=first_ones, periods=1 if telling else _PROGRESS_PERIODS)
+        self.pace.ask(now=first_ones, periods=_PROGRESS_PERIODS if self._has_progress and not telling else 1)
+        self._has_progress |= not telling
 
     def draw(self) -> None:
         """Draw the title and the visible rows."""

@@ -41,6 +41,20 @@ async def test_a_session_that_tunes_opens_on_it_and_the_workers_are_a_key_away()
         assert app.screen is app.main
 
 
+async def test_the_headline_says_that_it_is_simulated_and_read_only() -> None:
+    engine = engine_of(tunings.LADDER)
+    session = engine.welcome.session
+    engine.welcome = replace(
+        engine.welcome, readonly=True, session=replace(session, spec=replace(session.spec, simulate=8))
+    )
+    app = play.app_of(engine)
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "Answer so far")
+        row = play.screen(app)[0]
+        assert row.startswith(" simulated ")
+        assert "read-only" in row
+
+
 async def test_all_is_shown_at_once_where_there_is_room() -> None:
     app = app_of(tunings.EDGE)
     async with app.run_test(size=LARGE) as pilot:
