@@ -59,23 +59,21 @@ def job_then(job: JobRecord, time: float, workers: Mapping[int, Worker]) -> JobR
         gpus=job.gpus,
         world_size=job.world_size,
     )
-    if not occupied and (job.started is None or job.started > time):
-        return bare
+    if worker is None or (not occupied and (job.started is None or job.started > time)):
+        return bare  # or it has run before, and will again: no slot had it then
     ran = structs.replace(
         bare,
         state=WorkerState.RUNNING,
-        slot=job.slot,
-        slots=job.slots,
-        gpu_index=job.gpu_index,
-        gpu_uuid=job.gpu_uuid,
+        slot=worker.slot,
+        slots=job.slots if worker.slot in job.slots else (),
+        gpu_index=job.gpu_index if worker.slot == job.slot else None,
+        gpu_uuid=job.gpu_uuid if worker.slot == job.slot else None,
         started=job.started,
         elapsed_s=max(0.0, time - job.started) if job.started is not None else None,
         out_dir=job.out_dir,
         log=job.log,
         attempts=job.attempts,
     )
-    if worker is None:
-        return ran
     return structs.replace(
         ran,
         state=worker.state,
@@ -91,7 +89,7 @@ def job_then(job: JobRecord, time: float, workers: Mapping[int, Worker]) -> JobR
 
 def queue_view(session: Session, jobs: Iterable[JobRecord], snapshot: Snapshot, first: int, count: int) -> QueueView:
     """A part of a sweep's queue as it was."""
-    workers = {worker.job: worker for worker in snapshot.workers if worker.job is not None}
+    workers = {worker.job: worker for worker in reversed(snapshot.workers) if worker.job is not None}  # rank 0's
     then = [job_then(job, snapshot.time, workers) for job in jobs]
     order = sorted(then, key=_place)
     first = max(0, min(first, len(order)))

@@ -17,7 +17,7 @@ from gmg_tui.past.record import Past
 from gmg_tui.past.source import PastSource
 from gmg_tui.protocol import Action, Lines
 from gmg_tui.session import LOGS, STORE
-from gmg_tui.store import moments
+from gmg_tui.store import moments, schema
 
 from . import lives
 from .lives import START, lived, snapshot_at
@@ -111,6 +111,22 @@ async def test_the_queue_is_that_of_the_moment(tmp_path: Path) -> None:
     assert [job.state.value for job in (await past.queue(0, 2)).jobs] == ["finished", "finished"]
     assert [job.number for job in (await past.queue(0, 2)).jobs] == [2, 1]  # in the order of their ends
     assert (await past.queue(3, 100)).jobs[0].number == 4
+    await past.close()
+
+
+async def test_a_job_that_ran_again_elsewhere_was_where_it_was(tmp_path: Path) -> None:
+    session = await lived(tmp_path, sweep=True)
+    with closing(sqlite3.connect(tmp_path / STORE)) as db:
+        # Job 1 ran on cpu0 up to 39 s, and again on cpu1, as after the sweep was resumed.
+        db.execute("UPDATE jobs SET slot = 'cpu1', ended = ? WHERE number = 1", (START + 90,))
+        db.commit()
+    past = await PastSource.open(tmp_path, session)
+    await past.jump(0.35)
+    first = (await past.queue(0, 100)).jobs[0]
+    assert (first.number, first.state, first.slot) == (1, WorkerState.RUNNING, "cpu0")
+    await past.jump(0.7)
+    between = next(job for job in (await past.queue(0, 100)).jobs if job.number == 1)
+    assert (between.state, between.slot) == (WorkerState.WAITING, None)
     await past.close()
 
 
@@ -234,6 +250,56 @@ async def test_a_bad_store_is_one_clear_line(tmp_path: Path, harm: Callable[[Pat
     with pytest.raises(GmgError, match=said) as caught:
         await PastSource.open(tmp_path, session)
     assert "\n" not in str(caught.value)
+
+
+async def test_a_store_that_was_removed_and_made_again_is_read(tmp_path: Path) -> None:
+    """The engine makes a store that is gone anew; whoever has the removed one open would never see more."""
+    session = await lived(tmp_path)
+    past = await PastSource.open(tmp_path, session)
+    (tmp_path / STORE).unlink()
+    await past.enter()
+    assert (await past.step(-1)).snapshot.elapsed_s == 60
+    with closing(schema.open_for_writing(tmp_path / STORE)) as db:
+        with pytest.raises(GmgError, match="nothing is kept of it"):
+            await past.enter()
+        with pytest.raises(GmgError, match="nothing is kept of it"):
+            await past.jump(0.5)
+        later = snapshot_at(50)
+        moments.put(db, [moments.Moment.of(type(later)(START + 70, 70.0, later.workers))])
+        await past.enter()
+        assert (await past.step(-1)).snapshot.elapsed_s == 70
+    await past.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE figures SET time = 'soon'",
+        "UPDATE figures SET time = 9e999 WHERE rowid > 20",
+        "UPDATE jobs SET ended = 'x'",
+        "UPDATE attempts SET started = 'x'",
+        "UPDATE attempts SET ended = 'x'",
+    ],
+)
+async def test_values_that_no_engine_writes_are_one_clear_line(tmp_path: Path, change: str) -> None:
+    session = await lived(tmp_path, sweep=True)
+    with closing(sqlite3.connect(tmp_path / STORE)) as db:
+        db.execute(change)
+        db.commit()
+    said = "the store holds a value that this gmg-tui does not know"
+
+    async def all_asked() -> None:
+        past = await PastSource.open(tmp_path, session)
+        try:
+            await past.step(-1)
+            await past.series("cpu0")
+            await past.queue(0, 100)
+            await past.details("cpu1")
+        finally:
+            await past.close()
+
+    with pytest.raises(GmgError, match=said):
+        await all_asked()
 
 
 async def test_one_that_is_written_elsewhere_is_copied(tmp_path: Path) -> None:
