@@ -227,6 +227,7 @@ class GmgApp(PermittedActions, inherit_bindings=False):
         if self.state.stopping:
             self.finish("stopped")
         elif self.state.newest.ended:
+            self.end_present()
             self.say(f"The engine has exited: {reason}")
         else:
             self.finish("lost", reason)

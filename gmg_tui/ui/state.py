@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """How the interface ended, and the session as it was on the screen."""
+    """How the interface ended, and the session as it was then."""
 
     how: str
     """`ended`: all workers had; `stopped`: they were stopped from here; `detached`: they go on; `lost`: the engine is
@@ -60,7 +60,7 @@ class UiState:
         newest: The newest state of the session.
         looked: The moment that is looked back on; None while the present is drawn.
         loss: How the session was lost, in one line; empty where it was not.
-        over: Whether there is no present: the session had ended before the screen was opened.
+        over: Whether there is no present: the session had ended before the screen was opened, or its engine has exited.
         present: The names of the session's slots, in their own order; in a sweep only those that have a worker now.
         slots: Those of them that are drawn, in the order in which they are, also behind the lines of folded nodes.
         arrangement: How they are filtered and sorted.

@@ -13,6 +13,7 @@ from gmg_tui.source import Source
 from gmg_tui.ui.actions import Actions
 from gmg_tui.ui.keys import now
 from gmg_tui.ui.permissions import Permissions
+from gmg_tui.ui.screens.small import SmallScreen
 
 if TYPE_CHECKING:
     from gmg_tui.past.record import Look
@@ -65,13 +66,18 @@ class TimeActions(Actions, inherit_bindings=False):
                 looked = past.look
                 for step in steps:
                     looked = await step(past)
-                if self.state.looked is not None or self._to_past:
+                if self.state.looked is not None or (self._to_past and self._uncovered):
                     self._show_past(past, looked)
         finally:
             self._stepping, self._steps, self._to_past = False, [], False
 
     _to_past = False
     """Whether the past is being opened, and nobody has returned to the present meanwhile."""
+
+    @property
+    def _uncovered(self) -> bool:
+        """Whether no screen was opened over the present meanwhile, which is what it shows or asks about."""
+        return bool(self.screen_stack) and (self.screen is self.main or isinstance(self.screen, SmallScreen))
 
     async def _opened(self) -> PastSource:
         """What is kept of the session, up to now where it still runs. Raises `GmgError` when it cannot be read."""
@@ -100,13 +106,21 @@ class TimeActions(Actions, inherit_bindings=False):
         here, before = self.state.worker, self.engine
         self.state.look(looked)
         self.engine = past
+        if self.state.parted:
+            self.state.over = True
         self.permissions = self.permissions._replace(past=self.why_past(past))
         worker = self.state.worker
         job = (worker.slot, worker.job) if worker is not None else None
         if before is not past or job != ((here.slot, here.job) if here is not None else None):
-            self.open_log()
+            self.open_log(anew=True)
         self.say("")
         self.main.show_state()
+
+    def end_present(self) -> None:
+        """Have no present to return to: the engine has exited, and what is kept is all that can be asked."""
+        if self.state.looked is not None and self.past is not None:
+            self.state.over = True
+            self.permissions = self.permissions._replace(past=self.why_past(self.past))
 
     def why_past(self, past: PastSource) -> str:
         """Why nothing can be changed in the past, and how one goes on."""
@@ -114,9 +128,11 @@ class TimeActions(Actions, inherit_bindings=False):
         return f"This is the past: it cannot be changed{sessions.going_on(past.welcome.session) if self.state.over else back}."
 
     def action_leave(self) -> None:
-        """End what is to be ended on the main screen; else return to the present."""
-        if super()._to_leave or self.state.looked is None:
+        """End what is to be ended on the main screen; else return to the present, or stay there."""
+        if super()._to_leave:
             super().action_leave()
+        elif self.state.looked is None:
+            self._to_past, self._steps = False, []
         elif self.state.over:
             self._go(lambda past: past.jump(1.0), forward=True)
         else:
@@ -133,7 +149,7 @@ class TimeActions(Actions, inherit_bindings=False):
         self.state.look(None)
         self.engine = self.live
         self.permissions = self.permissions._replace(past="")
-        self.open_log()
+        self.open_log(anew=True)
         self.main.show_state()
 
     async def close_past(self) -> None:

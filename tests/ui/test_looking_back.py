@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from gmg_tui.model import Snapshot
+from gmg_tui.model import RankGroup, Session, Snapshot, WorkerState
 from gmg_tui.past.source import PastSource
 from gmg_tui.protocol import Action, Bye
+from gmg_tui.session import STORE
+from gmg_tui.store import moments
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.permissions import STEERING
 from tests.past import lives
@@ -222,3 +227,114 @@ async def test_a_storm_of_keys_in_and_out_of_the_past(tmp_path: Path, seed: int)
         app.main.set_focus(None)
         await press(pilot, "escape", "escape", "escape", "escape", "escape")
         await play.until(pilot, lambda: app.state.looked is None, "the present")
+
+
+async def test_what_is_told_at_the_end_is_of_the_end_whatever_is_looked_at(tmp_path: Path) -> None:
+    app = await _running(tmp_path)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "q")
+        await play.sees(pilot, "2 workers are running")
+        await press(pilot, "s")
+        await play.sees(pilot, "stopping: 2 workers left")
+        await press(pilot, "0")
+        await play.sees(pilot, "past", "building", "stopping: 2 workers left")
+        last = replace(snapshot_at(60), time=lives.START + 80, elapsed_s=80.0)
+        _fake(app).push(replace(last, workers=(last.workers[0], snapshot_at(50).workers[1])))
+        await play.until(pilot, lambda: app.state.newest.elapsed_s == 80, "the newest")
+        await press(pilot, "1")
+        await play.sees(pilot, "stopping: 1 worker left")
+        _fake(app).push(last)
+        await play.until(pilot, lambda: app.return_value is not None, "its end")
+    assert app.return_value is not None
+    assert (app.return_value.how, app.return_value.snapshot) == ("stopped", last)
+
+
+async def test_once_the_engine_has_exited_there_is_no_present_to_return_to(tmp_path: Path) -> None:
+    app = await _running(tmp_path)
+    last = replace(snapshot_at(60), time=lives.START + 80, elapsed_s=80.0)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "3")
+        await play.sees(pilot, "past", "before the newest", "esc present")
+        _fake(app).push(last)
+        _fake(app).push(Bye("it ended"))
+        await play.sees(pilot, "The engine has exited: it ended")
+        await press(pilot, "x")
+        await play.sees(pilot, "This is the past: it cannot be changed.")
+        assert "present" not in play.shown(app)
+        await press(pilot, "escape")
+        await play.sees(pilot, "the end", "line 20 of cpu0", "finished")
+        await press(pilot, "d")
+    assert app.return_value is not None
+    assert (app.return_value.how, app.return_value.snapshot) == ("looked", last)
+
+
+async def test_to_detach_from_an_engine_that_has_exited_does_not_promise_that_it_runs(tmp_path: Path) -> None:
+    app = await _running(tmp_path)
+    async with app.run_test(size=WIDE) as pilot:
+        _fake(app).push(snapshot_at(60))
+        _fake(app).push(Bye("it ended"))
+        await play.sees(pilot, "The engine has exited: it ended")
+        await press(pilot, "d")
+    assert app.return_value is not None
+    assert app.return_value.how == "ended"
+
+
+class _SlowDisk:
+    """Has the past be opened no sooner than it may."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.answers = asyncio.Event()
+        opening = PastSource.open
+
+        async def slow(*where: Path | Session) -> PastSource:
+            await self.answers.wait()
+            return await opening(*where)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(PastSource, "open", slow)
+
+
+async def test_the_past_does_not_appear_under_what_was_opened_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = _SlowDisk(monkeypatch)
+    app = await _running(tmp_path)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "left_square_bracket", "q")
+        await play.sees(pilot, "2 workers are running")
+        disk.answers.set()
+        await play.until(pilot, lambda: app.past is not None and not app._stepping, "the past")
+        assert app.state.looked is None
+        await press(pilot, "s")
+        await play.until(pilot, lambda: ("end", False) in _fake(app).asked, "the end")
+
+
+async def test_esc_ends_waiting_for_the_past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = _SlowDisk(monkeypatch)
+    app = await _running(tmp_path)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "left_square_bracket", "escape")
+        disk.answers.set()
+        await play.until(pilot, lambda: app.past is not None and not app._stepping, "the past")
+        assert app.state.looked is None
+        await press(pilot, "left_square_bracket")
+        await play.sees(pilot, "past")
+
+
+async def test_the_log_of_a_group_is_that_of_the_time(tmp_path: Path) -> None:
+    session = await lived(tmp_path)
+    group = RankGroup("g", lives.SLOTS, WorkerState.RUNNING)
+    with closing(sqlite3.connect(tmp_path / STORE)) as db:
+        later = replace(snapshot_at(50), time=lives.START + 65, groups=(group,))
+        moments.put(db, [moments.Moment.of(later)])
+        db.commit()
+    log = {slot: [f"now {number} of {slot}" for number in range(30)] for slot in lives.SLOTS}
+    app = play.app_of(FakeEngine(session, replace(_now(75), groups=(group,)), log=log))
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "g")
+        await play.sees(pilot, "2 ranks", "now 29 of cpu1")
+        await press(pilot, "left_square_bracket")
+        await play.sees(pilot, "past", "2 ranks", "line 20 of cpu1")
+        assert "now 29" not in play.shown(app)
+        await press(pilot, "escape")
+        await play.sees(pilot, "now 29 of cpu1")
+        assert "line 20" not in play.shown(app)

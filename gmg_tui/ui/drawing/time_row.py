@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _BAR_MIN: Final = 8
 
 
-def time_row(look: Look, width: int, appearance: Appearance) -> Row:
-    """The first moment, a bar up to the one that is shown, the last; and the time of the one that is shown."""
+def time_row(look: Look, width: int, appearance: Appearance, *, over: bool) -> Row:
+    """The first moment, a bar up to the one that is shown, the last; and the time of the one that is shown. `over`: the last is the session's end."""
     days = time.localtime(look.first)[:3] != time.localtime(look.last)[:3]
     shown = look.time
     life_s = look.last - look.first
@@ -26,7 +26,8 @@ def time_row(look: Look, width: int, appearance: Appearance) -> Row:
     place = f"{look.place + 1:,} of {look.kept:,} moments "
     line.add("  ").add(_moment(look.first, days=days), "dim").add(" ")
     last = f" {_moment(look.last, days=days)}"
-    behind = "  the end  " if look.at_end else f"  {units.span(look.last - shown)} before the end  "
+    end = "the end" if over else "the newest"
+    behind = f"  {end}  " if look.at_end else f"  {units.span(look.last - shown)} before {end}  "
     for text in (place, behind):
         if line.room - len(text) - len(last) >= _BAR_MIN:
             line.end(text, "dim")

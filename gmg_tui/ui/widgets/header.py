@@ -59,7 +59,7 @@ class Header(DrawnView):
         width = self.size.width
         rows = [headline(self.state, width, self.appearance).strip()]
         if self.state.looked is not None:
-            rows.append(time_row(self.state.looked, width, self.appearance).strip())
+            rows.append(time_row(self.state.looked, width, self.appearance, over=self.state.over).strip())
         if self.state.queue is not None:
             rows.append(queue_row(self.state.queue, self.state.snapshot.elapsed_s, width, self.appearance).strip())
         if groups := self.state.snapshot.groups:
