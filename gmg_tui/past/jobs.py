@@ -10,11 +10,14 @@ from gmg_tui.model import (
     Attempt,
     AttemptMetrics,
     Details,
+    Gpu,
     JobRecord,
     Lane,
     QueueView,
     Session,
     Settings,
+    Slot,
+    SlotKind,
     Snapshot,
     TriedView,
     Worker,
@@ -24,8 +27,28 @@ from gmg_tui.results.tried import Ran, TriedArguments
 from gmg_tui.store.records import JobAttempt
 
 _NOT_KEPT = "not kept"
+_NAMELESS = "GPU"
+"""What a GPU is called whose model is not kept."""
 _MOST_JOBS = 500
 """So many at most in a part of the queue."""
+
+
+def with_earlier_slots(session: Session, attempts: Iterable[JobAttempt]) -> Session:
+    """The session with the slots that it had before it was resumed with others, as its attempts name them."""
+    known, gpus = (
+        {slot.name: slot for slot in session.slots},
+        {slot.gpu.uuid: slot.gpu for slot in session.slots if slot.gpu},
+    )
+    for one in attempts:
+        if one.slot in known:
+            continue
+        if one.gpu_uuid is None:
+            kind, gpu = SlotKind.CPU, None
+        else:
+            kind = SlotKind.MIG if one.gpu_uuid.startswith("MIG") else SlotKind.GPU
+            gpu = gpus.get(one.gpu_uuid) or Gpu(one.gpu_index or 0, one.gpu_uuid, _NAMELESS)
+        known[one.slot] = Slot(one.slot, kind, gpu, one.slot.rpartition("/")[0])
+    return structs.replace(session, slots=tuple(known.values()))
 
 
 def attempt_then(attempt: Attempt, time: float) -> Attempt:

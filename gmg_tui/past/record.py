@@ -48,6 +48,9 @@ class Past:
 
     `away` tells that an engine on another machine may be writing its store.
 
+    Attributes:
+        session: The session, with all slots that it ever had.
+
     Raises:
         GmgError: There is no store, it is damaged, of a later version, or of an earlier one that kept no moments.
     """
@@ -64,6 +67,7 @@ class Past:
             self._file = _file(path)
             self._db = self._open.enter_context(closing(schema.open_for_reading(path)))
             self.renew()
+            self.session = jobs.with_earlier_slots(session, self._attempts)
         except OSError as error:
             self._open.close()
             raise StoreError(f"{error.filename or folder}: the store cannot be read: {error.strerror}") from error
@@ -85,8 +89,11 @@ class Past:
         if there not in (self._file, None):
             with suppress(StoreError):  # its engine has not written it yet
                 self._db = self._open.enter_context(closing(schema.open_for_reading(self._path)))
-                self._file = there
+                self._file, self._version = there, None
         with self._reading():
+            (version,) = self._db.execute("PRAGMA data_version").fetchone()
+            if version == self._version:
+                return  # nobody has written since: thousands of jobs need not be read again
             found = moments.times(self._db)
             if not found:
                 name = self.session.spec.name
@@ -94,6 +101,7 @@ class Past:
             self._moments = found
             self._jobs: list[JobRecord] = rows.JOBS.read(self._db)
             self._attempts: list[JobAttempt] = rows.ATTEMPTS.read(self._db)
+            self._version = version
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -101,6 +109,9 @@ class Past:
             yield
         except sqlite3.Error as error:
             raise StoreError(f"{self._folder / STORE}: the store cannot be read: {error}") from error
+
+    _version: int | None = None
+    """Another number after each change of the store by others, as this connection sees it; None before the first look."""
 
     # Moments
 

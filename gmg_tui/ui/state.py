@@ -5,7 +5,7 @@ Everything else lives in the engine. This module knows no Textual.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -211,13 +211,24 @@ class UiState:
                 history.add(snapshot.time, worker, self._present_sample(worker.slot))
         return moved
 
+    def know(self, slots: Sequence[Slot]) -> None:
+        """Draw these slots too where a moment has them: the session had them before it was resumed with others."""
+        found = {slot.name: slot for slot in slots if slot.name not in self._slot_of}
+        if not found:
+            return
+        self._slot_of |= found
+        self._all_slots = {name: place for place, name in enumerate(self._slot_of)}
+        chosen, self.folds = self.folds.chosen, Folds(tuple(self._slot_of.values()))
+        self.folds.choose(chosen)
+        self._parted_for = None
+
     def look(self, looked: Look | None) -> bool:
         """Draw a moment of the past from now on, or (None) the present. Returns whether another slot is selected now."""
         self.looked = looked
         if looked is None:
             self.histories = self._present_histories
         else:
-            self.histories = {slot.name: History() for slot in self.session.slots}
+            self.histories = {name: History() for name in self._all_slots}
             _seed(self.histories, looked.recent)
         return self._show(self.newest if looked is None else looked.snapshot, anew=True)
 

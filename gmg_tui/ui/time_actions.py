@@ -92,6 +92,7 @@ class TimeActions(Actions, inherit_bindings=False):
                 self.past = await PastSource.open(Path(session.spec.folder), session)
             except GmgError as error:
                 raise GmgError(f"{now('[')}: {error}") from error
+            self.state.know(self.past.welcome.session.slots)
             self.run_worker(self._listen_back(self.past), name="listen to the past")
         await self.past.enter()
         return self.past

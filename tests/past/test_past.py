@@ -8,16 +8,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gmg_tui import protocol
 from gmg_tui.errors import GmgError
-from gmg_tui.model import WorkerState
+from gmg_tui.model import Gpu, Slot, SlotKind, WorkerState
 from gmg_tui.past import logs
 from gmg_tui.past.record import Past
 from gmg_tui.past.source import PastSource
 from gmg_tui.protocol import Action, Lines
 from gmg_tui.session import LOGS, STORE
-from gmg_tui.store import moments, schema
+from gmg_tui.store import moments, rows, schema
 
 from . import lives
 from .lives import START, lived, snapshot_at
@@ -111,6 +112,32 @@ async def test_the_queue_is_that_of_the_moment(tmp_path: Path) -> None:
     assert [job.state.value for job in (await past.queue(0, 2)).jobs] == ["finished", "finished"]
     assert [job.number for job in (await past.queue(0, 2)).jobs] == [2, 1]  # in the order of their ends
     assert (await past.queue(3, 100)).jobs[0].number == 4
+    await past.close()
+
+
+async def test_slots_of_before_a_resume_are_known(tmp_path: Path) -> None:
+    session = await lived(tmp_path, sweep=True)
+    resumed = replace(session, slots=session.slots[:1])
+    past = await PastSource.open(tmp_path, resumed)
+    assert past.welcome.session.slots == session.slots
+    with closing(sqlite3.connect(tmp_path / STORE)) as db:
+        db.execute("UPDATE attempts SET slot = 'n1/gpu3', gpu_index = 3, gpu_uuid = 'GPU-3' WHERE slot = 'cpu1'")
+        db.commit()
+    await past.close()
+    past = await PastSource.open(tmp_path, resumed)
+    assert past.welcome.session.slots[1] == Slot("n1/gpu3", SlotKind.GPU, Gpu(3, "GPU-3", "GPU"), "n1")
+    await past.close()
+
+
+async def test_what_nobody_has_written_since_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    past = await PastSource.open(tmp_path, await lived(tmp_path, sweep=True))
+
+    def read(_: object) -> list[object]:
+        raise AssertionError("ten thousand jobs take half a second for each key at the end")
+
+    monkeypatch.setattr(rows.JOBS, "read", read)
+    assert (await past.step(9)).at_end
+    await past.enter()
     await past.close()
 
 

@@ -338,3 +338,27 @@ async def test_the_log_of_a_group_is_that_of_the_time(tmp_path: Path) -> None:
         await press(pilot, "escape")
         await play.sees(pilot, "now 29 of cpu1")
         assert "line 20" not in play.shown(app)
+
+
+async def test_workers_on_slots_of_before_a_resume_are_shown(tmp_path: Path) -> None:
+    session = await lived(tmp_path, sweep=True)
+    resumed = replace(session, slots=session.slots[:1])
+    present = replace(_now(75, sweep=True), workers=_now(75, sweep=True).workers[:1])
+    app = play.app_of(FakeEngine(resumed, present))
+    async with app.run_test(size=WIDE) as pilot:
+        await play.sees(pilot, "cpu0")
+        assert "cpu1" not in play.shown(app)
+        await press(pilot, "3")
+        await play.sees(pilot, "past", "2 running", "cpu0", "cpu1")
+        await press(pilot, "right")
+        await play.sees(pilot, "line 20 of cpu1")
+        _fake(app).push(replace(present, time=lives.START + 76))
+        await press(pilot, "escape")
+        await play.until(pilot, lambda: app.state.looked is None, "the present")
+        assert "cpu1" not in play.shown(app)
+        assert app.state.chosen == "cpu0"
+    ended = await PastSource.open(tmp_path, resumed)
+    app_of_ended = GmgApp(ended, pace_s=0.0, past=ended)
+    async with app_of_ended.run_test(size=WIDE) as pilot:
+        await press(pilot, "3")
+        await play.sees(pilot, "2 running", "cpu0", "cpu1")
