@@ -190,6 +190,16 @@ def test_of_a_long_log_the_end_is_read_and_its_lines_are_numbered(
     assert logs.read(tmp_path / "log", 3) == logs.LogEnd(997, ("line 997", "line 998", "line 999"))
 
 
+def test_of_a_line_that_is_longer_than_what_is_read_the_end_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_BYTES", 1000)
+    (tmp_path / "log").write_text("first\n" + "x" * 5000 + "the end")
+    first, (line,) = logs.read(tmp_path / "log", 5000)
+    assert (first, len(line)) == (1, 1000)
+    assert line.endswith("xthe end")
+
+
 async def test_nothing_can_be_changed(tmp_path: Path) -> None:
     past = await PastSource.open(tmp_path, await lived(tmp_path))
     for change in (
