@@ -126,7 +126,7 @@ class TimeActions(Actions, inherit_bindings=False):
     def why_past(self, past: PastSource) -> str:
         """Why nothing can be changed in the past, and how one goes on."""
         back = f"; {now('esc')} returns to the present"
-        return f"This is the past: it cannot be changed{sessions.going_on(past.welcome.session) if self.state.over else back}."
+        return f"The past cannot be changed{sessions.going_on(past.welcome.session) if self.state.over else back}."
 
     def action_leave(self) -> None:
         """End what is to be ended on the main screen; else return to the present, or stay there."""

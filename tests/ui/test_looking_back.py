@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -92,9 +93,7 @@ async def test_no_key_changes_anything_and_why_is_said(tmp_path: Path) -> None:
     async with app.run_test(size=WIDE) as pilot:
         for key in "rxXes":
             await press(pilot, key)
-            await play.sees(
-                pilot, "This is the past: it cannot be changed; continue with: gmg-tui sweep --resume life."
-            )
+            await play.sees(pilot, "The past cannot be changed; continue with: gmg-tui sweep --resume life.")
             await press(pilot, "t", "t")
         await press(pilot, "p")
         await play.sees(pilot, "The processes on the GPUs are not kept.")
@@ -104,6 +103,8 @@ async def test_no_key_changes_anything_and_why_is_said(tmp_path: Path) -> None:
             assert text not in play.shown(app)
         offered = {command.title for command in app.get_system_commands(app.screen_stack[-1])}
         assert not offered & {"restart", "stop", "kill", "edit", "mark", "processes"}
+        helped = {command.title: command.help for command in app.get_system_commands(app.screen_stack[-1])}
+        assert helped["detach"] == "Close the screen; the session is not touched. (d)"  # no worker keeps running
         for name in STEERING:
             assert app.permissions.why_not(name)
 
@@ -142,7 +143,7 @@ async def test_a_running_session_has_a_past_and_a_present(tmp_path: Path) -> Non
         await press(pilot, "left_square_bracket", "left_square_bracket")
         await play.sees(pilot, "past", "00:00:40")
         await press(pilot, "x")
-        await play.sees(pilot, "This is the past: it cannot be changed; esc returns to the present.")
+        await play.sees(pilot, "The past cannot be changed; esc returns to the present.")
         await press(pilot, "escape")
         await play.sees(pilot, "00:01:30", "now 29 of cpu0", "x stop")
         assert "past" not in play.shown(app)
@@ -259,7 +260,7 @@ async def test_once_the_engine_has_exited_there_is_no_present_to_return_to(tmp_p
         _fake(app).push(Bye("it ended"))
         await play.sees(pilot, "The engine has exited: it ended")
         await press(pilot, "x")
-        await play.sees(pilot, "This is the past: it cannot be changed.")
+        await play.sees(pilot, "The past cannot be changed.")
         assert "present" not in play.shown(app)
         await press(pilot, "escape")
         await play.sees(pilot, "the end", "line 20 of cpu0", "finished")
@@ -362,3 +363,16 @@ async def test_workers_on_slots_of_before_a_resume_are_shown(tmp_path: Path) -> 
     async with app_of_ended.run_test(size=WIDE) as pilot:
         await press(pilot, "3")
         await play.sees(pilot, "2 running", "cpu0", "cpu1")
+
+
+@pytest.mark.parametrize("width", range(60, 100, 5))
+async def test_the_row_of_the_time_keeps_its_parts_apart(tmp_path: Path, width: int) -> None:
+    app = await _ended(tmp_path, sweep=True)
+    async with app.run_test(size=(width, 24)) as pilot:
+        await press(pilot, "3", "x")
+        await play.sees(pilot, "2 running", "The past cannot be changed")
+        row = play.shown(app).splitlines()[1]
+        times = [time.strftime("%H:%M:%S", time.localtime(lives.START + second)) for second in (0, 10, 60)]
+        assert [word for word in row.split() if ":" in word] == [times[1], times[0], times[2]]
+        if width >= 80:
+            assert "sweep --resume life." in play.shown(app)
