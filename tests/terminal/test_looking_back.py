@@ -72,4 +72,4 @@ def test_a_session_whose_engine_was_killed_is_looked_back_on() -> None:
 def _looks_back(terminal: Terminal) -> bool:
     terminal.press("[")
     terminal.until(lambda text: "past" in text or "nothing is kept" in text)
-    return "before the end" in terminal.text() or "the end" in terminal.text()
+    return "the newest" in terminal.text()
