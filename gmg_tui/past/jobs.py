@@ -10,11 +10,14 @@ from gmg_tui.model import (
     Attempt,
     AttemptMetrics,
     Details,
+    Gpu,
     JobRecord,
     Lane,
     QueueView,
     Session,
     Settings,
+    Slot,
+    SlotKind,
     Snapshot,
     TriedView,
     Worker,
@@ -24,8 +27,28 @@ from gmg_tui.results.tried import Ran, TriedArguments
 from gmg_tui.store.records import JobAttempt
 
 _NOT_KEPT = "not kept"
+_NAMELESS = "GPU"
+"""What a GPU is called whose model is not kept."""
 _MOST_JOBS = 500
 """So many at most in a part of the queue."""
+
+
+def with_earlier_slots(session: Session, attempts: Iterable[JobAttempt]) -> Session:
+    """The session with the slots that it had before it was resumed with others, as its attempts name them."""
+    known, gpus = (
+        {slot.name: slot for slot in session.slots},
+        {slot.gpu.uuid: slot.gpu for slot in session.slots if slot.gpu},
+    )
+    for one in attempts:
+        if one.slot in known:
+            continue
+        if one.gpu_uuid is None:
+            kind, gpu = SlotKind.CPU, None
+        else:
+            kind = SlotKind.MIG if one.gpu_uuid.startswith("MIG") else SlotKind.GPU
+            gpu = gpus.get(one.gpu_uuid) or Gpu(one.gpu_index or 0, one.gpu_uuid, _NAMELESS)
+        known[one.slot] = Slot(one.slot, kind, gpu, one.slot.rpartition("/")[0])
+    return structs.replace(session, slots=tuple(known.values()))
 
 
 def attempt_then(attempt: Attempt, time: float) -> Attempt:
@@ -59,23 +82,21 @@ def job_then(job: JobRecord, time: float, workers: Mapping[int, Worker]) -> JobR
         gpus=job.gpus,
         world_size=job.world_size,
     )
-    if not occupied and (job.started is None or job.started > time):
-        return bare
+    if worker is None or (not occupied and (job.started is None or job.started > time)):
+        return bare  # or it has run before, and will again: no slot had it then
     ran = structs.replace(
         bare,
         state=WorkerState.RUNNING,
-        slot=job.slot,
-        slots=job.slots,
-        gpu_index=job.gpu_index,
-        gpu_uuid=job.gpu_uuid,
+        slot=worker.slot,
+        slots=job.slots if worker.slot in job.slots else (),
+        gpu_index=job.gpu_index if worker.slot == job.slot else None,
+        gpu_uuid=job.gpu_uuid if worker.slot == job.slot else None,
         started=job.started,
         elapsed_s=max(0.0, time - job.started) if job.started is not None else None,
         out_dir=job.out_dir,
         log=job.log,
         attempts=job.attempts,
     )
-    if worker is None:
-        return ran
     return structs.replace(
         ran,
         state=worker.state,
@@ -91,7 +112,7 @@ def job_then(job: JobRecord, time: float, workers: Mapping[int, Worker]) -> JobR
 
 def queue_view(session: Session, jobs: Iterable[JobRecord], snapshot: Snapshot, first: int, count: int) -> QueueView:
     """A part of a sweep's queue as it was."""
-    workers = {worker.job: worker for worker in snapshot.workers if worker.job is not None}
+    workers = {worker.job: worker for worker in reversed(snapshot.workers) if worker.job is not None}  # rank 0's
     then = [job_then(job, snapshot.time, workers) for job in jobs]
     order = sorted(then, key=_place)
     first = max(0, min(first, len(order)))

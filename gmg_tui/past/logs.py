@@ -57,7 +57,7 @@ def read(path: Path, most: int, written: Written | None = None) -> LogEnd:
     lines = _LINE_END.split(data)
     if not lines[-1]:
         lines.pop()
-    if start:
+    if start and len(lines) > 1:  # of a single one the end is better than nothing
         lines = lines[1:]  # the first of them began before
         before += 1
     left_out = max(0, len(lines) - most)

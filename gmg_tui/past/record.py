@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -48,6 +48,9 @@ class Past:
 
     `away` tells that an engine on another machine may be writing its store.
 
+    Attributes:
+        session: The session, with all slots that it ever had.
+
     Raises:
         GmgError: There is no store, it is damaged, of a later version, or of an earlier one that kept no moments.
     """
@@ -56,14 +59,17 @@ class Past:
         self.session = session
         self._folder = folder
         self._open = ExitStack()
+        self._version: int | None = None
+        """Another number after each change of the store by others, as this connection sees it; None before the first look."""
         try:
             path = folder / STORE
             if away:
                 path = self._open.enter_context(foreign.copied(path))
+            self._path = path
+            self._file = _file(path)
             self._db = self._open.enter_context(closing(schema.open_for_reading(path)))
             self.renew()
-            if not self._moments:
-                raise GmgError(f"{session.spec.name}: nothing is kept of it to look back on; {_instead(session)}", 1)
+            self.session = jobs.with_earlier_slots(session, self._attempts)
         except OSError as error:
             self._open.close()
             raise StoreError(f"{error.filename or folder}: the store cannot be read: {error.strerror}") from error
@@ -76,11 +82,28 @@ class Past:
         self._open.close()
 
     def renew(self) -> None:
-        """Take what has been kept since."""
+        """Take what has been kept since, also in another file: the engine makes one where the store was removed.
+
+        Raises:
+            GmgError: Nothing is kept, or it cannot be read.
+        """
+        there = _file(self._path)
+        if there not in (self._file, None):
+            with suppress(StoreError):  # its engine has not written it yet
+                self._db = self._open.enter_context(closing(schema.open_for_reading(self._path)))
+                self._file, self._version = there, None
         with self._reading():
-            self._moments = moments.times(self._db)
+            (version,) = self._db.execute("PRAGMA data_version").fetchone()
+            if version == self._version:
+                return  # nobody has written since: thousands of jobs need not be read again
+            found = moments.times(self._db)
+            if not found:
+                name = self.session.spec.name
+                raise GmgError(f"{name}: nothing is kept of it to look back on; {_instead(self.session)}", 1)
+            self._moments = found
             self._jobs: list[JobRecord] = rows.JOBS.read(self._db)
             self._attempts: list[JobAttempt] = rows.ATTEMPTS.read(self._db)
+            self._version = version
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -121,8 +144,6 @@ class Past:
                 if snapshot is not None:
                     break
                 self.renew()  # the engine has thinned them out
-                if not self._moments:
-                    raise StoreError(f"{self._folder / STORE}: the moments that were kept are gone")
                 place = self.place_of(time)
             names = [worker.slot for worker in snapshot.workers]
             recent = figures.recent(self._db, names, time)
@@ -179,6 +200,15 @@ class Past:
     def _last_attempt(self, snapshot: Snapshot, slot: str) -> JobAttempt | None:
         there = [one for one in self._attempts if one.slot == slot and one.attempt.started <= snapshot.time and one.log]
         return max(there, key=lambda one: one.attempt.started, default=None)
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """What tells the file apart from another one of that name; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _instead(session: Session) -> str:

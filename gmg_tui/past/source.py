@@ -15,6 +15,7 @@ from gmg_tui.model import Session
 from gmg_tui.past.record import Look, Past
 from gmg_tui.protocol import Answer, Bye, Lines, Request, Update, Welcome
 from gmg_tui.source import Source
+from gmg_tui.store.records import StoreError
 
 T = TypeVar("T")
 
@@ -42,13 +43,12 @@ class PastSource(Source):
     async def open(cls, folder: Path, session: Session, *, away: bool = False, loss: str = "") -> Self:
         """The past of the session in `folder`, at its last moment; `loss` is how it was lost, if it was. Raises `GmgError` as `Past` does."""
         thread = ThreadPoolExecutor(1, thread_name_prefix="past")
-        loop = asyncio.get_running_loop()
         try:
-            past = await loop.run_in_executor(thread, partial(Past, folder, session, away=away))
+            past = await _in(thread, partial(Past, folder, session, away=away))
             try:
-                look = await loop.run_in_executor(thread, lambda: past.look(past.last))
+                look = await _in(thread, lambda: past.look(past.last))
             except BaseException:
-                await loop.run_in_executor(thread, past.close)
+                await _in(thread, past.close)
                 raise
         except BaseException:
             thread.shutdown(wait=False)
@@ -56,7 +56,7 @@ class PastSource(Source):
         return cls(past, look, thread, loss)
 
     async def _read(self, reading: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, reading)
+        return await _in(self._thread, reading)
 
     # The time
 
@@ -129,3 +129,15 @@ class PastSource(Source):
         """Close the store."""
         await self._read(self._past.close)
         self._thread.shutdown(wait=False)
+
+
+async def _in(thread: ThreadPoolExecutor, reading: Callable[[], T]) -> T:
+    """Read in a thread.
+
+    Raises:
+        StoreError: The store holds what no engine writes: SQLite takes any value in any column.
+    """
+    try:
+        return await asyncio.get_running_loop().run_in_executor(thread, reading)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise StoreError(f"the store holds a value that this gmg-tui does not know: {error}") from error

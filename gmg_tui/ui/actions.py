@@ -74,8 +74,8 @@ class Actions(ArrangeActions, inherit_bindings=False):
             self.differ.forget()
 
     def finish(self, how: str, reason: str = "") -> None:
-        """End the interface; the engine goes on without it."""
-        self.exit(Outcome(how, self.state.session, self.state.snapshot, reason, self.state.after))
+        """End the interface; the engine goes on without it. How the session is counts, not the moment that is looked at."""
+        self.exit(Outcome(how, self.state.session, self.state.newest, reason, self.state.after))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether `action` can be done now."""
@@ -167,15 +167,11 @@ class Actions(ArrangeActions, inherit_bindings=False):
         self.main.grid.draw()
         self.open_log()
 
-    def open_log(self) -> None:
-        """Show the log of the selected worker, or of its group, unless it is shown already."""
+    def open_log(self, *, anew: bool = False) -> None:
+        """Show the log of the selected worker, or of its group, unless it is shown already and not wanted `anew`."""
         self.say("")
-        if self.state.together and self.main.log_view.shows == self.state.log:
+        if self.state.together and not anew and self.main.log_view.shows == self.state.log:
             return
-        self.reopen_log()
-
-    def reopen_log(self) -> None:
-        """Show that log from its last lines on."""
         self.main.log_view.open(*self.state.log, past=self.state.looked is not None)
         self.follow_chosen()
 

@@ -227,6 +227,7 @@ class GmgApp(PermittedActions, inherit_bindings=False):
         if self.state.stopping:
             self.finish("stopped")
         elif self.state.newest.ended:
+            self.end_present()
             self.say(f"The engine has exited: {reason}")
         else:
             self.finish("lost", reason)
@@ -237,7 +238,7 @@ class GmgApp(PermittedActions, inherit_bindings=False):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: the action of every key that works on `screen`, and the themes."""
-        for key in KEYS:
+        for key in self.permissions.allowed(KEYS):
             if not key.action.startswith(("move", "command_palette", "time_jump")) and self.offers(screen, key):
                 yield SystemCommand(key.label, f"{key.help} ({key.shown})", partial(self.run_action, key.action))
         for name in themes.NAMES:

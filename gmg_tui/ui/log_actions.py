@@ -40,8 +40,8 @@ class LogActions(App[Outcome], inherit_bindings=False):
         """Run a request, and say why it failed if it does."""
         raise NotImplementedError
 
-    def open_log(self) -> None:
-        """Show the log that the state says."""
+    def open_log(self, *, anew: bool = False) -> None:
+        """Show the log that the state says, also (`anew`) where one of that name is shown."""
         raise NotImplementedError
 
     def say(self, message: str) -> None:

@@ -54,7 +54,10 @@ class PermittedActions(ScreenActions, inherit_bindings=False):
 
     def action_detach(self) -> None:
         """Leave; the workers go on, where there are any."""
-        self.finish("looked" if self.state.over else "detached")
+        if self.state.over:
+            self.finish("looked")
+        else:
+            self.finish("ended" if self.state.parted else "detached")
 
     def action_quit_session(self) -> None:
         """Leave; a screen that only looks leaves the workers alone without a question."""

@@ -5,7 +5,7 @@ Everything else lives in the engine. This module knows no Textual.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """How the interface ended, and the session as it was on the screen."""
+    """How the interface ended, and the session as it was then."""
 
     how: str
     """`ended`: all workers had; `stopped`: they were stopped from here; `detached`: they go on; `lost`: the engine is
@@ -60,7 +60,7 @@ class UiState:
         newest: The newest state of the session.
         looked: The moment that is looked back on; None while the present is drawn.
         loss: How the session was lost, in one line; empty where it was not.
-        over: Whether there is no present: the session had ended before the screen was opened.
+        over: Whether there is no present: the session had ended before the screen was opened, or its engine has exited.
         present: The names of the session's slots, in their own order; in a sweep only those that have a worker now.
         slots: Those of them that are drawn, in the order in which they are, also behind the lines of folded nodes.
         arrangement: How they are filtered and sorted.
@@ -211,13 +211,24 @@ class UiState:
                 history.add(snapshot.time, worker, self._present_sample(worker.slot))
         return moved
 
+    def know(self, slots: Sequence[Slot]) -> None:
+        """Draw these slots too where a moment has them: the session had them before it was resumed with others."""
+        found = {slot.name: slot for slot in slots if slot.name not in self._slot_of}
+        if not found:
+            return
+        self._slot_of |= found
+        self._all_slots = {name: place for place, name in enumerate(self._slot_of)}
+        chosen, self.folds = self.folds.chosen, Folds(tuple(self._slot_of.values()))
+        self.folds.choose(chosen)
+        self._parted_for = None
+
     def look(self, looked: Look | None) -> bool:
         """Draw a moment of the past from now on, or (None) the present. Returns whether another slot is selected now."""
         self.looked = looked
         if looked is None:
             self.histories = self._present_histories
         else:
-            self.histories = {slot.name: History() for slot in self.session.slots}
+            self.histories = {name: History() for name in self._all_slots}
             _seed(self.histories, looked.recent)
         return self._show(self.newest if looked is None else looked.snapshot, anew=True)
 

@@ -13,6 +13,7 @@ from gmg_tui.source import Source
 from gmg_tui.ui.actions import Actions
 from gmg_tui.ui.keys import now
 from gmg_tui.ui.permissions import Permissions
+from gmg_tui.ui.screens.small import SmallScreen
 
 if TYPE_CHECKING:
     from gmg_tui.past.record import Look
@@ -67,10 +68,17 @@ class TimeActions(Actions, inherit_bindings=False):
                 looked = past.look
                 for step in steps:
                     looked = await step(past)
-                if self.state.looked is not None or self._to_past:
+                if self.state.looked is not None or (self._to_past and self._uncovered):
                     self._show_past(past, looked)
         finally:
             self._stepping, self._steps, self._to_past = False, [], False
+
+    @property
+    def _uncovered(self) -> bool:
+        """Whether no screen was opened over the present meanwhile, which is what it shows or asks about."""
+        return bool(self.screen_stack) and (
+            isinstance(self.screen, SmallScreen) or self._works_on(self.screen, "time_step")
+        )
 
     async def _opened(self) -> PastSource:
         """What is kept of the session, up to now where it still runs. Raises `GmgError` when it cannot be read."""
@@ -85,6 +93,7 @@ class TimeActions(Actions, inherit_bindings=False):
                 self.past = await PastSource.open(Path(session.spec.folder), session)
             except GmgError as error:
                 raise GmgError(f"{now('[')}: {error}") from error
+            self.state.know(self.past.welcome.session.slots)
             self.run_worker(self._listen_back(self.past), name="listen to the past")
         await self.past.enter()
         return self.past
@@ -98,20 +107,30 @@ class TimeActions(Actions, inherit_bindings=False):
         """Draw a moment."""
         self.state.look(looked)
         self.engine = past
+        if self.state.parted:
+            self.state.over = True
         self.permissions = self.permissions._replace(past=self.why_past(past))
-        self.reopen_log()
+        self.open_log(anew=True)
         self.say("")
         self.draw()
+
+    def end_present(self) -> None:
+        """Have no present to return to: the engine has exited, and what is kept is all that can be asked."""
+        if self.state.looked is not None and self.past is not None:
+            self.state.over = True
+            self.permissions = self.permissions._replace(past=self.why_past(self.past))
 
     def why_past(self, past: PastSource) -> str:
         """Why nothing can be changed in the past, and how one goes on."""
         back = f"; {now('esc')} returns to the present"
-        return f"This is the past: it cannot be changed{sessions.going_on(past.welcome.session) if self.state.over else back}."
+        return f"The past cannot be changed{sessions.going_on(past.welcome.session) if self.state.over else back}."
 
     def action_leave(self) -> None:
-        """End what is to be ended on the main screen; else return to the present."""
-        if super()._to_leave or self.state.looked is None:
+        """End what is to be ended on the main screen; else return to the present, or stay there."""
+        if super()._to_leave:
             super().action_leave()
+        elif self.state.looked is None:
+            self._to_past, self._steps = False, []
         elif self.state.over:
             self._go(lambda past: past.jump(1.0), forward=True)
         else:
@@ -128,7 +147,7 @@ class TimeActions(Actions, inherit_bindings=False):
         self.state.look(None)
         self.engine = self.live
         self.permissions = self.permissions._replace(past="")
-        self.reopen_log()
+        self.open_log(anew=True)
         self.draw()
 
     async def close_past(self) -> None:

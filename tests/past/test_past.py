@@ -8,18 +8,19 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gmg_tui import protocol
 from gmg_tui.errors import GmgError
 from gmg_tui.logs import cut
 from gmg_tui.logs.attempts import first_line
-from gmg_tui.model import WorkerState
+from gmg_tui.model import Gpu, Slot, SlotKind, WorkerState
 from gmg_tui.past import logs
 from gmg_tui.past.record import Past
 from gmg_tui.past.source import PastSource
 from gmg_tui.protocol import Action, Lines
 from gmg_tui.session import LOGS, STORE
-from gmg_tui.store import moments
+from gmg_tui.store import moments, rows, schema
 
 from . import lives
 from .lives import ARGS, START, lived, snapshot_at
@@ -116,6 +117,48 @@ async def test_the_queue_is_that_of_the_moment(tmp_path: Path) -> None:
     await past.close()
 
 
+async def test_slots_of_before_a_resume_are_known(tmp_path: Path) -> None:
+    session = await lived(tmp_path, sweep=True)
+    resumed = replace(session, slots=session.slots[:1])
+    past = await PastSource.open(tmp_path, resumed)
+    assert past.welcome.session.slots == session.slots
+    with closing(sqlite3.connect(tmp_path / STORE)) as db:
+        db.execute("UPDATE attempts SET slot = 'n1/gpu3', gpu_index = 3, gpu_uuid = 'GPU-3' WHERE slot = 'cpu1'")
+        db.commit()
+    await past.close()
+    past = await PastSource.open(tmp_path, resumed)
+    assert past.welcome.session.slots[1] == Slot("n1/gpu3", SlotKind.GPU, Gpu(3, "GPU-3", "GPU"), "n1")
+    await past.close()
+
+
+async def test_what_nobody_has_written_since_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    past = await PastSource.open(tmp_path, await lived(tmp_path, sweep=True))
+
+    def read(_: object) -> list[object]:
+        raise AssertionError("ten thousand jobs take half a second for each key at the end")
+
+    monkeypatch.setattr(rows.JOBS, "read", read)
+    assert (await past.step(9)).at_end
+    await past.enter()
+    await past.close()
+
+
+async def test_a_job_that_ran_again_elsewhere_was_where_it_was(tmp_path: Path) -> None:
+    session = await lived(tmp_path, sweep=True)
+    with closing(sqlite3.connect(tmp_path / STORE)) as db:
+        # Job 1 ran on cpu0 up to 39 s, and again on cpu1, as after the sweep was resumed.
+        db.execute("UPDATE jobs SET slot = 'cpu1', ended = ? WHERE number = 1", (START + 90,))
+        db.commit()
+    past = await PastSource.open(tmp_path, session)
+    await past.jump(0.35)
+    first = (await past.queue(0, 100)).jobs[0]
+    assert (first.number, first.state, first.slot) == (1, WorkerState.RUNNING, "cpu0")
+    await past.jump(0.7)
+    between = next(job for job in (await past.queue(0, 100)).jobs if job.number == 1)
+    assert (between.state, between.slot) == (WorkerState.WAITING, None)
+    await past.close()
+
+
 async def test_a_log_is_that_of_the_job_that_was_on_the_slot(tmp_path: Path) -> None:
     past = await PastSource.open(tmp_path, await lived(tmp_path, sweep=True))
     (tmp_path / LOGS / "0003-job3.log").write_bytes(b"third\r\n\x1b[31mred\x1b[0m\rpart")
@@ -193,6 +236,16 @@ async def test_a_log_is_shown_up_to_the_moment_and_whole_at_the_last_one(tmp_pat
         seen.append(len(lines.lines))
     assert seen == [0, 3, 10, 1]
     await past.close()
+
+
+def test_of_a_line_that_is_longer_than_what_is_read_the_end_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_BYTES", 1000)
+    (tmp_path / "log").write_text("first\n" + "x" * 5000 + "the end")
+    first, (line,) = logs.read(tmp_path / "log", 5000)
+    assert (first, len(line)) == (1, 1000)
+    assert line.endswith("xthe end")
 
 
 async def test_nothing_can_be_changed(tmp_path: Path) -> None:
@@ -282,6 +335,56 @@ async def test_a_bad_store_is_one_clear_line(tmp_path: Path, harm: Callable[[Pat
     with pytest.raises(GmgError, match=said) as caught:
         await PastSource.open(tmp_path, session)
     assert "\n" not in str(caught.value)
+
+
+async def test_a_store_that_was_removed_and_made_again_is_read(tmp_path: Path) -> None:
+    """The engine makes a store that is gone anew; whoever has the removed one open would never see more."""
+    session = await lived(tmp_path)
+    past = await PastSource.open(tmp_path, session)
+    (tmp_path / STORE).unlink()
+    await past.enter()
+    assert (await past.step(-1)).snapshot.elapsed_s == 60
+    with closing(schema.open_for_writing(tmp_path / STORE)) as db:
+        with pytest.raises(GmgError, match="nothing is kept of it"):
+            await past.enter()
+        with pytest.raises(GmgError, match="nothing is kept of it"):
+            await past.jump(0.5)
+        later = snapshot_at(50)
+        moments.put(db, [moments.Moment.of(type(later)(START + 70, 70.0, later.workers))])
+        await past.enter()
+        assert (await past.step(-1)).snapshot.elapsed_s == 70
+    await past.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE figures SET time = 'soon'",
+        "UPDATE figures SET time = 9e999 WHERE rowid > 20",
+        "UPDATE jobs SET ended = 'x'",
+        "UPDATE attempts SET started = 'x'",
+        "UPDATE attempts SET ended = 'x'",
+    ],
+)
+async def test_values_that_no_engine_writes_are_one_clear_line(tmp_path: Path, change: str) -> None:
+    session = await lived(tmp_path, sweep=True)
+    with closing(sqlite3.connect(tmp_path / STORE)) as db:
+        db.execute(change)
+        db.commit()
+    said = "the store holds a value that this gmg-tui does not know"
+
+    async def all_asked() -> None:
+        past = await PastSource.open(tmp_path, session)
+        try:
+            await past.step(-1)
+            await past.series("cpu0")
+            await past.queue(0, 100)
+            await past.details("cpu1")
+        finally:
+            await past.close()
+
+    with pytest.raises(GmgError, match=said):
+        await all_asked()
 
 
 async def test_one_that_is_written_elsewhere_is_copied(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_an_ended_session_is_looked_back_on() -> None:
         terminal.press("0")
         terminal.until("1 of", lambda text: "2 finished" not in text and "Exiting Genesis" not in text)
         terminal.press("x")
-        terminal.until("This is the past: it cannot be changed.")
+        terminal.until("The past cannot be changed.")
         terminal.press("]", "]", "]", "]", "]", "]", "]", "]", "]", "]", "]", "]")
         terminal.until("2 finished", "the end")
         terminal.press("q")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import sqlite3
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from gmg_tui.model import Snapshot
+from gmg_tui.model import RankGroup, Session, Snapshot, WorkerState
 from gmg_tui.past.source import PastSource
 from gmg_tui.protocol import Action, Bye
 from gmg_tui.session import STORE
+from gmg_tui.store import moments
 from gmg_tui.store.moments import Moment
 from gmg_tui.store.writer import StoreWriter
 from gmg_tui.ui.app import GmgApp
@@ -91,9 +96,7 @@ async def test_no_key_changes_anything_and_why_is_said(tmp_path: Path) -> None:
     async with app.run_test(size=WIDE) as pilot:
         for key in "rxXes":
             await press(pilot, key)
-            await play.sees(
-                pilot, "This is the past: it cannot be changed; continue with: gmg-tui sweep --resume life."
-            )
+            await play.sees(pilot, "The past cannot be changed; continue with: gmg-tui sweep --resume life.")
             await press(pilot, "t", "t")
         await press(pilot, "p")
         await play.sees(pilot, "The processes on the GPUs are not kept.")
@@ -103,6 +106,8 @@ async def test_no_key_changes_anything_and_why_is_said(tmp_path: Path) -> None:
             assert text not in play.shown(app)
         offered = {command.title for command in app.get_system_commands(app.screen_stack[-1])}
         assert not offered & {"restart", "stop", "kill", "edit", "mark", "processes"}
+        helped = {command.title: command.help for command in app.get_system_commands(app.screen_stack[-1])}
+        assert helped["detach"] == "Close the screen; the session is not touched. (d)"  # no worker keeps running
         for name in STEERING:
             assert app.permissions.why_not(name)
 
@@ -146,7 +151,7 @@ async def test_a_tuning_is_looked_back_on_where_its_answer_is_shown(tmp_path: Pa
         await press(pilot, "left_square_bracket")
         await play.sees(pilot, "Answer so far", "past", "1 of 2 moments")
         await press(pilot, "right_square_bracket", "enter")
-        await play.sees(pilot, "2 of 2 moments", "This is the past: it cannot be changed")
+        await play.sees(pilot, "2 of 2 moments", "The past cannot be changed")
         await press(pilot, "escape")
         await play.sees(pilot, "past", "2 of 2 moments")
         assert app.screen is app.main
@@ -171,7 +176,7 @@ async def test_a_running_session_has_a_past_and_a_present(tmp_path: Path) -> Non
         await press(pilot, "left_square_bracket", "left_square_bracket")
         await play.sees(pilot, "past", "00:00:40")
         await press(pilot, "x")
-        await play.sees(pilot, "This is the past: it cannot be changed; esc returns to the present.")
+        await play.sees(pilot, "The past cannot be changed; esc returns to the present.")
         await press(pilot, "escape")
         await play.sees(pilot, "00:01:30", "now 29 of cpu0", "x stop")
         assert "past" not in play.shown(app)
@@ -256,3 +261,151 @@ async def test_a_storm_of_keys_in_and_out_of_the_past(tmp_path: Path, seed: int)
         app.main.set_focus(None)
         await press(pilot, "escape", "escape", "escape", "escape", "escape")
         await play.until(pilot, lambda: app.state.looked is None, "the present")
+
+
+async def test_what_is_told_at_the_end_is_of_the_end_whatever_is_looked_at(tmp_path: Path) -> None:
+    app = await _running(tmp_path)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "q")
+        await play.sees(pilot, "2 workers are running")
+        await press(pilot, "s")
+        await play.sees(pilot, "stopping: 2 workers left")
+        await press(pilot, "0")
+        await play.sees(pilot, "past", "building", "stopping: 2 workers left")
+        last = replace(snapshot_at(60), time=lives.START + 80, elapsed_s=80.0)
+        _fake(app).push(replace(last, workers=(last.workers[0], snapshot_at(50).workers[1])))
+        await play.until(pilot, lambda: app.state.newest.elapsed_s == 80, "the newest")
+        await press(pilot, "1")
+        await play.sees(pilot, "stopping: 1 worker left")
+        _fake(app).push(last)
+        await play.until(pilot, lambda: app.return_value is not None, "its end")
+    assert app.return_value is not None
+    assert (app.return_value.how, app.return_value.snapshot) == ("stopped", last)
+
+
+async def test_once_the_engine_has_exited_there_is_no_present_to_return_to(tmp_path: Path) -> None:
+    app = await _running(tmp_path)
+    last = replace(snapshot_at(60), time=lives.START + 80, elapsed_s=80.0)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "3")
+        await play.sees(pilot, "past", "before the newest", "esc present")
+        _fake(app).push(last)
+        _fake(app).push(Bye("it ended"))
+        await play.sees(pilot, "The engine has exited: it ended")
+        await press(pilot, "x")
+        await play.sees(pilot, "The past cannot be changed.")
+        assert "present" not in play.shown(app)
+        await press(pilot, "escape")
+        await play.sees(pilot, "the end", "line 20 of cpu0", "finished")
+        await press(pilot, "d")
+    assert app.return_value is not None
+    assert (app.return_value.how, app.return_value.snapshot) == ("looked", last)
+
+
+async def test_to_detach_from_an_engine_that_has_exited_does_not_promise_that_it_runs(tmp_path: Path) -> None:
+    app = await _running(tmp_path)
+    async with app.run_test(size=WIDE) as pilot:
+        _fake(app).push(snapshot_at(60))
+        _fake(app).push(Bye("it ended"))
+        await play.sees(pilot, "The engine has exited: it ended")
+        await press(pilot, "d")
+    assert app.return_value is not None
+    assert app.return_value.how == "ended"
+
+
+class _SlowDisk:
+    """Has the past be opened no sooner than it may."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.answers = asyncio.Event()
+        opening = PastSource.open
+
+        async def slow(*where: Path | Session) -> PastSource:
+            await self.answers.wait()
+            return await opening(*where)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(PastSource, "open", slow)
+
+
+async def test_the_past_does_not_appear_under_what_was_opened_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = _SlowDisk(monkeypatch)
+    app = await _running(tmp_path)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "left_square_bracket", "q")
+        await play.sees(pilot, "2 workers are running")
+        disk.answers.set()
+        await play.until(pilot, lambda: app.past is not None and not app._stepping, "the past")
+        assert app.state.looked is None
+        await press(pilot, "s")
+        await play.until(pilot, lambda: ("end", False) in _fake(app).asked, "the end")
+
+
+async def test_esc_ends_waiting_for_the_past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = _SlowDisk(monkeypatch)
+    app = await _running(tmp_path)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "left_square_bracket", "escape")
+        disk.answers.set()
+        await play.until(pilot, lambda: app.past is not None and not app._stepping, "the past")
+        assert app.state.looked is None
+        await press(pilot, "left_square_bracket")
+        await play.sees(pilot, "past")
+
+
+async def test_the_log_of_a_group_is_that_of_the_time(tmp_path: Path) -> None:
+    session = await lived(tmp_path)
+    group = RankGroup("g", lives.SLOTS, WorkerState.RUNNING)
+    with closing(sqlite3.connect(tmp_path / STORE)) as db:
+        later = replace(snapshot_at(50), time=lives.START + 65, groups=(group,))
+        moments.put(db, [moments.Moment.of(later)])
+        db.commit()
+    log = {slot: [f"now {number} of {slot}" for number in range(30)] for slot in lives.SLOTS}
+    app = play.app_of(FakeEngine(session, replace(_now(75), groups=(group,)), log=log))
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "g")
+        await play.sees(pilot, "2 ranks", "now 29 of cpu1")
+        await press(pilot, "left_square_bracket")
+        await play.sees(pilot, "past", "2 ranks", "line 20 of cpu1")
+        assert "now 29" not in play.shown(app)
+        await press(pilot, "escape")
+        await play.sees(pilot, "now 29 of cpu1")
+        assert "line 20" not in play.shown(app)
+
+
+async def test_workers_on_slots_of_before_a_resume_are_shown(tmp_path: Path) -> None:
+    session = await lived(tmp_path, sweep=True)
+    resumed = replace(session, slots=session.slots[:1])
+    present = replace(_now(75, sweep=True), workers=_now(75, sweep=True).workers[:1])
+    app = play.app_of(FakeEngine(resumed, present))
+    async with app.run_test(size=WIDE) as pilot:
+        await play.sees(pilot, "cpu0")
+        assert "cpu1" not in play.shown(app)
+        await press(pilot, "3")
+        await play.sees(pilot, "past", "2 running", "cpu0", "cpu1")
+        await press(pilot, "right")
+        await play.sees(pilot, "line 20 of cpu1")
+        _fake(app).push(replace(present, time=lives.START + 76))
+        await press(pilot, "escape")
+        await play.until(pilot, lambda: app.state.looked is None, "the present")
+        assert "cpu1" not in play.shown(app)
+        assert app.state.chosen == "cpu0"
+    ended = await PastSource.open(tmp_path, resumed)
+    app_of_ended = GmgApp(ended, pace_s=0.0, past=ended)
+    async with app_of_ended.run_test(size=WIDE) as pilot:
+        await press(pilot, "3")
+        await play.sees(pilot, "2 running", "cpu0", "cpu1")
+
+
+@pytest.mark.parametrize("width", range(60, 100, 5))
+async def test_the_row_of_the_time_keeps_its_parts_apart(tmp_path: Path, width: int) -> None:
+    app = await _ended(tmp_path, sweep=True)
+    async with app.run_test(size=(width, 24)) as pilot:
+        await press(pilot, "3", "x")
+        await play.sees(pilot, "2 running", "The past cannot be changed")
+        row = play.shown(app).splitlines()[1]
+        times = [time.strftime("%H:%M:%S", time.localtime(lives.START + second)) for second in (0, 10, 60)]
+        assert [word for word in row.split() if ":" in word] == [times[1], times[0], times[2]]
+        if width >= 80:
+            assert "sweep --resume life." in play.shown(app)

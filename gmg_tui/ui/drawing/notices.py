@@ -33,8 +33,8 @@ def notices(state: UiState) -> list[Note]:
 
 
 def _stopping(state: UiState) -> str:
-    idle = WorkerState.WAITING if state.queue is not None else None  # a slot without a job has nothing to stop
-    left = [worker for worker in state.snapshot.workers if not worker.state.ended and worker.state is not idle]
+    idle = WorkerState.WAITING if state.newest.queue is not None else None  # a slot without a job has nothing to stop
+    left = [worker for worker in state.newest.workers if not worker.state.ended and worker.state is not idle]
     text = f"stopping: {units.count(len(left), 'worker')} left"
     doing = next((f" ({worker.slot}: {worker.stopping})" for worker in left if worker.stopping), "")
     return f"{text}{doing}; press {now('q')} again to kill them"

@@ -35,11 +35,11 @@ def time_row(look: Look, width: int, appearance: Appearance, *, over: bool) -> R
     life_s = look.last - look.first
     share = (shown - look.first) / life_s if life_s > 0 else 1.0
     line = Row(appearance, width).add(" ").add(_moment(shown, days=days), "warn")
-    place = f"{look.place + 1:,} of {look.kept:,} moments "
+    place = f"  {look.place + 1:,} of {look.kept:,} moments "
     line.add("  ").add(_moment(look.first, days=days), "dim").add(" ")
     last = f" {_moment(look.last, days=days)}"
-    last_one = "the end" if over else "the newest"
-    behind = f"  {last_one}  " if look.at_end else f"  {units.span(look.last - shown)} before {last_one}  "
+    end = "the end" if over else "the newest"
+    behind = f"  {end}" if look.at_end else f"  {units.span(look.last - shown)} before {end}"
     for text in (place, behind):
         if line.room - len(text) - len(last) >= _BAR_MIN:
             line.end(text, "dim")
