@@ -120,7 +120,7 @@ async def test_queue_and_details_are_those_of_the_moment(tmp_path: Path) -> None
         await press(pilot, "Q")
         await play.sees(pilot, "job1", "running", "waiting")
         await press(pilot, "escape", "enter")
-        await play.sees(pilot, "attempt 1", "job1", "FPS 1,010")
+        await play.sees(pilot, "attempt 1", "job1", "FPS 1,010", "50 s before the end")
         await press(pilot, "2")
         await play.sees(pilot, "running")
         await press(pilot, "escape", "8")
@@ -134,6 +134,8 @@ async def test_the_queue_says_that_it_is_of_the_past(tmp_path: Path) -> None:
         await play.sees(pilot, "50 s before the end", "1 of 4")
         await press(pilot, "5")  # which looks at no other moment here
         await play.sees(pilot, "50 s before the end", "1 of 4")
+        await press(pilot, "escape", "a")
+        await play.sees(pilot, "50 s before the end", "set of arguments")
 
 
 async def test_a_tuning_is_looked_back_on_where_its_answer_is_shown(tmp_path: Path) -> None:

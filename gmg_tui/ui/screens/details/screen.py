@@ -19,6 +19,7 @@ from gmg_tui.ui.drawing import words
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.page import Page
 from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.drawing.time_row import time_rows
 from gmg_tui.ui.drawing.words import Note
 from gmg_tui.ui.keys import Key
 from gmg_tui.ui.messages import SelectionChanged
@@ -179,7 +180,9 @@ class DetailsScreen(PageScreen):
         if not full:
             del page.rows[_NOTE_ROWS:]
             page.row("", "see section 4 for all of this", "dim", label_width=3)
-        return [*page.rows, tabs.strip(appearance.signs.line[0], "border")], full
+        first, *rest = page.rows
+        past = time_rows(self._state, width, appearance)
+        return [first, *past, *rest, tabs.strip(appearance.signs.line[0], "border")], full
 
     def _job_line(self, worker: Worker) -> Row:
         """The job, its values as far as they are known, and the time it has left."""

@@ -16,6 +16,7 @@ from gmg_tui.ui import keys
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.page import Page
 from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.drawing.time_row import time_rows
 from gmg_tui.ui.messages import UseArguments
 from gmg_tui.ui.screens.dialog_base import bindings
 from gmg_tui.ui.screens.page_base import PageScreen
@@ -107,6 +108,7 @@ class TriedScreen(PageScreen):
             line.add(f"{units.count(len(self._rows), 'set')} of arguments", "text")
             line.add(f" by {table.ORDERS[self._order].name}, the {first} first", "text")
         page = Page(width, self.appearance).line(line)
+        page.rows += time_rows(self._state, width, self.appearance)
         if self._view is not None and self._view.left_out:
             page.text(f"{self._view.left_out:,} more are not kept: they are older and slower.", "dim", indent=1)
         for text in (self._said, self._failure, self._state.message):
