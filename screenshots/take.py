@@ -31,6 +31,7 @@ from gmg_tui.model import Snapshot, WorkerState  # noqa: E402
 from gmg_tui.protocol import Action  # noqa: E402
 from gmg_tui.ui.app import GmgApp  # noqa: E402
 from tests.nvml_sim import Sim, build  # noqa: E402
+from tests.nvml_sim.__main__ import animate  # noqa: E402
 
 _USERS = "/home/me/gmg-tui"
 LIGHT = "gmg_tui/examples/light.py"
@@ -213,6 +214,7 @@ async def take(name: str, folder: Path) -> None:
     if picture.simulated:
         sim = Sim(folder / "sim", build(folder))
         env |= sim.env()
+        animate(sim, 0)  # an agent asks once what a card can do
         animation = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.nvml_sim", str(folder / "sim")), cwd=ROOT, stdout=subprocess.DEVNULL
         )

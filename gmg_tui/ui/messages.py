@@ -11,6 +11,10 @@ class LogBehind(Message):
     """The log is followed again, and lines came meanwhile that it did not take; the app asks for the newest."""
 
 
+class LogSearched(Message):
+    """Another text is searched for in the log, or its lines have to hold another; the footer says what ends that."""
+
+
 class NodeClicked(Message):
     """The line of a node has been clicked; the app folds the node, or unfolds it."""
 

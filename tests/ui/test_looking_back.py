@@ -186,6 +186,26 @@ async def test_a_running_session_has_a_past_and_a_present(tmp_path: Path) -> Non
         await play.until(pilot, lambda: any(one[0] is Action.STOP for one in _fake(app).asked), "a stop")
 
 
+async def test_the_footer_says_what_esc_ends_first(tmp_path: Path) -> None:
+    app = await _running(tmp_path)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "left_square_bracket")
+        await play.sees(pilot, "esc present")
+        await press(pilot, "slash", *"line", "enter")
+        await play.sees(pilot, "esc end search")
+        await press(pilot, "ampersand", *"line", "enter")
+        await press(pilot, "escape")
+        await play.sees(pilot, "esc end filter")
+        await press(pilot, "escape")
+        await play.sees(pilot, "esc present")
+        await press(pilot, "escape")
+        await play.until(pilot, lambda: app.state.looked is None, "the present")
+        await press(pilot, "space", "slash", *"now", "enter")
+        await play.sees(pilot, "1 marked", "esc end search")
+        await press(pilot, "escape")
+        await play.sees(pilot, "1 marked", "esc unmark")
+
+
 async def test_the_graphs_of_the_present_go_on_while_the_past_is_shown(tmp_path: Path) -> None:
     app = await _running(tmp_path)
     async with app.run_test(size=WIDE) as pilot:

@@ -30,7 +30,7 @@ class MainScreen(LiveScreen[None]):
         self.header = Header(state, appearance)
         self.grid = Grid(state, appearance)
         self.log_view = LogView(appearance, state.session.spec.name)
-        self.footer = MainFooter(state, appearance)
+        self.footer = MainFooter(state, appearance, lambda: self.log_view.buffer)
 
     def compose(self) -> ComposeResult:
         """The widgets, from the top."""
@@ -43,6 +43,10 @@ class MainScreen(LiveScreen[None]):
     def on_resize(self) -> None:
         """Lay out for the new size."""
         self.lay_out()
+
+    def on_log_searched(self) -> None:
+        """Have the footer say what `esc` ends."""
+        self.footer.draw()
 
     def on_screen_resume(self) -> None:
         """Catch up with what happened while another screen was on top."""

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from textual import events
 
 from gmg_tui.ui.drawing.appearance import Appearance, spelled
 from gmg_tui.ui.drawing.row import Row
 from gmg_tui.ui.keys import COMMON, KEYS, Key
+from gmg_tui.ui.log_buffer import LogBuffer
 from gmg_tui.ui.permissions import permissions_of
 from gmg_tui.ui.state import UiState
 from gmg_tui.ui.widgets.row_view import DrawnView
 
 _OF_APP = frozenset(key.action for key in KEYS)
-_UNMARK = "unmark"
-"""What `esc` does while workers are marked."""
-_PRESENT = "present"
-"""What it does while the past of a running session is shown."""
 _FEW = 8
 """Slots up to which the keys that are for many are left to the help."""
 
@@ -81,7 +78,8 @@ class Footer(DrawnView):
 class MainFooter(Footer):
     """The main screen's: how many workers are marked, if any, then its keys."""
 
-    def __init__(self, state: UiState, appearance: Appearance) -> None:
+    def __init__(self, state: UiState, appearance: Appearance, log: Callable[[], LogBuffer]) -> None:
+        """Make it for a session; `log` gives what is kept of the log that is shown."""
         sweep, tune = state.queue is not None, state.snapshot.tuning is not None
         groups = state.session.spec.ddp is not None or bool(state.snapshot.groups)
         many, nodes = len(state.session.slots) > _FEW, bool(state.folds.slots)
@@ -97,6 +95,7 @@ class MainFooter(Footer):
         keys = [*(key for key in KEYS if tune and key.tune), *shown]
         super().__init__(appearance, keys, {key.action for key in COMMON})
         self._state = state
+        self._log = log
 
     def _begin(self) -> str:
         count = len(self._state.marked)
@@ -105,9 +104,18 @@ class MainFooter(Footer):
     def _offered(self) -> tuple[Sequence[Key], frozenset[str]]:
         if self._state.looked is not None:
             first = [key for key in KEYS if key.past]
-            leave = [key._replace(label=_PRESENT) for key in KEYS if key.action == "leave" and not self._state.over]
-            return [*first, *leave, *self._keys], self._always
+            return [*first, *([] if self._state.over else self._leave()), *self._keys], self._always
         if not self._state.marked:
             return super()._offered()
-        unmark = [key._replace(label=_UNMARK) for key in KEYS if key.action == "leave"]
-        return [*unmark, *self._keys], self._always | {"leave"}
+        return [*self._leave(), *self._keys], self._always | {"leave"}
+
+    def _leave(self) -> list[Key]:
+        """The key that leaves what one is in, with what it ends first."""
+        log = self._log()
+        if log.query or log.filter:
+            label = "end search" if log.query else "end filter"
+        elif self._state.marked:
+            label = "unmark"
+        else:
+            label = "show all" if self._state.arrangement.filter else "present"
+        return [key._replace(label=label) for key in KEYS if key.action == "leave"]

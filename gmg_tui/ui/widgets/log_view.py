@@ -16,7 +16,7 @@ from gmg_tui.ui.drawing import log_line
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.row import Row
 from gmg_tui.ui.log_buffer import LogBuffer
-from gmg_tui.ui.messages import LogBehind
+from gmg_tui.ui.messages import LogBehind, LogSearched
 from gmg_tui.ui.terminal.refresh_limiter import RefreshLimiter
 from gmg_tui.ui.widgets.log_place import LogPlace, Place
 from gmg_tui.ui.widgets.row_view import DrawnView
@@ -261,6 +261,7 @@ class LogView(DrawnView):
         line = self._line_at_top
         self.buffer.only(text)
         self._stay_at(line)
+        self.post_message(LogSearched())
 
     def _show_anew(self) -> None:
         line = self._line_at_top
@@ -297,6 +298,7 @@ class LogView(DrawnView):
     def search(self, query: str) -> None:
         """Search for `query` from the newest visible row; an empty one ends it, and follows from the left edge again."""
         self.buffer.search(query)
+        self.post_message(LogSearched())
         self._found = None
         if not query:
             self.following, self._paused, self._offset = True, False, 0
