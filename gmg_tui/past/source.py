@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -37,19 +38,22 @@ class PastSource(Source):
         self._past = past
         self._thread = thread
         self._events: asyncio.Queue[Lines | Bye] = asyncio.Queue(maxsize=64)
-        self._followed: tuple[str, ...] = ()
 
     @classmethod
     async def open(cls, folder: Path, session: Session, *, away: bool = False, loss: str = "") -> Self:
         """The past of the session in `folder`, at its last moment; `loss` is how it was lost, if it was. Raises `GmgError` as `Past` does."""
         thread = ThreadPoolExecutor(1, thread_name_prefix="past")
+
+        def opened() -> tuple[Past, Look]:
+            with ExitStack() as unless_shown:
+                past = Past(folder, session, away=away)
+                unless_shown.callback(past.close)
+                look = past.look(past.last)
+                unless_shown.pop_all()
+            return past, look
+
         try:
-            past = await _in(thread, partial(Past, folder, session, away=away))
-            try:
-                look = await _in(thread, lambda: past.look(past.last))
-            except BaseException:
-                await _in(thread, past.close)
-                raise
+            past, look = await _in(thread, opened)
         except BaseException:
             thread.shutdown(wait=False)
             raise
