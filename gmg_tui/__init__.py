@@ -6,17 +6,17 @@ __version__ = "0.1.0"
 def report_fps(
     fps: float, n_envs: int | None = None, done: float | None = None, total: float | None = None, **metrics: float
 ) -> None:
-    """Print a line by which gmg-tui knows how fast a script runs, and how far it is; for scripts without Genesis.
+    """Print a line that reports a script's speed and progress to gmg-tui; for scripts without Genesis.
 
     Args:
         fps: Environment steps per second, over all environments.
         n_envs: How many environments there are.
-        done: How many of `total` steps are done, in the script's own unit.
+        done: How many of `total` steps are done, in the script's unit.
         total: How many there are.
         metrics: Further numbers, by name: results of the run, as in `tune --metric` and the tables of a sweep.
     """
     import json
 
-    said = {"fps": fps, "n_envs": n_envs, "done": done, "total": total, **metrics}
-    numbers = {name: float(value) for name, value in said.items() if value is not None}
+    reported = {"fps": fps, "n_envs": n_envs, "done": done, "total": total, **metrics}
+    numbers = {name: float(value) for name, value in reported.items() if value is not None}
     print("gmg:fps", json.dumps({name: value for name, value in numbers.items() if abs(value) < 1e300}), flush=True)

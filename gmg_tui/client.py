@@ -1,21 +1,27 @@
-"""The connection to one engine: requests and their answers, and the messages that the engine sends by itself."""
+"""What a client can request of a session, and the connection to a running one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
+from itertools import count as numbers_from
 from pathlib import Path
-from typing import Self
+from types import MappingProxyType
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 import msgspec
+from msgspec import structs
 
 import gmg_tui
 from gmg_tui import protocol
 from gmg_tui.errors import GmgError
-from gmg_tui.protocol import Answer, Bye, FromAgent, Lines, Request, Update, Welcome
-from gmg_tui.source import Source
+from gmg_tui.model import Details, GpuProcess, QueueAction, QueueView, Series, Stacks, TriedView
+from gmg_tui.protocol import Action, Answer, Bye, Lines, LogPart, Request, Seen, SlotReports, Update, Welcome
 
+T = TypeVar("T")
+P = ParamSpec("P")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 ANSWER_S = 10.0
 """How long an engine may take to answer a request, which takes it milliseconds; a stopped one (SIGSTOP) never does."""
@@ -23,6 +29,99 @@ _CLOSE_S = 1.0
 """How long what was sent last may take to reach the engine when the connection is closed."""
 _HELLO_S = 10.0
 """How long an engine may take to answer the hello; a stopped one (SIGSTOP) never does."""
+_ANY: Mapping[str, Seen] = MappingProxyType({})
+"""Whatever is on the slots is meant."""
+
+
+class Source(ABC):
+    """A session that runs, or what is kept of it: what can be asked of it, and what it sends by itself.
+
+    Attributes:
+        welcome: The session, and how it was when the source was opened.
+        ended: Whether there is no engine any more, and nothing can change.
+        loss: How the session was lost, in one line; empty where it was not.
+    """
+
+    ended = False
+    loss = ""
+
+    def __init__(self, welcome: Welcome) -> None:
+        self.welcome = welcome
+        self._numbers = numbers_from(1)
+
+    @abstractmethod
+    def events(self) -> AsyncIterator[Update | Lines | Bye]:
+        """What it sends by itself; ends with `Bye`. Exactly one task must iterate over it."""
+
+    @abstractmethod
+    async def follow(self, *slots: str, tail: int) -> None:
+        """Receive the lines of these workers from now on, starting with the newest `tail` that exist."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Leave it; a session goes on."""
+
+    @abstractmethod
+    async def _answer(self, number: int, request: Request) -> Answer:
+        """What is answered to the request with this number. Raises `GmgError` when no answer came."""
+
+    async def _ask(self, kind: Callable[Concatenate[int, P], Request], *fields: P.args, **named: P.kwargs) -> Answer:
+        """Ask with a request of a `kind`; the `fields` are those after its number.
+
+        Raises:
+            GmgError: It was refused, or no answer came.
+        """
+        number = next(self._numbers)
+        answer = await self._answer(number, kind(number, *fields, **named))
+        if answer.error is not None:
+            raise GmgError(answer.error, 1)
+        return answer
+
+    async def act(self, action: Action, *slots: str, seen: Mapping[str, Seen] = _ANY) -> None:
+        """Do something to workers; `seen` is what is meant, by slot. Raises `GmgError` when it cannot be done."""
+        await self._ask(protocol.Act, action, slots, dict(seen))
+
+    async def edit(
+        self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen] = _ANY
+    ) -> None:
+        """Change arguments and environment and restart. Raises `GmgError` when it cannot be done."""
+        await self._ask(protocol.Edit, slots, args, env, dict(seen))
+
+    async def details(self, slot: str) -> Details:
+        """What a details screen shows of the worker. Raises `GmgError` when there is none."""
+        return _given((await self._ask(protocol.AskDetails, slot)).details)
+
+    async def series(self, slot: str) -> Series:
+        """The worker's metrics over its whole life. Raises `GmgError` when there are none."""
+        return _given((await self._ask(protocol.AskSeries, slot)).series)
+
+    async def end_process(self, slot: str, process: GpuProcess, *, kill: bool = False) -> None:
+        """Send SIGTERM (or SIGKILL) to a process on the slot's GPU. Raises `GmgError` when that cannot be done."""
+        await self._ask(protocol.EndProcess, slot, process, kill)
+
+    async def queue(self, first: int, count: int) -> QueueView:
+        """A part of the queue: `count` jobs from position `first` on. Raises `GmgError` in a plain run."""
+        return _given((await self._ask(protocol.AskQueue, first, count)).queue)
+
+    async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
+        """Do something to jobs of the queue. Raises `GmgError` when it cannot be done."""
+        await self._ask(protocol.ActOnJobs, action, jobs)
+
+    async def use_slot(self, slot: str, *, used: bool) -> None:
+        """Let jobs start on a slot, or stop letting them. Raises `GmgError` when that cannot be done."""
+        await self._ask(protocol.UseSlot, slot, used)
+
+    async def tried(self) -> TriedView:
+        """All that was tried in the session. Raises `GmgError` when the engine does not answer."""
+        return _given((await self._ask(protocol.AskTried)).tried)
+
+    async def stacks(self, slot: str) -> tuple[Stacks, ...]:
+        """The Python stacks of the worker, or of all ranks of its group. Raises `GmgError` when there is no worker."""
+        return _given((await self._ask(protocol.AskStacks, slot)).stacks)
+
+    async def end(self, *, kill: bool = False) -> None:
+        """Stop (or kill) all workers. Returns when the engine has accepted that, not when they have ended."""
+        await self._ask(protocol.End, kill)
 
 
 class EngineClient(Source):
@@ -34,8 +133,9 @@ class EngineClient(Source):
         self._writer = writer
         self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._gone: str | None = None
+        self._workers = welcome.snapshot.workers
         self.heard_agent: Callable[[msgspec.Raw], None] = lambda _: None
-        """Called with each message of an agent."""
+        """Called with what an agent reports of its workers."""
 
     @classmethod
     async def connect(cls, path: Path, session_id: str = "", *, readonly: bool = False) -> Self:
@@ -102,29 +202,38 @@ class EngineClient(Source):
                         self._fail(reason)
                         yield message
                         return
-                    case FromAgent(body=body):
+                    case SlotReports(body=body):
                         self.heard_agent(body)
-                    case Update() | Lines():
+                    case Update():
+                        yield self._complete(message)
+                    case Lines():
                         yield message
                     case Welcome():
                         pass  # only ever the first message, which connect() reads
         finally:
             self._fail("the connection to the engine was closed")
 
-    async def follow(self, *slots: str, tail: int, telling: bool = False) -> None:
-        """Receive the lines of these workers from now on, starting with the newest `tail` that exist.
+    def _complete(self, update: Update) -> Update:
+        """The update with the workers that it leaves out, as they were before."""
+        snapshot = update.snapshot
+        if update.partial:
+            changed = {worker.slot: worker for worker in snapshot.workers}
+            workers = tuple(changed.get(worker.slot, worker) for worker in self._workers)
+            snapshot = structs.replace(snapshot, workers=workers)
+        self._workers = snapshot.workers
+        return Update(snapshot)
 
-        With `telling` earlier ones that say more than progress come before them, as far as they are kept.
-        """
-        await self._send(protocol.Follow(slots, tail, telling))
+    async def follow(self, *slots: str, tail: int) -> None:
+        """Receive the lines of these workers from now on, starting with the newest `tail` that exist."""
+        await self._send(protocol.Follow(slots, tail))
 
-    async def tell_agent(self, body: msgspec.Raw) -> None:
-        """Send a message of `gmg_tui.engine.nodes` to an agent. Raises `GmgError` when it is not taken."""
-        await self._ask(protocol.ToAgent, body)
+    async def set_slot(self, slot: str, wanted: msgspec.Raw) -> None:
+        """Say what a slot of an agent is to run. Raises `GmgError` when it is not taken."""
+        await self._ask(protocol.SetSlot, slot, wanted)
 
-    async def share(self, group: int | None, group_name: str = "", address: str = "") -> None:
-        """Let a group look at the session, or (None) nobody else. Raises `GmgError` when that cannot be done."""
-        await self._ask(protocol.ShareWith, group, group_name, address)
+    async def read_log(self, path: str, offset: int) -> LogPart:
+        """A part of a log that an agent keeps, by its path in the session's folder. Raises `GmgError`."""
+        return (await self._ask(protocol.ReadLog, path, offset)).log or LogPart()
 
     async def close(self) -> None:
         """Disconnect; the engine keeps running."""
@@ -171,6 +280,13 @@ class EngineClient(Source):
             if not future.done():
                 future.set_exception(GmgError(reason, 1))
         self._answers.clear()
+
+
+def _given(answer: T | None) -> T:
+    """What an engine has answered. Raises `GmgError` where it is something else."""
+    if answer is None:
+        raise GmgError("the engine answered something else", 1)
+    return answer
 
 
 def _broken(error: Exception) -> str:

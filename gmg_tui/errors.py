@@ -1,10 +1,12 @@
-"""The error that a person sees: one line that says what is wrong and what to do."""
+"""The error printed for the user: one line with what is wrong and what to do."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class GmgError(Exception):
-    """Something that a person can put right. Its text is one line without a trailing newline.
+    """An error that the user can correct. Its text is one line without a trailing newline.
 
     Attributes:
         exit_code: The command's exit status: 2 for wrong usage, 1 otherwise.
@@ -13,3 +15,11 @@ class GmgError(Exception):
     def __init__(self, text: str, exit_code: int = 2) -> None:
         super().__init__(text)
         self.exit_code = exit_code
+
+
+def nearest(word: str, words: Iterable[str], likeness: float = 0.6) -> str:
+    """A suggestion for a misspelled word, as the last clause of a line; empty where nothing is near."""
+    import difflib  # only for an error
+
+    near = difflib.get_close_matches(word, sorted(words), 1, likeness)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from gmg_tui.model import Details, GpuProcess, QueueAction, QueueView, Series, Session, Snapshot, Stacks, TriedView
 
-VERSION = 2
+VERSION = 3
 """Both sides must have the same."""
 MAX_REQUEST_BYTES = 1 << 20
 """A longer message from a client ends its connection."""
@@ -48,7 +48,7 @@ class Hello(Struct, frozen=True, tag=True):
     session: str = ""
     """The id of the session that is meant; empty for whatever session it is."""
     readonly: bool = False
-    """Whether this connection is only to look: the engine then refuses all that would change something."""
+    """Whether this connection is read-only: the engine then refuses all that would change something."""
 
 
 class Follow(Struct, frozen=True, tag=True):
@@ -57,8 +57,6 @@ class Follow(Struct, frozen=True, tag=True):
     slots: tuple[str, ...]
     tail: int = 0
     """With how many of the existing lines to begin."""
-    telling: bool = False
-    """Whether to begin with earlier ones too, where they are kept and say more than progress."""
 
 
 class Seen(Struct, frozen=True, omit_defaults=True):
@@ -99,12 +97,10 @@ class AskDetails(Struct, frozen=True, tag=True):
 
 
 class AskSeries(Struct, frozen=True, tag=True):
-    """Answer with the `Series` of a worker over its whole life, or since a moment in the finest steps that are kept."""
+    """Answer with the `Series` of a worker over its whole life."""
 
     id: int
     slot: str
-    start: float | None = None
-    """Unix time, seconds; None for the whole life."""
 
 
 class EndProcess(Struct, frozen=True, tag=True):
@@ -165,30 +161,22 @@ class AskStacks(Struct, frozen=True, tag=True):
     slot: str
 
 
-class BringLog(Struct, frozen=True, tag=True):
-    """Bring more of a log from the nodes that keep it to the session's folder; answered with `Brought`."""
+class SetSlot(Struct, frozen=True, tag=True):
+    """From the session's engine to a node's agent: what a slot is to run, whatever was asked for before."""
+
+    id: int
+    slot: str
+    wanted: msgspec.Raw
+    """As `gmg_tui.engine.nodes.states` has it."""
+
+
+class ReadLog(Struct, frozen=True, tag=True):
+    """From the session's engine to a node's agent: answer with a part of a log; what is before `offset` has arrived."""
 
     id: int
     path: str
     """In the session's folder."""
-
-
-class ToAgent(Struct, frozen=True, tag=True):
-    """From the session's engine to the agent of a node: a message of `gmg_tui.engine.nodes`."""
-
-    id: int
-    body: msgspec.Raw
-
-
-class ShareWith(Struct, frozen=True, tag=True):
-    """Let the users of a group look at the session, or (without a group) no other user any more."""
-
-    id: int
-    group: int | None
-    """Its number; None ends the sharing."""
-    group_name: str = ""
-    address: str = ""
-    """What those users give `attach`, as the owner's screens show it."""
+    offset: int
 
 
 Request = (
@@ -205,13 +193,12 @@ Request = (
     | UseSlot
     | AskTried
     | AskStacks
-    | BringLog
-    | ToAgent
-    | ShareWith
+    | SetSlot
+    | ReadLog
 )
 
-LOOKING = (Follow, AskDetails, AskSeries, AskQueue, AskTried, BringLog)
-"""What a connection that may only look can request. Stacks are not among it: the workers are sent a signal for them."""
+LOOKING = (Follow, AskDetails, AskSeries, AskQueue, AskTried)
+"""The requests of a read-only connection. Stacks are not among them: the workers are sent a signal for them."""
 
 
 class Welcome(Struct, frozen=True, tag=True):
@@ -226,10 +213,12 @@ class Welcome(Struct, frozen=True, tag=True):
     """Whether the engine does nothing for this connection but show: it asked for that, or it is another user's."""
 
 
-class Update(Struct, frozen=True, tag=True):
+class Update(Struct, frozen=True, tag=True, omit_defaults=True):
     """The state of the session."""
 
     snapshot: Snapshot
+    partial: bool = False
+    """Whether `snapshot.workers` are only those that changed since the last update; `EngineClient` adds the others."""
 
 
 class Lines(Struct, frozen=True, tag=True):
@@ -239,17 +228,14 @@ class Lines(Struct, frozen=True, tag=True):
     first: int
     """Number of the first, from 0, over all attempts. A gap after the last one sent means lost lines."""
     lines: tuple[str, ...]
-    after_progress: bool = False
-    """Whether those lost lines said nothing but progress."""
 
 
-class Brought(Struct, frozen=True):
-    """How much of a log is in the session's folder."""
+class LogPart(Struct, frozen=True, omit_defaults=True):
+    """A part of a log; empty at its end."""
 
-    size_bytes: int = 0
-    """From nodes; 0 where they write it there by themselves, as all do that see the folder."""
-    more: bool = False
-    """Whether there is more to be brought."""
+    data: bytes = b""
+    file: int = 0
+    """Its inode: another file replaces it once its middle was cut out."""
 
 
 class Answer(Struct, frozen=True, tag=True):
@@ -263,7 +249,7 @@ class Answer(Struct, frozen=True, tag=True):
     queue: QueueView | None = None
     tried: TriedView | None = None
     stacks: tuple[Stacks, ...] | None = None
-    brought: Brought | None = None
+    log: LogPart | None = None
 
 
 class Bye(Struct, frozen=True, tag=True):
@@ -272,13 +258,14 @@ class Bye(Struct, frozen=True, tag=True):
     reason: str
 
 
-class FromAgent(Struct, frozen=True, tag=True):
-    """From the agent of a node to the session's engine: a message of `gmg_tui.engine.nodes`."""
+class SlotReports(Struct, frozen=True, tag=True):
+    """From a node's agent to the session's engine, after each `Update`: all about its workers."""
 
     body: msgspec.Raw
+    """As `gmg_tui.engine.nodes.states` has it."""
 
 
-Message = Welcome | Update | Lines | Answer | Bye | FromAgent
+Message = Welcome | Update | Lines | Answer | Bye | SlotReports
 
 _encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)

@@ -1,11 +1,11 @@
-"""The one place that formats FPS, bytes, watts, times and counts for people."""
+"""Formats FPS, bytes, watts, times and counts for people."""
 
 from __future__ import annotations
 
 import math
 
 NOT_KNOWN = "–"
-"""Stands for a value that is not known yet."""
+"""Stands for a value that is unknown yet."""
 NOT_SUPPORTED = "n/a"
 """Stands for a metric that the GPU does not report."""
 

@@ -5,7 +5,7 @@ Each picture is the interface itself, drawn by Textual without a terminal, on a 
 `tiles` and `table` show eight GPUs of the simulated driver in `tests/nvml_sim`, with `tests/fake_worker.py` as the
 script; `nodes` shows two agents of this machine as two nodes, with these eight each. `tune` and `queue` show a tuning
 and the shipped sweep with the real Genesis; when the sweep has ended its report is made and taken as a PNG by Chromium,
-as is `main`, where there is one. `looking-back` shows the past of a demo on simulated GPUs. `browser` is what `gmg-tui serve` shows there.
+as is `main`, where there is one. `browser` is what `gmg-tui serve` shows there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Stage(NamedTuple):
 
     async def until(self, holds: Callable[[Snapshot], bool]) -> None:
         """Wait until the snapshot on the screen is so."""
-        while not holds(self.app.state.snapshot):
+        while not holds(self.app.view.snapshot):
             await self.pilot.pause(0.2)
 
     async def seconds(self, seconds: float) -> None:
@@ -129,14 +129,6 @@ async def _queue(stage: Stage) -> None:
     await stage.seconds(6)
 
 
-async def _past(stage: Stage) -> None:
-    await stage.until(lambda snapshot: sum(worker.state is WorkerState.RUNNING for worker in snapshot.workers) > 6)
-    await stage.seconds(30)
-    await stage.press("left_square_bracket")
-    while not any(worker.state is WorkerState.RESTARTING for worker in stage.app.state.snapshot.workers):
-        await stage.press("left_square_bracket")
-
-
 async def _tune(stage: Stage) -> None:
     await stage.until(lambda snapshot: snapshot.tuning is not None and snapshot.tuning.ended)
 
@@ -157,7 +149,6 @@ PICTURES = {
     "tune": Picture(("tune", "--cpu", "2", LIGHT, "-B", "{n_envs}"), (140, 40), _tune),
     "tiles": Picture(_FAKE_RUN, (160, 44), _gpus, simulated=True),
     "table": Picture(_FAKE_RUN, (80, 24), _table, simulated=True),
-    "looking-back": Picture(("demo", "--simulate", "8"), (160, 44), _past),
     "browser": Picture(_FAKE_RUN, (1500, 860), _gpus, simulated=True, browser=True),
     "nodes": Picture(("--nodes", "local:2", *_FAKE_RUN), (120, 34), _nodes, simulated=True),
 }
@@ -189,7 +180,7 @@ async def _in_browser(picture: Picture, env: Mapping[str, str], to: Path) -> Non
 
     async with _stage(picture._replace(size=(160, 44)), env) as stage:
         name = stage.client.welcome.session.spec.name
-        words = (sys.executable, "-m", "gmg_tui", "serve", name, "--listen", "127.0.0.1:0")
+        words = (sys.executable, "-m", "gmg_tui", "serve", name, "--port", "0")
         server = await asyncio.create_subprocess_exec(*words, cwd=ROOT, env=env, stdout=subprocess.PIPE)
         try:
             assert server.stdout is not None

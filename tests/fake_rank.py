@@ -147,8 +147,6 @@ def main() -> None:
         if number == asked.steps // 2:
             harm(asked, "middle")
             if asked.hang == "nccl":
-                if "TORCH_FR_DUMP_TEMP_FILE" in os.environ:
-                    Path(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + str(rank)).write_bytes(b"dump")
                 print(NCCL.format(rank=rank), flush=True)
         time.sleep(asked.step_s)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
-
 from gmg_tui.model import (
     Batch,
     Fps,
@@ -35,6 +33,8 @@ from gmg_tui.model.tuning import (
     TuneSpec,
     Tuning,
 )
+from tests.workers import changed as replace
+from tests.workers import worker_of
 
 NOW = 1_795_244_467.0
 H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB"
@@ -93,11 +93,13 @@ def best(value: int) -> Best:
     return Best(value, rate, rate * 0.994, rate * 1.006, 430.0 + 0.79 * value, 97.0, 610.0)
 
 
-FIRST = Tuning(SPEC, "first run, alone", (started(1, 64, "gpu0", TrialKind.FIRST),), (Answer(H100, EIGHT),))
+FIRST = Tuning(
+    SPEC, "doubled values, while that is faster", (started(1, 64, "gpu0", TrialKind.LADDER),), (Answer(H100, EIGHT),)
+)
 """Nothing is known."""
 
 _LADDER = (
-    measured(1, 64, "gpu0", TrialKind.FIRST),
+    measured(1, 64, "gpu0", TrialKind.LADDER),
     measured(2, 256, "gpu1"),
     measured(3, 1024, "gpu2"),
     measured(4, 4096, "gpu3"),
@@ -133,20 +135,20 @@ _EDGE = Edge(20_000, OUT_OF_MEMORY)
 _FOUND = Answer(
     H100,
     EIGHT,
-    best(17_000),
     best(15_000),
+    best(17_000),
     best(18_000),
     _EDGE,
     MEMORY,
     factors={slot: _SLOW.get(slot, 1.0) for slot in EIGHT},
     warnings=("gpu5 is 8 % slower than the other GPUs of its model",),
 )
-_COMMAND = ("gmg-tui", "franka.py", "-B", "17000", "--seed", "{seed}")
+_COMMAND = ("gmg-tui", "franka.py", "-B", "15000", "--seed", "{seed}")
 EDGE = Tuning(
     SPEC,
     "refining between 12,288 and 18,000",
     (*_REFINED, measuring(15, 15_000, "gpu0", TrialKind.REFINE)),
-    (replace(_FOUND, knee=best(16_384)),),
+    (replace(_FOUND, recommended=best(16_384)),),
     eta_s=140.0,
     command=_COMMAND,
 )
@@ -173,19 +175,20 @@ _LAST = (
 )
 TOGETHER = Tuning(
     SPEC,
-    "17,000 on all slots at once",
-    (*_LAST, *(measuring(18 + i, 17_000, slot, TrialKind.TOGETHER) for i, slot in enumerate(EIGHT))),
+    "15,000 on all slots at once",
+    (*_LAST, *(measuring(18 + i, 15_000, slot, TrialKind.TOGETHER) for i, slot in enumerate(EIGHT))),
     (_FOUND,),
     eta_s=30.0,
     command=_COMMAND,
 )
 
-_RATES = {slot: 0.989 * rate_at(17_000, slot) for slot in EIGHT}
-_WITH_TOTAL = replace(_FOUND, together=Together(17_000, sum(_RATES.values()), 98.9, _RATES))
+_RATES = {slot: 0.989 * rate_at(15_000, slot) for slot in EIGHT}
+_TOTAL = sum(_RATES.values())
+_WITH_TOTAL = replace(_FOUND, together=Together(15_000, _TOTAL, 0.996 * _TOTAL, 1.004 * _TOTAL, 98.9, _RATES))
 ENDED = Tuning(
     SPEC,
     "found in 00:11:20",
-    (*_LAST, *(measured(18 + i, 17_000, slot, TrialKind.TOGETHER) for i, slot in enumerate(EIGHT))),
+    (*_LAST, *(measured(18 + i, 15_000, slot, TrialKind.TOGETHER) for i, slot in enumerate(EIGHT))),
     (_WITH_TOTAL,),
     ended=True,
     command=_COMMAND,
@@ -213,14 +216,14 @@ MINIMUM = Tuning(
         Answer(
             "CPU",
             ("cpu0", "cpu1"),
-            Best(64, 40.8, 40.4, 41.2),
             Best(32, 41.3, 40.9, 41.7),
+            Best(64, 40.8, 40.4, 41.2),
             Best(128, 43.9, 43.5, 44.3),
             factors={"cpu0": 1.0, "cpu1": 0.99},
         ),
     ),
     ended=True,
-    command=("gmg-tui", "--cpu", "2", "train.py", "64"),
+    command=("gmg-tui", "--cpu", "2", "train.py", "32"),
 )
 """The least is the best, on shares of the CPU: neither memory nor utilisation nor power is known."""
 
@@ -235,7 +238,7 @@ TWO_MODELS = replace(
     ),
     answers=(
         replace(_WITH_TOTAL, slots=EIGHT[:6], factors={slot: _SLOW.get(slot, 1.0) for slot in EIGHT[:6]}),
-        Answer(A100, _SMALLER, best(8192), best(4096), best(8192), memory=MemoryLine(410.0, 0.8, 12_000)),
+        Answer(A100, _SMALLER, best(4096), best(8192), best(8192), memory=MemoryLine(410.0, 0.8, 12_000)),
     ),
 )
 
@@ -270,12 +273,23 @@ def session(tuning: Tuning, name: str = "tune-1") -> Session:
 
 def worker(trial: Trial, index: int) -> Worker:
     """What runs a trial: it compiles until there is a rate."""
-    of = Worker(trial.slot, index, WorkerState.COMPILING, 21.0, job=trial.number, job_name=str(trial.value), attempt=1)
+    of = worker_of(
+        trial.slot, index, WorkerState.COMPILING, NOW - 21.0, job=trial.number, job_name=str(trial.value), attempt=1
+    )
     if trial.rate is None:
-        return replace(of, phase=Phase.COMPILING, phase_s=21.0, phase_usual_s=34.0, pid=50_000 + index, attempt_s=30.0)
+        return replace(
+            of,
+            phase=Phase.COMPILING,
+            phase_since=NOW - 21.0,
+            phase_usual_s=34.0,
+            pid=50_000 + index,
+            attempt_started=NOW - 30.0,
+        )
     fps = Fps(trial.rate, trial.rate, trial.rate, 90, trial.rate)
-    running = replace(of, state=WorkerState.RUNNING, phase=Phase.RUNNING, phase_s=9.0, fps=fps, n_envs=trial.value)
-    return replace(running, pid=50_000 + index, attempt_s=49.0)
+    running = replace(
+        of, state=WorkerState.RUNNING, phase=Phase.RUNNING, phase_since=NOW - 9.0, fps=fps, n_envs=trial.value
+    )
+    return replace(running, pid=50_000 + index, attempt_started=NOW - 49.0)
 
 
 def record(trial: Trial, name: str) -> JobRecord:

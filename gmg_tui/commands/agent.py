@@ -1,16 +1,16 @@
 """`gmg-tui agent`, which launchers run on each node: starts the agent or finds it, and connects it to standard input and output.
 
-The agent is a process of its own: when this command is killed, or its connection breaks, the agent goes on, and the next
-one finds it. Standard input begins with one line, an `Order`; standard output with one that starts with `MARK`, before
+The agent is a separate process: when this command is killed, or its connection breaks, the agent goes on, and the next
+one finds it. Standard input begins with one line, the `RunSpec`; standard output with one that starts with `AGENT_MARK`, before
 which a shell may have printed anything. Then both carry the frames of `gmg_tui.protocol`.
 """
 
 from __future__ import annotations
 
 import os
-import selectors
 import shutil
 import socket
+import threading
 import time
 import zlib
 from contextlib import suppress
@@ -20,12 +20,11 @@ import msgspec
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui import sockets
 from gmg_tui.commands.prestart import PrestartedEngine
 from gmg_tui.errors import GmgError
 from gmg_tui.files import make_private
 from gmg_tui.model import RunSpec
-from gmg_tui.session import AGENT_MARK, NODE_MARK, nodes_folder
+from gmg_tui.session import AGENT_MARK, NODE_MARK, nodes_folder, sockets
 
 _BYTES = 1 << 16
 _OTHERS_S = 20.0
@@ -132,61 +131,15 @@ def _connect(path: Path) -> socket.socket | None:
 
 def _carry(connection: socket.socket) -> None:
     """Carry bytes both ways until either side ends; what one does not read holds up that way alone."""
-    connection.setblocking(False)
-    os.set_blocking(0, False)
-    os.set_blocking(1, False)
-    inward, outward = bytearray(), bytearray()
-    with selectors.DefaultSelector() as ready:
-        for each in (0, 1, connection.fileno()):
-            with suppress(PermissionError):  # a file is always ready
-                ready.register(each, selectors.EVENT_READ)
-        while True:
-            _want(ready, 0, reads=len(inward) < _BYTES, writes=False)
-            _want(ready, 1, reads=False, writes=bool(outward))
-            _want(ready, connection.fileno(), reads=len(outward) < _BYTES, writes=bool(inward))
-            for key, events in ready.select():
-                if not _step(key.fd, events, connection, inward, outward):
-                    return
 
+    def inward() -> None:
+        with suppress(OSError):
+            while data := os.read(0, _BYTES):
+                connection.sendall(data)
+        os._exit(0)  # whatever the other way waits for
 
-def _want(ready: selectors.BaseSelector, descriptor: int, *, reads: bool, writes: bool) -> None:
-    events = (selectors.EVENT_READ if reads else 0) | (selectors.EVENT_WRITE if writes else 0)
-    known = descriptor in ready.get_map()
-    if events and known:
-        ready.modify(descriptor, events)
-    elif events:
-        ready.register(descriptor, events)
-    elif known:
-        ready.unregister(descriptor)
-
-
-def _step(descriptor: int, events: int, connection: socket.socket, inward: bytearray, outward: bytearray) -> bool:
-    """Do what is possible at once; whether both sides are there."""
-    try:
-        if descriptor == 0:
-            return _fill(inward, os.read(0, _BYTES))
-        if descriptor == 1:
-            del outward[: os.write(1, outward)]
-            return True
-        if events & selectors.EVENT_WRITE:
-            del inward[: connection.send(inward)]
-        if events & selectors.EVENT_READ:
-            return _fill(outward, connection.recv(_BYTES)) or _flush(outward)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return True
-
-
-def _fill(buffer: bytearray, data: bytes) -> bool:
-    buffer += data
-    return bool(data)
-
-
-def _flush(outward: bytearray) -> bool:
-    """The agent has ended: its last words are passed on. False."""
-    os.set_blocking(1, True)
-    while outward:
-        del outward[: os.write(1, outward)]
-    return False
+    threading.Thread(target=inward, daemon=True).start()
+    with suppress(OSError):
+        while data := connection.recv(_BYTES):
+            while data:
+                data = data[os.write(1, data) :]

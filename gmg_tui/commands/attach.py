@@ -1,90 +1,74 @@
-"""`attach`: open the screen on a running session, or look back on one that has ended."""
+"""`attach`: open the screen on a running session, or on one that has ended, read-only."""
 
 from __future__ import annotations
 
 import os
+import select
+import signal
+from contextlib import suppress
 from pathlib import Path
 
-from gmg_tui import recovery, shares
 from gmg_tui import session as sessions
-from gmg_tui.commands.interactive import check_terminal, check_theme, is_terminal, look_back, show
-from gmg_tui.commands.messages import tell
+from gmg_tui.commands.interactive import check_terminal, check_theme, is_terminal, show, show_ended, show_in_browser
+from gmg_tui.commands.messages import note
+from gmg_tui.commands.prestart import END_S
 from gmg_tui.errors import GmgError
-from gmg_tui.session import Found
+from gmg_tui.options import Options
+from gmg_tui.session import SessionEntry, recovery
 
 
-def attach(name: str | None, *, readonly: bool, theme: str | None, ascii_only: bool, mouse: bool, confirm: bool) -> int:
-    """Open the screen on a running session, or on what is kept of one that is named; the exit status. Raises `GmgError`."""
-    check_theme(theme)
-    if name is not None and "/" in name:
-        address = shares.parse(name)
-        shares.check(address)
-        if not is_terminal():
-            raise GmgError("attach needs a terminal")
-        check_terminal(os.environ)
-        return show(
-            address.path,
-            theme=theme,
-            ascii_only=ascii_only,
-            mouse=mouse,
-            confirm=confirm,
-            settle=lambda: None,
-            readonly=True,
-            address=name,
-        ).status
-    recovery.clear(tell)
-    if name is not None:
-        named = sessions.find(name, running=False)
-        if named.state != "running":
-            return _look_back(named, theme=theme, ascii_only=ascii_only, mouse=mouse)
-    found = _running(name)
+def attach(name: str | None, options: Options, *, readonly: bool) -> int:
+    """Open the screen on a running session, or on one that has ended and is named; the exit status. Raises `GmgError`."""
+    if os.environ.get("TEXTUAL_DRIVER", "").endswith(":WebDriver"):  # for a page of `serve`
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c is for the server, which closes its pages
+        show_in_browser(sessions.find(name, running=True).record.session, options)
+        return 0
+    check_theme(options.theme)
+    recovery.clear(note)
+    entry = _running() if name is None else sessions.find(name, running=False)
+    if entry.state == "running" and entry.away:
+        raise GmgError(entry.away_text("attach"), 1)
     if not is_terminal():
-        raise GmgError(f"attach needs a terminal; to print a log: gmg-tui logs {found.name} SLOT -f")
+        ended = f"for what it did: gmg-tui report {entry.name}"
+        running = f"to print a log: gmg-tui logs {entry.name} -f"
+        raise GmgError(f"attach needs a terminal; {running if entry.state == 'running' else ended}")
     check_terminal(os.environ)
-    session = found.record.session
+    if entry.state != "running":
+        show_ended(entry, options)
+        return 0
+    session = entry.record.session
     spec = session.spec
-    ended: list[bool] = []
-    shown = show(
-        Path(spec.socket),
-        session_id=session.id,
-        theme=theme,
-        ascii_only=ascii_only,
-        mouse=mouse,
-        confirm=confirm,
-        settle=lambda: ended.append(True),
-        readonly=readonly,
-    )
-    if shown.after is not None:
-        from gmg_tui.commands.options import RunOptions
-        from gmg_tui.commands.run import follow_up
+    ended_here = False
 
-        return follow_up(
-            shown, RunOptions(theme=theme, ascii_only=ascii_only, no_mouse=not mouse, no_confirm=not confirm)
-        )
-    if not ended or spec.sweep is None or spec.tune is not None:
-        return shown.status
+    def settle() -> None:
+        nonlocal ended_here
+        ended_here = True
+        _await_end(session.engine_pid)
+
+    status = show(Path(spec.socket), options, settle, session_id=session.id, readonly=readonly)
+    if not ended_here or spec.sweep is None or spec.tune is not None:
+        return status
     from gmg_tui.commands.sweep import conclude
 
-    return conclude(spec, shown.status)
+    return conclude(spec, status)
 
 
-def _running(name: str | None) -> Found:
-    """The running session of that name, or the newest. Raises `GmgError`, which names one to look back on."""
+def _await_end(engine_pid: int) -> None:
+    """Wait until the engine has written its files and ended, unless another client keeps it alive."""
+    with suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(engine_pid)
+        try:
+            select.select([descriptor], [], [], END_S)
+        finally:
+            os.close(descriptor)
+
+
+def _running() -> SessionEntry:
+    """The newest running session. Raises `GmgError`, which names the newest that has ended."""
     try:
-        return sessions.find(name, running=True)
+        return sessions.find(None, running=True)
     except GmgError as error:
-        newest = next((one for one in sessions.listing() if one.state != "running"), None)
-        if name is not None or newest is None:
+        newest = next((session for session in sessions.listing() if session.state != "running"), None)
+        if newest is None:
             raise
-        raise GmgError(
-            f"{error}; to look back on {newest.name}: gmg-tui attach {newest.name}", error.exit_code
-        ) from error
-
-
-def _look_back(found: Found, *, theme: str | None, ascii_only: bool, mouse: bool) -> int:
-    """Open the screen on what is kept of a session that has ended or was lost."""
-    if not is_terminal():
-        raise GmgError(f"attach needs a terminal; to tell what it did: gmg-tui report {found.name}")
-    check_terminal(os.environ)
-    look_back(found, theme=theme, ascii_only=ascii_only, mouse=mouse)
-    return 0
+        raise GmgError(f"{error}; the newest that has ended: gmg-tui attach {newest.name}", error.exit_code) from error

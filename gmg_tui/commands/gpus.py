@@ -3,98 +3,122 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import wait
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
-import msgspec
-
 from gmg_tui import tables, units
-from gmg_tui.commands import over_nodes
-from gmg_tui.commands.messages import notice
+from gmg_tui.columns import Column
+from gmg_tui.commands.messages import print_json, waiting
 from gmg_tui.errors import GmgError
-from gmg_tui.gpu import listing, silence
-from gmg_tui.gpu.nvml import NvmlUnavailable
+from gmg_tui.gpu import silence
+from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
+from gmg_tui.gpu.processes import describe
 from gmg_tui.model import Gpu, GpuSample
 
-_NAME_WIDTH = 30
-_LINE_WIDTH = 100
-_ALIGN = "rlrrrrrrl"
+_Read = tuple[Gpu, GpuSample]
 
 
-def gpus(*, as_json: bool, nodes: str | None = None) -> int:
-    """Print the GPUs, with `nodes` those of several machines; the exit status.
-
-    Raises `GmgError` where NVML is not available, or the nodes are not.
-    """
-    if nodes is not None:
-        return _on_nodes(nodes, as_json=as_json)
-    with nullcontext() if as_json else notice("asking the driver"):
+def gpus(*, as_json: bool) -> int:
+    """Print the GPUs; the exit status. Raises `GmgError` where NVML is not available."""
+    with nullcontext() if as_json else waiting("asking the driver"):
         read = _read()
     if as_json:
-        print(msgspec.json.format(msgspec.json.encode([listing.row(*one) for one in read]), indent=2).decode())
+        print_json([row(*each) for each in read])
     else:
-        print("\n".join(lines(read)) or "the driver reports no GPU")
+        width, colour = tables.output()
+        print("\n".join(tables.terminal(COLUMNS, read, width=width, colour=colour)) or "the driver reports no GPU")
     return 0
 
 
-def _on_nodes(where: str, *, as_json: bool) -> int:
-    answers = over_nodes.ask(where, ("gpus", "--json"), "asking the driver")
-    if as_json:
-        over_nodes.print_json(over_nodes.rows(answers))
-        return int(any(answer.error for answer in answers.values()))
-    cells = [(row["node"], *_cells(row, _throttled(row))) for row in over_nodes.rows(answers) if "error" not in row]
-    wide = _LINE_WIDTH + max((tables.text_width(row[0]) + tables.GAP for row in cells), default=0)
-    for line in tables.lines(cells, f"l{_ALIGN}") if cells else ():
-        print(tables.cut(line, wide))
-    return over_nodes.tell_errors(answers)
-
-
-def _throttled(row: dict[str, Any]) -> str:
-    return ", ".join(row["throttle"] or ()) if row["name"] else "no answer"
-
-
-def _read() -> list[tuple[Gpu, GpuSample]]:
+def _read() -> list[_Read]:
     try:
         nvml, gpus = silence.open_nvml()
     except NvmlUnavailable as error:
         raise GmgError(f"no GPU: {error}", 1) from error
-    read = listing.read(nvml, gpus)
+    read = read_all(nvml, gpus)
     if all(sample.error != silence.NO_ANSWER for _, sample in read):  # else closing it would hang too
         nvml.close()
     return read
 
 
-def lines(read: list[tuple[Gpu, GpuSample]]) -> list[str]:
-    """GPUs and their samples for people: a line each, at most 100 columns wide."""
-    cells = [_cells(listing.row(gpu, sample), _remark(sample)) for gpu, sample in read]
-    return [tables.cut(line, _LINE_WIDTH) for line in tables.lines(cells, _ALIGN)]
+def read_all(nvml: Nvml, gpus: tuple[Gpu, ...]) -> list[_Read]:
+    """A sample of each of `gpus`, read in parallel, and of those that do not even identify themselves, by index.
+
+    A GPU that has not answered within `silence.SILENT_S` has no metrics.
+    """
+    asked = [(gpu, silence.begin(partial(nvml.read, gpu, slow=True))) for gpu in gpus]
+    wait([future for _, future in asked], silence.SILENT_S)
+    read = [
+        (gpu, future.result() if future.done() else GpuSample(uuid=gpu.uuid, error=silence.NO_ANSWER))
+        for gpu, future in asked
+    ]
+    read += [(Gpu(index=index, uuid="", name=""), GpuSample(uuid="", error=error)) for index, error in nvml.silent]
+    return sorted(read, key=lambda each: each[0].index)
 
 
-def _cells(row: dict[str, Any], remark: str) -> tuple[str, ...]:
-    processes = row["processes"]
-    return (
-        str(row["index"]),
-        tables.cut((row["name"] or "does not answer").removeprefix("NVIDIA "), _NAME_WIDTH),
-        _metric("%", row["gpu_util_pct"]),
-        _metric("GiB", row["memory_used_mib"], row["memory_total_mib"], write=units.gib),
-        _metric("W", row["power_w"], row["power_limit_w"]),
-        _metric("°C", row["temperature_c"]),
-        _metric("MHz", row["sm_clock_mhz"]),
-        _metric("proc", None if processes is None else len(processes)),
-        remark,
-    )
+def row(gpu: Gpu, sample: GpuSample) -> dict[str, Any]:
+    """A GPU, or a MIG instance with its GPU's index, in `gmg-tui gpus --json`; an unknown metric is None."""
+    processes = None if sample.processes is None else describe(sample.processes)
+    return {
+        "index": gpu.index,
+        **{field: getattr(gpu, field) or None for field in ("uuid", "name", "pci_bus_id")},
+        "gpu_util_pct": sample.gpu_util_pct,
+        "memory_used_mib": _rounded(sample.memory_used_mib),
+        "memory_total_mib": _rounded(sample.memory_total_mib) or gpu.memory_total_mib,
+        **{field: getattr(sample, field) for field in ("temperature_c", "power_w", "power_limit_w", "sm_clock_mhz")},
+        "throttle": sample.throttle,
+        "processes": processes
+        and [
+            {"pid": process.pid, "name": process.name, "memory_mib": _rounded(process.memory_mib)}
+            for process in processes
+        ],
+    }
 
 
-def _remark(sample: GpuSample) -> str:
+def _rounded(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _name(read: _Read) -> str:
+    return (read[0].name or "does not answer").removeprefix("NVIDIA ")
+
+
+def _remark(read: _Read) -> str | None:
     """That a sample is not of this moment, and what throttles the GPU."""
+    sample = read[1]
     if sample.error == silence.NO_ANSWER:
         return "no answer"
     age = [] if sample.age_s is None else [f"{units.span(sample.age_s)} old"]
-    return ", ".join([*age, *(sample.throttle or ())])
+    return ", ".join([*age, *(sample.throttle or ())]) or None
 
 
-def _metric(unit: str, *values: float | None, write: Callable[[float | None], str] = units.whole) -> str:
-    """A metric, or a metric and its limit, with the unit; "n/a" alone when the GPU reports neither."""
-    if values == (None,) * len(values):
-        return units.NOT_SUPPORTED
-    return f"{'/'.join(map(write, values))} {unit}"
+def _of(used: float | None, limit: float | None, write: Callable[[float | None], str]) -> str | None:
+    return None if used is None and limit is None else f"{write(used)}/{write(limit)}"
+
+
+def _memory(read: _Read) -> str | None:
+    return _of(read[1].memory_used_mib, read[1].memory_total_mib, units.gib)
+
+
+def _power(read: _Read) -> str | None:
+    return _of(read[1].power_w, read[1].power_limit_w, units.whole)
+
+
+def _processes(read: _Read) -> int | None:
+    return None if read[1].processes is None else len(read[1].processes)
+
+
+COLUMNS = (
+    Column[_Read]("index", lambda read: read[0].index, "GPU", priority=100),
+    Column[_Read]("name", _name, priority=40, left=True, limit=30),
+    Column[_Read]("gpu_util_pct", lambda read: read[1].gpu_util_pct, "util", "%", units.whole, priority=90),
+    Column[_Read]("memory", _memory, "VRAM", "GiB", priority=80),
+    Column[_Read]("power", _power, "power", "W", priority=70),
+    Column[_Read]("temperature_c", lambda read: read[1].temperature_c, "", "°C", units.whole, priority=60),
+    Column[_Read]("sm_clock_mhz", lambda read: read[1].sm_clock_mhz, "SM", "MHz", units.whole, priority=50),
+    Column[_Read]("processes", _processes, priority=55),
+    Column[_Read]("remark", _remark, priority=85, left=True),
+)
+"""The columns of the table for people."""

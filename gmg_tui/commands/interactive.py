@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from gmg_tui import session as sessions
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Session, Tunable
-from gmg_tui.session import Found
+from gmg_tui.model import Session
+from gmg_tui.options import Options
+from gmg_tui.session import SessionEntry
 
 MIN_COLUMNS = 20
 MIN_ROWS = 5
-_UTF8 = re.compile(r"utf-?8", re.IGNORECASE)
-
-
-class Shown(NamedTuple):
-    """How a session was left that was on the screen."""
-
-    status: int
-    """The exit status."""
-    session: Session
-    after: int | Tunable | None = None
-    """What the user wants in its place: a plain run with this value that it has found, or the tuning of a number."""
-    slots: tuple[str, ...] = ()
-    """The names of the slots that were tuned on."""
 
 
 def is_terminal() -> bool:
@@ -49,21 +36,11 @@ def check_terminal(environ: Mapping[str, str]) -> None:
         )
 
 
-def speaks_utf8(environ: Mapping[str, str], written: str, *, coerced: bool) -> bool:
-    """Whether the terminal's encoding is UTF-8, as far as anything names one.
-
-    Args:
-        environ: The environment with the locale.
-        written: The encoding of what the screen is drawn on.
-        coerced: Whether Python took UTF-8 because the locale is not installed, and set LC_CTYPE to say so (PEP 538).
-    """
-    set_by_python = {"LC_CTYPE": "C.UTF-8"} if coerced else {}
-    names = (
-        name for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name, "") not in {"", set_by_python.get(name)}
-    )
-    locale = environ.get(next(names, ""), "")
+def draws_utf8(environ: Mapping[str, str], encoding: str) -> bool:
+    """Whether the terminal takes UTF-8: neither the locale nor the stream names another encoding."""
+    locale = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := environ.get(name))), "")
     named = locale.partition(".")[2].partition("@")[0]
-    return all(_UTF8.fullmatch(encoding) for encoding in (named, written) if encoding)
+    return all(name.lower().replace("-", "") == "utf8" for name in (named, encoding) if name)
 
 
 def check_theme(theme: str | None) -> None:
@@ -77,29 +54,19 @@ def check_theme(theme: str | None) -> None:
 
 
 def show(
-    socket: Path,
-    *,
-    session_id: str = "",
-    theme: str | None,
-    ascii_only: bool,
-    mouse: bool,
-    confirm: bool,
-    settle: Callable[[], None],
-    readonly: bool = False,
-    address: str = "",
-) -> Shown:
+    socket: Path, options: Options, settle: Callable[[], None], *, session_id: str = "", readonly: bool = False
+) -> int:
     """Open the screen on a session, and print its results if it ended there.
 
     Args:
         socket: Where the session's engine listens.
-        session_id: The session's, where it is known.
-        theme: The name of a theme; None leaves the choice to the screen.
-        ascii_only: Draw with ASCII signs even if the terminal's encoding is UTF-8.
-        mouse: Use the mouse.
-        confirm: Ask before more than a minute of running is lost.
-        readonly: Only look.
-        address: What `attach` is given to return, where that is not the session's name.
+        options: How the screen is drawn.
         settle: Called after the session has ended, before anything is printed.
+        session_id: The session's id; None to accept any session.
+        readonly: Refuse all that would change the session.
+
+    Returns:
+        The exit status.
 
     Raises:
         GmgError: The engine does not answer, or died.
@@ -107,52 +74,42 @@ def show(
     from gmg_tui import ui
 
     outcome = ui.run(
-        socket,
-        session_id=session_id,
-        theme=theme,
-        ascii=ascii_only or not _draws_utf8(),
-        mouse=mouse,
-        confirm=confirm,
-        readonly=readonly,
+        socket, session_id=session_id, confirm=not options.no_confirm, readonly=readonly, **_drawing(options)
     )
     name = outcome.session.spec.name
     if outcome.how == "detached":
-        back = f"{'--readonly ' if readonly and not address else ''}{address or name}"
+        back = f"{'--readonly ' if readonly else ''}{name}"
         print(f"gmg-tui: session {name} keeps running; return with: gmg-tui attach {back}")
-        return Shown(0, outcome.session)
-    if address and outcome.how == "lost":
-        raise GmgError(f"{address}: {outcome.reason}", 1)
+        return 0
     if outcome.how == "lost" or outcome.snapshot is None:
         raise GmgError(sessions.parting_text(outcome.session, outcome.reason or "it is gone"), 1)
     from gmg_tui.headless.table import exit_status, final  # not before the screen: it would wait for this
 
     settle()
     print("\n".join(final(outcome.session, outcome.snapshot)))
-    status = exit_status(outcome.snapshot, interrupted=outcome.how == "stopped")
-    tuning = outcome.snapshot.tuning
-    return Shown(status, outcome.session, outcome.after, tuning.slots if tuning is not None else ())
+    return exit_status(outcome.snapshot, interrupted=outcome.how == "stopped")
 
 
-def look_back(found: Found, *, theme: str | None, ascii_only: bool, mouse: bool) -> None:
-    """Open the screen on what is kept of a session; the options are those of `show`.
+def show_ended(entry: SessionEntry, options: Options) -> None:
+    """Open the screen on a session that has ended.
 
     Raises:
-        GmgError: Nothing is kept, or it cannot be read.
+        GmgError: No snapshot was recorded, or it cannot be read.
     """
     from gmg_tui import ui
 
-    ui.look_back(
-        found.folder,
-        found.record.session,
-        away=found.away,
-        loss=found.loss_text() if found.state == "lost" else "",
-        theme=theme,
-        ascii=ascii_only or not _draws_utf8(),
-        mouse=mouse,
-    )
+    loss = entry.loss_text() if entry.state == "lost" else ""
+    ui.show_ended(entry.folder, entry.record.session, loss=loss, **_drawing(options))
 
 
-def _draws_utf8() -> bool:
-    """Whether the terminal that the screen is drawn on takes UTF-8."""
-    written = getattr(sys.__stderr__, "encoding", "")
-    return speaks_utf8(os.environ, written, coerced=bool(sys.flags.utf8_mode))
+def show_in_browser(session: Session, options: Options) -> None:
+    """Open the screen of a running session, read-only, on the pipes of `serve`. Raises `GmgError`."""
+    from gmg_tui import ui
+
+    drawing = {**_drawing(options), "ascii": options.ascii_only}
+    ui.run(Path(session.spec.socket), session_id=session.id, readonly=True, web=True, **drawing)
+
+
+def _drawing(options: Options) -> dict[str, Any]:
+    utf8 = draws_utf8(os.environ, getattr(sys.__stderr__, "encoding", ""))
+    return {"theme": options.theme, "ascii": options.ascii_only or not utf8, "mouse": not options.no_mouse}

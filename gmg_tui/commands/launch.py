@@ -9,62 +9,31 @@ import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from gmg_tui import session as sessions
-from gmg_tui import sockets
-from gmg_tui.commands.messages import notice
+from gmg_tui.commands.messages import waiting
 from gmg_tui.commands.prestart import PrestartedEngine
+from gmg_tui.ddp import torchrun
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec
+from gmg_tui.session import sockets
 
 _PATIENCE_S = 1.0
-"""After how long the user is told what is taking time."""
+"""Seconds after which a message reports what is taking time."""
 _DRIVER_WAIT = "waiting for the engine; without persistence mode the driver needs several seconds"
 _NODES_WAIT = "waiting for the nodes"
-_STOP_S = 30.0
-"""How long an engine that is cancelled may take to end, beside its workers' own timeouts."""
 _REPLY_BYTES = 1 << 16
-CONFIRMED = b"go\n"
-"""Tells the engine that its reply was read."""
-_END_S = 5.0
-"""How long to wait for an engine to end after its workers; other clients may keep it alive longer."""
 
 
-class Launched(NamedTuple):
-    """An engine that listens. It starts its workers when it is told to, and ends when this process ends before."""
-
-    process: subprocess.Popen[bytes]
-    warnings: tuple[str, ...]
-    socket: Path
-    """Where."""
-    stop_s: float = _STOP_S
-    """How long it may take to stop its workers."""
-
-    def confirm(self) -> None:
-        """Have it start its workers; if it has already died, its clients find out."""
-        if self.process.stdin is not None:
-            with suppress(BrokenPipeError), self.process.stdin as stdin:
-                stdin.write(CONFIRMED)
-
-    def settle(self) -> None:
-        """Wait until the engine has written its files and ended, unless another client keeps it alive."""
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(_END_S)
-
-    def cancel(self) -> None:
-        """Stop the workers and end the engine; ctrl+c meanwhile ends it at once."""
-        _cancel(self.process, self.stop_s)
-
-
-class _Reply(msgspec.Struct, frozen=True):
+class Reply(msgspec.Struct, frozen=True):
     """The one line that an engine writes on its standard output."""
 
     ok: bool
     warnings: tuple[str, ...] = ()
     socket: str = ""
+    """Where it listens."""
     error: str = ""
     exit_code: int = 2
 
@@ -76,20 +45,20 @@ class _Progress(msgspec.Struct, frozen=True):
 
 
 def launch(
+    engine: PrestartedEngine,
     spec: RunSpec,
     *,
     meanwhile: Callable[[], object],
-    engine: PrestartedEngine | None = None,
     viewer: bool = False,
     fresh: bool = True,
     begun: Callable[[], object] = lambda: None,
-) -> Launched:
-    """Have an engine prepare to run `spec`, and wait until it listens.
+) -> Reply:
+    """Have `engine` prepare to run `spec`, and wait until it listens. It starts its workers when it is confirmed.
 
     Args:
+        engine: It ends when this process ends before that.
         spec: The run; its folder is there.
         meanwhile: Called while the engine starts.
-        engine: A prestarted one; None starts one now.
         viewer: Whether a screen is opened next: the workers then wait briefly for its first frame.
         fresh: Whether the folder was made for this run; otherwise an earlier engine wrote it, and it is kept.
         begun: Called once a fresh folder is removed whatever interrupts this.
@@ -99,36 +68,33 @@ def launch(
             folder has its log.
         BaseException: What interrupted the wait; the engine has ended and a fresh folder is removed.
     """
-    if engine is None:
-        with PrestartedEngine() as engine:
-            return launch(spec, meanwhile=meanwhile, engine=engine, viewer=viewer, fresh=fresh, begun=begun)
     try:
         begun()
         _order(engine, spec, viewer=viewer, fresh=fresh)
     except BaseException:
         _remove(spec, fresh)
         raise
-    process = engine.process
     try:
         meanwhile()
-        line = _answer(process, _DRIVER_WAIT if spec.nodes is None else _NODES_WAIT)
+        line = _answer(engine.process, _DRIVER_WAIT if spec.nodes is None else _NODES_WAIT)
     except BaseException:
-        _cancel(process)
+        engine.cancel()
         _remove(spec, fresh)
         raise
     try:
-        reply = msgspec.json.decode(line, type=_Reply)
+        reply = msgspec.json.decode(line, type=Reply)
     except msgspec.MsgspecError:
-        _cancel(process)
+        engine.cancel()
         log = Path(spec.folder) / sessions.ENGINE_LOG
-        _save_stderr(engine, log)
+        with suppress(OSError), log.open("ab") as file:
+            file.write(engine.stderr_text())
         raise GmgError(f"the engine died during startup; see {log}", 1) from None
     if not reply.ok:
-        _cancel(process)
+        engine.cancel()
         _remove(spec, fresh)
         raise GmgError(reply.error, reply.exit_code)
-    stop_s = _STOP_S + spec.sigint_wait_s + spec.sigterm_wait_s
-    return Launched(process, reply.warnings, Path(reply.socket), stop_s)
+    engine.stop_s += torchrun.stop_s(spec)
+    return reply
 
 
 def _order(engine: PrestartedEngine, spec: RunSpec, *, viewer: bool, fresh: bool) -> None:
@@ -140,42 +106,26 @@ def _order(engine: PrestartedEngine, spec: RunSpec, *, viewer: bool, fresh: bool
     engine.order(described + b"\n" + b" ".join(words) + b"\n")
 
 
-def _save_stderr(engine: PrestartedEngine, log: Path) -> None:
-    """Append to the log what the engine wrote to standard error before it opened the log."""
-    with suppress(OSError), log.open("ab") as file:
-        file.write(engine.stderr_text())
-
-
-def _answer(process: subprocess.Popen[bytes], waiting: str) -> bytes:
-    """The engine's line; empty when it died. Meanwhile it is told what is waited for, at first `waiting`."""
+def _answer(process: subprocess.Popen[bytes], doing: str) -> bytes:
+    """The engine's line; empty when it died. A person sees what takes more than a moment, at first `doing`."""
     if process.stdout is None:
         return b""
-    said = b""
+    received = b""
     with process.stdout as stdout:
         while True:
             if not select.select([stdout], [], [], _PATIENCE_S)[0]:
-                with notice(waiting):
+                with waiting(doing):
                     select.select([stdout], [], [])
             data = os.read(stdout.fileno(), _REPLY_BYTES)
-            said += data
-            while b"\n" in said or (said and not data):
-                line, _, said = said.partition(b"\n")
+            received += data
+            while b"\n" in received or (received and not data):
+                line, _, received = received.partition(b"\n")
                 try:
-                    waiting = msgspec.json.decode(line, type=_Progress).progress
+                    doing = msgspec.json.decode(line, type=_Progress).progress
                 except msgspec.MsgspecError:
                     return line
             if not data:
                 return b""
-
-
-def _cancel(process: subprocess.Popen[bytes], stop_s: float = _STOP_S) -> None:
-    """End an engine: on SIGTERM it stops its workers first, on SIGKILL its watchdog kills them."""
-    process.terminate()
-    try:
-        process.wait(stop_s)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        process.kill()
-        process.wait()
 
 
 def _remove(spec: RunSpec, fresh: bool) -> None:

@@ -2,194 +2,163 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from gmg_tui import session as sessions
-from gmg_tui.errors import GmgError
+from gmg_tui.errors import GmgError, nearest
 from gmg_tui.logs import cut as log_cut
-from gmg_tui.session import Found
+from gmg_tui.model import JobRecord, WorkerState
+from gmg_tui.session import SessionEntry
 from gmg_tui.text import clean
 
 _BLOCK_BYTES = 1 << 16
 _LINE_BYTES = 1 << 20
-"""A line without an end is shown in pieces of this size."""
+"""A line without an end is printed in pieces of this size."""
 _POLL_S = 0.2
 """How often a followed file is polled: the standard library cannot wait for a file to grow."""
-_LOOK_S, _LOOK_SHARE = 1.0, 20.0
-"""How often to check whether a job has ended: at most every second, and at most a twentieth of the time."""
+_JOB_POLL_S = 1.0
+"""How often the store is asked whether a followed job has ended."""
+_LISTED = 16
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
 """A carriage return ends a line too (progress bars); at the end of a block it may be half of a pair."""
-
-
-def logs(words: tuple[str, ...], *, follow: bool, lines: int | None) -> int:
-    """Print the log that `words` name: `NAME SLOT`, or the `SLOT` of the newest session; the exit status.
-
-    In a sweep a job's number or name may replace the slot; a slot means the job that runs on it, or last ran there.
-
-    The bytes are the worker's; only on a terminal they are cleaned, as a worker must not control it. `lines` says with
-    how many of the last to start; `follow` keeps printing until the session, or the job, has ended.
-
-    Raises:
-        GmgError: There is no such session, slot, job or log.
-    """
-    if not 1 <= len(words) <= 2:
-        raise GmgError("give the slot, or the session's name and the slot or job: gmg-tui logs [NAME] SLOT|JOB")
-    if lines is not None and lines < 0:
-        raise GmgError(f"-n {lines}: at least 0")
-    found = sessions.find(words[0] if len(words) == 2 else None, running=False)
-    log = _log(found, words[-1])
-    try:
-        with _from_node(found, log) as bring:
-            bring()
-            while follow and not log.path.exists() and not log.ended():
-                time.sleep(_POLL_S)
-                bring()
-            with log.path.open("rb") as file:
-                if lines is not None:
-                    file.seek(_start_of_last(file, lines))
-                _print(_blocks(file, log, bring if follow else None))
-    except FileNotFoundError:
-        raise GmgError(f"{log.whose} of session {found.name} has not written a log yet ({log.path})", 1) from None
-    except KeyboardInterrupt:
-        return 130
-    return 0
-
-
-@contextmanager
-def _from_node(found: Found, log: _Log) -> Iterator[Callable[[], None]]:
-    """What brings more of the log, where a node may keep it; else it does nothing, and nothing is loaded for it."""
-    session = found.record.session
-    if session.spec.nodes is None or found.state != "running":
-        yield lambda: None
-        return
-    from gmg_tui.commands.node_log import NodeLog
-
-    with NodeLog(session, str(log.path.relative_to(found.folder))) as node_log:
-        yield node_log.bring
 
 
 class _Log(NamedTuple):
     """A log file."""
 
-    whose: str
+    entry: SessionEntry
+    label: str
+    """The slot, or the job."""
     path: Path
-    ended: Callable[[], bool]
-    """Whether nothing more will be written to it."""
+    job: int | None = None
+    """The job's number."""
 
 
-def _log(found: Found, word: str) -> _Log:
-    """The log of a slot, or of a sweep's job."""
-    session = found.record.session
-    if session.spec.sweep is not None:
-        return _log_of_job(found, word)
-    if session.slot(word) is None:
-        raise GmgError(f"no slot {word} in session {found.name}; there are: {', '.join(s.name for s in session.slots)}")
-    return _Log(word, found.folder / sessions.LOGS / f"{word}.log", lambda: _ended(found))
+def logs(words: tuple[str, ...], *, follow: bool) -> int:
+    """Print the log that `words` name: `NAME`, `NAME SLOT`, or the `SLOT` of the newest session; the exit status.
+
+    In a sweep a job's number or name may replace the slot; a slot means the job that runs on it, or last ran there. A
+    session's name alone means its only worker or job, or the only one that has failed.
+
+    The bytes are the worker's; only on a terminal they are cleaned, as a worker must not control it. `follow` keeps
+    printing until the session, or the job, has ended.
+
+    Raises:
+        GmgError: There is no such session, slot, job or log.
+    """
+    if len(words) > 2:
+        raise GmgError("give the session's name and the slot or job: gmg-tui logs [NAME] SLOT|JOB")
+    named = len(words) == 2 or any(folder.name == words[0] for folder in sessions.folders()) if words else False
+    entry = sessions.find(words[0] if named else None, running=False)
+    of = _of_worker if entry.record.session.spec.sweep is None else _of_job
+    log = of(entry, words[-1] if words[named:] else None)
+    try:
+        while follow and not log.path.exists() and not _has_ended(log):
+            time.sleep(_POLL_S)
+        with log.path.open("rb") as file:
+            _print(_blocks(file, log, follow=follow))
+    except FileNotFoundError:
+        raise GmgError(f"{log.label} of session {entry.name} has not written a log yet ({log.path})", 1) from None
+    except KeyboardInterrupt:
+        return 130
+    return 0
 
 
-def _log_of_job(found: Found, word: str) -> _Log:
-    from gmg_tui.store.reader import load_jobs
+def _of_worker(entry: SessionEntry, slot: str | None) -> _Log:
+    """The log of the worker on a slot, by default the only or the failed one. Raises `GmgError`."""
+    if slot is None:
+        states = {worker.slot: worker.state for worker in entry.record.workers}
+        slot = _only(entry, states, {name: f"{name} ({state})" for name, state in states.items()})
+    if entry.record.session.slot(slot) is None:
+        slots = ", ".join(slot.name for slot in entry.record.session.slots)
+        hint = nearest(slot, [folder.name for folder in sessions.folders()])
+        raise GmgError(f"there is no session or slot {slot}{hint or f'; the slots of {entry.name}: {slots}'}")
+    return _Log(entry, slot, entry.folder / sessions.LOGS / f"{slot}.log")
 
-    jobs = load_jobs(found.folder / sessions.STORE, away=found.away)
-    if found.record.session.slot(word) is not None:
-        there = [job for job in jobs if job.slot == word]
-        if not there:
-            raise GmgError(f"no job has run on {word} of session {found.name} yet", 1)
-        job = max(there, key=lambda job: (not job.state.ended, job.ended or 0.0))
+
+def _of_job(entry: SessionEntry, word: str | None) -> _Log:
+    """The log of the job with that number, name or slot, by default the only or the failed one. Raises `GmgError`."""
+    jobs = _jobs(entry)
+    if word is None:
+        labels = {str(job.number): f"{job.number} {job.name} ({job.state.value})" for job in jobs}
+        word = _only(entry, {str(job.number): job.state.value for job in jobs}, labels)
+    if entry.record.session.slot(word) is not None:
+        on_slot = [job for job in jobs if job.slot == word]
+        if not on_slot:
+            raise GmgError(f"no job has run on {word} of session {entry.name} yet", 1)
+        job = max(on_slot, key=lambda job: (not job.state.ended, job.ended or 0.0))
     else:
         named = [job for job in jobs if word in {str(job.number), job.name}]
         if not named:
-            slots = ", ".join(slot.name for slot in found.record.session.slots)
-            raise GmgError(
-                f"no job {word} in session {found.name}; give a number from 1 to {len(jobs)}, a job's name, or a slot: {slots}"
-            )
+            slots = ", ".join(slot.name for slot in entry.record.session.slots)
+            there = f"in {entry.name}: numbers from 1 to {len(jobs)}, names, and {slots}"
+            raise GmgError(f"there is no session or job {word}; {there}")
         job = min(named, key=lambda job: str(job.number) != word)
-    path = job.log or f"{sessions.LOGS}/{job.number:04}-{job.name}.log"
-    return _Log(f"job {job.number} ({job.name})", found.folder / path, _job_ended(found, job.number))
+    path = entry.folder / (job.log or f"{sessions.LOGS}/{job.number:04}-{job.name}.log")
+    return _Log(entry, f"job {job.number} ({job.name})", path, job.number)
 
 
-def _job_ended(found: Found, number: int) -> Callable[[], bool]:
-    """Tells whether a job, or its session, is known to have ended, at little cost however many jobs there are."""
-    from gmg_tui.store.reader import load_jobs
+def _jobs(entry: SessionEntry) -> list[JobRecord]:
+    from gmg_tui.store.reader import load_jobs  # only for sweeps
 
-    look_at = 0.0
-
-    def ended() -> bool:
-        nonlocal look_at
-        if _ended(found):
-            return True
-        begun = time.monotonic()
-        if begun < look_at:
-            return False
-        jobs = load_jobs(found.folder / sessions.STORE, away=found.away)
-        look_at = begun + max(_LOOK_S, _LOOK_SHARE * (time.monotonic() - begun))
-        return any(job.number == number and job.state.ended for job in jobs)
-
-    return ended
+    return load_jobs(entry.folder / sessions.STORE)
 
 
-def _start_of_last(file: BinaryIO, lines: int) -> int:
-    """The offset of the last `lines` lines; the last of them may lack its line end."""
-    end = file.seek(0, os.SEEK_END)
-    if lines == 0 or end == 0:
-        return end
-    with mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ) as data:
-        start = end - 1 if data[end - 1 :] == b"\n" else end
-        for _ in range(lines):
-            start = data.rfind(b"\n", 0, start)
-            if start < 0:
-                return 0
-    return start + 1
+def _only(entry: SessionEntry, states: Mapping[str, str], labels: Mapping[str, str]) -> str:
+    """The only worker or job, or the only one that has failed. Raises `GmgError`, which lists them."""
+    failed = [name for name, state in states.items() if state == WorkerState.FAILED]
+    for names in (list(states), failed):
+        if len(names) == 1:
+            return names[0]
+    choices = list(labels.values())
+    more = f" and {len(choices) - _LISTED} more" if len(choices) > _LISTED else ""
+    listed = ", ".join(choices[:_LISTED]) or "no worker yet"
+    example = f"gmg-tui logs {entry.name} {next(iter(states), 'SLOT')}"
+    raise GmgError(f"{entry.name} has {listed}{more}; choose one, as in: {example}")
 
 
-def _blocks(file: BinaryIO, log: _Log, bring: Callable[[], None] | None) -> Iterator[bytes]:
-    """What is in the file; with `bring`, which is called now and then, until the log has ended."""
+def _has_ended(log: _Log) -> bool:
+    """Whether nothing more will be written to it."""
+    now = sessions.inspect(log.entry.folder)
+    if now is None or now.state != "running":
+        return True
+    return log.job is not None and any(job.number == log.job and job.state.ended for job in _jobs(log.entry))
+
+
+def _blocks(file: BinaryIO, log: _Log, *, follow: bool) -> Iterator[bytes]:
+    """The content of the file; with `follow` until the log has ended."""
     while True:
         # Checked before reading, so that nothing written in between is missed.
-        over = bring is None or log.ended()
-        if bring is not None:
-            bring()
-        replacement = _replacement(file, log.path) if bring is not None else None
+        over = not follow or _has_ended(log)
+        replacement = _replacement(file, log.path) if follow else None
         while block := file.read(_BLOCK_BYTES):
             yield block
         if replacement is not None:
-            _go_on(file, replacement)
+            read_to = file.tell()  # `find` reads, too
+            offset, cut = log_cut.find(file).in_stream(read_to), log_cut.find(replacement)
+            replacement.seek(cut.in_file(offset) if cut.missing else 0)
+            file.close()
             file = replacement
         elif over:
             return
         else:
-            time.sleep(_POLL_S)
+            time.sleep(_POLL_S if log.job is None else _JOB_POLL_S)
 
 
 def _replacement(file: BinaryIO, path: Path) -> BinaryIO | None:
-    """The file that stands in the place of an open one, whose middle was cut out or which was removed, if any does."""
+    """The file that replaced an open one after its middle was cut out or it was removed; None if none did."""
     try:
         if os.path.samestat(os.fstat(file.fileno()), path.stat()):
             return None
         return path.open("rb")
     except OSError:
-        return None  # removed, and not there again yet
-
-
-def _go_on(file: BinaryIO, replacement: BinaryIO) -> None:
-    """Set a replacement to where a file was read to."""
-    at, cut = file.tell(), log_cut.find(replacement)
-    offset = log_cut.find(file).in_stream(at)
-    replacement.seek(cut.in_file(offset) if cut.missing else 0)
-    file.close()
-
-
-def _ended(found: Found) -> bool:
-    now = sessions.inspect(found.folder)
-    return now is None or now.state != "running"
+        return None  # removed, and not written again yet
 
 
 def _print(blocks: Iterator[bytes]) -> None:
@@ -201,18 +170,12 @@ def _print(blocks: Iterator[bytes]) -> None:
 
 def _cleaned(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """The lines of `blocks`, safe for a terminal."""
-    pending = b""
+    pending, encoding = b"", sys.stdout.encoding
     for block in blocks:
         *lines, pending = _LINE_END.split(pending + block)
         if len(pending) > _LINE_BYTES:
             lines.append(pending)
             pending = b""
-        if lines:
-            yield _shown(lines)
+        yield b"".join(f"{clean(line)}\n".encode(encoding, "replace") for line in lines)
     if pending:
-        yield _shown([pending])
-
-
-def _shown(lines: list[bytes]) -> bytes:
-    encoding = sys.stdout.encoding
-    return b"".join(f"{clean(line)}\n".encode(encoding, "replace") for line in lines)
+        yield f"{clean(pending)}\n".encode(encoding, "replace")

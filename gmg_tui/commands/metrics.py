@@ -1,77 +1,126 @@
-"""`metrics`: tell what running sessions do, for Prometheus."""
+"""`metrics`: export Prometheus metrics for running sessions."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib.util
 import signal
-from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gmg_tui import recovery
 from gmg_tui import session as sessions
-from gmg_tui.commands.messages import tell
+from gmg_tui.commands.messages import note
 from gmg_tui.errors import GmgError
+from gmg_tui.session import recovery
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 LISTEN = "127.0.0.1:9400"
+_MOST_PORT = 65535
+_EVERY_S = 15.0
+"""How often the text file is written."""
+_FIRST_S = 2.0
 _INTERRUPTED = 130
-_LIBRARY = "prometheus_client"
 
 
-def metrics(names: tuple[str, ...], *, listen: str | None, textfile: str | None, dcgm_names: bool) -> int:
-    """Tell of the running sessions, or those that are named, until a signal ends it.
+def metrics(names: tuple[str, ...], *, listen: str | None, textfile: str | None) -> int:
+    """Export the running sessions, or those that are named, until a signal ends it.
 
     Returns:
         The exit status: 130 after ctrl+c, else 0; with names it also ends when those sessions have.
 
     Raises:
-        GmgError: An option is wrong, a session is not running, or the place is taken.
+        GmgError: An option is wrong, a session is not running, or the address or file cannot be used.
     """
     if listen is not None and textfile is not None:
         raise GmgError("--listen and --textfile are mutually exclusive; give one of them")
-    if importlib.util.find_spec(_LIBRARY) is None:
+    if importlib.util.find_spec("prometheus_client") is None:
         raise GmgError("metrics needs prometheus_client; get it with: pip install 'gmg-tui[metrics]'", 1)
-    recovery.clear(tell)
+    address = _parse(LISTEN if listen is None else listen)
+    recovery.clear(note)
     for name in names:
         sessions.find(name, running=True, command="metrics")
-    return asyncio.run(_tell(names, LISTEN if listen is None else listen, textfile, dcgm_names=dcgm_names))
+    return asyncio.run(_export(names, address, None if textfile is None else _checked(textfile)))
 
 
-async def _tell(names: tuple[str, ...], listen: str, textfile: str | None, *, dcgm_names: bool) -> int:
+def _parse(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > _MOST_PORT or (":" in host and not host.startswith("[")):
+        raise GmgError(f"--listen {text}: give HOST:PORT, such as {LISTEN}")
+    return host.strip("[]"), int(port)
+
+
+def _checked(textfile: str) -> Path:
+    path = Path(textfile).absolute()
+    if path.suffix != ".prom":
+        raise GmgError(f"--textfile {textfile}: node_exporter reads files that end in .prom only")
+    if path.exists() and not path.is_file():
+        raise GmgError(f"--textfile {textfile}: not a regular file; give the path of another one")
+    if not path.parent.is_dir():
+        raise GmgError(f"--textfile {textfile}: there is no folder {path.parent}; create it first")
+    return path
+
+
+async def _export(names: tuple[str, ...], address: tuple[str, int], textfile: Path | None) -> int:
     from prometheus_client import CollectorRegistry
 
-    from gmg_tui.metrics import listening
     from gmg_tui.metrics.collector import SessionsCollector
     from gmg_tui.metrics.following import Following
-    from gmg_tui.metrics.textfile import EVERY_S, Textfile, check
 
     stopped = asyncio.get_running_loop().create_future()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, _stop, stopped, number)
-    following = Following(names, tell)
+    following = Following(names, note)
     registry = CollectorRegistry()
-    registry.register(SessionsCollector(following, dcgm_names=dcgm_names))
-    file = Textfile(check(textfile), registry) if textfile is not None else None
-    if textfile is not None and not textfile.endswith(".prom"):
-        tell(f"gmg-tui: --textfile {textfile}: node_exporter reads files that end in .prom only")
-    with listening.listening(listening.parse(listen), registry) if file is None else nullcontext("") as where:
-        tasks = [asyncio.create_task(following.run())]
-        await asyncio.wait(
-            [asyncio.ensure_future(following.found.wait()), tasks[0], stopped], return_when="FIRST_COMPLETED"
-        )
-        tell(
-            f"gmg-tui: metrics at {where}" if file is None else f"gmg-tui: metrics in {textfile}, every {EVERY_S:.0f} s"
-        )
-        if file is not None:
-            tasks.append(asyncio.create_task(file.run()))
+    registry.register(SessionsCollector(following))
+    tasks = [asyncio.create_task(following.run())]
+    if textfile is not None:
+        tasks.append(asyncio.create_task(_write(textfile, registry)))
+    else:
+        _serve(*address, registry)
+    try:
         await asyncio.wait([*tasks, stopped], return_when="FIRST_COMPLETED")
-        failures = [task.exception() for task in tasks if task.done()]
+    finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for failure in failures:
-        if failure is not None:
-            raise failure
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
     return _INTERRUPTED if stopped.done() and stopped.result() == signal.SIGINT else 0
+
+
+def _serve(host: str, port: int, registry: CollectorRegistry) -> None:
+    from prometheus_client import start_http_server
+
+    try:
+        server, _ = start_http_server(port, host, registry)
+    except OSError as error:
+        why = error.strerror or str(error)
+        if error.errno == errno.EADDRINUSE:
+            why = "it is in use (dcgm-exporter uses 9400 too); give another port"
+        raise GmgError(f"--listen {host}:{port}: {why}", 1) from error
+    address = f"[{host}]" if ":" in host else host
+    note(f"gmg-tui: metrics at http://{address}:{server.server_port}/metrics")
+
+
+async def _write(path: Path, registry: CollectorRegistry) -> None:
+    """Write the file until cancelled, and remove it then: its metrics would otherwise pass for current ones."""
+    from prometheus_client import write_to_textfile
+
+    note(f"gmg-tui: metrics in {path}, every {_EVERY_S:.0f} s")
+    pause_s = _FIRST_S  # for the first snapshots
+    try:
+        while True:
+            await asyncio.sleep(pause_s)
+            await asyncio.to_thread(write_to_textfile, str(path), registry)
+            pause_s = _EVERY_S
+    except OSError as error:
+        raise GmgError(f"--textfile {path}: cannot be written: {error.strerror}", 1) from error
+    finally:
+        path.unlink(missing_ok=True)  # noqa: ASYNC240 - nothing else is left to be held up
 
 
 def _stop(stopped: asyncio.Future[int], number: int) -> None:

@@ -1,4 +1,4 @@
-"""An engine's process, started before its run is known.
+"""An engine's process, started before its run is complete.
 
 Its imports take as long as those of the screen, so it is started as soon as the command line asks for a run, and is
 given its `RunSpec` later. For the same reason this module imports next to nothing.
@@ -23,21 +23,30 @@ _BOOT = (
 """Runs the engine as `python -m gmg_tui.engine` does, but (with `-P`) without the current folder on the path: a folder
 of scripts may contain a `queue.py`. Garbage collection starts after the imports (`engine/__main__.py`)."""
 _STDERR_BYTES = 1 << 16
+CONFIRMED = b"go\n"
+END_S = 5.0
+"""How long to wait for an engine to end after its workers; other clients may keep it alive longer."""
+STOP_S = 30.0
+"""How long an engine that is cancelled may take to end, beside its workers' timeouts."""
 
 
 class PrestartedEngine:
     """An engine in its own process session (setsid) that waits for its run; on leaving the context one without a run is killed.
 
     A failure to start it is reported when it is used, after any error in the command line.
+
+    Attributes:
+        stop_s: How long it may take to stop its workers.
     """
 
     def __init__(self) -> None:
         root = Path(gmg_tui.__file__).parent.parent
-        # Until the engine knows where its log is, its standard error goes here.
+        # Until the engine has the path of its log, its standard error goes here.
         self._stderr = os.memfd_create("engine")
         self._process: subprocess.Popen[bytes] | None = None
         self._failure: OSError | None = None
         self._ordered = False
+        self.stop_s = STOP_S
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _BOOT, str(root)],
@@ -68,7 +77,7 @@ class PrestartedEngine:
     def order(self, text: bytes) -> None:
         """Send it the run; if it has already died, the missing reply shows that.
 
-        Its standard input stays open, and by its end the engine knows that this process is gone.
+        Its standard input stays open, and when it closes, the engine detects the end of this process.
 
         Raises:
             GmgError: It could not be started.
@@ -79,6 +88,26 @@ class PrestartedEngine:
             with suppress(BrokenPipeError):
                 pipe.write(text)
                 pipe.flush()
+
+    def confirm(self) -> None:
+        """Have it start its workers, now that its reply was read; if it has already died, its clients find out."""
+        if self.process.stdin is not None:
+            with suppress(BrokenPipeError), self.process.stdin as stdin:
+                stdin.write(CONFIRMED)
+
+    def settle(self) -> None:
+        """Wait until it has written its files and ended, unless another client keeps it alive."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(END_S)
+
+    def cancel(self) -> None:
+        """End it: on SIGTERM it stops its workers first; on SIGKILL, which ctrl+c sends, its watchdog kills them."""
+        self.process.terminate()
+        try:
+            self.process.wait(self.stop_s)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            self.process.kill()
+            self.process.wait()
 
     def stderr_text(self) -> bytes:
         """What it wrote to standard error before it opened its log."""

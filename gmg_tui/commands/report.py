@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import msgspec
+
+from gmg_tui import columns, tables
 from gmg_tui import session as sessions
-from gmg_tui.commands.messages import tell
 from gmg_tui.errors import GmgError
-from gmg_tui.files import write_where_asked
-from gmg_tui.model import Tuning
-from gmg_tui.report import health, table
-from gmg_tui.report.data import ReportData, choose_order, collect
-from gmg_tui.report.tuning import text_lines
-from gmg_tui.results import Results
-from gmg_tui.results.tuning import TUNE
-from gmg_tui.results.tuning import read as read_tuning
-from gmg_tui.session import STORE, Found
+from gmg_tui.files import write_atomic
+from gmg_tui.report import data, text
+from gmg_tui.report.data import ReportData
+from gmg_tui.results import TUNE, files
+from gmg_tui.results.jobs import as_plain
+from gmg_tui.session import STORE, SessionEntry
 from gmg_tui.store.reader import Stored, open_store
+from gmg_tui.text import clean
 
 
 def report(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | None, best: str | None) -> int:
@@ -27,7 +26,7 @@ def report(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | Non
 
     Args:
         names: The session's, or those of several; none for the newest.
-        as_json: Print the content of `detailed_results.json`, and what has happened to the health of the GPUs.
+        as_json: Print the content of `detailed_results.json`, with the session's events.
         as_csv: Print the content of `summary_results.csv`.
         html: The file to write the page to.
         best: The column to order the table by, as in `SweepSpec.best`.
@@ -42,95 +41,67 @@ def report(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | Non
             raise GmgError("--best orders the jobs of one session; give one name")
         _compare(names, as_json=as_json, as_csv=as_csv, html=html)
         return 0
-    found = sessions.find(names[0] if names else None, running=False)
-    with open_store(found.folder / STORE, away=found.away) as stored:
-        data = _collect(stored, found)
+    entry = sessions.find(names[0] if names else None, running=False)
+    with open_store(entry.folder / STORE) as stored:
+        collected = data.collect(entry, stored)
         if best is not None:
-            choose_order(data.jobs, best)
-        tuning = None if as_json or as_csv else _tuning(found.folder)
-        if as_json or as_csv:
-            _print(data, found, as_json=as_json)
+            data.choose_order(collected.rows(), best)
+        if as_json:
+            _print(files.detailed(stored, events=[as_plain(event) for event in collected.events]))
+        elif as_csv:
+            _print(files.table(stored))
         elif html is not None:
-            _write_page(data, stored, found.state, tuning, Path(html))
+            _write_page(collected, stored, html)
         else:
-            _show(data, found, tuning, best)
+            _show(collected, entry, best)
     return 0
 
 
-def _collect(stored: Stored, found: Found) -> ReportData:
-    now = found.written if found.away else time.time()  # another machine's is known up to its last word
-    return collect(stored, found.name, now=now if found.state == "running" else None)
-
-
 def _compare(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | None) -> None:
-    from gmg_tui.report.compare import files, text
-    from gmg_tui.report.compare.comparison import compare
-    from gmg_tui.report.compare.settings import settings
-    from gmg_tui.report.compare.sides import side
+    from gmg_tui.report.compare import Comparison
 
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise GmgError(f"{twice} is named twice; give the names of different sessions")
-    sides = []
-    for found in [sessions.find(name, running=False) for name in names]:
-        with open_store(found.folder / STORE, away=found.away) as stored:
-            data = _collect(stored, found)
-        sides.append(side(data, found.state, found.folder, settings(data)))
-    made = compare(sides)
-    if as_json or as_csv:
-        sys.stdout.flush()
-        sys.stdout.buffer.writelines([files.as_json(made)] if as_json else files.as_csv(made))
+    made = Comparison([data.load(entry) for entry in [sessions.find(name, running=False) for name in names]])
+    if as_json:
+        _print([msgspec.json.format(msgspec.json.encode(made.as_json()), indent=2), b"\n"])
+    elif as_csv:
+        _print(columns.as_csv(made.rate_columns, made.rate_rows))
     elif html is not None:
-        from gmg_tui.report.compare.page import page
+        from gmg_tui.report import page
 
-        _write(page(made), Path(html))
+        _write(page.comparison(made), html)
     else:
-        print(text.render(made))
+        print(made.text(*tables.output()))
 
 
-def _print(data: ReportData, found: Found, *, as_json: bool) -> None:
-    results = Results(found.folder)
-    results.take(data.jobs, [one for attempts in data.attempts.values() for one in attempts])
+def _print(parts: Iterable[bytes]) -> None:
     sys.stdout.flush()
-    sys.stdout.buffer.writelines(results.detailed(health=health.as_json(data)) if as_json else results.summary())
+    sys.stdout.buffer.writelines(parts)
 
 
-def _tuning(folder: Path) -> Tuning | None:
-    """What was tuned; None where nothing was, or its file is damaged, which is told."""
-    try:
-        recorded = read_tuning(folder)
-    except GmgError as error:
-        tell(f"gmg-tui: {error}")
-        return None
-    return None if recorded is None else recorded.tuning
-
-
-def _show(data: ReportData, found: Found, tuning: Tuning | None, best: str | None) -> None:
-    print(table.heading(data, found.state))
-    if tuning is not None and best is None:
-        width, colour = table.output()
-        print("\n".join(text_lines(tuning, width, colour=colour)))
-        print(f"tuning: {found.folder / TUNE}")
+def _show(of: ReportData, entry: SessionEntry, best: str | None) -> None:
+    width, colour = tables.output()
+    print(clean(of.heading.encode(errors="replace")))
+    if of.tuning is not None and best is None:
+        print("\n".join(text.trials(of.tuning, width, colour=colour)))
+        print(f"tuning: {entry.folder / TUNE}")
     else:
-        sweep = found.record.session.spec.sweep
-        print(table.render(data, sweep.best if best is None and sweep is not None else best))
-    if said := found.loss_text() if found.state == "lost" else found.away_text("attach"):
-        print(said)
+        print(text.render(of, of.best if best is None else best, width, colour))
+    if remark := entry.loss_text() if entry.state == "lost" else entry.away_text("attach"):
+        print(remark)
 
 
-def _write_page(data: ReportData, stored: Stored, state: str, tuning: Tuning | None, path: Path) -> None:
-    from gmg_tui.report.page import page
+def _write_page(of: ReportData, stored: Stored, path: str) -> None:
+    from gmg_tui.report import page
 
-    content, has_charts = page(data, stored, state, tuning)
-    _write(content, path)
-    if not has_charts:
-        tell("gmg-tui: the page has no charts: plotly is not installed; get it with: pip install 'gmg-tui[report]'")
+    _write(page.page(of, stored), path)
 
 
-def _write(content: bytes, path: Path) -> None:
+def _write(content: bytes, path: str) -> None:
     try:
-        is_file = write_where_asked(path.absolute(), content)
+        write_atomic(Path(path), content)
     except OSError as error:
         raise GmgError(f"--html {path}: {error.strerror}", 1) from error
-    if is_file:
-        print(path)
+    print(path)

@@ -2,173 +2,123 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
-from gmg_tui import machine, recovery
+from gmg_tui import interpreter
 from gmg_tui import session as sessions
-from gmg_tui.commands.messages import tell
-from gmg_tui.commands.options import Checked, RunOptions, check_folder, check_module, check_queued, check_script
+from gmg_tui.commands.checks import check_folder, check_queued, check_script
+from gmg_tui.commands.messages import note
+from gmg_tui.commands.prestart import PrestartedEngine
 from gmg_tui.commands.run import start
-from gmg_tui.commands.sweep import conclude, make_results, show_jobs
+from gmg_tui.commands.sweep import conclude, make_results, settings_of
 from gmg_tui.errors import GmgError
-from gmg_tui.genesis import interpreter
-from gmg_tui.model import Job, RestartMode, RunSpec, StartMode, SweepSpec, Visible, WorkerState
-from gmg_tui.session import STORE, Found
-from gmg_tui.sweep.batch_builder import changed
-from gmg_tui.sweep.overrides import SweepOptions, overrides
-from gmg_tui.sweep.settings import Settings
-
-_FIXED = {
-    "script": "--script",
-    "module": "--module",
-    "sets": "--set",
-    "args": "--args",
-    "words": "arguments after --",
-    "out_dir": "--out-dir",
-    "repeat": "--repeat",
-    "every_gpu": "--every-gpu",
-    "presets": "--preset",
-    "all_presets": "--all",
-}
-"""Options that define the jobs, which do not change."""
-_FIELDS = {
-    "keep_slurm_env": "keep_slurm_env",
-    "interval": "interval_s",
-    "pattern": "patterns",
-    "restart_stuck": "restart_stuck",
-    "max_restarts": "max_restarts",
-    "stuck_after": "stuck_after_s",
-    "sigint_wait": "sigint_wait_s",
-    "sigterm_wait": "sigterm_wait_s",
-}
-"""Options that are copied to the `RunSpec`, and the field of each."""
+from gmg_tui.model import RunSpec, Session, WorkerState
+from gmg_tui.options import RUN, SWEEP, SWEEP_ONLY, TUNE_ONLY, Mark, Options
+from gmg_tui.session import STORE, machine, recovery
+from gmg_tui.sweep import dry_run
+from gmg_tui.sweep.plan import changed
 
 
-def resume(file: str | None, options: RunOptions, own: SweepOptions, given: frozenset[str]) -> int:
-    """Continue the sweep called `own.resume`: jobs that have ended stay so, all others wait again.
+def resume(options: Options, given: Mapping[str, Any], *, engine: PrestartedEngine) -> int:
+    """Continue the sweep called `options.resume`: jobs that have ended stay so, all others wait again.
 
-    The fields of `options` in `given` (what the command line has) replace the session's; `file` must not be given.
-    The exit status is that of `sweep`.
+    What the command line has (`given`) replaces the session's. The exit status is that of `sweep`.
 
     Raises:
         GmgError: There is no such sweep, it is running, or an option cannot be combined with `--resume`.
     """
     from gmg_tui.store.reader import load_jobs
 
-    _check_options(file, options, own)
-    checked = check_queued(options)
-    upper = overrides(own, gpus=options.gpus, env=checked.env)
-    results = None if own.results is None else check_folder("--results", own.results)
-    name = own.resume or ""
-    recovery.clear(tell)
-    found = found_session(name)
-    spec = found.record.session.spec
+    name = options.resume or ""
+    check_given(name, given, SWEEP, "its name and jobs")
+    fields = check_queued(options)
+    upper = settings_of(
+        {key: given.get(key) for key in ("gpus", "env", "per_gpu", "retries", "timeout", "min_free_mib")}
+    )
+    results = None if options.results is None else check_folder("--results", options.results)
+    spec = session_of(name).spec
     if spec.sweep is None:
         raise GmgError(f"{name} is not a sweep; start it again with: gmg-tui {spec.script}")
     if spec.tune is not None:
-        raise GmgError(f"{name} is a tuning; go on with it with: gmg-tui tune --resume {name}")
-    store = found.folder / STORE
-    if not store.is_file():
-        raise GmgError(f"{name} has no store ({store}); its jobs are unknown; start the sweep again", 1)
+        raise GmgError(f"{name} is a tuning; continue it with: gmg-tui tune --resume {name}")
     cpu = options.cpu if options.gpus is not None or options.cpu is not None else spec.cpu
-    sweep = _sweep(spec.sweep, upper, results, cpu=cpu is not None, retry_failed=own.retry_failed)
-    spec = structs.replace(changed_spec(spec, options, checked, given), cpu=cpu, sweep=sweep)
-    check_place(spec, sweep)
-    jobs = load_jobs(store)
-    if own.per_gpu not in (None, 1) and any(job.gpus > 1 for job in jobs):
+    sweep = structs.replace(
+        spec.sweep,
+        batches=tuple(changed(batch, upper, cpu=cpu is not None) for batch in spec.sweep.batches),
+        results=results or spec.sweep.results,
+        best=options.best or spec.sweep.best,
+        retry_failed=options.retry_failed,
+    )
+    spec = structs.replace(changed_spec(spec, fields, given), cpu=cpu, sweep=sweep)
+    check_place(spec)
+    jobs = load_jobs(Path(spec.folder) / STORE)
+    if options.per_gpu not in (None, 1) and any(job.gpus > 1 for job in jobs):
         raise GmgError("--per-gpu: jobs that need several GPUs do not share them; leave it out")
-    if own.per_gpu is not None and any(job.only is not None for job in jobs):
-        raise GmgError("--per-gpu: the jobs of every_gpu have their slots, whose names would change; leave it out")
-    rerun = {WorkerState.FAILED} if own.retry_failed else set[WorkerState]()
+    rerun = {WorkerState.FAILED} if options.retry_failed else set[WorkerState]()
     again = [job for job in jobs if not job.state.ended or job.state in rerun]
-    if own.dry_run:
-        left = tuple(
-            Job(job.number, job.name, job.batch, job.values, job.only, gpus=job.gpus, world_size=job.world_size)
-            for job in again
-        )
-        show_jobs(sweep.batches, left, total=len(jobs), cpu=cpu)
+    if options.dry_run:
+        dry_run.show(sweep.batches, again, total=len(jobs))
         return 0
     if not again:
         failed = any(job.state is WorkerState.FAILED for job in jobs)
-        tell(f"every job of {name} has ended{'; --retry-failed runs the failed ones again' if failed else ''}")
+        note(f"every job of {name} has ended{'; --retry-failed runs the failed ones again' if failed else ''}")
         return conclude(spec, 0)
-    return start(options, lambda: prepare(spec), fresh=False, conclude=conclude)
+    return start(options, lambda: prepare(spec), engine=engine, fresh=False, conclude=conclude)
 
 
-def _check_options(file: str | None, options: RunOptions, own: SweepOptions) -> None:
-    wrong = [option for field, option in _FIXED.items() if getattr(own, field)]
-    wrong += (
-        ["--ddp"] * (options.ddp is not None) + ["FILE"] * (file is not None) + ["--name"] * (options.name is not None)
-    )
+def check_given(name: str, given: Mapping[str, Any], mark: Mark, fixed: str) -> None:
+    """Raise `GmgError` where an option of the command line may not change; `fixed` is what it would change.
+
+    `SWEEP` or `TUNE` marks those that may.
+    """
+    tables = (*RUN, *SWEEP_ONLY, *TUNE_ONLY)
+    allowed = {opt.name for opt in tables if mark in opt.marks}
+    flags = {opt.name: opt.long for opt in tables}
+    other = {"script": "SCRIPT", "args": "its arguments", "words": "FILE", "is_script": "--script"}
+    wrong = [flags.get(key) or other.get(key) or f"-{key[0]}" for key in sorted(given) if key not in allowed]
     if wrong:
-        raise GmgError(f"--resume {own.resume}: its name and jobs cannot change; leave out {', '.join(wrong)}")
+        raise GmgError(f"--resume {name}: {fixed} cannot change; leave out {', '.join(wrong)}")
 
 
-def found_session(name: str) -> Found:
+def session_of(name: str) -> Session:
     """The session to continue, which no engine runs. Raises `GmgError`."""
+    recovery.clear(note)
     try:
-        found = sessions.inspect(sessions.sessions_folder() / sessions.check_name(name))
+        entry = sessions.inspect(sessions.sessions_folder() / sessions.check_name(name))
     except GmgError as error:
         raise GmgError(str(error).replace("--name", "--resume", 1)) from error
-    if found is None:
-        raise GmgError(f"--resume {name}: there is no such session; `gmg-tui ls` lists them", 1)
-    if found.state == "running":
-        raise GmgError(found.away_text("stop") or f"{name} is running; open it with: gmg-tui attach {name}", 1)
-    if found.state == "lost" and found.record.loss is None:
-        host = found.record.session.spec.host
+    if entry is None:
+        raise GmgError(f"--resume {name}: there is no such session; gmg-tui ls lists them", 1)
+    if entry.state == "running":
+        raise GmgError(entry.away_text("stop") or f"{name} is running; open it with: gmg-tui attach {name}", 1)
+    if entry.state == "lost" and entry.record.loss is None:
+        host = entry.record.session.spec.host
         raise GmgError(f"{name} was lost and some of its processes are still running; try again on {host}", 1)
-    return found
+    return entry.record.session
 
 
-def changed_spec(spec: RunSpec, options: RunOptions, checked: Checked, given: frozenset[str]) -> RunSpec:
-    """The session's spec with the command line's changes."""
-    if "simulate" in given:
-        raise GmgError(f"--simulate: the GPUs of {spec.name} stay what they are; leave it out")
-    changes: dict[str, Any] = {field: getattr(options, name) for name, field in _FIELDS.items() if name in given}
-    if options.start is not None:
-        changes["start"] = StartMode(options.start)
-    if "visible" in given:
-        changes["visible"] = Visible(options.visible)
-    if "restart" in given:
-        changes["restart"] = RestartMode(options.restart)
-    if "notify" in given:
-        changes["notify"] = options.notify
-    if options.python is not None:
-        changes["python"] = checked.python
-    if options.summary is not None:
-        changes["summary"] = checked.summary
-    if options.log_max is not None:
-        changes["log_max_bytes"] = checked.log_max_bytes
-    ranks = {name: getattr(options, name) for name in ("virtual_local_rank", "flight_recorder") if name in given}
-    if ranks and spec.ddp is None:
-        raise GmgError(f"--{next(iter(ranks)).replace('_', '-')} is for the ranks of a group, and {spec.name} has none")
-    if spec.ddp is not None:
-        changes["ddp"] = structs.replace(spec.ddp, **ranks)
-    changes["env"] = spec.env | checked.env
-    changes["host"] = machine.name()
-    return structs.replace(spec, **changes)
+def changed_spec(spec: RunSpec, fields: Mapping[str, Any], given: Mapping[str, Any]) -> RunSpec:
+    """The session's spec with the changes of the command line, of which `fields` are the checked values."""
+    named = [opt.spec_field for opt in RUN if opt.name in given and opt.spec_field in fields]
+    changes = {field: fields[field] for field in named}
+    if given.get("virtual_local_rank"):
+        if spec.ddp is None:
+            raise GmgError(f"--virtual-local-rank is for the ranks of a group, and {spec.name} has none")
+        changes["ddp"] = structs.replace(spec.ddp, virtual_local_rank=True)
+    return structs.replace(spec, **{**changes, "env": spec.env | fields["env"], "host": machine.name()})
 
 
-def _sweep(sweep: SweepSpec, upper: Settings, results: str | None, *, cpu: bool, retry_failed: bool) -> SweepSpec:
-    return structs.replace(
-        sweep,
-        batches=tuple(changed(batch, upper, cpu=cpu) for batch in sweep.batches),
-        results=results or sweep.results,
-        best=upper.best or sweep.best,
-        retry_failed=retry_failed,
-    )
-
-
-def check_place(spec: RunSpec, sweep: SweepSpec) -> None:
-    """Raise `GmgError` unless everything the jobs need is still in place."""
+def check_place(spec: RunSpec) -> None:
+    """Raise `GmgError` unless all files that the jobs need exist."""
     if not Path(spec.cwd).is_dir():
         raise GmgError(f"{spec.name} ran in {spec.cwd}, which is gone; create it again", 1)
     interpreter.check_python(spec.python)
-    for batch in sweep.batches:
-        check_module(batch.script) if batch.module else check_script(str(Path(spec.cwd, batch.script)))
+    for batch in spec.sweep.batches if spec.sweep is not None else ():
+        check_script(batch.script if batch.module else str(Path(spec.cwd, batch.script)), batch.module)
 
 
 def prepare(spec: RunSpec) -> RunSpec:

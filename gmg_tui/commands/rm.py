@@ -1,25 +1,112 @@
-"""`rm`: remove sessions by name."""
+"""`rm`: remove sessions by name, or those that ended long ago."""
 
 from __future__ import annotations
 
-from gmg_tui import clearing
-from gmg_tui.commands import removing
-from gmg_tui.commands.messages import tell
+import math
+import sys
+import time
+from collections.abc import Iterable, Sequence
+
+import click
+
+from gmg_tui import session as sessions
+from gmg_tui import tables, units
+from gmg_tui.columns import Column
+from gmg_tui.commands.messages import note, waiting
 from gmg_tui.errors import GmgError
+from gmg_tui.options import span_s
+from gmg_tui.session import recovery, removal
+from gmg_tui.session.removal import Removable, Usage
+
+_Measured = tuple[Removable, Usage]
+
+_COLUMNS = (
+    Column[_Measured]("name", lambda each: each[0].name, priority=100, left=True),
+    Column[_Measured]("state", lambda each: each[0].state, priority=70, left=True),
+    Column[_Measured]("ended", lambda each: f"{units.span(time.time() - each[0].ended)} ago", priority=80, left=True),
+    Column[_Measured]("size", lambda each: each[1].bytes, write=units.size, priority=90),
+    Column[_Measured]("by jobs", lambda each: each[1].jobs_bytes or None, write=units.size, priority=60),
+)
 
 
-def rm(names: tuple[str, ...], *, yes: bool) -> int:
-    """Remove the sessions with these names; the exit status, 1 where one of them cannot be removed.
+def rm(names: tuple[str, ...], *, older: str | None, keep: int | None, yes: bool) -> int:
+    """Remove the sessions with these names, or those that ended longer ago than `older` and are not the last `keep`.
+
+    Returns:
+        The exit status, 1 where a session cannot be removed.
 
     Raises:
-        GmgError: `yes` is needed.
+        GmgError: Names and a selection are both given, or neither; an option is wrong, or `yes` is needed.
     """
-    removing.prepare()
-    found, status = [], 0
-    for name in dict.fromkeys(names):
+    selects = older is not None or keep is not None
+    if bool(names) == selects:
+        raise GmgError("give session names, or --older AGE and --keep N, as in: gmg-tui rm --older 30d --keep 5")
+    before = time.time() - (0.0 if older is None else _age_s(older))
+    recovery.clear(note)
+    chosen = _selected(before, keep or 0) if selects else _removable(dict.fromkeys(names))
+    status = 0 if selects else int(len(chosen) < len(set(names)))
+    if not chosen:
+        if not status:
+            print("nothing to remove")
+        return status
+    measured = []
+    for number, session in enumerate(chosen, 1):
+        with waiting(f"measuring {session.name} ({number} of {len(chosen)})"):
+            measured.append((session, removal.usage(session.folder)))
+    width, colour = tables.output()
+    print("\n".join(tables.terminal(_COLUMNS, measured, width=width, colour=colour)))
+    return _remove(measured, yes=yes) or status
+
+
+def _selected(before: float, keep: int) -> list[Removable]:
+    """The sessions that ended before a moment, Unix seconds, but for the last `keep`; and what never began."""
+    ended = _removable(session.name for session in sessions.listing() if session.state != "running")
+    ended.sort(key=lambda session: session.ended, reverse=True)
+    unbegun = [session for session in removal.unlisted() if session.state == "unbegun"]
+    return [session for session in [*ended[keep:], *unbegun] if session.ended <= before]
+
+
+def _removable(names: Iterable[str]) -> list[Removable]:
+    """Those of these sessions that can be removed; a line on standard error for each of the others."""
+    removable = []
+    for name in names:
         try:
-            found.append(clearing.removable(name))
+            removable.append(removal.removable(name))
         except GmgError as error:
-            tell(f"gmg-tui: {error}")
-            status = 1
-    return removing.remove(removing.measured(found), yes=yes) or status if found else status
+            note(f"gmg-tui: {error}")
+    return removable
+
+
+def _total(measured: Sequence[_Measured]) -> str:
+    return f"{units.count(len(measured), 'session')} ({units.size(sum(usage.bytes for _, usage in measured))})"
+
+
+def _remove(measured: Sequence[_Measured], *, yes: bool) -> int:
+    """Ask unless `yes`, and remove the sessions; the exit status, 1 where one could not be removed. Raises `GmgError`."""
+    if not yes:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise GmgError("there is no terminal to ask on: add --yes to remove them")
+        if not click.confirm(f"remove {units.count(len(measured), 'session')}?", err=True):
+            print("nothing was removed")
+            return 1
+    removal.finish()
+    removed = []
+    for number, (session, usage) in enumerate(measured, 1):
+        try:
+            if usage.mounted is not None:
+                raise GmgError(f"{session.name} stays: {usage.mounted} is another file system; unmount it", 1)
+            with waiting(f"removing {session.name} ({number} of {len(measured)})"):
+                removal.remove(session)
+        except GmgError as error:
+            note(f"gmg-tui: {error}")
+        else:
+            removed.append((session, usage))
+    print(f"{_total(removed)} removed")
+    return 0 if len(removed) == len(measured) else 1
+
+
+def _age_s(text: str) -> float:
+    seconds = span_s(text)
+    if not 0 <= seconds < math.inf:
+        raise GmgError(f"--older {text}: give an age, as in 30d, 12h, 1d12h, 45m")
+    return seconds

@@ -1,4 +1,4 @@
-"""`stop`: end a running session."""
+"""`stop`: end running sessions."""
 
 from __future__ import annotations
 
@@ -8,135 +8,175 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from gmg_tui import recovery, units
 from gmg_tui import session as sessions
+from gmg_tui import units
 from gmg_tui.client import ANSWER_S, EngineClient
-from gmg_tui.commands.messages import tell, tell_left, tell_tuning
+from gmg_tui.commands.messages import note, note_jobs_left
 from gmg_tui.errors import GmgError
-from gmg_tui.headless.reporter import signal_sent
+from gmg_tui.headless.changes import signal_sent
 from gmg_tui.model import Session, Snapshot, WorkerState
 from gmg_tui.protocol import Bye, Lines, Update
-from gmg_tui.session import Found
+from gmg_tui.session import SessionEntry, recovery
 
 _END_S = 30.0
 """How long an engine may take to write its files and end, once its workers have ended."""
-_LOOK_S = 0.1
+_POLL_S = 0.1
 
 
-def stop(name: str | None, *, gone: bool) -> int:
-    """Stop a session's workers and wait until its engine has ended; the exit status.
+def stop(names: tuple[str, ...], *, everything: bool, gone: bool) -> int:
+    """Stop sessions, all at once, and wait until their engines have ended; the exit status.
 
-    Standard error shows which workers are still there, and the last signal sent to each. A second ctrl+c kills them.
-    With `gone` the named session's machine does not exist any more, and it counts as lost from now on.
+    Standard error shows which workers ignore SIGINT. A second ctrl+c kills them. With `gone` the named session's machine
+    does not exist any more, and the session is marked as lost.
 
     Raises:
-        GmgError: There is no such session, it is another machine's, its engine does not answer, or was killed meanwhile.
+        GmgError: There is no such session, several run and none is named, one is another machine's, or an engine does
+            not answer or was killed meanwhile.
     """
-    recovery.clear(tell)
+    if everything and (names or gone):
+        raise GmgError("--all stops all running sessions; leave out the names and --gone")
+    recovery.clear(note)
     if gone:
-        if name is None:
+        if len(names) != 1:
             raise GmgError("--gone: give the session's name; gmg-tui ls lists them")
-        recovery.give_up(sessions.find(name, running=False))
-        tell(f"{name} counts as lost")
+        recovery.give_up(sessions.find(names[0], running=False))
+        note(f"{names[0]} is marked as lost")
         return 0
-    found = sessions.find(name, running=True, command="stop")
-    tell(f"stopping {found.name}")
-    last = asyncio.run(_stop(found.record.session))
-    queue = last.queue
-    if last.ended and last.clients > 1:
-        others = units.count(last.clients - 1, "client")
-        tell(f"all workers have ended; the engine ends once nobody is attached ({others} left)")
-    else:
-        _await_engine(found)
-        ended = sessions.inspect(found.folder)
-        if ended is not None and ended.state == "lost":
-            raise GmgError(ended.loss_text(), 1)
-        queue = ended.record.queue if ended is not None else queue
-        tell(f"{found.name} has ended")
-    if last.tuning is None:
-        tell_left(queue.waiting if queue is not None else 0, found.name)
-    elif last.tuning.stopped:
-        tell_tuning(found.name)
+    chosen = _chosen(names, everything=everything)
+    ends = asyncio.run(_stop(chosen))
+    errors = []
+    for entry, end in zip(chosen, ends, strict=True):
+        try:
+            if isinstance(end, GmgError):
+                raise end
+            _conclude(entry, end)
+        except GmgError as error:
+            errors.append(error)
+    for earlier in errors[:-1]:
+        note(f"gmg-tui: {earlier}")
+    if errors:
+        raise errors[-1]
     return 0
 
 
-async def _stop(session: Session) -> Snapshot:
-    """End the workers. Returns the last snapshot."""
-    client = await EngineClient.connect(Path(session.spec.socket), session.id)
-    loop = asyncio.get_running_loop()
-    requests: list[asyncio.Task[None]] = []
-    events: asyncio.Queue[Update | Lines | Bye] = asyncio.Queue()
-    warned = False
+def _chosen(names: tuple[str, ...], *, everything: bool) -> list[SessionEntry]:
+    """The sessions to stop. Raises `GmgError`."""
+    if names:
+        return [sessions.find(name, running=True, command="stop") for name in dict.fromkeys(names)]
+    running = [session for session in sessions.listing() if session.state == "running" and not session.away]
+    if len(running) > 1 and not everything:
+        listed = ", ".join(session.name for session in running)
+        raise GmgError(f"{len(running)} sessions are running: {listed}; give their names, or --all")
+    return running or [sessions.find(None, running=True, command="stop")]
 
-    async def listen() -> None:
-        async for event in client.events():
-            events.put_nowait(event)
+
+async def _stop(chosen: list[SessionEntry]) -> list[Snapshot | GmgError]:
+    """End the workers of sessions; the last snapshot of each, or why it could not be stopped."""
+    stoppings = [_Stopping(entry.record.session) for entry in chosen]
+    interrupted = False
 
     def interrupt() -> None:
-        nonlocal warned
-        if warned:
-            tell("killing the workers")
-            requests.append(loop.create_task(client.end(kill=True)))
-        else:
-            tell("ctrl+c again kills the workers")
-            warned = True
+        nonlocal interrupted
+        note("killing the workers" if interrupted else "ctrl+c again kills the workers")
+        for stopping in stoppings if interrupted else ():
+            stopping.kill()
+        interrupted = True
 
-    loop.add_signal_handler(signal.SIGINT, interrupt)
-    listening = loop.create_task(listen())
-    requests.append(loop.create_task(client.end(kill=False)))
-    snapshot, said = client.welcome.snapshot, ""
-    try:
-        while True:
-            event = await _next(events, session)
-            if isinstance(event, Update):
-                snapshot = event.snapshot
-                if (text := _left(snapshot)) != said:
-                    said = text
-                    tell(text)
-            if isinstance(event, Bye) or snapshot.ended:
-                break
-    finally:
-        await client.close()
-        listening.cancel()
-        for request in requests:
-            with suppress(GmgError):  # the engine is gone, and with it the workers
-                await request
-        loop.remove_signal_handler(signal.SIGINT)
-    return snapshot
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
+    return await asyncio.gather(*(stopping.run() for stopping in stoppings))
+
+
+class _Stopping:
+    """Ends the workers of a session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._client: EngineClient | None = None
+        self._requests: list[asyncio.Task[None]] = []
+
+    async def run(self) -> Snapshot | GmgError:
+        """The last snapshot, once all workers have ended or the engine has; or why that did not happen."""
+        note(f"stopping {self._session.spec.name}")
+        try:
+            return await self._until_ended()
+        except GmgError as error:
+            return error
+
+    def kill(self) -> None:
+        """Kill the workers."""
+        if self._client is not None:
+            self._requests.append(asyncio.ensure_future(self._client.end(kill=True)))
+
+    async def _until_ended(self) -> Snapshot:
+        client = self._client = await EngineClient.connect(Path(self._session.spec.socket), self._session.id)
+        events = client.events()
+        self._requests.append(asyncio.create_task(client.end(kill=False)))
+        snapshot, printed = client.welcome.snapshot, ""
+        try:
+            while not snapshot.ended:
+                event = await self._answered(asyncio.ensure_future(anext(events, Bye(""))))
+                if isinstance(event, Bye):
+                    break
+                if isinstance(event, Update):
+                    snapshot = event.snapshot
+                    if (text := _left(snapshot)) not in {printed, ""}:
+                        printed = text
+                        note(text)
+        finally:
+            self._client = None
+            await client.close()
+            for request in self._requests:
+                with suppress(GmgError):  # the engine is gone, and with it the workers
+                    await request
+        return snapshot
+
+    async def _answered(self, event: asyncio.Future[Update | Lines | Bye]) -> Update | Lines | Bye:
+        """The next event. Raises `GmgError` when the engine, which sends something each second, has been silent."""
+        for _ in range(round(ANSWER_S)):  # by the second: time in which this process itself was stopped counts as one
+            if (await asyncio.wait([event], timeout=1.0))[0]:
+                return event.result()
+        event.cancel()
+        name = self._session.spec.name
+        raise GmgError(f"the engine of {name} has not answered for {ANSWER_S:.0f} s{_frozen(self._session)}", 1)
+
+
+def _conclude(entry: SessionEntry, last: Snapshot) -> None:
+    """Wait for the engine of a session whose workers have ended, and report what is left of it. Raises `GmgError`."""
+    queue = last.queue
+    if last.ended and last.clients > 1:
+        others = units.count(last.clients - 1, "client")
+        note(f"all workers of {entry.name} have ended; the engine ends once nobody is attached ({others} left)")
+    else:
+        _await_engine(entry)
+        ended = sessions.inspect(entry.folder)
+        if ended is not None and ended.state == "lost":
+            raise GmgError(ended.loss_text(), 1)
+        queue = ended.record.queue if ended is not None else queue
+        note(f"{entry.name} has ended")
+    if last.tuning is None:
+        note_jobs_left(queue.waiting if queue is not None else 0, entry.name)
+    elif last.tuning.stopped:
+        note(f"continue with: gmg-tui tune --resume {entry.name}")
 
 
 def _left(snapshot: Snapshot) -> str:
-    """The workers that are still there, and the last signal sent to each."""
-    left = [worker for worker in snapshot.workers if not worker.state.ended]
-    if not left:
-        return "all workers have ended"
-    return "still there: " + ", ".join(
-        f"{worker.slot} ({(worker.state is WorkerState.STOPPING and signal_sent(worker)) or worker.state})"
-        for worker in left
-    )
+    """The workers that have ignored SIGINT, with the last signal sent to each; empty where none has."""
+    signals = {worker.slot: signal_sent(worker) for worker in snapshot.workers if worker.state is WorkerState.STOPPING}
+    ignoring = [f"{slot} ({sent})" for slot, sent in signals.items() if sent and sent != signal.SIGINT.name]
+    return f"still running: {', '.join(ignoring)}" if ignoring else ""
 
 
-async def _next(events: asyncio.Queue[Update | Lines | Bye], session: Session) -> Update | Lines | Bye:
-    """What the engine sends next. Raises `GmgError` when it, which sends something each second, has been silent."""
-    for _ in range(round(ANSWER_S)):  # by the second: time in which this process itself was stopped counts as one
-        with suppress(TimeoutError):
-            async with asyncio.timeout(1.0):
-                return await events.get()
-    raise GmgError(f"the engine of {session.spec.name} has not answered for {ANSWER_S:.0f} s{_frozen(session)}", 1)
-
-
-def _await_engine(found: Found) -> None:
+def _await_engine(entry: SessionEntry) -> None:
     """Block until the engine has released its lock. Raises `GmgError` when it does not."""
     deadline = time.monotonic() + _END_S
-    while sessions.is_locked(found.folder):
+    while sessions.is_locked(entry.folder):
         if time.monotonic() > deadline:
-            raise GmgError(
-                f"all workers have ended, but not the engine of {found.name}{_frozen(found.record.session)}", 1
-            )
-        time.sleep(_LOOK_S)  # nothing tells when another process lets go of a lock
+            frozen = _frozen(entry.record.session)
+            raise GmgError(f"all workers have ended, but not the engine of {entry.name}{frozen}", 1)
+        time.sleep(_POLL_S)  # nothing to wait on: another process lets go of a lock
 
 
 def _frozen(session: Session) -> str:
-    """What may be the matter with an engine that does not answer, and what to do, as the last clauses of a line."""
+    """What to do about an engine that does not answer, as the last clause of a line."""
     pid = session.engine_pid
-    return f"; if it is stopped (SIGSTOP), kill -CONT {pid} lets it go on; kill -KILL {pid} ends it and its workers"
+    return f"; if it is stopped (SIGSTOP): kill -CONT {pid}; to end it and its workers: kill -KILL {pid}"

@@ -2,66 +2,31 @@
 
 from __future__ import annotations
 
-import math
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec import structs
 
-from gmg_tui import recovery, simulation
-from gmg_tui.commands.messages import tell
-from gmg_tui.commands.options import Checked, RunOptions, check_module, check_queued, check_script
+from gmg_tui import interpreter, placeholders, simulation
+from gmg_tui.commands.checks import check_queued, check_script
+from gmg_tui.commands.messages import note
 from gmg_tui.commands.prestart import PrestartedEngine
-from gmg_tui.commands.resume import changed_spec, check_place, found_session, prepare
+from gmg_tui.commands.resume import changed_spec, check_given, check_place, prepare, session_of
 from gmg_tui.commands.run import describe, start
-from gmg_tui.commands.successors import conclude, jobs_of, with_store
+from gmg_tui.commands.sweep import with_store
 from gmg_tui.errors import GmgError
-from gmg_tui.genesis import placeholders
-from gmg_tui.model import Goal, RunSpec, TuneSpec
-from gmg_tui.sweep.checks import span_s
+from gmg_tui.model import Batch, Goal, RunSpec, Session, SweepSpec, TuneSpec
+from gmg_tui.options import TUNE, TUNE_ONLY, Options
 
 _VARIABLE = re.compile(rf"(?P<name>{placeholders.NAME.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
+_SETTLE = re.compile(r"(?P<low>\d+(\.\d+)?)(\.\.(?P<high>\d+(\.\d+)?))?")
 _LARGEST = 10**12
-_FIXED = {
-    "var": "--var",
-    "metric": "--metric",
-    "goal": "--goal",
-    "same": "--same",
-    "module": "-m",
-    "gpus": "--gpus",
-    "cpu": "--cpu",
-    "name": "--name",
-}
-"""Options that define what is measured, which does not change."""
-_FIELDS = {
-    "headroom": "headroom_pct",
-    "knee": "knee_pct",
-    "settle": "settle_s",
-    "trial_time": "trial_time_s",
-    "trials": "trials",
-    "budget": "budget_s",
-}
-"""Options that may change with `--resume`, and the field of `TuneSpec` of each."""
-
-
-class TuneOptions(NamedTuple):
-    """The options of `tune` beside those of `run`, as they were parsed."""
-
-    var: str
-    metric: str
-    goal: str
-    headroom: float
-    knee: float
-    settle: float
-    trial_time: str
-    trials: int
-    budget: str | None
-    same: bool
+_INTERRUPTED = 130
 
 
 def tune(
-    options: RunOptions,
-    own: TuneOptions,
+    options: Options,
     engine: PrestartedEngine,
     script: str | None,
     args: tuple[str, ...],
@@ -69,7 +34,7 @@ def tune(
     module: bool,
     own_options: tuple[str, ...] = (),
 ) -> int:
-    """Have `engine` look for the best value of the number that `own` names.
+    """Have `engine` search for the best value of the number that `--var` names.
 
     Returns:
         The exit status: 0 with an answer, 1 without one, 130 when the user stopped it.
@@ -77,101 +42,116 @@ def tune(
     Raises:
         GmgError: An option is invalid, or the session cannot be started.
     """
+    asked = _asked(options)
     if options.simulate is not None:
         if script is not None:
-            raise GmgError(f"--simulate runs the included script in Genesis's place; leave out {script}")
-        script, args = str(simulation.SCRIPT), ("-B", f"{{{_asked(own).variable}}}")
+            raise GmgError(f"--simulate runs the bundled script instead of yours; leave out {script}")
+        script, args = str(simulation.SCRIPT), ("-B", f"{{{asked.variable}}}")
     if script is None:
-        raise GmgError("give a SCRIPT, as in `gmg-tui tune sim.py -B {n_envs}`, or --resume NAME")
-    check_module(script) if module else check_script(script)
-    checked = check_queued(options)
-    asked = _asked(own)
-    _check_used(asked.variable, args, checked, script)
+        raise GmgError("give a SCRIPT, as in: gmg-tui tune sim.py -B {n_envs}; or --resume NAME")
+    check_script(script, module)
+    fields = check_queued(options)
+    if not any(asked.variable in placeholders.names_in(text) for text in (*args, *fields["env"].values())):
+        mark = f"{{{asked.variable}}}"
+        raise GmgError(
+            f"no {mark} in the script's arguments: write it where the number stands, as in: "
+            f"gmg-tui tune {script} -B {mark}"
+        )
 
     def make() -> RunSpec:
-        spec = describe(options, checked, script, args, module=module, after="tune")
-        return with_store(structs.replace(spec, tune=asked, sweep=jobs_of(spec, asked), own_options=own_options))
+        spec = describe(options, fields, script, args, module=module, after="tune")
+        return with_store(structs.replace(spec, tune=asked, sweep=_jobs(spec, asked), own_options=own_options))
 
-    return start(options, make, engine=engine, conclude=conclude)
+    return start(options, make, engine=engine, conclude=_conclude)
 
 
-def resume(name: str, options: RunOptions, own: TuneOptions, given: frozenset[str], script: str | None) -> int:
-    """Go on with the tuning called `name`: trials that have ended count, all else is decided anew.
+def resume(options: Options, given: Mapping[str, Any], *, engine: PrestartedEngine) -> int:
+    """Continue the tuning called `options.resume`: trials that have ended count, all else is decided anew.
 
-    The fields of `options` and `own` in `given` (what the command line has) replace the session's; a budget is that of
-    the whole tuning. The exit status is that of `tune`.
+    What the command line has (`given`) replaces the session's; a budget is that of the whole tuning. The exit status is
+    that of `tune`.
 
     Raises:
         GmgError: There is no such tuning, it is running, or an option cannot be combined with `--resume`.
     """
-    asked = _asked(own)
-    checked = check_queued(options)
-    recovery.clear(tell)
-    spec = found_session(name).record.session.spec
-    if spec.tune is None or spec.sweep is None:
-        raise GmgError(f"--resume {name}: that is no tuning; `gmg-tui ls` lists the sessions")
-    wrong = [option for field, option in _FIXED.items() if field in given] + ([] if script is None else [script])
-    if wrong:
-        raise GmgError(f"--resume {name}: what is measured, and where, cannot change; leave out {', '.join(wrong)}")
-    check_place(spec, spec.sweep)
-    changes = {field: getattr(asked, field) for option, field in _FIELDS.items() if option in given}
-    tuned = structs.replace(spec.tune, **changes)
-    spec = structs.replace(changed_spec(spec, options, checked, given), tune=tuned, sweep=jobs_of(spec, tuned))
-    return start(options, lambda: prepare(spec), fresh=False, conclude=conclude)
+    name = options.resume or ""
+    asked = _asked(options)
+    fields = check_queued(options)
+    check_given(name, given, TUNE, "what is measured, and where,")
+    session = session_of(name)
+    spec = session.spec
+    if spec.tune is None:
+        raise GmgError(f"--resume {name}: that is not a tuning; gmg-tui ls lists the sessions")
+    check_place(spec)
+    named = [opt.spec_field for opt in TUNE_ONLY if opt.name in given and opt.spec_field in TuneSpec.__struct_fields__]
+    tuned = structs.replace(spec.tune, **{field: getattr(asked, field) for field in named})
+    changed = structs.replace(changed_spec(spec, fields, given), tune=tuned, sweep=_jobs(spec, tuned))
+    check_comparable(session, changed)
+    return start(options, lambda: prepare(changed), engine=engine, fresh=False, conclude=_conclude)
 
 
-def _asked(own: TuneOptions) -> TuneSpec:
-    """What is looked for. Raises `GmgError` for an invalid option."""
-    found = _VARIABLE.fullmatch(own.var)
-    if found is None:
-        raise GmgError(f"--var {own.var}: give NAME=LOW..HIGH, such as n_envs=64..65536; HIGH may be left out")
-    name, low, high = found["name"], int(found["low"] or 64), int(found["high"]) if found["high"] else None
+def check_comparable(session: Session, changed: RunSpec) -> None:
+    """Raise `GmgError` where trials would run in another environment than those of the session did."""
+    before, name = session.spec.env, session.spec.name
+    different = sorted(key for key, value in changed.env.items() if before.get(key) != value)
+    if different:
+        raise GmgError(
+            f"--resume {name}: the settings (config.toml) change {', '.join(different)} in the environment, and rates "
+            "would not compare with those of its trials; start a new tuning"
+        )
+    installed, had = interpreter.versions(changed.python), session.versions
+    if had is not None and installed != had:
+        pairs = [(field, getattr(had, field), getattr(installed, field)) for field in installed.__struct_fields__]
+        changes = ", ".join(f"{field} {old} is now {new}" for field, old, new in pairs if old != new)
+        raise GmgError(
+            f"--resume {name}: {changed.python} has changed ({changes}), and rates would not compare with those of its "
+            "trials; start a new tuning"
+        )
+
+
+def _jobs(spec: RunSpec, asked: TuneSpec) -> SweepSpec:
+    """The jobs of a tuning, none of which is chosen yet."""
+    batch = Batch("", spec.script, spec.args, module=spec.module, gpus=spec.gpus, timeout_s=asked.trial_time_s)
+    return SweepSpec((batch,))
+
+
+def _conclude(spec: RunSpec, status: int) -> int:
+    """Report how to continue a tuning that has ended; the exit status, which is that of the screen or the reporter."""
+    if status == _INTERRUPTED:
+        note(f"continue with: gmg-tui tune --resume {spec.name}")
+    elif status:
+        note(f"no answer; for what was tried: gmg-tui report {spec.name}")
+    return status
+
+
+def _asked(options: Options) -> TuneSpec:
+    """What the tuning searches for. Raises `GmgError` for an invalid option."""
+    match = _VARIABLE.fullmatch(options.var)
+    if match is None:
+        raise GmgError(f"--var {options.var}: give NAME=LOW..HIGH, such as n_envs=64..65536; HIGH may be left out")
+    name, low, high = match["name"], int(match["low"] or 64), int(match["high"]) if match["high"] else None
     if name in (*placeholders.NAMES, *placeholders.JOB_NAMES):
-        raise GmgError(f"--var {own.var}: {{{name}}} has a meaning of its own; choose another name")
-    if low < 1:
-        raise GmgError(f"--var {own.var}: LOW must be at least 1")
-    if high is not None and high < low:
-        raise GmgError(f"--var {own.var}: HIGH ({high}) is less than LOW ({low})")
-    if max(low, high or 0) > _LARGEST:
-        raise GmgError(f"--var {own.var}: give numbers up to {_LARGEST:,}")
-    _within("--headroom", own.headroom, 0, 90, " per cent")
-    _within("--knee", own.knee, 0, 50, " per cent")
-    _within("--settle", own.settle, 5, 3600, " seconds")
-    _within("--trials", own.trials, 1, 1000, "")
+        raise GmgError(f"--var {options.var}: {{{name}}} is filled in by gmg-tui itself; choose another name")
+    if not 1 <= low <= (low if high is None else high) <= _LARGEST:
+        raise GmgError(f"--var {options.var}: give LOW..HIGH from 1 to {_LARGEST:,}, the lower one first")
     return TuneSpec(
         name,
         low,
         high,
-        own.metric,
-        Goal(own.goal),
-        own.headroom,
-        own.knee,
-        own.settle,
-        _time_s("--trial-time", own.trial_time),
-        own.trials,
-        _time_s("--budget", own.budget) if own.budget is not None else None,
-        own.same,
+        options.metric,
+        Goal(options.goal),
+        options.headroom,
+        options.knee,
+        _settle_s(options.settle),
+        options.trial_time,
+        options.budget,
     )
 
 
-def _within(option: str, value: float, least: float, most: float, unit: str) -> None:
-    if not least <= value <= most:
-        raise GmgError(f"{option} {value:g}: give {least:g} to {most:g}{unit}")
-
-
-def _time_s(option: str, text: str) -> float:
-    seconds = span_s(text)
-    if seconds is None or not 1 <= seconds < math.inf:
-        raise GmgError(f"{option} {text}: give a time, such as 15m, 1h30m or 90 (seconds)")
-    return seconds
-
-
-def _check_used(name: str, args: tuple[str, ...], checked: Checked, script: str) -> None:
-    """Raise `GmgError` unless the number stands somewhere in what the script gets."""
-    texts = [*args, *checked.env.values()]
-    if not any(name in placeholders.names_in(text) for text in texts):
-        mark = f"{{{name}}}"
-        raise GmgError(
-            f"no {mark} in the script's arguments: write it where the number stands, as in "
-            f"`gmg-tui tune {script} -B {mark}`"
-        )
+def _settle_s(text: str) -> tuple[float, float]:
+    """The least and the greatest time of a measurement."""
+    match = _SETTLE.fullmatch(text)
+    low, high = (float(match["low"]), float(match["high"] or match["low"])) if match is not None else (0.0, 0.0)
+    if not 1 <= low <= high <= 3600:
+        raise GmgError(f"--settle {text}: give LOW..HIGH in seconds, such as 20..60")
+    return low, high

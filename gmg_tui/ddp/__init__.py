@@ -1,1 +1,1 @@
-"""All that is known of torch's groups of ranks: what torchrun sets, and what torch's distributed parts write."""
+"""Torch's groups of ranks: what torchrun sets, and what torch's distributed parts write."""

@@ -30,7 +30,7 @@ class Recorded(NamedTuple):
 
 
 def read(path: Path) -> Recorded | None:
-    """What a rank has recorded; None where there is no file, or none that says anything.
+    """What a rank has recorded; None where there is no file, or nothing useful in it.
 
     Only a regular file of at most 1 MiB is read. May wait for a disk.
     """
@@ -53,11 +53,11 @@ def read(path: Path) -> Recorded | None:
         return None
 
 
-def _recorded(told: Any) -> Recorded | None:
-    found = told.get("message") if isinstance(told, dict) else None
-    extra = found.get("extraInfo") if isinstance(found, dict) else None
+def _recorded(content: Any) -> Recorded | None:
+    error = content.get("message") if isinstance(content, dict) else None
+    extra = error.get("extraInfo") if isinstance(error, dict) else None
     traceback = extra.get("py_callstack") if isinstance(extra, dict) else None
-    message = found.get("message") if isinstance(found, dict) else found
+    message = error.get("message") if isinstance(error, dict) else error
     if not isinstance(message, str) or not message.strip():
         return None
     return Recorded(message, traceback if isinstance(traceback, str) else "")

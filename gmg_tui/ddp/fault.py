@@ -16,7 +16,7 @@ _NAMED = 8
 
 
 def at_fault(observations_by_rank: Mapping[int, Observations]) -> str | None:
-    """One sentence that says which rank is at fault, or that none is; None where the ranks have said nothing of it.
+    """Which rank is at fault, or that none is, in one sentence; None where the ranks have reported nothing of it.
 
     Args:
         observations_by_rank: Of all ranks of the group, also of those that have printed nothing.
@@ -49,18 +49,20 @@ def _in_collective(ranks: Mapping[int, Observations]) -> str | None:
 
 
 def _process_group(ranks: Mapping[int, Observations]) -> str:
-    """The process group in which most ranks have seen a failure, else in which most have said how far they are."""
+    """The process group in which most ranks have seen a failure, else in which most have reported their progress."""
     failed = Counter(group for seen in ranks.values() for group in seen.failed)
-    known = failed or Counter(group for seen in ranks.values() for group in seen.works)
-    return max(sorted(known), key=lambda group: known[group], default="")
+    counts = failed or Counter(group for seen in ranks.values() for group in seen.works)
+    return max(sorted(counts), key=lambda group: counts[group], default="")
 
 
 def _different(waits: Mapping[int, TimedOut], number: int) -> str | None:
     operations = dict.fromkeys(each.operation for each in waits.values())
     if len(operations) < 2:
         return None
-    by_operation = (_ranks(rank for rank, each in waits.items() if each.operation == one) for one in operations)
-    named = ", ".join(f"{those} {one}" for those, one in zip(by_operation, operations, strict=True))
+    by_operation = (
+        _ranks(rank for rank, each in waits.items() if each.operation == operation) for operation in operations
+    )
+    named = ", ".join(f"{those} {operation}" for those, operation in zip(by_operation, operations, strict=True))
     return f"the ranks have entered different collectives as #{number}: {named}"
 
 
@@ -85,7 +87,7 @@ def _behind(works: Mapping[int, Works], waits: Mapping[int, TimedOut], number: i
 
 
 def _silent(ranks: Mapping[int, Observations], waits: Mapping[int, TimedOut], number: int) -> str | None:
-    """The ranks that have not said that they wait, too."""
+    """The ranks that have not reported that they wait, too."""
     silent = [rank for rank in sorted(ranks) if not (ranks[rank].works or ranks[rank].timed_out)]
     return (
         f"{_ranks(silent)} did not report {_collective(waits, number)}{_waited(ranks, waits, silent)}"

@@ -1,4 +1,4 @@
-"""What a rank's output tells of the collectives of its group: which have timed out, and how far it has come.
+"""What a rank's output reports of its group's collectives: which have timed out, and how far it has come.
 
 Texts of torch 2.3 to 2.13: `torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp` (`checkTimeout`, `watchdogHandler`,
 `getNCCLWatchdogTimeoutErrorMsg`) and `TCPStore.cpp` (`waitForWorkers`). Where a process has a rank, torch writes
@@ -21,7 +21,7 @@ _TRIGGERS = (
     b"ProcessGroupNCCL's watchdog got stuck for ",
     b" seconds waiting for clients. ",
 )
-"""A line without one of these tells nothing. They are long, for the longer a literal, the more of a block a search skips."""
+"""A line without any of these is skipped. They are long, for the longer a literal, the more of a block a search skips."""
 
 _TIMEOUT = re.compile(
     rb"Watchdog caught collective operation timeout: "
@@ -70,13 +70,13 @@ class Joined(NamedTuple):
 
 @dataclass
 class Observations:
-    """What one rank's output has told so far.
+    """What one rank's output has reported so far.
 
     Attributes:
         timed_out: The collectives that have timed out, by their number, in the order of the lines.
-        works: How far it has come, by process group, as it said last.
-        failed: The collective at which the watchdog has found a failure, by process group.
-        watchdog_stuck_s: How long its watchdog has not moved, seconds; None where it has not said so.
+        works: How far it has come, by process group, as reported last.
+        failed: The collective at which the watchdog has detected a failure, by process group.
+        watchdog_stuck_s: How long its watchdog has not moved, seconds; None where that was not reported.
         joined: Set when the ranks did not meet.
     """
 
@@ -88,11 +88,24 @@ class Observations:
 
     @property
     def any(self) -> bool:
-        """Whether it has said anything of its collectives."""
+        """Whether it has reported anything of its collectives."""
         return bool(self.timed_out or self.works or self.watchdog_stuck_s is not None or self.joined)
 
+    @property
+    def failure(self) -> str | None:
+        """Which collective did not end, or that the ranks did not meet, in one line; None where the lines report neither."""
+        if self.timed_out:
+            first = min(self.timed_out.values(), key=lambda each: each.number)
+            return f"{first.operation} #{first.number} did not end within {first.ms / 1000:.0f} s"
+        if self.joined is not None:
+            ranks, size, waited_s = self.joined
+            return f"only {ranks} of {size} ranks came to the group's store within {waited_s} s"
+        if self.watchdog_stuck_s is not None:
+            return f"NCCL's watchdog has not moved for {self.watchdog_stuck_s} s"
+        return None
+
     def feed(self, block: bytes) -> None:
-        """Read whole lines; a block without a telling one costs four searches for a literal."""
+        """Read whole lines; a block without a relevant line costs four searches for a literal."""
         for trigger in _TRIGGERS:
             if trigger in block:
                 break
@@ -106,8 +119,8 @@ class Observations:
     def _read(self, line: bytes) -> None:
         timed_out = _TIMEOUT.search(line)
         if timed_out is not None and len(self.timed_out) < _MAX_PROCESS_GROUPS:
-            found = TimedOut(int(timed_out["number"]), timed_out["operation"].decode(), int(timed_out["ms"]))
-            self.timed_out.setdefault(found.number, found)
+            collective = TimedOut(int(timed_out["number"]), timed_out["operation"].decode(), int(timed_out["ms"]))
+            self.timed_out.setdefault(collective.number, collective)
         works = _WORKS.search(line)
         if works is not None:
             self._read_works(line, Works(int(works["enqueued"]), int(works["completed"])))

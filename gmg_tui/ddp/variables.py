@@ -6,13 +6,16 @@ torch 2.13: `torch/distributed/elastic/agent/server/local_elastic_agent.py`, `_s
 
 from __future__ import annotations
 
+import logging
+import socket
 from collections.abc import Mapping
 from typing import NamedTuple
 
+_log = logging.getLogger(__name__)
+
 LOOPBACK = "127.0.0.1"
 """Where the ranks of a group find each other on one machine."""
-_RECORDED = "2000"
-"""Collectives that the flight recorder keeps."""
+_ANY_6, _ANY_4 = "::", "0.0.0.0"  # noqa: S104 - as torch's TCPStore binds it (torch/csrc/distributed/c10d/socket.cpp)
 _ASYNC_ERRORS = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
 
 
@@ -34,9 +37,6 @@ class Meeting(NamedTuple):
     """Where `torch.distributed.elastic.multiprocessing.errors.record` writes an exception, absolute."""
     stack_file: str = ""
     """Where the rank writes its Python stacks when it is asked, absolute; empty for nowhere."""
-    traces: str = ""
-    """Where torch's flight recorder writes its dumps: the beginning of their paths, to which torch appends the rank.
-    Empty where nothing is recorded."""
     address: str = LOOPBACK
     """The machine of rank 0, as the others reach it."""
     local_rank: int = 0
@@ -53,7 +53,7 @@ class Meeting(NamedTuple):
 def variables(meeting: Meeting, base: Mapping[str, str]) -> dict[str, str]:
     """What torchrun sets for a rank; `base` has the variables that it leaves alone."""
     rank, size = str(meeting.rank), str(meeting.world_size)
-    found = {
+    values = {
         "RANK": rank,
         "LOCAL_RANK": "0" if meeting.virtual_local_rank else str(meeting.local_rank),
         "WORLD_SIZE": size,
@@ -74,20 +74,18 @@ def variables(meeting: Meeting, base: Mapping[str, str]) -> dict[str, str]:
     }
     for name in (_ASYNC_ERRORS, "OMP_NUM_THREADS"):
         if name not in base:
-            found[name] = "1"
-    if meeting.traces:
-        found |= {name: value for name, value in _recorder(meeting.traces).items() if name not in base}
-    return found
+            values[name] = "1"
+    return values
 
 
-def _recorder(traces: str) -> dict[str, str]:
-    """What makes torch record its collectives, and write them to `traces` and the rank when one times out.
-
-    torch 2.13: `torch/csrc/distributed/c10d/FlightRecorder.hpp` and `FlightRecorder.cpp`; two have an older name too,
-    the only one that older versions read.
-    """
-    return {
-        **dict.fromkeys(("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"), _RECORDED),
-        **dict.fromkeys(("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"), traces),
-        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
-    }
+def free_port() -> int:
+    """A TCP port that nobody listens on at this moment, 0 where there is none; another program may take it meanwhile."""
+    try:
+        if socket.has_dualstack_ipv6():
+            with socket.create_server((_ANY_6, 0), family=socket.AF_INET6, dualstack_ipv6=True) as server:
+                return int(server.getsockname()[1])
+        with socket.create_server((_ANY_4, 0)) as server:
+            return int(server.getsockname()[1])
+    except OSError as error:
+        _log.warning("no port for a group: %s", error.strerror)
+        return 0

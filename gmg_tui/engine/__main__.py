@@ -1,8 +1,8 @@
 """`python -m gmg_tui.engine`: reads a `RunSpec` as one line of JSON from standard input and runs it.
 
 A second line may have words. `viewer` announces a screen: the workers wait a moment for its first frame. With
-`confirm` nothing is run until a third line says that the reply was read; if standard input ends instead, the launcher is
-gone and nothing is left of the session. `fresh` says that the session's folder was made for this engine; it is removed
+`confirm` nothing is run until a third line confirms that the reply was read; if standard input ends instead, the launcher is
+gone and nothing is left of the session. `fresh` means that the session's folder was made for this engine; it is removed
 then. With `progress` lines such as `{"progress": "1 of 2 nodes has answered"}` may come first. Once the engine listens, or
 cannot, it prints one line of JSON:
 `{"ok": true, "warnings": [...], "socket": "its path"}` or `{"ok": false, "error": "…", "exit_code": 2}`.
@@ -24,17 +24,19 @@ import msgspec
 
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.main import Engine, any_of
-from gmg_tui.engine.output.log_writer import Log, LogHandler, LogWriter
+from gmg_tui.engine.output.logs import LogHandler, LogWriter
 from gmg_tui.engine.records import engine_log
 from gmg_tui.errors import GmgError
+from gmg_tui.genesis.environ import WORKER_VARIABLES
 from gmg_tui.model import RunSpec
+from gmg_tui.session import ENGINE_LOG
 
 _GARBAGE = 20_000
 """Objects before the collector looks for garbage; nearly all go by themselves."""
 
 
 def _answer(**fields: Any) -> None:
-    """Print the one line, and release standard output."""
+    """Print the reply, one line, and release standard output."""
     with suppress(BrokenPipeError):  # the launcher is gone, which standard input shows too
         os.write(1, msgspec.json.encode(fields) + b"\n")
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -43,14 +45,14 @@ def _answer(**fields: Any) -> None:
 
 
 def _log_by(logs: LogWriter) -> None:
-    handler = LogHandler(Log(logs, engine_log.StandardError()))
+    handler = LogHandler(engine_log.EngineLog(logs, Path(ENGINE_LOG)))
     logging.basicConfig(
         handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
 
 
 def _tell(text: str) -> None:
-    """Say how far the start is."""
+    """Report the progress of the start."""
     with suppress(BrokenPipeError):
         os.write(1, msgspec.json.encode({"progress": text}) + b"\n")
 
@@ -66,16 +68,26 @@ async def _run(engine: Engine, words: list[bytes]) -> None:
 
 async def _confirmed(enough: asyncio.Event) -> bool:
     """Wait for the next line on standard input; False when there is none, or a signal has ended the session before."""
-    loop, heard = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(0, heard.set)
-    await any_of(heard, enough)
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(0, readable.set)
+    await any_of(readable, enough)
     loop.remove_reader(0)
-    said = select.select([0], [], [], 0)[0]  # what was said before a signal counts
-    return bool(said and os.read(0, 1))
+    received = select.select([0], [], [], 0)[0]  # what was received before a signal counts
+    return bool(received and os.read(0, 1))
+
+
+def _forget_outer_worker() -> None:
+    """Drop what a worker of another session is given, if this engine was started by one.
+
+    Otherwise that session's slot would be taken for one of this session's, and its watchdog for a worker.
+    """
+    for name in WORKER_VARIABLES:
+        os.environ.pop(name, None)
 
 
 def main() -> None:
-    """Run one session."""
+    """Run the session that standard input describes."""
+    _forget_outer_worker()
     gc.freeze()  # what has been imported stays; without the collector the imports take 106 rather than 129 ms
     gc.set_threshold(_GARBAGE)
     gc.enable()

@@ -1,4 +1,4 @@
-"""Knows when the Slurm job ends that the engine runs in."""
+"""Tracks the end of the Slurm job that the engine runs in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import subprocess
 from collections.abc import Mapping
 
-from gmg_tui.engine.children import Children
 from gmg_tui.model import Allocation
 from gmg_tui.slurm import allocation
 
@@ -26,8 +25,7 @@ class AllocationWatch:
         newest: The job; None outside of one.
     """
 
-    def __init__(self, children: Children, environ: Mapping[str, str] = os.environ) -> None:
-        self._children = children
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
         job = allocation.job_of(environ)
         self.newest = Allocation(job, allocation.end_of(environ.get(allocation.END))) if job is not None else None
@@ -35,15 +33,15 @@ class AllocationWatch:
     async def run(self) -> None:
         """Ask until cancelled."""
         while self.newest is not None:
-            found = await self._ask(self.newest.job)
-            if found is not None:
-                self.newest = Allocation(self.newest.job, allocation.end_of(found))
+            answer = await self._ask(self.newest.job)
+            if answer is not None:
+                self.newest = Allocation(self.newest.job, allocation.end_of(answer))
             await asyncio.sleep(_AGAIN_S)
 
     async def _ask(self, job: str) -> str | None:
-        """What `squeue` says of the job's end; None where it does not answer."""
+        """The job's end as `squeue` reports it; None where it does not answer."""
         try:
-            process = await self._children.start(
+            process = await asyncio.create_subprocess_exec(
                 *allocation.ASK,
                 job,
                 env={**self._environ, **allocation.ASK_ENV},
@@ -52,13 +50,13 @@ class AllocationWatch:
                 stderr=subprocess.DEVNULL,
             )
         except OSError as error:
-            _log.info("when the Slurm job ends is not known: %s: %s", allocation.ASK[0], error.strerror)
+            _log.info("the end of the Slurm job is unknown: %s: %s", allocation.ASK[0], error.strerror)
             return None
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 answer, _ = await process.communicate()
         except TimeoutError:
-            _log.info("when the Slurm job ends is not known: %s does not answer", allocation.ASK[0])
+            _log.info("the end of the Slurm job is unknown: %s does not answer", allocation.ASK[0])
             return None
         finally:
             if process.returncode is None:

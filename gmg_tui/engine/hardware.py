@@ -1,4 +1,4 @@
-"""The slots of a session, and the NVML handle that found them."""
+"""The slots of a session, and the NVML handle that listed them."""
 
 from __future__ import annotations
 
@@ -52,9 +52,8 @@ class Hardware:
             return cls(slots, None, tuple(names for _ in batches), idle=idle)
         nvml, gpus, visible = _driver(spec)
         if spec.sweep is None:
-            warning = selection.ambiguity(gpus, spec.gpus)
             chosen, idle = grouped(selection.slots(gpus, spec.gpus, visible), spec)
-            return cls(chosen, nvml, warnings=(warning,) if warning is not None else (), idle=idle)
+            return cls(chosen, nvml, idle=idle)
         whole = selection.slots(gpus, None, visible)
         allowed = tuple(
             frozenset(slot.name for slot in selection.slots(gpus, batch.gpus, visible)) for batch in batches

@@ -5,35 +5,61 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import shutil
 import signal
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gmg_tui import sockets
+import gmg_tui
+from gmg_tui import session as sessions
+from gmg_tui.ddp import torchrun
 from gmg_tui.engine.api.listener import Listener
 from gmg_tui.engine.api.server import Server
-from gmg_tui.engine.children import Children
-from gmg_tui.engine.composition import assemble
+from gmg_tui.engine.attempts.context import Context
+from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.daemon_thread import in_daemon_thread
+from gmg_tui.engine.faults import Faults
+from gmg_tui.engine.gpus.indices import GpuIndices
 from gmg_tui.engine.hardware import Hardware
-from gmg_tui.engine.output.log_writer import LogWriter
-from gmg_tui.engine.output.pump import Pump
+from gmg_tui.engine.notify import NotifyCommands, Occurrences, how_it_ended
+from gmg_tui.engine.observer import Observer
+from gmg_tui.engine.output.logs import LogWriter
+from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.engine.processes.process import adopt_orphans
-from gmg_tui.engine.telling.command import NotifyCommands
-from gmg_tui.engine.telling.occurrences import Occurrences, how_it_ended
+from gmg_tui.engine.processes.process_tree import Scans
+from gmg_tui.engine.records.recorder import Recorder
+from gmg_tui.engine.scheduling.queue_scheduler import QueueParts, QueueScheduler
+from gmg_tui.engine.scheduling.replicated_scheduler import ReplicatedScheduler
+from gmg_tui.engine.scheduling.scheduler import Scheduler
+from gmg_tui.engine.scheduling.stored_queue import queue_of, search_of
+from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler
+from gmg_tui.engine.script_times import ScriptTimes
+from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.watchdog.client import WatchdogClient
+from gmg_tui.engine.workers.local_worker import LocalWorker
+from gmg_tui.engine.workers.slot_state import SlotState, Workplace
 from gmg_tui.gpu import egl
 from gmg_tui.gpu.sampler import Sampler
-from gmg_tui.model import GpuSample, OccurrenceKind, RunSpec
+from gmg_tui.interpreter import versions
+from gmg_tui.model import GpuSample, OccurrenceKind, RunSpec, Session
+from gmg_tui.results.files import export
+from gmg_tui.results.tried import TriedArguments
+from gmg_tui.session import machine, sockets
+from gmg_tui.store.writer import StoreWriter
 
 if TYPE_CHECKING:
+    from gmg_tui.engine.nodes.agent import Agent
     from gmg_tui.engine.nodes.fleet import Fleet
 
 _log = logging.getLogger(__name__)
 
+_ID_BYTES = 8
 _FIRST_VISIT_S = 10.0
 """How long an engine whose workers have ended waits for a first client."""
 _LAST_VISIT_S = 0.5
@@ -60,13 +86,13 @@ class Engine:
         self.enough = asyncio.Event()
         """Set by a signal: clients are not waited for."""
         self._reason = "the session has ended"
-        """What clients are told when the engine leaves."""
+        """The reason sent to clients when the engine leaves."""
         self._fleet: Fleet | None = None
         self._given_up = asyncio.Event()
         """Set long after a signal: what has not ended is not waited for, because the kernel does not end it."""
 
-    async def start(self, say: Callable[[str], None] | None = None) -> str:
-        """Begin to listen, and put all parts together; `say` is told how far that is, where it takes long.
+    async def start(self, report: Callable[[str], None] | None = None) -> str:
+        """Begin to listen, and put all parts together; `report` is called with the progress where it takes long.
 
         Returns:
             The path of the socket, which may be another than was asked for.
@@ -81,47 +107,90 @@ class Engine:
             from gmg_tui.engine.nodes.fleet import Fleet  # most sessions have one machine, and start the sooner
 
             self._fleet = Fleet(self._spec, self._spec.nodes)
-            await self._fleet.gather(say or _log.info)
+            await self._fleet.gather(report or _log.info)
             self._hardware = self._fleet.hardware
         self._measured = False
         self._sampling = self._sampler()  # first: GPUs are slow to answer, and the first frame needs their metrics
-        self._pump = Pump(lambda: self._server.tell_lines())
+        self._pipes = Pipes(lambda: self._server.send_lines(), self._logs.is_full)
         self._egl = egl.EglProbe()
-        self._children = Children()
-        self._watchdog = WatchdogClient(self._children)
-        self._notify = NotifyCommands(self._spec, self._children, self._notify_trouble)
+        self._watchdog = WatchdogClient()
+        self._notify = NotifyCommands(self._spec, self._notify_trouble)
         # Trials that run out of memory are how a tuning finds the largest value that runs.
         expected = {OccurrenceKind.JOB_FAILED} if self._spec.tune is not None else set[OccurrenceKind]()
-        self._occurrences = Occurrences(self._notify.tell, leave_out=expected)
+        self._occurrences = Occurrences(self._notify.notify, leave_out=expected)
         self._listener = Listener(sockets.candidates(self._spec))
         self._spec = structs.replace(self._spec, socket=str(self._listener.path))
         try:
-            self._supervisor, self._store = assemble(
-                self._spec,
-                self._hardware,
-                self._pump,
-                self._logs,
-                self._children,
-                self._watchdog,
-                self._egl,
-                self._changed,
-                self._store_trouble,
-                self._occurrences,
-                self._fleet,
-            )
+            self._assemble()
         except BaseException:
             self._listener.close()
             if self._fleet is not None:
                 await self._fleet.end(kill=True)
             raise
-        self._server = Server(self._supervisor, self._listener)
+        self._server = Server(self._supervisor, self._observer, self._listener)
         if self._fleet is not None:
-            self._fleet.changed, self._fleet.printed = self._changed, self._server.tell_lines
+            self._fleet.changed, self._fleet.printed = self._changed, self._server.send_lines
             self._fleet.over = self._on_end_of_nodes
         self._listen_to_signals()
-        # Whoever hears that the session has begun must find it: `gmg-tui --detach sim.py && gmg-tui attach`.
-        self._supervisor.session_files.write(self._supervisor.snapshot())
+        # The session must be listed before its start is reported: `gmg-tui --detach sim.py && gmg-tui attach`.
+        files = self._observer.session_files
+        self._supervisor.faults.guard("the session's files", lambda: files.write(self._observer.snapshot()))
         return self._spec.socket
+
+    def _assemble(self) -> None:
+        """Put the parts of the session together. Raises `StoreError` where the store of a sweep cannot be read."""
+        spec, hardware, fleet = self._spec, self._hardware, self._fleet
+        session = Session(
+            spec,
+            hardware.slots,
+            os.getpid(),
+            time.time(),
+            gmg_tui.__version__,
+            id=fleet.session_id if fleet is not None else os.urandom(_ID_BYTES).hex(),
+            boot_id=machine.boot_id(),
+            pid_namespace=machine.pid_namespace(),
+            idle=hardware.idle,
+            versions=versions(spec.python),
+            allowed=tuple(tuple(sorted(names)) for names in hardware.allowed) if spec.agent is not None else (),
+        )
+        count = len(hardware.slots)
+        slot_states = {slot.name: SlotState(slot, index, count) for index, slot in enumerate(hardware.slots)}
+        times = ScriptTimes(hardware.slots[0].kind, spec)
+        at_once = max((len(names) for names in hardware.allowed), default=count)
+        gate, indices = Gate(spec.start or times.way(spec)), GpuIndices(hardware.nvml)
+        context = Context(
+            *(session, at_once, self._pipes, self._logs, indices, self._egl, gate, self._watchdog, Scans(), times.of)
+        )
+        workplace = Workplace(session, partial(LocalWorker, context))
+        if fleet is not None:
+            workplace = fleet.workplace(session, slot_states)
+        folder = Path(spec.folder)
+        files = partial(export, folder) if spec.agent is None else None
+        self._store = StoreWriter(folder / sessions.STORE, self._store_trouble, export=files)
+        tried, faults = TriedArguments(), Faults()
+        recorder = Recorder(self._store, self._changed, tried, self._occurrences, faults)
+        agent: Agent | None = None
+        scheduler: Scheduler
+        if spec.agent is not None:
+            from gmg_tui.engine.nodes.agent import Agent  # other engines start the sooner
+
+            scheduler = agent = Agent(slot_states, workplace, recorder, self._changed)
+            agent.orphaned = lambda reason: self._end(reason, kill=False)
+        elif spec.sweep is None:
+            scheduler = ReplicatedScheduler(slot_states, workplace, recorder)
+        else:
+            queue, before_s = queue_of(folder / sessions.STORE, spec.sweep, hardware, self._store, tried)
+            parts = QueueParts(slot_states, hardware.allowed, queue, workplace, recorder, self._changed, before_s)
+            if spec.tune is not None:
+                scheduler = TuneScheduler(parts, spec, *search_of(spec, spec.tune, hardware))
+            else:
+                scheduler = QueueScheduler(parts)
+        self._store.put(session)
+        self._supervisor = Supervisor(session, slot_states, scheduler, faults)
+        self._supervisor.fleet, self._supervisor.agent = fleet, agent
+        self._observer = Observer(self._supervisor, recorder, context.scans, tried, times.save)
+        if torchrun.starts(spec.script, module=spec.module) and spec.sweep is None:
+            self._supervisor.note("torchrun", torchrun.instead(spec.script))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -139,17 +208,30 @@ class Engine:
             for task in (living, done, self._egl):
                 task.cancel()
             failures = await asyncio.gather(living, done, return_exceptions=True)
-            if self._fleet is not None:
-                await self._fleet.end(kill=self._given_up.is_set())
-            await self._store.close()
-            await self._supervisor.session_files.end()
-            await self._notify.finish()
-            await self._close()
-        if self._supervisor.agent is not None and self._supervisor.agent.collected:
+            await self._conclude()
+        if self._supervisor.agent is not None and await self._supervisor.agent.logs_sent():
             await in_daemon_thread(shutil.rmtree, self._spec.folder, ignore_errors=True)
         for failure in failures:
             if isinstance(failure, BaseException) and not isinstance(failure, asyncio.CancelledError):
                 raise failure
+
+    async def _conclude(self) -> None:
+        """End all parts. One that fails is logged, and the others end nonetheless."""
+        parts: list[Callable[[], Awaitable[object]]] = [
+            self._store.close,
+            self._observer.session_files.end,
+            self._notify.finish,
+            self._close_nvml,
+            self._close_clients,
+            self._watchdog.close,
+        ]
+        if (fleet := self._fleet) is not None:
+            parts.insert(0, lambda: fleet.end(kill=self._given_up.is_set()))
+        for end in parts:
+            try:
+                await end()
+            except Exception:
+                _log.exception("a part of the engine has not ended as it should")
 
     async def cancel(self, *, fresh: bool) -> None:
         """End instead of running anything.
@@ -164,21 +246,29 @@ class Engine:
         if fresh:
             await in_daemon_thread(shutil.rmtree, self._spec.folder, ignore_errors=True)
         else:
-            await self._supervisor.session_files.end()
-        await self._close()
+            await self._observer.session_files.end()
+        await self._close_nvml()
+        await self._close_clients()
+        await self._watchdog.close()
 
-    async def _close(self) -> None:
+    async def _close_nvml(self) -> None:
         nvml = self._hardware.nvml
         if nvml is not None and (self._sampling is None or await asyncio.to_thread(self._sampling.stop)):
             nvml.close()
-        self._server.close(self._reason)
-        self._pump.close()
-        await self._watchdog.close()
+
+    async def _close_clients(self) -> None:
+        try:
+            self._server.close(self._reason)
+        finally:
+            self._pipes.close_all()
 
     async def _live(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._work())
-            tasks.create_task(self._server.run())
+        serving = asyncio.create_task(self._supervisor.faults.forever("clients", self._server.run))
+        try:
+            await self._work()
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
 
     async def _work(self) -> None:
         """Start the watchdog and then the workers, once an announced viewer has had its first frame."""
@@ -186,17 +276,21 @@ class Engine:
             await any_of(self._server.watched, timeout_s=_VIEWER_S)
         if self._hardware.gpus:
             self._egl.begin()
-        at_last = self._fleet.at_last if self._fleet is not None else ()
-        await self._watchdog.start(self._supervisor.session.id, at_last)
+        await self._watchdog.start(self._supervisor.session.id)
         self._store.start()
-        await self._supervisor.run(self._pump.read, self._server.tell)
+        observing = asyncio.create_task(self._observer.run(self._pipes.read, self._server.send), name="observer")
+        try:
+            await self._supervisor.run()
+        finally:
+            observing.cancel()
+            await asyncio.gather(observing, return_exceptions=True)
 
     async def _done(self) -> None:
         """Return when the workers have ended, and the clients have seen it."""
         supervisor, server = self._supervisor, self._server
         while True:
             await any_of(supervisor.all_ended, self._given_up)
-            if self.enough.is_set() or self._spec.agent is not None:
+            if self.enough.is_set():
                 return
             grace_s = _LAST_VISIT_S if server.visited.is_set() else _FIRST_VISIT_S
             await any_of(self.enough, server.busy, timeout_s=grace_s)
@@ -217,9 +311,12 @@ class Engine:
         ended = self._supervisor.all_ended.is_set()
         self._supervisor.changed()
         if self._supervisor.all_ended.is_set() and not ended:
-            text = f"{self._spec.name} has ended: {how_it_ended(self._supervisor.snapshot())}"
-            self._occurrences.add(OccurrenceKind.ENDED, text)
+            self._supervisor.faults.guard("notifications", self._tell_end)
         self._server.soon()
+
+    def _tell_end(self) -> None:
+        text = f"{self._spec.name} has ended: {how_it_ended(self._observer.snapshot())}"
+        self._occurrences.add(OccurrenceKind.ENDED, text)
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -249,7 +346,7 @@ class Engine:
         if kill:
             self._notify.drop()
         self.enough.set()
-        waits_s = 0.0 if kill else self._spec.sigint_wait_s + self._spec.sigterm_wait_s
+        waits_s = 0.0 if kill else torchrun.stop_s(self._spec)
         self._loop.call_later(waits_s + _END_S, self._given_up.set)
 
     def _sampler(self) -> Sampler | None:
@@ -266,7 +363,7 @@ class Engine:
         return sampler
 
     def _take_samples(self, samples: tuple[GpuSample, ...], error: str | None) -> None:
-        self._supervisor.take_samples(samples, error)
+        self._observer.take_samples(samples, error)
         if not self._measured:
             self._measured = True
             self._server.soon()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from gmg_tui import units
+from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.processes import process_tree
-from gmg_tui.engine.processes.scans import Scans
-from gmg_tui.engine.workers.worker import Worker
-from gmg_tui.model import GpuSample, Slot, SlotKind
+from gmg_tui.engine.processes.process_tree import Scans
+from gmg_tui.engine.workers.local_worker import LocalWorker
+from gmg_tui.model import GpuSample, Slot, SlotKind, WorkerState
+
+_log = logging.getLogger(__name__)
 
 INTERVAL_S = 2.0
 """Between two scans: a pass over `/proc` costs 10 to 20 microseconds per process."""
@@ -17,16 +22,42 @@ UNWATCHED_S = 5.0
 """The same while there is no client."""
 
 
+def inspect(worker: LocalWorker, table: process_tree.Table, now: float) -> None:
+    """Update a worker's CPU, memory and stuck warning from its processes; `now` is monotonic seconds."""
+    attempt = worker.running
+    if attempt is None or not worker.state.live or not attempt.process.started or attempt.ended_clock is not None:
+        return
+    members = attempt.process.members(table)
+    attempt.activity.update(members, attempt.output_bytes + attempt.counts.steps, now)
+    spec = worker.context.spec
+    idle = attempt.activity.idle_for_s(now) >= spec.stuck_after_s and worker.state is not WorkerState.STOPPING
+    if idle:
+        worker.context.gate.ended(worker.slot.name)
+    if worker.rank is not None:
+        return  # an idle rank may wait for the others; its group is judged as a whole
+    was_stuck = worker.stuck
+    util = worker.sample.gpu_util_pct if worker.sample is not None else None
+    gpu = f", GPU {units.whole(util)} %" if util is not None else ""
+    worker.stick(f"{attempt.activity.idleness(now)}{gpu}" if idle else None)
+    if worker.stuck and was_stuck is None:
+        _log.info("%s: stuck: %s", worker.slot.name, worker.stuck)
+        if spec.restart_stuck:
+            worker.replace_stuck()
+    elif was_stuck is not None and worker.stuck is None:
+        _log.info("%s: no longer stuck", worker.slot.name)
+
+
 class ProcessScan:
     """Looks at the processes of a session on `slots`."""
 
-    def __init__(self, slots: Sequence[Slot], scans: Scans) -> None:
+    def __init__(self, slots: Sequence[Slot], scans: Scans, faults: Faults) -> None:
         self._slots = slots
+        self._faults = faults
         self._scans = scans
         self._zombies: frozenset[int] = frozenset()
 
     async def scan(
-        self, workers: Sequence[Worker], samples: Iterable[GpuSample], note: Callable[[str, str | None], None]
+        self, workers: Sequence[LocalWorker], samples: Iterable[GpuSample], note: Callable[[str, str | None], None]
     ) -> None:
         """Scan once. `note` takes a subject and a note for the user, or None to remove it."""
         try:
@@ -35,10 +66,10 @@ class ProcessScan:
             note("processes", f"/proc cannot be read: {error.strerror}; the workers' CPU and memory are out of date")
             return
         note("processes", None)
+        self._reap(table)
         now = time.monotonic()
         for worker in workers:
-            worker.inspect(table, now)
-        self._reap(table)
+            self._faults.guard("the scan of processes", inspect, worker, table, now)
         self._find_misplaced(workers, samples)
 
     def _reap(self, table: process_tree.Table) -> None:
@@ -55,7 +86,7 @@ class ProcessScan:
                 continue  # asyncio was quicker after all
         self._zombies = dead - self._zombies
 
-    def _find_misplaced(self, workers: Sequence[Worker], samples: Iterable[GpuSample]) -> None:
+    def _find_misplaced(self, workers: Sequence[LocalWorker], samples: Iterable[GpuSample]) -> None:
         """Warn of workers whose processes NVML sees on another GPU than their slot's."""
         seen_on: dict[int, set[str]] = {}
         for sample in samples:
@@ -67,9 +98,9 @@ class ProcessScan:
             if own is None or worker.slot.kind is not SlotKind.GPU:
                 continue
             on = {uuid for pid in worker.pids for uuid in seen_on.get(pid, ())}
-            found = [
+            others = [
                 slot.name
                 for slot in (self._slots if on and own.uuid not in on else ())
                 if slot.gpu is not None and slot.gpu.uuid in on
             ]
-            worker.misplaced = f"runs on {', '.join(found)} instead of {worker.slot.name}" if found else None
+            worker.misplaced = f"runs on {', '.join(others)} instead of {worker.slot.name}" if others else None

@@ -18,20 +18,20 @@ _log = logging.getLogger(__name__)
 
 
 def described(processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
-    """`processes` with all that is known of them, and by which each is known again; never raises."""
+    """`processes` with their details, and the start time by which each is identified again; never raises."""
     return tuple(structs.replace(process, started_ticks=_started(process)) for process in describe(processes))
 
 
 def _started(process: GpuProcess) -> int | None:
-    found = process_tree.read(process.own_pid) if process.own_pid is not None else None
-    return found.started_ticks if found is not None else None
+    info = process_tree.read(process.own_pid) if process.own_pid is not None else None
+    return info.started_ticks if info is not None else None
 
 
 def end(seen: GpuProcess, number: signal.Signals) -> None:
     """Send a signal to the process that was `seen`.
 
     Raises:
-        GmgError: It has ended, is another one by now, is not visible here, or is another user's.
+        GmgError: It has ended, its PID is another process's, it is not visible here, or is another user's.
     """
     pid = seen.pid
     if seen.own_pid is None:
@@ -49,7 +49,7 @@ def end(seen: GpuProcess, number: signal.Signals) -> None:
         if now.started_ticks != seen.started_ticks:
             raise GmgError(f"process {pid} has ended; its PID is another process's now", 1)
         if (now.name, now.command) != (seen.name, seen.command):
-            raise GmgError(f"process {pid} is {now.command or now.name} now; look again", 1)
+            raise GmgError(f"process {pid} is {now.command or now.name} now; select it again", 1)
         if process_tree.owner(pid) != os.getuid():
             raise GmgError(f"process {pid} belongs to {now.user}", 1)
         signal.pidfd_send_signal(handle, number)

@@ -58,7 +58,7 @@ optimizer = torch.optim.Adam(policy.parameters(), lr=3e-3)
 
 
 def observe() -> torch.Tensor:
-    """Each box's place and velocity, m and m/s."""
+    """Each box's position and velocity, m and m/s."""
     return torch.cat((box.get_pos(), box.get_vel()), dim=1)
 
 

@@ -1,9 +1,23 @@
-"""The caches of Genesis and Quadrants."""
+"""The caches of Genesis and Quadrants, and the locks that a killed process leaves there.
+
+A lock of Quadrants, as of Taichi before it, is an empty file made with `O_CREAT | O_EXCL` (quadrants/util/lock.h): it names
+no owner, does not expire, and exists for well under a second, while kernels are loaded or saved. A process that is killed
+meanwhile leaves it behind, and from then on every start warns `Lock … failed`, and neither loads nor saves a kernel.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+
+STALE_S = 60.0
+"""The age from which a lock counts as left behind."""
+
+_LOCK_NAMES = ("qdcache.lock", "ptxcache.lock", "ticache.lock", "metadata.lock")
+"""Of Quadrants' kernels and of its PTX, and of both as Taichi called them."""
 
 
 def mesh_cache(environ: Mapping[str, str]) -> Path:
@@ -18,20 +32,55 @@ def kernel_cache(environ: Mapping[str, str]) -> Path:
     return Path(own) if own else _base(environ) / "quadrants" / "qdcache"
 
 
-def kernel_caches(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """The kernel cache, and where it was when Quadrants was GsTaichi (Genesis 0.3) and Taichi (0.2)."""
-    own = environ.get("TI_OFFLINE_CACHE_FILE_PATH")
-    before = (Path(own),) if own else tuple(_base(environ) / name / "ticache" for name in ("gstaichi", "taichi"))
-    return kernel_cache(environ), *before
-
-
 def _base(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".cache")
 
 
 def exist(environ: Mapping[str, str]) -> bool:
-    """Whether there are compiled kernels at all; whether they are this script's cannot be told from outside."""
+    """Whether there are compiled kernels at all; whether they are this script's is not visible from outside."""
     try:
         return any(kernel_cache(environ).iterdir())
     except OSError:
         return False
+
+
+def stale_locks(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """The stale locks of the kernel caches that a worker with this whole environment would use."""
+    own = environ.get("TI_OFFLINE_CACHE_FILE_PATH")  # as the cache was called before Genesis 0.4
+    before = [Path(own)] if own else [_base(environ) / name / "ticache" for name in ("gstaichi", "taichi")]
+    old = [path for root in (kernel_cache(environ), *before) for path in _locks(root) if _is_old(path)]
+    in_use = set(_open_files()) if old else set()
+    return tuple(path for path in old if os.path.realpath(path) not in in_use)
+
+
+def remove_locks(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Remove these locks, except those recreated meanwhile. Returns those that this call has removed."""
+    removed = []
+    for path in paths:
+        with suppress(OSError):
+            if _is_old(path):
+                path.unlink()
+                removed.append(path)
+    return tuple(removed)
+
+
+def _locks(root: Path) -> Iterator[Path]:
+    """The locks in the cache itself, and in `kernel_compilation_manager` or `ptx_cache_sm_90` in it."""
+    return (path for pattern in ("*.lock", "*/*.lock") for path in root.glob(pattern) if path.name in _LOCK_NAMES)
+
+
+def _is_old(path: Path) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime > STALE_S
+    except OSError:
+        return False
+
+
+def _open_files() -> Iterator[str]:
+    """The paths of all files that processes of this user have open (those of others cannot be read)."""
+    for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
+        if name.isdigit():
+            with suppress(OSError):
+                for entry in os.scandir(f"/proc/{name}/fd"):
+                    with suppress(OSError):
+                        yield os.readlink(entry.path)  # noqa: PTH115 - as a Path it would cost three times as much

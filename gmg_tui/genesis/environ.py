@@ -1,4 +1,4 @@
-"""A worker's environment: one GPU, a share of the host's cores, and no place in the task that gmg-tui itself is.
+"""A worker's environment: one GPU, a share of the host's cores, and nothing of the task that gmg-tui itself is.
 
 Quadrants always opens CUDA ordinal 0 (quadrants/rhi/cuda/cuda_context.cpp), so `CUDA_VISIBLE_DEVICES`, set before the
 process starts, is the only way to choose its GPU; `torch.cuda.set_device` in the script comes too late.
@@ -19,8 +19,13 @@ _THREADS = ("OMP_NUM_THREADS", "QD_NUM_THREADS")
 """Of torch's and NumPy's loops, and of Quadrants' compiler and CPU kernels."""
 _OWN = "GMG_"
 """The prefix of gmg-tui's own variables, which nobody overrides."""
+WORKER_VARIABLES = (
+    *("GMG_SESSION", "GMG_SESSION_ID", "GMG_SLOT", "GMG_WORKER_INDEX", "GMG_NUM_WORKERS", "GMG_ATTEMPT"),
+    *("GMG_JOB", "GMG_JOB_NAME", "GMG_OUT_DIR"),
+)
+"""The variables that identify a worker and its processes."""
 _TASK = re.compile(r"SLURM_(PROCID|LOCALID|NODEID|NPROCS|NTASKS\w*|STEPID|STEP_\w+)|(PMI|PMIX|OMPI)_\w+")
-"""What tells a process which task of how many it is, in Slurm's steps and MPI's jobs.
+"""What gives a process its task number and their count, in Slurm's steps and MPI's jobs.
 
 `SLURM_JOB_*` describe the allocation, which is the workers' too. `SLURM_STEPID` is the older name of `SLURM_STEP_ID`
 (srun(1), output environment variables).
@@ -38,16 +43,6 @@ class Environment(NamedTuple):
     """The whole environment: gmg-tui's own, less `unset`, plus `set`."""
 
 
-class JobVariables(NamedTuple):
-    """What a job of a sweep is told about itself: `GMG_JOB`, `GMG_JOB_NAME`, `GMG_OUT_DIR`."""
-
-    number: int
-    """From 1."""
-    name: str
-    out_dir: str
-    """Its own folder, absolute."""
-
-
 def worker_environment(
     base: Mapping[str, str],
     *,
@@ -61,10 +56,9 @@ def worker_environment(
     egl_index: int | None,
     threads: int,
     extra: Mapping[str, str],
-    job: JobVariables | None = None,
     keep_task: bool = False,
     visible: Visible = Visible.INDEX,
-    group: Mapping[str, str] = MappingProxyType({}),
+    more: Mapping[str, str] = MappingProxyType({}),
     devices: tuple[str, ...] = (),
 ) -> Environment:
     """The environment of one attempt on `slot`.
@@ -72,7 +66,7 @@ def worker_environment(
     Args:
         base: The environment that gmg-tui itself was started in.
         session: Name of the session.
-        session_id: What tells the session from others of that name.
+        session_id: Unique among sessions of that name.
         slot: Where the worker runs.
         index: The worker's number, from 0.
         count: How many workers the session has.
@@ -82,10 +76,9 @@ def worker_environment(
             Genesis tries all devices (0.3.0 and later) rather than one that may be wrong.
         threads: The worker's share of the host's cores; `base` takes precedence.
         extra: The worker's `--env`, placeholders filled in; overrides everything but `GMG_…`.
-        job: In a sweep, which job it is.
         keep_task: Whether `task_variables` are handed on (`--keep-slurm-env`).
         visible: How the GPU is named.
-        group: What tells a rank of its group.
+        more: A rank's variables about its group, and a sweep's job's about itself.
         devices: The GPUs that the worker sees, as `CUDA_VISIBLE_DEVICES` names them; empty for its slot's alone.
 
     Raises:
@@ -96,7 +89,7 @@ def worker_environment(
         settings["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
     settings |= {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", "PYTHONUTF8": "1"}
     settings |= {name: str(threads) for name in _THREADS if name not in base}
-    settings |= group
+    settings |= more
     settings |= {name: value for name, value in extra.items() if not name.startswith(_OWN)}
     settings |= {
         "GMG_SESSION": session,
@@ -106,8 +99,6 @@ def worker_environment(
         "GMG_NUM_WORKERS": str(count),
         "GMG_ATTEMPT": str(attempt),
     }
-    if job is not None:
-        settings |= {"GMG_JOB": str(job.number), "GMG_JOB_NAME": job.name, "GMG_OUT_DIR": job.out_dir}
     removed = () if keep_task else (name for name in task_variables(base) if name not in settings)
     unset = (*(name for name, value in settings.items() if value is None), *removed)
     chosen = {name: value for name, value in settings.items() if value is not None}
@@ -115,7 +106,7 @@ def worker_environment(
 
 
 def task_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables by which a process knows itself as a task of a Slurm step or of an MPI job, by name.
+    """The variables that mark a process as a task of a Slurm step or of an MPI job, by name.
 
     A worker is none: gmg-tui is the task. Libraries that find them (Lightning, mpi4py, hydra's launchers) would wait
     for the other tasks.

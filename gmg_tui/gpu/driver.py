@@ -1,51 +1,105 @@
-"""What the engine asks of the GPUs, whoever answers: NVML, or simulated GPUs."""
+"""The NVIDIA driver as the rest of the program sees it: what it can be asked, and what its errors mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+import pynvml
 
 from gmg_tui.model import Gpu, GpuHealth, GpuSample
 
+_T = TypeVar("_T")
+
+LIBRARY_GONE = frozenset(
+    {
+        pynvml.NVML_ERROR_UNINITIALIZED,
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+    }
+)
+"""Codes by which NVML as a whole has stopped answering, whichever GPU was asked."""
+
+FATAL = LIBRARY_GONE | {pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED}
+"""Codes after which the handle is of no further use."""
+
+GPU_LOST = FATAL - LIBRARY_GONE | {pynvml.NVML_ERROR_GPU_NOT_FOUND, pynvml.NVML_ERROR_NOT_FOUND}
+"""Codes by which NVML reports, when a handle is looked up, that it cannot reach the GPU."""
+
+UNSUPPORTED = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND})
+
+_TEXTS = {
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
+        "NVML (libnvidia-ml.so.1) is not on this machine: install the NVIDIA driver, or give the container its GPUs"
+    ),
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: (
+        "the NVIDIA driver is not loaded: load its kernel module (`modprobe nvidia`), or give the container its GPUs"
+    ),
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
+        "NVML and the loaded NVIDIA kernel module are of different versions, as after an update: reboot"
+    ),
+    pynvml.NVML_ERROR_NO_PERMISSION: (
+        "no permission to use the NVIDIA driver: this user must be able to read and write /dev/nvidiactl and /dev/nvidia*"
+    ),
+    pynvml.NVML_ERROR_UNINITIALIZED: "the NVIDIA driver has gone away; it is retried every few seconds",
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "libnvidia-ml.so.1 is too old or broken: install a current NVIDIA driver",
+}
+_GPU_TEXTS = dict.fromkeys(GPU_LOST, "the GPU is no longer there") | {
+    pynvml.NVML_ERROR_GPU_IS_LOST: (
+        "the GPU is lost: it has fallen off the bus; `dmesg` has its Xid, and the machine may need a reboot"
+    ),
+    pynvml.NVML_ERROR_RESET_REQUIRED: "the GPU needs a reset: `nvidia-smi --gpu-reset`, or reboot",
+    pynvml.NVML_ERROR_NO_PERMISSION: "no permission to read this GPU",
+}
+
+
+class NvmlUnavailable(Exception):  # noqa: N818 - it is a state of the machine, not a fault of the program
+    """NVML does not answer; its text is one line: what is wrong and what to do."""
+
+
+def unavailable(error: pynvml.NVMLError) -> NvmlUnavailable:
+    """The error for the user when NVML as a whole fails with `error`."""
+    return NvmlUnavailable(_TEXTS.get(error.value, f"NVML fails: {error}; `nvidia-smi` and `dmesg` may have details"))
+
+
+def gpu_trouble(error: pynvml.NVMLError) -> str:
+    """Why a GPU has no metrics, in one line."""
+    return _GPU_TEXTS.get(error.value, f"NVML: {error}")
+
+
+class Asker:
+    """Queries one GPU through its handle; what it refuses is None."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self.refusal: str | None = None
+        """Why the last refused query was refused, in one line; None if none was, or if it is just unsupported."""
+
+    def __call__(self, question: Callable[..., _T], *arguments: object) -> _T | None:
+        """The answer to `question(handle, *arguments)`; None if the GPU does not give one.
+
+        Raises `pynvml.NVMLError` when the GPU is lost or NVML is gone (`FATAL`).
+        """
+        try:
+            return question(self._handle, *arguments)
+        except pynvml.NVMLError as error:
+            if error.value in FATAL:
+                raise
+            if error.value not in UNSUPPORTED:
+                self.refusal = gpu_trouble(error)
+            return None
+
 
 class Driver(Protocol):
-    """The interface of `nvml.Nvml`, where each member is described."""
+    """What the engine asks of the GPUs: of NVML, or of simulated GPUs. `nvml.Nvml` describes each member."""
 
     error: str | None
     silent: tuple[tuple[int, str], ...]
-    indices: dict[str, int]
-    fixed_indices: bool
-    """Whether every process counts the GPUs in the same way at all times, so that none needs to be asked for it."""
 
-    @property
-    def in_trouble(self) -> bool:
-        """Whether a GPU, or the driver as a whole, has not answered lately."""
-        ...
-
-    def close(self) -> None:
-        """Let go of it."""
-        ...
-
-    def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs in the order of their indices."""
-        ...
-
-    def index_of(self, uuid: str) -> int:
-        """The current index of a GPU. Raises `NvmlUnavailable`."""
-        ...
-
-    def driver_version(self) -> str | None:
-        """The driver's version; None if unknown."""
-        ...
-
-    def hear(self, gpus: Iterable[Gpu]) -> bool:
-        """Take the Xids of these GPUs since the last time; whether there were any."""
-        ...
-
-    def look(self, gpu: Gpu) -> GpuHealth | None:
-        """Read the health of a GPU, which its samples have from then on; None where nothing is known."""
-        ...
-
-    def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample:
-        """A sample of `gpu`; trouble is in it, never raised."""
-        ...
+    def close(self) -> None: ...  # noqa: D102
+    def gpus(self) -> tuple[Gpu, ...]: ...  # noqa: D102
+    def index_of(self, uuid: str) -> int: ...  # noqa: D102
+    def hear(self, gpus: Iterable[Gpu]) -> bool: ...  # noqa: D102
+    def check_health(self, gpu: Gpu) -> GpuHealth | None: ...  # noqa: D102
+    def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample: ...  # noqa: D102

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-import time
+import signal
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from gmg_tui.gpu import helper
 from gmg_tui.model import Gpu
 
-_HELPER = Path(__file__).with_name("egl_probe.py")
+_PROGRAM = Path(__file__).with_name("egl_probe.py")
+_REAP_S = 2.0
+"""How long a killed helper is waited for; one inside the driver may take a while to die."""
 
 
 class EglDevice(Struct, frozen=True):
@@ -33,22 +36,18 @@ class EglMap(Struct, frozen=True):
     devices: tuple[EglDevice, ...] = ()
     error: str | None = None
     transient: bool = False
-    """Whether the error may be gone later: too many open files, a time-out."""
+    """Whether the error may be gone at the next attempt: too many open files."""
 
-    def index_of(self, gpu: Gpu, ordinal: int | None = None) -> tuple[int | None, str]:
-        """The EGL index of `gpu`, for `EGL_DEVICE_ID`, and how it was found; or None and the reason, in one line.
-
-        `ordinal` is its NVML index when EGL was asked, if that is not the one that it was found with.
-        """
-        ordinal = gpu.index if ordinal is None else ordinal
+    def index_of(self, gpu: Gpu) -> tuple[int | None, str]:
+        """The EGL index of `gpu`, for `EGL_DEVICE_ID`, and how it was determined; or None and the reason, in one line."""
         if gpu.mig_index is not None:
             return None, "a MIG instance has no graphics"
         if self.error:
             return None, self.error
         for index, device in enumerate(self.devices):
             # A node with the PCI address of another GPU refutes the ordinal.
-            if device.cuda == ordinal and _same_address(device.pci, gpu.pci_bus_id) is not False:
-                return index, f"EGL device {index} has CUDA ordinal {ordinal}"
+            if device.cuda == gpu.index and _same_address(device.pci, gpu.pci_bus_id) is not False:
+                return index, f"EGL device {index} has CUDA ordinal {gpu.index}"
         for index, device in enumerate(self.devices):
             if _same_address(device.pci, gpu.pci_bus_id):
                 return index, f"EGL device {index} has PCI address {device.pci}"
@@ -56,41 +55,19 @@ class EglMap(Struct, frozen=True):
 
 
 class EglProbe:
-    """The mapping of this machine, to be awaited: probed once, and again where it may be another.
+    """The mapping of this machine, to be awaited: probed once, and again after a transient error."""
 
-    That is so later after a transient error, and once the GPUs are counted differently (`renew`).
-
-    Args:
-        retry_s: How long a transient error stands, seconds.
-    """
-
-    def __init__(self, retry_s: float = 60.0) -> None:
-        self._retry_s = retry_s
+    def __init__(self) -> None:
         self._task: asyncio.Task[EglMap] | None = None
-        self._probed_at = 0.0
 
     def __await__(self) -> Generator[Any, None, EglMap]:
         return asyncio.shield(self.begin()).__await__()
 
     def begin(self) -> asyncio.Task[EglMap]:
         """Start the probe, where it is due. Returns the newest one."""
-        task = self._task
-        if task is None or (task.done() and task.result().transient and self._old):
-            self._task = task = asyncio.create_task(self._probe())
-        return task
-
-    def renew(self) -> None:
-        """The GPUs of processes that start now are others: whoever asks from now on is told of those."""
-        self._task = None  # not cancelled: others may still wait for it
-
-    @property
-    def _old(self) -> bool:
-        return time.monotonic() - self._probed_at >= self._retry_s
-
-    async def _probe(self) -> EglMap:
-        found = await probe()
-        self._probed_at = time.monotonic()
-        return found
+        if self._task is None or (self._task.done() and self._task.result().transient):
+            self._task = asyncio.create_task(probe())
+        return self._task
 
     def cancel(self) -> None:
         """Stop probing."""
@@ -99,22 +76,55 @@ class EglProbe:
 
 
 async def probe(timeout_s: float = 10.0) -> EglMap:
-    """Ask EGL in a helper process, which is killed after `timeout_s`."""
+    """Ask EGL in a helper process, which may crash or hang without harm, and is killed after `timeout_s`."""
     visible = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    # -P keeps its folder out of the import path: the modules there may be named like the standard library's.
+    command = (sys.executable, "-P", "-S", str(_PROGRAM))
+    null, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
     try:
-        line = await helper.ask(_HELPER, "EGL", visible | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, timeout_s)
-        return msgspec.json.decode(line, type=EglMap)
-    except helper.NoAnswerError as error:
-        return EglMap(error=str(error), transient=error.transient)
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env=visible | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+            stdin=null,
+            stdout=pipe,
+            stderr=null,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return EglMap(error=f"cannot ask EGL: {error.strerror}", transient=True)
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        return EglMap(error=f"EGL did not answer within {timeout_s:g} s")
+    finally:
+        await _end(process)
+    code = process.returncode or 0
+    if code < 0:
+        name = next((each.name for each in signal.Signals if each == -code), f"signal {-code}")
+        return EglMap(error=f"EGL crashed the process that asked it ({name})")
+    try:
+        # A driver may have printed something before.
+        return msgspec.json.decode(output.strip().rpartition(b"\n")[2], type=EglMap)
     except msgspec.DecodeError:
-        return EglMap(error="the process that asked EGL gave no answer that can be read")
+        return EglMap(error=f"the process that asked EGL gave no answer that can be read (exit code {code})")
 
 
-def _same_address(one: str | None, other: str | None) -> bool | None:
-    """Whether two PCI addresses are the same; None when one is not known.
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_REAP_S):
+            await process.wait()
+
+
+def _same_address(first: str | None, second: str | None) -> bool | None:
+    """Whether two PCI addresses are the same; None when an address is unknown.
 
     NVML writes `00000000:1B:00.0`, sysfs `0000:1b:00.0`.
     """
-    if one is None or other is None:
+    if first is None or second is None:
         return None
-    return one.lower().lstrip("0") == other.lower().lstrip("0")
+    return first.lower().lstrip("0") == second.lower().lstrip("0")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pynvml
 
-from gmg_tui.gpu.failure import FATAL
+from gmg_tui.gpu.driver import FATAL, UNSUPPORTED
 from gmg_tui.model import GpuActivity
 
 LEAST_S = 0.9
@@ -32,14 +32,12 @@ _METRICS = (
     pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
     pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
 )
-"""In the order of `GpuActivity`'s fields: first the shares, which end at 100 %, then MiB/s."""
-_SHARES = 4
+"""In the order of `GpuActivity`'s fields: first the shares, then MiB/s."""
+_MOST = (100.0,) * 4 + (math.inf,) * 4
+"""A little over 100 % happens (github.com/NVIDIA/DCGM/issues/152)."""
 _LAYOUT = struct.Struct("=" + f"4xid{ctypes.sizeof(pynvml.c_nvmlGpmMetric_t) - 16}x" * len(_METRICS))
 """Code and value of each metric. By ctypes' fields, which pynvml wraps, the same takes ten times as long."""
 _FIRST = pynvml.c_nvmlGpmMetricsGet_t.metrics.offset
-_UNSUPPORTED = frozenset(
-    {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, pynvml.NVML_ERROR_NO_PERMISSION}
-)
 
 
 class Gpm:
@@ -59,24 +57,23 @@ class Gpm:
         self._taken_at: float | None = None
         self._newest: GpuActivity | None = None
         self._get: Any = None
-        self.off = False
-        """Whether the GPU does not support it."""
+        self._off = False
         if not self._answered(self._begin):
             self.free()
 
     def read(self) -> GpuActivity | None:
-        """What the GPU did between the last two samples, at least `LEAST_S` apart; None before the second, and if `off`.
+        """What the GPU did between the last two samples, at least `LEAST_S` apart; None before the second, and where it is not supported.
 
         Raises `pynvml.NVMLError` when the GPU is lost or NVML is gone (`FATAL`).
         """
         now = time.monotonic()
-        if not self.off and (self._taken_at is None or now - self._taken_at >= LEAST_S):
+        if not self._off and (self._taken_at is None or now - self._taken_at >= LEAST_S):
             self._taken_at = now if self._answered(self._measure) else None
         return self._newest
 
     def free(self) -> None:
         """Free the memory; nothing is read any more."""
-        self.off, self._newest = True, None
+        self._off, self._newest = True, None
         for sample in self._samples:
             with contextlib.suppress(pynvml.NVMLError):
                 pynvml.nvmlGpmSampleFree(sample)
@@ -88,7 +85,7 @@ class Gpm:
         except pynvml.NVMLError as error:
             if error.value in FATAL:
                 raise
-            if error.value in _UNSUPPORTED:
+            if error.value in UNSUPPORTED or error.value == pynvml.NVML_ERROR_NO_PERMISSION:
                 self.free()
             self._newest = None
             return False
@@ -96,13 +93,12 @@ class Gpm:
     def _begin(self) -> bool:
         if not pynvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice:
             return False
-        for _ in range(2):
-            self._samples.append(pynvml.nvmlGpmSampleAlloc())
+        self._samples = [pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()]
         self._get = pynvml.c_nvmlGpmMetricsGet_t()  # 19 KB
         self._get.version = pynvml.NVML_GPM_METRICS_GET_VERSION
         self._get.numMetrics = len(_METRICS)
-        for place, metric in enumerate(_METRICS):
-            self._get.metrics[place].metricId = metric
+        for index, metric in enumerate(_METRICS):
+            self._get.metrics[index].metricId = metric
         return True
 
     def _measure(self) -> bool:
@@ -115,15 +111,10 @@ class Gpm:
         if self._taken_at is not None:
             self._get.sample1, self._get.sample2 = newer, older
             pynvml.nvmlGpmMetricsGet(self._get)
-            found = _LAYOUT.unpack_from(self._get, _FIRST)
-            self._newest = GpuActivity(
-                *[_value(*found[2 * place : 2 * place + 2], share=place < _SHARES) for place in range(len(_METRICS))]
-            )
+            values = _LAYOUT.unpack_from(self._get, _FIRST)
+            self._newest = GpuActivity(*map(_value, values[::2], values[1::2], _MOST))
         return True
 
 
-def _value(code: int, value: float, *, share: bool) -> float | None:
-    if code != pynvml.NVML_SUCCESS or not math.isfinite(value):
-        return None
-    # A little over 100 % happens (github.com/NVIDIA/DCGM/issues/152).
-    return min(value, 100.0) if share else value
+def _value(code: int, value: float, most: float) -> float | None:
+    return min(value, most) if code == pynvml.NVML_SUCCESS and math.isfinite(value) else None

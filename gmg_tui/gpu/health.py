@@ -5,25 +5,22 @@ All of it changes rarely; a driver may take milliseconds for each counter.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pynvml
 from msgspec import structs
 
 from gmg_tui import units
-from gmg_tui.gpu import mps, xids
-from gmg_tui.gpu.metrics import Asker
+from gmg_tui.gpu import xids
+from gmg_tui.gpu.driver import Asker
 from gmg_tui.model import GpuHealth, GpuTrouble, Severity, Xid
 
-_ERRORS = (
-    (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_VOLATILE_ECC),
-    (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC),
-    (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_AGGREGATE_ECC),
-    (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_AGGREGATE_ECC),
-)
+_TYPES = (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
+_PERIODS = (pynvml.NVML_VOLATILE_ECC, pynvml.NVML_AGGREGATE_ECC)
+"""Since the driver was loaded, and ever."""
 _FIELDS = (
     pynvml.NVML_FI_DEV_MEMORY_TEMP,
     pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL,
@@ -32,15 +29,14 @@ _FIELDS = (
 )
 _BUSY_PSTATE = 2
 """Up to this performance state the link is at full speed; above it, an idle GPU saves power."""
-_ORDER = {Severity.FATAL: 0, Severity.DEGRADED: 1}
 
 
 def read(ask: Asker) -> GpuHealth:
     """What a GPU reports of its health, and what is wrong by that. Raises what an `Asker` raises."""
-    errors = [ask(pynvml.nvmlDeviceGetTotalEccErrors, *kind) for kind in _ERRORS]
+    errors = [ask(pynvml.nvmlDeviceGetTotalEccErrors, kind, period) for period in _PERIODS for kind in _TYPES]
     rows = ask(pynvml.nvmlDeviceGetRemappedRows) or (None,) * 4
     temperature, *links = _fields(ask)
-    known = [count for count in links if count is not None]
+    counts = [count for count in links if count is not None]
     return judged(
         GpuHealth(
             ecc_corrected=errors[0],
@@ -59,98 +55,77 @@ def read(ask: Asker) -> GpuHealth:
             pcie_gen_max=ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
             pcie_width=ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth),
             pcie_width_max=ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth),
-            nvlink_errors=sum(known) if known else None,
+            nvlink_errors=sum(counts) if counts else None,
             nvlink_recoveries=links[-1],
             pstate=ask(pynvml.nvmlDeviceGetPerformanceState),
-            mps=mps.pipes(os.environ),
         )
     )
 
 
 def _fields(ask: Asker) -> list[int | None]:
-    values = ask(pynvml.nvmlDeviceGetFieldValues, _FIELDS)
-    if values is None:
-        return [None] * len(_FIELDS)
+    values = ask(pynvml.nvmlDeviceGetFieldValues, _FIELDS) or ()
     # NVML fills the type that a field has; the first is an unsigned int, the others are counters.
-    found = [value.value.uiVal if not place else value.value.ullVal for place, value in enumerate(values)]
-    return [
-        number if value.nvmlReturn == pynvml.NVML_SUCCESS else None for number, value in zip(found, values, strict=True)
-    ]
+    numbers = [value.value.ullVal if index else value.value.uiVal for index, value in enumerate(values)]
+    valid = [value.nvmlReturn == pynvml.NVML_SUCCESS for value in values]
+    return [number if good else None for number, good in zip(numbers, valid, strict=True)] or [None] * len(_FIELDS)
 
 
 def judged(health: GpuHealth) -> GpuHealth:
-    """`health` with what is wrong by it."""
-    return structs.replace(health, troubles=tuple(sorted(_troubles(health), key=lambda one: _ORDER[one.severity])))
+    """`health` with what is wrong by it, the fatal first."""
+    troubles = sorted(_troubles(health), key=lambda trouble: trouble.severity is not Severity.FATAL)
+    return structs.replace(health, troubles=tuple(troubles))
 
 
 def _troubles(health: GpuHealth) -> Iterator[GpuTrouble]:
-    if health.ecc_uncorrected:
-        yield GpuTrouble(
-            Severity.FATAL,
-            f"{units.count(health.ecc_uncorrected, 'ECC error')}, uncorrected",
-            "what was computed may be wrong: end what runs there and reset it (`nvidia-smi --gpu-reset`); "
-            "have it replaced if that comes again",
-        )
-    if health.remap_failed:
-        yield GpuTrouble(Severity.FATAL, "a memory row cannot be replaced", "have the GPU replaced")
-    yield from (trouble for trouble in map(xids.trouble, reversed(health.xids)) if trouble is not None)
-    if health.remap_pending:
-        yield GpuTrouble(
-            Severity.DEGRADED,
-            "a memory row waits to be replaced",
-            "when nothing runs there, reset it: `nvidia-smi --gpu-reset`",
-        )
-    if health.nvlink_recoveries:
-        yield GpuTrouble(
-            Severity.DEGRADED,
-            f"NVLink has failed {units.count(health.nvlink_recoveries, 'time')}",
-            "`nvidia-smi nvlink -e` names the link; check its bridge or the fabric manager",
-        )
+    fatal, degraded = partial(GpuTrouble, Severity.FATAL), partial(GpuTrouble, Severity.DEGRADED)
     hot, limit = health.memory_temperature_c, health.memory_temperature_max_c
-    if hot is not None and limit and hot >= limit:
-        yield GpuTrouble(Severity.DEGRADED, f"memory at {hot:.0f} °C, limit {limit:.0f} °C", "check the cooling")
-    yield from _links(health)
-
-
-def _links(health: GpuHealth) -> Iterator[GpuTrouble]:
     width, widest = health.pcie_width, health.pcie_width_max
-    if width and widest and width < widest:
-        yield GpuTrouble(
-            Severity.DEGRADED, f"PCIe has {width} of {widest} lanes", "check the GPU's seat, riser cable and slot"
-        )
     gen, best = health.pcie_gen, health.pcie_gen_max
+    if errors := health.ecc_uncorrected:
+        yield fatal(f"{units.count(errors, 'ECC error')}, uncorrected", f"what was computed may be wrong: {xids.RMA}")
+    if health.remap_failed:
+        yield fatal("a memory row cannot be replaced", "have the GPU replaced")
+    yield from filter(None, map(xids.trouble, reversed(health.xids)))
+    if health.remap_pending:
+        yield degraded("a memory row waits to be replaced", f"{xids.IDLE_RESET}: `nvidia-smi --gpu-reset`")
+    if times := health.nvlink_recoveries:
+        advice = "`nvidia-smi nvlink -e` names the link; check its bridge or the fabric manager"
+        yield degraded(f"NVLink has failed {units.count(times, 'time')}", advice)
+    if hot is not None and limit and hot >= limit:
+        yield degraded(f"memory at {hot:.0f} °C, limit {limit:.0f} °C", "check the cooling")
+    if width and widest and width < widest:
+        yield degraded(f"PCIe has {width} of {widest} lanes", "check the GPU's seat, riser cable and slot")
     busy = health.pstate is not None and health.pstate <= _BUSY_PSTATE
     if busy and gen and best and gen < best:
-        yield GpuTrouble(Severity.DEGRADED, f"PCIe generation {gen} of {best}", "check the slot's setting in the BIOS")
+        yield degraded(f"PCIe generation {gen} of {best}", "check the slot's setting in the BIOS")
 
 
 class Healths:
     """The health of GPUs by UUID: read from time to time in one thread, Xids added in another."""
 
     def __init__(self) -> None:
-        self._known: dict[str, GpuHealth] = {}
+        self._newest: dict[str, GpuHealth] = {}
         self._lock = threading.Lock()
 
     def of(self, uuid: str) -> GpuHealth | None:
-        """What was read last; None before that, and where a GPU says nothing."""
-        return self._known.get(uuid)
+        """What was read last; None before that, and where a GPU reports nothing."""
+        return self._newest.get(uuid)
 
-    def look(self, uuid: str, ask: Asker) -> GpuHealth | None:
+    def update(self, uuid: str, ask: Asker) -> GpuHealth | None:
         """Read a GPU's health; the Xids stay. Returns what `of` does. Raises what an `Asker` raises."""
-        found = read(ask)
+        health = read(ask)
         with self._lock:
-            before = self._known.get(uuid)
-            if before is not None and before.xids:
-                found = judged(structs.replace(found, xids=before.xids))
-            if found != GpuHealth():
-                self._known[uuid] = found
+            if before := self._newest.get(uuid):
+                health = judged(structs.replace(health, xids=before.xids))
+            if health != GpuHealth():
+                self._newest[uuid] = health
         return self.of(uuid)
 
     def hear(self, uuid: str, code: int) -> None:
         """Take note of an Xid."""
         with self._lock:
-            health = self._known.get(uuid) or GpuHealth()
-            before = next((one for one in health.xids if one.code == code), None)
+            health = self._newest.get(uuid) or GpuHealth()
+            before = next((xid for xid in health.xids if xid.code == code), None)
             xid = structs.replace(before, count=before.count + 1) if before else Xid(code, time.time())
-            others = (one for one in health.xids if one.code != code)
-            self._known[uuid] = judged(structs.replace(health, xids=(*others, xid)))
+            others = (other for other in health.xids if other.code != code)
+            self._newest[uuid] = judged(structs.replace(health, xids=(*others, xid)))

@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import pynvml
 from msgspec import structs
 
-from gmg_tui.gpu import throttle
-from gmg_tui.gpu.failure import FATAL, gpu_trouble
+from gmg_tui.gpu.driver import Asker
 from gmg_tui.gpu.processes import in_initial_namespace
 from gmg_tui.model import GpuProcess, GpuSample
-
-_T = TypeVar("_T")
 
 MIB = 1 << 20
 
 
-class Asker:
-    """Queries one GPU; what it refuses is None."""
-
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-        self.refusal: str | None = None
-        """Why the last refused query was refused, in one line; None if none was, or if it is just unsupported."""
-
-    def __call__(self, question: Callable[..., _T], *arguments: object) -> _T | None:
-        """The answer to `question(handle, *arguments)`; None if the GPU does not give one.
-
-        Raises `pynvml.NVMLError` when the GPU is lost or NVML is gone (`FATAL`).
-        """
-        try:
-            return question(self._handle, *arguments)
-        except pynvml.NVMLError as error:
-            if error.value in FATAL:
-                raise
-            if error.value not in (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND):
-                self.refusal = gpu_trouble(error)
-            return None
+_HW_SLOWDOWN = 0x08
+_HW_CAUSES = 0x40 | 0x80
+_THROTTLE = {
+    0x04: "power cap",
+    _HW_SLOWDOWN: "hw slowdown",
+    0x10: "sync boost",
+    0x20: "thermal",
+    0x40: "hw thermal",
+    0x80: "power brake",
+    0x100: "display clock",
+    0x200: "board limit",
+    0x400: "reliability",
+}
+"""Bits of nvmlClocksEventReason* (nvml.h), without 0x1 (the GPU is idle) and 0x2 (application clocks are set)."""
 
 
 def fast(ask: Asker, kept: GpuSample) -> GpuSample:
@@ -98,28 +87,33 @@ def _scaled(value: int | None, per_unit: int) -> float | None:
 
 
 def _throttle(ask: Asker) -> tuple[str, ...] | None:
-    # The second was its name before driver R535.
-    mask = _first(ask, pynvml.nvmlDeviceGetCurrentClocksEventReasons, pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
-    return None if mask is None else throttle.words(mask)
+    mask = ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
+    if mask is None:  # its name before driver R535
+        mask = ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+    return None if mask is None else throttle_reasons(mask)
+
+
+def throttle_reasons(mask: int) -> tuple[str, ...]:
+    """The reasons in `mask`, the answer of `nvmlDeviceGetCurrentClocksEventReasons`, in short words.
+
+    The driver sets "hw slowdown" together with its cause; only the cause is kept then.
+    """
+    if mask & _HW_CAUSES:
+        mask &= ~_HW_SLOWDOWN
+    return tuple(word for bit, word in _THROTTLE.items() if mask & bit)
 
 
 def _processes(ask: Asker) -> tuple[GpuProcess, ...] | None:
     """Compute and graphics processes, each PID once, by PID."""
     lists = (
-        _first(ask, pynvml.nvmlDeviceGetComputeRunningProcesses_v3, pynvml.nvmlDeviceGetComputeRunningProcesses_v2),
-        _first(ask, pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3, pynvml.nvmlDeviceGetGraphicsRunningProcesses_v2),
+        ask(pynvml.nvmlDeviceGetComputeRunningProcesses_v3),
+        ask(pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3),
     )
     if lists == (None, None):
         return None
-    found: dict[int, float | None] = {}
-    for process in (process for processes in lists for process in processes or ()):
-        used = None if process.usedGpuMemory is None else process.usedGpuMemory / MIB
-        known = found.get(process.pid)
-        # A process that computes and draws is in both lists with the same memory.
-        found[process.pid] = used if known is None else max(known, used or 0.0)
+    # A process that computes and draws is in both lists with the same memory.
+    used_bytes = {process.pid: process.usedGpuMemory for processes in lists for process in processes or ()}
     foreign = not in_initial_namespace()
-    return tuple(GpuProcess(pid=pid, memory_mib=used, foreign=foreign) for pid, used in sorted(found.items()))
-
-
-def _first(ask: Asker, *questions: Callable[[Any], _T]) -> _T | None:
-    return next((answer for answer in map(ask, questions) if answer is not None), None)
+    return tuple(
+        GpuProcess(pid=pid, memory_mib=_scaled(used, MIB), foreign=foreign) for pid, used in sorted(used_bytes.items())
+    )

@@ -5,19 +5,18 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pynvml
 from msgspec import structs
 
-from gmg_tui.gpu import discovery, metrics
-from gmg_tui.gpu.failure import GPU_LOST, LIBRARY_GONE, NvmlUnavailable, gpu_trouble, unavailable
+from gmg_tui.gpu import metrics
+from gmg_tui.gpu.driver import GPU_LOST, LIBRARY_GONE, Asker, NvmlUnavailable, gpu_trouble, unavailable
 from gmg_tui.gpu.gpm import Gpm
 from gmg_tui.gpu.health import Healths
-from gmg_tui.gpu.metrics import Asker
-from gmg_tui.gpu.xid_events import XidEvents
-from gmg_tui.model import Gpu, GpuActivity, GpuHealth, GpuSample
+from gmg_tui.gpu.xids import XidEvents
+from gmg_tui.model import Gpu, GpuHealth, GpuSample
 
 __all__ = ["Nvml", "NvmlUnavailable"]
 
@@ -37,9 +36,6 @@ class Nvml:
         """Why NVML as a whole does not answer at the moment, in one line; None while it does."""
         self.silent: tuple[tuple[int, str], ...] = ()
         """Indices of GPUs that the last `gpus` could not identify, each with the reason in one line."""
-        self.indices: dict[str, int] = {}
-        """Of the GPUs that the last `gpus` has found, by UUID."""
-        self.fixed_indices = False
         self._retry_s = retry_s
         self._retry_at = 0.0
         self._reviving = threading.Lock()
@@ -50,12 +46,8 @@ class Nvml:
         self._gpms: dict[str, Gpm] = {}
         self._xids: XidEvents | None = None
         self._listen_at = 0.0
+        """When registering for the Xids of the remaining GPUs is tried again."""
         self._healths = Healths()
-
-    @property
-    def in_trouble(self) -> bool:
-        """Whether a GPU, or NVML as a whole, has not answered lately."""
-        return bool(self._trouble) or self.error is not None
 
     @classmethod
     def open(cls, retry_s: float = RETRY_S) -> Nvml:
@@ -83,69 +75,70 @@ class Nvml:
         Raises `NvmlUnavailable` when NVML as a whole does not answer.
         """
         self._require()
+        gpus: list[Gpu] = []
+        silent: list[tuple[int, str]] = []
         try:
-            found, self.silent = discovery.discover()
+            for index in range(pynvml.nvmlDeviceGetCount()):
+                try:
+                    gpus += _gpu_and_instances(index)
+                except pynvml.NVMLError as error:
+                    if error.value in LIBRARY_GONE:
+                        raise
+                    silent.append((index, gpu_trouble(error)))
         except pynvml.NVMLError as error:
             raise self._fail(error) from error
-        self.indices = {gpu.uuid: gpu.index for gpu in found if gpu.mig_index is None}
-        return found
+        self.silent = tuple(silent)
+        return tuple(gpus)
 
     def index_of(self, uuid: str) -> int:
-        """The current NVML index of a GPU, or of the GPU that a MIG instance is on.
+        """The current NVML index of a GPU.
 
         Raises `NvmlUnavailable` when the GPU or NVML as a whole does not answer.
         """
         self._require()
         try:
-            handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-            if uuid.startswith("MIG-"):
-                handle = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
-            return int(pynvml.nvmlDeviceGetIndex(handle))
+            return int(pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByUUID(uuid)))
         except pynvml.NVMLError as error:
             if error.value in LIBRARY_GONE:
                 raise self._fail(error) from error
             raise NvmlUnavailable(f"{uuid}: {gpu_trouble(error)}") from error
 
-    def driver_version(self) -> str | None:
-        """The driver's version as nvidia-smi shows it; None if unknown."""
-        return discovery.driver_version()
-
-    def cuda_version(self) -> str | None:
-        """The newest CUDA that the driver runs, such as 12.8; None if unknown."""
-        return discovery.cuda_version()
-
-    def look(self, gpu: Gpu) -> GpuHealth | None:
+    def check_health(self, gpu: Gpu) -> GpuHealth | None:
         """Read the health of a GPU, or of the GPU that a MIG instance is on; samples have it from then on.
 
-        Returns None where it says nothing of it, or does not answer.
+        Returns None where it reports none, or does not answer.
         """
         if self.error is not None:
             return None
         uuid = gpu.parent_uuid or gpu.uuid
         try:
-            return self._healths.look(uuid, Asker(self._handle(uuid)))
+            return self._healths.update(uuid, Asker(self._handle(uuid)))
         except pynvml.NVMLError:
-            return None  # `read` tells it, and decides when it is tried again
+            return None  # `read` reports it, and decides when it is tried again
 
     def hear(self, gpus: Iterable[Gpu]) -> bool:
         """Take the Xids of these GPUs since the last time; samples have them from then on. Returns whether there were any.
 
-        Call it in one thread only, always with the same GPUs. Does not wait.
+        A GPU that does not answer is registered once it does. Call it in one thread only. Does not wait.
         """
-        now, any_heard = time.monotonic(), False
-        if self.error is not None or now < self._listen_at:
+        if self.error is not None:
             return False
+        now, any_heard = time.monotonic(), False
         try:
-            if self._xids is None:
-                self._xids = XidEvents(self._handles_of(gpu.parent_uuid or gpu.uuid for gpu in gpus))
-            for uuid, code in self._xids.heard():
+            if now >= self._listen_at:
+                self._listen_at = now + self._retry_s
+                self._xids = self._xids or XidEvents()
+                for uuid in dict.fromkeys(gpu.parent_uuid or gpu.uuid for gpu in gpus):
+                    if uuid not in self._xids.registered:
+                        with contextlib.suppress(pynvml.NVMLError):
+                            self._xids.register(uuid, self._handle(uuid))
+            for uuid, code in self._xids.new() if self._xids is not None else ():
                 self._healths.hear(uuid, code)
                 any_heard = True
-        except pynvml.NVMLError:  # a GPU is lost: listen anew to those that are left
+        except pynvml.NVMLError:  # a GPU is lost: those that are left are registered anew
             if self._xids is not None and self.error is None:
                 self._xids.free()
             self._xids = None
-            self._listen_at = now + self._retry_s
         return any_heard
 
     def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample:
@@ -165,18 +158,19 @@ class Nvml:
         return sample if health is None else structs.replace(sample, health=health)
 
     def _sample(self, gpu: Gpu, slow: bool, activity: bool) -> GpuSample:
-        until, said = self._trouble.get(gpu.uuid, (0.0, None))
-        if said is not None and time.monotonic() < until:
-            return said
+        until, failed = self._trouble.get(gpu.uuid, (0.0, None))
+        if failed is not None and time.monotonic() < until:
+            return failed
         try:
             sample = self._ask(gpu.uuid, slow)
-            found = self._activity(gpu) if activity else None
+            if activity:
+                sample = structs.replace(sample, activity=self._gpm(gpu).read())
         except pynvml.NVMLError as error:
             if error.value in LIBRARY_GONE:
                 return GpuSample(uuid=gpu.uuid, error=str(self._fail(error)))
-            return self._set_aside(gpu.uuid, error)
+            return self._set_aside(gpu, error)
         self._trouble.pop(gpu.uuid, None)
-        return sample if found is None else structs.replace(sample, activity=found)
+        return sample
 
     def _ask(self, uuid: str, slow: bool) -> GpuSample:
         ask = Asker(self._handle(uuid))
@@ -194,30 +188,24 @@ class Nvml:
             handle = self._handles[uuid] = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         return handle
 
-    def _handles_of(self, uuids: Iterable[str]) -> dict[str, Any]:
-        """The handles of GPUs, each once, without those of GPUs that do not answer."""
-        found = {}
-        for uuid in dict.fromkeys(uuids):
-            with contextlib.suppress(pynvml.NVMLError):
-                found[uuid] = self._handle(uuid)
-        return found
-
-    def _activity(self, gpu: Gpu) -> GpuActivity | None:
-        gpm = self._gpms.get(gpu.uuid)
-        if gpm is None:
+    def _gpm(self, gpu: Gpu) -> Gpm:
+        if gpu.uuid not in self._gpms:
             instance = gpu.mig_ids[0] if gpu.mig_ids is not None else None
-            gpm = self._gpms[gpu.uuid] = Gpm(self._handle(gpu.parent_uuid or gpu.uuid), instance)
-        return gpm.read()
+            self._gpms[gpu.uuid] = Gpm(self._handle(gpu.parent_uuid or gpu.uuid), instance)
+        return self._gpms[gpu.uuid]
 
-    def _set_aside(self, uuid: str, error: pynvml.NVMLError) -> GpuSample:
-        """Leave a GPU that does not answer alone for a while, and drop its handle, which stays dead."""
-        said = GpuSample(uuid=uuid, lost=error.value in GPU_LOST, error=gpu_trouble(error))
-        self._handles.pop(uuid, None)
+    def _set_aside(self, gpu: Gpu, error: pynvml.NVMLError) -> GpuSample:
+        uuid, parent = gpu.uuid, gpu.parent_uuid or gpu.uuid
+        sample = GpuSample(uuid=uuid, lost=error.value in GPU_LOST, error=gpu_trouble(error))
+        for each in (uuid, parent):
+            self._handles.pop(each, None)
         self._slow.pop(uuid, None)
         if (gpm := self._gpms.pop(uuid, None)) is not None:
             gpm.free()
-        self._trouble[uuid] = (time.monotonic() + self._retry_s, said)
-        return said
+        if self._xids is not None:
+            self._xids.registered.discard(parent)  # under another handle once it is back
+        self._trouble[uuid] = (time.monotonic() + self._retry_s, sample)
+        return sample
 
     def _require(self) -> None:
         if not self._answers():
@@ -256,4 +244,67 @@ class Nvml:
         self._slow.clear()
         self._trouble.clear()
         # Not freed: another thread may be using it at this moment, and what NVML had is gone anyhow.
-        self._gpms, self._xids = {}, None
+        self._gpms, self._xids, self._listen_at = {}, None, 0.0
+
+
+def driver_version() -> str | None:
+    """The driver's version as nvidia-smi shows it; None if unknown."""
+    try:
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except pynvml.NVMLError:
+        return None
+
+
+def cuda_version() -> str | None:
+    """The newest CUDA that the driver runs, such as 12.8; None if unknown."""
+    try:
+        version = int(pynvml.nvmlSystemGetCudaDriverVersion_v2())
+    except pynvml.NVMLError:
+        return None
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _gpu_and_instances(index: int) -> list[Gpu]:
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    ask = Asker(handle)
+    pci = ask(pynvml.nvmlDeviceGetPciInfo)
+    persistence = ask(pynvml.nvmlDeviceGetPersistenceMode)
+    mig_mode = ask(pynvml.nvmlDeviceGetMigMode)
+    gpu = Gpu(
+        index=index,
+        uuid=pynvml.nvmlDeviceGetUUID(handle),
+        name=ask(pynvml.nvmlDeviceGetName) or "unknown GPU",
+        pci_bus_id=_text(pci.busId) if pci else None,
+        memory_total_mib=metrics.memory_total_mib(ask),
+        power_limit_w=metrics.power_limit_w(ask),
+        persistence=None if persistence is None else bool(persistence),
+        driver=driver_version(),
+        cuda=cuda_version(),
+        mig=bool(mig_mode and mig_mode[0]),
+    )
+    return [gpu, *(_instances(gpu, handle) if gpu.mig else ())]
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode("ascii", "replace") if isinstance(value, bytes) else value
+
+
+def _instances(gpu: Gpu, handle: Any) -> Iterator[Gpu]:
+    for mig_index in range(Asker(handle)(pynvml.nvmlDeviceGetMaxMigDeviceCount) or 0):
+        instance = Asker(handle)(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, mig_index)
+        if instance is None:  # indices may have gaps
+            continue
+        ask = Asker(instance)
+        yield Gpu(
+            index=gpu.index,
+            uuid=pynvml.nvmlDeviceGetUUID(instance),
+            name=ask(pynvml.nvmlDeviceGetName) or "unknown MIG instance",
+            pci_bus_id=gpu.pci_bus_id,
+            memory_total_mib=metrics.memory_total_mib(ask),
+            persistence=gpu.persistence,
+            mig_index=mig_index,
+            parent_uuid=gpu.uuid,
+            driver=gpu.driver,
+            cuda=gpu.cuda,
+            mig_ids=(ask(pynvml.nvmlDeviceGetGpuInstanceId), ask(pynvml.nvmlDeviceGetComputeInstanceId)),
+        )

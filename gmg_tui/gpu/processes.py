@@ -16,7 +16,7 @@ _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 
 
 def describe(processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
-    """`processes` with name, user, command and age as far as known, which is nothing of foreign ones; never raises."""
+    """`processes` with name, user, command and age where readable, none of them for foreign ones; never raises."""
     return tuple(process if process.foreign else _describe(process) for process in processes)
 
 
@@ -24,7 +24,7 @@ def describe(processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
 def in_initial_namespace() -> bool:
     """Whether PIDs here are the host's, which NVML reports.
 
-    The driver knows no PID namespaces: in a container the same number is another process (NVIDIA/nvidia-docker#1483).
+    The driver ignores PID namespaces: in a container the same number is another process (NVIDIA/nvidia-docker#1483).
     """
     try:
         return str(Path("/proc/self/ns/pid").readlink()) == _INITIAL_PID_NAMESPACE
@@ -37,15 +37,15 @@ def _describe(process: GpuProcess) -> GpuProcess:
 
     try:
         # Another user's command line may be hidden where the name is not: it is None then.
-        found = psutil.Process(process.pid).as_dict(["name", "create_time", "cmdline", "username"])
+        info = psutil.Process(process.pid).as_dict(["name", "create_time", "cmdline", "username"])
     except (psutil.Error, OSError, ValueError):  # it has ended, or cannot be a PID here
         return process
     return structs.replace(
         process,
-        name=_clean(found["name"]),
-        age_s=time.time() - found["create_time"] if found["create_time"] is not None else None,
-        command=_clean(" ".join(found["cmdline"] or ())),
-        user=found["username"],
+        name=_clean(info["name"]),
+        age_s=time.time() - info["create_time"] if info["create_time"] is not None else None,
+        command=_clean(" ".join(info["cmdline"] or ())),
+        user=info["username"],
     )
 
 

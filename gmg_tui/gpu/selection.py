@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import re
-
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Gpu, Slot, SlotKind
 from gmg_tui.units import count
 
-_OLD_MIG = re.compile(r"MIG-(?P<parent>GPU-[^/]+)/(?P<gpu>\d+)/(?P<compute>\d+)")
-"""A MIG instance as drivers before 470 named it; CUDA still takes the form."""
 _HIDE_ALL = frozenset({"-1", "NoDevFiles"})
-"""Entries by which people and Slurm say "no more": CUDA takes nothing from them on."""
+"""Entries that end the list, as Slurm writes them: CUDA ignores what follows."""
 
 
-def slots(known: tuple[Gpu, ...], gpus: str | None, visible: str | None) -> tuple[Slot, ...]:
+def slots(devices: tuple[Gpu, ...], gpus: str | None, visible: str | None) -> tuple[Slot, ...]:
     """The slots to run on, in the requested order.
 
     A GPU in MIG mode stands for its instances, since CUDA does not run on it as a whole; its index selects all of them.
 
     Args:
-        known: As `Nvml.gpus` gives them.
+        devices: As `Nvml.gpus` gives them.
         gpus: `--gpus`: `all` or None; a number, which is a count (the first so many); a list with a comma (`0,` is a list
             of one) of NVML indices, as nvidia-smi shows them, and UUIDs, which may be cut short.
         visible: The outer `CUDA_VISIBLE_DEVICES`: None allows all. Its indices are taken as NVML's
@@ -30,30 +26,33 @@ def slots(known: tuple[Gpu, ...], gpus: str | None, visible: str | None) -> tupl
     Raises:
         GmgError: There is no GPU, or not the requested ones.
     """
-    usable = tuple(gpu for gpu in known if not gpu.mig)
+    usable = allowed = tuple(gpu for gpu in devices if not gpu.mig)
     if not usable:
         no_instance = "every GPU is in MIG mode and has no instance (make some with `nvidia-smi mig`)"
-        raise no_gpu(no_instance if known else "NVML shows none")
-    allowed = usable if visible is None else _visible(known, visible)
+        raise no_gpu(no_instance if devices else "NVML lists none")
+    if visible is not None:
+        entries = [entry.strip() for entry in visible.split(",")]
+        end = next((index for index, entry in enumerate(entries) if entry in _HIDE_ALL), len(entries))
+        allowed = _resolve(devices, entries[:end], f"CUDA_VISIBLE_DEVICES={visible}")
     if not allowed:
         raise no_gpu(f"CUDA_VISIBLE_DEVICES={visible} hides all {len(usable)}")
     wanted = (gpus or "all").strip()
     if wanted == "all":
-        chosen = allowed
-    elif wanted.isdecimal():
-        chosen = _first(int(wanted), allowed, usable, visible)
-    else:
-        chosen = _listed(known, wanted, allowed, visible)
-    return tuple(_slot(gpu) for gpu in chosen)
-
-
-def ambiguity(known: tuple[Gpu, ...], gpus: str | None) -> str | None:
-    """That `--gpus N` is a count, in one line, where there is also a GPU N; None elsewhere."""
-    wanted = (gpus or "").strip()
-    if not wanted.isdecimal() or all(gpu.index != int(wanted) for gpu in known):
-        return None
-    first = "the first GPU" if int(wanted) == 1 else f"the first {wanted} GPUs"
-    return f"--gpus {wanted} is a count: {first}; GPU {wanted} alone is --gpus {wanted},"
+        return tuple(map(_slot, allowed))
+    if wanted.isdecimal():
+        left = f" (CUDA_VISIBLE_DEVICES={visible} leaves {len(allowed)} of {len(usable)})" if allowed != usable else ""
+        if not 0 < int(wanted) <= len(allowed):
+            there = f"there {'is' if len(allowed) == 1 else 'are'} {count(len(allowed), 'GPU')}{left}"
+            raise GmgError(f"--gpus {wanted}: {there}; ask for at most {len(allowed)}, or use --cpu N")
+        return tuple(map(_slot, allowed[: int(wanted)]))
+    chosen = _resolve(devices, wanted.split(","), f"--gpus {wanted}")
+    if not chosen:
+        raise GmgError(f"--gpus {wanted!r}: give `all`, a count, or a list of indices or UUIDs such as 0,2")
+    hidden = next((gpu for gpu in chosen if gpu not in allowed), None)
+    if hidden is not None:
+        name = _slot(hidden).name
+        raise GmgError(f"--gpus {wanted}: CUDA_VISIBLE_DEVICES={visible} hides {name}; choose another or unset it")
+    return tuple(map(_slot, chosen))
 
 
 def cpu_slots(number: int) -> tuple[Slot, ...]:
@@ -79,71 +78,30 @@ def _slot(gpu: Gpu) -> Slot:
     return Slot(f"gpu{gpu.index}-mig{gpu.mig_index}", SlotKind.MIG, gpu)
 
 
-def _first(number: int, allowed: tuple[Gpu, ...], usable: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu, ...]:
-    if number == 0:
-        raise GmgError("--gpus 0: ask for 1 or more, or use --cpu N")
-    if number > len(allowed):
-        there = f"there {'is' if len(allowed) == 1 else 'are'} {count(len(allowed), 'GPU')}"
-        if len(allowed) < len(usable):
-            there += f" (CUDA_VISIBLE_DEVICES={visible} leaves {len(allowed)} of {len(usable)})"
-        raise GmgError(f"--gpus {number}: {there}; ask for at most {len(allowed)}")
-    return allowed[:number]
-
-
-def _listed(known: tuple[Gpu, ...], wanted: str, allowed: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu, ...]:
-    chosen = _resolve(known, wanted, f"--gpus {wanted}")
-    if not chosen:
-        raise GmgError(f"--gpus {wanted!r}: give `all`, a count, or a list of indices or UUIDs such as 0,2")
-    for gpu in chosen:
-        if gpu not in allowed:
-            raise GmgError(
-                f"--gpus {wanted}: CUDA_VISIBLE_DEVICES={visible} hides {_slot(gpu).name}; choose another or unset it"
-            )
-    return chosen
-
-
-def _visible(known: tuple[Gpu, ...], visible: str) -> tuple[Gpu, ...]:
-    entries = [entry.strip() for entry in visible.split(",")]
-    end = next((at for at, entry in enumerate(entries) if entry in _HIDE_ALL), len(entries))
-    return _resolve(known, ",".join(entries[:end]), f"CUDA_VISIBLE_DEVICES={visible}")
-
-
-def _resolve(known: tuple[Gpu, ...], wanted: str, where: str) -> tuple[Gpu, ...]:
+def _resolve(devices: tuple[Gpu, ...], wanted: list[str], source: str) -> tuple[Gpu, ...]:
     """The GPUs and instances that a list names, in its order, each once."""
     chosen: list[Gpu] = []
-    for entry in filter(None, (entry.strip() for entry in wanted.split(","))):
-        for gpu in _named(known, entry, where):
+    for entry in filter(None, (entry.strip() for entry in wanted)):
+        for gpu in _named(devices, entry, source):
             if gpu in chosen:
-                raise GmgError(f"{where}: {entry} names {_slot(gpu).name} a second time; name each GPU once")
+                raise GmgError(f"{source}: {entry} names {_slot(gpu).name} a second time; name each GPU once")
             chosen.append(gpu)
     return tuple(chosen)
 
 
-def _named(known: tuple[Gpu, ...], entry: str, where: str) -> tuple[Gpu, ...]:
+def _named(devices: tuple[Gpu, ...], entry: str, source: str) -> tuple[Gpu, ...]:
     if entry.isdecimal():
-        named = [gpu for gpu in known if gpu.index == int(entry) and gpu.mig_index is None]
-    elif old := _OLD_MIG.fullmatch(entry):
-        ids = (int(old["gpu"]), int(old["compute"]))
-        named = [gpu for gpu in known if gpu.parent_uuid == old["parent"] and gpu.mig_ids == ids]
+        named = [gpu for gpu in devices if gpu.index == int(entry) and gpu.mig_index is None]
     else:
-        named = [gpu for gpu in known if entry.startswith(("GPU-", "MIG-")) and gpu.uuid.startswith(entry)]
+        named = [gpu for gpu in devices if entry.startswith(("GPU-", "MIG-")) and gpu.uuid.startswith(entry)]
     if not named:
-        raise GmgError(f"{where}: no GPU is {entry}; there {_there(known)}")
+        indices = ", ".join(str(gpu.index) for gpu in devices if gpu.mig_index is None)
+        raise GmgError(f"{source}: no GPU is {entry}; there are {indices} (`gmg-tui gpus` shows them)")
     if len(named) > 1:
-        raise GmgError(f"{where}: {entry} is the beginning of {len(named)} UUIDs; write more of it")
-    chosen = named[0]
-    if not chosen.mig:
-        return (chosen,)
-    instances = tuple(gpu for gpu in known if gpu.parent_uuid == chosen.uuid)
-    if instances:
-        return instances
-    raise GmgError(f"{where}: GPU {chosen.index} is in MIG mode and has no instance; make some with `nvidia-smi mig`")
-
-
-def _there(known: tuple[Gpu, ...]) -> str:
-    indices = [gpu.index for gpu in known if gpu.mig_index is None]
-    if len(indices) == 1:
-        return f"is GPU {indices[0]} only"
-    gapless = indices == list(range(len(indices)))
-    listed = f"0 to {indices[-1]}" if gapless else ", ".join(map(str, indices))
-    return f"are GPUs {listed} (`gmg-tui gpus` shows them)"
+        raise GmgError(f"{source}: {entry} is the beginning of {len(named)} UUIDs; write more of it")
+    if not named[0].mig:
+        return (named[0],)
+    instances = tuple(gpu for gpu in devices if gpu.parent_uuid == named[0].uuid)
+    if not instances:
+        raise GmgError(f"{source}: GPU {entry} is in MIG mode and has no instance; make some with `nvidia-smi mig`")
+    return instances

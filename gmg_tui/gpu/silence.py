@@ -1,4 +1,4 @@
-"""How long the driver may be silent, and what is said then. A driver that hangs answers nobody, maybe for hours."""
+"""How long the driver may be silent, and the lines for it. A driver that hangs answers nobody, maybe for hours."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gmg_tui.model import Gpu
 _T = TypeVar("_T")
 
 LATE_S = 3.0
-"""From then on it is told how old metrics are, or that an attempt waits."""
+"""From then on the age of metrics is displayed, or that an attempt waits."""
 SILENT_S = 15.0
-"""From then on metrics are not known any more."""
+"""From then on metrics count as unknown."""
 GIVE_UP_S = 60.0
 """How long an attempt waits for the driver."""
 OPEN_S = 120.0
@@ -26,17 +26,12 @@ NO_ANSWER = "no answer from the driver"
 
 def gave_up(waited_s: float) -> str:
     """Why something failed that has waited for the driver, in one line."""
-    return f"the NVIDIA driver has not answered for {waited_s:.0f} s; `dmesg` may say why"
+    return f"the NVIDIA driver has not answered for {waited_s:.0f} s; `dmesg` may have the cause"
 
 
 def open_nvml() -> tuple[Nvml, tuple[Gpu, ...]]:
     """NVML, and the GPUs. Raises `NvmlUnavailable` if there is no driver, or it does not answer in time."""
-
-    def ask() -> tuple[Nvml, tuple[Gpu, ...]]:
-        nvml = Nvml.open()
-        return nvml, nvml.gpus()
-
-    return answer_of(ask)
+    return answer_of(lambda: (nvml := Nvml.open(), nvml.gpus()))
 
 
 def answer_of(function: Callable[[], _T]) -> _T:

@@ -17,11 +17,10 @@ from pathlib import Path
 from gmg_tui import session as sessions
 from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
-from gmg_tui.headless.jobs import Jobs
+from gmg_tui.headless.jobs import Jobs, Trials
 from gmg_tui.headless.output import Output
 from gmg_tui.headless.reporter import Reporter
 from gmg_tui.headless.table import exit_status, final
-from gmg_tui.headless.trials import Trials
 from gmg_tui.model import Snapshot
 from gmg_tui.protocol import Bye, Lines, Update
 
@@ -46,7 +45,7 @@ def run(
 ) -> int:
     """Report the session whose engine listens at `socket` until all its workers have ended; the exit status.
 
-    Lines of the workers that say nothing but their progress are printed only if it is `verbose`; in a tuning none are
+    Lines of the workers with nothing but their progress are printed only if it is `verbose`; in a tuning none are
     otherwise. `entered` is called once asyncio runs, which complains of what interrupts its start, and `begun` once the
     signals are handled here.
 
@@ -103,7 +102,7 @@ class _Headless:
         self._jobs = Jobs(self._session)
         self._trials = Trials(self._session)
         self._quiet = self._snapshot.tuning is not None and not verbose
-        """Whether the workers' output is left out: that of a trial says nothing that its own line does not."""
+        """Whether the workers' output is left out: the line of a trial has all that matters."""
         self._reporting: asyncio.Task[None] | None = None
         """Requests the jobs that have ended, while there are unreported ones."""
         self._received: dict[str, int] = {}
@@ -143,8 +142,8 @@ class _Headless:
     async def conclude(self) -> None:
         """Print the session's results, and wait until they are read; another signal leaves without waiting."""
         missed = () if self._quiet else self._reporter.missed(self._snapshot)
-        self._out.say(*missed, *self._reporter.events(self._snapshot))
-        self._out.say(*final(self._session, self._snapshot))
+        self._out.write(*missed, *self._reporter.events(self._snapshot))
+        self._out.write(*final(self._session, self._snapshot))
         self._interrupted.clear()
         leave = asyncio.ensure_future(self._interrupted.wait())
         written = asyncio.gather(self._out.written(), self._err.written())
@@ -160,10 +159,10 @@ class _Headless:
         self._interrupted.set()
         if self._interrupts == 1:
             self._end(kill=False)
-            self._err.say("stopping the workers (ctrl+c again kills them)")
+            self._err.write("stopping the workers (ctrl+c again kills them)")
         else:
             self._end(kill=True)
-            self._err.say("killing the workers")
+            self._err.write("killing the workers")
 
     def terminate(self) -> None:
         """Stop the workers, however often it is called."""
@@ -178,7 +177,7 @@ class _Headless:
                 self._received[event.slot] = event.first + len(event.lines)
                 # The reporter reports skipped lines before those that follow.
                 if not self._out.full:
-                    self._out.say(*self._reporter.output(event))
+                    self._out.write(*self._reporter.output(event))
             case Update():
                 self._show(event.snapshot)
             case Bye() if self._snapshot.ended:
@@ -216,29 +215,29 @@ class _Headless:
 
     def _show(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._out.say(*self._reporter.events(snapshot))
+        self._out.write(*self._reporter.events(snapshot))
         if snapshot.tuning is not None:
-            self._out.say(*self._trials.events(snapshot.tuning))
+            self._out.write(*self._trials.events(snapshot.tuning))
             return
         if snapshot.queue is not None and (self._reporting is None or self._reporting.done()):
             # Where an end is unreported, the next job of its slot would start before it.
             if not self._jobs.behind(snapshot.queue):
-                self._out.say(*self._jobs.starts(snapshot))
+                self._out.write(*self._jobs.starts(snapshot))
             self._reporting = asyncio.ensure_future(self._report_jobs())
             self._reporting.add_done_callback(lambda _: self._check_complete())
         status = None if self._out.full else self._reporter.status(snapshot)
         if status is not None:
-            self._out.say(status)
+            self._out.write(status)
 
     async def _report_jobs(self) -> None:
         """Report the jobs that have ended, which the engine sends in parts, then those that start."""
         with suppress(GmgError):  # reported where its messages are read
             while (queue := self._snapshot.queue) is not None and (part := self._jobs.wanted(queue)) is not None:
                 view = await self._client.queue(*part)
-                self._out.say(*self._jobs.take(view.first, view.jobs))
+                self._out.write(*self._jobs.take(view.first, view.jobs))
                 if self._jobs.wanted(queue) == part:
                     break  # the queue has become shorter; the next snapshot has the change
-        self._out.say(*self._jobs.starts(self._snapshot))
+        self._out.write(*self._jobs.starts(self._snapshot))
 
     def _check_complete(self) -> None:
         """Stop waiting for the engine when nothing more is expected from it."""

@@ -1,11 +1,12 @@
-"""A sweep's jobs as lines of text: one when a job starts, one when it ends."""
+"""A sweep's jobs and a tuning's trials as lines of text: one when each starts, one when it ends."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from gmg_tui import units
-from gmg_tui.model import JobRecord, Queue, Session, Snapshot
+from gmg_tui.model import JobRecord, Queue, Session, Snapshot, Trial, TrialState, TuneSpec, Tuning
+from gmg_tui.tune import words
 
 _PAGE = 200
 """Jobs per request."""
@@ -45,7 +46,7 @@ class Jobs:
         return self._reported < queue.done
 
     def wanted(self, queue: Queue) -> tuple[int, int] | None:
-        """The first place and the number of the jobs to request for those that have ended; None when all are reported.
+        """The first position and the number of the jobs to request for those that have ended; None when all are reported.
 
         It is requested after every change: when one job is retried while another ends, their number stays the same.
         """
@@ -58,12 +59,12 @@ class Jobs:
         return first, min(_PAGE, queue.done - first + _OVERLAP)
 
     def take(self, first: int, jobs: Sequence[JobRecord]) -> Iterator[str]:
-        """Those of a part of the queue, from place `first`, that have ended and have not been reported."""
-        for place, job in enumerate(jobs, first):
+        """Those of a part of the queue, from position `first`, that have ended and have not been reported."""
+        for position, job in enumerate(jobs, first):
             if not job.state.ended:
                 break
-            self._reported = max(self._reported, place + 1)
-            key = job.number, job.attempts, job.state.value
+            self._reported = max(self._reported, position + 1)
+            key = job.number, job.last.number, job.state.value
             if key not in self._ended:
                 self._ended.add(key)
                 yield from self._end(job)
@@ -71,15 +72,15 @@ class Jobs:
     def _end(self, job: JobRecord) -> Iterator[str]:
         if job.ended is not None and job.ended < self._session.started:
             return  # under an earlier engine
-        if job.slot is not None and job.attempts:
-            yield from self._start(job.slot, job.number, job.name, job.attempts)
+        if job.slot is not None and job.last.number:
+            yield from self._start(job.slot, job.number, job.name, job.last.number)
         parts = [job.state.value]
         if job.elapsed_s is not None:
             parts.append(f"after {units.span(job.elapsed_s)}")
-        if job.attempts > 1:
-            parts.append(f"in {job.attempts} attempts")
-        if job.fps is not None:
-            parts.append(f"at {units.fps(job.fps.best_known)} FPS")
+        if job.last.number > 1:
+            parts.append(f"in {job.last.number} attempts")
+        if job.last.rate is not None:
+            parts.append(f"at {units.fps(job.last.rate)} FPS")
         reason = f": {job.reason}" if job.reason else ""
         yield self._line(job.slot or "", job.number, job.name, " ".join(parts) + reason)
 
@@ -97,3 +98,48 @@ def counts(queue: Queue) -> str:
     parts = [f"{queue.done:,}/{units.count(queue.jobs, 'job')}"]
     named = (("running", queue.running), ("failed", queue.failed), ("stopped", queue.stopped))
     return ", ".join([*parts, *(f"{number:,} {word}" for word, number in named if number)])
+
+
+class Trials:
+    """Reports each step, and each trial's start and end, once."""
+
+    def __init__(self, session: Session) -> None:
+        self._width = max((len(slot.name) for slot in session.slots), default=0)
+        self._step = ""
+        self._reported: dict[int, TrialState] = {}
+
+    def events(self, tuning: Tuning) -> Iterator[str]:
+        """What has happened since the tuning that was given before: ends, then the step, then starts."""
+        for trial in tuning.trials:
+            if trial.state.ended and self._reported.get(trial.number) is not trial.state:
+                if self._reported.get(trial.number) is not TrialState.RUNNING and trial.state is not TrialState.SKIPPED:
+                    yield self._start(trial, tuning.spec)
+                self._reported[trial.number] = trial.state
+                yield self._line(trial, f"{_name(trial, tuning.spec)} {_end(trial, tuning.spec)}")
+        if tuning.step != self._step:
+            self._step = tuning.step
+            left = f" (about {units.span(tuning.eta_s)} left)" if tuning.eta_s is not None and not tuning.ended else ""
+            yield f"{tuning.spec.variable}: {tuning.step}{left}"
+        for trial in tuning.trials:
+            if trial.state is TrialState.RUNNING and self._reported.get(trial.number) is not TrialState.RUNNING:
+                self._reported[trial.number] = trial.state
+                yield self._start(trial, tuning.spec)
+
+    def _start(self, trial: Trial, spec: TuneSpec) -> str:
+        return self._line(trial, f"{_name(trial, spec)} starts ({trial.kind.value})")
+
+    def _line(self, trial: Trial, text: str) -> str:
+        return f"{trial.slot:<{self._width}}   {text}"
+
+
+def _name(trial: Trial, spec: TuneSpec) -> str:
+    return f"trial {trial.number}: {spec.variable}={trial.value:,}"
+
+
+def _end(trial: Trial, spec: TuneSpec) -> str:
+    """How a trial ended: `measured 5,696,782 FPS ±0.9 %, 3.6 GiB`, `failed: CUDA out of memory`."""
+    if trial.state is not TrialState.MEASURED:
+        return f"{trial.state.value}: {trial.reason or 'no reason known'}"
+    memory = "" if trial.memory_mib is None else f", {units.mib(trial.memory_mib)}"
+    reason = f" ({trial.reason})" if trial.reason else ""
+    return f"measured {words.rate(trial.rate, spec)} {words.spread(trial)}{memory}{reason}"

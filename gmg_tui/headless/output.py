@@ -16,7 +16,7 @@ _PLAIN = str.maketrans(_CHARACTERS)
 
 
 class Output:
-    """Writes lines to a file descriptor from its own thread.
+    """Writes lines to a file descriptor in a separate thread.
 
     A paused terminal (ctrl+s) or a pipe whose reader sleeps blocks only that thread, so that ctrl+c and the engine's
     messages are always handled. The descriptor is written directly: a blocked thread would keep the locks of Python's
@@ -39,14 +39,14 @@ class Output:
         self._idle = asyncio.Event()
         self._idle.set()
         self._broken = False
-        threading.Thread(target=self._write, name=f"output {self._descriptor}", daemon=True).start()
+        threading.Thread(target=self._run, name=f"output {self._descriptor}", daemon=True).start()
 
     @property
     def full(self) -> bool:
         """Whether so much waits to be written that lines should be left out."""
         return self._waiting_bytes > _ROOM_BYTES
 
-    def say(self, *lines: str) -> None:
+    def write(self, *lines: str) -> None:
         """Queue `lines` for writing."""
         if not lines or self._broken:
             return
@@ -60,7 +60,7 @@ class Output:
         """Return when everything is written, or nothing more can be; blocks while the other side does not read."""
         await self._idle.wait()
 
-    def _write(self) -> None:
+    def _run(self) -> None:
         """The thread: it writes what is queued, and reports its progress to the event loop."""
         try:
             while True:

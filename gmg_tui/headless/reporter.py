@@ -7,17 +7,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gmg_tui import units
-from gmg_tui.genesis.output import progress
-from gmg_tui.headless.groups import Groups
+from gmg_tui.genesis.output import lines as genesis_lines
+from gmg_tui.headless import changes
+from gmg_tui.headless.changes import DIGITS
 from gmg_tui.headless.jobs import counts
-from gmg_tui.model import Session, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.model import RankGroup, Session, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.protocol import Lines
 from gmg_tui.slurm import allocation
 
-_DIGITS = re.compile(r"[\d:.]+")
-"""What may change in a text without making it another one."""
 _LOST = re.compile(r"^(\S+: lost since [\d:]+).*")
-"""The note on a lost node, which is the same one whatever is said of it later."""
+"""The note on a lost node, the same whatever follows."""
 _STATUS_EVERY_S = 5.0
 """The shortest time between two status lines …"""
 _STATUS_AT_LEAST_S = 60.0
@@ -27,7 +26,7 @@ _STATUS_AT_LEAST_S = 60.0
 class Reporter:
     """Turns an engine's messages into lines, and repeats none.
 
-    Of the workers' lines those that say nothing but their progress are left out, unless it is `verbose`: the status
+    Lines of the workers with nothing but their progress are left out, unless it is `verbose`: the status
     line stands for them.
     """
 
@@ -37,20 +36,19 @@ class Reporter:
         self._width = max((len(slot.name) for slot in session.slots), default=0)
         self._next_line: Counter[str] = Counter()
         self._workers: dict[str, Worker] = {}
-        self._groups = Groups()
+        self._groups: dict[str, RankGroup] = {}
         self._held_back: set[str] = set()
-        """The slots whose failure is told with the next snapshot, as the lines that explain it have not come yet."""
-        self._said: set[tuple[str, str]] = set()
+        """The slots whose failure is reported with the next snapshot, as the lines that explain it have not come yet."""
+        self._reported: set[tuple[str, str]] = set()
         self._status = ""
         self._status_time = float("-inf")
 
     def output(self, message: Lines) -> Iterator[str]:
-        """A worker's lines, each after its slot; a separate line says how many were left out before them."""
-        if not message.after_progress or self._verbose:
-            yield from self._left_out(message.slot, message.first)
+        """A worker's lines, each after its slot; a separate line has how many were left out before them."""
+        yield from self._left_out(message.slot, message.first)
         self._next_line[message.slot] = message.first + len(message.lines)
         for line in message.lines:
-            if not self._verbose and progress.is_mere(line):
+            if not self._verbose and genesis_lines.is_mere(line):
                 continue
             yield f"{message.slot:<{self._width}} │ {line}"
 
@@ -63,17 +61,19 @@ class Reporter:
         """The changes of the workers and the session since the previous snapshot.
 
         For a sweep's workers only problems: `Jobs` reports the starts and ends of jobs. What the ranks of a group do is
-        said of the group, once. A failure waits for its last
-        lines, but no longer than until the next snapshot.
+        reported of the group, once. A failure waits for its last lines, but no longer than until the next snapshot.
         """
-        told = frozenset(slot for group in snapshot.groups for slot in group.slots)
+        in_groups = frozenset(slot for group in snapshot.groups for slot in group.slots)
         for worker in snapshot.workers:
-            yield from self._of_worker(worker, snapshot, in_group=worker.slot in told)
-        if told:
-            # A failure is told once the lines of all its ranks have come.
-            late = frozenset(group.id for group in snapshot.groups if not self._held_back.isdisjoint(group.slots))
-            for name, text in self._groups.events(snapshot, late):
-                yield self._line(name, text)
+            yield from self._of_worker(worker, snapshot, in_group=worker.slot in in_groups)
+        for group in snapshot.groups:
+            before = self._groups.get(group.id)
+            # A failure is reported once the lines of all its ranks have come.
+            if group.state is not WorkerState.FAILED or self._held_back.isdisjoint(group.slots):
+                same = before if before is not None and before.job == group.job else None
+                for text in changes.of_group(same, group, snapshot.time):
+                    yield self._line(group.id, text)
+                self._groups[group.id] = group
         yield from self._of_gpus(snapshot)
         for slot, why in (snapshot.queue.benched if snapshot.queue is not None else {}).items():
             if self._first(slot, why):
@@ -87,32 +87,30 @@ class Reporter:
                 yield f"{self._session.spec.name}: {note}"
 
     def _of_gpus(self, snapshot: Snapshot) -> Iterator[str]:
-        """What is wrong with the GPUs, each once; figures that grow are no news."""
-        troubles = {one.uuid: one.health.troubles for one in snapshot.samples if one.health and one.health.troubles}
-        slots = [
-            (slot.name, troubles[slot.gpu.uuid])
-            for slot in self._session.slots
-            if slot.gpu and slot.gpu.uuid in troubles
-        ]
-        for slot, found in slots:
-            for trouble in found:
-                if self._first(slot, _DIGITS.sub("", trouble.text)):
-                    yield self._line(slot, f"warning: {trouble.text}; {trouble.advice}")
+        """What is wrong with the GPUs, each once; a growing figure is not reported again."""
+        troubles = {sample.uuid: sample.health.troubles for sample in snapshot.samples if sample.health}
+        for slot in self._session.slots:
+            for trouble in troubles.get(slot.gpu.uuid, ()) if slot.gpu else ():
+                if self._first(slot.name, DIGITS.sub("", trouble.text)):
+                    yield self._line(slot.name, f"warning: {trouble.text}; {trouble.advice}")
 
     def _of_worker(self, worker: Worker, snapshot: Snapshot, *, in_group: bool) -> Iterator[str]:
-        """The changes of a worker; of a rank only what its group does not say."""
+        """The changes of a worker; of a rank only what is not its group's."""
         before = self._workers.get(worker.slot)
         if before is not None and before.job != worker.job:
             before = None
         if self._awaits_lines(before, worker):
             return
-        if not in_group and worker.lost_since is None:  # the note on its node says so of all of them
-            for text in (_changes if snapshot.queue is None else _problems)(before, worker):
+        if not in_group and worker.lost_since is None:  # the note on its node stands for all of them
+            report = changes.of_worker if snapshot.queue is None else changes.problems
+            for text in report(before, worker, snapshot.time):
                 yield self._line(worker.slot, text)
         whose = worker.slot if worker.job is None else f"{worker.slot} {worker.job}"
         for warning in worker.warnings:
             if self._first(whose, warning):
                 yield self._line(worker.slot, f"warning: {warning}")
+        if worker.advice and worker.state.live and self._first(whose, worker.advice):
+            yield self._line(worker.slot, worker.advice)
         self._workers[worker.slot] = worker
 
     def _awaits_lines(self, before: Worker | None, worker: Worker) -> bool:
@@ -129,10 +127,10 @@ class Reporter:
         if since_s < _STATUS_EVERY_S:
             return None
         text, late = "  ".join(self._totals(snapshot)), _late(snapshot)
-        says = text + _DIGITS.split(late, maxsplit=1)[0]
-        if says == self._status and since_s < _STATUS_AT_LEAST_S:
+        key = text + DIGITS.split(late, maxsplit=1)[0]
+        if key == self._status and since_s < _STATUS_AT_LEAST_S:
             return None
-        self._status, self._status_time = says, snapshot.time
+        self._status, self._status_time = key, snapshot.time
         eta_s = snapshot.queue.eta_s if snapshot.queue is not None else None
         left = f"  {units.clock(eta_s)} left" if eta_s is not None else ""
         job = allocation.left(snapshot.allocation, snapshot.time)
@@ -150,7 +148,9 @@ class Reporter:
         if snapshot.queue is None:
             yield states(worker.state_word for worker in snapshot.workers)
             shares = [
-                100 * one.done / one.total for worker in snapshot.workers if (one := worker.progress) and one.total
+                100 * progress.done / progress.total
+                for worker in snapshot.workers
+                if (progress := worker.progress) and progress.total
             ]
             if shares:
                 yield f"{units.whole(min(shares))} % done"
@@ -172,9 +172,9 @@ class Reporter:
         return f"{slot:<{self._width}}   {text}"
 
     def _first(self, slot: str, text: str) -> bool:
-        if (slot, text) in self._said:
+        if (slot, text) in self._reported:
             return False
-        self._said.add((slot, text))
+        self._reported.add((slot, text))
         return True
 
 
@@ -187,71 +187,6 @@ def _late(snapshot: Snapshot) -> str:
     return f"  {oldest.error} for {age}" if oldest.silent else f"  GPU metrics are {age} old"
 
 
-def states(found: Iterator[str]) -> str:
+def states(names: Iterator[str]) -> str:
     """How many workers are in each state: `1 failed, 7 running`."""
-    return ", ".join(f"{number} {state}" for state, number in sorted(Counter(found).items()))
-
-
-def signal_sent(worker: Worker) -> str:
-    """The signal that was sent, from the worker's `stopping`, whose rest counts down."""
-    return (worker.stopping or "").partition(" ")[0].rstrip(",;:")
-
-
-def _changes(before: Worker | None, worker: Worker) -> Iterator[str]:
-    moved = before is None or (before.state, before.attempt) != (worker.state, worker.attempt)
-    if moved or (before and signal_sent(before) != signal_sent(worker)):
-        yield _state(worker)
-    elif before is not None:
-        yield from _awaited(before, worker)
-    if worker.silent_s is not None and (before is None or before.silent_s is None):
-        yield f"busy, no line for {units.span(worker.silent_s)} (last: {worker.phase})"
-    yield from _stuck(before, worker)
-
-
-def _problems(before: Worker | None, worker: Worker) -> Iterator[str]:
-    if worker.state is WorkerState.RESTARTING and (before is None or before.state is not WorkerState.RESTARTING):
-        yield _state(worker)
-    elif before is not None and worker.job is not None:
-        yield from _awaited(before, worker)
-    yield from _stuck(before, worker)
-
-
-def _awaited(before: Worker, worker: Worker) -> Iterator[str]:
-    """What a worker that does not run waits for now, if that is something else; an amount that changes is not."""
-    waits = worker.state in {WorkerState.WAITING, WorkerState.RESTARTING}
-    if waits and worker.reason and _DIGITS.sub("", worker.reason) != _DIGITS.sub("", before.reason or ""):
-        yield _state(worker)
-
-
-def _stuck(before: Worker | None, worker: Worker) -> Iterator[str]:
-    was_stuck = before is not None and before.stuck is not None
-    if worker.stuck and not was_stuck:
-        yield f"⚠ stuck: {worker.stuck}"
-    if was_stuck and not worker.stuck and not worker.state.ended:
-        yield "no longer stuck"
-
-
-def _ago(worker: Worker) -> str:
-    """How long after its attempt's start the worker entered its state."""
-    if worker.attempt_s is None:
-        return ""
-    since_s = worker.attempt_s if worker.state.ended else worker.attempt_s - worker.state_s
-    return f" after {units.span(since_s)}"
-
-
-def _state(worker: Worker) -> str:
-    reason = f": {worker.reason}" if worker.reason else ""
-    match worker.state:
-        case WorkerState.STARTING:
-            return f"starting, attempt {worker.attempt}" if worker.attempt > 1 else "starting"
-        case WorkerState.RESTARTING:
-            wait = "" if worker.restart_in_s is None else f" in {units.span(worker.restart_in_s)}"
-            return f"restarting{wait}, attempt {worker.attempt + 1}{reason}"
-        case WorkerState.STOPPING:
-            return f"stopping: {worker.stopping}" if worker.stopping else "stopping"
-        case WorkerState.COMPILING if worker.phase_usual_s is not None:
-            return f"compiling{_ago(worker)}; this took {units.span(worker.phase_usual_s)} last time"
-        case WorkerState.WAITING:
-            return f"waiting{reason}"
-        case _:
-            return f"{worker.state}{_ago(worker)}{reason}"
+    return ", ".join(f"{number} {state}" for state, number in sorted(Counter(names).items()))

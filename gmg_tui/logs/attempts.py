@@ -15,7 +15,7 @@ _LINE_BYTES: Final = 1 << 20
 
 
 def first_line(number: int, args: Sequence[str], *, job: str = "") -> bytes:
-    """The line before the output of an attempt that starts now; `job` says whose it is, where it is a job's."""
+    """The line before the output of an attempt that starts now; `job` names its job, if it is one's."""
     moment = time.strftime("%Y-%m-%d %H:%M:%S")
     owner = f"{job} · " if job else ""
     return _SIGN + f"{owner}attempt {number} · {moment} · {' '.join(args)}\n".encode()
@@ -32,8 +32,8 @@ def find(log: BinaryIO, number: int) -> int | None:
     for offset in _signs(log):
         log.seek(offset)
         line = log.readline(_LINE_BYTES)
-        found = _NUMBER.match(line[len(_SIGN) :].decode(errors="replace"))
-        if found is not None and int(found[1]) == number:
+        match = _NUMBER.match(line[len(_SIGN) :].decode(errors="replace"))
+        if match is not None and int(match[1]) == number:
             begins = offset + len(line)
     return begins
 

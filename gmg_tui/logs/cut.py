@@ -1,6 +1,6 @@
 """Keeps a log below a size: its middle is cut out, its beginning and its newest part stay.
 
-What a reader has printed is known by its offset in the stream, of all bytes ever written; `Cut` has where that is in the
+What a reader has printed is identified by its offset in the stream, of all bytes ever written; `Cut` has where that is in the
 file.
 """
 
@@ -26,7 +26,7 @@ _PRIVATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
 class Cut(NamedTuple):
-    """Where a log says that its middle is missing: the offsets of that note, and how many bytes are missing there."""
+    """Where the middle of a log is missing: the offsets of the note on it, and how many bytes are missing there."""
 
     start: int = 0
     end: int = 0

@@ -1,5 +1,1 @@
-"""What running sessions do, as metrics for Prometheus: a client of their engines like any other.
-
-`following` keeps the newest snapshots, `collector` makes metrics of them (`names`, `dcgm`), `listening` and `textfile`
-hand them out.
-"""
+"""Running sessions for Prometheus: `following` keeps their newest snapshots, of which `collector` makes metrics."""

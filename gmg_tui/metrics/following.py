@@ -3,55 +3,82 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from gmg_tui import session as sessions
 from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
-from gmg_tui.metrics.view import View
-from gmg_tui.model import Snapshot, WorkerState
-from gmg_tui.protocol import Bye, Lines, Update
-from gmg_tui.session import Found
-from gmg_tui.store.totals import read_totals
+from gmg_tui.model import Session, Snapshot, WorkerState
+from gmg_tui.protocol import Update
+from gmg_tui.session import SessionEntry
+from gmg_tui.store.reader import open_store
 
 LOOK_S = 2.0
-"""How often sessions that come are looked for; those that go say so."""
-TOTALS_S = 5.0
-"""How often the stores are asked for what they have counted."""
+"""How often new sessions are looked for."""
+_COUNT_S = 5.0
+"""How often the stores are read for counters."""
+SILENT_S = 15.0
+"""After how long without a snapshot, of which an engine sends one each second, its session counts as unreachable."""
 REMEMBERED_S = 120.0
-"""How long it is told how a session ended, so that a scrape each minute sees it."""
+"""How long an ended session is exported, so that a scrape each minute sees its end."""
+
+
+class Totals:
+    """What a session has counted, by slot, from its store."""
+
+    def __init__(self) -> None:
+        self.restarts = Counter[str]()
+        self.failures = Counter[str]()
+        self.energy_j: dict[str, float] = {}
+
+
+class View:
+    """The newest state of a session. Its attributes are replaced whole: the thread of a scrape may read them at any time."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.snapshot = Snapshot(time=session.started, elapsed_s=0.0, workers=())
+        self.totals: Totals | None = None
+        """None before the store was read: a 0 then would make a counter jump."""
+        self.ended_at: float | None = None
+        """When it had done all its work, monotonic seconds; None while it runs."""
+        self._updated = -math.inf
+
+    @property
+    def silent(self) -> bool:
+        """Whether its engine does not answer."""
+        return self.ended_at is None and time.monotonic() - self._updated > SILENT_S
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Take a newer snapshot."""
+        self.snapshot, self._updated = snapshot, time.monotonic()
 
 
 class Following:
-    """The newest state of the sessions that are followed.
+    """The sessions that are followed.
 
     Attributes:
-        views: By the session's name. Another thread may take its values: they are frozen, or replaced whole.
+        views: By the session's name.
         ended: How many sessions have ended, by outcome.
-        found: Set once it has been looked for sessions, and those that run have answered.
     """
 
-    def __init__(self, names: Collection[str], tell: Callable[[str], None]) -> None:
+    def __init__(self, names: Collection[str], warn: Callable[[str], None]) -> None:
         self.views: dict[str, View] = {}
         self.ended: Counter[str] = Counter()
-        self.found = asyncio.Event()
         self._names = frozenset(names)
-        self._tell = tell
-        self._told: dict[str, str] = {}
-        """What was said last of each session that cannot be followed."""
+        self._warn = warn
+        self._warned: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._records: dict[str, int] = {}
-        """When the record of a session that does nothing was written, nanoseconds, by name: it need not be read again."""
+        self._over: dict[str, int] = {}
+        """When the record of an ended session was written, nanoseconds, by name: it need not be read again."""
 
     async def run(self) -> None:
-        """Follow until cancelled; with names, until all those sessions have ended and been told of for a while."""
-        counting = threading.Thread(target=self._count, args=(stop := threading.Event(),), daemon=True)
-        counting.start()  # of its own, and never waited for: a disk that hangs must not keep anything else
+        """Follow until cancelled; with names, until all those sessions have ended and were exported for a while."""
+        counting = asyncio.create_task(self._count())
         try:
             while True:
                 await self._look()
@@ -59,136 +86,96 @@ class Following:
                     return
                 await asyncio.sleep(LOOK_S)
         finally:
-            stop.set()
-            for task in self._tasks.values():
+            for task in (counting, *self._tasks.values()):
                 task.cancel()
 
     async def _look(self) -> None:
-        """Follow what has come, forget what ended long ago."""
         now = time.monotonic()
         for name, view in list(self.views.items()):
-            if view.left is not None and now >= view.left + REMEMBERED_S:
+            if view.ended_at is not None and now >= view.ended_at + REMEMBERED_S:
                 del self.views[name]
-        come = await asyncio.to_thread(self._at_work)
-        there = self._tasks.keys() | {found.name for found in come}
-        for name in [name for name, view in self.views.items() if view.left is None and name not in there]:
-            del self.views[name]  # it has gone without ever having answered
-        begun = [self._follow(found) for found in come]
-        if not self.found.is_set():
-            if begun:  # an engine that does not answer is no reason to tell nothing of the others
-                await asyncio.wait(begun, timeout=LOOK_S)
-            self.found.set()
+        for entry in await asyncio.to_thread(lambda: list(self._unfollowed())):
+            self._tasks[entry.name] = task = asyncio.create_task(self._follow(entry))
+            task.add_done_callback(lambda _, name=entry.name: self._tasks.pop(name))  # type: ignore[misc]
 
-    def _at_work(self) -> list[Found]:
-        """The sessions to follow that are not followed."""
-        return [
-            found
-            for folder in sessions.folders()
-            if folder.name not in self._tasks and (not self._names or folder.name in self._names)
-            if (found := self._read(folder)) is not None
-        ]
+    def _unfollowed(self) -> Iterator[SessionEntry]:
+        """The sessions at work here that are not followed yet."""
+        for folder in sessions.folders():
+            if folder.name in self._tasks or (self._names and folder.name not in self._names):
+                continue
+            try:
+                written = (folder / sessions.RECORD).stat().st_mtime_ns
+            except OSError:
+                continue
+            entry = sessions.inspect(folder) if self._over.get(folder.name) != written else None
+            if entry is not None and entry.state == "running" and not entry.away and _works(entry):
+                yield entry
+            elif entry is not None and entry.state != "running":
+                self._over[folder.name] = written
 
-    def _read(self, folder: Path) -> Found | None:
-        """The session in `folder`, if it runs here and has not done all its work; its engine may stay for a screen."""
-        try:
-            written = (folder / sessions.RECORD).stat().st_mtime_ns
-        except OSError:
-            return None
-        if self._records.get(folder.name) == written:
-            return None
-        found = sessions.inspect(folder)
-        if found is None:
-            return None
-        if found.state == "running":
-            return found if not found.away and _works(found) else None
-        self._records[folder.name] = written
-        return None
-
-    def _follow(self, found: Found) -> asyncio.Future[None]:
-        """Begin to follow a session; done once its first snapshot is there, or it has refused."""
-        first = asyncio.get_running_loop().create_future()
-        self._tasks[found.name] = task = asyncio.create_task(self._session(found, first))
-
-        def gone(_: object) -> None:
-            self._tasks.pop(found.name, None)
-            if not first.done():
-                first.set_result(None)
-
-        task.add_done_callback(gone)
-        return first
-
-    async def _session(self, found: Found, first: asyncio.Future[None]) -> None:
-        session = found.record.session
+    async def _follow(self, entry: SessionEntry) -> None:
+        session = entry.record.session
         try:
             client = await EngineClient.connect(Path(session.spec.socket), session.id)
         except GmgError as error:
-            if self._told.get(found.name) != str(error):
-                self._told[found.name] = str(error)
-                self._tell(f"gmg-tui: {found.name}: {error}")
-            self.views.setdefault(found.name, View(session, heard=False))
+            if self._warned.get(entry.name) != str(error):
+                self._warned[entry.name] = str(error)
+                self._warn(f"gmg-tui: {entry.name}: {error}")
+            self.views.setdefault(entry.name, View(session))
             return
-        self._told.pop(found.name, None)
-        view, welcome = self.views.get(found.name), client.welcome
-        if view is None or view.session.id != welcome.session.id:
-            view = self.views[found.name] = View(welcome.session)
-        elif welcome.snapshot.ended:  # its record does not say yet that it has ended, as is known
-            await client.close()
+        self._warned.pop(entry.name, None)
+        view = self.views.get(entry.name)
+        if view is not None and view.ended_at is not None and view.session.id == client.welcome.session.id:
+            await client.close()  # it has ended, though its record does not have that yet
             return
-        view.left = None
-        view.take(welcome.snapshot)
-        first.set_result(None)
+        view = self.views[entry.name] = View(client.welcome.session)
+        view.update(client.welcome.snapshot)
         try:
             async for event in client.events():
-                match event:
-                    case Update(snapshot=snapshot):
-                        view.take(snapshot)
-                    case Lines():
-                        pass  # only those who follow workers get them
-                    case Bye():
-                        break
+                if isinstance(event, Update):
+                    view.update(event.snapshot)
                 if view.snapshot.ended:  # an engine does not end before its clients have gone
                     break
+        except GmgError:
+            pass  # the connection is lost: whether the session has ended is looked up below
         finally:
             await client.close()
-        await self._parted(found, view)
-
-    async def _parted(self, found: Found, view: View) -> None:
-        """A session has done its work, or lost its engine."""
         if view.snapshot.ended:
-            outcome = _outcome(view.snapshot)
-            view.left = time.monotonic()
-        else:
-            now = await asyncio.to_thread(sessions.inspect, found.folder)
-            outcome = "stopped" if now is not None and now.state == "ended" else "lost"
-            self.views.pop(found.name, None)
-        self.ended[outcome] += 1
+            view.ended_at = time.monotonic()
+            self.ended[view.snapshot.outcome] += 1
+            return
+        now = await asyncio.to_thread(sessions.inspect, entry.folder)
+        self.views.pop(entry.name, None)
+        self.ended["stopped" if now is not None and now.state == "ended" else "lost"] += 1
 
-    def _count(self, stop: threading.Event) -> None:
-        """Read the stores now and then, in a thread of its own."""
-        while not stop.wait(TOTALS_S if self.views else LOOK_S / 4):
+    async def _count(self) -> None:
+        """Read the stores now and then."""
+        while True:
             for view in list(self.views.values()):
-                with suppress(GmgError, OSError):  # those of the last time are kept
-                    folder = Path(view.session.spec.folder)
-                    view.totals = read_totals(folder / sessions.STORE, view.session.started)
+                try:
+                    view.totals = await asyncio.to_thread(_totals, Path(view.session.spec.folder) / sessions.STORE)
+                except GmgError:
+                    continue  # it is not written yet, or the earlier ones stay
+            await asyncio.sleep(_COUNT_S if self.views else LOOK_S)
 
 
-def _works(found: Found) -> bool:
-    """Whether its workers have not all ended, as far as its record says."""
-    record = found.record
+def _totals(path: Path) -> Totals:
+    """The totals of the store at `path`. Raises `StoreError`."""
+    totals = Totals()
+    with open_store(path) as stored:
+        for attempts in stored.attempts.values():
+            for ran in attempts:
+                totals.restarts[ran.slot] += ran.attempt.number > 1
+                totals.failures[ran.slot] += ran.attempt.state is WorkerState.FAILED
+        for job in stored.each_job():
+            if job.slot is not None and job.energy_j is not None:
+                totals.energy_j[job.slot] = totals.energy_j.get(job.slot, 0.0) + job.energy_j
+    return totals
+
+
+def _works(entry: SessionEntry) -> bool:
+    """Whether its workers have not all ended, as far as its record shows."""
+    record = entry.record
     if record.queue is not None:
         return not record.queue.ended
     return any(not WorkerState(worker.state).ended for worker in record.workers)
-
-
-def _outcome(last: Snapshot) -> str:
-    """How a session ended, as its exit status would say it."""
-    queue = last.queue
-    if last.tuning is not None:
-        stopped = last.tuning.stopped
-        failed = not stopped and all(answer.fastest is None for answer in last.tuning.answers)
-    elif queue is not None:
-        failed, stopped = queue.failed > 0 or queue.stranded, queue.finished < queue.jobs
-    else:
-        states = {worker.state for worker in last.workers}
-        failed, stopped = WorkerState.FAILED in states, WorkerState.STOPPED in states
-    return "failed" if failed else "stopped" if stopped else "finished"

@@ -8,16 +8,31 @@ Celsius, `_mhz` megahertz, `_j` joules. `None` means "unknown" or "not reported 
 # ruff: noqa: F401
 from __future__ import annotations
 
-from gmg_tui.model.attempt_report import AttemptReport
-from gmg_tui.model.gpu_health import GpuActivity, GpuHealth, GpuTrouble, Severity, Xid
-from gmg_tui.model.gpus import Gpu, GpuProcess, GpuSample, Slot
-from gmg_tui.model.groups import DdpSpec, RankGroup, RateOf, added_up
-from gmg_tui.model.jobs import Batch, Job, JobRecord, Lane, QueueAction, QueueView, SweepSpec, Value
-from gmg_tui.model.nodes import AgentSpec, LauncherKind, NodesSpec, NodeView
-from gmg_tui.model.occurrences import TERMINAL_WAYS, Occurrence, OccurrenceKind
-from gmg_tui.model.run import Allocation, RunSpec, Session, Versions
-from gmg_tui.model.snapshot import Details, Queue, Series, Snapshot, fps_per_watt
-from gmg_tui.model.stacks import Stacks
+from gmg_tui.model.attempt import NO_ATTEMPT, Attempt, Fps, Progress, Settings
+from gmg_tui.model.gpus import Gpu, GpuActivity, GpuHealth, GpuProcess, GpuSample, GpuTrouble, Severity, Slot, Xid
+from gmg_tui.model.groups import DdpSpec, RankGroup, RateOf, added_up, together
+from gmg_tui.model.jobs import Batch, JobRecord, Lane, QueueAction, QueueView, SweepSpec, Value
+from gmg_tui.model.run import (
+    AgentSpec,
+    Allocation,
+    LauncherKind,
+    NodesSpec,
+    NodeView,
+    RunSpec,
+    Session,
+    Versions,
+)
+from gmg_tui.model.snapshot import (
+    TERMINAL_WAYS,
+    Details,
+    Occurrence,
+    OccurrenceKind,
+    Queue,
+    Series,
+    Snapshot,
+    Stacks,
+    fps_per_watt,
+)
 from gmg_tui.model.states import Phase, RestartMode, SlotKind, StartMode, Visible, WorkerState
 from gmg_tui.model.tried import Tried, TriedView
 from gmg_tui.model.tuning import (
@@ -31,8 +46,7 @@ from gmg_tui.model.tuning import (
     Trial,
     TrialKind,
     TrialState,
-    Tunable,
     TuneSpec,
     Tuning,
 )
-from gmg_tui.model.worker import Attempt, AttemptMetrics, Fps, Progress, Rank, Settings, Worker, own_rates, total_fps
+from gmg_tui.model.worker import Rank, Worker, own_rates, total_fps

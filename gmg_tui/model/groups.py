@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from gmg_tui.model.attempt import Attempt, Fps, Progress
 from gmg_tui.model.states import WorkerState
-from gmg_tui.model.worker import Fps, Progress
 
 
 class DdpSpec(Struct, frozen=True, omit_defaults=True):
@@ -18,16 +17,14 @@ class DdpSpec(Struct, frozen=True, omit_defaults=True):
     size: int | None = None
     """Ranks in a group; None for one group over all slots."""
     virtual_local_rank: bool = False
-    """Whether each rank sees its own GPU alone, and is local rank 0; otherwise it sees all of its group's."""
-    flight_recorder: bool = False
-    """Whether torch's flight recorder runs, and its dumps are kept in the session's folder."""
+    """Whether each rank sees only its GPU, and is local rank 0; otherwise it sees all of its group's."""
 
 
 class RateOf(StrEnum):
     """What a group's rate is made of."""
 
     SUM = "sum"
-    """Each rank reports its own, and these are added up: Genesis' own lines."""
+    """Each rank reports its rate, and these are added up: Genesis' lines."""
     RANK_0 = "rank 0"
     """Rank 0 reports the group's: rsl_rl multiplies its number by the world size."""
 
@@ -40,44 +37,83 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
     slots: tuple[str, ...]
     """Where its ranks run, by rank."""
     state: WorkerState
-    """That of its ranks together: the one that is furthest behind while it starts."""
-    state_s: float = 0.0
-    """Seconds in this state."""
+    """That of its ranks together: while it starts, that of the rank furthest behind."""
+    state_since: float = 0.0
+    """Unix time since which it is in this state, seconds."""
     job: int | None = None
     """Number of its job in the queue, from 1; None in a plain run."""
     restarts: int = 0
     """How often it has been restarted automatically or by the user."""
-    restart_in_s: float | None = None
+    restart_at: float | None = None
+    """Unix time at which its next attempt starts by itself, seconds; None where none does."""
     fps: float | None = None
-    """Environment steps per second of the whole group; None unless it runs, and says so."""
+    """Environment steps per second of the whole group; None unless it runs and reports it."""
     rate_of: RateOf = RateOf.SUM
     progress: Progress | None = None
-    """That of the rank that says most, which is rank 0 with rsl_rl."""
+    """That of the rank that reports most, which is rank 0 with rsl_rl."""
     slowest: int | None = None
-    """The rank with the lowest rate, where each reports its own and they differ by more than a few per cent."""
+    """The rank with the lowest rate, where each reports a rate and they differ by more than a few per cent."""
     behind_pct: float | None = None
     """How far `slowest` is below the median of the ranks, per cent (positive)."""
     waits_for: tuple[int, ...] = ()
     """Ranks that the others wait for before the group can begin."""
     stuck: str | None = None
-    """Why the group counts as stuck, with the rank at fault where that is known, in one line."""
+    """Why the group counts as stuck, with the rank at fault if it was identified, in one line."""
     reason: str | None = None
     """Which rank failed first, and of what, in one line; or what the group waits for."""
     advice: str | None = None
-    """What helps, in one line."""
+    """What to do, in one line."""
 
 
 def added_up(rates: Sequence[Fps]) -> Fps | None:
-    """The rate of ranks that step at the same time, each of which reports its own; None where none does."""
+    """The rate of ranks that step at the same time, each of which reports its rate; None where none does."""
     if not rates:
         return None
-    settled = [rate.settled for rate in rates if rate.settled is not None]
-    spread = [rate.spread for rate in rates if rate.spread is not None]
+
+    def total(value: Callable[[Fps], float | None]) -> float | None:
+        figures = [figure for rate in rates if (figure := value(rate)) is not None]
+        return sum(figures) if len(figures) == len(rates) else None
+
     return Fps(
-        last=sum(rate.last for rate in rates),
-        mean=sum(rate.mean for rate in rates),
-        max=sum(rate.max for rate in rates),
+        last=total(lambda rate: rate.last),
+        mean=total(lambda rate: rate.mean),
+        max=total(lambda rate: rate.max),
         samples=min(rate.samples for rate in rates),
-        settled=sum(settled) if len(settled) == len(rates) else None,
-        spread=math.hypot(*spread) if len(spread) == len(rates) else None,
+        settled=total(lambda rate: rate.settled),
+        env_steps=total(lambda rate: rate.env_steps),
+        seconds=max((rate.seconds for rate in rates if rate.seconds is not None), default=None),
+        counted=rates[0].counted,
+        energy_j=total(lambda rate: rate.energy_j),
     )
+
+
+def together(attempts: Sequence[Attempt]) -> Attempt:
+    """The attempts of a job's ranks as one, which is the first rank's with the figures of all.
+
+    Rate, power and energy are added up, utilisation is their mean, and memory's peak that of the rank that took most.
+    """
+    lead, *others = attempts
+    if not others:
+        return lead
+    power_w = _sum(attempt.power_mean_w for attempt in attempts)
+    fps, rates = lead.fps, [attempt.fps for attempt in attempts if attempt.fps is not None]
+    if not lead.fps_of_group:
+        fps = added_up(rates) if len(rates) == len(attempts) else None
+    elif fps is not None and fps.seconds is not None and power_w is not None:
+        fps = structs.replace(fps, energy_j=power_w * fps.seconds)
+    utilisation = [attempt.gpu_util_mean_pct for attempt in attempts if attempt.gpu_util_mean_pct is not None]
+    return structs.replace(
+        lead,
+        fps=fps,
+        memory_peak_mib=max(
+            (attempt.memory_peak_mib for attempt in attempts if attempt.memory_peak_mib is not None), default=None
+        ),
+        gpu_util_mean_pct=sum(utilisation) / len(utilisation) if utilisation else None,
+        power_mean_w=power_w,
+        energy_j=_sum(attempt.energy_j for attempt in attempts),
+    )
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    figures = [value for value in values if value is not None]
+    return sum(figures) if figures else None

@@ -11,12 +11,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from gmg_tui.model.attempt import NO_ATTEMPT, Attempt
 from gmg_tui.model.states import WorkerState
-from gmg_tui.model.worker import Fps
 
 Value = bool | int | float | str
 """The value of a placeholder in the experiments' file."""
-_TELLING_S = 5.0
+_SIGNIFICANT_S = 5.0
 
 
 class Batch(Struct, frozen=True, omit_defaults=True):
@@ -43,28 +43,7 @@ class Batch(Struct, frozen=True, omit_defaults=True):
     min_free_mib: float | None = None
     """Memory of the GPU that must be free, as NVML sees it, before a job starts on it."""
     out_dir: str | None = None
-    """The jobs' own folders, placeholders not filled in; None for the job's name in the results' folder."""
-
-
-class Job(Struct, frozen=True, omit_defaults=True):
-    """One run of a sweep."""
-
-    number: int
-    """From 1, in the order of the file: `{job}`."""
-    name: str
-    """Unique in the session; safe as a file name: `{name}`."""
-    batch: int = 0
-    """Position of its batch in the sweep's batches, from 0."""
-    values: dict[str, Value] = {}
-    """The values of the file's placeholders in this job."""
-    only: str | None = None
-    """The slot that it must run on; None for any of its batch's."""
-    combination: str = ""
-    """Name of what this job and others run with the same values; empty where nothing is run several times."""
-    gpus: int = 1
-    """How many slots it takes at once."""
-    world_size: int | None = None
-    """How many ranks it has, one on each of its slots; None where it is one process that sees them all."""
+    """The jobs' folders, placeholders not filled in; None for the job's name in the results' folder."""
 
 
 class SweepSpec(Struct, frozen=True, omit_defaults=True):
@@ -83,19 +62,16 @@ class SweepSpec(Struct, frozen=True, omit_defaults=True):
 
 
 class JobRecord(Struct, frozen=True, omit_defaults=True):
-    """A job and its outcome so far. Figures are those of its last attempt; times and energy are of all.
-
-    A job with several ranks has the rate of all, the mean of their utilisation, the sum of their power and energy, and the
-    memory's peak of the rank that took most.
-
-    A plain run has one for each slot, which has the slot's name.
-    """
+    """A job and its outcome so far. A plain run has one for each slot, which has the slot's name."""
 
     number: int
-    """From 1."""
+    """From 1, in the order of the file: `{job}`."""
     name: str
+    """Unique in the session; safe as a file name: `{name}`."""
     batch: int = 0
+    """Position of its batch in the sweep's batches, from 0."""
     values: dict[str, Value] = {}
+    """The values of the file's placeholders in this job."""
     state: WorkerState = WorkerState.WAITING
     position: float = 0.0
     """Its position in the queue: the job with the smallest is the next."""
@@ -103,12 +79,10 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     """Why it failed, was stopped, or waits, in one line."""
     only: str | None = None
     """The slot that it must run on; None for any of its batch's."""
-    combination: str = ""
-    """As `Job.combination`."""
     gpus: int = 1
-    """As `Job.gpus`."""
+    """How many slots it takes at once."""
     world_size: int | None = None
-    """How many ranks its group has; None where it is in none."""
+    """How many ranks it has, one on each of its slots; None where it is one process that sees them all."""
     group: str | None = None
     """Its group's name."""
     rank: int | None = None
@@ -116,34 +90,31 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     slot: str | None = None
     """Where it runs, or ran last; the first of several."""
     slots: tuple[str, ...] = ()
-    """All of them, in the order of its ranks; empty where it takes one."""
-    gpu_index: int | None = None
+    """All its slots, in the order of its ranks; empty where it takes only one."""
     gpu_uuid: str | None = None
-    attempts: int = 0
-    exit_code: int | None = None
-    """Of its last attempt, as `returncode` of asyncio."""
+    last: Attempt = NO_ATTEMPT
+    """Its newest attempt, of all ranks `together`."""
     started: float | None = None
     """Unix time of the first attempt's start, seconds."""
     ended: float | None = None
     """Unix time when it left its last slot, seconds."""
     elapsed_s: float | None = None
     """How long it has occupied slots, including the pauses between attempts."""
-    fps: Fps | None = None
-    n_envs: int | None = None
-    memory_peak_mib: float | None = None
-    gpu_util_mean_pct: float | None = None
-    power_mean_w: float | None = None
     energy_j: float | None = None
-    """Of all attempts together."""
+    """Of all attempts, which `last.energy_j` is not."""
     out_dir: str | None = None
-    """Its own folder, absolute; from its first attempt on the same for all, wherever they run."""
+    """Its folder, absolute; from its first attempt on the same for all, wherever they run."""
     log: str | None = None
     """Path of its log in the session's folder."""
     result: dict[str, Any] | None = {}
-    """The script's own results, from `gmg:result` lines and `result.json`; empty in a `QueueView`. None: they are
+    """The script's results, from `gmg:result` lines and `result.json`; empty in a `QueueView`. None: they are
     where they were recorded before, as the engine keeps none in memory."""
     updated: float | None = None
     """Unix time at which a record of a job that occupies a slot was made, seconds: since then `elapsed_s` has grown."""
+
+
+SKIPPED = "skipped"
+"""The reason of a job that was skipped while it waited."""
 
 
 class QueueAction(StrEnum):
@@ -155,7 +126,9 @@ class QueueAction(StrEnum):
     TOP = "top"
     """To the head of the queue."""
     SKIP = "skip"
-    """Do not run a job that waits; stop one that runs."""
+    """Do not run a job that waits."""
+    STOP = "stop"
+    """Stop a job that runs."""
     RETRY = "retry"
     """Run a job that has ended again, as the next of its batch."""
 
@@ -171,7 +144,7 @@ class Lane(Struct, frozen=True, omit_defaults=True):
     waits: str | None = None
     """Why the next job does not start on it, in one line."""
     benched: str | None = None
-    """Why no job starts on its GPU until a person says so, in one line; None where that is not so."""
+    """Why no job starts on its GPU until a user allows it, in one line; None while jobs start."""
 
 
 class QueueView(Struct, frozen=True, omit_defaults=True):
@@ -191,9 +164,9 @@ class QueueView(Struct, frozen=True, omit_defaults=True):
 
 
 def speed_up(jobs_s: float | None, total_s: float | None) -> float | None:
-    """How many times faster jobs were done than one after another on one slot; None where that is not known.
+    """How many times faster jobs were done than one after another on one slot; None where that is unknown.
 
-    It is not known of less than `_TELLING_S`: a job occupies its slot for some hundredths of a second before and after
+    It is None below `_SIGNIFICANT_S`: a job occupies its slot for some hundredths of a second before and after
     its process lives, which would be a large part of that time.
     """
-    return jobs_s / total_s if jobs_s and total_s and total_s >= _TELLING_S else None
+    return jobs_s / total_s if jobs_s and total_s and total_s >= _SIGNIFICANT_S else None

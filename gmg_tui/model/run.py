@@ -1,15 +1,74 @@
-"""What to run and how, as requested."""
+"""What to run, how, and on which machines."""
 
 from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
 from gmg_tui.model.gpus import Slot
 from gmg_tui.model.groups import DdpSpec
 from gmg_tui.model.jobs import SweepSpec
-from gmg_tui.model.nodes import AgentSpec, NodesSpec
 from gmg_tui.model.states import RestartMode, StartMode, Visible
 from gmg_tui.model.tuning import TuneSpec
+
+
+class LauncherKind(StrEnum):
+    """What starts the agents."""
+
+    LOCAL = "local"
+    """Processes of this machine, for tests and simulations."""
+    SSH = "ssh"
+    SLURM = "slurm"
+    RAY = "ray"
+
+
+class NodesSpec(Struct, frozen=True, omit_defaults=True):
+    """The machines of a session, as given by `--nodes` and the options beside it."""
+
+    launcher: LauncherKind
+    where: str = ""
+    """What follows the launcher's name and a colon: hosts, an address, a number."""
+    least: int | None = None
+    """How many must answer for the session to begin (`--min-nodes`); None for all."""
+    orphan_wait_s: float = 60.0
+    """How long an agent goes on without its session's engine before it ends its workers."""
+    lost_after_s: float = 15.0
+    """After how long without a message a node counts as lost, whatever the state of its connection: srun, ssh and TCP report
+    the end of a machine minutes later, or never. Its jobs go back to their queue."""
+
+    @property
+    def text(self) -> str:
+        """What `--nodes` is given."""
+        return f"{self.launcher.value}:{self.where}" if self.where else self.launcher.value
+
+
+class AgentSpec(Struct, frozen=True, omit_defaults=True):
+    """What makes an engine the agent of a node: it runs what the session's engine requests."""
+
+    node: str
+    """Its name, which is the launcher's."""
+    session: str
+    """The session's name."""
+    session_id: str
+    """The id of the session's engine."""
+    logs: str = ""
+    """The session's folder, where this node sees it too, and the workers' logs are written to; empty where it does not."""
+    orphan_wait_s: float = 60.0
+
+
+class NodeView(Struct, frozen=True, omit_defaults=True):
+    """A node at one moment."""
+
+    name: str
+    connected: bool = True
+    silent_s: float | None = None
+    """Seconds since its last message, once that is longer than usual."""
+    lost_since: float | None = None
+    """Unix time since which it counts as lost: its workers are gone; None while it does not."""
+    trouble: str | None = None
+    """What is wrong, in one line."""
 
 
 class RunSpec(Struct, frozen=True, omit_defaults=True):
@@ -27,6 +86,8 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     cwd: str
     python: str
     """The workers' interpreter."""
+    python_given: bool = False
+    """Whether `--python` named it."""
     module: bool = False
     env: dict[str, str] = {}
     """As given by `--env`, placeholders not filled in."""
@@ -40,6 +101,10 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     """How many simulated GPUs it runs on instead of this machine's; None for real ones."""
     patterns: tuple[str, ...] = ()
     """Regular expressions for the progress lines of the script, with named groups."""
+    readers: dict[str, dict[str, Any]] = {}
+    """The tables `[readers.NAME]` of the settings, which `readers.formats` has checked."""
+    probe: bool = True
+    """Whether steps are counted in the workers' interpreters."""
     visible: Visible = Visible.INDEX
     interval_s: float = 1.0
     summary: str | None = None
@@ -60,17 +125,17 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     sweep: SweepSpec | None = None
     """What to queue; None for a plain run of `script` on every slot."""
     tune: TuneSpec | None = None
-    """What the trials of a tuning look for, which are the jobs of `sweep`."""
+    """What the trials of a tuning search for, which are the jobs of `sweep`."""
     ddp: DdpSpec | None = None
     """How the workers form groups; None where they know nothing of each other."""
     own_options: tuple[str, ...] = ()
     """Words of `args` that are also options of gmg-tui, such as `--gpus`; the script may not know them."""
     nodes: NodesSpec | None = None
-    """The machines whose slots it uses; None for this one alone."""
+    """The machines whose slots it uses; None for this machine alone."""
     agent: AgentSpec | None = None
-    """Set where the engine is the agent of a node, and runs what another engine tells it."""
+    """Set where the engine is the agent of a node, and runs what another engine requests."""
     notify: tuple[str, ...] = ()
-    """How a person is told of what happens: the values of `--notify`."""
+    """How events are notified: the values of `--notify`."""
     host: str = ""
     """The machine that it runs on (`uname -n`); several may share the state folder."""
 
@@ -81,11 +146,11 @@ class Allocation(Struct, frozen=True, omit_defaults=True):
     job: str
     """Its number."""
     ends: float | None = None
-    """Unix time at which its time limit is reached, seconds; None for no limit, and where that is not known."""
+    """Unix time at which its time limit is reached, seconds; None for no limit, and where it is unknown."""
 
 
 class Versions(Struct, frozen=True, omit_defaults=True):
-    """What the workers' interpreter has, as its files say; None where they do not."""
+    """What the workers' interpreter has, read from its files; None where they do not name it."""
 
     python: str | None = None
     genesis: str | None = None
@@ -106,13 +171,15 @@ class Session(Struct, frozen=True, omit_defaults=True):
     """Random, made by the engine when it starts; its processes carry it in `GMG_SESSION_ID`. A name is unique only
     within its state folder, and a resumed session has several engines. Empty in older records."""
     boot_id: str = ""
-    """That of the engine's machine (`gmg_tui.machine.boot_id`); empty if not known."""
+    """That of the engine's machine (`gmg_tui.session.machine.boot_id`); empty if unknown."""
     pid_namespace: str = ""
-    """The one in which `engine_pid` and the workers' PIDs count; empty if not known."""
+    """The PID namespace in which `engine_pid` and the workers' PIDs count; empty if unknown."""
     idle: tuple[str, ...] = ()
     """Chosen slots that no group takes, because they are fewer than its ranks; not among `slots`."""
     versions: Versions | None = None
     """Of what the workers run on, at the session's start; None in older records."""
+    allowed: tuple[tuple[str, ...], ...] = ()
+    """Of an agent, in a sweep: for each batch the slots that its jobs may use."""
 
     @property
     def idle_text(self) -> str:

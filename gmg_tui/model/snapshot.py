@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from msgspec import Struct
 
+from gmg_tui.model.attempt import Attempt
 from gmg_tui.model.gpus import Gpu, GpuProcess, GpuSample
 from gmg_tui.model.groups import RankGroup
-from gmg_tui.model.nodes import NodeView
-from gmg_tui.model.occurrences import Occurrence
-from gmg_tui.model.run import Allocation, Session
+from gmg_tui.model.run import Allocation, NodeView, Session
+from gmg_tui.model.states import WorkerState
 from gmg_tui.model.tuning import Tuning
-from gmg_tui.model.worker import Attempt, Settings, Worker, own_rates
+from gmg_tui.model.worker import Worker, own_rates
 
 
 class Queue(Struct, frozen=True, omit_defaults=True):
@@ -36,7 +38,7 @@ class Queue(Struct, frozen=True, omit_defaults=True):
     ended: bool = False
     """Whether no job runs and none will start."""
     benched: dict[str, str] = {}
-    """Slots on whose GPU no job starts until a person says so, and why, in one line."""
+    """Slots on whose GPU no job starts until a user allows it, and why, in one line."""
     stranded: bool = False
     """Whether it has ended with jobs that wait, because every GPU that they may use is benched."""
 
@@ -49,6 +51,40 @@ class Queue(Struct, frozen=True, omit_defaults=True):
     def done(self) -> int:
         """How many have ended."""
         return self.finished + self.failed + self.stopped
+
+
+TERMINAL_WAYS = ("bell", "osc9", "osc777")
+"""The values of `--notify` that the terminal itself notifies; every other is a command."""
+
+
+class OccurrenceKind(StrEnum):
+    """What happened; the value is what a command gets in `GMG_EVENT`."""
+
+    FAILED = "failed"
+    """A worker has failed, and is not restarted."""
+    STUCK = "stuck"
+    JOB_FAILED = "job-failed"
+    """A job of a sweep has failed, and is not retried."""
+    ENDED = "ended"
+    """All workers have ended, and no job waits."""
+
+
+class Occurrence(Struct, frozen=True, omit_defaults=True):
+    """Something that has happened."""
+
+    number: int
+    """From 1, in the order in which they happened."""
+    time: float
+    """Unix time, seconds."""
+    kind: OccurrenceKind
+    text: str
+    """What happened, and where, in one line."""
+    slot: str = ""
+    job: int | None = None
+    """Number of the job, in a sweep."""
+    job_name: str = ""
+    reason: str = ""
+    """Why, in one line; empty where there is none."""
 
 
 class Snapshot(Struct, frozen=True, omit_defaults=True):
@@ -73,7 +109,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     groups: tuple[RankGroup, ...] = ()
     """Those whose ranks are on slots."""
     nodes: tuple[NodeView, ...] = ()
-    """The session's machines; empty where it uses its engine's own alone."""
+    """The session's machines; empty where it uses only its engine's machine."""
     allocation: Allocation | None = None
     """The Slurm job that the session runs in; None outside of one."""
     occurred: tuple[Occurrence, ...] = ()
@@ -85,6 +121,23 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
         if self.queue is not None:
             return self.queue.ended
         return all(worker.state.ended for worker in self.workers)
+
+    @property
+    def outcome(self) -> str:
+        """How the session ended: `finished`, `failed` or `stopped`.
+
+        A tuning has finished if it has an answer, whatever its trials did.
+        """
+        queue, tuning = self.queue, self.tuning
+        if tuning is not None:
+            stopped = tuning.stopped
+            failed = not stopped and all(answer.fastest is None for answer in tuning.answers)
+        elif queue is not None:
+            failed, stopped = queue.failed > 0 or queue.stranded, queue.finished < queue.jobs
+        else:
+            states = {worker.state for worker in self.workers}
+            failed, stopped = WorkerState.FAILED in states, WorkerState.STOPPED in states
+        return "failed" if failed else "stopped" if stopped else "finished"
 
     @property
     def counted(self) -> tuple[Worker, ...]:
@@ -123,10 +176,8 @@ class Details(Struct, frozen=True, omit_defaults=True):
     unset: tuple[str, ...]
     """What gmg-tui removes from the environment for this worker."""
     egl: str
-    """How `EGL_DEVICE_ID` was found, or why it is unset."""
+    """How `EGL_DEVICE_ID` was chosen, or why it is unset."""
     attempts: tuple[Attempt, ...]
-    settings: tuple[Settings, ...] = ()
-    """Those of `attempts`, in their order."""
     processes: tuple[GpuProcess, ...] | None = None
     """The processes on the slot's GPU, with their users and commands."""
     args: tuple[str, ...] = ()
@@ -138,9 +189,9 @@ class Details(Struct, frozen=True, omit_defaults=True):
 
 
 class Series(Struct, frozen=True, omit_defaults=True):
-    """A worker's metrics at even steps, oldest first; all lists have the same length, but `sm_pct` is empty if not known.
+    """A worker's metrics at even steps, oldest first; all lists have the same length, but `sm_pct` is empty if unknown.
 
-    `None` stands for an unknown value; `fps` is the settled rate where that is known.
+    `None` stands for an unknown value; `fps` is the settled rate where there is one.
     """
 
     slot: str
@@ -155,8 +206,22 @@ class Series(Struct, frozen=True, omit_defaults=True):
     """The share of the SMs that were busy."""
 
 
+class Stacks(Struct, frozen=True, omit_defaults=True):
+    """The Python stacks of one worker's first process."""
+
+    slot: str
+    rank: int | None = None
+    """Its rank in its group; None where it is no rank."""
+    text: str = ""
+    """The stacks of all threads, innermost frame first, as `source` writes them."""
+    source: str = ""
+    """Who has written them: `py-spy` or `faulthandler`."""
+    error: str | None = None
+    """Why there are none, in one line."""
+
+
 def fps_per_watt(session: Session, snapshot: Snapshot) -> float | None:
-    """The FPS of the running workers on GPUs whose power is known, per watt of these GPUs; None without one.
+    """The FPS of the running workers on GPUs whose power is reported, per watt of these GPUs; None without one.
 
     To a rate that is a whole group's belong the GPUs of all its ranks.
     """

@@ -7,7 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 FPS = "fps"
-"""The metric that is the settled rate; any other is a key of the script's `gmg:result`."""
+"""The metric that is the rate; any other is a number that the script reports by that name."""
 
 
 class Goal(StrEnum):
@@ -18,7 +18,7 @@ class Goal(StrEnum):
 
 
 class TuneSpec(Struct, frozen=True, omit_defaults=True):
-    """What a tuning looks for, and how long it may take."""
+    """What a tuning searches for, and how long it may take."""
 
     variable: str = "n_envs"
     """The placeholder whose value is looked for."""
@@ -30,30 +30,14 @@ class TuneSpec(Struct, frozen=True, omit_defaults=True):
     goal: Goal = Goal.MAX
     headroom_pct: float = 10.0
     """Memory of a GPU that stays free."""
-    knee_pct: float = 5.0
-    """The knee is the smallest value whose rate is within this of the fastest one's."""
-    settle_s: float = 30.0
-    """How long a trial is measured at most."""
+    knee_pct: float = 3.0
+    """The recommended value is the smallest whose rate is within this of the fastest one's."""
+    settle_s: tuple[float, float] = (20.0, 60.0)
+    """How long a trial is measured at least, and at most, while its rate still drifts."""
     trial_time_s: float = 900.0
     """How long a trial may take with its start."""
-    trials: int = 24
-    """How many trials there are at most, without those of the common value and of all slots at once."""
     budget_s: float | None = None
     """How long the search may take; None for no limit."""
-    same: bool = False
-    """Whether GPUs of different models count as one (`--same`)."""
-
-
-class Tunable(Struct, frozen=True):
-    """A number among the arguments of a plain run that can be tuned."""
-
-    variable: str
-    value: int
-    """What it is now."""
-    args: tuple[str, ...]
-    """The script's arguments with the variable's placeholder in the number's place."""
-    env: dict[str, str] = {}
-    """The worker's variables, placeholders not filled in."""
 
 
 class TrialState(StrEnum):
@@ -64,7 +48,7 @@ class TrialState(StrEnum):
     MEASURED = "measured"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """Not run, or not to its end, for a reason that says nothing of its value."""
+    """Not run, or not to its end, for a reason that does not depend on its value."""
 
     @property
     def ended(self) -> bool:
@@ -75,19 +59,16 @@ class TrialState(StrEnum):
 class TrialKind(StrEnum):
     """Why a trial is run; the value is what the screen shows."""
 
-    FIRST = "first"
-    """Alone, at the least value."""
     LADDER = "ladder"
+    """Twice the value before."""
     COMMON = "common"
     """The value that every slot measures, so that they can be compared."""
     REFINE = "refine"
-    """Between values of the ladder, around the best or before the edge."""
-    KNEE = "knee"
-    """The smallest value that may be nearly as fast as the fastest."""
-    CONFIRM = "confirm"
-    """One of the two best again, on another slot."""
+    """Between values of the ladder: where something faster may be, before the edge, or below the recommended."""
+    CONFIRM = "repeat"
+    """One of the best again, on another slot where there is one."""
     TOGETHER = "together"
-    """The fastest value on all slots at once."""
+    """The recommended value on all slots at once."""
 
 
 class Trial(Struct, frozen=True, omit_defaults=True):
@@ -100,12 +81,12 @@ class Trial(Struct, frozen=True, omit_defaults=True):
     kind: TrialKind
     state: TrialState = TrialState.WAITING
     rate: float | None = None
-    """The metric, as measured on its slot; while it runs, as far as known."""
+    """The metric, as measured on its slot; while it runs, so far."""
     rate_low: float | None = None
-    """The ends of the interval that holds the rate with 95 % confidence."""
+    """The ends of the 95 % interval of one trial, by how much trials of the same value differ."""
     rate_high: float | None = None
     memory_mib: float | None = None
-    """Peak of the memory of its own processes on the GPU or, where the driver does not say, of the whole GPU."""
+    """Peak of the memory of its processes on the GPU or, where the driver does not report that, of the whole GPU."""
     gpu_util_pct: float | None = None
     sm_activity_pct: float | None = None
     power_w: float | None = None
@@ -113,8 +94,6 @@ class Trial(Struct, frozen=True, omit_defaults=True):
     """From its start to its first rate."""
     measured_s: float | None = None
     """How long its rate was measured."""
-    ramp_s: float | None = None
-    """How much of that, at its start, was left out because the rate still rose."""
     reason: str | None = None
     """Why it failed or was skipped, in one line."""
 
@@ -146,15 +125,18 @@ class MemoryLine(Struct, frozen=True, omit_defaults=True):
     base_mib: float
     per_unit_mib: float
     most: int | None = None
-    """The greatest value that leaves the headroom, by this line; None on slots whose memory is not known."""
+    """The greatest value that leaves the headroom, by this line; None on slots of unknown memory."""
 
 
 class Together(Struct, frozen=True, omit_defaults=True):
-    """The fastest value on all slots at once."""
+    """The recommended value on all slots at once."""
 
     value: int
     rate: float
-    """The sum over the slots; their mean where less is better."""
+    """The sum over the slots; their mean where less is better. It was measured after the value was chosen."""
+    rate_low: float | None = None
+    """The ends of the interval that holds the rate with 95 % confidence."""
+    rate_high: float | None = None
     of_alone_pct: float | None = None
     """As a share of what the same slots reach alone."""
     rates: dict[str, float] = {}
@@ -162,18 +144,20 @@ class Together(Struct, frozen=True, omit_defaults=True):
 
 
 class Answer(Struct, frozen=True, omit_defaults=True):
-    """What is known so far of one model of GPU (or of the CPU)."""
+    """The answer so far."""
 
     model: str
     slots: tuple[str, ...]
+    recommended: Best | None = None
+    """The smallest value that is nearly as fast as the fastest."""
     fastest: Best | None = None
-    knee: Best | None = None
     largest: Best | None = None
+    """The largest value that runs."""
     edge: Edge | None = None
     memory: MemoryLine | None = None
     together: Together | None = None
     factors: dict[str, float] = {}
-    """How fast each slot is, as a multiple of a usual one of its model, by the common value."""
+    """How fast each slot is, as a multiple of a usual one, where it measured what others measured too."""
     warnings: tuple[str, ...] = ()
     """What to know before trusting it, a sentence each: a slow GPU, noise, values that were not tried."""
 
@@ -187,14 +171,14 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
     trials: tuple[Trial, ...] = ()
     """In the order in which they were decided."""
     answers: tuple[Answer, ...] = ()
-    """One for each model, that of the most slots first."""
+    """One: a tuning measures the slots of one model of GPU."""
     eta_s: float | None = None
-    """Seconds to the end, as far as can be told."""
+    """Seconds to the end, as estimated; None where that is not possible."""
     ended: bool = False
     stopped: bool = False
     """Whether it has ended because the session was stopped."""
     command: tuple[str, ...] = ()
-    """The command line of the plain run with the fastest value; empty before there is one."""
+    """The command line of the plain run with the recommended value; empty before there is one."""
 
     @property
     def slots(self) -> tuple[str, ...]:

@@ -1,61 +1,74 @@
-"""The interface of what finds a script's figures in its lines."""
+"""The interface of what reads a script's lines: Genesis' own, those of trainers, and those that a user describes."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-_NUMBER = re.compile(r"[+-]?(?:\d[\d,_]{0,40}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][+-]?\d{1,3})?")
-_SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9}
+from gmg_tui.model import Phase
+
+_NUMBER = re.compile(
+    r"[+-]?(?:(?:\d{1,3}(?:,\d{3}){1,12}|\d[\d_]{0,40})(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][+-]?\d{1,3})?"
+)
+"""A comma separates thousands: what `5,7` means is unknown."""
+_SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What one line says; None where it does not."""
+    """What a line reports, or a block of progress lines; None where it does not."""
 
-    fps: float | None = None
-    """Environment steps per second, over all environments."""
+    rates: Sequence[float] = ()
+    """The printed numbers, in order: environment steps per second over all environments."""
+    steps: float | None = None
+    """Environment steps since the start."""
     n_envs: int | None = None
     done: float | None = None
     total: float | None = None
-    """How many steps, or whatever the script counts, there are."""
+    """How many of what the script counts there are."""
+    unit: str = "step"
     metrics: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def any(self) -> bool:
-        """Whether it says anything."""
-        return bool(self.metrics) or any(one is not None for one in (self.fps, self.n_envs, self.done, self.total))
+    phase: Phase | None = None
+    """The phase that begins."""
 
 
-class LineReader(Protocol):
-    """Finds figures in whole lines of output."""
+class LineReader:
+    """Reads whole lines of output. The rate, the progress and the environments of an earlier reader win over a later's."""
 
-    def read(self, block: bytes) -> Iterator[Figures]:
-        """The figures in a block of whole lines, in their order; never raises for what a script may print."""
-        ...
+    whole_group: bool = False
+    """Whether its rates are those of a whole group of ranks."""
+    vague: bool = False
+    """Whether its progress may be that of anything, such as a download."""
+    failures: Sequence[tuple[bytes, str]] = ()
+    """Expressions for lines that name a failure, each with what to do about it."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user should know of it, a line each."""
-        ...
+        return ()
+
+    def read(self, block: bytes) -> Iterator[Figures]:
+        """The figures in a block of whole lines, in their order; never raises for what a script may print."""
+        raise NotImplementedError
 
 
-def figures(said: Mapping[str, float], metrics: Mapping[str, float]) -> Figures:
+def figures(numbers: Mapping[str, float], metrics: Mapping[str, float], unit: str = "step") -> Figures:
     """The figures of numbers by name; those that cannot be (negative, infinite, no environments) are left out."""
 
-    def known(name: str) -> float | None:
-        value = said.get(name)
+    def figure(name: str) -> float | None:
+        value = numbers.get(name)
         return value if value is not None and math.isfinite(value) and 0 <= value < 1e18 else None
 
-    n_envs = known("n_envs")
+    fps, n_envs = figure("fps"), figure("n_envs")
     return Figures(
-        fps=known("fps"),
+        rates=(fps,) if fps is not None else (),
+        steps=figure("steps"),
         n_envs=int(n_envs) if n_envs is not None and n_envs >= 1 else None,
-        done=known("done"),
-        total=known("total") or None,
+        done=figure("done"),
+        total=figure("total") or None,
+        unit=unit,
         metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
     )
 
@@ -63,12 +76,8 @@ def figures(said: Mapping[str, float], metrics: Mapping[str, float]) -> Figures:
 def number(text: str) -> float | None:
     """A number as scripts write it: `1,234.5`, `1_000`, `1e6`, `5.7M`, `12k`; None for anything else."""
     text = text.strip()
-    scale = _SCALES.get(text[-1:], 1.0)
-    if scale != 1.0:
-        text = text[:-1].rstrip()
-    if not _NUMBER.fullmatch(text):
+    scale = _SCALES.get(text[-1:])
+    digits = text[:-1].rstrip() if scale is not None else text
+    if not _NUMBER.fullmatch(digits):
         return None
-    try:
-        return float(text.replace(",", "").replace("_", "")) * scale
-    except ValueError:
-        return None
+    return float(digits.replace(",", "").replace("_", "")) * (scale or 1.0)

@@ -1,125 +1,153 @@
-"""The page's charts, on one time axis: the jobs on their slots, and the slots' metrics."""
+"""The page's charts as figures of plotly: the slots over time, a tuning's curve, the rates of a comparison."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gmg_tui import units
-from gmg_tui.model import WorkerState
-from gmg_tui.report.data import ReportData, attempt_span
-from gmg_tui.store.records import MetricsRow
+from gmg_tui.model import Answer, Trial, TrialKind, Tuning, WorkerState
+from gmg_tui.report.compare import Comparison
+from gmg_tui.report.data import ReportData
+from gmg_tui.store.reader import Stored
+from gmg_tui.store.records import JobAttempt, MetricsRow
+from gmg_tui.tune import words
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C8C8C")
-"""Okabe and Ito's, which the colour-blind can tell apart, less the two that are invisible on a light or a dark page."""
+"""Okabe and Ito's, which the colour-blind can distinguish, less the two that are invisible on a light or a dark page."""
 _DASHES = ("solid", "dash", "dot", "dashdot")
 """For more slots than colours."""
-_STATES = {WorkerState.FINISHED: "#009E73", WorkerState.FAILED: "#D55E00", WorkerState.STOPPED: "#E69F00"}
-_LIVE = "#56B4E9"
-_MAX_BARS = 2000
-"""Of more attempts, those too short to be distinguished are joined."""
-_MAX_POINTS = 2000
+_STATES = {
+    WorkerState.STARTING: "#BBBBBB",
+    WorkerState.BUILDING: "#F0E442",
+    WorkerState.COMPILING: "#E69F00",
+    WorkerState.RUNNING: "#56B4E9",
+    WorkerState.FINISHED: "#009E73",
+    WorkerState.FAILED: "#D55E00",
+}
+_OTHER_STATE = "#8C8C8C"
+_MARKS = (("failure", "x", "#D55E00"), ("restart", "triangle-up", "#0072B2"), ("edit", "star", "#CC79A7"))
+"""What is marked on the slots: its name, symbol and colour."""
+_MAX_BARS = 5000
+"""Of more, the longest are drawn."""
 _ALL_POINTS = 60_000
-"""Per line, and in total."""
-
+"""Over all lines."""
 _GAP_STEPS = 5
 """A time without samples of so many median steps is a gap in the line: nothing ran."""
-
-_ROW_PX = 26
-_CHART_PX = 170
-_GAP_PX = 58
-_TOP_PX, _BOTTOM_PX = 40, 110
-_LEFT_OVER_CHART = {"x": 0, "xref": "paper", "xanchor": "left", "yref": "paper", "yanchor": "bottom", "yshift": 6}
-_TITLE = {**_LEFT_OVER_CHART, "showarrow": False}
-"""An annotation of plotly's, without its text and height."""
+_ROW_PX, _CHART_PX, _GAP_PX, _EDGE_PX, _PLAIN_PX = 26, 170, 58, 150, 420
 
 
 class _Chart(NamedTuple):
     title: str
     field: str
-    scale: float
-    decimals: int
     unit: str
+    scale: float = 1.0
 
 
 _CHARTS = (
-    _Chart("FPS (environment steps per second)", "fps", 1.0, 0, "FPS"),
-    _Chart("GPU utilisation (%)", "gpu_util_pct", 1.0, 1, "%"),
-    _Chart("SMs busy (%)", "sm_pct", 1.0, 1, "%"),
-    _Chart("VRAM used (GiB)", "memory_used_mib", 1 / 1024, 2, "GiB"),
-    _Chart("Power (W)", "power_w", 1.0, 1, "W"),
-    _Chart("Temperature (°C)", "temperature_c", 1.0, 1, "°C"),
+    _Chart("FPS (environment steps per second)", "fps_settled", "FPS"),
+    _Chart("GPU utilisation (%)", "gpu_util_pct", "%"),
+    _Chart("SMs busy (%)", "sm_pct", "%"),
+    _Chart("VRAM used (GiB)", "memory_used_mib", "GiB", 1 / 1024),
+    _Chart("Power (W)", "power_w", "W"),
+    _Chart("Temperature (°C)", "temperature_c", "°C"),
 )
 
 
-class _Bar(NamedTuple):
-    """An attempt, or several short ones, on the timeline."""
+def over_time(data: ReportData, stored: Stored) -> Figure:
+    """The states of each slot of a session, and its metrics; `stored` is its open store. Raises `StoreError`."""
+    from plotly.subplots import make_subplots
 
-    slot: str
-    state: WorkerState
-    started: float
-    ended: float
-    texts: list[str]
-
-
-def points(slots: int) -> int:
-    """The most points of a line."""
-    return max(100, min(_MAX_POINTS, _ALL_POINTS // (len(_CHARTS) * max(slots, 1))))
-
-
-def slots_of(data: ReportData, metrics: Iterable[MetricsRow]) -> list[str]:
-    """The slots with attempts or metrics, in the session's order."""
-    seen = {one.slot for attempts in data.attempts.values() for one in attempts} | {row.slot for row in metrics}
-    declared = [slot.name for slot in data.session.slots] if data.session is not None else []
-    return [slot for slot in declared if slot in seen] + sorted(seen - set(declared))
-
-
-def figure(data: ReportData, metrics: Sequence[MetricsRow]) -> dict[str, Any]:
-    """The charts as a plotly figure; `metrics` slot by slot, in order of time."""
-    slots = slots_of(data, metrics)
-    shown = [chart for chart in _CHARTS if any(getattr(row, chart.field) is not None for row in metrics)]
-    heights = [max(2, len(slots)) * _ROW_PX, *(_CHART_PX for _ in shown)]
-    inner = sum(heights) + _GAP_PX * len(shown)
-    layout = _layout(data, inner)
-    traces: list[dict[str, Any]] = []
-    top = float(inner)
-    for place, height in enumerate(heights):
-        axis = f"y{place + 1}" if place else "y"
-        domain = [max(0.0, (top - height) / inner), top / inner]
-        if place == 0:
-            title = "Jobs on their slots"
-            traces += _timeline(data)
-            own: dict[str, Any] = {"categoryorder": "array", "categoryarray": slots[::-1], "type": "category"}
-        else:
-            chart = shown[place - 1]
-            title = chart.title
-            traces += _lines(chart, metrics, slots, axis, legend=place == 1)
-            own = {"rangemode": "tozero", "hoverformat": f",.{chart.decimals}f"}
-        layout[axis.replace("y", "yaxis")] = {"domain": domain, "automargin": True, "zeroline": False, **own}
-        layout["annotations"].append({**_TITLE, "text": f"<b>{title}</b>", "y": domain[1]})
-        top -= height + _GAP_PX
-    layout["xaxis"]["anchor"] = f"y{len(heights)}" if len(heights) > 1 else "y"
-    return {"data": traces, "layout": layout}
-
-
-def _layout(data: ReportData, inner: int) -> dict[str, Any]:
+    slots = [slot.name for slot in data.session.slots] if data.session is not None else []
+    metrics = stored.metrics(max(100, min(2000, _ALL_POINTS // (len(_CHARTS) * max(len(slots), 1)))))
+    slots += sorted({ran.slot for each in data.attempts.values() for ran in each} - set(slots))
+    charts = [chart for chart in _CHARTS if any(getattr(row, chart.field) is not None for row in metrics)]
+    heights = [max(2, len(slots)) * _ROW_PX, *(_CHART_PX for _ in charts)]
+    inner = sum(heights) + _GAP_PX * len(charts)
+    titles = ["Slots", *(chart.title for chart in charts)]
+    figure = make_subplots(
+        len(heights),
+        shared_xaxes=True,
+        row_heights=heights,
+        vertical_spacing=_GAP_PX / inner if charts else 0,
+        subplot_titles=titles,
+    )
     zone = time.strftime("%z", time.localtime(data.until))
-    return {
-        "height": inner + _TOP_PX + _BOTTOM_PX,
-        "margin": {"l": 20, "r": 12, "t": _TOP_PX, "b": _BOTTOM_PX},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"family": "system-ui, sans-serif", "size": 12},
-        "barmode": "overlay",
-        "hovermode": "closest",
-        "hoverlabel": {"align": "left"},
-        "legend": {"orientation": "h", "y": -64 / inner, "yanchor": "top", "x": 0},
-        "xaxis": {"type": "date", "title": {"text": f"time (UTC{zone[:3]}:{zone[3:]})"}, "zeroline": False},
-        "annotations": [],
-    }
+    figure.update_xaxes(type="date")
+    figure.update_xaxes(title_text=f"time (UTC{zone[:3]}:{zone[3:]})", row=len(heights))
+    figure.update_yaxes(type="category", categoryorder="array", categoryarray=slots[::-1], row=1)
+    for trace in (*_bars(data, stored), *_marks(data)):
+        figure.add_trace(trace, row=1, col=1)
+    by_slot: dict[str, list[MetricsRow]] = {slot: [] for slot in slots}
+    for row in metrics:
+        by_slot.setdefault(row.slot, []).append(row)
+    named: set[str] = set()
+    for number, chart in enumerate(charts, 2):
+        figure.update_yaxes(rangemode="tozero", row=number)
+        for index, (slot, rows) in enumerate(by_slot.items()):
+            if any(getattr(row, chart.field) is not None for row in rows):
+                figure.add_trace(_line(chart, slot, rows, index, legend=slot not in named), row=number, col=1)
+                named.add(slot)
+    figure.update_layout(legend={"orientation": "h", "y": -64 / inner, "yanchor": "top", "x": 0}, barmode="overlay")
+    return _styled(figure, inner + _EDGE_PX)
+
+
+def curve(tuning: Tuning, answer: Answer) -> Figure:
+    """The trials on the slots of `answer` by their value, each with its interval, and the values that are the answer."""
+    from plotly.graph_objects import Figure
+
+    figure = Figure()
+    alone = [trial for trial in tuning.trials if trial.kind is not TrialKind.TOGETHER and trial.rate is not None]
+    for number, slot in enumerate(answer.slots):
+        trials = sorted((trial for trial in alone if trial.slot == slot), key=lambda trial: trial.value)
+        if trials:
+            figure.add_trace(_points(slot, COLOURS[number % len(COLOURS)], trials))
+    marks = [(best.value, name) for name, best in words.values_of(answer, tuning.spec)]
+    if answer.memory is not None and answer.memory.most is not None:
+        marks.append((answer.memory.most, "memory"))
+    if answer.edge is not None:
+        marks.append((answer.edge.value, "edge"))
+    for value, name in marks:
+        if value > 0:
+            figure.add_vline(value, line={"dash": "dot", "width": 1}, label={"text": name, "textposition": "end"})
+    figure.update_xaxes(type="log", title_text=plain(tuning.spec.variable))
+    figure.update_yaxes(title_text=plain(words.unit(tuning.spec)), rangemode="tozero")
+    return _styled(figure, _PLAIN_PX)
+
+
+def rates(made: Comparison) -> Figure:
+    """The rates of all sessions as bars, those of a slot or job beside each other."""
+    from plotly.graph_objects import Figure
+
+    figure = Figure()
+    keys = [plain(row.key) for row in made.rows]
+    for number, side in enumerate(made.sides):
+        fps = [row.fps[number] for row in made.rows]
+        figure.add_bar(name=plain(side.name), x=keys, y=fps, marker_color=COLOURS[number % len(COLOURS)])
+    figure.update_xaxes(type="category", title_text=made.unit)
+    figure.update_yaxes(title_text="FPS", rangemode="tozero")
+    return _styled(figure, _PLAIN_PX)
+
+
+def _styled(figure: Figure, height: int) -> Figure:
+    """The figure without colours: a page sets those of its theme."""
+    font = {"family": "system-ui, sans-serif", "size": 12}
+    figure.update_layout(template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font=font)
+    figure.update_xaxes(zeroline=False)
+    figure.update_yaxes(zeroline=False, automargin=True)
+    figure.update_annotations(x=0, xanchor="left", font_size=13)
+    return figure.update_layout(height=height, margin={"l": 20, "r": 12, "t": 40}, hovermode="closest")
+
+
+def plain(text: str, limit: int = 200) -> str:
+    """Text from a worker, escaped so that plotly shows it literally."""
+    return escape(text if len(text) <= limit else f"{text[: limit - 1]}…")
 
 
 def _ms(moment: float) -> float:
@@ -127,145 +155,135 @@ def _ms(moment: float) -> float:
     return round((moment + time.localtime(moment).tm_gmtoff) * 1000, 1)
 
 
-def _timeline(data: ReportData) -> list[dict[str, Any]]:
-    """The attempts as bars, a trace for each state."""
-    bars = _bars(data)
-    if len(bars) > _MAX_BARS:
-        bars = _joined(bars)
-    by_state: dict[WorkerState, list[_Bar]] = {}
-    for bar in bars:
-        by_state.setdefault(bar.state, []).append(bar)
-    return [
-        {
+class _Bar(NamedTuple):
+    slot: str
+    state: WorkerState
+    started: float
+    ended: float
+    text: str
+
+
+def _bars(data: ReportData, stored: Stored) -> Iterator[dict[str, Any]]:
+    """The states of the slots over time, a trace for each."""
+    changes: dict[str, list[tuple[float, str]]] = {}
+    for moment, slot, state in stored.states():
+        changes.setdefault(slot, []).append((moment, state))
+    bars = [bar for ran, span in _attempts(data) for bar in _of_attempt(data, ran, span, changes.get(ran.slot, []))]
+    bars = sorted(bars, key=lambda bar: bar.started - bar.ended)[:_MAX_BARS]
+    for state in dict.fromkeys(bar.state for bar in bars):
+        those = [bar for bar in bars if bar.state is state]
+        yield {
             "type": "bar",
             "orientation": "h",
             "name": state.value,
-            "legendgroup": f"state {state.value}",
-            "y": [bar.slot for bar in found],
-            "base": [_ms(bar.started) for bar in found],
-            "x": [round((bar.ended - bar.started) * 1000, 1) for bar in found],
+            "y": [bar.slot for bar in those],
+            "base": [_ms(bar.started) for bar in those],
+            "x": [round((bar.ended - bar.started) * 1000, 1) for bar in those],
             "width": 0.72,
-            "marker": {
-                "color": _STATES.get(state, _LIVE),
-                "line": {"width": 0.5, "color": "rgba(128,128,128,0.9)"},
-                "pattern": {"shape": "/" if state is WorkerState.FAILED else ""},
-            },
+            "marker": {"color": _STATES.get(state, _OTHER_STATE), "line": {"width": 0.5, "color": _OTHER_STATE}},
             "hoverinfo": "text",
-            "hovertext": [_hover(bar) for bar in found],
+            "hovertext": [bar.text for bar in those],
         }
-        for state, found in sorted(by_state.items())
-    ]
 
 
-def _bars(data: ReportData) -> list[_Bar]:
-    jobs = {job.number: job for job in data.jobs}
-    bars = []
-    for number, attempts in data.attempts.items():
-        job = jobs.get(number)
-        for one in attempts:
-            if (span := attempt_span(data, one)) is None:
-                continue
-            attempt = one.attempt
-            lines = [f"<b>{plain(job.name if job else str(number))}</b>, attempt {attempt.number}"]
-            lines.append(f"{attempt.state.value} on {plain(one.slot)}, {units.span(span[1] - span[0])}")
-            if job is not None:
-                lines += [f"{plain(name)} = {plain(str(value))}" for name, value in list(job.values.items())[:12]]
-                reached = attempt.metrics
-                fps = reached.settled or reached.fps if reached else job.fps.best_known if job.fps else None
-                lines += [f"{units.fps(fps)} FPS"] if fps is not None else []
-            lines += [plain(attempt.reason)] if attempt.reason else []
-            bars.append(_Bar(one.slot, attempt.state, *span, ["<br>".join(lines)]))
-    return sorted(bars, key=lambda bar: (bar.slot, bar.started))
+def _attempts(data: ReportData) -> Iterator[tuple[JobAttempt, tuple[float, float]]]:
+    """The attempts whose times were recorded, with these."""
+    for each in data.attempts.values():
+        yield from ((ran, span) for ran in each if (span := data.span(ran)) is not None)
 
 
-def _joined(bars: Sequence[_Bar]) -> list[_Bar]:
-    """`bars` with neighbours of the same state joined where they are too short to be distinguished."""
-    span = max(bar.ended for bar in bars) - min(bar.started for bar in bars)
-    short = span * len({bar.slot for bar in bars}) / _MAX_BARS
-    joined: list[_Bar] = []
-    for bar in bars:
-        last = joined[-1] if joined else None
-        if (
-            last is not None
-            and (last.slot, last.state) == (bar.slot, bar.state)
-            and bar.ended - bar.started < short
-            and bar.started - last.ended < short
-            and (len(last.texts) > 1 or last.ended - last.started < short)
-        ):
-            joined[-1] = last._replace(ended=max(last.ended, bar.ended), texts=[*last.texts, *bar.texts])
-        else:
-            joined.append(bar)
-    return joined
+def _of_attempt(
+    data: ReportData, ran: JobAttempt, span: tuple[float, float], changes: Sequence[tuple[float, str]]
+) -> Iterator[_Bar]:
+    """An attempt's states; its last one where only that was recorded."""
+    started, ended = span
+    text = _hover(data, ran, ended - started)
+    within = [(max(moment, started), WorkerState(state)) for moment, state in changes if started <= moment < ended]
+    if not within:
+        yield _Bar(ran.slot, ran.attempt.state, started, ended, text)
+        return
+    times = [started, *(moment for moment, _ in within[1:]), ended]
+    for (_, state), (begin, end) in zip(within, pairwise(times), strict=True):
+        yield _Bar(ran.slot, state, begin, end, f"{state.value}, {units.span(end - begin)}<br>{text}")
 
 
-def _hover(bar: _Bar) -> str:
-    if len(bar.texts) == 1:
-        return bar.texts[0]
-    first, last = (text.partition("<br>")[0] for text in (bar.texts[0], bar.texts[-1]))
-    return f"{len(bar.texts):,} attempts, {bar.state.value}<br>from {first}<br>to {last}"
+def _hover(data: ReportData, ran: JobAttempt, seconds: float) -> str:
+    job = next((job for job in data.jobs if job.number == ran.job), None)
+    attempt = ran.attempt
+    lines = [f"<b>{plain(job.name if job else str(ran.job))}</b>, attempt {attempt.number}"]
+    lines.append(f"{attempt.state.value} on {plain(ran.slot)} after {units.span(seconds)}")
+    lines += [f"{plain(name)} = {plain(str(value))}" for name, value in list(job.values.items())[:12]] if job else []
+    lines += [f"{units.fps(attempt.rate)} FPS"] if attempt.rate is not None else []
+    return "<br>".join([*lines, *([plain(attempt.reason)] if attempt.reason else [])])
 
 
-def _lines(
-    chart: _Chart, metrics: Sequence[MetricsRow], slots: Sequence[str], axis: str, *, legend: bool
-) -> list[dict[str, Any]]:
-    """A line for each slot."""
-    by_slot: dict[str, list[MetricsRow]] = {slot: [] for slot in slots}
-    for row in metrics:
-        by_slot[row.slot].append(row)
-    traces = []
-    for place, (slot, rows) in enumerate(by_slot.items()):
-        xs, ys = _broken(chart, rows)
-        if not xs:
-            continue
-        traces.append(
-            {
+def _marks(data: ReportData) -> Iterator[dict[str, Any]]:
+    """Where attempts failed, others followed, and with other arguments or another environment."""
+    marks: dict[str, list[tuple[float, str, str]]] = {name: [] for name, _, _ in _MARKS}
+    given: dict[tuple[int, int], object] = {}
+    for ran, (started, ended) in _attempts(data):
+        attempt = ran.attempt
+        if attempt.state is WorkerState.FAILED:
+            marks["failure"].append((ended, ran.slot, attempt.reason or "failed"))
+        now = (attempt.given, attempt.env)
+        before = given.get((ran.job, ran.rank), now)
+        if attempt.number > 1:
+            what = "restart" if now == before else "edit"
+            marks[what].append((started, ran.slot, f"attempt {attempt.number}: {' '.join(attempt.args)}"))
+        given[ran.job, ran.rank] = now
+    for name, symbol, colour in _MARKS:
+        if marks[name]:
+            yield {
                 "type": "scatter",
-                "mode": "lines" if len(xs) > 1 else "markers",
-                "name": plain(slot),
-                "legendgroup": f"slot {slot}",
-                "showlegend": legend,
-                "xaxis": "x",
-                "yaxis": axis,
-                "x": xs,
-                "y": ys,
-                "connectgaps": False,
-                "line": {
-                    "width": 1.6,
-                    "color": COLOURS[place % len(COLOURS)],
-                    "dash": _DASHES[place // len(COLOURS) % len(_DASHES)],
-                },
-                "hovertemplate": f"%{{y}} {chart.unit}<br>%{{x|%H:%M:%S}}",
+                "mode": "markers",
+                "name": name,
+                "x": [_ms(moment) for moment, _, _ in marks[name]],
+                "y": [slot for _, slot, _ in marks[name]],
+                "marker": {"symbol": symbol, "size": 11, "color": colour, "line": {"width": 1, "color": "#ffffff"}},
+                "hoverinfo": "text",
+                "hovertext": [f"{name}: {plain(text)}" for _, _, text in marks[name]],
             }
-        )
-    return traces
 
 
-def _broken(chart: _Chart, rows: Sequence[MetricsRow]) -> tuple[list[float], list[float | None]]:
-    """The points of a line, which is interrupted where a job ends and where there are no samples."""
+def _line(chart: _Chart, slot: str, rows: Sequence[MetricsRow], index: int, *, legend: bool) -> dict[str, Any]:
+    """A slot's line, which is interrupted where a job ends and where there are no samples."""
     xs: list[float] = []
     ys: list[float | None] = []
     steps = sorted(later.time - earlier.time for earlier, later in pairwise(rows))
     longest = _GAP_STEPS * steps[len(steps) // 2] if steps else 0.0
     last: MetricsRow | None = None
     for row in rows:
-        value = _value(row, chart.field)
-        if last is not None and ((row.job != last.job and chart.field == "fps") or row.time - last.time > longest):
+        if last is not None and (row.time - last.time > longest or (row.job != last.job and chart.unit == "FPS")):
             xs.append(xs[-1])
             ys.append(None)
         last = row
+        value: float | None = getattr(row, chart.field)
         xs.append(_ms(row.time))
         ys.append(None if value is None else float(f"{value * chart.scale:.6g}"))
-    return (xs, ys) if any(y is not None for y in ys) else ([], [])
+    dash = _DASHES[index // len(COLOURS) % len(_DASHES)]
+    return {
+        "type": "scatter",
+        "mode": "lines" if len(xs) > 1 else "markers",
+        "name": plain(slot),
+        "legendgroup": f"slot {slot}",
+        "showlegend": legend,
+        "x": xs,
+        "y": ys,
+        "line": {"width": 1.6, "color": COLOURS[index % len(COLOURS)], "dash": dash},
+        "hovertemplate": f"%{{y}} {chart.unit}<br>%{{x|%H:%M:%S}}",
+    }
 
 
-def _value(row: MetricsRow, field: str) -> float | None:
-    """A metric of a row; of the FPS the settled rate, where it is known."""
-    if field == "fps" and row.fps_settled is not None:
-        return row.fps_settled
-    value: float | None = getattr(row, field)
-    return value
-
-
-def plain(text: str, limit: int = 200) -> str:
-    """Text from a worker, escaped so that plotly shows it literally."""
-    return escape(text if len(text) <= limit else f"{text[: limit - 1]}…")
+def _points(slot: str, colour: str, trials: Sequence[Trial]) -> dict[str, Any]:
+    rates = [trial.rate or 0.0 for trial in trials]
+    above = [(trial.rate_high or rate) - rate for trial, rate in zip(trials, rates, strict=True)]
+    below = [rate - (trial.rate_low or rate) for trial, rate in zip(trials, rates, strict=True)]
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": plain(slot),
+        "x": [trial.value for trial in trials],
+        "y": rates,
+        "line": {"color": colour, "width": 1},
+        "error_y": {"type": "data", "symmetric": False, "array": above, "arrayminus": below},
+    }

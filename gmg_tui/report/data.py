@@ -1,43 +1,193 @@
-"""What a report is made of: a session's jobs and attempts, their order and their totals."""
+"""What a report is made of: a session's jobs and attempts as rows, their order and their totals."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from gmg_tui import units
+from gmg_tui.columns import Cell, Column
 from gmg_tui.errors import GmgError
-from gmg_tui.model import JobRecord, Session, WorkerState
+from gmg_tui.model import NO_ATTEMPT, Attempt, JobRecord, Session, Snapshot, Tuning, WorkerState, together, total_fps
 from gmg_tui.model.jobs import speed_up
-from gmg_tui.results.summary import Cell, cells, columns
-from gmg_tui.store.reader import Stored
-from gmg_tui.store.records import Event, JobAttempt
-from gmg_tui.store.spans import covered_s
-from gmg_tui.text import clean
+from gmg_tui.model.tried import SLOW_PCT, arguments_of, away_from_median, comparable_rate
+from gmg_tui.results.jobs import columns
+from gmg_tui.session import STORE, SessionEntry
+from gmg_tui.store.reader import Stored, open_store
+from gmg_tui.store.records import Event, JobAttempt, covered_s
+
+HEALTH_KINDS = frozenset({"xid", "health"})
+"""The kinds of events about GPUs themselves."""
 
 
 class ReportData(Struct, frozen=True):
     """A session at one moment, as its store has it."""
 
     name: str
+    folder: Path
+    state: str
+    """`running`, `ended` or `lost`."""
     session: Session | None
     """None where the engine died before it wrote it."""
-    running: bool
-    """Whether the engine is alive."""
     until: float
-    """The latest moment known, Unix seconds."""
+    """The latest recorded moment, Unix seconds."""
     jobs: list[JobRecord]
     attempts: dict[int, list[JobAttempt]]
     events: list[Event]
+    snapshot: Snapshot | None
+    """The newest that was recorded."""
+
+    @property
+    def tuning(self) -> Tuning | None:
+        """The tuning; None where nothing is tuned."""
+        return self.snapshot.tuning if self.snapshot is not None else None
+
+    @property
+    def plain(self) -> Snapshot | None:
+        """The newest snapshot of a plain run; None in a sweep, and where none was recorded."""
+        return self.snapshot if self.snapshot is not None and self.snapshot.queue is None else None
+
+    @property
+    def total_fps(self) -> float | None:
+        """The sum of the rates of a plain run's workers, without those that failed; None in a sweep."""
+        return total_fps(self.plain.workers) if self.plain is not None else None
+
+    @property
+    def fps_per_watt(self) -> float | None:
+        """The rates of a plain run's workers that have not failed, per watt that their GPUs used in the same seconds."""
+        ranks: dict[object, list[Attempt]] = {}
+        for job in self.jobs if self.plain is not None else ():
+            if job.state is not WorkerState.FAILED:
+                ranks.setdefault(job.group or job.number, []).append(job.last)
+        rates = [fps for each in ranks.values() if (fps := together(each).fps) is not None]
+        rated = [(fps.mean, fps.energy_j / fps.seconds) for fps in rates if fps.mean and fps.energy_j and fps.seconds]
+        return sum(mean for mean, _ in rated) / sum(watts for _, watts in rated) if rated else None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether its GPUs were."""
+        return self.session is not None and self.session.spec.simulate is not None
+
+    @property
+    def queued(self) -> bool:
+        """Whether its jobs ran one after another, as those of a sweep or a tuning."""
+        return self.session is not None and self.session.spec.sweep is not None
+
+    @property
+    def best(self) -> str | None:
+        """The column by which a sweep asks its table to be ordered."""
+        sweep = self.session.spec.sweep if self.session is not None else None
+        return sweep.best if sweep is not None else None
+
+    @property
+    def heading(self) -> str:
+        """The session, in one line."""
+        if self.session is None:
+            return f"{self.name}  {self.state}"
+        started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.session.started))
+        simulated = "simulated  " if self.simulated else ""
+        return f"{self.name}  {self.state}  {simulated}{self.session.spec.script}  since {started}"
 
     @property
     def interrupted(self) -> list[JobRecord]:
         """The jobs that were running when the engine died."""
-        return [] if self.running else [job for job in self.jobs if job.state.live]
+        return [] if self.state == "running" else [job for job in self.jobs if job.state.live]
+
+    def span(self, ran: JobAttempt) -> tuple[float, float] | None:
+        """When an attempt started and ended, Unix seconds; None where that is unknown.
+
+        An attempt that was running when the engine died counts up to the session's last recorded moment; one that the
+        job's next attempt followed counts as having ended at its start.
+        """
+        started, ended = ran.attempt.started, ran.attempt.ended
+        if not started:
+            return None
+        if ended is None:
+            followed = any(other.attempt.number > ran.attempt.number for other in self.attempts[ran.job])
+            ended = started if followed else self.until
+        return started, max(started, ended)
+
+    def rows(self) -> list[JobRecord]:
+        """Each attempt of each job as the job was at its end, and each job without one; an attempt's ranks are one row."""
+        return [row for job in self.jobs for row in self._rows_of(job)]
+
+    def _rows_of(self, job: JobRecord) -> list[JobRecord]:
+        attempts: dict[int, list[JobAttempt]] = {}
+        for ran in self.attempts.get(job.number, []):
+            attempts.setdefault(ran.attempt.number, []).append(ran)
+        if len(attempts) < 2:
+            return [structs.replace(job, elapsed_s=self._job_s(job))]
+        *earlier, (newest, *_) = attempts.values()
+        last = structs.replace(job, started=newest.attempt.started, elapsed_s=self._attempt_s(newest))
+        return [*(self._before(job, ranks) for ranks in earlier), last]
+
+    def _before(self, job: JobRecord, ranks: list[JobAttempt]) -> JobRecord:
+        """The job as it was at the end of an attempt that others followed: energy and results are the last one's."""
+        ran, attempt = ranks[0], together([rank.attempt for rank in ranks])
+        return structs.replace(
+            job,
+            state=attempt.state,
+            reason=attempt.reason,
+            slot=ran.slot,
+            gpu_uuid=ran.gpu_uuid,
+            last=attempt,
+            started=attempt.started,
+            ended=attempt.ended,
+            elapsed_s=self._attempt_s(ran),
+            energy_j=None,
+            result={},
+        )
+
+    def _attempt_s(self, ran: JobAttempt) -> float | None:
+        span = self.span(ran)
+        return None if span is None else span[1] - span[0]
+
+    def _job_s(self, job: JobRecord) -> float | None:
+        """How long a job has occupied slots, in seconds, up to now."""
+        if self.state == "running" and job.updated is not None and job.elapsed_s is not None:
+            return job.elapsed_s + max(0.0, self.until - job.updated)
+        if job.state.live and job.started is not None:  # interrupted; the engine had no time to write how long it ran
+            return max(job.elapsed_s or 0.0, self.until - job.started)
+        return job.elapsed_s
+
+    def totals(self) -> Totals:
+        """The totals of all jobs."""
+        times = (
+            []
+            if self.plain is not None
+            else [seconds * job.gpus for job in self.jobs if (seconds := self._job_s(job)) is not None]
+        )
+        energies = [job.energy_j for job in self.jobs if job.energy_j is not None]
+        attempts = (ran for each in self.attempts.values() for ran in each)
+        spans = [span for ran in attempts if (span := self.span(ran)) is not None]
+        return Totals(
+            dict(Counter(job.state.value for job in self.jobs)),
+            covered_s(spans) if spans else None,
+            sum(times) if times else None,
+            sum(energies) if energies else None,
+        )
+
+    def slow_gpus(self) -> list[str]:
+        """A line about each GPU that is slower than those of its model with the same arguments, over all of these."""
+        slots = self.session.slots if self.session is not None else ()
+        models = {slot.name: slot.gpu.name for slot in slots if slot.gpu is not None}
+        rates: dict[object, dict[str, list[float]]] = {}
+        for ran in (ran for each in self.attempts.values() for ran in each):
+            rate = comparable_rate(ran.attempt)
+            if rate is not None and ran.slot in models:
+                group = rates.setdefault((models[ran.slot], arguments_of(ran.attempt)), {})
+                group.setdefault(ran.slot, []).append(rate)
+        away = away_from_median({slot: fmean(each) for slot, each in group.items()} for group in rates.values())
+        return [f"{slot}: {units.percent(pct)} of the median" for slot, pct in sorted(away.items()) if pct < -SLOW_PCT]
 
 
-class Totals(Struct, frozen=True):
+class Totals(NamedTuple):
     """All jobs together."""
 
     states: dict[str, int]
@@ -45,121 +195,112 @@ class Totals(Struct, frozen=True):
     total_s: float | None
     """From the first start to the last end, without long pauses in which nothing ran."""
     jobs_s: float | None
-    """The sum of the times for which the jobs have occupied slots."""
+    """The sum of the times for which the jobs have occupied slots; None in a plain run."""
     energy_j: float | None
 
     @property
-    def speed_up(self) -> float | None:
-        """How many times as long one slot would have taken; None where that is not known."""
-        return speed_up(self.jobs_s, self.total_s)
+    def named(self) -> list[tuple[str, str]]:
+        """Those that have a value, formatted for people."""
+        running = speed_up(self.jobs_s, self.total_s)
+        figures = [
+            ("time", self.total_s and units.clock(self.total_s)),
+            ("job time", self.jobs_s and units.clock(self.jobs_s)),
+            ("jobs running on average", running and f"{running:.1f}"),
+            ("energy", self.energy_j and units.energy(self.energy_j)),
+        ]
+        return [(name, value) for name, value in figures if value]
 
 
-class Order(Struct, frozen=True):
-    """The order of a report's jobs."""
+class Order(NamedTuple):
+    """The order of a report's rows."""
 
-    column: str | None
-    """The column by which they are ordered; None for the jobs' own order."""
+    column: Column[JobRecord] | None
+    """None for the jobs' order."""
     smallest_first: bool
     text: str
-    """The order, in one line."""
 
 
-def collect(stored: Stored, name: str, *, now: float | None = None) -> ReportData:
-    """Collect what a report needs; `now` is Unix seconds while the session's engine is alive, None once it is not."""
-    moments = [
-        moment
-        for attempts in stored.attempts.values()
-        for one in attempts
-        for moment in (one.attempt.started, one.attempt.ended)
-        if moment
+def collect(entry: SessionEntry, stored: Stored) -> ReportData:
+    """Collect what a report needs of a session and its open store. Raises `StoreError`."""
+    jobs, attempts, session, snapshot = stored.jobs, stored.attempts, stored.session, stored.last_snapshot
+    moments = [session.started if session is not None else 0.0]
+    moments += [
+        at for each in attempts.values() for ran in each for at in (ran.attempt.started, ran.attempt.ended) if at
     ]
-    moments += [moment for job in stored.jobs for moment in (job.started, job.ended) if moment]
-    if stored.session is not None:
-        moments.append(stored.session.started)
-    until = now if now is not None else max(moments, default=0.0)
-    return ReportData(name, stored.session, now is not None, until, stored.jobs, stored.attempts, stored.events)
+    moments += [at for job in jobs for at in (job.started, job.ended) if at]
+    if entry.record.loss is not None:
+        moments.append(entry.record.loss.died)
+    if entry.state == "running":
+        moments = [entry.written if entry.away else time.time()]  # another machine's is recorded up to its last record
+    events = stored.events
+    return ReportData(entry.name, entry.folder, entry.state, session, max(moments), jobs, attempts, events, snapshot)
 
 
-def totals(data: ReportData) -> Totals:
-    """The totals of a session's jobs."""
-    times = [time * job.gpus for job in data.jobs if (time := job_s(data, job)) is not None]
-    energies = [job.energy_j for job in data.jobs if job.energy_j is not None]
-    spans = [
-        span for attempts in data.attempts.values() for one in attempts if (span := attempt_span(data, one)) is not None
-    ]
-    return Totals(
-        dict(Counter(job.state.value for job in data.jobs)),
-        covered_s(spans) if spans else None,
-        sum(times) if times else None,
-        sum(energies) if energies else None,
-    )
+def at_end(session: Session, snapshot: Snapshot) -> ReportData:
+    """As `collect`, of a plain run by its last snapshot, which has the newest attempts alone."""
+    jobs, attempts = [], {}
+    for number, worker in enumerate(snapshot.workers, 1):
+        rank, slot, last = worker.group, session.slot(worker.slot), worker.current
+        ran = JobAttempt(number, worker.slot, slot.gpu.uuid if slot and slot.gpu else None, last or NO_ATTEMPT)
+        attempts[number] = [ran] if last is not None else []
+        job = JobRecord(
+            number, worker.slot, state=worker.state, reason=worker.reason, slot=worker.slot, last=ran.attempt
+        )
+        if rank is not None:
+            job = structs.replace(job, group=rank.id, rank=rank.rank, world_size=rank.world_size)
+        if last is not None:
+            elapsed_s = last.elapsed_s(snapshot.time)
+            job = structs.replace(job, started=last.started, elapsed_s=elapsed_s, energy_j=last.energy_j)
+        jobs.append(job)
+    folder = Path(session.spec.folder)
+    return ReportData(session.spec.name, folder, "ended", session, snapshot.time, jobs, attempts, [], snapshot)
 
 
-def job_s(data: ReportData, job: JobRecord) -> float | None:
-    """How long a job has occupied slots, in seconds, up to now; None where it never has, or that is not known."""
-    if data.running and job.updated is not None and job.elapsed_s is not None:
-        return job.elapsed_s + max(0.0, data.until - job.updated)
-    return job.elapsed_s
+def load(entry: SessionEntry) -> ReportData:
+    """As `collect`, of the session's store. Raises `StoreError`."""
+    with open_store(entry.folder / STORE) as stored:
+        return collect(entry, stored)
 
 
-def attempt_span(data: ReportData, one: JobAttempt) -> tuple[float, float] | None:
-    """When an attempt started and ended, Unix seconds; None where that is not known.
+def choose_order(rows: Sequence[JobRecord], best: str | None) -> Order:
+    """Choose the column by which rows are ordered.
 
-    An attempt that was running when the engine died counts up to the last moment known of the session; one that the
-    job's next attempt followed counts as having ended at its start.
-    """
-    started, ended = one.attempt.started, one.attempt.ended
-    if not started:
-        return None
-    if ended is None:
-        later = [other.attempt.started for other in data.attempts[one.job] if other.attempt.number > one.attempt.number]
-        ended = started if later else data.until
-    return started, max(started, ended)
-
-
-def choose_order(jobs: list[JobRecord], best: str | None) -> Order:
-    """Choose the column by which the jobs are ordered.
-
-    `best` is a column's name, with `-` before it for the smallest first; None for the first reported result, or the
-    jobs' own order where there is none.
+    `best` is a column's name or heading, in any case, with `-` before it for the smallest first; None for the first
+    result, or the jobs' order where there is none.
 
     Raises:
         GmgError: There is no such column; the text lists the columns.
     """
-    wanted = columns(jobs)
+    listed = columns(rows)
     if best is None:
-        first = next((column for column in wanted.results), None)
+        first = next(
+            (column for column in listed if any(column.name == name for row in rows for name in row.result or ())),
+            None,
+        )
         if first is None:
-            return Order(None, smallest_first=False, text="in job order")
-        return Order(first, smallest_first=False, text=f"by {first}, the largest first")
-    smallest = best.startswith("-") and best not in wanted.header
-    column = best.removeprefix("-") if smallest else best
-    if column == "fps" and column not in wanted.header:
-        column = "fps_settled"
-    if column not in wanted.header:
-        names = clean(", ".join(wanted.header).encode(errors="replace"))
-        raise GmgError(f"no column {column}; there are: {names}")
-    return Order(column, smallest, f"by {column}, the {'smallest' if smallest else 'largest'} first")
+            return Order(None, smallest_first=False, text="in their order")
+        return Order(first, smallest_first=False, text=f"by {first.heading}, the largest first")
+    for word, smallest in ((best, False), (best.removeprefix("-"), True)):
+        for column in listed:
+            if word.casefold() in (column.name.casefold(), column.heading.casefold(), column.title.casefold()):
+                return Order(
+                    column, smallest, f"by {column.heading}, the {'smallest' if smallest else 'largest'} first"
+                )
+    names = ", ".join(column.name for column in listed)
+    raise GmgError(f"no column {best.removeprefix('-')}; there are: {names}")
 
 
-def ordered(jobs: list[JobRecord], order: Order) -> list[JobRecord]:
-    """The jobs in an order; failed ones after the others, those without a value in the column last."""
+def ordered(rows: Sequence[JobRecord], order: Order) -> list[JobRecord]:
+    """The rows in an order; failed ones after the others, those without a value in the column last."""
     if order.column is None:
-        return jobs
-    wanted = columns(jobs)
-    place = wanted.header.index(order.column)
-    keyed = [(cells(job, wanted)[place], job) for job in jobs]
-    known = [(_rank(cell), job) for cell, job in keyed if cell is not None]
-    known.sort(key=lambda pair: pair[0], reverse=not order.smallest_first)
-    known.sort(key=lambda pair: pair[1].state is WorkerState.FAILED)
-    return [job for _, job in known] + [job for cell, job in keyed if cell is None]
+        return list(rows)
+    keyed = [(order.column.value(row), row) for row in rows]
+    valued = [(_rank(value), row) for value, row in keyed if value is not None]
+    valued.sort(key=lambda pair: pair[0], reverse=not order.smallest_first)
+    valued.sort(key=lambda pair: pair[1].state is WorkerState.FAILED)
+    return [row for _, row in valued] + [row for value, row in keyed if value is None]
 
 
 def _rank(cell: Cell) -> tuple[bool, float, str]:
     """Numbers by size; texts below all numbers, alphabetically."""
     return (False, 0, cell) if isinstance(cell, str) else (True, cell or 0, "")
-
-
-def failed(jobs: Iterable[JobRecord]) -> list[JobRecord]:
-    """Those that failed."""
-    return [job for job in jobs if job.state is WorkerState.FAILED]

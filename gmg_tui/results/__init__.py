@@ -1,11 +1,13 @@
-"""A session's results as files for other programs: `detailed_results.json`, and `summary_results.csv` with a row per job.
+"""A session's results for other programs, generated from its store.
 
-Where jobs are run several times, `combined_results.csv` has a row per combination.
-The engine's store writer keeps both up to date; `report` makes the same bytes from a store.
+They are `summary.json` and `tune.json`, and of a sweep `detailed_results.json` and `summary_results.csv`, with a row for
+each job.
 """
 
 from __future__ import annotations
 
-from gmg_tui.results.files import COMBINED, DETAILED, SUMMARY, Results
+from typing import Final
 
-__all__ = ["COMBINED", "DETAILED", "SUMMARY", "Results"]
+TUNE: Final = "tune.json"
+DETAILED: Final = "detailed_results.json"
+TABLE: Final = "summary_results.csv"

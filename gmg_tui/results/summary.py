@@ -1,110 +1,87 @@
-"""The table of `summary_results.csv`: fixed columns, then the jobs' values and results."""
+"""`summary.json`: what each worker reached (the form is fixed, DESIGN.md 4.5); and `tune.json`, a tuning's trials and answers."""
 
 from __future__ import annotations
 
-import csv
-import io
-import math
-from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple
+from datetime import UTC, datetime
+from typing import Any, Final
 
-from gmg_tui.model import JobRecord
-from gmg_tui.results.detailed import rounded
+import msgspec
 
-FIXED = (
-    *("job", "name", "state", "gpu", "gpu_uuid", "attempts", "exit_code", "reason"),
-    *("elapsed_s", "fps_settled", "fps_last", "fps_mean", "n_envs"),
-    *("memory_peak_mib", "gpu_util_mean_pct", "energy_j"),
-    *("slots", "ddp_group", "ddp_rank", "ddp_world_size"),
-)
-MAX_RESULTS = 500
-"""The most columns for results; the others are in `detailed_results.json` only."""
+from gmg_tui.model import Answer, Fps, Session, Snapshot, Tuning, Worker, WorkerState, own_rates
+from gmg_tui.results.jobs import as_plain
+from gmg_tui.session import LOGS
 
-MAX_TEXT = 32_767
-"""Characters of a text; no spreadsheet's cell holds more."""
-
-Cell = bool | int | float | str | None
+_MEANS: Final = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w", "energy_j")
 
 
-class Columns(NamedTuple):
-    """The columns after the fixed ones."""
-
-    values: dict[str, str]
-    """The name of the value in each column."""
-    results: dict[str, str]
-    """The name of the result in each column."""
-
-    @property
-    def header(self) -> tuple[str, ...]:
-        """The names of all columns, in order."""
-        return (*FIXED, *self.values, *self.results)
-
-
-def columns(jobs: Iterable[JobRecord]) -> Columns:
-    """The columns for these jobs, in the order of their first appearance.
-
-    A value named like a fixed column gets the prefix `value_`, a result named like any other column `result_`.
-    """
-    values: dict[str, None] = {}
-    results: dict[str, None] = {}
-    for job in jobs:
-        values.update(dict.fromkeys(job.values))
-        if len(results) < MAX_RESULTS:
-            results.update((name, None) for name, value in (job.result or {}).items() if scalar(value) is not None)
-    by_value = _named(values, "value_", FIXED)
-    return Columns(by_value, _named(list(results)[:MAX_RESULTS], "result_", (*FIXED, *by_value)))
+def summary(session: Session, snapshot: Snapshot) -> dict[str, Any]:
+    """The summary as plain data; unknown metrics are None."""
+    sound = [worker for worker in own_rates(snapshot.workers) if worker.state is not WorkerState.FAILED]
+    printed = [worker.fps.last for worker in sound if worker.fps and worker.fps.last is not None]
+    settled = [worker.fps.settled for worker in sound if worker.fps and worker.fps.settled is not None]
+    return {
+        "session": session.spec.name,
+        "script": session.spec.script,
+        "args": list(session.spec.args),
+        "started": datetime.fromtimestamp(session.started, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "elapsed_s": round(snapshot.elapsed_s, 3),
+        "total_fps": sum(printed) if printed else None,
+        "total_fps_settled": round(sum(settled), 3) if settled else None,
+        **({"simulated": True} if session.spec.simulate is not None else {}),
+        **({"idle_slots": list(session.idle)} if session.idle else {}),
+        "workers": [_worker(session, worker) for worker in snapshot.workers],
+    }
 
 
-def _named(names: Iterable[str], prefix: str, taken: Collection[str]) -> dict[str, str]:
-    names = list(names)
-    found: dict[str, str] = {}
-    for name in names:
-        column = name
-        while column in taken or column in found or (column != name and column in names):
-            column = prefix + column
-        found[column] = name
-    return found
+def _worker(session: Session, worker: Worker) -> dict[str, Any]:
+    slot = session.slot(worker.slot)
+    gpu, fps = slot and slot.gpu, worker.fps
+    return {
+        "slot": worker.slot,
+        "gpu": gpu
+        and {"index": gpu.index, "uuid": gpu.uuid, "name": gpu.name, "memory_total_mib": gpu.memory_total_mib},
+        "state": worker.state.value,
+        "reason": worker.reason,
+        "exit_code": worker.newest.exit_code,
+        "attempts": worker.attempt,
+        "n_envs": worker.n_envs,
+        "fps": _fps(fps),
+        "env_steps": _rounded(fps.env_steps) if fps else None,
+        "counted": fps.counted if fps else None,
+        **{name: _rounded(getattr(worker.newest, name)) for name in _MEANS},
+        "log": f"{LOGS}/{worker.slot}.log",
+        **({"node": slot.node} if slot is not None and slot.node else {}),
+        **({} if worker.group is None else {"group": msgspec.to_builtins(worker.group)}),
+    }
 
 
-def scalar(value: Any) -> Cell:
-    """`value` if a cell can hold it; None for nested values, null, NaN and texts that are too long."""
-    if isinstance(value, str) and len(value) > MAX_TEXT:
+def _fps(fps: Fps | None) -> dict[str, float | int | None] | None:
+    if fps is None:
         return None
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, bool | int | float | str) else None
+    return {
+        "last": fps.last,
+        "mean": _rounded(fps.mean),
+        "max": fps.max,
+        "samples": fps.samples,
+        "settled": _rounded(fps.settled),
+    }
 
 
-def cells(job: JobRecord, wanted: Columns) -> tuple[Cell, ...]:
-    """The cells of a job, one for each column; None where unknown."""
-    fps = job.fps
-    return (
-        *(job.number, job.name, job.state.value, job.gpu_index, job.gpu_uuid, job.attempts, job.exit_code, job.reason),
-        *(rounded(job.elapsed_s), rounded(fps.settled) if fps else None, fps.last if fps else None),
-        *(scalar(rounded(fps.mean)) if fps else None, job.n_envs),
-        *(rounded(job.memory_peak_mib), rounded(job.gpu_util_mean_pct), rounded(job.energy_j)),
-        *(" ".join(job.slots) or job.slot, job.group, job.rank, job.world_size),
-        *(scalar(job.values.get(name)) for name in wanted.values.values()),
-        *(scalar((job.result or {}).get(name)) for name in wanted.results.values()),
-    )
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
 
 
-def line(row: Iterable[Cell]) -> str:
-    """A row of the file, with its line end; booleans as in JSON, empty for None."""
-    text = io.StringIO()
-    # csv quotes only the line ends that it writes itself, so it is made to write both.
-    csv.writer(text, lineterminator="\r\n").writerow(map(_written, row))
-    return text.getvalue()[:-2] + "\n"
-
-
-def _written(cell: Cell) -> Cell:
-    """A cell as the file has it: a text that a spreadsheet would take for a formula gets a `'` before it."""
-    if isinstance(cell, bool):
-        return str(cell).lower()
-    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return cell
-    try:
-        float(cell)
-    except ValueError:
-        return f"'{cell}"
-    return cell
+def tune(session: Session, tuning: Tuning) -> dict[str, Any]:
+    """A tuning as plain data, with its answer; unknown values are None."""
+    answer = as_plain(tuning.answers[0]) if tuning.answers else dict.fromkeys(Answer.__struct_fields__)
+    return {
+        "session": session.spec.name,
+        "script": session.spec.script,
+        **({"simulated": True} if session.spec.simulate is not None else {}),
+        "variable": tuning.spec.variable,
+        "metric": tuning.spec.metric,
+        "goal": tuning.spec.goal.value,
+        "trials": [as_plain(trial) for trial in tuning.trials],
+        **answer,
+        "command": list(tuning.command) or None,
+    }

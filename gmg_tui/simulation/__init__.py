@@ -1,6 +1,6 @@
-"""Simulated GPUs and what runs on them, for a look at gmg-tui without a GPU, a driver or Genesis.
+"""Simulated GPUs and what runs on them, to try gmg-tui without a GPU, a driver or Genesis.
 
-`driver` stands in the place of NVML, `worker.py` is the script in Genesis's place, and `sweep.toml` queues it.
+`driver` replaces NVML, `worker.py` replaces a Genesis script, and `sweep.toml` queues it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from gmg_tui.gpu.failure import NvmlUnavailable
+from gmg_tui.gpu.driver import NvmlUnavailable
 from gmg_tui.model import Gpu, GpuHealth, GpuProcess, GpuSample
 from gmg_tui.simulation import SLOW_CARD
 
@@ -30,7 +30,7 @@ _UUID = "GPU-simulated-"
 
 
 class _Use(Struct):
-    """What a worker says of itself."""
+    """What a worker reports about its load."""
 
     index: int
     mib: float
@@ -49,13 +49,11 @@ class _Card:
 
 
 class SimulatedNvml:
-    """`count` GPUs, which use what the files in `folder` say of the workers that live. Any thread may ask."""
+    """`count` GPUs, with the use that the files in `folder` report for the live workers. Any thread may ask."""
 
     def __init__(self, count: int, folder: Path | None = None) -> None:
         self.error: str | None = None
         self.silent: tuple[tuple[int, str], ...] = ()
-        self.in_trouble: bool = False
-        self.fixed_indices = True
         self._folder = folder
         self._gpus = tuple(
             Gpu(
@@ -69,7 +67,7 @@ class SimulatedNvml:
             )
             for index in range(count)
         )
-        self.indices = {gpu.uuid: gpu.index for gpu in self._gpus}
+        self._indices = {gpu.uuid: gpu.index for gpu in self._gpus}
         self._cards = [_Card() for _ in range(count)]
 
     def close(self) -> None:
@@ -81,19 +79,15 @@ class SimulatedNvml:
 
     def index_of(self, uuid: str) -> int:
         """The index of a GPU. Raises `NvmlUnavailable` if there is none with that UUID."""
-        if uuid not in self.indices:
+        if uuid not in self._indices:
             raise NvmlUnavailable(f"{uuid}: no simulated GPU is called so")
-        return self.indices[uuid]
-
-    def driver_version(self) -> str | None:
-        """None: there is no driver."""
-        return None
+        return self._indices[uuid]
 
     def hear(self, gpus: Iterable[Gpu]) -> bool:
         """Nothing breaks here."""
         return False
 
-    def look(self, gpu: Gpu) -> GpuHealth | None:
+    def check_health(self, gpu: Gpu) -> GpuHealth | None:
         """As `hear`."""
         return None
 
@@ -137,7 +131,7 @@ class SimulatedNvml:
         """The workers on a GPU that live, by PID."""
         if self._folder is None:
             return []
-        found: list[tuple[int, _Use]] = []
+        uses: list[tuple[int, _Use]] = []
         try:
             names = os.listdir(self._folder)  # noqa: PTH208 - the names alone are needed
         except OSError:
@@ -148,8 +142,8 @@ class SimulatedNvml:
             with suppress(OSError, msgspec.MsgspecError):
                 use = msgspec.json.decode(self._folder.joinpath(name).read_bytes(), type=_Use)
                 if use.index == index and _started_ticks(int(name)) == use.started_ticks:
-                    found.append((int(name), use))
-        return sorted(found, key=lambda one: one[0])
+                    uses.append((int(name), use))
+        return sorted(uses, key=lambda pair: pair[0])
 
 
 def _started_ticks(pid: int) -> int | None:

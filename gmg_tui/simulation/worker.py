@@ -43,12 +43,12 @@ def arguments() -> argparse.Namespace:
 def log(text: str, level: str = "INFO") -> None:
     """A line of Genesis's logger; `~<...>~` is what it shows in mint."""
     colour = COLOURS[level]
-    shown = text.replace("~<", MINT).replace(">~", RESET + colour)
-    print(f"{colour}[Genesis] [{time.strftime('%H:%M:%S')}] [{level}] {shown}{RESET}", flush=True)
+    message = text.replace("~<", MINT).replace(">~", RESET + colour)
+    print(f"{colour}[Genesis] [{time.strftime('%H:%M:%S')}] [{level}] {message}{RESET}", flush=True)
 
 
 class Card:
-    """What the simulated driver is told of this process: memory and how much the GPU is used."""
+    """What this process reports to the simulated driver: memory and how much the GPU is used."""
 
     def __init__(self) -> None:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]

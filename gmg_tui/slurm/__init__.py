@@ -1,1 +1,1 @@
-"""What a Slurm job says of itself, and the file that submits one."""
+"""The Slurm job that gmg-tui runs in."""

@@ -17,7 +17,7 @@ END = "SLURM_JOB_END_TIME"
 _PHYSICAL = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 """The indices of the step's or the job's GPUs as the machine counts them."""
 ASK = ("squeue", "--noheader", "--format=%e", "--jobs")
-"""The command that says when a job ends; its number follows."""
+"""The command that prints when a job ends; its number follows."""
 ASK_ENV = {"SLURM_TIME_FORMAT": "%s"}
 """What makes the answer Unix time in seconds."""
 
@@ -30,7 +30,7 @@ def job_of(environ: Mapping[str, str]) -> str | None:
 
 
 def end_of(text: str | None) -> float | None:
-    """When a job ends, Unix time in seconds, as `squeue` or the variable says it; None for one without a limit."""
+    """When a job ends, Unix time in seconds, from `squeue` or the variable; None for one without a limit."""
     return float(text) if text is not None and text.strip().isdecimal() else None
 
 
@@ -55,7 +55,7 @@ def visible(environ: Mapping[str, str], count: int) -> str | None:
 
     Where Slurm confines its jobs to their GPUs, `CUDA_VISIBLE_DEVICES` counts from 0 within the job, and so does NVML,
     which does not show the others. Where NVML shows the others all the same, the machine's own indices hold, which
-    Slurm says in `SLURM_STEP_GPUS`.
+    Slurm sets in `SLURM_STEP_GPUS`.
     """
     outer = environ.get("CUDA_VISIBLE_DEVICES")
     physical = next((environ[name] for name in _PHYSICAL if environ.get(name)), None)
@@ -66,5 +66,5 @@ def visible(environ: Mapping[str, str], count: int) -> str | None:
     if len(within) != len(of_machine) or not all(entry.strip().isdecimal() for entry in numbers):
         return outer
     counts_from_0 = [int(entry) for entry in within] == list(range(len(within)))
-    shown = all(int(entry) < count for entry in of_machine)
-    return physical if counts_from_0 and shown and count > len(within) else outer
+    listed = all(int(entry) < count for entry in of_machine)
+    return physical if counts_from_0 and listed and count > len(within) else outer

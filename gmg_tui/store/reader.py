@@ -2,51 +2,49 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
-from gmg_tui.model import Job, JobRecord
-from gmg_tui.store import foreign, rows, schema
-from gmg_tui.store.records import JobAttempt, MetricsRow, StoreError
+import msgspec
+from msgspec import structs
+
+from gmg_tui.model import JobRecord, Session, Snapshot
+from gmg_tui.store import database
+from gmg_tui.store.records import Event, JobAttempt, MetricsRow, StoreError
+
+T = TypeVar("T")
 
 MAX_EVENTS = 10_000
 
-_SPAN = "SELECT min(time), max(time) FROM figures"
 _METRICS = """
 SELECT avg(time), slot, max(job), avg(fps), avg(fps_settled), avg(gpu_util_pct), avg(memory_used_mib), avg(power_w),
-    avg(temperature_c), avg(sm_pct)
-FROM figures GROUP BY slot, CAST((time - ?) / ? AS INTEGER) ORDER BY slot, min(time)
+    avg(temperature_c), avg(sm_pct), max(state)
+FROM metrics GROUP BY slot, CAST((time - ?) / ? AS INTEGER) ORDER BY slot, min(time)
+"""
+_STATES = """
+SELECT time, slot, state
+FROM (SELECT time, slot, state, lag(state || job) OVER (PARTITION BY slot ORDER BY time) AS before, job FROM metrics)
+WHERE state || job IS NOT before ORDER BY slot, time
 """
 
 
-def create(path: Path, jobs: Iterable[Job]) -> None:
+def create(path: Path, jobs: Iterable[JobRecord]) -> None:
     """Create a store with `jobs`, all waiting, private to this user (mode 0600).
 
     Raises:
         StoreError: It exists already, or cannot be written.
     """
-    records = (
-        JobRecord(
-            job.number,
-            job.name,
-            job.batch,
-            job.values,
-            position=float(job.number),
-            only=job.only,
-            combination=job.combination,
-            gpus=job.gpus,
-            world_size=job.world_size,
-        )
-        for job in jobs
-    )
+    records = (structs.replace(job, position=float(job.number)) for job in jobs)
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        with closing(schema.open_for_writing(path)) as db:
+        with closing(database.open_for_writing(path)) as db:
             db.execute("BEGIN IMMEDIATE")
-            db.executemany(rows.JOBS.put, map(rows.JOBS.to_row, records))
+            db.executemany(database.PUT_JOB, map(database.job_row, records))
             db.execute("COMMIT")
     except FileExistsError:
         raise StoreError(f"{path}: the store exists already") from None
@@ -54,71 +52,101 @@ def create(path: Path, jobs: Iterable[Job]) -> None:
         raise StoreError(f"cannot write {path}: {getattr(error, 'strerror', error)}") from error
 
 
+def load_jobs(path: Path) -> list[JobRecord]:
+    """All jobs of the store at `path`, in the order of their numbers. Raises `StoreError`."""
+    with open_store(path) as stored:
+        return stored.jobs
+
+
 @contextmanager
-def _reading(path: Path, *, away: bool) -> Iterator[sqlite3.Connection]:
-    """The store at `path`, open; an error of SQLite is raised as a `StoreError`."""
+def open_store(path: Path) -> Iterator[Stored]:
+    """The content of the store at `path`, at one moment.
+
+    Raises:
+        StoreError: There is no store, it is damaged, another version made it, or it holds a value that none writes.
+    """
     try:
-        with (
-            foreign.copied(path) if away else nullcontext(path) as readable,
-            closing(schema.open_for_reading(readable)) as db,
-        ):
-            yield db
+        with closing(database.open_for_reading(path)) as db:
+            db.execute("BEGIN")
+            yield Stored(db)
     except sqlite3.Error as error:
         raise StoreError(f"{path}: the store cannot be read: {error}") from error
-
-
-def load_jobs(path: Path, *, away: bool = False) -> list[JobRecord]:
-    """All jobs of the store at `path`, in the order of their numbers.
-
-    `away` tells that an engine on another machine may be writing it.
-
-    Raises:
-        StoreError: There is no store, it is damaged, or a later version made it.
-    """
-    with _reading(path, away=away) as db:
-        return rows.JOBS.read(db)
-
-
-@contextmanager
-def open_store(path: Path, *, away: bool = False) -> Iterator[Stored]:
-    """The content of the store at `path`.
-
-    `away` tells that an engine on another machine may be writing it.
-
-    Raises:
-        StoreError: There is no store, it is damaged, or a later version made it.
-    """
-    with _reading(path, away=away) as db:
-        yield Stored(db)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise StoreError(f"{path}: the store holds a value that this gmg-tui does not know: {error}") from error
 
 
 class Stored:
-    """The content of a store at one moment.
-
-    Attributes:
-        session: The session; None where its engine has not written it.
-        jobs: In the order of their numbers.
-        attempts: Of each job that has any, in their order.
-        events: The latest `MAX_EVENTS`, the oldest first.
-    """
+    """The content of an open store. All reading raises `StoreError` as `open_store` does."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        db.execute("BEGIN")  # everything is read from the same moment
-        self.session = rows.to_session(db.execute(rows.GET_SESSION).fetchone())
-        self.jobs = rows.JOBS.read(db)
-        self.attempts: dict[int, list[JobAttempt]] = {}
-        for one in rows.ATTEMPTS.read(db):
-            self.attempts.setdefault(one.job, []).append(one)
-        self.events = rows.EVENTS.read(db, MAX_EVENTS)[::-1]
+
+    @property
+    def session(self) -> Session | None:
+        """The session; None where its engine has not written it."""
+        return self._meta("session", Session)
+
+    @property
+    def last_snapshot(self) -> Snapshot | None:
+        """The last snapshot of the session; None where none was written."""
+        return self._meta("snapshot", Snapshot)
+
+    @property
+    def jobs(self) -> list[JobRecord]:
+        """All jobs, in the order of their numbers."""
+        return list(self.each_job())
+
+    def each_job(self) -> Iterator[JobRecord]:
+        """All jobs, one after another: what each has reported may be long."""
+        decoder = msgspec.json.Decoder(JobRecord)
+        for record, result in self._db.execute("SELECT record, result FROM jobs ORDER BY number"):
+            yield structs.replace(decoder.decode(record), result=_result(result))
+
+    @property
+    def attempts(self) -> dict[int, list[JobAttempt]]:
+        """The attempts of each job that has any, in their order; ranks one after another."""
+        by_job: dict[int, list[JobAttempt]] = {}
+        for ran in self._records("attempts ORDER BY job, number, rank", JobAttempt):
+            by_job.setdefault(ran.job, []).append(ran)
+        return by_job
+
+    def attempts_of(self, job: int) -> list[JobAttempt]:
+        """The attempts of one job, as in `attempts`."""
+        return self._records("attempts WHERE job = ? ORDER BY number, rank", JobAttempt, job)
+
+    @property
+    def events(self) -> list[Event]:
+        """The latest `MAX_EVENTS`, the oldest first."""
+        return self._records("events ORDER BY id DESC LIMIT ?", Event, MAX_EVENTS)[::-1]
 
     def metrics(self, points: int) -> list[MetricsRow]:
         """The metrics of all slots, slot by slot and in order of time.
 
         Of each slot at most `points`: means over as many equal intervals, each with the interval's last job.
         """
-        first, last = self._db.execute(_SPAN).fetchone()
+        first, last = self._db.execute("SELECT min(time), max(time) FROM metrics").fetchone()
         if first is None:
             return []
         step_s = max((last - first) / max(points - 1, 1), 1e-3)
-        return rows.read(self._db, _METRICS, MetricsRow._make, first, step_s)
+        return [MetricsRow(*row) for row in self._db.execute(_METRICS, (first, step_s))]
+
+    def states(self) -> list[tuple[float, str, str]]:
+        """The changes of the slots' states, slot by slot and in order of time: Unix time, slot, state."""
+        return [(time, slot, state) for time, slot, state in self._db.execute(_STATES) if state is not None]
+
+    def _meta(self, key: str, kind: type[T]) -> T | None:
+        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return None if row is None else msgspec.json.decode(row[0], type=kind)
+
+    def _records(self, source: str, kind: type[T], *parameters: object) -> list[T]:
+        decoder = msgspec.json.Decoder(kind)
+        rows = self._db.execute(f"SELECT record FROM {source}", parameters)  # noqa: S608 - texts from this class
+        return [decoder.decode(record) for (record,) in rows]
+
+
+def _result(text: str) -> dict[str, Any]:
+    try:
+        result = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        result = json.loads(text)
+    return result if isinstance(result, dict) else {}

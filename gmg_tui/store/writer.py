@@ -1,4 +1,4 @@
-"""The engine's side of the store: accepts records at once, and writes them from its own thread."""
+"""The engine's side of the store: accepts records at once, and writes them from its own thread, in bounded memory."""
 
 from __future__ import annotations
 
@@ -6,49 +6,88 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-from gmg_tui.model import JobRecord, Session
-from gmg_tui.store.backlog import Backlog, LatestRecords
-from gmg_tui.store.moments import Moment
+from msgspec import structs
+
+from gmg_tui import units
+from gmg_tui.files import make_private
+from gmg_tui.model import JobRecord, Session, Snapshot
 from gmg_tui.store.records import Event, JobAttempt, MetricsRow, StoreError
 
 if TYPE_CHECKING:
-    from gmg_tui.store.store_file import StoreFile
+    from sqlite3 import Connection
 
 _log = logging.getLogger(__name__)
 
+Record = Session | Snapshot | JobRecord | JobAttempt | Event | MetricsRow
+MAX_EVENTS = 5_000
+MAX_METRICS = 20_000
+"""Rows that may wait: some minutes of 64 slots, some megabytes."""
 _LOOK_S = 5.0
-"""How often metrics are written when nothing else is, and the file's existence is checked."""
+"""How often metrics are written when nothing else is."""
 _RETRY_S = 1.0
 _RETRY_CLOSING_S = 0.25
 _REFUSED_S = 10.0
 """How long a closing writer keeps trying."""
 _HUNG_S = 20.0
 """How long to wait for a closing writer: a network file system may never answer."""
+_EXPORT_REST = 50.0
+"""The pause after files were generated, in multiples of how long that took."""
 
 
-class ResultsFiles(Protocol):
-    """The results' files (`gmg_tui.results.Results`); used by the writer's thread only."""
+class _Backlog:
+    """What waits to be written: the latest record of the session, each job and each attempt, and what has happened.
 
-    stale: bool
-    """Whether the files are out of date."""
+    Jobs and attempts are never dropped; the oldest events and metrics are, and counted, when there are too many.
+    """
 
-    def take(self, jobs: Iterable[JobRecord], attempts: Iterable[JobAttempt]) -> None:
-        """Take records, each the latest of its job or attempt."""
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        self.snapshot: Snapshot | None = None
+        self.jobs: dict[int, JobRecord] = {}
+        self.attempts: dict[tuple[int, int, int], JobAttempt] = {}
+        self.events: deque[Event] = deque(maxlen=MAX_EVENTS)
+        self.metrics: deque[MetricsRow] = deque(maxlen=MAX_METRICS)
+        self.dropped = 0
+        self.urgent = False
+        """Whether there is more than metrics, which can wait."""
 
-    def result_of(self, job: int) -> dict[str, Any]:
-        """What a job has reported. Raises `OSError`."""
+    def put(self, record: Record) -> None:
+        """Add a record; a job's without results leaves those of the earlier one."""
+        self.urgent |= not isinstance(record, MetricsRow)
+        match record:
+            case Session():
+                self.session = record
+            case Snapshot():
+                self.snapshot = record
+            case JobRecord():
+                before = self.jobs.get(record.number)
+                if record.result is None and before is not None:
+                    record = structs.replace(record, result=before.result)
+                self.jobs[record.number] = record
+            case JobAttempt():
+                self.attempts[record.key] = record
+            case Event():
+                self.dropped += len(self.events) == MAX_EVENTS
+                self.events.append(record)
+            case MetricsRow():
+                self.dropped += len(self.metrics) == MAX_METRICS
+                self.metrics.append(record)
 
-    @property
-    def due_s(self) -> float | None:
-        """Seconds until the files are due to be written; None when they are up to date."""
+    def __iter__(self) -> Iterator[Record]:
+        yield from (record for record in (self.session, self.snapshot) if record is not None)
+        yield from self.jobs.values()
+        yield from self.attempts.values()
+        yield from self.events
+        yield from self.metrics
 
-    def write(self) -> None:
-        """Write the files. Raises `OSError`, and they are due again."""
+    def __bool__(self) -> bool:
+        return self.urgent or bool(self.metrics)
 
 
 class StoreWriter:
@@ -58,75 +97,53 @@ class StoreWriter:
 
     Args:
         path: The store's file; created where there is none, continued where there is one.
-        trouble: Called from the writer's thread with one line when writing fails, with None once everything that
-            waited is written.
-        results: Files to write as well.
+        trouble: Called from the writer's thread with one line when writing fails, with None once all is well.
+        export: Generates files from the store; called from the writer's thread once a job's end and a snapshot after it
+            are written, and at the end. May raise `OSError` or `StoreError`.
     """
 
     def __init__(
-        self, path: Path, trouble: Callable[[str | None], None], *, results: ResultsFiles | None = None
+        self, path: Path, trouble: Callable[[str | None], None], *, export: Callable[[], None] | None = None
     ) -> None:
         self._path = path
         self._trouble = trouble
-        self._results = results
+        self._export = export
         self._changed = threading.Condition()
-        self._fresh = Backlog()
+        self._fresh = _Backlog()
         """Accepted and not yet seen by the thread; guarded by the condition, as is `_closing`."""
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         # Everything below belongs to the thread.
-        self._known = LatestRecords()
-        self._waiting = Backlog()
+        self._waiting = _Backlog()
+        self._db: Connection | None = None
+        self._removed = False
         self._store_trouble: str | None = None
-        self._results_trouble: str | None = None
-        self._said: str | None = None
+        self._export_trouble: str | None = None
+        self._reported: str | None = None
+        self._ended = False
+        """Whether a job has ended since the files were generated."""
+        self._due = False
+        """Whether the snapshot is as new as that end."""
+        self._not_before = 0.0
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
 
-    def session(self, session: Session) -> None:
-        """Store the session; the latest wins."""
-        with self._changed:
-            self._fresh.session = session
-            self._changed.notify()
+    def put(self, *records: Record) -> None:
+        """Store records: metrics within seconds, all others at once.
 
-    def job(self, record: JobRecord) -> None:
-        """Store a job's record; the latest of each number wins. It is never dropped."""
+        The latest session, snapshot, job of a number, and attempt of a job, number and rank win, and none is dropped. Of
+        events and metrics the oldest are, and counted, when too many wait.
+        """
         with self._changed:
-            self._fresh.add_job(record)
-            self._changed.notify()
-
-    def refresh(self, record: JobRecord, one: JobAttempt) -> None:
-        """Store a live job and its attempt as they are at this moment, within seconds."""
-        with self._changed:
-            self._fresh.jobs[record.number] = record
-            self._fresh.attempts[one.key] = one
-
-    def attempt(self, one: JobAttempt) -> None:
-        """Store an attempt; the latest of each job and number wins. It is never dropped."""
-        with self._changed:
-            self._fresh.attempts[one.key] = one
-            self._changed.notify()
-
-    def event(self, event: Event) -> None:
-        """Store an event; dropped, and counted, when too many wait."""
-        with self._changed:
-            self._fresh.add_event(event)
-            self._changed.notify()
-
-    def metrics(self, rows: Sequence[MetricsRow]) -> None:
-        """Store metrics within seconds; dropped, and counted, when too many wait."""
-        with self._changed:
-            self._fresh.add_metrics(rows)
-
-    def moment(self, moment: Moment) -> None:
-        """Store how the session is at a moment, within seconds; the oldest that wait are dropped when they are too many."""
-        with self._changed:
-            self._fresh.moments.append(moment)
+            for record in records:
+                self._fresh.put(record)
+            if self._fresh.urgent:
+                self._changed.notify()
 
     async def close(self) -> None:
-        """Write everything that waits and the last results, and end the thread; gives up when the disk keeps failing."""
+        """Write everything that waits, generate the files, and end the thread; gives up when the disk keeps failing."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -136,22 +153,23 @@ class StoreWriter:
     # The thread
 
     def _run(self) -> None:
-        from gmg_tui.store.store_file import StoreFile  # loads SQLite, which the engine's start should not wait for
-
-        disk = StoreFile(self._path, self._known, self._result_of)
         give_up = float("inf")
         closing = False
         while not closing or (self._left() and time.monotonic() < give_up):
             closing = self._await(closing)
             if closing:
                 give_up = min(give_up, time.monotonic() + _REFUSED_S)
-            self._write(disk)
-            self._write_results(closing)
-            self._tell()
-        disk.close()
+            self._write()
+            self._generate(closing)
+            line = self._store_trouble or self._export_trouble
+            if line != self._reported:
+                self._reported = line
+                with suppress(RuntimeError):  # the engine's event loop is closed
+                    self._trouble(line)
+        self._close()
 
     def _left(self) -> bool:
-        return bool(self._waiting or self._store_trouble or self._results_trouble)
+        return not self._removed and bool(self._waiting or self._store_trouble or self._export_trouble)
 
     def _await(self, closing: bool) -> bool:
         """Wait for something to do and take it; whether the writer is closing."""
@@ -161,58 +179,94 @@ class StoreWriter:
             elif self._store_trouble is not None:
                 self._changed.wait_for(lambda: self._closing, _RETRY_S)
             else:
-                due_s = self._results.due_s if self._results is not None else None
-                timeout_s = _LOOK_S if due_s is None else min(_LOOK_S, max(due_s, 0.0))
-                self._changed.wait_for(lambda: self._closing or self._fresh.urgent, timeout_s)
-            fresh, self._fresh = self._fresh, Backlog()
+                self._changed.wait_for(lambda: self._closing or self._fresh.urgent, _LOOK_S)
+            fresh, self._fresh = self._fresh, _Backlog()
             closing = self._closing
-        self._known.update(fresh)
-        self._known.forget_oldest()
-        if self._results is not None:
-            self._results.take(fresh.jobs.values(), fresh.attempts.values())
-        self._waiting.merge(fresh)
+        self._ended = self._ended or any(job.state.ended for job in fresh.jobs.values())
+        self._due = self._due or (self._ended and fresh.snapshot is not None)
+        self._waiting.dropped += fresh.dropped
+        for record in fresh:
+            self._waiting.put(record)
         return closing
 
-    def _write(self, disk: StoreFile) -> None:
-        if not self._waiting and not self._store_trouble and not disk.gone():
-            return
+    def _write(self) -> None:
+        if self._removed:
+            self._waiting = _Backlog()
+        elif self._waiting or self._store_trouble:
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        import sqlite3  # not before the first write: the engine's start should not wait for it
+
+        from gmg_tui.store import database
+
         try:
-            found = disk.write(self._waiting)
+            if self._db is None:
+                make_private(self._path.parent)
+                self._db = database.open_for_writing(self._path)
+            _put(self._db, self._waiting)
+        except (sqlite3.Error, OSError) as error:
+            code = getattr(error, "sqlite_errorcode", 0)
+            self._removed = code == sqlite3.SQLITE_READONLY_DBMOVED
+            if code & 0xFF not in database.PASSING:
+                self._close()
+            where = getattr(error, "filename", None) or self._path
+            self._store_trouble = f"{where}: {getattr(error, 'strerror', None) or error}"
         except StoreError as error:
             self._store_trouble = str(error)
-            return
-        except Exception as error:  # a bug: the engine and the results continue without the store
+        except Exception as error:  # a bug: the engine continues without the store
             _log.exception("the store cannot be written")
             self._store_trouble = f"{self._path}: {type(error).__name__}: {error}"
-            return
-        written, self._waiting = self._waiting, Backlog()
-        self._store_trouble = None
-        if self._results is not None:
-            self._results.take(found.jobs.values(), found.attempts.values())
-            self._known.forget_results({*written.jobs, *found.jobs})
+        else:
+            self._waiting, self._store_trouble = _Backlog(), None
+        if self._removed:
+            self._store_trouble = f"{self._path} was removed; what happens from now on is not recorded"
 
-    def _result_of(self, job: int) -> dict[str, Any]:
-        """What a job has reported, for a store that has lost it."""
-        return self._results.result_of(job) if self._results is not None else {}
-
-    def _write_results(self, closing: bool) -> None:
-        if self._results is None:
+    def _generate(self, closing: bool) -> None:
+        due = self._due and time.monotonic() >= self._not_before
+        if self._export is None or self._store_trouble or not (due or closing):
             return
-        if not (self._results.stale if closing else self._results.due_s == 0):
-            return
+        begun = time.monotonic()
         try:
-            self._results.write()
-        except OSError as error:
-            self._results_trouble = f"{error.filename}: {error.strerror}; the results' files are out of date"
+            self._export()
+        except (OSError, StoreError) as error:
+            text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            self._export_trouble = f"{text}; the results' files are out of date"
         except Exception as error:  # as above
             _log.exception("the results cannot be written")
-            self._results_trouble = f"the results' files cannot be written: {type(error).__name__}: {error}"
+            self._export_trouble = f"the results' files cannot be written: {type(error).__name__}: {error}"
         else:
-            self._results_trouble = None
+            self._export_trouble, self._ended, self._due = None, False, False
+        self._not_before = time.monotonic() + max(_RETRY_S, _EXPORT_REST * (time.monotonic() - begun))
 
-    def _tell(self) -> None:
-        line = self._store_trouble or self._results_trouble
-        if line != self._said:
-            self._said = line
-            with suppress(RuntimeError):  # the engine's event loop is closed
-                self._trouble(line)
+    def _close(self) -> None:
+        if self._db is not None:
+            with suppress(Exception):  # what was not committed is rolled back by whoever opens the file next
+                self._db.close()
+            self._db = None
+
+
+def _put(db: Connection, backlog: _Backlog) -> None:
+    """Write all of `backlog` in one transaction."""
+    import sqlite3
+
+    from gmg_tui.store import database
+
+    meta = [("session", backlog.session), ("snapshot", backlog.snapshot)]
+    events = list(backlog.events)
+    if backlog.dropped:
+        text = f"{units.count(backlog.dropped, 'record')} dropped: too many waited while the store could not be written"
+        events.append(Event(time.time(), "dropped", text))
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        db.executemany(database.PUT_META, [(key, database.encode(value)) for key, value in meta if value is not None])
+        db.executemany(database.PUT_JOB, map(database.job_row, backlog.jobs.values()))
+        attempts = [(*ran.key, database.encode(ran)) for ran in backlog.attempts.values()]
+        db.executemany(database.PUT_ATTEMPT, attempts)
+        db.executemany(database.PUT_EVENT, [(database.encode(event),) for event in events])
+        db.executemany(database.PUT_METRICS, backlog.metrics)
+        db.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):  # SQLite rolls back by itself after some errors
+            db.execute("ROLLBACK")
+        raise

@@ -1,61 +1,41 @@
-"""`sweep --dry-run`: the jobs as rows of a table, before any of them runs."""
+"""`sweep --dry-run`: the jobs, before any of them runs."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from gmg_tui import units
-from gmg_tui.genesis.placeholders import fill, values_for
-from gmg_tui.model import Batch, Job, Slot, SlotKind
-
-HEADER = ("job", "name", "GPUs", "command")
+from gmg_tui import tables, units
+from gmg_tui.columns import Column
+from gmg_tui.model import Batch, JobRecord, Slot, SlotKind
+from gmg_tui.placeholders import fill, values_for
 
 _BARE = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 _WHERE = ("slot", "gpu")
-"""Placeholders whose values are known only once a job starts."""
+"""Placeholders that get their values when a job starts."""
 
 
-def rows(batches: Sequence[Batch], jobs: Sequence[Job], *, total: int, cpu: int | None) -> Iterator[tuple[str, ...]]:
-    """The cells of each job: number, name, GPUs, and command line with every placeholder filled in whose value is known.
+def show(batches: Sequence[Batch], jobs: Sequence[JobRecord], *, total: int) -> None:
+    """Print the jobs, their number, and each one's command with every placeholder filled in that has a value before the start.
 
-    `total` is how many jobs the sweep has (`{n}`), `cpu` how many CPU slots are used instead of GPUs.
+    `total` is how many jobs the sweep has (`{n}`).
     """
-    gpus = [_gpus(batch, cpu) for batch in batches]
-    for job in jobs:
-        where = job.only or _of(job, gpus[job.batch])
-        yield str(job.number), job.name, where, _command(batches[job.batch], job, total)
-
-
-def count(batches: Sequence[Batch], jobs: Sequence[Job]) -> str:
-    """How many jobs there are, and how many of each preset."""
-    text = units.count(len(jobs), "job")
-    if len(batches) == 1:
-        return text
+    columns = (
+        Column[JobRecord]("job", lambda job: job.number),
+        Column[JobRecord]("name", lambda job: job.name, left=True),
+        Column[JobRecord]("command", lambda job: _command(batches[job.batch], job, total), left=True),
+    )
+    print("\n".join(tables.terminal(columns, jobs)))
     sizes = Counter(job.batch for job in jobs)
-    return f"{text}: " + ", ".join(f"{batch.name} {sizes[number]:,}" for number, batch in enumerate(batches))
+    each = ", ".join(f"{batch.name} {sizes[number]:,}" for number, batch in enumerate(batches))
+    print(units.count(len(jobs), "job") + (f": {each}" if len(batches) > 1 else ""))
 
 
-def _gpus(batch: Batch, cpu: int | None) -> str:
-    if cpu is not None:
-        return units.count(cpu, "CPU slot")
-    gpus = batch.gpus or "all"
-    gpus = f"first {gpus}" if gpus.isdecimal() else gpus.rstrip(",")
-    return gpus if batch.per_gpu == 1 else f"{gpus} ({batch.per_gpu} jobs each)"
-
-
-def _of(job: Job, gpus: str) -> str:
-    """How many of the slots a job takes at once."""
-    if job.world_size is not None:
-        return f"{units.count(job.world_size, 'rank')} on {gpus}"
-    return gpus if job.gpus == 1 else f"{job.gpus} of {gpus}"
-
-
-def _command(batch: Batch, job: Job, total: int) -> str:
-    known = values_for(Slot("", SlotKind.CPU), job.number - 1, total, None)
-    values = {**{name: value for name, value in known.items() if name not in _WHERE}, **job.values}
+def _command(batch: Batch, job: JobRecord, total: int) -> str:
+    values_of_slot = values_for(Slot("", SlotKind.CPU), job.number - 1, total, None)
+    values = {**{name: value for name, value in values_of_slot.items() if name not in _WHERE}, **job.values}
     values |= {"job": job.number, "name": job.name}
     if job.only is not None:
         values["slot"] = job.only

@@ -1,69 +1,227 @@
-"""One level of a sweep's settings: the file, a preset in it, or the command line."""
+"""The settings of a sweep: those of the experiments file, of a preset in it, or of the command line."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
-from msgspec import Struct, structs
+import msgspec
+from msgspec import Meta, Struct, structs
 
+from gmg_tui.errors import GmgError, nearest
 from gmg_tui.model import Value
+from gmg_tui.options import span_s
+from gmg_tui.placeholders import JOB_NAMES, NAME, NAMES, as_text
+from gmg_tui.sweep import names
 
-_MERGED = ("defaults", "env")
-"""Tables whose keys are overridden one by one."""
+BUILT_IN = (*NAMES, *JOB_NAMES)
+"""The placeholders that every job has without a value in the file."""
+Table = dict[str, Value]
+Text = Annotated[str, Meta(min_length=1)]
+Width = Annotated[int, Meta(ge=1, le=1024)] | str
+
+_LARGEST_BYTES = 64 << 20
+_LONGEST_S = 366 * 86400.0
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PART = re.compile(r"""(?:"[^"]*"|'[^']*'|[^,"'])+""")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
 
-class Experiment(Struct, frozen=True):
-    """A single job in addition to the grid."""
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One level of settings; None where it does not set a key. The fields are the keys of the file."""
 
-    values: dict[str, Value]
-    name: str | None = None
-    """None where it is numbered."""
-
-
-class Settings(Struct, frozen=True, kw_only=True):
-    """One level; None where it does not set a key."""
-
-    script: str | None = None
+    script: Text | None = None
     """The path from the current folder, or a module's name."""
     module: bool | None = None
-    args: tuple[str, ...] | None = None
-    env: dict[str, str] | None = None
-    gpus: str | None = None
-    per_gpu: int | None = None
-    ddp: int | str | None = None
-    """How many ranks each job's group has; a text has the name of the value that says so, in braces."""
-    gpus_per_job: int | str | None = None
+    args: tuple[Value, ...] | None = None
+    env: Table = {}
+    gpus: str | int | tuple[int | str, ...] | None = None
+    """What `--gpus` takes, or a list of indices and UUIDs."""
+    per_gpu: Annotated[int, Meta(ge=1, le=64)] | None = None
+    ddp: Width | None = None
+    """How many ranks each job's group has; a text is the placeholder of a value, as in `{ranks}`."""
+    gpus_per_job: Width | None = None
     """How many GPUs each job's one process sees; a text as in `ddp`."""
-    min_free_mib: float | None = None
-    retries: int | None = None
-    repeat: int | None = None
-    """How often each job is run."""
-    every_gpu: bool | None = None
-    """Whether each job is run on every GPU of its batch."""
-    timeout_s: float | None = None
-    """Infinity for no limit."""
-    out_dir: str | None = None
-    name: str | None = None
+    min_free_mib: Annotated[float, Meta(ge=0, le=1 << 30)] | None = None
+    retries: Annotated[int, Meta(ge=0, le=1000)] | None = None
+    repeat: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    timeout: str | float | None = None
+    """Seconds, or a text such as `1h30m` or `none`."""
+    out_dir: Text | None = None
+    name: Text | None = None
     """The session's."""
-    best: str | None = None
-    grid: dict[str, tuple[Value, ...]] | None = None
-    defaults: dict[str, Value] | None = None
-    experiments: tuple[Experiment, ...] | None = None
-    places: dict[str, str] = {}
-    """Where each field (and each variable, as `env.NAME`) was set: `sweep.toml: preset.quick.args`, `--args`."""
+    best: Text | None = None
+    grid: dict[str, Annotated[tuple[Value, ...], Meta(min_length=1)]] | None = None
+    defaults: Table = {}
+    experiment: tuple[Table, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Check what types alone do not. Raises `ValueError`."""
+        if self.timeout is not None and not 0 < self.timeout_s <= _LONGEST_S and self.timeout != "none":
+            raise ValueError(f'timeout {self.timeout}: give a time, as in "30m", "1h30m" or 90 (seconds), or "none"')
+        for variable in self.env:
+            if not _VARIABLE.fullmatch(variable):
+                raise ValueError(f"env: {variable} is not a variable's name")
+        for key in ("ddp", "gpus_per_job"):
+            width = getattr(self, key)
+            if isinstance(width, str) and not (width[:1] + width[-1:] == "{}" and NAME.fullmatch(width[1:-1])):
+                raise ValueError(f"{key} {width}: give a number, or the placeholder of one, as in '{{ranks}}'")
+        for name in (*(self.grid or ()), *self.defaults, *(key for table in self.experiment or () for key in table)):
+            if name != "name" or name in self.defaults or name in (self.grid or ()):
+                check_placeholder(name)
+        for number, table in enumerate(self.experiment or (), 1):
+            if "name" in table and not names.fits(as_text(table["name"])):
+                raise ValueError(
+                    f"experiment {number}: the name {table['name']} has to be up to {names.MAX_BYTES} letters, digits "
+                    "and '.', '_', '=', ',', '+', '-'"
+                )
+
+    @property
+    def timeout_s(self) -> float:
+        """The time limit of an attempt, seconds; NaN where it is none, infinity for no limit."""
+        return span_s(str(self.timeout))
+
+    @property
+    def gpus_text(self) -> str | None:
+        """The GPUs as `--gpus` takes them."""
+        if isinstance(self.gpus, tuple):
+            return ",".join(map(str, self.gpus)) + ("," if len(self.gpus) == 1 else "")
+        return None if self.gpus is None else str(self.gpus)
 
     def under(self, upper: Settings) -> Settings:
-        """This level overridden by `upper`.
+        """This level overridden by `upper`: defaults and variables one by one, all else as a whole."""
+        changes = {key: value for key in Settings.__struct_fields__ if (value := getattr(upper, key)) is not None}
+        merged = {"defaults": {**self.defaults, **upper.defaults}, "env": {**self.env, **upper.env}}
+        return structs.replace(self, **{**changes, **merged})
 
-        The grid and the experiments are replaced as a whole, defaults and variables one by one.
-        """
-        changes: dict[str, Any] = {
-            field: said for field in self.__struct_fields__ if (said := getattr(upper, field)) is not None
-        }
-        for table in _MERGED:
-            changes[table] = {**(getattr(self, table) or {}), **(getattr(upper, table) or {})}
-        return structs.replace(self, **{**changes, "places": {**self.places, **upper.places}})
 
-    def place(self, field: str) -> str:
-        """Where `field` was set."""
-        return self.places.get(field, field)
+_AnySettings = TypeVar("_AnySettings", bound=Settings)
+
+
+class ExperimentsFile(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An experiments file."""
+
+    preset: dict[str, Settings] = {}
+
+    def __post_init__(self) -> None:
+        """Check what types alone do not. Raises `ValueError`."""
+        super().__post_init__()
+        for name in self.preset:
+            if not names.fits(name):
+                raise ValueError(f"preset {name}: give letters, digits and '.', '_', '=', ',', '+', '-'")
+
+
+def read(path: str) -> ExperimentsFile:
+    """Read an experiments file. A script is looked for in the current folder first, then beside the file.
+
+    Raises:
+        GmgError: It cannot be read, is not TOML, or has an invalid key or value; the text names the key.
+    """
+    file = Path(path)
+    try:
+        if not file.exists():
+            raise GmgError(f"there is no experiments file {path}; give a TOML file, or --set KEY=V1,V2 --script SCRIPT")
+        if not file.is_file() or file.stat().st_size > _LARGEST_BYTES:
+            raise GmgError(f"{path} is not a regular file of this size; give the path of a TOML file")
+        if file.suffix == ".py":
+            raise GmgError(f"{path} is not an experiments file; without one: --set KEY=V1,V2 --script {path}")
+        tree = tomllib.loads(file.read_text("utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise GmgError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from error
+    except (ValueError, RecursionError) as error:
+        raise GmgError(f"{path} is not TOML: {error}") from error
+    settings: ExperimentsFile = _convert(path, tree, ExperimentsFile)
+    presets = {name: _beside(file, preset) for name, preset in settings.preset.items()}
+    return structs.replace(_beside(file, settings), preset=presets)
+
+
+def _beside(file: Path, settings: _AnySettings) -> _AnySettings:
+    script = settings.script
+    if script is None or settings.module or Path(script).exists() or not (file.parent / script).exists():
+        return settings
+    return structs.replace(settings, script=str(file.parent / script))
+
+
+def from_options(options: Mapping[str, Any]) -> Settings:
+    """The level of settings of options, by their fields; None where one is not given. Raises `GmgError`."""
+    given = {key: value for key, value in options.items() if value is not None}
+    if isinstance(width := given.get("ddp"), str) and width.isdecimal():
+        given["ddp"] = int(width)
+    for key, value in given.items():
+        _convert(f"--{key.replace('_', '-')}", {key: value}, Settings)
+    return Settings(**given)
+
+
+def sets(words: Sequence[str]) -> dict[str, tuple[Value, ...]]:
+    """The values of each `--set KEY=V1,V2`.
+
+    What TOML reads as a number or a boolean is one, anything else is text; quotes make a number or a comma text.
+
+    Raises:
+        GmgError: A word is not `KEY=V1,V2`, its key cannot be a placeholder, or a key is repeated.
+    """
+    values: dict[str, tuple[Value, ...]] = {}
+    for word in words:
+        name, sign, rest = word.partition("=")
+        if not sign or not name:
+            raise GmgError(f"--set {word}: give KEY=VALUE or KEY=VALUE,VALUE, as in --set n_envs=1024,4096")
+        if name in values:
+            raise GmgError(f"--set {word}: {name} is given twice; separate its values by commas, as in {name}=1,2")
+        parts = _PART.findall(rest)
+        if not all(part.strip() for part in parts or ("",)) or ",".join(parts) != rest:
+            raise GmgError(f"--set {word}: a value is missing, or a quote is not closed; an empty one is ''")
+        if any(part.count("[") != part.count("]") for part in parts if part.strip()[0] not in "\"'"):
+            raise GmgError(f"--set {word}: leave out the brackets, or quote a value that contains commas")
+        try:
+            check_placeholder(name)
+        except ValueError as error:
+            raise GmgError(f"--set {word}: {error}") from error
+        values[name] = tuple(_value(part.strip()) for part in parts)
+    return values
+
+
+def stored(value: Value) -> Value:
+    """A value as JSON and SQLite can keep it: other numbers become the text that is filled in."""
+    if isinstance(value, bool | str):
+        return value
+    fits = math.isfinite(value) and (isinstance(value, float) or -(1 << 63) <= value < 1 << 63)
+    return value if fits else str(value)
+
+
+def _value(text: str) -> Value:
+    try:
+        value = tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+    return value if isinstance(value, bool | int | float | str) else text
+
+
+def check_placeholder(name: str) -> None:
+    """Raise `ValueError` unless a placeholder of a sweep can have that name."""
+    if name in BUILT_IN:
+        raise ValueError(f"{{{name}}} is filled in by gmg-tui itself; choose another name")
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name} cannot be a placeholder; give letters, digits, '_', '-' and '.'")
+
+
+def _convert(where: str, tree: dict[str, Any], kind: Any) -> Any:
+    """The settings in `tree`. Raises `GmgError` with the path of what is wrong, such as `sweep.toml: grid.lr[0]`."""
+    try:
+        return msgspec.convert(tree, kind)
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at `$")
+        path = path.strip("`.")
+        if unknown := _UNKNOWN.fullmatch(text):
+            keys = ExperimentsFile.__struct_fields__
+            belongs = (
+                f"; if it is a placeholder, its value belongs under [defaults] or [grid]; the keys: {', '.join(keys)}"
+            )
+            text = f"unknown key {unknown[1]}{nearest(unknown[1], keys) or belongs}"
+        elif text.startswith("Expected"):
+            text = text[0].lower() + text[1:].replace("`", "")
+        prefix = "" if where.startswith("--") or not path else f"{path}: "
+        raise GmgError(f"{where}: {prefix}{text}") from error

@@ -1,4 +1,4 @@
-"""The search for the best value of one number: which trials to run next, and what they say.
+"""The search for the best value of one number: which trials to run next, and what they show.
 
-Pure: it starts nothing and knows no clock; `engine/scheduling` runs the trials, `report` and `ui` show the answer.
+Pure: it starts nothing and reads no clock; `engine/scheduling` runs the trials, `report` and `ui` show the answer.
 """

@@ -9,15 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from itertools import pairwise
 from typing import NamedTuple
 
 _APART = 1.8
 """Points are so far from each other at least, that their rates' noise does not make the line."""
-_LESS = 0.05
-"""A doubling that brings less is not worth it."""
-_PROPORTIONAL = 2 / 3
-"""The share of its rate per value that a value keeps from one of the ladder to the next while it grows nearly in proportion."""
 
 
 class Point(NamedTuple):
@@ -49,26 +44,18 @@ class Curve:
         """That of the greatest value."""
         return self.points[-1]
 
-    def ranking(self) -> list[Point]:
-        """The fastest first."""
-        return sorted(self.points, key=lambda point: (-point.score, point.value))
-
-    def proportional(self) -> bool:
-        """Whether the rate still grows nearly in proportion at the top."""
-        if len(self.points) < 2:
-            return True
-        before, top = self._before(self.top), self.top
-        return top.score / top.value >= _PROPORTIONAL * before.score / before.value
-
-    def saturated(self) -> bool:
-        """Whether two doublings in a row up to the top brought less than 5 % each, or made it slower."""
+    def gain(self) -> float:
+        """What the best of the last two doublings brought, as a share; infinite where there were fewer."""
         steps = [self._best_until(self.top.value / part) for part in (1, 2, 4)]
-        return steps[2] > 0 and all(more < less * (1 + _LESS) for more, less in pairwise(steps))
+        if steps[2] <= 0:
+            return math.inf
+        return max(steps[0] / steps[1], steps[1] / steps[2]) - 1
 
     def promise(self, index: int, end: int) -> float:
         """The highest score that can hide between this point and `end`."""
         point = self.points[index]
-        before = self._before(point)
+        clearly = [other for other in self.points if other.value * _APART <= point.value]
+        before = clearly[-1] if clearly else self.points[0]
         slope = 0.0 if before == point else max(0.0, (point.time - before.time) / (point.value - before.value))
         return max(point.score, end / (point.time + slope * (end - point.value)))
 
@@ -79,10 +66,27 @@ class Curve:
         where = (below.time - slope * below.value) / (1 / target - slope)
         return min(max(where, below.value), above.value)
 
-    def _before(self, point: Point) -> Point:
-        """The nearest point that is clearly smaller, or else the smallest."""
-        clearly = [other for other in self.points if other.value * _APART <= point.value]
-        return clearly[-1] if clearly else self.points[0]
-
     def _best_until(self, value: float) -> float:
-        return max((point.score for point in self.points if point.value <= value), default=-math.inf)
+        return max((point.score for point in self.points if point.value <= value), default=0.0)
+
+
+def grain(value: float) -> int:
+    """What values of this size are multiples of: 1 up to 127, 64 at 4,096, 256 at 16,384; at most 1.6 % of the value."""
+    return 1 << max(0, math.floor(math.log2(max(value, 1))) - 6)
+
+
+def rounded(value: float) -> int:
+    """The nearest value that a person would type."""
+    return round(value / grain(value)) * grain(value)
+
+
+def rounded_down(value: float) -> int:
+    """The greatest value that a person would type, not above `value`."""
+    return math.floor(value / grain(value)) * grain(value)
+
+
+def between(low: int, high: int, count: int = 1) -> list[int]:
+    """Up to `count` values strictly between the two, evenly spaced in their logarithm; none where none has room."""
+    ratio = (high / low) ** (1 / (count + 1))
+    values = {rounded(low * ratio**step) for step in range(1, count + 1)}
+    return sorted(value for value in values if low < value < high)

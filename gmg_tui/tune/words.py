@@ -1,15 +1,18 @@
-"""A tuning in words: what the screen, the reporter and the report say of it alike."""
+"""A tuning in words and columns: the same on the screen, on standard output and in a report."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from gmg_tui import units
-from gmg_tui.genesis.placeholders import fill_some
-from gmg_tui.model import FPS, Answer, Best, Goal, RunSpec, Trial, TuneSpec
+from gmg_tui.columns import Column
+from gmg_tui.model import FPS, Answer, Best, Goal, RunSpec, Together, Trial, TuneSpec, Visible
+from gmg_tui.placeholders import fill_some
 
 _SAME: Final = 0.005
 """Slots that differ by less than this share are the same."""
+_Row = TypeVar("_Row")
 
 
 def unit(spec: TuneSpec) -> str:
@@ -22,14 +25,14 @@ def wanted(spec: TuneSpec) -> str:
     return f"{spec.variable} with the {'most' if spec.goal is Goal.MAX else 'least'} {unit(spec)}"
 
 
-def spread_pct(of: Trial | Best) -> float | None:
-    """How far the farther end of the interval is from the rate, per cent; None where one of them is not known."""
+def spread_pct(of: Trial | Best | Together) -> float | None:
+    """How far the farther end of the interval is from the rate, per cent; None where either is unknown."""
     if not of.rate or of.rate_low is None or of.rate_high is None:
         return None
     return 100 * max(of.rate_high - of.rate, of.rate - of.rate_low) / abs(of.rate)
 
 
-def spread(of: Trial | Best) -> str:
+def spread(of: Trial | Best | Together) -> str:
     """The interval as `±0.6 %`."""
     pct = spread_pct(of)
     return units.NOT_KNOWN if pct is None else f"±{pct:.1f} %"
@@ -41,7 +44,7 @@ def rate(value: float | None, spec: TuneSpec) -> str:
 
 
 def per_watt(of: Trial | Best, spec: TuneSpec) -> float | None:
-    """The rate for each watt; None where the least is wanted, and where one of them is not known."""
+    """The rate for each watt; None where the least is wanted, and where either is unknown."""
     return of.rate / of.power_w if spec.goal is Goal.MAX and of.rate is not None and of.power_w else None
 
 
@@ -56,14 +59,14 @@ def model(answer: Answer) -> str:
 
 
 def values_of(answer: Answer, spec: TuneSpec) -> list[tuple[str, Best]]:
-    """The values that are answers, with their names, as far as they are known."""
+    """The values that are answers, with their names, without those that are unknown."""
     first = "fastest" if spec.metric == FPS else "best"
-    named = ((first, answer.fastest), ("knee", answer.knee), ("largest", answer.largest))
+    named = (("recommended", answer.recommended), (first, answer.fastest), ("largest", answer.largest))
     return [(name, best) for name, best in named if best is not None]
 
 
 def why_not_more(answer: Answer) -> str:
-    """Why no greater value than the largest is an answer; empty where that is not known."""
+    """Why no greater value than the largest is an answer; empty where that is unknown."""
     if answer.edge is not None:
         return f"{answer.edge.value:,} did not run: {answer.edge.reason}"
     if answer.memory is not None and answer.memory.most is not None:
@@ -73,13 +76,14 @@ def why_not_more(answer: Answer) -> str:
 
 
 def together(answer: Answer, spec: TuneSpec) -> str:
-    """What the fastest value reaches on all slots at once; empty before that is measured."""
+    """What the recommended value reaches on all slots at once; empty before that is measured."""
     of = answer.together
     if of is None:
         return ""
-    alone = "" if of.of_alone_pct is None else f", {of.of_alone_pct:.1f} % of the same slots alone"
+    interval = "" if of.rate_low is None else f" {spread(of)}"
     slots = f" on {units.count(len(of.rates), 'slot')}" if of.rates else ""
-    return f"{of.value:,}{slots}: {rate(of.rate, spec)}{alone}"
+    share = "" if of.of_alone_pct is None or len(of.rates) < 2 else f", {of.of_alone_pct:.1f} % of the same slots alone"
+    return f"{of.value:,}{slots}: {rate(of.rate, spec)}{interval}{share}"
 
 
 def factors(answer: Answer) -> str:
@@ -89,17 +93,59 @@ def factors(answer: Answer) -> str:
 
 
 def caution(spec: TuneSpec) -> str:
-    """What an answer does not say."""
+    """What an answer does not cover."""
     return f"{spec.variable} changes what is learned too, not only how fast."
 
 
 def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
-    """The command line of the plain run that has `value` where a tuning has `{name}`."""
-    slots = ["--cpu", str(run.cpu)] if run.cpu is not None else ["--gpus", run.gpus] if run.gpus else []
-    if run.nodes is not None:
-        slots = ["--nodes", run.nodes.text, *slots]
-    env = [word for key, text in run.env.items() for word in ("--env", f"{key}={fill_some(text, {name: value})}")]
+    """The command line of the plain run that has `value` where a tuning has `{name}`, with the options that matter to it."""
+    words = ["--python", run.python] if run.python_given else []
+    words += ["--nodes", run.nodes.text] if run.nodes is not None else []
+    words += ["--cpu", str(run.cpu)] if run.cpu is not None else ["--gpus", run.gpus] if run.gpus else []
+    words += [word for key, text in run.env.items() for word in ("--env", f"{key}={fill_some(text, {name: value})}")]
+    words += [word for pattern in run.patterns for word in ("--pattern", pattern)]
+    words += ["--visible", run.visible.value] if run.visible is not Visible.INDEX else []
+    words += [flag for flag, set_ in (("--no-probe", not run.probe), ("--keep-slurm-env", run.keep_slurm_env)) if set_]
     args = [fill_some(text, {name: value}) for text in run.args]
     if run.simulate is not None:  # the demo has the script itself
-        return ("gmg-tui", "demo", "--simulate", str(run.simulate), *slots, *env, *args)
-    return ("gmg-tui", *slots, *env, *(["-m"] if run.module else []), run.script, *args)
+        return ("gmg-tui", "demo", "--simulate", str(run.simulate), *words, "--", *args)
+    return ("gmg-tui", *words, *(["-m"] if run.module else []), run.script, *args)
+
+
+def answer_columns(spec: TuneSpec) -> list[Column[tuple[str, Best]]]:
+    """The columns of a table of `values_of`."""
+    measured: list[Column[tuple[str, Best]]] = _measured(spec, lambda named: named[1])
+    return [
+        Column("answer", lambda named: named[0], left=True),
+        Column("value", lambda named: named[1].value, spec.variable),
+        *measured,
+    ]
+
+
+def columns(spec: TuneSpec) -> list[Column[Trial]]:
+    """The columns of a table of trials, in their order."""
+    measured: list[Column[Trial]] = _measured(spec, lambda trial: trial)
+    return [
+        Column("number", lambda trial: trial.number, "#", priority=40),
+        Column("value", lambda trial: trial.value, spec.variable, priority=100),
+        Column("slot", lambda trial: trial.slot, priority=90, left=True),
+        Column("kind", lambda trial: trial.kind.value, "for", priority=50, left=True),
+        Column("state", lambda trial: trial.state.value, priority=80, left=True),
+        *measured,
+        Column("start_s", lambda trial: trial.start_s, "start", write=units.span, priority=10),
+        Column("measured_s", lambda trial: trial.measured_s, "measured", write=units.span, priority=10),
+        Column("reason", lambda trial: trial.reason, priority=60, left=True),
+    ]
+
+
+def _measured(spec: TuneSpec, of: Callable[[_Row], Trial | Best]) -> list[Column[_Row]]:
+    """The columns of what is measured of a trial, or of several of one value."""
+    return [
+        Column("rate", lambda row: of(row).rate, unit(spec), write=units.fps, priority=100),
+        Column("spread_pct", lambda row: spread_pct(of(row)), "±", write=lambda pct: f"{pct:.1f} %", priority=90),
+        Column("memory_mib", lambda row: of(row).memory_mib, "VRAM", write=units.mib, priority=70),
+        Column("gpu_util_pct", lambda row: of(row).gpu_util_pct, "GPU", "%", units.whole, 30),
+        Column("sm_activity_pct", lambda row: of(row).sm_activity_pct, "SM", "%", units.whole, 15),
+        Column("power_w", lambda row: of(row).power_w, "W", write=units.whole, priority=30),
+        Column("rate_per_w", lambda row: per_watt(of(row), spec), watt_unit(spec), "", units.short, 20),
+    ]

@@ -11,19 +11,13 @@ import importlib
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Session
-from gmg_tui.source import Source
-from gmg_tui.ui.state import Outcome
+from gmg_tui.ui.view import Outcome
 
-if TYPE_CHECKING:
-    from gmg_tui.past.source import PastSource
-
-    Opened = tuple[Source, PastSource | None]
-
-__all__ = ["Outcome", "load", "look_back", "run"]
+__all__ = ["Outcome", "load", "run", "show_ended"]
 
 _SWITCHES = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 """Read by Textual when it is imported: nothing moves by itself, and scrolling is by whole rows."""
@@ -73,44 +67,47 @@ def run(
         GmgError: There is no terminal, no engine answers, or the interface failed.
     """
 
-    async def opened() -> Opened:
+    async def opened() -> Source:
         from gmg_tui.client import EngineClient
 
-        return await EngineClient.connect(socket, session_id, readonly=readonly), None
+        return await EngineClient.connect(socket, session_id, readonly=readonly)
 
     return _started(opened, theme, ascii_only=ascii, mouse=mouse, confirm=confirm, web=web)
 
 
-def look_back(
+def show_ended(
     folder: Path,
     session: Session,
     *,
-    away: bool = False,
     loss: str = "",
     theme: str | None = None,
     ascii: bool = False,  # noqa: A002
     mouse: bool = True,
 ) -> Outcome:
-    """Show what is kept of a session in its `folder`, until the user leaves.
+    """Show the last snapshot and the logs of a session that has ended, read-only, until the user leaves.
 
-    `away` tells that an engine on another machine may be writing there, `loss` how the session was lost, if it was; the
-    other options are those of `run`.
+    Args:
+        folder: The session's folder.
+        session: The session.
+        loss: How the session was lost, in one line; empty if it ended in order.
+        theme: As in `run`.
+        ascii: As in `run`.
+        mouse: As in `run`.
 
     Raises:
-        GmgError: There is no terminal, nothing is kept, it cannot be read, or the interface failed.
+        GmgError: There is no terminal, no snapshot was recorded, it cannot be read, or the interface failed.
     """
 
-    async def opened() -> Opened:
-        from gmg_tui.past.source import PastSource
+    async def opened() -> Source:
+        from gmg_tui.ended import EndedSession
 
-        past = await PastSource.open(folder, session, away=away, loss=loss)
-        return past, past
+        return await EndedSession.open(folder, session, loss=loss)
 
     return _started(opened, theme, ascii_only=ascii, mouse=mouse, confirm=False, web=False)
 
 
 def _started(
-    opened: Callable[[], Awaitable[Opened]],
+    opened: Callable[[], Awaitable[Source]],
     theme: str | None,
     *,
     ascii_only: bool,
@@ -127,7 +124,7 @@ def _started(
 
 
 async def _run(
-    opened: Callable[[], Awaitable[Opened]],
+    opened: Callable[[], Awaitable[Source]],
     theme: str | None,
     *,
     ascii_only: bool,
@@ -137,18 +134,16 @@ async def _run(
 ) -> Outcome:
     from gmg_tui.ui.app import GmgApp
     from gmg_tui.ui.remembered import Memory
-    from gmg_tui.ui.terminal import meta_arrows, watchdog
+    from gmg_tui.ui.terminal import watchdog
 
-    meta_arrows.install()
-    engine, past = await opened()
+    engine = await opened()
     memory = None if web else Memory()  # a browser's reader chooses for a while, not for the owner's next session
     try:
-        app = GmgApp(engine, theme=theme, ascii_only=ascii_only, confirm=confirm, memory=memory, web=web, past=past)
-        with watchdog.watch(lambda: app.finish("looked" if app.state.over else "detached"), terminal=not web):
+        app = GmgApp(engine, theme=theme, ascii_only=ascii_only, confirm=confirm, memory=memory, web=web)
+        with watchdog.watch(lambda: app.finish("looked" if engine.ended else "detached"), terminal=not web):
             outcome = await app.run_async(mouse=mouse)
         if web and outcome is None:  # its page was closed
-            outcome = Outcome("detached", app.state.session, app.state.snapshot)
-        await app.close_past()
+            outcome = Outcome("detached", app.view.session, app.view.snapshot)
     finally:
         if memory is not None:
             memory.close()
@@ -157,6 +152,6 @@ async def _run(
             watchdog.drain()
     if outcome is None:
         name = engine.welcome.session.spec.name
-        kept = "" if app.state.over else f"; the workers keep running: `gmg-tui attach {name}`"
+        kept = "" if engine.ended else f"; the workers keep running: `gmg-tui attach {name}`"
         raise GmgError(f"the interface failed{kept}", 1)
     return outcome

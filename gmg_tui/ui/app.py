@@ -1,69 +1,65 @@
-"""The application: takes what the engine sends, and ends in order."""
+"""The application: the connection to a session, what is drawn of it, and what the keys of all screens do."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+import signal
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from rich.console import RenderableType
+from textual import work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
-from textual.events import Event, Key, Paste, Resize
+from textual.events import Event, InputEvent, Resize
+from textual.filter import LineFilter
 from textual.geometry import Size
+from textual.keys import format_key
+from textual.reactive import var
 from textual.screen import Screen
 
-from gmg_tui.model import Snapshot
-from gmg_tui.protocol import Bye, Lines, Update
-from gmg_tui.source import Source
-from gmg_tui.ui.drawing import themes
-from gmg_tui.ui.keys import KEYS
-from gmg_tui.ui.permissions import Permissions
-from gmg_tui.ui.permitted_actions import PermittedActions
+from gmg_tui.client import Source
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Settings, Snapshot
+from gmg_tui.protocol import Action
+from gmg_tui.ui import keys
+from gmg_tui.ui.connection import Connection
+from gmg_tui.ui.control import Control
+from gmg_tui.ui.dialogs import ConfirmScreen, SmallScreen, is_small
+from gmg_tui.ui.drawing import themes, words
+from gmg_tui.ui.drawing.appearance import Appearance, safe
+from gmg_tui.ui.main_screen import MainScreen
+from gmg_tui.ui.messages import UseArguments
+from gmg_tui.ui.pages.page import Page
 from gmg_tui.ui.remembered import Memory
-from gmg_tui.ui.screens.main import MainScreen
-from gmg_tui.ui.screens.small import SmallScreen, is_small
-from gmg_tui.ui.state import UiState
-from gmg_tui.ui.terminal.internals import load_differ
-from gmg_tui.ui.terminal.key_order import KeyOrder
-from gmg_tui.ui.terminal.notification import sequences
-from gmg_tui.ui.terminal.pending_keys import PendingKeys
-from gmg_tui.ui.terminal.refresh_limiter import RefreshLimiter
+from gmg_tui.ui.terminal.ascii import AsciiFilter
+from gmg_tui.ui.terminal.differ import DiffedApp
 from gmg_tui.ui.terminal.suspension import Suspension
 from gmg_tui.ui.terminal.true_size import TrueSizeScreen, window_size
+from gmg_tui.ui.view import Outcome, View
 
-if TYPE_CHECKING:
-    from gmg_tui.past.source import PastSource
-
-PACE_S = 0.9
-"""Shortest time between two redraws of metrics, seconds: a little under the engine's interval of one second."""
-SWEEP_PACE_S = 0.25
-"""Shortest time between two redraws of a sweep's states, seconds: jobs may be shorter than that."""
+MESSAGE_S = 8.0
+"""How long a message is shown, seconds."""
+LOG_TAIL = 1000
+"""Earlier lines to request when a worker is selected."""
 
 
-class GmgApp(PermittedActions, inherit_bindings=False):
+class GmgApp(DiffedApp[Outcome], inherit_bindings=False):
     """The interface of one session; `theme` is one of `themes.NAMES`, or None for the one in `memory`.
 
-    `web` says that a browser draws it; `past` is the engine where that is what is kept of a session that has ended.
+    `web`: a browser draws it, and there is no terminal.
     """
 
     TITLE = "gmg-tui"
+    PACE_S: ClassVar[float] = 0.9
+    """Shortest time between two redraws of metrics, seconds: a little under the engine's interval of one second."""
     SILENT_S: ClassVar[int] = 4
     """Seconds without a message after which the engine, which sends one each second, counts as silent."""
-    ENABLE_COMMAND_PALETTE = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        # Without a focused widget Textual sends a key through the screen before it looks its binding up, and handles
-        # the keys behind it meanwhile. With priority it acts at once, on the main screen only.
-        *(
-            Binding(names, f"at_once({action!r})", show=False, system=True, priority=True)
-            for key in KEYS
-            for names, action in key.bound
-        ),
-        *(Binding(names, action, key.label, show=False, system=True) for key in KEYS for names, action in key.bound),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*keys.SESSION]
+    snapshot: var[Snapshot] = var(Snapshot(0.0, 0.0, ()), init=False, always_update=True)
+    """What is drawn: set at most once per pace, after `view.apply`. Widgets and pages watch it."""
 
     def __init__(
         self,
@@ -72,191 +68,328 @@ class GmgApp(PermittedActions, inherit_bindings=False):
         theme: str | None = None,
         ascii_only: bool = False,
         confirm: bool = True,
-        pace_s: float = PACE_S,
         memory: Memory | None = None,
         web: bool = False,
-        past: PastSource | None = None,
     ) -> None:
+        self._ascii = [AsciiFilter()] if ascii_only else []
         # Otherwise Textual 8.2.8 turns colours to greys for NO_COLOR, and sends those (`app.py`, `Monochrome`).
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
-        self.engine = self.live = engine
-        self._steps = []
-        self.state = UiState(engine.welcome, past.look if past is not None else None)
-        self.past = past
-        self.permissions = Permissions(engine.welcome.readonly, web)
-        if past is not None:
-            self.permissions = self.permissions._replace(past=self.why_past(past))
-            self.state.loss = past.loss
+        self.engine = engine
+        self.view = View(engine.welcome, over=engine.ended, loss=engine.loss)
+        self.set_reactive(GmgApp.snapshot, engine.welcome.snapshot)
+        words.show_time(engine.welcome.snapshot.time)
         self.memory = memory
-        remembered = self.recall(memory) if memory is not None else None
-        self.ascii_only = ascii_only
+        self.web = web
+        self._appearances: dict[str, Appearance] = {}
+        """By theme: to derive a theme's colours takes longer than to draw a frame with them."""
         self.confirm = confirm
-        self.set_class(ascii_only, "-ascii")
-        for one in themes.all_themes():
-            self.register_theme(one)
-        self.theme = themes.textual_name(theme or remembered, no_color=self.no_color)
-        self.main = MainScreen(self.state, self.appearance)
-        self.keys = PendingKeys(self._give)
-        self._pace = RefreshLimiter(self, self.draw, pace_s, least_s=0.0 if self.state.queue is None else SWEEP_PACE_S)
-        self.differ = load_differ()
-        self._size_drawn = Size(0, 0)
-        self._unheard_s = 0
-        self._window = self._size_drawn
-        self._drawn = False
+        for each in themes.all_themes():
+            self.register_theme(each)
+        self.theme = themes.textual_name(
+            theme or (memory.recall(self.view) if memory else None), no_color=self.no_color
+        )
+        self.theme_chosen = ""
+        """The theme that was chosen on the screen; empty before that."""
+        self.set_keymap(keys.keymap)
+        self.main = MainScreen(self.view)
+        self._connection = Connection(self)
+        self._window = Size(0, 0)
         self._suspension: Suspension | None = None
+        self.control = Control(self)
 
-    async def on_event(self, event: Event) -> None:
-        """Keep what is typed for a screen that is being opened, and drop what comes when the last one is closed."""
-        if not isinstance(event, Key | Paste):
-            await super().on_event(event)
-        elif not self.screen_stack:
-            return
-        elif event.is_forwarded:
-            await super().on_event(event)
-        elif not self.keys.keep(event):
-            await self._give(event)
+    def get_key_display(self, binding: Binding) -> str:
+        """The key as the footer and the palette show it: `enter`, `ctrl+p`, `/`."""
+        return keys.SIGNS_OF.get(binding.key) or format_key(binding.key)
 
-    async def _give(self, typed: Key | Paste) -> None:
-        """Have what was typed handled: to the end by a widget with the focus that keeps keys in their order."""
-        if isinstance(self.focused, KeyOrder):
-            await self.focused.obey(typed)
-        else:
-            await super().on_event(typed)
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's, and with `--ascii` the one that replaces all other characters."""
+        return [*super().get_line_filters(), *self._ascii]
+
+    @property
+    def appearance(self) -> Appearance:
+        """The styles and signs of the present theme."""
+        if self.theme not in self._appearances:
+            self._appearances[self.theme] = themes.make_appearance(
+                self.get_css_variables(), large_digits=not self._ascii
+            )
+        return self._appearances[self.theme]
 
     def get_default_screen(self) -> Screen[None]:
         """The main screen."""
         return self.main
 
+    async def on_event(self, event: Event) -> None:
+        """Drop keys that come once the last screen is closed."""
+        if self.screen_stack or not isinstance(event, InputEvent):
+            await super().on_event(event)
+
+    # Start and end
+
     def on_mount(self) -> None:
         """Start listening to the engine."""
-        self.theme_changed_signal.subscribe(self, lambda _: self.main.wear(self.appearance))
-        self.screen_change_signal.subscribe(self, lambda _: self.fit(), immediate=True)
+        self.screen_change_signal.subscribe(self, lambda _: self._cover_if_small(), immediate=True)
         self._window = self.size
-        self.fit()
-        if self._driver is not None and not self.is_headless and not self.permissions.web:
+        self._cover_if_small()
+        if self._driver is not None and not self.is_headless and not self.web:
             wake = partial(asyncio.get_running_loop().call_soon_threadsafe, self.call_later, self.action_redraw)
             self._suspension = Suspension(self._driver, wake)
-        self.run_worker(self._listen(), name="listen")
-        self.set_interval(1.0, self._look_round)
-        self.main.log_view.open(self.state.chosen, past=self.state.looked is not None)
-        if self.state.snapshot.tuning is not None:
-            self.call_later(self.action_tuning)
+        self.run_worker(self._connection.listen(), name="listen")
+        self.set_interval(1.0, self._each_second)
+        if self.view.snapshot.tuning is not None:
+            self.call_later(self.action_queue)
+
+    def on_ready(self) -> None:
+        """Follow once the first frame is drawn: a session's workers start when a client follows."""
+        self.call_after_refresh(self.main.open_log)
 
     def on_unmount(self) -> None:
         """Leave the signals alone."""
         if self._suspension is not None:
             self._suspension.close()
 
-    def on_ready(self) -> None:
-        """Follow once the first frame is drawn: a session's workers start when a client follows."""
-        self._drawn = True
-        self.call_after_refresh(self.follow_chosen)
+    def finish(self, how: str, reason: str = "") -> None:
+        """End the interface; the engine goes on without it."""
+        self.exit(Outcome(how, self.view.session, self.view.snapshot, reason))
+
+    # The terminal
 
     def on_resize(self, event: Resize) -> None:
-        """Draw all of it anew, also in the size that it has: another one in between may have cut or moved its rows."""
-        if self._drawn:
-            self.forget_terminal()
-            self.screen.refresh(layout=True)
+        """Draw everything again, also in the same size: another size in between may have cut or moved its rows."""
+        self.forget_terminal()
+        self.screen.refresh(layout=True)
         self._window = event.size
-        self.fit()
+        self._cover_if_small()
 
-    def fit(self) -> None:
+    def _cover_if_small(self) -> None:
         """Cover a screen that has no room in the terminal, and uncover it once it has."""
-        small = is_small(self._window)
         if not self.screen_stack:  # it is ending, and its timers are the last to be stopped
             return
+        small = is_small(self._window)
         if isinstance(self.screen, SmallScreen):
             if not small:
                 self.pop_screen()
         elif small and not (isinstance(self.screen, TrueSizeScreen) and self.screen.SCROLLS):
-            self.push_screen(SmallScreen(self.appearance))
+            self.push_screen(SmallScreen())
 
-    def _look_round(self) -> None:
-        """Notice what nobody announces, once a second: a silent engine, and a window whose change was not heard of."""
-        self._count_silence()
-        size = None if self.is_headless or self.permissions.web else window_size()
+    def _each_second(self) -> None:
+        """Notice what is not announced: a silent engine, unwritten settings, a window whose change was not reported."""
+        self._connection.each_second()
+        if self.memory is not None and self.memory.trouble:
+            self.say(self.memory.trouble)
+            self.memory.trouble = ""
+        size = None if self.is_headless or self.web else window_size()
         if size is not None and size != self._window:
             self.post_message(Resize(size, size))
-        else:
-            self.fit()
 
-    def _count_silence(self) -> None:
-        """Say for how long the engine has been silent. Seconds in which this process stood still do not count."""
-        self._unheard_s += 1
-        if self._unheard_s >= self.SILENT_S and not self.state.parted and not self.state.over:
-            self.state.silent_s = self._unheard_s
-            self.draw()
+    def action_redraw(self) -> None:
+        """Draw the whole screen again, after something else wrote to the terminal."""
+        self.forget_terminal()
+        self.screen.refresh(layout=True)
 
-    async def _listen(self) -> None:
-        async for event in self.live.events():
-            self._unheard_s = self.state.silent_s = 0
-            match event:
-                case Update(snapshot=snapshot):
-                    self._apply(snapshot)
-                case Lines() if self.engine is self.live:
-                    self.main.log_view.take(event)
-                case Bye(reason=reason):
-                    self._parted(reason)
-                    return
+    def action_suspend_process(self) -> None:
+        """Stop the interface until the shell continues it; the workers keep running."""
+        os.killpg(os.getpgrp(), signal.SIGTSTP)
 
-    def _apply(self, snapshot: Snapshot) -> None:
-        """Show `snapshot`: at once when a worker's state changed, else not faster than one can read."""
-        states = [(worker.state, worker.stuck) for worker in self.state.newest.workers]
-        self._notify(snapshot)
-        if self.state.apply(snapshot) or (self.state.together and self.main.log_view.shows != self.state.log):
-            self.open_log()
-        if snapshot.ended and self.state.stopping:
-            self.finish("stopped")
+    @contextmanager
+    def lend_terminal(self) -> Iterator[None]:
+        """Leave the terminal to another program while the context lasts; nothing is drawn meanwhile."""
+        suspension = self._suspension
+        with self.batch_update(), self.suspend() if suspension is not None else nullcontext():
+            if suspension is not None:
+                suspension.lent = True
+            try:
+                yield
+            finally:
+                if suspension is not None:
+                    suspension.lent = False
+        self.action_redraw()
+
+    # The session
+
+    def publish(self) -> None:
+        """Draw the view as it is now."""
+        if not self.screen_stack:  # it is ending
             return
-        if self.state.looked is not None:
-            return
-        self._pace.ask(now=states != [(worker.state, worker.stuck) for worker in snapshot.workers])
+        with self.batch_update():
+            self.snapshot = self.view.snapshot
 
-    def _notify(self, snapshot: Snapshot) -> None:
-        """Have the terminal tell what has happened since the last snapshot, where that is asked for."""
-        new = self.state.occurred_since(snapshot)
-        if new and self._driver is not None:
-            said = sequences(self.state.session.spec.notify, new, tmux=bool(os.environ.get("TMUX")))
-            if said:
-                self._driver.write(said)
-                self._driver.flush()
+    def refresh_view(self) -> None:
+        """Draw the view after a key has changed it."""
+        self.publish()
+        self.refresh_bindings()
 
-    def _parted(self, reason: str) -> None:
-        """The engine is gone: final results stay on the screen, anything else is a loss."""
-        self.state.parted = True
-        if self.state.stopping:
-            self.finish("stopped")
-        elif self.state.newest.ended:
-            self.end_present()
-            self.say(f"The engine has exited: {reason}")
-        else:
-            self.finish("lost", reason)
+    def write_to_terminal(self, text: str) -> None:
+        """Write control sequences past what is drawn, where there is a terminal."""
+        if text and self._driver is not None:
+            self._driver.write(text)
+            self._driver.flush()
 
-    def lend_terminal(self) -> AbstractContextManager[object]:
-        """Leave the terminal to another program while the context lasts."""
-        return self._suspension.lend() if self._suspension is not None else nullcontext()
+    def say(self, message: str) -> None:
+        """Show a message for some seconds, in place of the one before."""
+        self.clear_notifications()
+        if message:
+            self.notify(safe(message), markup=False, timeout=MESSAGE_S)
+
+    @work(group="requests")
+    async def request(self, make: Callable[[], Awaitable[object]]) -> None:
+        """Send a request to the engine, and show the error if it fails; keys are answered meanwhile."""
+        try:
+            await make()
+        except GmgError as error:
+            self.say(str(error))
+
+    def ask(self, question: str, then: Callable[[], object]) -> None:
+        """Ask a question, and call `then` once it is answered with yes."""
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                then()
+
+        self.push_screen(ConfirmScreen(question), answered)
+
+    def follow(self, *slots: str) -> None:
+        """Have the engine send the lines of the workers on `slots`."""
+        self.request(lambda: self.engine.follow(*slots, tail=LOG_TAIL))
+
+    # Bindings and commands
+
+    def permits(self, action: str) -> bool:
+        """Whether `action` may be done at all: a read-only screen changes nothing."""
+        return action not in keys.STEERING or not (self.view.readonly or self.view.over)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whether `action` is available: permitted, with a terminal where it needs one, and meant on this screen."""
+        view = self.view
+        if not self.permits(action):
+            return False
+        if self.screen_stack and self.screen is self.main and self.focused is not None and action in keys.TYPED_OVER:
+            return False
+        if action == "suspend_process":
+            return not self.web
+        if action == "queue":
+            return view.queue is not None
+        if action == "processes" and view.over:  # they are not recorded
+            return False
+        screen = self.screen if self.screen_stack else None
+        takes = screen.TAKES if isinstance(screen, (Page, SmallScreen)) else None
+        return not (takes is not None and action in (keys.STEERING | {"processes", "queue", "tried"}) - takes)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette: the action of every key that works on `screen`, and the themes."""
-        for key in self.permissions.allowed(KEYS):
-            if not key.action.startswith(("move", "command_palette", "time_jump")) and self.offers(screen, key):
-                yield SystemCommand(key.label, f"{key.help} ({key.shown})", partial(self.run_action, key.action))
-        for name in themes.NAMES:
-            yield SystemCommand(f"theme: {name}", f"Draw in the colours of {name}.", partial(self.wear, name))
+        """What the palette offers on `screen`."""
+        from gmg_tui.ui.palette import commands
 
-    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
-        """Send a frame through the differ, which leaves out what the terminal already shows."""
-        if screen.size != self._size_drawn:
-            self._size_drawn = screen.size
-            self.forget_terminal()  # a frame of the size before may have come after the terminal changed
-        if self.differ is not None:
-            renderable = self.differ.frame(renderable, sync=self._sync_available)
-        super()._display(screen, renderable)
+        return commands(self, screen)
 
-    def _begin_update(self) -> None:
-        if self.differ is None:  # else its frames say it
-            super()._begin_update()
+    # Workers
 
-    def _end_update(self) -> None:
-        if self.differ is None:
-            super()._end_update()
+    def select(self, slot: str) -> None:
+        """Select a worker, also one that the filter hides, and open its log."""
+        if self.view.choose(slot):
+            self.main.open_log()
+            self.refresh_view()
+
+    def on_selection_changed(self) -> None:
+        """Show the log of the worker that a page has selected."""
+        self.main.open_log()
+        self.refresh_view()
+
+    def action_restart(self) -> None:
+        """Restart the selected worker, or the marked ones."""
+        self.control.act(Action.RESTART)
+
+    def action_stop(self) -> None:
+        """Stop the selected worker, or the marked ones."""
+        self.control.act(Action.STOP)
+
+    def action_kill(self) -> None:
+        """Kill the selected worker or the marked ones, after a confirmation unless they are being stopped already."""
+        self.control.act(Action.KILL)
+
+    def action_restart_failed(self) -> None:
+        """Restart all that failed or are stuck."""
+        self.control.restart_failed()
+
+    async def action_edit(self, attempt: int = 0) -> None:
+        """Edit arguments and environment, then restart; begin with the settings of an earlier `attempt`, if any."""
+        await self.control.edit(attempt or None)
+
+    async def on_use_arguments(self, message: UseArguments) -> None:
+        """Edit, beginning with arguments that were tried."""
+        await self.control.edit(Settings(message.args_given, message.env_given))
+
+    # Pages
+
+    async def action_details(self) -> None:
+        """Show the selected worker's details."""
+        from gmg_tui.ui.pages.details import DetailsPage
+
+        if slot := self.control.selected():
+            await self.push_screen(DetailsPage(self.view, self.engine, slot))
+
+    async def action_processes(self) -> None:
+        """Show the processes on the selected worker's GPU."""
+        from gmg_tui.ui.pages.processes import ProcessesPage
+
+        if slot := self.control.selected():
+            await self.push_screen(ProcessesPage(self.engine, slot))
+
+    async def action_stacks(self) -> None:
+        """Show the Python stack of the selected worker, or of each rank of its group."""
+        from gmg_tui.ui.pages.stacks import StacksPage
+
+        if slot := self.control.selected():
+            group = self.view.snapshot.group(slot)
+            await self.push_screen(StacksPage(self.engine, slot, group.slots if group else (slot,)))
+
+    async def action_queue(self) -> None:
+        """Show the queue of a sweep, or the tuning."""
+        if self.view.snapshot.tuning is not None:
+            from gmg_tui.ui.pages.tuning import TuningPage
+
+            await self.push_screen(TuningPage(self.engine, self.view))
+        else:
+            from gmg_tui.ui.pages.queue import QueuePage
+
+            await self.push_screen(QueuePage(self.engine, self.view))
+
+    async def action_tried(self) -> None:
+        """Show all that was tried."""
+        from gmg_tui.ui.pages.tried import TriedPage
+
+        await self.push_screen(TriedPage(self.engine))
+
+    async def action_help(self) -> None:
+        """Show the help, which begins with the keys of the page that it is asked on."""
+        from gmg_tui.ui.pages.help import HelpScreen
+
+        await self.push_screen(HelpScreen(self.screen, self.main))
+
+    def action_command_palette(self) -> None:
+        """Show the palette."""
+        from gmg_tui.ui.palette import Palette
+
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette())
+
+    # Leaving
+
+    def action_detach(self) -> None:
+        """Leave; the workers keep running, where there are any."""
+        self.finish("looked" if self.view.over else "ended" if self.view.parted else "detached")
+
+    def action_quit_session(self) -> None:
+        """Leave, and stop the workers or leave them running; a read-only screen leaves them alone without a question."""
+        self.control.quit()
+
+    # What is remembered
+
+    def choose_theme(self, name: str) -> None:
+        """Use the colours of the theme called `name`, now and in later sessions."""
+        self.theme = themes.textual_name(name, no_color=self.no_color)
+        self.theme_chosen = name
+        self.remember()
+
+    def remember(self) -> None:
+        """Keep the theme, the order and what is folded for the next session."""
+        if self.memory is not None:
+            self.memory.keep_view(self.view, self.theme_chosen)

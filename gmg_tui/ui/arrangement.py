@@ -42,13 +42,9 @@ class Placed(NamedTuple):
     sample: GpuSample | None
 
 
-def _fps(one: Placed) -> float | None:
-    return one.worker.fps.best_known if one.worker.fps is not None else None
-
-
 _FIGURES: Mapping[Order, Callable[[Placed], float | None]] = {
     Order.STATE: lambda one: severity(one.worker, one.sample),
-    Order.FPS: _fps,
+    Order.FPS: lambda one: one.worker.rate,
     Order.ENVS: lambda one: one.worker.n_envs,
     Order.UTILISATION: lambda one: one.sample.gpu_util_pct if one.sample else one.worker.cpu_pct,
     Order.MEMORY: lambda one: one.sample.memory_used_mib if one.sample else one.worker.memory_rss_mib,
@@ -155,7 +151,7 @@ def _fields(one: Placed) -> dict[str, str]:
 
 
 class Arrangement:
-    """The order and the filter of the slots, which change when they are told to, and otherwise at a calm pace.
+    """The order and the filter of the slots, which change on request, and otherwise at a calm pace.
 
     Attributes:
         order: What the slots are sorted by.

@@ -1,8 +1,10 @@
-"""The lines of the selected worker that are kept for the screen, which of them are shown, and the search in them."""
+"""The log lines that the screen keeps of a worker or of the ranks of a group, those it shows, and the search in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 KEPT_LINES = 5000
@@ -20,7 +22,7 @@ class LogRow(NamedTuple):
 
     text: str
     end: int = 0
-    """The number that the line after it has, from 0."""
+    """How many lines have come up to this one, over all ranks: it identifies the row, and grows from row to row."""
     lines: int = 1
     """How many lines it stands for."""
     progress: bool = False
@@ -28,9 +30,7 @@ class LogRow(NamedTuple):
     gap: bool = False
     """Whether this marks lines that were left out."""
     prefix: str = ""
-    """What stands before the line: which worker printed it, where there are several."""
-    time: float = 0.0
-    """By what it is ordered, where there are several workers."""
+    """The rank that printed it, where there are several."""
 
 
 def progress_gap(end: int, count: int) -> LogRow:
@@ -43,12 +43,17 @@ def _folded(row: LogRow, newer: LogRow) -> LogRow:
     """Two neighbouring rows of progress lines as one."""
     count = row.lines + newer.lines
     if row.gap and newer.gap:
-        return progress_gap(newer.end, count)._replace(prefix=newer.prefix, time=newer.time)
-    return (row if newer.gap else newer)._replace(end=newer.end, lines=count, gap=False, time=newer.time)
+        return progress_gap(newer.end, count)._replace(prefix=newer.prefix)
+    return (row if newer.gap else newer)._replace(end=newer.end, lines=count, gap=False)
+
+
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class LogBuffer:
     """The newest lines of one worker, and the rows that are shown of them.
+
+    With `ranks` (by slot) it has the lines of all of them in the order in which they came, each with its rank.
 
     Lines that say mere progress are folded: neighbours make one row, that of the newest. A filter shows the lines that
     hold it, and folds none. Search and filter look at a line as it is shown.
@@ -57,8 +62,6 @@ class LogBuffer:
     it is let go. The worker's log file has them, and the engine its newest ones.
 
     Attributes:
-        known: How many lines the worker has printed, as far as that is known here.
-        next_line: Number that the worker's next line is expected to have; None before the first.
         rows: What is shown, in order.
         query: What is searched for, in lower case; empty when nothing is.
         matches: Indices of the rows that hold the query, ascending.
@@ -71,19 +74,25 @@ class LogBuffer:
         kept: int = KEPT_LINES,
         kept_chars: int = KEPT_CHARS,
         *,
+        ranks: Mapping[str, int] = _NONE,
         shown: Callable[[str], str] = str,
-        folds: bool = True,
     ) -> None:
-        """Keep so many lines and characters; `shown` makes of a line what is shown, and `folds` folds progress lines."""
-        self.known = 0
-        self.next_line: int | None = None
+        """Keep so many lines and characters; `shown` makes of a line what is shown."""
+        width = len(str(max(ranks.values(), default=0)))
+        self._prefixes = {slot: f"[{rank:>{width}}] " for slot, rank in ranks.items()}
+        self._next: dict[str, int] = {}
+        """The number of each worker's next line."""
+        self._starts: dict[str, int] = {}
+        """The number of the first line that is kept of each."""
+        self._count = 0
+        self._printed: dict[str, int] = {}
+        """How many lines each worker has printed, as far as that is known here."""
         self.rows: list[LogRow] = []
         self.query = ""
         self.matches: list[int] = []
         self.filter = ""
         self.kept = 0
         self._shown = shown
-        self._folds = folds
         self._held = False
         self._closed = 0
         """How many rows do not take the next progress lines, as they are held."""
@@ -102,15 +111,21 @@ class LogBuffer:
     def held(self, held: bool) -> None:
         if held == self._held:
             return
-        self._about_to_hold(held=held)
         self._held = held
         self._closed = len(self.rows) if held else 0
         if not held:
             self._drop()
             self._make_rows()
 
-    def _about_to_hold(self, *, held: bool) -> None:
-        """What is to be done before it is held, or let go."""
+    @property
+    def known(self) -> int:
+        """How many lines have been printed, as far as that is known here."""
+        return sum(self._printed.values())
+
+    @property
+    def next_line(self) -> int | None:
+        """How many of them have come here or were left out; None before the first."""
+        return sum(self._next.values()) if self._next else None
 
     @property
     def end(self) -> int:
@@ -131,45 +146,54 @@ class LogBuffer:
         """What is shown of a row."""
         return row.prefix + (row.text if row.gap else self._shown(row.text))
 
-    def settle(self) -> None:
-        """Have the rows say all that has come; called before they are drawn."""
-
     def extend(self, first: int, lines: Sequence[str], *, after_progress: bool = False, slot: str = "") -> bool:
         """Add lines, the first of which has the number `first`; known ones are skipped.
 
-        `after_progress` says that lines missing before them are mere progress, `slot` who printed them, which only
-        a buffer of several workers needs. Returns whether anything has come that says more.
+        `after_progress`: the lines missing before them are mere progress. `slot`: the worker that printed them, where
+        there are several. Returns whether anything but progress has come.
         """
-        from gmg_tui.genesis.output import progress  # the first frame needs no expressions
+        from gmg_tui.genesis.output import lines as genesis_lines  # the first frame needs no expressions
 
-        self.known = max(self.known, first + len(lines))
+        self._printed[slot] = max(self._printed.get(slot, 0), first + len(lines))
         if self._held and self._is_full(2):
             return True
-        start = self.next_line or 0
+        prefix = self._prefixes.get(slot, "")
+        if first < self._starts.setdefault(slot, first):
+            self._restart(slot, first, prefix)
+        begun, start = slot in self._next, self._next.get(slot, 0)
+        end = self._count + max(0, first - start)
         if first > start:
             count = first - start
             if after_progress:
-                self._append(progress_gap(first, count))
+                row = progress_gap(end, count)
             else:
-                said = f"… {count:,} earlier lines" if self.next_line is None else f"… {count:,} lines skipped"
-                self._append(LogRow(said, first, count, gap=True))
+                row = LogRow(f"… {count:,} {'lines skipped' if begun else 'earlier lines'}", end, count, gap=True)
+            self._append(row._replace(prefix=prefix))
         else:
             lines = lines[start - first :]
             first = start
         telling = False
-        for number, line in enumerate(lines, first + 1):
-            mere = progress.is_mere(line)
+        for number, line in enumerate(lines, end + 1):
+            mere = genesis_lines.is_mere(line)
             telling |= not mere
-            self._append(LogRow(line, number, progress=mere))
-        self.next_line = first + len(lines)
+            self._append(LogRow(line, number, progress=mere, prefix=prefix))
+        self._count = end + len(lines)
+        self._next[slot] = first + len(lines)
         if not self._held and self._is_full(1 + 1 / _SLACK):
             self._drop()
             self._make_rows()
         return telling
 
-    def show(self, shown: Callable[[str], str], *, folds: bool) -> None:
-        """Show lines as `shown` makes them, and fold those that say mere progress if `folds`."""
-        self._shown, self._folds = shown, folds
+    def _restart(self, slot: str, first: int, prefix: str) -> None:
+        """Forget a worker's lines: what comes now starts earlier.
+
+        A line that was under way when another log was opened and this one again comes before those that were asked for.
+        """
+        self._starts[slot] = first
+        self._next.pop(slot, None)
+        self._lines = [line for line in self._lines if line.prefix != prefix]
+        self._chars = sum(len(line.text) for line in self._lines)
+        self.kept = sum(not line.gap for line in self._lines)
         self._make_rows()
 
     def only(self, text: str) -> None:
@@ -195,7 +219,7 @@ class LogBuffer:
 
     def at(self, line: int) -> int:
         """The index of the row that has the line after number `line`, or of the next one; the last if there is none."""
-        return next((index for index, row in enumerate(self.rows) if row.end > line), max(0, self.end - 1))
+        return max(0, min(bisect_right(self.rows, line, key=lambda row: row.end), self.end - 1))
 
     def _holds(self, row: LogRow, text: str) -> bool:
         return text in (row.prefix + self._shown(row.text)).casefold()
@@ -214,7 +238,12 @@ class LogBuffer:
         if self.filter:
             if line.gap or not self._holds(line, self.filter):
                 return
-        elif self._folds and line.progress and len(self.rows) > self._closed and self.rows[-1].progress:
+        elif (
+            line.progress
+            and len(self.rows) > self._closed
+            and self.rows[-1].progress
+            and self.rows[-1].prefix == line.prefix
+        ):
             self.rows[-1] = _folded(self.rows[-1], line)
             self._note_match()
             return
@@ -253,9 +282,7 @@ class LogBuffer:
             gone += 1
         if gone:
             end = self._lines[gone - 1].end
-            self._lines[:gone] = [
-                LogRow(f"… {end:,} earlier lines", end, end, gap=True, time=self._lines[gone - 1].time)
-            ]
+            self._lines[:gone] = [LogRow(f"… {end:,} earlier lines", end, end, gap=True)]
         self._chars = sum(len(line.text) for line in self._lines)
         self.kept = sum(1 for line in self._lines if not line.gap)
 
@@ -266,9 +293,7 @@ class LogBuffer:
         for line in self._lines:
             if line.progress and (line.gap or surplus > 0):
                 surplus -= not line.gap
-                gap = progress_gap(line.end, line.lines + (gap.lines if gap is not None else 0))._replace(
-                    time=line.time
-                )
+                gap = progress_gap(line.end, line.lines + (gap.lines if gap is not None else 0))
                 continue
             if gap is not None:
                 yield gap

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from textual.message import Message
 
-from gmg_tui.model import Tunable
-
 
 class LogBehind(Message):
     """The log is followed again, and lines came meanwhile that it did not take; the app asks for the newest."""
@@ -21,15 +19,6 @@ class NodeClicked(Message):
     def __init__(self, node: str) -> None:
         super().__init__()
         self.node = node
-
-
-class Replace(Message):
-    """Something is to take the place of this session; the app ends what runs, and then itself."""
-
-    def __init__(self, after: int | Tunable) -> None:
-        super().__init__()
-        self.after = after
-        """A plain run with this value of a tuning, or the tuning of a number."""
 
 
 class SelectionChanged(Message):

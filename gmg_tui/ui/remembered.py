@@ -1,9 +1,8 @@
-"""What the screen remembers from one session to the next: view, theme, sorting and folded nodes. This module knows no Textual."""
+"""What the screen remembers from one session to the next: theme, sorting and folded nodes. This module knows no Textual."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -11,7 +10,8 @@ import platformdirs
 
 from gmg_tui.files import write_atomic
 from gmg_tui.ui.arrangement import Order
-from gmg_tui.ui.state import View
+from gmg_tui.ui.drawing import themes
+from gmg_tui.ui.view import View
 
 _MOST_BYTES = 65_536
 """So much of the file is read; it has less."""
@@ -24,7 +24,6 @@ _CLOSE_S = 1.0
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is remembered."""
 
-    view: View = View.AUTO
     theme: str = ""
     """A name of `themes.NAMES`; empty for the default."""
     order: Order = Order.SLOT
@@ -65,11 +64,19 @@ class Memory:
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             self.trouble = f"{self._file} is ignored: {error}"
 
-    def folds_with(self, own: Mapping[str, bool], nodes: Collection[str]) -> dict[str, bool]:
-        """The folds to keep: a session's `own`, and those of nodes that are not its `nodes`."""
-        others = {node: one for node, one in self.settings.folds.items() if node not in nodes}
-        kept = [(node, one) for node, one in {**own, **others}.items() if len(node) <= _NAME_CHARS]
-        return dict(kept[:MOST_FOLDS])
+    def recall(self, view: View) -> str | None:
+        """Sort and fold as remembered. Returns the name of the theme, if there is one."""
+        view.sort_by(self.settings.order, reverse=self.settings.reverse)
+        view.folds.choose(self.settings.folds)
+        return self.settings.theme if self.settings.theme in themes.NAMES else None
+
+    def keep_view(self, view: View, theme: str) -> None:
+        """Remember how the workers are sorted and folded, and a theme that was chosen; of other nodes, their folds."""
+        others = {node: fold for node, fold in self.settings.folds.items() if node not in view.folds.slots}
+        folds = [(node, fold) for node, fold in {**view.folds.chosen, **others}.items() if len(node) <= _NAME_CHARS]
+        arrangement = view.arrangement
+        theme = theme or self.settings.theme
+        self.keep(Settings(theme, arrangement.order, arrangement.reverse, dict(folds[:MOST_FOLDS])))
 
     def keep(self, settings: Settings) -> None:
         """Remember `settings`."""
@@ -90,7 +97,7 @@ class Memory:
                 self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 write_atomic(self._file, msgspec.json.encode(settings))
             except OSError as error:
-                self.trouble = f"the view is not remembered: {self._file}: {error.strerror or error}"
+                self.trouble = f"settings are not remembered: {self._file}: {error.strerror or error}"
             self._written = settings
 
     def close(self) -> None:

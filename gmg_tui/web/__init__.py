@@ -1,1 +1,1 @@
-"""The screen in a browser: a web server, and for each page that is open a process that draws the screen for it."""
+"""The screen in a browser: textual-serve on localhost, and a `gmg-tui attach` for each open page."""

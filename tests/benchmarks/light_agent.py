@@ -17,10 +17,10 @@ from msgspec import structs
 
 import gmg_tui
 from gmg_tui import model, protocol
-from gmg_tui.engine.nodes import messages
+from gmg_tui.engine.nodes import states
+from gmg_tui.engine.workers.member import Outcome
 from gmg_tui.model import (
     Attempt,
-    AttemptReport,
     Fps,
     Gpu,
     GpuSample,
@@ -40,35 +40,36 @@ CARDS = 8
 class Light:
     """One worker."""
 
-    def __init__(self, order: messages.Assign) -> None:
-        self.order = order
+    def __init__(self, slot: str, order: states.Wanted) -> None:
+        self.slot, self.order = slot, order
         self.began = time.time()
         words = order.task.args
         self._for_s = float(words[words.index("--s") + 1]) if "--s" in words else None
-        self.stopped = False
 
-    def report(self, now: float) -> messages.WorkerReport:
+    def report(self, now: float) -> states.WorkerReport:
         """It at this moment, Unix seconds."""
         task, elapsed_s = self.order.task, now - self.began
         over = self._for_s is not None and elapsed_s >= self._for_s
-        running = WorkerState.STOPPED if self.stopped else WorkerState.FINISHED if over else WorkerState.RUNNING
+        running = WorkerState.STOPPED if self.order.stop else WorkerState.FINISHED if over else WorkerState.RUNNING
         rate = 24e6 + 1e3 * (int(now * 7) % 1000)
         fps = Fps(rate, rate, rate, int(20 * elapsed_s), rate)
-        record = Attempt(task.first_attempt, task.args, 4242, self.began, None, None, running)
+        figures: dict[str, Any] = {
+            "fps": fps,
+            "n_envs": 4096,
+            "printed_envs": 4096,
+            "had_progress": True,
+            "gpu_index": 0,
+        }
+        record = Attempt(task.first_attempt, task.args, 4242, self.began, None, None, running, **figures)
         if running.ended:
             record = structs.replace(record, ended=now, exit_code=0)
         view = model.Worker(
-            self.order.slot,
+            self.slot,
             0,
             running,
-            elapsed_s,
+            self.began,
             Phase.RUNNING if running.live else Phase.NONE,
-            args=task.args,
-            attempt=1,
-            attempt_s=elapsed_s,
-            pid=4242,
-            fps=fps,
-            n_envs=4096,
+            current=record,
             job=task.job,
             job_name=task.name,
             last_line=f"Running at {rate:,.2f} FPS (5,862.56 FPS per env, 4096 envs).",
@@ -76,15 +77,8 @@ class Light:
             cpu_pct=100.0,
             memory_rss_mib=4000.0,
         )
-        return messages.WorkerReport(
-            self.order.key,
-            view,
-            task.args,
-            dict(task.env),
-            AttemptReport(record, 0, fps, 4096, 4096, had_progress=True, elapsed_s=elapsed_s),
-            first_started=self.began,
-            concluded=running.ended,
-        )
+        outcome = Outcome(by_user=running is WorkerState.STOPPED) if running.ended else None
+        return states.WorkerReport(self.order.key, self.order.turn, view, outcome=outcome)
 
 
 class Agent:
@@ -97,7 +91,6 @@ class Agent:
         self.slots = tuple(Slot(f"{node}/gpu{card.index}", SlotKind.GPU, card, node) for card in cards)
         self.spec, self.writer = spec, writer
         self.workers: dict[str, Light] = {}
-        self.taken = 0
 
     def say(self, message: protocol.Message) -> None:
         """Send it."""
@@ -128,37 +121,19 @@ class Agent:
         now = time.time()
         reports = tuple(worker.report(now) for worker in self.workers.values())
         self.say(protocol.Update(self.snapshot()))
-        self.told(messages.Report(time.monotonic(), self.taken, gate_open=True, workers=reports))
+        self.say(protocol.SlotReports(states.encode(states.Report(reports))))
 
-    def told(self, message: messages.FromAgent) -> None:
-        """Send it as an agent does."""
-        self.say(protocol.FromAgent(messages.encode(message)))
-
-    def take(self, request: protocol.ToAgent) -> None:
-        """Do what the session's engine says."""
-        match messages.to_agent(request.body):
-            case messages.Lead():
-                sweep = self.spec.sweep
-                names = tuple(slot.name for slot in self.slots)
-                batches = tuple(names for _ in sweep.batches) if sweep is not None else ()
-                self.told(messages.Ready("light", self.taken, batches, "", self.slots[0].node, time.time()))
-            case messages.Numbered(number=number, order=order):
-                self.taken = max(self.taken, number)
-                self.obey(order)
+    def take(self, request: protocol.SetSlot) -> None:
+        """Do what the session's engine wants."""
+        wanted = states.wanted_of(request.wanted)
+        known = self.workers.get(request.slot)
+        if wanted is None:
+            self.workers.pop(request.slot, None)
+        elif known is not None and (known.order.key, known.order.turn) == (wanted.key, wanted.turn):
+            known.order = wanted
+        else:
+            self.workers[request.slot] = Light(request.slot, wanted)
         self.say(protocol.Answer(request.id))
-
-    def obey(self, order: messages.Order) -> None:
-        """Do what an order says."""
-        if isinstance(order, messages.Assign):
-            self.workers[order.slot] = Light(order)
-            return
-        for slot, worker in list(self.workers.items()):
-            if worker.order.key != getattr(order, "key", None):
-                continue
-            worker.stopped |= isinstance(order, messages.Stop)
-            if isinstance(order, messages.Dismiss):
-                del self.workers[slot]
-        self.report()
 
 
 async def main() -> None:
@@ -178,10 +153,13 @@ async def main() -> None:
             return
         match request:
             case protocol.Hello():
-                session = Session(agent.spec, agent.slots, 1, time.time(), gmg_tui.__version__)
+                sweep = agent.spec.sweep
+                names = tuple(slot.name for slot in agent.slots)
+                allowed = tuple(names for _ in sweep.batches) if sweep is not None else ()
+                session = Session(agent.spec, agent.slots, 1, time.time(), gmg_tui.__version__, allowed=allowed)
                 agent.say(protocol.Welcome(protocol.VERSION, session, agent.snapshot(), ()))
                 ticking = loop.create_task(_tick(agent))
-            case protocol.ToAgent():
+            case protocol.SetSlot():
                 agent.take(request)
             case protocol.End(id=number):
                 agent.say(protocol.Answer(number))

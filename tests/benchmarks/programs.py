@@ -16,11 +16,11 @@ from tests.benchmarks.ground import FAKE, HERE, Ground
 WORKER = ("--lines", "0", "--fps", "24000000", "-B", "4096", "--rate")
 """The worker of all programs: Genesis's progress lines, a rate to follow."""
 _MEMORY = re.compile(r"\d ?(?:GiB|Gi)? ?/ ?79\.6")
-"""A GPU's memory in use and whole, as gmg-tui, nvitop and nvtop write it: values, not only names."""
+"""A GPU's memory in use and whole, as gmg-tui and nvitop write it: values, not only names."""
 
 
 class Program(NamedTuple):
-    """One that can be measured."""
+    """A program that can be measured."""
 
     name: str
     command: Callable[[Ground, int], list[str]]
@@ -40,12 +40,12 @@ def _gpus(text: str) -> int:
     return len(_MEMORY.findall(text))
 
 
-def gmg(rate: str = "20", *options: str) -> Program:
-    """gmg-tui itself, its workers printing `rate` lines a second."""
+def gmg() -> Program:
+    """gmg-tui itself, its workers printing 20 lines a second."""
 
     def command(_: Ground, __: int) -> list[str]:
-        run = [sys.executable, "-m", "gmg_tui", "--start", "together", "--stuck-after", "3600", *options]
-        return [*run, str(FAKE), *WORKER, rate]
+        run = [sys.executable, "-m", "gmg_tui", "--start", "together", "--stuck-after", "3600"]
+        return [*run, str(FAKE), *WORKER, "20"]
 
     return Program("gmg-tui", command, _gpus)
 
@@ -75,20 +75,20 @@ def peers(given: dict[str, Path | None]) -> tuple[list[Program], list[str]]:
     Args:
         given: Paths of programs by name; None looks for the name on PATH.
     """
-    found, missing = [], []
+    available, missing = [], []
     for name, path in given.items():
-        place = shutil.which(path or name)
-        if place is None:
+        resolved = shutil.which(path or name)
+        if resolved is None:
             missing.append(f"{name} is left out: {f'{path} cannot be run' if path else 'it is not on PATH'}")
         elif name == "mprocs":
-            found.append(_mprocs(place))
+            available.append(_mprocs(resolved))
         else:
-            command = [place]
-            found.append(Program(f"{name} {_version(place)}", lambda *_, c=command: c, _gpus, workers=False))
-    return found, missing
+            command = [resolved]
+            available.append(Program(f"{name} {_version(resolved)}", lambda *_, c=command: c, _gpus, workers=False))
+    return available, missing
 
 
 def _version(path: str) -> str:
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-    match = re.search(r"\d+(?:\.\d+)+", said)
+    output = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    match = re.search(r"\d+(?:\.\d+)+", output)
     return match[0] if match else "of unknown version"

@@ -1,19 +1,31 @@
-"""Words and tables of the benchmark: tables on standard output, what is going on on standard error."""
+"""The table of the benchmark on standard output, progress on standard error."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 
-def say(text: str) -> None:
-    """Say what is being done."""
+class Row(NamedTuple):
+    """A figure of DESIGN.md's budget."""
+
+    what: str
+    requirement: str
+    measured: str
+    nvitop: str = "–"
+    mprocs: str = "–"
+
+
+def progress(text: str) -> None:
+    """Writes what is being measured to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table, the first column to the left and the others to the right."""
-    lines = [head, ["---", *("--:" for _ in head[1:])], *rows]
+def markdown(rows: Sequence[Row]) -> str:
+    """The rows as a Markdown table."""
+    head = Row("what", "requirement", "gmg-tui", "nvitop", "mprocs")
+    lines: list[Sequence[str]] = [head, ["---", *("--:" for _ in head[1:])], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 

@@ -10,11 +10,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from tests.benchmarks import usage
 from tests.benchmarks.ground import HERE, ROOT, Ground
-from tests.benchmarks.report import markdown, say
+from tests.benchmarks.report import Row, progress
 from tests.pseudo_terminal import PseudoTerminal
 
 _PATIENCE_S = 180.0
@@ -28,75 +27,34 @@ Way = Callable[[Ground, Sequence[str]], None]
 """Runs a worker's command line to its end."""
 
 
-class Work(NamedTuple):
-    """A worker that says in a file how long it took."""
-
-    name: str
-    command: Callable[[Path, Path], list[str]]
-    """From the file for its seconds and the file that it waits for."""
-    ways: Sequence[str]
-
-
-def run(ground: Ground, *, quick: bool) -> None:
-    """Measure and print the table."""
-    rows = []
-    for work in _works(quick=quick):
-        took = _rounds(ground, work, 2 if quick else _ROUNDS)
-        null = took["to /dev/null"]
-        for way in work.ways:
-            ratios = sorted(ours / its for ours, its in zip(null, took[way], strict=True))
-            inner = ratios[1:-1] if len(ratios) > 2 else ratios
-            spread = f"{inner[0]:.3f} to {inner[-1]:.3f}" if way != "to /dev/null" else ""
-            rows.append(
-                [work.name, way, f"{statistics.median(took[way]):.3g}", f"{statistics.median(ratios):.3f}", spread]
-            )
-    head = [
-        "worker",
-        "its output",
-        "seconds (median)",
-        "speed, /dev/null = 1 (median)",
-        "without the least and greatest",
-    ]
-    print(markdown(head, rows), "\n")
+def run(ground: Ground, *, quick: bool) -> list[Row]:
+    """The speed of `light.py` under gmg-tui, whose probe counts its steps, against its speed into /dev/null."""
+    what = "a worker's own speed (light.py, CPU), /dev/null = 1"
     if importlib.util.find_spec("genesis") is None:
-        print("the Genesis worker is left out: this Python has no Genesis\n")
+        return [Row(what, "≥ 0.99", "not measured: no Genesis")]
+    took = _rounds(ground, quick=quick)
+    rows = []
+    for name in (_SHOWN, _STALLED):
+        ratios = sorted(null / ours for null, ours in zip(took[_NULL], took[name], strict=True))
+        inner = ratios[1:-1] if len(ratios) > 2 else ratios
+        figure = f"{statistics.median(ratios):.3f} ({inner[0]:.3f} to {inner[-1]:.3f})"
+        rows.append(Row(f"{what}, {name}", "≥ 0.99", figure))
+    return rows
 
 
-def _rounds(ground: Ground, work: Work, count: int) -> dict[str, list[float]]:
-    """The seconds of each way in each of `count` rounds: A B C, then C B A, so that a machine that grows slower or
-    faster from one minute to the next does so for all of them alike."""
-    took: dict[str, list[float]] = {way: [] for way in work.ways}
-    for number in range(-1, count):  # the round before the first warms the caches
-        for way in work.ways if number % 2 else reversed(work.ways):
-            seconds = _took(ground, work, _WAYS[way])
-            say(f"{work.name}, {way}: {seconds:.6f} s")
+def _rounds(ground: Ground, *, quick: bool) -> dict[str, list[float]]:
+    """The seconds of each way in each round: A B C, then C B A, so that a drift of the machine meets all of them."""
+    took: dict[str, list[float]] = {name: [] for name in _WAYS}
+    for number in range(-1, 2 if quick else _ROUNDS):  # the round before the first warms the caches
+        for name in _WAYS if number % 2 else reversed(_WAYS):
+            file = ground.folder / f"{ground.mark()}.took"
+            script = str(ROOT / "gmg_tui" / "examples" / "light.py")
+            command = [str(HERE / "steps.py"), str(file), script, "-B", "16", "--steps", "2000" if quick else "8000"]
+            _WAYS[name](ground, command)
+            progress(f"light.py, {name}: {float(file.read_text()):.6f} s a step")
             if number >= 0:
-                took[way].append(seconds)
+                took[name].append(float(file.read_text()))
     return took
-
-
-def _works(*, quick: bool) -> list[Work]:
-    printed = "200000" if quick else "1000000"
-
-    def printing(took: Path, go: Path) -> list[str]:
-        return [str(HERE / "printer.py"), "--lines", printed, "--took", str(took), "--wait", str(go)]
-
-    def simulating(took: Path, _: Path) -> list[str]:
-        script = str(ROOT / "gmg_tui" / "examples" / "light.py")
-        return [str(HERE / "steps.py"), str(took), script, "-B", "16", "--steps", "2000" if quick else "8000"]
-
-    works = [Work("a loop that only prints", printing, tuple(_WAYS))]
-    if importlib.util.find_spec("genesis") is not None:
-        ways = tuple(way for way in _WAYS if way != "to a pipe into cat")
-        works.insert(0, Work("Genesis (light.py, 16 environments, CPU)", simulating, ways))
-    return works
-
-
-def _took(ground: Ground, work: Work, way: Way) -> float:
-    name = ground.mark()
-    took, go = ground.folder / f"{name}.took", ground.folder / f"{name}.go"
-    way(ground, work.command(took, go))
-    return float(took.read_text())
 
 
 def _env(ground: Ground) -> dict[str, str]:
@@ -107,14 +65,7 @@ def _env(ground: Ground) -> dict[str, str]:
 
 
 def _to_null(ground: Ground, command: Sequence[str]) -> None:
-    _release(command)
     subprocess.run([sys.executable, *command], env=_env(ground), stdout=subprocess.DEVNULL, check=True, cwd=ROOT)
-
-
-def _to_cat(ground: Ground, command: Sequence[str]) -> None:
-    _release(command)
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as cat:
-        subprocess.run([sys.executable, *command], env=_env(ground), stdout=cat.stdin, check=True, cwd=ROOT)
 
 
 def _under_gmg(ground: Ground, command: Sequence[str], *, stalled: bool = False) -> None:
@@ -127,9 +78,8 @@ def _under_gmg(ground: Ground, command: Sequence[str], *, stalled: bool = False)
             terminal.wait_for(lambda text: "cpu0" in text, timeout_s=20)
             if stalled:
                 _stall(terminal)
-            _release(command)
             deadline = time.monotonic() + _PATIENCE_S
-            while not _ended(command):
+            while not Path(command[1]).exists():
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"the worker did not end in {_PATIENCE_S:.0f} s; see {record.parent}")
                 time.sleep(0.1)
@@ -144,20 +94,9 @@ def _stall(terminal: PseudoTerminal) -> None:
     time.sleep(1)
 
 
-def _release(command: Sequence[str]) -> None:
-    """Let a worker that waits for a file begin."""
-    if "--wait" in command:
-        Path(command[command.index("--wait") + 1]).touch()
-
-
-def _ended(command: Sequence[str]) -> bool:
-    took = command[command.index("--took") + 1] if "--took" in command else command[1]
-    return Path(took).exists()
-
-
+_NULL, _SHOWN, _STALLED = "to /dev/null", "under gmg-tui", "under gmg-tui with a stalled terminal"
 _WAYS: dict[str, Way] = {
-    "to /dev/null": _to_null,
-    "under gmg-tui": _under_gmg,
-    "under gmg-tui, terminal stalled": lambda ground, command: _under_gmg(ground, command, stalled=True),
-    "to a pipe into cat": _to_cat,
+    _NULL: _to_null,
+    _SHOWN: _under_gmg,
+    _STALLED: lambda ground, command: _under_gmg(ground, command, stalled=True),
 }

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from tests.benchmarks import usage
 from tests.benchmarks.ground import ROOT, Ground
 from tests.benchmarks.programs import Program, is_worker
 from tests.pseudo_terminal import PseudoTerminal
 
-Taken = TypeVar("Taken")
-
 WHOLE_S = 20.0
 """How long a program may take to show all slots."""
-_CLOCKS = re.compile(r"\d+:\d\d(?::\d\d)?|\d+ s\b")
 
 
 class Case(NamedTuple):
@@ -29,8 +25,6 @@ class Case(NamedTuple):
     rows: int = 48
     keys: str = ""
     """Pressed once the first frame is there."""
-    living: bool = True
-    """Whether the GPUs' metrics change."""
     settle_s: float = 4.0
     """Between the first frame (or the keys) and the measuring."""
 
@@ -46,8 +40,6 @@ class Measurement(NamedTuple):
     first_frame_s: float | None
     pss_mib: float
     rss_mib: float
-    others: int
-    """Characters of the screen, clocks left out, that were not the same at the end."""
 
 
 @contextmanager
@@ -88,7 +80,6 @@ def measure(program: Program, ground: Ground, env: dict[str, str], case: Case, s
             terminal.press(case.keys)
         time.sleep(case.settle_s)
         before, sent = usage.usage(mark, is_worker), terminal.bytes
-        screen = terminal.text()
         began = time.monotonic()
         time.sleep(seconds)
         bytes_s = (terminal.bytes - sent) / (time.monotonic() - began)
@@ -100,23 +91,4 @@ def measure(program: Program, ground: Ground, env: dict[str, str], case: Case, s
             first_frame_s=first,
             pss_mib=after.pss_mib,
             rss_mib=after.rss_mib,
-            others=_changed(screen, terminal.text()),
         )
-
-
-def _changed(before: str, after: str) -> int:
-    """How many characters differ when clocks are blotted out."""
-
-    def blot(text: str) -> str:
-        return _CLOCKS.sub(lambda match: "·" * len(match[0]), text)
-
-    return sum(one != other for one, other in zip(blot(before), blot(after), strict=True))
-
-
-def in_turn(trials: int, *runs: Callable[[], Taken]) -> list[list[Taken]]:
-    """Each of `runs` so many times, one after the other, so that what happens to the machine happens to all."""
-    taken: list[list[Taken]] = [[] for _ in runs]
-    for _ in range(trials):
-        for number, run in enumerate(runs):
-            taken[number].append(run())
-    return taken

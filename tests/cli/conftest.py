@@ -1,15 +1,25 @@
-"""What the tests of the command line share: no engine outlives the test that started it."""
+"""What the tests of the command line share: the command line in this process, and the end of every engine."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn, Self
 
 import psutil
 import pytest
 
 from gmg_tui import session as sessions
+from gmg_tui.errors import GmgError
+from gmg_tui.model import JobRecord, RunSpec
+from gmg_tui.session import STORE
+from gmg_tui.store import reader
+from tests.cli.scripted import Done, in_process
+
+Gmg = Callable[..., Done]
 
 
 @pytest.fixture(autouse=True)
@@ -25,3 +35,70 @@ def no_engine_survives(own_folders: None) -> Iterator[None]:
                 for _ in range(2):  # the second asks it to kill its workers
                     engine.terminate()
                 engine.wait()
+
+
+class _NoEngine:
+    """In the place of an engine's process."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def gmg(monkeypatch: pytest.MonkeyPatch) -> Gmg:
+    """Run a command line in this process, without a terminal, up to the start of an engine."""
+    monkeypatch.setattr("gmg_tui.commands.prestart.PrestartedEngine", _NoEngine)
+
+    return lambda *words: in_process(*map(str, words))
+
+
+class Asked:
+    """What engines would have been asked for."""
+
+    def __init__(self) -> None:
+        self.specs: list[RunSpec] = []
+        self.fresh: list[bool] = []
+        self.jobs: list[list[JobRecord]] = []
+
+    def launch(self, engine: object, spec: RunSpec, *, fresh: bool, **_: object) -> NoReturn:
+        self.specs.append(spec)
+        self.fresh.append(fresh)
+        store = Path(spec.folder) / STORE
+        self.jobs.append(reader.load_jobs(store) if store.exists() else [])
+        raise GmgError("far enough")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """What engines are asked for, none of which starts."""
+    from gmg_tui.commands import run
+
+    asked = Asked()
+    monkeypatch.setattr(run, "launch", asked.launch)
+    return asked
+
+
+@pytest.fixture
+def spec_of(gmg: Gmg, asked: Asked) -> Callable[..., RunSpec]:
+    """What an engine is asked for by a command line."""
+
+    def ask(*words: Any) -> RunSpec:
+        result = gmg(*words)
+        assert result.stderr.endswith("gmg-tui: far enough\n"), result.stderr
+        return asked.specs[-1]
+
+    return ask
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a script."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "sim.py").write_text("print('fine')")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
+    return folder

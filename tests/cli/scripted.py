@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
+from click.testing import CliRunner
 
 import gmg_tui
-from gmg_tui import new_session, protocol
+from gmg_tui import cli, protocol
 from gmg_tui import session as sessions
 from gmg_tui.model import (
     JobRecord,
@@ -23,10 +25,10 @@ from gmg_tui.model import (
     SlotKind,
     Snapshot,
     SweepSpec,
-    Worker,
     WorkerState,
 )
 from gmg_tui.protocol import Answer, AskQueue, Bye, End, Follow, Hello, Lines, Message, Update, Welcome
+from tests.workers import changed, worker_of
 
 
 class ScriptedEngine:
@@ -40,7 +42,7 @@ class ScriptedEngine:
         *,
         sweep: SweepSpec | None = None,
     ) -> None:
-        name, self.folder = new_session.create(None, script)
+        name, self.folder = sessions.create(None, script)
         self.socket = sessions.socket_path(name)
         spec = RunSpec(
             name=name,
@@ -60,7 +62,7 @@ class ScriptedEngine:
             time=time.time(),
             elapsed_s=0.0,
             workers=tuple(
-                Worker(slot, index, WorkerState.STARTING, attempt=1, pid=100 + index)
+                worker_of(slot, index, WorkerState.STARTING, attempt=1, pid=100 + index)
                 for index, slot in enumerate(slots)
             ),
         )
@@ -92,7 +94,7 @@ class ScriptedEngine:
     @property
     def briefs(self) -> tuple[sessions.WorkerBrief, ...]:
         """The workers as a record has them."""
-        return tuple(sessions.WorkerBrief.of(worker) for worker in self.snapshot.workers)
+        return sessions.WorkerBrief.of(self.snapshot.workers)
 
     async def leave(self, *, ended: bool) -> None:
         """End in order, or (not `ended`) as a killed engine would."""
@@ -110,12 +112,12 @@ class ScriptedEngine:
 
     def move(self, slot: str, state: WorkerState, **changes: Any) -> None:
         """Bring a worker into a state, a second after the last move, and tell the clients."""
-        changes |= {"state": state, "attempt_s": self.snapshot.elapsed_s + 1}
+        began, now = self.snapshot.time - self.snapshot.elapsed_s, self.snapshot.time + 1
+        changes = {"attempt_started": began, "state_since": now, "state": state, **changes}
         workers = tuple(
-            msgspec.structs.replace(worker, **changes) if worker.slot == slot else worker
-            for worker in self.snapshot.workers
+            changed(worker, **changes) if worker.slot == slot else worker for worker in self.snapshot.workers
         )
-        self.snapshot = msgspec.structs.replace(
+        self.snapshot = changed(
             self.snapshot,
             time=self.snapshot.time + 1,
             elapsed_s=self.snapshot.elapsed_s + 1,
@@ -138,7 +140,7 @@ class ScriptedEngine:
         finished, failed, stopped = ended.values()
         version = before.version + 1 if before else 1
         queue = Queue(waiting, running, finished, failed, stopped, version=version, ended=over)
-        self.snapshot = msgspec.structs.replace(self.snapshot, queue=queue)
+        self.snapshot = changed(self.snapshot, queue=queue)
         held = next((job for job in jobs if job.slot == slot and not job.state.ended), None)
         if held is not None:
             self.move(slot, WorkerState.RUNNING, job=held.number, job_name=held.name)
@@ -196,8 +198,33 @@ class ScriptedEngine:
 
 
 ROOT = Path(__file__).parent.parent.parent
+COMMAND = (sys.executable, "-m", "gmg_tui")
+WORKER = str(ROOT / "tests" / "fake_worker.py")
 
 
 def environ(**changes: str) -> dict[str, str]:
     """The environment of a program under test: it finds gmg_tui wherever it runs."""
     return {**os.environ, "PYTHONPATH": str(ROOT), **changes}
+
+
+def gmg(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own, without a terminal."""
+    return subprocess.run(
+        [*COMMAND, *words], env=environ(**variables), stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+
+
+class Done(NamedTuple):
+    """What a command has printed, and its exit status."""
+
+    stdout: str
+    stderr: str
+    returncode: int
+
+
+def in_process(*words: str) -> Done:
+    """Run a command in this process, without a terminal: for those that start no engine."""
+    result = CliRunner().invoke(cli._group, words, prog_name="gmg-tui")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Done(result.stdout, result.stderr, result.exit_code)

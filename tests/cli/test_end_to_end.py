@@ -7,29 +7,19 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-
 from gmg_tui import session as sessions
+from gmg_tui import units
 from gmg_tui.text import clean
-from tests.cli.scripted import ROOT, environ
+from tests.cli.scripted import COMMAND, WORKER, environ, gmg
 from tests.nvml_sim import HANGS, Sim
-
-_COMMAND = (sys.executable, "-m", "gmg_tui")
-
-_WORKER = str(ROOT / "tests" / "fake_worker.py")
-
-
-def _gmg(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*_COMMAND, *words], capture_output=True, text=True, env=environ(**variables))
 
 
 def _running(*words: str) -> subprocess.Popen[str]:
     """A session without a screen, both of whose workers report progress."""
     process = subprocess.Popen(
-        [*_COMMAND, "--verbose", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ()
+        [*COMMAND, "--verbose", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ()
     )
     assert process.stdout is not None
     silent = {"cpu0", "cpu1"}
@@ -57,12 +47,12 @@ def _nothing_is_left(folder: Path) -> None:
 
 def test_a_run_to_the_end_gives_every_line_and_a_summary_that_agrees_with_the_logs(tmp_path: Path) -> None:
     options = ("--cpu", "2", "--verbose", "--summary", str(tmp_path / "out.json"))
-    done = _gmg(*options, _WORKER, "--lines", "300", "--rate", "1000", "-B", "16", "--fps", "{seed}000")
+    done = gmg(*options, WORKER, "--lines", "300", "--rate", "200", "-B", "16", "--fps", "{seed}000")
     assert (done.stderr, done.returncode) == ("", 0)
     folder = sessions.find("fake_worker-1", running=False).folder
     summary = json.loads((folder / "summary.json").read_text())
     assert json.loads((tmp_path / "out.json").read_text()) == summary
-    assert summary["args"] == ["--lines", "300", "--rate", "1000", "-B", "16", "--fps", "{seed}000"]
+    assert summary["args"] == ["--lines", "300", "--rate", "200", "-B", "16", "--fps", "{seed}000"]
     lasts = []
     for worker in summary["workers"]:
         shown = [clean(line) for line in (folder / worker["log"]).read_bytes().split(b"\n")[:-1]]
@@ -71,7 +61,6 @@ def test_a_run_to_the_end_gives_every_line_and_a_summary_that_agrees_with_the_lo
         assert worker["n_envs"] == 16
         assert worker["fps"]["last"] == printed[-1]
         assert worker["fps"]["max"] == max(printed)
-        assert worker["fps"]["mean"] == pytest.approx(sum(printed) / len(printed), abs=0.001)
         assert worker["fps"]["samples"] == len(printed) == 300
         prefix = f"{worker['slot']} │ "
         assert [line for line in done.stdout.splitlines() if line.startswith(prefix)] == [
@@ -80,12 +69,13 @@ def test_a_run_to_the_end_gives_every_line_and_a_summary_that_agrees_with_the_lo
         lasts.append(printed[-1])
     assert lasts[0] != lasts[1]
     assert summary["total_fps"] == sum(lasts)
-    assert f"total {summary['total_fps_settled']:,.0f} FPS" in done.stdout
+    total = sum(worker["fps"]["mean"] for worker in summary["workers"])
+    assert f"total {units.fps(total)} FPS" in done.stdout
     _nothing_is_left(folder)
 
 
 def test_the_status_line_stands_for_lines_that_say_nothing_but_progress() -> None:
-    done = _gmg("--cpu", "2", _WORKER, "--lines", "300", "--rate", "1000", "-B", "16")
+    done = gmg("--cpu", "2", WORKER, "--lines", "300", "--rate", "1000", "-B", "16")
     folder = sessions.find(None, running=False).folder
     for slot in ("cpu0", "cpu1"):
         printed = [clean(line) for line in (folder / "logs" / f"{slot}.log").read_bytes().split(b"\n")[:-1]]
@@ -99,19 +89,12 @@ def test_the_status_line_stands_for_lines_that_say_nothing_but_progress() -> Non
     assert re.search(r"^fake_worker-1  Σ .* FPS  ", done.stdout, re.MULTILINE)
 
 
-def test_a_worker_that_fails_is_status_1_with_its_reason() -> None:
-    done = _gmg("--cpu", "2", _WORKER, "--lines", "10", "--crash", "traceback")
-    assert done.returncode == 1
-    assert re.search(r"^cpu1 failed: .*the robot has 9 joints, 7 were given", done.stdout, re.MULTILINE)
-    _nothing_is_left(sessions.find(None, running=False).folder)
-
-
 def test_a_race_is_not_tried_again_where_that_is_not_wanted() -> None:
-    done = _gmg("--cpu", "1", "--restart", "never", _WORKER, "--crash", "race", "--lines", "3")
+    done = gmg("--cpu", "1", "--restart", "never", WORKER, "--crash", "race", "--lines", "3")
     assert done.returncode == 1
     assert re.search(r"^cpu0 failed: .*pickle data was truncated", done.stdout, re.MULTILINE)
     assert "attempt 2" not in done.stdout
-    again = _gmg("--cpu", "1", _WORKER, "--crash", "race", "--crash-attempt", "1", "--lines", "3")
+    again = gmg("--cpu", "1", WORKER, "--crash", "race", "--crash-attempt", "1", "--lines", "3")
     assert (again.stderr, again.returncode) == ("", 0), again.stdout
     assert "attempt 2" in again.stdout
 
@@ -122,38 +105,27 @@ def test_a_stale_lock_of_the_kernel_cache_goes_before_a_worker_starts(tmp_path: 
     lock.touch()
     os.utime(lock, (1.0, 1.0))
     env = f"QD_OFFLINE_CACHE_FILE_PATH={tmp_path}"
-    assert _gmg("--cpu", "1", "--env", env, _WORKER, "--lines", "1").returncode == 0
+    assert gmg("--cpu", "1", "--env", env, WORKER, "--lines", "1").returncode == 0
     assert not lock.exists()
     log = sessions.find(None, running=False).folder / "engine.log"
     assert f"removed a stale lock of the kernel cache: {lock}" in log.read_text()
 
 
 def test_an_interrupt_stops_in_order() -> None:
-    with _running("--cpu", "2", _WORKER, "--lines", "0") as process:
+    with _running("--cpu", "2", WORKER, "--lines", "0") as process:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
     assert process.returncode == 130
     assert err == "stopping the workers (ctrl+c again kills them)\n"
     assert re.search(r"^cpu0   stopped after ", out, re.MULTILINE)
     folder = sessions.find(None, running=False).folder
-    # Genesis saves its kernels on SIGINT, and says so; anything harsher would have cut that off.
+    # Genesis saves its kernels on SIGINT, and prints it; anything harsher would have cut that off.
     assert "caching compiled kernels" in (folder / "logs" / "cpu0.log").read_text()
     _nothing_is_left(folder)
 
 
-def test_a_second_interrupt_kills_workers_that_do_not_listen() -> None:
-    with _running("--cpu", "2", _WORKER, "--lines", "0", "--ignore-sigint", "--ignore-sigterm") as process:
-        process.send_signal(signal.SIGINT)
-        assert process.stderr is not None
-        process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        process.communicate()
-    assert process.returncode == 130
-    _nothing_is_left(sessions.find(None, running=False).folder)
-
-
 def test_a_reader_that_has_seen_enough_stops_the_session() -> None:
-    command = f"{' '.join(_COMMAND)} --cpu 2 {_WORKER} --lines 0 | head -n 1"
+    command = f"{' '.join(COMMAND)} --cpu 2 {WORKER} --lines 0 | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, env=environ())
     assert done.stderr == ""
     _nothing_is_left(sessions.find(None, running=False).folder)
@@ -161,43 +133,44 @@ def test_a_reader_that_has_seen_enough_stops_the_session() -> None:
 
 def test_a_detached_session_is_listed_its_log_followed_and_stopped() -> None:
     # It takes a while to end: who stops it sees it stopping.
-    started = _gmg("--cpu", "1", "--name", "far", "--detach", _WORKER, "--lines", "0", "--save-s", "1.5")
+    started = gmg("--cpu", "1", "--name", "far", "--detach", WORKER, "--lines", "0", "--save-s", "1.5")
     assert (started.stdout, started.stderr, started.returncode) == ("far\n", "", 0)
-    command = [*_COMMAND, "logs", "far", "cpu0", "-f"]
+    command = [*COMMAND, "logs", "far", "cpu0", "-f"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ()) as log:
         assert log.stdout is not None
         while "Running at" not in log.stdout.readline():
             assert log.poll() is None
-        (listed,) = json.loads(_gmg("ls", "--json").stdout)
-        stopped = _gmg("stop")
+        (listed,) = json.loads(gmg("ls", "--json").stdout)
+        stopped = gmg("stop")
         assert "caching compiled kernels" in log.stdout.read()
     assert (listed["name"], listed["state"], listed["workers"][0]["slot"]) == ("far", "running", "cpu0")
     assert stopped.returncode == 0
-    assert stopped.stderr.startswith("stopping far\nstill there: cpu0 (")
-    assert stopped.stderr.endswith("all workers have ended\nfar has ended\n")
+    assert stopped.stderr.startswith("stopping far\n")
+    assert stopped.stderr.endswith("far has ended\n")
     _nothing_is_left(sessions.find("far", running=False).folder)
 
 
-def test_on_gpus_the_table_has_the_cards_and_what_they_drew(sim: Sim) -> None:
+def test_on_gpus_the_table_has_what_they_drew(sim: Sim) -> None:
+    sim.gpus[1].energy_j = sim.gpus[3].energy_j = None
+    sim.write()
     options = ("--gpus", "1,3", "--interval", "0.2")
-    done = _gmg(*options, _WORKER, "--lines", "20", "--rate", "20", "--backend", "cuda", **sim.env())
+    done = gmg(*options, WORKER, "--lines", "80", "--rate", "20", "--backend", "cuda", **sim.env())
     assert (done.stderr, done.returncode) == ("", 0)
     table = done.stdout[done.stdout.index("slot ") :].splitlines()
     header, *rows = [[cell.strip() for cell in re.split(r"  +", line)] for line in table[:3]]
     for row, gpu, slot in zip(rows, (sim.gpus[1], sim.gpus[3]), ("gpu1", "gpu3"), strict=True):
         cells = dict(zip(header, row, strict=True))
         assert cells["slot"] == slot
-        assert cells["GPU"] == gpu.name
         assert cells["GPU %"] == str(gpu.gpu_util_pct)
-        assert cells["W mean"] == f"{gpu.power_w:.0f}"
-    assert re.search(r"FPS/W  00:00:\d\d$", table[3])
+        assert cells["W"] == f"{gpu.power_w:.0f}"
+    assert re.search(r"FPS/W  time 00:00:\d\d  energy ", table[3])
 
 
 def test_a_worker_that_waits_for_a_silent_driver_says_so_and_starts_when_it_answers(sim: Sim) -> None:
     sim.gpus[1].fails = {"nvmlDeviceGetIndex": HANGS}
     sim.write()
     process = subprocess.Popen(
-        [*_COMMAND, "--headless", "--gpus", "1,", _WORKER, "--lines", "3"],
+        [*COMMAND, "--headless", "--gpus", "1,", WORKER, "--lines", "3"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -210,26 +183,3 @@ def test_a_worker_that_waits_for_a_silent_driver_says_so_and_starts_when_it_answ
     rest, _ = process.communicate()
     assert "gpu1 │ " in rest
     assert process.returncode == 0
-
-
-def test_gpus_prints_each_card_for_people_and_for_programs(sim: Sim) -> None:
-    rows = json.loads(_gmg("gpus", "--json", **sim.env()).stdout)
-    assert [row["uuid"] for row in rows] == [gpu.uuid for gpu in sim.gpus]
-    lines = _gmg("gpus", **sim.env()).stdout.splitlines()
-    assert len([line for line in lines if "H100" in line]) == len(sim.gpus)
-
-
-def test_a_session_keeps_the_versions_of_what_its_workers_run_on(tmp_path: Path) -> None:
-    python = tmp_path / "env" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.symlink_to(sys.executable)
-    for package in ("genesis_world-1.4.5", "torch-2.9.0"):
-        (tmp_path / "env/lib/python3.11/site-packages" / f"{package}.dist-info").mkdir(parents=True)
-    script = tmp_path / "loop.py"
-    script.write_text("print('done')")
-    done = _gmg("--cpu", "1", "--name", "kept", "--python", str(python), str(script))
-    assert done.returncode == 0, done.stderr
-    record = json.loads((sessions.sessions_folder() / "kept" / "session.json").read_text())
-    said = record["session"]["versions"]
-    assert (said["genesis"], said["torch"]) == ("1.4.5", "2.9.0")
-    assert said["python"].startswith(f"{sys.version_info[0]}.{sys.version_info[1]}")

@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import subprocess
 import sys
-import tempfile
 from asyncio.subprocess import PIPE
 
 import pexpect
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gmg_tui import session as sessions
-from gmg_tui.commands import logs
-from gmg_tui.model import Batch, Job, JobRecord, SweepSpec, WorkerState
+from gmg_tui.model import Batch, JobRecord, SweepSpec, WorkerState
 from gmg_tui.store import reader
 from gmg_tui.store.writer import StoreWriter
-from tests.cli.scripted import ScriptedEngine, environ
+from tests.cli.scripted import COMMAND, ScriptedEngine, environ
 
-_COMMAND = (sys.executable, "-m", "gmg_tui", "logs")
+_COMMAND = (*COMMAND, "logs")
 _RAW = b"\x1b[31mred\x1b[0m\nbar 1\rbar 2\r\nno UTF-8: \xff\n\x1b]0;title\x07last"
-
-
-@given(st.lists(st.sampled_from([b"", b"a", b"b" * 7, b"\r"])), st.booleans(), st.integers(0, 12))
-def test_the_last_lines_are_found_from_the_end(lines: list[bytes], ended: bool, number: int) -> None:
-    data = b"\n".join(lines) + (b"\n" if ended else b"")
-    with tempfile.TemporaryFile() as file:
-        file.write(data)
-        file.flush()
-        start = logs._start_of_last(file, number)
-    whole = io.BytesIO(data).readlines()
-    assert data[start:] == b"".join(whole[max(len(whole) - number, 0) :])
 
 
 def _gmg(*words: str) -> subprocess.CompletedProcess[bytes]:
@@ -44,7 +28,7 @@ async def test_a_pipe_gets_the_bytes_and_a_terminal_gets_text() -> None:
         (engine.folder / "logs" / "cpu1.log").write_bytes(_RAW)
     done = _gmg("cpu1")
     assert (done.stdout, done.stderr, done.returncode) == (_RAW, b"", 0)
-    assert _gmg("sim-1", "cpu1", "-n", "2").stdout == _RAW[_RAW.index(b"no UTF") :]
+    assert _gmg("sim-1", "cpu1").stdout == _RAW
     terminal = pexpect.spawn(sys.executable, [*_COMMAND[1:], "cpu1"], env=environ())
     assert terminal.read() == "red\r\nbar 1\r\nbar 2\r\nno UTF-8: \ufffd\r\nlast\r\n".encode()
 
@@ -73,19 +57,30 @@ async def test_a_reader_that_has_seen_enough_ends_it_silently() -> None:
     assert await process.communicate() == (b"line\n", b"")
 
 
+async def test_a_sessions_name_means_its_only_or_failed_worker() -> None:
+    async with ScriptedEngine() as engine:
+        for slot in ("cpu0", "cpu1"):
+            (engine.folder / "logs" / f"{slot}.log").write_text(f"of {slot}\n")
+        listed = b"sim-1 has cpu0 (starting), cpu1 (starting); choose one, as in: gmg-tui logs sim-1 cpu0\n"
+        assert _gmg("sim-1").stderr == b"gmg-tui: " + listed
+        engine.move("cpu1", WorkerState.FAILED)
+    assert _gmg("sim-1").stdout == b"of cpu1\n"
+    assert _gmg("sim").stderr == b"gmg-tui: there is no session or slot sim; did you mean sim-1?\n"
+
+
 async def test_an_unknown_slot_names_those_that_there_are() -> None:
     async with ScriptedEngine():
         pass
     done = _gmg("../../session.json")
     assert done.returncode == 2
-    assert done.stderr == b"gmg-tui: no slot ../../session.json in session sim-1; there are: cpu0, cpu1\n"
+    assert done.stderr == b"gmg-tui: there is no session or slot ../../session.json; the slots of sim-1: cpu0, cpu1\n"
     assert _gmg("sim-1", "cpu0").stderr.startswith(b"gmg-tui: cpu0 of session sim-1 has not written a log yet")
     assert _gmg().returncode == _gmg("a", "b", "c").returncode == 2
 
 
 # Of a sweep
 
-_JOBS = tuple(Job(number, f"x={number}") for number in (1, 2, 3))
+_JOBS = tuple(JobRecord(number, f"x={number}") for number in (1, 2, 3))
 
 
 async def _keep(engine: ScriptedEngine, *records: JobRecord) -> None:
@@ -93,7 +88,7 @@ async def _keep(engine: ScriptedEngine, *records: JobRecord) -> None:
     writer = StoreWriter(engine.folder / sessions.STORE, lambda line: None)
     writer.start()
     for record in records:
-        writer.job(record)
+        writer.put(record)
     await writer.close()
 
 
@@ -114,7 +109,7 @@ async def test_a_jobs_log_is_found_by_number_by_name_and_by_its_slot() -> None:
     assert _gmg("cpu1").stderr == b"gmg-tui: no job has run on cpu1 of session sim-1 yet\n"
     unknown = _gmg("../../session.json")
     assert unknown.returncode == 2
-    assert b"give a number from 1 to 3, a job's name, or a slot: cpu0, cpu1" in unknown.stderr
+    assert b"in sim-1: numbers from 1 to 3, names, and cpu0, cpu1" in unknown.stderr
 
 
 async def test_following_a_job_begins_before_it_and_ends_with_it() -> None:

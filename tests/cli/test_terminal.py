@@ -8,7 +8,7 @@ import pexpect
 import pytest
 
 from gmg_tui import session as sessions
-from tests.cli.scripted import ROOT, environ
+from tests.cli.scripted import WORKER, environ
 
 pytestmark = pytest.mark.terminal
 
@@ -25,7 +25,7 @@ def _gmg(*words: str) -> pexpect.spawn[str]:
 
 
 def test_a_session_is_left_come_back_to_and_stopped() -> None:
-    terminal = _gmg("--cpu", "1", "--name", "far", str(ROOT / "tests" / "fake_worker.py"), "--lines", "0", "--steady")
+    terminal = _gmg("--cpu", "1", "--name", "far", WORKER, "--lines", "0", "--steady")
     terminal.expect("Running at")
     terminal.send("d")
     terminal.expect_exact("gmg-tui: session far keeps running; return with: gmg-tui attach far\r\n")
@@ -34,16 +34,16 @@ def test_a_session_is_left_come_back_to_and_stopped() -> None:
     terminal = _gmg("attach")
     terminal.expect("Running at")
     terminal.send("q")
-    terminal.expect("stop them and quit")
+    terminal.expect("Stop the workers")
     terminal.send("s")
-    terminal.expect(r"cpu0  stopped +12,800 .*\r\ntotal 12,800 FPS")
+    terminal.expect(r"cpu0  .*stopped.* 12,800 .*\r\n1 stopped  total 12,800 FPS")
     terminal.expect(pexpect.EOF)
     assert terminal.wait() == 130
     assert sessions.find("far", running=False).folder.joinpath("summary.json").exists()
 
 
 def test_a_session_that_ends_while_it_is_shown_leaves_its_table() -> None:
-    terminal = _gmg("--cpu", "1", str(ROOT / "tests" / "fake_worker.py"), "--lines", "20", "--crash", "traceback")
+    terminal = _gmg("--cpu", "1", WORKER, "--lines", "20", "--crash", "traceback")
     terminal.expect("failed")
     terminal.send("q")
     terminal.expect(r"cpu0 failed: .*the robot has 9 joints")

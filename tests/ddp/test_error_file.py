@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmg_tui.ddp.error_file import Recorded, read
-from gmg_tui.genesis.output.failures import Failure, FailureKind
-from gmg_tui.genesis.output.recorded import explain_recorded, is_vague
+from gmg_tui.genesis.output.failures import FailureKind, explain_recorded
 
 _SCRIPT = """
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -132,9 +131,3 @@ def test_why_a_rank_failed_that_has_recorded_it(recorded: Recorded, kind: Failur
     failure = explain_recorded(recorded)
     assert (failure.kind, failure.reason) == (kind, reason)
     assert failure.advice
-
-
-def test_a_log_that_names_an_exception_says_more() -> None:
-    assert is_vague(Failure(FailureKind.UNKNOWN, "exit code 1", ""))
-    assert is_vague(Failure(FailureKind.KILLED, "Killed by SIGABRT (-6): aborted", ""))
-    assert not is_vague(Failure(FailureKind.SCRIPT, "KeyError: 'joint'", ""))

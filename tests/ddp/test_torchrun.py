@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from gmg_tui.ddp import torchrun
-from gmg_tui.engine.attempts.torchrun_output import TorchrunOutput
+from gmg_tui.engine.attempts.attempt import TorchrunOutput
 from gmg_tui.genesis.output.reader import Reader
 from tests.harm.patience import wait_until
 

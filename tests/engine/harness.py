@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import psutil
 
-from gmg_tui import new_session, session
+from gmg_tui import session
 from gmg_tui.client import EngineClient
-from gmg_tui.model import Batch, Job, JobRecord, Queue, RunSpec, Snapshot, SweepSpec, Value, Worker, WorkerState
+from gmg_tui.model import Batch, JobRecord, Queue, RunSpec, Snapshot, SweepSpec, Value, Worker, WorkerState
 from gmg_tui.protocol import Bye, Lines, Update
 from gmg_tui.store import reader
 
@@ -156,7 +156,7 @@ def own_name() -> str:
 
 def spec_for(*args: str, cpu: int | None = 1, script: str = FAKE, name: str | None = None, **more: Any) -> RunSpec:
     """A spec in a session folder made for it."""
-    name, folder = new_session.create(name, script)
+    name, folder = session.create(name, script)
     defaults: dict[str, Any] = {
         "cwd": str(folder),
         "python": sys.executable,
@@ -229,7 +229,7 @@ def sweep_for(jobs: Sequence[Mapping[str, Value]], *batches: Batch, **more: Any)
     chosen = batches or (job_batch(),)
     spec = spec_for(script=chosen[0].script, sweep=SweepSpec(chosen), **({"cpu": None} | more))
     made = [
-        Job(
+        JobRecord(
             number,
             str(values.get("name", f"job-{number}")),
             int(values.get("batch", 0)),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from gmg_tui.engine.output.pump import Pump
 from gmg_tui.model import WorkerState
 
 from .harness import running, spec_for
@@ -33,7 +31,7 @@ print("[Genesis] [07:00:00] [INFO] Running at 12.00 FPS (1.00 FPS per env, 12 en
 
 
 @pytest.mark.parametrize(
-    ("module", "kind"), [("genesis.output.reader", "Reader"), ("engine.output.line_splitter", "LineSplitter")]
+    ("module", "kind"), [("genesis.output.reader", "Reader"), ("engine.output.lines", "LineSplitter")]
 )
 async def test_a_worker_whose_output_cannot_be_read_ends_as_the_others_do(
     tmp_path: Path, module: str, kind: str
@@ -52,33 +50,3 @@ async def test_a_worker_whose_output_cannot_be_read_ends_as_the_others_do(
             assert run.output(worker.slot).splitlines()[:2] == [first, b"line 0"]
             assert run.output(worker.slot).count(b"\n") == 20002
     assert run.log().count("Traceback") == 1
-
-
-async def test_a_pipe_whose_taker_raises_is_read_on_and_so_are_all_others(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    pump = Pump()
-    good: list[bytes] = []
-    bad: list[bytes] = []
-    ended: list[int] = []
-
-    def fail(data: bytes) -> None:
-        bad.append(data)
-        raise ZeroDivisionError
-
-    def fail_at_end(pipe: int) -> None:
-        ended.append(pipe)
-        raise ZeroDivisionError
-
-    bad_pipe, bad_end = pump.open(fail, fail_at_end)
-    good_pipe, good_end = pump.open(good.append, ended.append)
-    for _ in range(2):
-        os.write(bad_end, b"bad")
-        os.write(good_end, b"good")
-        pump.read_rest([bad_pipe, good_pipe])
-    os.close(bad_end)
-    os.close(good_end)
-    pump.read_rest([bad_pipe, good_pipe])
-    pump.close()
-    assert (bad, good, ended) == ([b"bad"] * 2, [b"good"] * 2, [bad_pipe, good_pipe])
-    assert len(caplog.records) == 2, "one for what was read, one for the end"

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from gmg_tui import session
 from gmg_tui.engine.gpus.samples import GpuSamples
 from gmg_tui.gpu.silence import NO_ANSWER
-from gmg_tui.model import Batch, GpuSample, StartMode, WorkerState
+from gmg_tui.model import GpuSample, StartMode, WorkerState
 from gmg_tui.protocol import Action
-from gmg_tui.store.reader import open_store
 from tests.nvml_sim import Sim
 
-from .harness import running, spec_for, sweep_for
+from .harness import running, spec_for
 
 _READ = GpuSample("A", gpu_util_pct=97.0, power_w=600.0)
 
@@ -27,39 +21,31 @@ def _taken(*samples: GpuSample, interval_s: float = 1.0) -> GpuSamples:
 
 def test_the_age_is_told_from_3_s_and_from_15_s_nothing_else() -> None:
     ours = _taken(_READ)
-    assert list(ours.shown(102.9)) == [_READ]
-    (late,) = ours.shown(103.0)
+    assert list(ours.current(102.9)) == [_READ]
+    (late,) = ours.current(103.0)
     assert (late.age_s, late.gpu_util_pct, late.silent) == (3.0, 97.0, False)
     assert not ours.expire(114.9)
     assert ours.expire(115.0)
     assert not ours.expire(116.0), "said once"
-    gone = list(ours.shown(123.0))
+    gone = list(ours.current(123.0))
     assert gone == [GpuSample(uuid, error=NO_ANSWER, age_s=23.0) for uuid in "AB"]
     assert all(sample.silent for sample in gone)
     ours.take([_READ], 124.0)
-    assert next(iter(ours.shown(124.0))) == _READ
+    assert next(iter(ours.current(124.0))) == _READ
 
 
 def test_a_sample_is_as_old_as_its_reading_and_not_as_its_delivery() -> None:
     ours = _taken(GpuSample("A", gpu_util_pct=97.0, age_s=14.0))
-    assert [sample.age_s for sample in ours.shown(100.0)] == [14.0]
+    assert [sample.age_s for sample in ours.current(100.0)] == [14.0]
     assert ours.expire(101.0)
-
-
-def test_samples_that_are_wanted_rarely_are_late_after_two_of_their_intervals() -> None:
-    ours = _taken(_READ, interval_s=20.0)
-    assert list(ours.shown(139.0)) == [_READ]
-    assert [sample.age_s for sample in ours.shown(140.0)] == [40.0]
-    assert not ours.expire(159.0)
-    assert ours.expire(160.0)
 
 
 def test_that_a_gpu_is_lost_stays_true_and_what_it_lacks_has_no_age() -> None:
     lost, refused = GpuSample("A", lost=True, error="lost"), GpuSample("B", error="no permission")
     ours = _taken(lost, refused)
-    assert list(ours.shown(110.0)) == [lost, refused]
+    assert list(ours.current(110.0)) == [lost, refused]
     ours.expire(120.0)
-    assert list(ours.shown(120.0)) == [lost, GpuSample("B", error=NO_ANSWER, age_s=20.0)]
+    assert list(ours.current(120.0)) == [lost, GpuSample("B", error=NO_ANSWER, age_s=20.0)]
 
 
 async def test_what_was_read_before_the_driver_hung_is_shown_with_its_age(sim: Sim) -> None:
@@ -84,26 +70,6 @@ async def test_what_was_read_before_the_driver_hung_is_shown_with_its_age(sim: S
         assert (restarted.attempt, restarted.reason) == (2, None)
 
 
-@pytest.mark.slow
-async def test_a_driver_that_hangs_for_long_leaves_nothing_known_of_its_gpus(sim: Sim) -> None:
-    spec = spec_for("--lines", "0", cpu=None, gpus="0,", start=StartMode.TOGETHER, interval_s=0.2)
-    async with running(spec, sim.env()) as run:
-        await run.until_state("gpu0", WorkerState.RUNNING)
-        await run.until(lambda s: s.samples)
-        sim.hangs = True
-        sim.write()
-        (gone,) = (await run.until(lambda s: s.samples[0].silent)).samples
-        assert gone == GpuSample(sim.gpus[0].uuid, error=NO_ANSWER, age_s=gone.age_s)
-        moment = run.snapshot.time
-        await run.until(lambda s: s.time > moment + 2)
-        series = await run.client.series("gpu0")
-        assert (series.gpu_util_pct[-1], series.power_w[-1]) == (None, None)
-        assert series.fps[-1] is not None
-        sim.hangs = False
-        sim.write()
-        await run.until(lambda s: s.samples[0].gpu_util_pct == 90 and s.samples[0].age_s is None)
-
-
 async def test_a_session_has_the_activity_and_the_health_of_its_gpus(sim: Sim) -> None:
     sim.gpus[0].gpm, sim.gpus[0].ecc_uncorrected = {2: 41.5}, 2
     sim.write()
@@ -122,20 +88,3 @@ async def test_a_session_has_the_activity_and_the_health_of_its_gpus(sim: Sim) -
         await run.until(lambda s: s.time > moment + 2)
         assert (await run.client.series("gpu0")).sm_pct[-1] == 41.5
         assert (await run.client.series("gpu1")).sm_pct == ()
-
-
-async def test_the_store_of_a_sweep_has_busy_sms(sim: Sim, tmp_path: Path) -> None:
-    sim.gpus[0].gpm = {2: 41.5}
-    sim.write()
-    script, go = tmp_path / "script.py", tmp_path / "go"
-    script.write_text("import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.02)")
-    spec = sweep_for([{}], Batch(script=str(script), args=(str(go),), gpus="0,"))
-    async with running(spec, sim.env()) as run:
-        moment = (await run.until(lambda s: s.samples and s.samples[0].sm_pct)).time
-        await run.until(lambda s: s.time > moment + 2)
-        go.touch()
-        await run.until_done()
-    with open_store(Path(spec.folder) / session.STORE) as stored:
-        rows = stored.metrics(1000)
-    assert {row.sm_pct for row in rows} <= {None, 41.5}
-    assert rows[-1].sm_pct == 41.5

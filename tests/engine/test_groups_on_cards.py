@@ -13,7 +13,7 @@ from gmg_tui.headless.table import final
 from gmg_tui.model import DdpSpec, RestartMode, RunSpec, Snapshot, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.ui.drawing.notices import notices
-from gmg_tui.ui.state import UiState
+from gmg_tui.ui.view import View
 from tests.nvml_sim import Sim
 
 from .harness import Running, running
@@ -67,7 +67,7 @@ async def test_a_card_that_no_group_takes_is_named_on_the_screen_and_in_the_summ
         welcome = run.client.welcome
         assert [group.slots for group in run.snapshot.groups] == PAIRS[:3]
         said = "gpu6 stays idle: 7 slots make groups of 2"
-        assert said in [note.text for note in notices(UiState(welcome))]
+        assert said in [note.text for note in notices(View(welcome))]
         assert said in final(welcome.session, run.snapshot)
         await run.client.end()
     assert run.summary()["idle_slots"] == ["gpu6"]
@@ -88,7 +88,9 @@ async def test_a_card_that_is_lost_under_a_rank_ends_its_group_with_that_cause_a
         await run.until(lambda snapshot: snapshot.groups[1].state is WorkerState.FAILED)
         second, third = run.worker("gpu2"), run.worker("gpu3")
         assert (third.reason or "").startswith("the GPU is lost: it has fallen off the bus")
-        assert third.advice == "the script ended with RuntimeError: CUDA error: unspecified launch failure"
+        assert (third.advice or "").endswith(
+            "the script ended with RuntimeError: CUDA error: unspecified launch failure"
+        )
         assert run.snapshot.groups[1].reason == f"rank 1: {third.reason}"
         assert second.reason == f"ended with the group: rank 1: {third.reason}"
         assert not ranks[2].is_running()

@@ -47,7 +47,7 @@ async def test_a_job_keeps_its_folder_on_other_gpus_and_after_resume(
         assert _job(run).out_dir == str(expected)
         await _only(run, "gpu2")
         await run.client.act_on_jobs(QueueAction.RETRY, 1)
-        await run.until(lambda _: (_job(run).attempts, _job(run).state) == (2, WorkerState.FAILED))
+        await run.until(lambda _: (_job(run).last.number, _job(run).state) == (2, WorkerState.FAILED))
         await _only(run, "none")
         await run.client.act_on_jobs(QueueAction.RETRY, 1)
         await run.client.end()

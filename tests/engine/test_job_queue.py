@@ -44,10 +44,6 @@ def drained(queue: JobQueue) -> list[int]:
     return numbers
 
 
-def test_jobs_run_in_their_order() -> None:
-    assert drained(queue_of(4)) == [1, 2, 3, 4]
-
-
 def test_a_preset_waits_for_the_one_before() -> None:
     queue = queue_of(4, (Batch("a"), Batch("b")))
     run(queue)
@@ -56,14 +52,6 @@ def test_a_preset_waits_for_the_one_before() -> None:
     assert queue.waiting == 2
     queue.release(structs.replace(last_of_a, state=WorkerState.FAILED))
     assert drained(queue) == [3, 4]
-
-
-def test_moving_up_down_and_to_the_top() -> None:
-    queue = queue_of(5)
-    queue.act(QueueAction.UP, 3)
-    queue.act(QueueAction.DOWN, 4)
-    queue.act(QueueAction.TOP, 5)
-    assert drained(queue) == [5, 1, 3, 2, 4]
 
 
 def test_moved_jobs_keep_their_places_in_the_store() -> None:
@@ -91,19 +79,13 @@ def test_a_job_that_could_not_use_its_card_waits_at_its_old_place() -> None:
     assert drained(queue) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("action", [QueueAction.UP, QueueAction.TOP, QueueAction.DOWN, QueueAction.SKIP])
-def test_only_a_job_that_waits_can_be_moved(action: QueueAction) -> None:
-    queue = queue_of(2)
-    queue.take(1)
-    with pytest.raises(GmgError, match=r"job 1 \(job-1\) runs"):
-        queue.act(action, 1)
-
-
-def test_a_job_that_runs_is_not_retried() -> None:
+def test_a_job_that_runs_is_neither_retried_nor_skipped() -> None:
     queue = queue_of(2)
     queue.take(1)
     with pytest.raises(GmgError, match="has not ended"):
         queue.act(QueueAction.RETRY, 1)
+    with pytest.raises(GmgError, match=r"job 1 \(job-1\) runs"):
+        queue.act(QueueAction.SKIP, 1)
     with pytest.raises(GmgError, match="no job 7; there are 1 to 2"):
         queue.act(QueueAction.RETRY, 7)
 
@@ -139,6 +121,10 @@ def test_a_queue_that_is_read_again_knows_what_has_ended() -> None:
     assert queue.busy_s == 6.0
 
 
+OTHERS = {QueueAction.RETRY, QueueAction.STOP}
+"""Actions that are not for jobs that wait."""
+
+
 class QueueMachine(RuleBasedStateMachine):
     """Whatever is done to it, no job is lost and none is in two places."""
 
@@ -164,7 +150,7 @@ class QueueMachine(RuleBasedStateMachine):
         try:
             self.queue.act(action, number)
         except GmgError:
-            assert self.queue.records[number].state.ended or action is QueueAction.RETRY or self._holds(number)
+            assert self.queue.records[number].state.ended or action in OTHERS or self._holds(number)
 
     def _holds(self, number: int) -> bool:
         return any(record.number == number for record in self.held)
@@ -180,18 +166,3 @@ class QueueMachine(RuleBasedStateMachine):
 
 TestQueueMachine = QueueMachine.TestCase
 TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-
-
-def test_a_job_that_must_run_on_one_slot_waits_for_it_and_others_pass_it() -> None:
-    queue = JobQueue([JobRecord(1, "a", position=1.0, only="gpu1"), JobRecord(2, "b", position=2.0)], (BATCH,))
-    first, other = _head(queue, "gpu0"), _head(queue, "gpu1")
-    assert first is not None
-    assert other is not None
-    assert (first.number, other.number) == (2, 1)
-    queue.take(2)
-    assert _head(queue, "gpu0") is None
-    assert not queue.between
-    queue.add(JobRecord(3, "c", position=3.0))
-    third = _head(queue, "gpu0")
-    assert third is not None
-    assert third.number == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gmg_tui import protocol, session
@@ -36,10 +37,12 @@ async def test_the_queue_is_told_whatever_its_jobs_have_reported(tmp_path: Path)
         assert [job.values for job in view.jobs] == [{"x": str(SEED)}] * 6
     stored = reader.load_jobs(run.folder / session.STORE)  # written beside the engine's loop, up to its end
     results = [job.result or {} for job in stored]
-    assert {(found["seed"], found["other"], len(found["log"])) for found in results} == {(SEED, -SEED, 900_000)}
+    assert {(found["seed"], found["other"], len(found["log"])) for found in results} == {
+        (str(SEED), str(-SEED), 900_000)
+    }
     assert {job.values["x"] for job in stored} == {SEED}
     detailed = json.loads((run.folder / "detailed_results.json").read_text())
-    assert {job["result"]["seed"] for job in detailed["jobs"]} == {SEED}
+    assert {job["result"]["seed"] for job in detailed["jobs"]} == {str(SEED)}
 
 
 def _answer(data: bytes) -> Answer:
@@ -86,3 +89,14 @@ def test_a_line_that_holds_no_object_is_told() -> None:
     reported.take(b'gmg:result {"loss": NaN}\ngmg:result {"loss": 1}\n')
     assert reported.values == {"loss": 1}
     assert (reported.trouble or "").startswith("a gmg:result line is no JSON object: ")
+
+
+def test_what_only_python_can_encode_is_kept_as_text_or_told() -> None:
+    reported = Reported()
+    reported.take(b'gmg:result {"seed": 123456789012345678901234567890, "of": [{"n": -9223372036854775809}], "n": 1}\n')
+    assert reported.values == {"seed": "123456789012345678901234567890", "of": [{"n": "-9223372036854775809"}], "n": 1}
+    msgspec.msgpack.encode(reported.values)
+    reported.take(b'gmg:result {"deep": %s1%s}\n' % (b"[" * 500, b"]" * 500))
+    assert "nested" in (reported.trouble or "")
+    reported.add({"n": float("nan"), "loss": float("inf"), "fps": 2.0})
+    assert (reported.values["n"], reported.values["fps"], "loss" in reported.values) == (1, 2.0, False)

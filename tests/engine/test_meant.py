@@ -15,7 +15,7 @@ async def test_what_was_meant_for_a_job_does_not_hit_the_next_one() -> None:
     async with running(sweep_for([{}] * 3, job_batch("--s", "60"), cpu=1)) as run:
         await run.until(lambda s: s.workers[0].job == 1 and s.workers[0].pid)
         seen = {"cpu0": Seen(1, 1)}
-        await run.client.act_on_jobs(QueueAction.SKIP, 1)
+        await run.client.act_on_jobs(QueueAction.STOP, 1)
         second = await run.until(lambda s: s.workers[0].job == 2 and s.workers[0].pid)
         refused = r"^job 1 has ended; job 2 runs on cpu0 now$"
         for action in Action:

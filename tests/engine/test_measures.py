@@ -24,7 +24,17 @@ def test_a_long_life_is_kept_in_bounded_memory_with_its_mean() -> None:
 
 
 def test_no_points_is_an_empty_series() -> None:
-    assert History().whole("gpu0").fps == ()
+    assert History().whole("gpu0").fps == History().recent("gpu0").fps == ()
+
+
+def test_the_share_of_busy_sms_comes_where_it_was_ever_known() -> None:
+    history, other = History(), History()
+    for second in range(3):
+        history.add(1000.0 + second, Point(1.0, 97.0, None, None, None if second == 1 else 40.0 + second))
+        other.add(1000.0 + second, Point(float(second), None, None, None))
+    assert history.recent("gpu0").sm_pct == history.whole("gpu0").sm_pct == (40.0, None, 42.0)
+    assert other.recent("gpu0").sm_pct == ()
+    assert other.whole("gpu0").fps == (0.0, 1.0, 2.0)
 
 
 def test_means_are_over_the_running_phase_and_the_peak_is_not() -> None:
@@ -44,17 +54,23 @@ def test_energy_without_a_counter_is_power_over_time() -> None:
     assert meter.energy_j == 200.0 + 300.0
 
 
+def test_the_power_of_the_counted_seconds_is_without_building_and_ending() -> None:
+    meter = Meter()
+    for second in range(20):
+        power_w = 300.0 if 5 < second <= 15 else 100.0
+        counted = (5.5, min(second - 0.5, 14.5)) if second > 6 else None
+        energy_j = 9000.0 + 100.0 * second + 200.0 * min(max(0, second - 5), 10)
+        sample = GpuSample("u", power_w=power_w, energy_j=energy_j)
+        meter.add(sample, running=True, now=float(second), counted=counted)
+    assert meter.counted_power_w == pytest.approx(300.0)
+    assert Meter().counted_power_w is None
+
+
 def test_energy_by_the_counter_starts_with_the_attempt() -> None:
     meter = Meter()
     for energy_j in (5000.0, 5600.0, 6200.0):
         meter.add(GpuSample("u", power_w=1.0, energy_j=energy_j), running=False, now=0.0)
     assert meter.energy_j == 1200.0
-
-
-def test_what_a_card_does_not_say_is_not_known() -> None:
-    meter = Meter()
-    meter.add(GpuSample("u"), running=True, now=0.0)
-    assert (meter.gpu_util_pct.value, meter.power_w.value, meter.memory_peak_mib, meter.energy_j) == (None,) * 4
 
 
 def test_workers_on_one_gpu_share_its_power_and_its_energy() -> None:
@@ -67,14 +83,6 @@ def test_workers_on_one_gpu_share_its_power_and_its_energy() -> None:
     assert [meter.energy_j for meter in meters] == [600.0, 600.0]
     assert [meter.power_w.value for meter in meters] == [300.0, 300.0]
     assert (alone.energy_j, alone.power_w.value) == (1200.0, 600.0)
-
-
-def test_shared_power_over_time_is_shared_energy() -> None:
-    meter = Meter()
-    meter.add(GpuSample("u", power_w=400.0), running=True, now=0.0, sharers=2)
-    meter.add(GpuSample("u", power_w=400.0), running=True, now=1.0, sharers=2)
-    meter.add(GpuSample("u", power_w=400.0), running=True, now=2.0)
-    assert meter.energy_j == 200.0 + 300.0
 
 
 def test_a_driver_that_is_reloaded_costs_no_energy() -> None:

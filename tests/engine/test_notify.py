@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gmg_tui.engine.children import Children
-from gmg_tui.engine.telling import command as module
-from gmg_tui.engine.telling.command import NotifyCommands
-from gmg_tui.engine.telling.occurrences import Occurrences
+from gmg_tui.engine import notify as module
+from gmg_tui.engine.notify import NotifyCommands, Occurrences
 from gmg_tui.model import OccurrenceKind, RestartMode, RunSpec, WorkerState
 from gmg_tui.protocol import Action
 from tests.engine.harness import job_batch, lives, running, spec_for, sweep_for
@@ -52,7 +49,7 @@ async def test_a_failure_and_the_end_are_told_after_which_the_engine_ends(tmp_pa
     assert failed["GMG_TEXT"] == f"cpu0 has failed: {reason}"
     assert failed["GMG_REASON"] == reason
     assert (failed["GMG_SESSION"], failed["GMG_FOLDER"]) == (spec.name, spec.folder)
-    assert (failed["GMG_JOB"], failed["GMG_MISSED"]) == ("", "0")
+    assert failed["GMG_JOB"] == ""
     assert ended["GMG_TEXT"] == f"{spec.name} has ended: 1 failed"
 
 
@@ -72,16 +69,6 @@ async def test_what_a_script_prints_is_never_read_by_the_shell(tmp_path: Path) -
     assert reason.startswith("ValueError: $(touch harm) `touch harm`; touch harm #' \" \\")
     assert of_the_end == ""
     assert not harm.exists()
-
-
-async def test_a_stuck_worker_is_told_once(tmp_path: Path) -> None:
-    spec = spec_for("--hang", "running", notify=(_writes(tmp_path),), stuck_after_s=2.0)
-    async with running(spec) as run:
-        await eventually(lambda: "stuckcpu0" in _told(tmp_path))
-        stuck = _told(tmp_path)["stuckcpu0"]
-        assert stuck["GMG_TEXT"] == f"cpu0 is stuck: {stuck['GMG_REASON']}"
-        snapshot = await run.until(lambda snapshot: snapshot.occurred)
-        assert [one.kind for one in snapshot.occurred] == [OccurrenceKind.STUCK]
 
 
 async def test_of_a_group_the_rank_that_failed_is_told() -> None:
@@ -155,8 +142,8 @@ class _Commands:
     def __init__(self, *commands: str) -> None:
         self.notes: list[str | None] = []
         spec = RunSpec("sim-1", "/", "/s", "sim.py", (), "/", "python", notify=commands)
-        self.commands = NotifyCommands(spec, Children(), self.notes.append)
-        self.occurrences = Occurrences(self.commands.tell)
+        self.commands = NotifyCommands(spec, self.notes.append)
+        self.occurrences = Occurrences(self.commands.notify)
 
     def happen(self, reason: str = "", kind: OccurrenceKind = OccurrenceKind.FAILED) -> None:
         self.occurrences.add(kind, "something", slot="gpu0", reason=reason)
@@ -169,6 +156,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[..., _Commands]:
     return _Commands
 
 
+@pytest.mark.process
 async def test_a_command_that_hangs_is_ended_with_all_that_it_started(
     quick: Callable[..., _Commands], tmp_path: Path
 ) -> None:
@@ -181,20 +169,10 @@ async def test_a_command_that_hangs_is_ended_with_all_that_it_started(
     await eventually(lambda: not lives(background) and not lives(shell))
 
 
-async def test_what_a_command_leaves_in_the_background_is_ended(tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
-    command = f"sleep 1000 & [ $GMG_EVENT = ended ] || echo $! > {pid}"
-    async with running(spec_for(*NEVER, "--hang", "running", stuck_after_s=2.0, notify=(command,))) as run:
-        await eventually(lambda: pid.exists() and pid.read_text().strip())
-        await eventually(lambda: not lives(int(pid.read_text())))
-        assert not any("--notify" in note for note in run.snapshot.notes)
-
-
-async def test_commands_run_one_at_a_time_in_order_and_too_many_are_counted(tmp_path: Path) -> None:
+@pytest.mark.process
+async def test_commands_run_one_at_a_time_in_order_and_for_too_many_none_is_run(tmp_path: Path) -> None:
     go, log = tmp_path / "go", tmp_path / "log"
-    made = _Commands(
-        f'echo "begin $GMG_REASON $GMG_MISSED" >> {log}; while [ ! -e {go} ]; do sleep 0.05; done; echo end >> {log}'
-    )
+    made = _Commands(f'echo "begin $GMG_REASON" >> {log}; while [ ! -e {go} ]; do sleep 0.05; done; echo end >> {log}')
     made.happen("0")
     await eventually(log.exists)
     for number in range(1, 101):
@@ -204,10 +182,11 @@ async def test_commands_run_one_at_a_time_in_order_and_too_many_are_counted(tmp_
     await made.commands.finish()
     lines = log.read_text().splitlines()
     assert lines[1::2] == ["end"] * 34
-    assert lines[::2] == ["begin 0 0", "begin 1 68", *(f"begin {number} 0" for number in range(2, 33)), "begin last 0"]
+    assert lines[::2] == [*(f"begin {number}" for number in range(33)), "begin last"]
     assert [one.reason for one in made.occurrences.newest] == [*(str(number) for number in range(86, 101)), "last"]
 
 
+@pytest.mark.process
 async def test_a_loud_command_is_not_stopped_by_a_full_pipe_and_its_last_words_are_kept() -> None:
     made = _Commands("yes loud | head -c 3000000 >&2; echo finally >&2; exit 4")
     made.happen()
@@ -215,25 +194,6 @@ async def test_a_loud_command_is_not_stopped_by_a_full_pipe_and_its_last_words_a
     (note,) = made.notes
     assert note is not None
     assert note.endswith("exit code 4: finally")
-
-
-async def test_one_of_several_commands_that_fails_is_said_and_gone_once_it_works(tmp_path: Path) -> None:
-    made = _Commands(f"test -e {tmp_path / 'there'}", "true")
-    made.happen()
-    await made.commands.finish()
-    (tmp_path / "there").touch()
-    made.happen()
-    await made.commands.finish()
-    assert made.notes == [f"--notify test -e {tmp_path / 'there'}: exit code 1", None]
-
-
-async def test_a_folder_that_is_gone_is_said() -> None:
-    made = _Commands("true")
-    made.commands._spec = RunSpec("sim-1", "/", "/s", "sim.py", (), "/nowhere", "python")
-    made.happen()
-    await made.commands.finish()
-    assert "No such file" in (made.notes[0] or "")
-    assert os.environ.get("GMG_EVENT") is None
 
 
 def test_kinds_that_are_left_out_do_not_happen() -> None:

@@ -13,10 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gmg_tui.engine.children import Children
-from gmg_tui.engine.output.pump import Pump
+from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.engine.processes.process import Process, adopt_orphans
-from gmg_tui.engine.processes.scans import Scans
+from gmg_tui.engine.processes.process_tree import Scans
 
 from .harness import lives
 from .recycled import spawn_as
@@ -29,14 +28,16 @@ class Run:
     """A Python one-liner as an attempt, with all that it says."""
 
     def __init__(self) -> None:
-        self.pump = Pump()
+        self.pipes = Pipes()
         self.said = {False: b"", True: b""}
-        self.told: list[signal.Signals] = []
         self.heard = asyncio.Event()
-        self.children = Children()
-        self.process = Process(self.pump, self.children, Scans(), "cpu0", self._take)
+        self.sent: list[str] = []
+        self.process = Process(self.pipes, Scans(), "cpu0", self._take, self._changed)
 
-    def _take(self, chunk: bytes, is_error: bool) -> None:
+    def _changed(self) -> None:
+        self.sent.append((self.process.sent or "").partition(" ")[0])
+
+    def _take(self, is_error: bool, chunk: bytes) -> None:
         self.said[is_error] += chunk
         self.heard.set()
 
@@ -44,10 +45,11 @@ class Run:
         await self.process.start((sys.executable, "-c", code, *args), cwd="/", env=ENV)
         return self
 
-    async def end(self, steps: tuple[tuple[signal.Signals, float], ...] = STEPS) -> list[int]:
-        left = await self.process.end(steps, lambda number, _: self.told.append(number))
-        await self.process.drain()
-        return [proc.pid for proc in left]
+    async def stop(self) -> None:
+        self.process.stop(STEPS)
+        await self.process.wait_stopped()
+        self.process.close_pipes()
+        assert self.process.survivors is None
 
 
 async def _spoken(run: Run, word: bytes) -> None:
@@ -56,47 +58,52 @@ async def _spoken(run: Run, word: bytes) -> None:
         await run.heard.wait()
 
 
+@pytest.mark.process
 async def test_both_streams_are_read_to_the_last_byte() -> None:
     code = "import os,sys\nfor fd in 1, 2:\n os.write(fd, b'%d' % fd * 3_000_000)"
     run = await Run().start(code)
     assert await run.process.wait() == 0
-    await run.process.drain()
+    run.process.close_pipes()
     assert run.said == {False: b"1" * 3_000_000, True: b"2" * 3_000_000}
 
 
+@pytest.mark.process
 async def test_a_command_that_does_not_exist_leaves_no_descriptor_open() -> None:
-    before = psutil.Process().num_fds()
     run = Run()
+    before = psutil.Process().num_fds()
     with pytest.raises(FileNotFoundError):
         await run.process.start(("/nowhere/python",), cwd="/", env=ENV)
     assert not run.process.started
     assert psutil.Process().num_fds() == before
 
 
+@pytest.mark.process
 async def test_sigint_is_enough_for_a_script_that_heeds_it() -> None:
     run = await Run().start("import time\ntry: print('up'); time.sleep(60)\nexcept KeyboardInterrupt: print('saved')")
     await _spoken(run, b"up")
-    assert await run.end() == []
-    assert run.told == [signal.SIGINT]
+    await run.stop()
+    assert run.sent == ["SIGINT"]
     assert b"saved" in run.said[False]
     assert run.process.exit_code == 0
 
 
+@pytest.mark.process
 async def test_what_ignores_sigint_and_sigterm_is_killed() -> None:
     code = "import signal,time\nfor s in 2, 15: signal.signal(s, signal.SIG_IGN)\nprint('up')\ntime.sleep(60)"
     run = await Run().start(code)
     await _spoken(run, b"up")
-    assert await run.end() == []
-    assert run.told == [number for number, _ in STEPS]
+    await run.stop()
+    assert run.sent == ["SIGINT", "SIGTERM", "SIGKILL"]
     assert run.process.exit_code == -signal.SIGKILL
 
 
+@pytest.mark.process
 async def test_a_stopped_process_goes_on_to_end_in_order() -> None:
     run = await Run().start("import time\ntry: print('up'); time.sleep(60)\nexcept KeyboardInterrupt: print('saved')")
     await _spoken(run, b"up")
     os.kill(run.process.pid, signal.SIGSTOP)
-    assert await run.end() == []
-    assert run.told == [signal.SIGINT]
+    await run.stop()
+    assert run.sent == ["SIGINT"]
     assert b"saved" in run.said[False]
 
 
@@ -117,6 +124,7 @@ def adopting() -> Iterator[None]:
     ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("adopting")
 @pytest.mark.parametrize("waits", [(), ("wait",)], ids=["after it has left it behind", "together with it"])
 async def test_a_child_in_a_session_of_its_own_is_ended(tmp_path: Path, waits: tuple[str, ...]) -> None:
@@ -126,21 +134,18 @@ async def test_a_child_in_a_session_of_its_own_is_ended(tmp_path: Path, waits: t
         await run.process.wait()
     child = int((tmp_path / "pid").read_text())
     assert psutil.pid_exists(child)
-    assert await run.end() == []
+    await run.stop()
     assert not lives(child)
     os.waitpid(child, 0)
 
 
 @pytest.mark.usefixtures("adopting")
-async def test_a_group_that_has_the_pid_of_an_ended_first_process_by_now_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_group_that_has_the_pid_of_an_ended_first_process_by_now_is_left_alone(tmp_path: Path) -> None:
     run = await Run().start(ESCAPE, str(tmp_path / "pid"))
     await run.process.wait()
     stranger = spawn_as(run.process.pid)
-    monkeypatch.setattr(run.children, "adopted", lambda pid: pid != stranger.pid)
     try:
-        assert await run.end() == []
+        await run.stop()
         os.waitpid(int((tmp_path / "pid").read_text()), 0)
         assert stranger.poll() is None
     finally:
@@ -148,6 +153,7 @@ async def test_a_group_that_has_the_pid_of_an_ended_first_process_by_now_is_left
         stranger.wait()
 
 
+@pytest.mark.process
 async def test_a_flood_is_read_while_the_loop_stays_free() -> None:
     run = await Run().start("import sys\nfor _ in range(2000): sys.stdout.write('x' * 9_999 + '\\n')")
     turns = 0
@@ -160,7 +166,7 @@ async def test_a_flood_is_read_while_the_loop_stays_free() -> None:
 
     counting = asyncio.create_task(count())
     await run.process.wait()
-    await run.process.drain()
+    run.process.close_pipes()
     counting.cancel()
     assert len(run.said[False]) == 20_000_000
     assert turns > 80

@@ -12,11 +12,11 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.client import EngineClient
 from gmg_tui.commands import resume
-from gmg_tui.commands.options import RunOptions
+from gmg_tui.commands.prestart import PrestartedEngine
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec, WorkerState
+from gmg_tui.options import RUN, SWEEP_ONLY, Options
 from gmg_tui.store import reader
-from gmg_tui.sweep.overrides import SweepOptions
 from tests.harm.patience import eventually
 
 from .harness import job_batch, running, sweep_for
@@ -43,7 +43,7 @@ async def test_failed_jobs_run_again_when_that_is_asked_for() -> None:
             await run.until_done()
         assert _states(spec) == states
     first, second = reader.load_jobs(Path(spec.folder) / sessions.STORE)
-    assert (first.attempts, second.attempts, second.exit_code, second.reason) == (1, 2, 0, None)
+    assert (first.last.number, second.last.number, second.last.exit_code, second.reason) == (1, 2, 0, None)
 
 
 async def test_a_job_that_is_ended_together_with_its_engine_waits_again() -> None:
@@ -78,11 +78,10 @@ async def test_a_second_engine_that_comes_too_late_changes_nothing(monkeypatch: 
         await run.until(lambda _: run.queue.failed == 1 and run.worker("cpu0").pid and run.queue.running == 1)
         socket = Path(spec.socket).stat().st_ino
         # Both have found the session ended, and the other one was quicker.
-        found = structs.replace(sessions.find(spec.name, running=True), state="ended")
-        monkeypatch.setattr(resume, "found_session", lambda _: found)
-        own = SweepOptions(resume=spec.name, retry_failed=True)
-        with pytest.raises(GmgError, match=r"an engine is already running in"):
-            await asyncio.to_thread(resume.resume, None, RunOptions(headless=True), own, frozenset())
+        monkeypatch.setattr(resume, "session_of", lambda _: sessions.find(spec.name, running=True).record.session)
+        options = Options.of((*RUN, *SWEEP_ONLY), resume=spec.name, retry_failed=True, headless=True)
+        with PrestartedEngine() as engine, pytest.raises(GmgError, match=r"an engine is already running in"):
+            await asyncio.to_thread(resume.resume, options, {}, engine=engine)
         assert Path(spec.socket).stat().st_ino == socket
         assert _states(spec)[0] is FAILED
         client = await EngineClient.connect(Path(spec.socket))

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from gmg_tui.engine.processes import process_tree
-from gmg_tui.engine.processes.scans import Scans
+from gmg_tui.engine.processes.process_tree import Scans
 
 
 async def test_all_that_ask_at_once_get_the_same_scan() -> None:
@@ -37,3 +37,25 @@ async def test_who_asks_during_a_scan_gets_the_next_and_the_loop_is_free_meanwhi
     await asyncio.sleep(0)
     go_on.set()
     assert await early is not await late
+
+
+async def test_a_child_whose_environment_cannot_be_read_keeps_no_scan_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a process that is stuck in a driver, with its memory map locked."""
+    answer, slot_of = threading.Event(), process_tree.slot_of
+
+    def stuck(pid: int) -> str:
+        answer.wait()
+        return slot_of(pid)
+
+    monkeypatch.setattr(process_tree, "slot_of", stuck)
+    child = await asyncio.create_subprocess_exec("sleep", "60", env={"GMG_SLOT": "cpu7", "PATH": os.environ["PATH"]})
+    scans = Scans()
+    try:
+        assert (await scans.table()).members(None, "cpu7") == []
+        answer.set()
+        while [proc.pid for proc in (await scans.table()).members(None, "cpu7")] != [child.pid]:
+            pass
+    finally:
+        answer.set()
+        child.kill()
+        await child.wait()

@@ -8,7 +8,7 @@ import pytest
 
 from gmg_tui import session
 from gmg_tui.errors import GmgError
-from gmg_tui.model import JobRecord, WorkerState
+from gmg_tui.model import JobRecord, RestartMode, TuneSpec, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.store import reader
 
@@ -53,14 +53,9 @@ async def _jobs_after(tmp_path: Path, command: str, seconds: float) -> list[JobR
     return reader.load_jobs(Path(spec.folder) / session.STORE)
 
 
-async def test_a_stop_stops_the_job_that_has_just_got_the_slot(tmp_path: Path) -> None:
-    jobs = await _jobs_after(tmp_path, "stop('cpu0', kill=False)", 600.0)
-    assert [(job.state, job.attempts) for job in jobs] == [(FINISHED, 1), (STOPPED, 0), (FINISHED, 1)]
-
-
 async def test_the_sessions_end_stops_it_and_it_waits_for_the_next_engine(tmp_path: Path) -> None:
     jobs = await _jobs_after(tmp_path, "end(kill=False, reason=None)", 600.0)
-    assert [(job.state, job.attempts) for job in jobs] == [(FINISHED, 1), (WAITING, 0), (WAITING, 0)]
+    assert [(job.state, job.last.number) for job in jobs] == [(FINISHED, 1), (WAITING, 0), (WAITING, 0)]
     assert jobs[1].reason == "interrupted: the session was stopped"
 
 
@@ -78,7 +73,7 @@ async def test_a_restart_of_a_job_whose_result_is_being_read_runs_it_again(
         gate.touch()
         await run.until_done()
     jobs = reader.load_jobs(Path(spec.folder) / session.STORE)
-    assert [job.attempts for job in jobs] == [attempts, 1]
+    assert [job.last.number for job in jobs] == [attempts, 1]
 
 
 async def test_a_job_that_has_finished_is_not_restarted_by_its_slot(tmp_path: Path) -> None:
@@ -90,3 +85,18 @@ async def test_a_job_that_has_finished_is_not_restarted_by_its_slot(tmp_path: Pa
             await run.client.act(Action.RESTART, "cpu0")
         gate.touch()
         await run.until_done()
+
+
+async def test_a_restart_of_a_trial_whose_result_is_being_read_is_refused_and_the_tuning_goes_on(
+    tmp_path: Path,
+) -> None:
+    gate = tmp_path / "gate"
+    (tmp_path / "sitecustomize.py").write_text(_WHILE_IT_IS_READ.format(gate=str(gate)))
+    spec = sweep_for([], job_batch("--fail", "3"), cpu=1, tune=TuneSpec(), restart=RestartMode.NEVER)
+    async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
+        await run.until_state("cpu0", WorkerState.FAILED)
+        with pytest.raises(GmgError, match="the search decides which trials run"):
+            await run.client.act(Action.RESTART, "cpu0")
+        gate.touch()
+        await run.until(lambda snapshot: snapshot.tuning is not None and snapshot.tuning.ended)
+        assert "Traceback" not in run.log()

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gmg_tui import probe
 from gmg_tui.ddp import stack_signal
 from gmg_tui.errors import GmgError
 from gmg_tui.model import WorkerState
@@ -80,15 +81,6 @@ async def test_py_spy_is_asked_first_and_does_without_the_signal(no_py_spy: Path
         await run.client.end(kill=True)
 
 
-async def test_py_spy_that_may_not_look_is_passed_over(no_py_spy: Path) -> None:
-    (no_py_spy / "py-spy").write_text("#!/bin/sh\necho Permission Denied >&2\nexit 1\n")
-    (no_py_spy / "py-spy").chmod(0o755)
-    async with running(group_of("--steps", "100000")) as run:
-        await _all_run(run)
-        assert {one.source for one in await run.client.stacks("cpu0")} == {"faulthandler"}
-        await run.client.end(kill=True)
-
-
 async def test_a_single_worker_without_py_spy_is_not_sent_a_signal(no_py_spy: Path) -> None:
     async with running(spec_for("--lines", "0")) as run:
         await _all_run(run)
@@ -115,25 +107,17 @@ async def test_other_requests_are_answered_while_a_rank_keeps_silent(no_py_spy: 
 
 
 def _python(tmp_path: Path, code: str, **env: str) -> str:
-    added = stack_signal.variables(str(tmp_path / "stacks.txt"), env)
+    added = stack_signal.variables(str(tmp_path / "stacks.txt")) | probe.on_path(env)
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **env, **added}, capture_output=True, text=True, check=True
     )
     return done.stdout + done.stderr
 
 
-def test_the_sitecustomize_that_ours_hides_runs_after_it(tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
-    (own / "sitecustomize.py").write_text("import builtins\nbuiltins.greeting = __file__\n")
-    said = _python(tmp_path, "import sys; print(greeting, sys.modules['sitecustomize'].__file__)", PYTHONPATH=str(own))
-    assert said.split() == [str(own / "sitecustomize.py")] * 2
-
-
 def test_a_script_sees_a_path_without_ours(tmp_path: Path) -> None:
-    assert stack_signal.SITE not in _python(tmp_path, "import sys; print(sys.path)", PYTHONPATH=str(tmp_path))
+    assert probe.SITE not in _python(tmp_path, "import sys; print(sys.path)", PYTHONPATH=str(tmp_path))
     assert "Error" not in _python(tmp_path, "print(1)", PYTHONPATH="")
-    assert stack_signal.variables("f", {"PYTHONPATH": ""})["PYTHONPATH"] == stack_signal.SITE
+    assert probe.on_path({"PYTHONPATH": ""})["PYTHONPATH"] == probe.SITE
 
 
 def test_a_file_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_process_that_has_become_another_program_is_left_alone() -> None:
         process.stdout.read(1)
         while psutil.Process(process.pid).name() != "sleep":
             os.sched_yield()
-        with pytest.raises(GmgError, match=f"process {process.pid} is sleep 60 now; look again"):
+        with pytest.raises(GmgError, match=f"process {process.pid} is sleep 60 now; select it again"):
             strangers.end(seen, signal.SIGTERM)
         assert process.poll() is None
 

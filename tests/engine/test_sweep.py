@@ -64,7 +64,7 @@ async def test_each_job_runs_on_one_card_and_no_card_has_two(sim: Sim, marked: P
     for mark in marks(marked):
         record = records[mark["GMG_JOB_NAME"]]
         assert record.state is FINISHED
-        assert (str(record.gpu_index), record.gpu_uuid) == (
+        assert (str(record.last.gpu_index), record.gpu_uuid) == (
             mark["CUDA_VISIBLE_DEVICES"],
             sim.gpus[int(mark["CUDA_VISIBLE_DEVICES"])].uuid,
         )
@@ -158,19 +158,6 @@ async def test_a_job_that_has_ended_waits_for_nothing_and_the_next_one_for_its_m
         assert ended.ended, "nobody comes who would need the memory"
 
 
-async def test_two_jobs_on_a_card_do_not_wait_for_each_others_memory(sim: Sim, marked: Path) -> None:
-    sim.gpus[0].memory_used_mib = 500
-    sim.write()
-    batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,", per_gpu=2)
-    async with running(sweep_for([{"s": 2.0}, {"s": 60.0}, {"s": 0.0}], batch, interval_s=0.2), sim.env()) as run:
-        await run.until(lambda s: len(marks(marked)) == 2)
-        sim.gpus[0].memory_used_mib = 30_000
-        sim.write()
-        await run.until(lambda s: s.queue and s.queue.finished == 2)
-        await run.client.act_on_jobs(QueueAction.SKIP, 2)
-        await run.until_done()
-
-
 async def test_whatever_becomes_of_a_job_its_card_is_given_back_and_the_results_say_so(
     sim: Sim, marked: Path, tmp_path: Path
 ) -> None:
@@ -195,22 +182,17 @@ async def test_whatever_becomes_of_a_job_its_card_is_given_back_and_the_results_
     kept = stored(run)
     assert {name: record.state for name, record in kept.items()} == {name: said[name].state for name in said}
     assert "cannot make the job's folder" in (kept["no-folder"].reason or "")
-    assert kept["no-folder"].attempts == 0
+    assert kept["no-folder"].last.number == 0
     assert kept["slow"].reason == "timed out after 1 s"
     assert "out of memory" in (kept["oom"].reason or "")
-    assert (kept["twice"].attempts, kept["twice"].exit_code) == (2, 3)
-    assert (kept["once"].attempts, kept["once"].state) == (2, FINISHED)
+    assert (kept["twice"].last.number, kept["twice"].last.exit_code) == (2, 3)
+    assert (kept["once"].last.number, kept["once"].state) == (2, FINISHED)
     assert kept["well"].state is FINISHED
     by_name = {row["name"]: row for row in rows(run.folder)}
     assert {name: row["state"] for name, row in by_name.items()} == {n: r.state.value for n, r in kept.items()}
-    assert all(row["gpu"] == "0" for row in by_name.values())
-
-
-async def test_an_interpreter_that_is_gone_fails_the_jobs_and_not_the_sweep(sim: Sim) -> None:
-    async with running(sweep_for([{}, {}], job_batch(**CARDS), python="/nowhere/python"), sim.env()) as run:
-        queue = await run.until_done()
-    assert queue.failed == 2
-    assert "cannot start /nowhere/python" in (stored(run)["job-1"].reason or "")
+    assert {name: row["gpu"] for name, row in by_name.items()} == {
+        name: "0" if kept[name].last.number else "" for name in kept
+    }
 
 
 async def test_what_a_person_does_to_jobs(sim: Sim, marked: Path) -> None:
@@ -223,13 +205,27 @@ async def test_what_a_person_does_to_jobs(sim: Sim, marked: Path) -> None:
         await run.client.act_on_jobs(QueueAction.DOWN, 2)
         with pytest.raises(GmgError, match=r"job 1 .* runs"):
             await run.client.act_on_jobs(QueueAction.UP, 1)
-        await run.client.act_on_jobs(QueueAction.SKIP, 1)
+        with pytest.raises(GmgError, match=r"job 1 .* runs; it does not wait"):
+            await run.client.act_on_jobs(QueueAction.SKIP, 1)
+        with pytest.raises(GmgError, match=r"job 5 .* does not run"):
+            await run.client.act_on_jobs(QueueAction.STOP, 5)
+        await run.client.act_on_jobs(QueueAction.STOP, 1)
         queue = await run.until_done()
         assert (queue.finished, queue.stopped) == (3, 2)
         await run.client.act_on_jobs(QueueAction.RETRY, 3)
         assert (await run.until(lambda s: s.queue and s.queue.finished == 4)).queue
     assert [mark["GMG_JOB"] for mark in marks(marked)] == ["1", "4", "5", "2", "3"]
     assert stored(run)["job-1"].state is STOPPED
+
+
+async def test_a_command_to_many_jobs_is_carried_out_for_all_that_it_can_be(sim: Sim, marked: Path) -> None:
+    batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,1")
+    async with running(sweep_for([{"s": 0.0}, {"s": 0.0}, {"s": 60.0}], batch), sim.env()) as run:
+        await run.until(lambda s: s.queue and s.queue.finished == 2)
+        with pytest.raises(GmgError, match=r"job 3 \(job-3\) has not ended"):
+            await run.client.act_on_jobs(QueueAction.RETRY, 1, 3, 2)
+        await run.until(lambda s: s.queue and s.queue.finished == 2 and len(marks(marked)) == 5)
+        assert sorted(mark["GMG_JOB"] for mark in marks(marked)) == ["1", "1", "2", "2", "3"]
 
 
 async def test_cards_come_and_go_while_it_runs(sim: Sim, marked: Path, tmp_path: Path) -> None:
@@ -249,21 +245,6 @@ async def test_cards_come_and_go_while_it_runs(sim: Sim, marked: Path, tmp_path:
     assert cards == {"1": "0", "2": "2", "3": "2"}
 
 
-async def test_no_job_starts_on_a_card_that_is_lost(sim: Sim, marked: Path, tmp_path: Path) -> None:
-    batch = job_batch("--marks", str(marked), "--until", "{until}", gpus="0,1")
-    jobs = [*({"until": str(tmp_path / "go")} for _ in range(2)), *({"until": ""} for _ in range(4))]
-    async with running(sweep_for(jobs, batch, interval_s=0.2), sim.env()) as run:
-        await run.until(lambda s: len(marks(marked)) == 2)
-        sim.gpus[0].lost = True
-        sim.write()
-        await run.until(lambda s: s.samples[0].lost)
-        (tmp_path / "go").touch()
-        queue = await run.until_done()
-        assert queue.finished == 6
-    cards = {mark["GMG_JOB"]: mark["CUDA_VISIBLE_DEVICES"] for mark in marks(marked)}
-    assert cards == {"1": "0", "2": "1", "3": "1", "4": "1", "5": "1", "6": "1"}
-
-
 async def test_a_sweep_that_was_stopped_goes_on_where_it_was(sim: Sim, marked: Path, tmp_path: Path) -> None:
     batch = job_batch("--marks", str(marked), "--until", "{until}", gpus="0,")
     spec = sweep_for([{"until": ""}, {"until": str(tmp_path / "go")}, {"until": ""}], batch)
@@ -280,29 +261,8 @@ async def test_a_sweep_that_was_stopped_goes_on_where_it_was(sim: Sim, marked: P
     async with running(spec, sim.env()) as run:
         queue = await run.until_done()
     assert queue.finished == 3
-    assert stored(run)["job-2"].attempts == 2
+    assert stored(run)["job-2"].last.number == 2
     assert [mark["GMG_JOB"] for mark in marks(marked)] == ["1", "2", "2", "3"]
-
-
-async def test_a_sweep_whose_engine_was_killed_goes_on_where_it_was(sim: Sim, marked: Path) -> None:
-    batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,")
-    spec = sweep_for([{"s": 0.0}, {"s": 1.5}, {"s": 0.0}], batch)
-    async with running(spec, sim.env()) as run:
-        await run.until(lambda s: len(marks(marked)) == 2)
-        run.process.kill()
-        await run.process.wait()
-    async with running(spec, sim.env()) as again:
-        queue = await again.until_done()
-    assert queue.finished == 3
-    assert queue.before_s > 0.0
-    one_card = queue.busy_s / (queue.before_s + again.snapshot.elapsed_s)
-    assert one_card < 1.5, "one card is not faster than itself"
-    with reader.open_store(again.folder / session.STORE) as store:
-        first, second = store.attempts[2]
-    assert (first.attempt.state, first.attempt.reason) == (STOPPED, "interrupted: the engine was killed")
-    assert (second.attempt.number, second.attempt.state) == (2, FINISHED)
-    detailed = json.loads((again.folder / "detailed_results.json").read_text())
-    assert [len(job["attempts"]) for job in detailed["jobs"]] == [1, 2, 1]
 
 
 async def test_a_restart_on_a_slot_is_of_its_job(sim: Sim, marked: Path) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import psutil
 import pytest
+from msgspec import structs
 
+from gmg_tui.ddp import torchrun
 from gmg_tui.model import Batch, RestartMode, RunSpec, WorkerState
 from gmg_tui.protocol import Action
 from tests.harm.patience import eventually
@@ -83,17 +85,6 @@ async def test_a_stop_is_for_torchrun_which_ends_its_ranks_itself(tmp_path: Path
         await eventually(lambda: not any(map(_lives, ranks)))
 
 
-@pytest.mark.slow
-async def test_a_kill_leaves_no_rank_not_even_deaf_ones(tmp_path: Path) -> None:
-    async with running(_torchrun(tmp_path, "deaf", cpu=1)) as run:
-        await run.until(lambda s: s.workers[0].state is WorkerState.RUNNING, timeout_s=120.0)
-        await eventually(lambda: (tmp_path / "1").exists())
-        ranks = _ranks(tmp_path)
-        await run.client.act(Action.KILL, "cpu0")
-        await run.until(lambda s: s.workers[0].state is WorkerState.STOPPED, timeout_s=120.0)
-        await eventually(lambda: not any(map(_lives, ranks)))
-
-
 async def test_it_sees_all_cards_and_every_slot_steers_it(sim: Sim, tmp_path: Path) -> None:
     stand_in = tmp_path / "torchrun"
     stand_in.write_text(
@@ -131,3 +122,9 @@ async def test_it_has_time_to_end_its_ranks_also_as_a_job(tmp_path: Path) -> Non
         await run.client.act(Action.STOP, "cpu0")
         await run.until_done()
     assert told.read_text() == "ended"
+
+
+def test_an_engine_that_is_ended_gives_torchrun_jobs_their_time() -> None:
+    spec = sweep_for([{}], Batch(script="/venv/bin/torchrun"), cpu=1, sigint_wait_s=15.0, sigterm_wait_s=10.0)
+    assert torchrun.stop_s(spec) == torchrun.GRACE_S + 10.0
+    assert torchrun.stop_s(structs.replace(spec, sweep=None, script="train.py")) == 25.0

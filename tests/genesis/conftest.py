@@ -1,4 +1,7 @@
-"""Tests of this folder run the real Genesis; they share one warm cache, which the first of them fills."""
+"""Tests of this folder run the real Genesis; they share one warm cache, which the first of them fills.
+
+A cache that the environment names is used instead, and is warm the next time.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,10 @@ def genesis_cache(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         pytest.skip("genesis-world is not installed: pip install 'gmg-tui[genesis]'")
     folder = tmp_path_factory.mktemp("cache")
     return {
-        "GS_CACHE_FILE_PATH": str(folder / "genesis"),
-        "QD_OFFLINE_CACHE_FILE_PATH": str(folder / "quadrants"),
+        **{
+            name: os.environ.get(name, str(folder / name))
+            for name in ("GS_CACHE_FILE_PATH", "QD_OFFLINE_CACHE_FILE_PATH")
+        },
         **dict.fromkeys(THREADS, str(threads_each(len(os.sched_getaffinity(0)), 2))),
     }
 
@@ -37,11 +42,3 @@ def light(genesis_cache: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str
     for name, value in genesis_cache.items():
         monkeypatch.setenv(name, value)
     return str(EXAMPLES / "light.py")
-
-
-@pytest.fixture
-def franka(genesis_cache: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """The path of the Franka example, with the shared cache in the environment."""
-    for name, value in genesis_cache.items():
-        monkeypatch.setenv(name, value)
-    return str(EXAMPLES / "franka.py")

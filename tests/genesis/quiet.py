@@ -1,7 +1,12 @@
-"""A Genesis script that prints little: no FPS lines, no INFO lines, or rsl_rl's iterations instead of either."""
+"""A Genesis script that prints little: no FPS lines, no INFO lines, or rsl_rl's iterations instead of either.
+
+With `--count FILE` it writes when each iteration had stepped, and how many environment steps were done then.
+"""
 
 import argparse
 import tempfile
+import time
+from pathlib import Path
 
 import genesis as gs
 
@@ -11,6 +16,7 @@ parser.add_argument("--level", default="info")
 parser.add_argument("--steps", type=int, default=0, help="steps without a word")
 parser.add_argument("--iterations", type=int, default=0, help="iterations of rsl_rl's runner")
 parser.add_argument("--seed", type=int, default=1)
+parser.add_argument("--count", type=Path)
 args = parser.parse_args()
 
 gs.init(backend=gs.cpu, seed=args.seed, logging_level=args.level)
@@ -28,13 +34,15 @@ if args.iterations:
     from rsl_rl.runners import OnPolicyRunner
     from tensordict import TensorDict
 
+    periods: list[str] = []
+
     class Boxes(VecEnv):  # type: ignore[misc]
         """Reward for the height of a box, which the actions cannot change."""
 
         def __init__(self) -> None:
             self.num_envs, self.num_actions, self.max_episode_length = args.num_envs, 2, 50
             self.episode_length_buf = torch.zeros(args.num_envs, dtype=torch.long)
-            self.device = "cpu"
+            self.device, self.steps = "cpu", 0
             self.cfg: dict[str, object] = {}
 
         def get_observations(self) -> TensorDict:
@@ -42,6 +50,9 @@ if args.iterations:
 
         def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
             scene.step()
+            self.steps += 1
+            if self.steps % 24 == 0:
+                periods.append(f"{args.num_envs * self.steps} {time.monotonic()}")
             self.episode_length_buf += 1
             done = self.episode_length_buf >= self.max_episode_length
             self.episode_length_buf[done] = 0
@@ -59,3 +70,5 @@ if args.iterations:
     # Without a folder it prints nothing; its writer's thread may write into it to the last.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         OnPolicyRunner(Boxes(), config, log_dir=folder, device="cpu").learn(args.iterations)
+    if args.count:
+        args.count.write_text("\n".join(periods))

@@ -38,8 +38,3 @@ def test_two_ranks_of_a_group_end_with_equal_gradients(tmp_path: Path) -> None:
     assert [worker["group"]["rank"] for worker in workers] == [0, 1]
     assert [worker["n_envs"] for worker in workers] == [4, 4]
     assert all(worker["fps"]["samples"] > 0 for worker in workers)
-
-
-def test_torchrun_runs_the_same_script() -> None:
-    told = _run("torch.distributed.run", "--standalone", "--nproc_per_node=2", _EXAMPLE, *_SMALL)
-    assert _EQUAL.search(told), told

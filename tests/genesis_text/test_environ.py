@@ -53,54 +53,48 @@ def environment(
     )
 
 
-def test_on_a_card_every_selector_is_the_index_of_this_moment_and_not_of_the_start() -> None:
-    made = environment(CARD, gpu_index=5, egl_index=1)
-    assert made.set == OURS | {
-        "GMG_SLOT": "gpu3",
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": "5",
-        "TI_VISIBLE_DEVICE": "5",
-        "QD_VISIBLE_DEVICE": "5",
-        "EGL_DEVICE_ID": "1",
-    }
-    assert made.unset == ()
+_ON_A_CARD = {"GMG_SLOT": "gpu3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+_SELECTORS = ("CUDA_VISIBLE_DEVICES", "TI_VISIBLE_DEVICE", "QD_VISIBLE_DEVICE")
+_BASE = dict.fromkeys((*_SELECTORS, "EGL_DEVICE_ID"), "0")
 
 
-def test_a_card_without_a_known_egl_device_has_none_set() -> None:
-    made = environment(CARD, {"EGL_DEVICE_ID": "0", "HOME": "/h"}, gpu_index=3)
-    assert made.unset == ("EGL_DEVICE_ID",)
-    assert "EGL_DEVICE_ID" not in made.full
-    assert made.full["HOME"] == "/h"
-
-
-def test_on_a_mig_slot_the_instance_is_named_and_the_other_selectors_are_gone() -> None:
-    made = environment(MIG, {"TI_VISIBLE_DEVICE": "0", "QD_VISIBLE_DEVICE": "0"}, gpu_index=0)
-    assert made.set == OURS | {
-        "GMG_SLOT": "gpu0-mig1",
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": "MIG-5678",
-    }
-    assert made.unset == ("TI_VISIBLE_DEVICE", "QD_VISIBLE_DEVICE", "EGL_DEVICE_ID")
-    assert made.full == made.set
-
-
-def test_a_card_is_named_by_its_uuid_where_that_is_asked_for() -> None:
-    made = environment(CARD, {"TI_VISIBLE_DEVICE": "0"}, gpu_index=5, egl_index=1, visible=Visible.UUID)
-    assert made.set == OURS | {
-        "GMG_SLOT": "gpu3",
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": "GPU-1234",
-        "EGL_DEVICE_ID": "1",
-    }
-    assert made.unset == ("TI_VISIBLE_DEVICE", "QD_VISIBLE_DEVICE")
-    assert environment(CPU, visible=Visible.UUID).set["CUDA_VISIBLE_DEVICES"] == ""
-
-
-def test_on_a_cpu_slot_no_card_is_visible() -> None:
-    made = environment(CPU, {"CUDA_VISIBLE_DEVICES": "0,1", "EGL_DEVICE_ID": "0"})
-    assert made.set == OURS | {"GMG_SLOT": "cpu1", "CUDA_VISIBLE_DEVICES": ""}
-    assert made.full["CUDA_VISIBLE_DEVICES"] == ""
-    assert made.full["EGL_DEVICE_ID"] == "0"
+@pytest.mark.parametrize(
+    ("slot", "gpu_index", "egl_index", "visible", "chosen", "unset"),
+    [
+        (CARD, 5, 1, Visible.INDEX, _ON_A_CARD | dict.fromkeys(_SELECTORS, "5") | {"EGL_DEVICE_ID": "1"}, ()),
+        (CARD, 3, None, Visible.INDEX, _ON_A_CARD | dict.fromkeys(_SELECTORS, "3"), ("EGL_DEVICE_ID",)),
+        (
+            CARD,
+            5,
+            1,
+            Visible.UUID,
+            _ON_A_CARD | {"CUDA_VISIBLE_DEVICES": "GPU-1234", "EGL_DEVICE_ID": "1"},
+            _SELECTORS[1:],
+        ),
+        (
+            MIG,
+            0,
+            None,
+            Visible.INDEX,
+            _ON_A_CARD | {"GMG_SLOT": "gpu0-mig1", "CUDA_VISIBLE_DEVICES": "MIG-5678"},
+            (*_SELECTORS[1:], "EGL_DEVICE_ID"),
+        ),
+        (CPU, None, None, Visible.INDEX, {"GMG_SLOT": "cpu1", "CUDA_VISIBLE_DEVICES": ""}, ()),
+        (CPU, None, None, Visible.UUID, {"GMG_SLOT": "cpu1", "CUDA_VISIBLE_DEVICES": ""}, ()),
+    ],
+    ids=["by index", "no EGL device known", "by UUID", "MIG", "CPU", "CPU by UUID"],
+)
+def test_a_worker_sees_its_device_alone(
+    slot: Slot,
+    gpu_index: int | None,
+    egl_index: int | None,
+    visible: Visible,
+    chosen: dict[str, str],
+    unset: tuple[str, ...],
+) -> None:
+    made = environment(slot, _BASE, gpu_index=gpu_index, egl_index=egl_index, visible=visible)
+    assert (made.set, made.unset) == (OURS | chosen, unset)
+    assert made.full == {name: value for name, value in _BASE.items() if name not in unset} | made.set
 
 
 def test_threads_that_a_person_has_set_stay() -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.genesis.output.failures import FailureKind, explain
+from gmg_tui.genesis.output.failures import LINES, FailureKind, explain
 from gmg_tui.genesis.output.reader import Reader
-from gmg_tui.genesis.output.tail import LINES
 from tests.genesis_text.samples import logged
 
 K = FailureKind
@@ -216,3 +215,53 @@ def test_a_reason_far_above_the_end_is_not_looked_for() -> None:
 def test_every_signal_has_a_line() -> None:
     for number in signal.valid_signals():
         assert explain(-number, []).reason.startswith("Killed by ")
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        b"loading the replay buffer failed (EOFError: Ran out of input), starting with an empty one",
+        b"[W 11/22/26 07:00:00.000 81] [cuda_driver.cpp:CUDADriver@42] libcuda.so lib not found.",
+        b"wandb: Network error (ConnectionError), retry: Connection reset by peer",
+    ],
+)
+def test_a_failure_that_the_script_survived_does_not_explain_a_later_one(earlier: bytes) -> None:
+    end = [b"Traceback (most recent call last):", b'  File "sim.py", line 3, in <module>', b"ValueError: bad joint"]
+    failure = explain(1, [earlier, *end])
+    assert (failure.kind, failure.reason) == (K.SCRIPT, "ValueError: bad joint")
+
+
+def test_earlier_lines_explain_a_reason_without_words() -> None:
+    lines = [b"EOFError: Ran out of input", b"Traceback (most recent call last):", b'  File "x"', b"RuntimeError"]
+    assert explain(1, lines).kind is K.CACHE_RACE
+    assert explain(3, lines[:1]).kind is K.CACHE_RACE
+
+
+def test_an_array_that_does_not_fit_the_host_is_named() -> None:
+    text = b"numpy._core._exceptions._ArrayMemoryError: Unable to allocate 72.8 TiB for an array"
+    failure = explain(1, [b"Traceback (most recent call last):", b'  File "x"', text])
+    assert (failure.kind, failure.reason) == (K.HOST_MEMORY, text.decode())
+
+
+GROUP = """
+import asyncio
+
+async def fail():
+    raise MemoryError("CUDA out of memory\\nsecond line")
+
+async def nest():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fail())
+
+async def main():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(nest())
+
+asyncio.run(main())
+"""
+
+
+def test_of_a_real_group_of_exceptions_the_innermost_first_one_is_the_reason(tmp_path: Path) -> None:
+    code, output = run(tmp_path, GROUP)
+    failure = explain(code, output.splitlines())
+    assert (failure.kind, failure.reason) == (K.MEMORY, "MemoryError: CUDA out of memory")

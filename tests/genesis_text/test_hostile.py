@@ -49,12 +49,11 @@ def shown(reader: Reader) -> tuple[object, ...]:
         (fps.last, fps.max, fps.samples, fps.settled, pytest.approx(fps.mean)) if fps else None,
         reader.n_envs,
         reader.progress,
-        reader.device,
-        reader.backend,
-        reader.genesis_version,
+        reader.genesis.device,
+        reader.genesis.backend,
+        reader.genesis.version,
         reader.warnings,
         reader.had_progress,
-        reader.phases,
         reader.failure(1),
     )
 
@@ -87,7 +86,7 @@ def test_nothing_that_is_printed_raises(parts: list[bytes], exit_code: int) -> N
         reader.feed(part, 1.0)
         assert reader.fps is None or reader.fps.samples > 0
     reason = reader.failure(exit_code).reason
-    for text in (reason, reader.device or "", *reader.warnings):
+    for text in (reason, reader.genesis.device or "", *reader.warnings):
         assert len(text) <= 200
         assert not any(ord(sign) < 32 for sign in text)
 

@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from gmg_tui.genesis import locks
+from gmg_tui.genesis import caches
 
-LONG_AGO = time.time() - 2 * locks.STALE_S
+LONG_AGO = time.time() - 2 * caches.STALE_S
 
 
 def lock(path: Path, moment: float = LONG_AGO) -> Path:
@@ -32,18 +32,18 @@ def test_old_locks_of_all_caches_are_stale_and_nothing_else_is(tmp_path: Path) -
     lock(root / "ptx_cache_sm_86" / "ptxcache.lock", time.time())
     lock(root / "kernel_compilation_manager" / "somebody.lock")
     lock(root / "kernel_compilation_manager" / "qdcache.qdb")
-    found = locks.stale({"XDG_CACHE_HOME": str(tmp_path)})
+    found = caches.stale_locks({"XDG_CACHE_HOME": str(tmp_path)})
     assert set(found) == old
-    assert set(locks.remove(found)) == old
-    assert locks.stale({"XDG_CACHE_HOME": str(tmp_path)}) == ()
+    assert set(caches.remove_locks(found)) == old
+    assert caches.stale_locks({"XDG_CACHE_HOME": str(tmp_path)}) == ()
     assert len(list(tmp_path.rglob("*.*"))) == 3
 
 
 def test_caches_are_looked_for_where_the_worker_would_have_them(tmp_path: Path) -> None:
     own, before = lock(tmp_path / "own" / "qdcache.lock"), lock(tmp_path / "before" / "ticache.lock")
     environ = {"QD_OFFLINE_CACHE_FILE_PATH": str(own.parent), "TI_OFFLINE_CACHE_FILE_PATH": str(before.parent)}
-    assert set(locks.stale({**environ, "HOME": "/nonexistent"})) == {own, before}
-    assert locks.stale({"HOME": str(tmp_path)}) == ()
+    assert set(caches.stale_locks({**environ, "HOME": "/nonexistent"})) == {own, before}
+    assert caches.stale_locks({"HOME": str(tmp_path)}) == ()
 
 
 def test_an_old_lock_that_a_process_has_open_is_left_alone(tmp_path: Path) -> None:
@@ -56,15 +56,15 @@ def test_an_old_lock_that_a_process_has_open_is_left_alone(tmp_path: Path) -> No
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"open\n"
-        assert locks.stale(environ) == ()
+        assert caches.stale_locks(environ) == ()
         process.communicate()
-    assert locks.stale(environ) == (tmp_path / "link" / "qdcache.lock",)
+    assert caches.stale_locks(environ) == (tmp_path / "link" / "qdcache.lock",)
 
 
 def test_a_lock_that_was_taken_again_meanwhile_is_not_removed(tmp_path: Path) -> None:
     path = lock(tmp_path / "qdcache.lock")
-    found = locks.stale({"QD_OFFLINE_CACHE_FILE_PATH": str(tmp_path)})
+    found = caches.stale_locks({"QD_OFFLINE_CACHE_FILE_PATH": str(tmp_path)})
     lock(path, time.time())
     assert found == (path,)
-    assert locks.remove(found) == ()
+    assert caches.remove_locks(found) == ()
     assert path.exists()

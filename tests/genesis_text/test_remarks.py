@@ -8,8 +8,7 @@ import pytest
 
 from gmg_tui.genesis.output import log_text
 from gmg_tui.genesis.output.log_text import Severity
-from gmg_tui.genesis.output.reader import Reader
-from gmg_tui.genesis.output.remarks import MOST, Remarks
+from gmg_tui.genesis.output.reader import MOST, Reader, Remarks
 from gmg_tui.text import clean
 from tests.genesis_text.samples import LOGS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from gmg_tui.genesis.output.tail import LINES, Tail
+from gmg_tui.genesis.output.failures import LINES, Tail
 
 
 def test_the_last_lines_are_there_however_they_came() -> None:

@@ -6,7 +6,7 @@ import queue
 
 import pytest
 
-from gmg_tui.gpu import health_watch, xids
+from gmg_tui.gpu import sampler, xids
 from gmg_tui.gpu.nvml import Nvml
 from gmg_tui.gpu.sampler import Sampler
 from gmg_tui.model import GpuHealth, GpuSample, Severity, Xid
@@ -17,11 +17,11 @@ TICK_S = 0.02
 FATAL, DEGRADED = Severity.FATAL, Severity.DEGRADED
 
 
-def looked_at(sim: Sim, place: int = 0) -> GpuHealth:
+def checked(sim: Sim, position: int = 0) -> GpuHealth:
     sim.write()
     nvml = Nvml.open()
-    gpu = nvml.gpus()[place]
-    nvml.look(gpu)
+    gpu = nvml.gpus()[position]
+    nvml.check_health(gpu)
     found = nvml.read(gpu, slow=False).health
     nvml.close()
     assert found is not None
@@ -35,7 +35,7 @@ def test_all_counters_read_as_they_were_written_and_a_good_gpu_has_no_trouble(si
     gpu.remapped_corrected, gpu.remapped_uncorrected = 1, 2
     gpu.nvlink_crc_errors, gpu.nvlink_replays = 5_000_000_000, 7
     gpu.memory_temperature_c, gpu.pstate = 71, 1
-    assert looked_at(sim) == GpuHealth(
+    assert checked(sim) == GpuHealth(
         ecc_corrected=3,
         ecc_uncorrected=0,
         ecc_corrected_ever=41,
@@ -61,7 +61,7 @@ def test_each_trouble_is_a_sentence_with_advice_the_worst_first(sim: Sim) -> Non
     gpu = sim.gpus[0]
     gpu.ecc_uncorrected, gpu.remap_pending, gpu.remap_failed, gpu.nvlink_recoveries = 2, True, True, 1
     gpu.memory_temperature_c, gpu.pcie_width, gpu.pcie_gen = 97, 8, 3
-    found = looked_at(sim).troubles
+    found = checked(sim).troubles
     assert [(one.severity, one.text) for one in found] == [
         (FATAL, "2 ECC errors, uncorrected"),
         (FATAL, "a memory row cannot be replaced"),
@@ -77,7 +77,7 @@ def test_each_trouble_is_a_sentence_with_advice_the_worst_first(sim: Sim) -> Non
 @on_simulated_driver
 def test_an_idle_gpu_that_saves_power_on_its_link_has_no_trouble(sim: Sim) -> None:
     sim.gpus[0].pcie_gen, sim.gpus[0].pstate = 1, 8
-    assert looked_at(sim).troubles == ()
+    assert checked(sim).troubles == ()
 
 
 @on_simulated_driver
@@ -87,7 +87,7 @@ def test_a_gpu_that_reports_nothing_of_it_has_no_health(sim: Sim) -> None:
     sim.write()
     nvml = Nvml.open()
     gpu = nvml.gpus()[0]
-    assert nvml.look(gpu) is None
+    assert nvml.check_health(gpu) is None
     assert nvml.read(gpu, slow=True).health is None
 
 
@@ -95,7 +95,7 @@ def test_a_gpu_that_reports_nothing_of_it_has_no_health(sim: Sim) -> None:
 def test_an_instance_has_the_health_of_its_gpu(sim: Sim) -> None:
     sim.gpus[0].mig = [Mig("MIG-a")]
     sim.gpus[0].ecc_uncorrected = 1
-    assert looked_at(sim, place=1).fatal is not None
+    assert checked(sim, position=1).fatal is not None
 
 
 @on_simulated_driver
@@ -118,7 +118,7 @@ def test_xids_are_heard_once_and_those_from_before_are_not(sim: Sim) -> None:
     assert [(xid.code, xid.count) for xid in second.xids] == [(63, 2)]
     assert [one.text for one in second.troubles] == ["Xid 63 (2 times): a row of memory is to be replaced"]
     assert second.fatal is None
-    nvml.look(gpus[0])
+    nvml.check_health(gpus[0])
     after = nvml.read(gpus[0], slow=False).health
     assert after is not None
     assert ([xid.code for xid in after.xids], after.ecc_uncorrected) == ([13, 79], 0), "a look keeps them"
@@ -153,19 +153,51 @@ def test_a_lost_gpu_does_not_deafen_its_neighbours(sim: Sim) -> None:
 
 
 @on_simulated_driver
+def test_gpus_that_do_not_answer_at_first_are_heard_once_they_do(sim: Sim) -> None:
+    nvml = Nvml.open(retry_s=0)
+    gpus = nvml.gpus()
+    for gpu in sim.gpus:
+        gpu.lost = True
+    sim.write()
+    assert not nvml.hear(gpus)
+    for gpu in sim.gpus:
+        gpu.lost = False
+    sim.write()
+    assert not nvml.hear(gpus)
+    sim.gpus[1].xids = [79]
+    sim.write()
+    assert nvml.hear(gpus)
+
+
+@on_simulated_driver
+def test_a_gpu_that_comes_back_is_registered_again(sim: Sim) -> None:
+    nvml = Nvml.open(retry_s=0)
+    gpus = nvml.gpus()
+    nvml.hear(gpus)
+    sim.gpus[0].lost = True
+    sim.write()
+    assert nvml.read(gpus[0], slow=False).lost
+    sim.gpus[0].lost = False
+    sim.write()
+    sim.record()
+    nvml.hear(gpus)
+    assert sim.calls().count("nvmlDeviceRegisterEvents") == 1
+
+
+@on_simulated_driver
 def test_the_sampler_has_it_after_a_moment_and_an_xid_makes_it_look_again(sim: Sim) -> None:
-    setattr(health_watch, "EVERY_S", 3600.0)  # noqa: B010 - in a process of its own
+    setattr(sampler, "HEALTH_S", 3600.0)  # noqa: B010 - in a process of its own
     rounds: queue.SimpleQueue[tuple[GpuSample, ...]] = queue.SimpleQueue()
     nvml = Nvml.open()
-    sampler = Sampler(nvml.gpus(), TICK_S, lambda samples, _: rounds.put(samples), nvml)
-    sampler.start()
+    thread = Sampler(nvml.gpus(), TICK_S, lambda samples, _: rounds.put(samples), nvml)
+    thread.start()
     while (rounds.get(timeout=30)[7].health or GpuHealth()).ecc_uncorrected != 0:
         pass
     sim.gpus[7].ecc_uncorrected, sim.gpus[7].xids = 4, [48]
     sim.write()
     while (rounds.get(timeout=30)[7].health or GpuHealth()).ecc_uncorrected != 4:
         pass
-    assert sampler.stop()
+    assert thread.stop()
     sim.record()
     nvml.close()
     assert sim.calls() == ["nvmlEventSetFree", "nvmlShutdown"]
@@ -177,14 +209,14 @@ def test_counters_that_hang_do_not_keep_the_metrics_waiting(sim: Sim) -> None:
     sim.fails = {"nvmlDeviceGetTotalEccErrors": -1}
     sim.write()
     nvml = Nvml.open()
-    sampler = Sampler(nvml.gpus(), TICK_S, lambda samples, _: rounds.put(samples), nvml)
-    sampler.start()
+    thread = Sampler(nvml.gpus(), TICK_S, lambda samples, _: rounds.put(samples), nvml)
+    thread.start()
     rounds.get(timeout=30)
     sim.gpus[0].gpu_util_pct = 3
     sim.write()
     while rounds.get(timeout=30)[0].gpu_util_pct != 3:
         pass
-    assert not sampler.stop(wait_s=0.05), "its thread still waits for the driver"
+    assert not thread.stop(wait_s=0.05), "its thread still waits for the driver"
 
 
 @pytest.mark.parametrize("code", [46, 48, 62, 64, 74, 79, 95, 119, 120, 136, 140, 143, 158])
@@ -213,15 +245,3 @@ def test_an_unknown_xid_is_told_with_its_number_and_is_not_fatal() -> None:
     assert found is not None
     assert found.severity is DEGRADED
     assert "Xid 999" in found.text
-
-
-@on_simulated_driver
-def test_the_daemon_of_mps_is_seen_by_its_pipes(sim: Sim) -> None:
-    sim.write()
-    pipes = sim.state.parent / "mps"
-    pipes.mkdir()
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("CUDA_MPS_PIPE_DIRECTORY", str(pipes))
-        assert looked_at(sim).mps is None
-        (pipes / "control").touch()
-        assert looked_at(sim).mps == str(pipes)

@@ -56,7 +56,6 @@ def test_each_of_eight_cards_reads_as_it_was_written(sim: Sim) -> None:
             energy_j=simulated.energy_j,
             processes=(),
         )
-    assert nvml.driver_version() == "570.86.15"
 
 
 @on_simulated_driver
@@ -81,20 +80,16 @@ def test_an_unsupported_figure_is_none_and_a_zero_is_zero(sim: Sim) -> None:
 
 @on_simulated_driver
 def test_an_old_driver_is_asked_by_the_old_names(sim: Sim) -> None:
-    sim.gpus[0].processes = [Process(pid=11, memory_mib=100)]
     sim.gpus[0].throttle = 0x4
     missing = 13  # NVML_ERROR_FUNCTION_NOT_FOUND
     sim.fails = {
         "nvmlDeviceGetMemoryInfo_v2": missing,
-        "nvmlDeviceGetComputeRunningProcesses_v3": missing,
-        "nvmlDeviceGetGraphicsRunningProcesses_v3": missing,
         "nvmlDeviceGetCurrentClocksEventReasons": missing,
     }
     sim.write()
     nvml, gpus = opened()
     sample = nvml.read(gpus[0], slow=True)
     assert sample.memory_used_mib == 30211 + 551, "the first form counts what the driver reserves"
-    assert sample.processes == (GpuProcess(pid=11, memory_mib=100),)
     assert sample.throttle == ("power cap",)
 
 
@@ -184,8 +179,6 @@ def test_a_card_that_refuses_everything_says_why(sim: Sim) -> None:
     old_names = {
         "nvmlDeviceGetMemoryInfo",
         "nvmlDeviceGetCurrentClocksThrottleReasons",
-        "nvmlDeviceGetComputeRunningProcesses_v2",
-        "nvmlDeviceGetGraphicsRunningProcesses_v2",
     }
     sim.gpus[0].fails = dict.fromkeys({*sim.calls(), *old_names}, NO_PERMISSION)
     sim.write()
@@ -239,7 +232,6 @@ def test_mig_instances_follow_their_card_and_have_no_utilisation(sim: Sim) -> No
         memory_free_mib=9884,
         processes=(GpuProcess(pid=5, memory_mib=88),),
     )
-    assert nvml.index_of("MIG-bbbb") == 0
 
 
 @on_simulated_driver

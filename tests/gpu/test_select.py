@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from gmg_tui.errors import GmgError
-from gmg_tui.gpu.selection import ambiguity, cpu_slots, slots
+from gmg_tui.gpu.selection import cpu_slots, slots
 from gmg_tui.model import Gpu, SlotKind
 
 UUIDS = ("GPU-aa11", "GPU-aa22", "GPU-bb33", "GPU-cc44")
@@ -66,7 +65,7 @@ def test_a_card_in_mig_mode_stands_for_its_instances(gpus: str | None, visible: 
         ("5", None, "there are 4 GPUs; ask for at most 4"),
         ("3", "0,1", "there are 2 GPUs (CUDA_VISIBLE_DEVICES=0,1 leaves 2 of 4)"),
         ("0", None, "--gpus 0"),
-        ("0,4", None, "no GPU is 4; there are GPUs 0 to 3"),
+        ("0,4", None, "no GPU is 4; there are 0, 1, 2, 3"),
         ("GPU-aa", None, "the beginning of 2 UUIDs"),
         ("GPU-xx", None, "no GPU is GPU-xx"),
         ("0,0", None, "names gpu0 a second time"),
@@ -91,7 +90,7 @@ def test_what_is_not_there_is_an_error_of_one_line(gpus: str | None, visible: st
 
 
 def test_a_machine_without_a_usable_card_names_the_ways_without_one() -> None:
-    with pytest.raises(GmgError, match=r"NVML shows none.*--cpu N.*gmg-tui demo"):
+    with pytest.raises(GmgError, match=r"NVML lists none.*--cpu N.*gmg-tui demo"):
         slots((), None, None)
     with pytest.raises(GmgError, match=r"MIG mode and has no instance.*--cpu N"):
         slots((MIG_CARD,), None, None)
@@ -106,21 +105,3 @@ def test_cpu_slots_are_counted_from_zero() -> None:
     ]
     with pytest.raises(GmgError, match="--cpu 0"):
         cpu_slots(0)
-
-
-def test_a_mig_instance_by_the_name_that_old_drivers_gave_it() -> None:
-    named = tuple(msgspec.structs.replace(gpu, mig_ids=(gpu.mig_index or 0, 0)) for gpu in INSTANCES)
-    cards = (MIG_CARD, *named)
-    assert [slot.name for slot in slots(cards, None, "MIG-GPU-mm/1/0,MIG-GPU-mm/0/0")] == ["gpu1-mig1", "gpu1-mig0"]
-    with pytest.raises(GmgError, match="no GPU is MIG-GPU-mm/7/0"):
-        slots(cards, "MIG-GPU-mm/7/0", None)
-
-
-@pytest.mark.parametrize("gpus", [None, "all", "4", "2,", "0,1", "GPU-aa"])
-def test_what_can_only_be_meant_in_one_way_needs_no_word(gpus: str | None) -> None:
-    assert ambiguity(CARDS, gpus) is None
-
-
-def test_a_count_that_is_also_an_index_is_told() -> None:
-    assert ambiguity(CARDS, "3") == "--gpus 3 is a count: the first 3 GPUs; GPU 3 alone is --gpus 3,"
-    assert ambiguity(CARDS, "1") == "--gpus 1 is a count: the first GPU; GPU 1 alone is --gpus 1,"

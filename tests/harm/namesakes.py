@@ -58,7 +58,7 @@ class Namesake:
         wait_until(lambda: self.found.record.workers[0].pid)
 
     @property
-    def found(self) -> sessions.Found:
+    def found(self) -> sessions.SessionEntry:
         """The session as its folder has it."""
         found = sessions.inspect(self.folder)
         assert found is not None

@@ -16,13 +16,13 @@ STEPS = ("--plain", "--phase-s", "0", "--lines", "0", "--rate", "20")
 """The worker prints `step 0`, `step 1` …, 20 a second, for ever."""
 
 
-def the_session() -> sessions.Found:
+def the_session() -> sessions.SessionEntry:
     """The only session of this test."""
     (found,) = sessions.listing()
     return found
 
 
-def look(found: sessions.Found) -> Snapshot:
+def look(found: sessions.SessionEntry) -> Snapshot:
     """How the session is now, from its engine."""
 
     async def ask() -> Snapshot:
@@ -33,7 +33,7 @@ def look(found: sessions.Found) -> Snapshot:
     return asyncio.run(ask())
 
 
-def steps(found: sessions.Found, slot: str) -> list[int]:
+def steps(found: sessions.SessionEntry, slot: str) -> list[int]:
     """The numbers that the worker's log file has."""
     text = (found.folder / sessions.LOGS / f"{slot}.log").read_bytes()
     return [int(number) for number in re.findall(rb"^step (\d+)$", text, re.MULTILINE)]
@@ -44,6 +44,6 @@ def shown(text: str) -> int:
     return max((int(number) for number in re.findall(r"step (\d+)", text)), default=-1)
 
 
-def stop(found: sessions.Found) -> None:
+def stop(found: sessions.SessionEntry) -> None:
     """End the session as a person would."""
     subprocess.run([sys.executable, "-m", "gmg_tui", "stop", found.name], check=True, capture_output=True)

@@ -14,14 +14,14 @@ _BROKEN = 'import sys; sys.exit("RuntimeError: No CUDA GPUs are available")'
 
 
 def _gmg(*words: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gmg_tui", "sweep", *words, "--headless"]
+    command = [sys.executable, "-m", "gmg_tui", "sweep", "--headless", *words]
     return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=90, check=False)
 
 
 def test_a_sweep_on_broken_gpus_ends_and_goes_on_once_they_are_mended(sim: Sim, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(_BROKEN)
-    words = ["--script", str(script), "--args", "{x}", "--set", "x=1,2,3,4,5,6,7,8", "--gpus", "0,1", "--name", "torn"]
+    words = ["--set", "x=1,2,3,4,5,6,7,8", "--gpus", "0,1", "--name", "torn", "--script", str(script), "{x}"]
     ended = _gmg(*words, env=sim.env())
     assert ended.returncode == 1, ended
     for slot in ("gpu0", "gpu1"):

@@ -129,7 +129,6 @@ async def test_a_state_folder_that_is_removed_comes_back_and_the_log_goes_on_whe
         await run.leave()
         await run.process.wait()
         assert run.record().ended is not None
-        assert run.summary()["workers"][0]["state"] == "stopped"
 
 
 async def test_a_log_that_is_deleted_begins_anew() -> None:
@@ -213,14 +212,14 @@ async def test_a_clock_that_jumps_moves_no_duration_and_no_wait(clock_library: P
             assert jumped.workers[0].attempt == attempt
             psutil.Process(jumped.workers[0].pid).kill()
             waiting = await run.until_state("cpu0", WorkerState.RESTARTING)
-            assert waiting.restart_in_s is not None
-            assert 0 <= waiting.restart_in_s < 10
+            assert waiting.restart_at is not None
+            assert -1 <= waiting.restart_at - run.snapshot.time < 10
         await run.until_attempt("cpu0", 3)
         last = await run.until_state("cpu0", WorkerState.RUNNING)
         psutil.Process(last.pid).kill()
         snapshot = await run.until(lambda snapshot: snapshot.ended)
         assert 0 < snapshot.elapsed_s < 120
-        assert all(0 <= worker.state_s < 120 for worker in snapshot.workers)
+        assert all(0 <= snapshot.time - worker.state_since < 120 for worker in snapshot.workers)
         details = await run.client.details("cpu0")
         assert [0 < (one.ended or 0) - one.started < 120 for one in details.attempts] == [True] * 3
         series = await run.client.series("cpu0")

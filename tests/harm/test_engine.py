@@ -142,10 +142,10 @@ async def test_workers_heed_signals_that_whoever_started_the_engine_ignores() ->
         async with running(spec_for(*NEVER, cpu=2, sigint_wait_s=20.0)) as run:
             await run.until(lambda s: all(worker.state is RUNNING for worker in s.workers))
             await run.client.act(Action.STOP, "cpu0")
-            assert (await run.until_state("cpu0", WorkerState.STOPPED)).exit_code == -signal.SIGINT
+            assert (await run.until_state("cpu0", WorkerState.STOPPED)).newest.exit_code == -signal.SIGINT
             assert b"caching compiled kernels" in run.output("cpu0")
             os.kill(run.worker("cpu1").pid or 0, signal.SIGHUP)
-            assert (await run.until_state("cpu1", WorkerState.FAILED)).exit_code == -signal.SIGHUP
+            assert (await run.until_state("cpu1", WorkerState.FAILED)).newest.exit_code == -signal.SIGHUP
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -167,3 +167,12 @@ async def test_a_killed_watchdog_has_a_successor_that_knows_the_workers() -> Non
         run.process.kill()
         await run.process.wait()
         await eventually(lambda: not any(map(alive, workers)))
+
+
+async def test_an_engine_that_a_worker_of_another_session_starts_is_none_of_that_session() -> None:
+    """Its environment names the outer session's slot, as those of the worker's other processes do."""
+    outer = {"GMG_SLOT": "cpu0", "GMG_SESSION": "outer", "GMG_SESSION_ID": "0" * 16}
+    async with running(spec_for("--lines", "3"), outer) as run:
+        finished = await run.until_state("cpu0", WorkerState.FINISHED)
+        assert finished.warnings == ()
+    assert "watchdog has ended" not in run.log()

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
-import subprocess
-import sys
-import time
 
 import psutil
 import pytest
@@ -19,19 +15,11 @@ from gmg_tui.model import WorkerState
 from tests.engine.test_groups import RANK
 
 from .patience import wait_until
-from .scale import full
 from .sessions import look
-from .test_launch_moments import alive
-
-TRIES = full(60, short=12)
-_COMMAND = (sys.executable, "-m", "gmg_tui", "--headless", "--cpu", "2", "--ddp", RANK, "--steps", "1000000")
+from .test_launch_moments import MOMENTS, alive, launch
 
 
-def _start() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(_COMMAND, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def _running() -> list[sessions.Found]:
+def _running() -> list[sessions.SessionEntry]:
     return [found for found in sessions.listing() if found.state == "running"]
 
 
@@ -45,7 +33,7 @@ def _ranks() -> list[psutil.Process]:
     return found
 
 
-def _complete(found: sessions.Found) -> bool:
+def _complete(found: sessions.SessionEntry) -> bool:
     """Whether both ranks run, in the same attempt, and are children of the session's engine."""
     try:
         snapshot = look(found)
@@ -62,34 +50,29 @@ def _settled() -> bool:
     return _complete(running[0]) if running else not alive()
 
 
-def _end() -> bool:
-    """End what runs; whether there was a session."""
-    running = _running()
-    for found in running:
+def _end() -> None:
+    """End what runs."""
+    for found in _running():
         with contextlib.suppress(ProcessLookupError):
             os.kill(found.record.session.engine_pid, signal.SIGTERM)
     wait_until(lambda: not alive())
-    assert {found.state for found in sessions.listing()} <= {"ended"}
-    return bool(running)
+    # A process that ends loses its environment before its locks.
+    wait_until(lambda: {found.state for found in sessions.listing()} <= {"ended"})
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_launcher_that_is_killed_leaves_a_whole_group_or_nothing() -> None:
-    chance = random.Random(15)
-    began = time.monotonic()
-    client = _start()
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_launcher_that_is_killed_leaves_a_whole_group_or_nothing(moment: str) -> None:
+    client = launch(signal.SIGKILL, moment, "--ddp", RANK, "--steps", "1000000")
+    client.communicate()
+    assert client.returncode == -signal.SIGKILL
+    wait_until(_settled)
+    _end()
+
+
+def test_a_group_runs_on_without_its_launcher() -> None:
+    client = launch(signal.SIGKILL, "never:1", "--ddp", RANK, "--steps", "1000000")
     wait_until(lambda: bool(_running()) and _settled())
-    start_s = time.monotonic() - began
     client.kill()
-    client.wait()
-    assert _settled(), "the ranks need no launcher"
-    outcomes = {_end()}
-    for _ in range(TRIES):
-        client = _start()
-        time.sleep(chance.uniform(0.0, start_s))
-        client.kill()
-        client.wait()
-        wait_until(_settled)
-        outcomes.add(_end())
-    assert outcomes == {True, False}, "the moments were not those of the start"
+    client.communicate()
+    assert _settled()
+    _end()

@@ -6,11 +6,9 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -21,10 +19,8 @@ from gmg_tui import session as sessions
 from tests.engine.harness import FAKE, spec_for
 
 from .patience import eventually, wait_until
-from .scale import full
 from .sessions import STEPS
 
-TRIES = full(200, short=30)
 _HEADLESS = (sys.executable, "-m", "gmg_tui", "--headless", "--cpu", "2")
 
 
@@ -60,54 +56,46 @@ def _listed(client: subprocess.Popen[bytes]) -> list[str]:
     return [found.state for found in sessions.listing()]
 
 
-def _start(*words: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([*words, FAKE, *STEPS], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+MOMENTS = {
+    "subprocess.Popen:1": 0,  # nothing of the session exists yet
+    "os.mkdir:3": 0,  # the session's folder
+    "os.mkdir:4": 0,  # its logs
+    "socket.__new__:1": 1,  # the engine is being started
+    "socket.__new__:3": 1,
+    "socket.connect:1": 1,  # the engine runs
+}
+"""Audit events of a launcher, in their order, and how many sessions SIGTERM leaves there, all of them ended."""
 
 
-def _start_s() -> float:
-    """How long a start takes here and now, until its session runs."""
-    began = time.monotonic()
-    client = _start(*_HEADLESS)
-    wait_until(lambda: "running" in [one.state for one in sessions.listing()])
-    took_s = time.monotonic() - began
-    client.terminate()
-    assert set(_listed(client)) <= {"ended"}  # the session is listed before its launcher has said that it shall begin
-    return took_s
+def launch(number: signal.Signals, moment: str, *words: str) -> subprocess.Popen[bytes]:
+    """A launcher of `words`, after `--headless --cpu 2`, that gets a signal at a moment of its start."""
+    path = os.pathsep.join(filter(None, [str(Path(__file__).with_name("moment")), os.environ.get("PYTHONPATH")]))
+    env = os.environ | {"PYTHONPATH": path, "GMG_TEST_MOMENT": f"{number.value}:{moment}"}
+    return subprocess.Popen([*_HEADLESS, *words], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_sigterm_at_any_moment_leaves_nothing_running() -> None:
-    chance, start_s = random.Random(6), _start_s()
-    outcomes: set[tuple[int, str]] = set()
-    for _ in range(TRIES):
-        before = _folders()
-        client = _start(*_HEADLESS)
-        time.sleep(chance.uniform(0.0, 2 * start_s))
-        client.terminate()
-        assert set(_listed(client)) <= {"ended"}
-        assert len(_folders()) == len(sessions.listing())
-        outcomes.add((client.returncode, "nothing" if _folders() == before else "ended"))
-    assert {(130, "nothing"), (130, "ended")} <= outcomes, "the moments were not those of the start"
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_sigterm_while_it_starts_leaves_nothing_running(moment: str) -> None:
+    client = launch(signal.SIGTERM, moment, FAKE, *STEPS)
+    assert _listed(client) == ["ended"] * MOMENTS[moment]
+    assert client.returncode in {130, -signal.SIGTERM}
+    assert len(_folders()) == MOMENTS[moment]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_launcher_that_is_killed_leaves_a_session_or_nothing() -> None:
-    chance, start_s = random.Random(7), _start_s()
-    for _ in range(TRIES // 3):
-        client = _start(*_HEADLESS)
-        time.sleep(chance.uniform(0.0, start_s))
-        client.kill()
-        client.communicate()
-        # Sessions of earlier rounds stay listed as ended.
-        wait_until(lambda: not alive() or "running" in [one.state for one in sessions.listing()])
-        for found in sessions.listing():
-            if found.state == "running":
-                # An engine whose launch was not confirmed ends by itself.
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(found.record.session.engine_pid, signal.SIGTERM)
-        assert set(_listed(client)) <= {"ended"}
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_launcher_that_is_killed_leaves_a_session_or_nothing(moment: str) -> None:
+    client = launch(signal.SIGKILL, moment, FAKE, *STEPS)
+    client.communicate()
+    assert client.returncode == -signal.SIGKILL
+    # An engine whose launch was not confirmed ends by itself.
+    wait_until(lambda: not alive() or "running" in [each.state for each in sessions.listing()])
+    for listed in sessions.listing():
+        if listed.state == "running":
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(listed.record.session.engine_pid, signal.SIGTERM)
+    wait_until(lambda: not alive())
+    # A process that ends loses its environment before its locks.
+    wait_until(lambda: {each.state for each in sessions.listing()} <= {"ended"})
 
 
 async def _engine(spec_text: bytes, words: bytes) -> asyncio.subprocess.Process:
@@ -166,7 +154,7 @@ def test_sigterm_ends_a_client_whose_output_is_full_and_unread(sweep: bool, tmp_
     stamps = tmp_path / "stamps"
     args = ["--plain", "--phase-s", "0", "--flood", "plain", "--lines", "0", "--stamp", str(stamps)]
     if sweep:
-        words = ["sweep", "--script", FAKE, "--set", "x=1", "--cpu", "1", "--headless", "--args", " ".join(args)]
+        words = ["sweep", "--set", "x=1", "--cpu", "1", "--headless", "--script", FAKE, *args]
     else:
         words = ["--headless", "--cpu", "1", FAKE, *args]
     with subprocess.Popen(

@@ -27,7 +27,7 @@ MIB = 1 << 20
 
 def _quit(terminal: Terminal) -> None:
     terminal.press("q")
-    terminal.until("stop them and quit")
+    terminal.until("Stop the workers")
     terminal.press("s")
     terminal.until_ended()
 
@@ -100,7 +100,7 @@ def _through_all_screens(terminal: Terminal, last_words: str, gate: Path) -> byt
     for key in ("t", "t", "f", "f"):
         terminal.press(key)
     terminal.press(ENTER)
-    terminal.until("1 charts")
+    terminal.until("1 column")
     terminal.press(ESCAPE)
     terminal.until("cpu0 log")
     terminal.press("/")

@@ -83,6 +83,6 @@ def test_one_damaged_session_keeps_nobody_from_the_others(
     assert (found.returncode, found.stderr) == (0, "")
     assert {row["name"] for row in json.loads(found.stdout)} == {"good-1", *(["bad-1"] if listed else [])}
     told = _gmg("ls").stdout
-    assert ("bad-1 is not listed, because its session.json cannot be read" in told) is not listed
+    assert ("remove it with: gmg-tui rm bad-1" in told) is not listed
     removed = _gmg("rm", "bad-1", "--yes")
     assert (removed.returncode, removed.stderr) == (0, "")

@@ -46,6 +46,8 @@ class Under(NamedTuple):
     """Whether the keys of the storm leave it unlike a fresh one."""
 
 
+PAGE = "esc Back"
+"""In the footer of every page, and nowhere else."""
 TO_GPU0 = (*"kkkkkkkkhhhhhhhh", *[SHIFT_LEFT] * 20, END)
 LIVE = {
     "main": Under(
@@ -56,25 +58,21 @@ LIVE = {
     ),
     "details": Under(
         ENTER,
-        ("[1 charts]",),
-        (UP, DOWN, TAB, BACKTAB, *"1234hl+-,.", *PAGES, REDRAW),
-        (*"hhhhhhhh", "1", "0"),
+        (PAGE,),
+        (UP, DOWN, *"hljk", *PAGES, REDRAW),
+        (*"hhhhhhhh",),
     ),
-    "processes": Under("p", ("processes on the GPU",), (UP, DOWN, "j", "k", REDRAW), tuple("kkkkk")),
-    "tried": Under("a", ("sets of arguments",), (UP, DOWN, "j", "k", *PAGES, REDRAW), (HOME,)),
-    "command": Under(f"{ENTER}c", ("[1 charts]", "The command of"), (UP, DOWN, "y", *PAGES, REDRAW), typed=True),
-    "search": Under("/", ("literal",), (LEFT, RIGHT, *"gpu0 \x7f", HOME, END), (END, *["\x7f"] * 300)),
-    "filter": Under("&", ("only lines with",), (LEFT, RIGHT, *"gpu0 \x7f", HOME, END), (END, *["\x7f"] * 300)),
-    "slots": Under("\\", ("words that all",), (LEFT, RIGHT, *"gpu0 \x7f", HOME, END), (END, *["\x7f"] * 300)),
+    "processes": Under("p", (PAGE,), (UP, DOWN, "j", "k", REDRAW), tuple("kkkkk")),
+    "tried": Under("a", (PAGE,), (UP, DOWN, "j", "k", *PAGES, REDRAW), (HOME,)),
+    "search": Under("/", ("search the log",), (LEFT, RIGHT, *"gpu0 \x7f", HOME, END), (END, *["\x7f"] * 300)),
 }
 """Screens that follow the session."""
-TUNE = {"tune": Under("T", ("T workers",), (UP, DOWN, *PAGES, REDRAW), (END,))}
-QUEUE = {"queue": Under("Q", ("GPUs",), (UP, DOWN, "j", "k", *PAGES, "f", REDRAW), ("f",))}
+TUNE = {"tune": Under("Q", (PAGE,), (UP, DOWN, *PAGES, REDRAW), (END,))}
+QUEUE = {"queue": Under("Q", (PAGE,), (UP, DOWN, "j", "k", *PAGES, "f", REDRAW), (END, HOME))}
 DIALOGS = {
     "edit": Under("e", ("Edit gpu0",), (*ARROWS, TAB, BACKTAB, *"w {\x7f", HOME, END, CTRL_UP, CTRL_DOWN), typed=True),
     "help": Under("?", ("─ Help ",), (UP, DOWN, " ", *PAGES, REDRAW), (HOME,)),
     "palette": Under("\x10", ("Search for commands",), (UP, DOWN, *"the\x7f", PAGE_UP, PAGE_DOWN), typed=True),
-    "sort": Under("S", ("─ Sort by ",), (*ARROWS, TAB, BACKTAB, "j", "k", REDRAW), typed=True),
     "quit": Under("q", ("─ Quit ",), (*ARROWS, TAB, BACKTAB, "j", "k", REDRAW), typed=True),
 }
 """Screens that stand over one that rests meanwhile."""

@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import random
-import shlex
 import signal
 import subprocess
 import sys
@@ -33,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 def _gmg(*words: str, env: dict[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "gmg_tui", "sweep", *words, "--headless"],
+        [sys.executable, "-m", "gmg_tui", "sweep", "--headless", *words],
         env={**os.environ, **env},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -51,9 +50,9 @@ def test_the_engine_is_killed_ten_times_and_every_job_is_finished_once(sim: Sim,
     marks = tmp_path / "marks"
     marks.mkdir()
     grid = ",".join(map(str, range(JOBS)))
-    words = ["--script", JOB, "--set", f"x={grid}", "--name", "much", "--gpus", "0,1,2"]
+    words = ["--set", f"x={grid}", "--name", "much", "--gpus", "0,1,2"]
     args = ["--marks", str(marks), "--s", "0.4", "--value", "{x}"]
-    client = _gmg(*words, "--args", shlex.join(args), env=sim.env())
+    client = _gmg(*words, "--script", JOB, *args, env=sim.env())
     for _ in range(KILLS):
         before = len(_begun(marks))
         more = chance.randint(1, 3)

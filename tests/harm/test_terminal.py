@@ -107,7 +107,7 @@ def test_two_interfaces_of_different_sizes_show_one_session_and_either_may_leave
             small.press("l", "j")  # beside the first or under it
             small.until("cpu1 log")
             small.press("X")
-            small.until("Sure?")
+            small.until("Kill cpu1 now?")
             small.press("y")
             for terminal in (large, small):
                 terminal.until("stopped")
@@ -144,8 +144,6 @@ def test_an_interface_says_that_its_engine_is_stopped_and_can_be_left_meanwhile(
         before = shown(terminal.text())
         time.sleep(full(30.0, short=4.0))
         terminal.until("engine silent for ")
-        terminal.press("e")
-        terminal.until("e: the engine has been silent for ")
         terminal.press("?")
         terminal.until("─ Help ─")
         terminal.press("\x1b")

@@ -12,7 +12,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmg_tui.engine.output.log_file import LogFile
+from gmg_tui.engine.output.logs import Log, LogWriter
 from gmg_tui.logs.cut import Cut
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
@@ -21,6 +21,11 @@ from tests.engine.harness import running, spec_for
 
 MOST = 1 << 20
 NOTE = re.compile(rb"\n\[gmg-tui\] ([\d,]+) bytes are cut out here: --log-max is 1 MiB\n")
+
+
+def _close(log: Log) -> None:
+    log.close()
+    log._writer.close()
 
 
 def _lines(first: int, end: int) -> bytes:
@@ -44,13 +49,13 @@ def test_beginning_and_end_stay_and_what_is_missing_is_counted(tmp_path: Path) -
     path = tmp_path / "cpu0.log"
     written = b""
     for attempt in range(3):
-        log = LogFile(path, MOST)  # another engine's, which appends
+        log = Log(LogWriter(), path, MOST)  # another engine's, which appends
         for number in range(60):
             data = _lines(10_000 * attempt + 150 * number, 10_000 * attempt + 150 * (number + 1)) * 4
-            log.write(data)
+            log.append(data, 0)
             written += data
             assert path.stat().st_size <= MOST
-        log.close()
+        _close(log)
     head, missing, tail = _parts(path.read_bytes())
     assert written.startswith(head)
     assert written.endswith(tail)
@@ -63,30 +68,30 @@ def test_beginning_and_end_stay_and_what_is_missing_is_counted(tmp_path: Path) -
 
 
 def test_one_endless_line_is_cut_as_well(tmp_path: Path) -> None:
-    log = LogFile(tmp_path / "cpu0.log", MOST)
+    log = Log(LogWriter(), tmp_path / "cpu0.log", MOST)
     for _ in range(30):
-        log.write(b"x" * 100_000)
+        log.append(b"x" * 100_000, 0)
     head, missing, tail = _parts((tmp_path / "cpu0.log").read_bytes())
     assert len(head) + missing + len(tail) == 3_000_000
-    log.close()
+    _close(log)
 
 
 def test_a_log_that_cannot_be_cut_stays_whole_and_that_is_said(tmp_path: Path) -> None:
     (tmp_path / ".cpu0.log.cut").mkdir()
-    log = LogFile(tmp_path / "cpu0.log", MOST)
-    log.write(b"x" * (MOST + 1))
+    log = Log(LogWriter(), tmp_path / "cpu0.log", MOST)
+    log.append(b"x" * (MOST + 1), 0)
     assert log.trouble is not None
     assert log.trouble.startswith("log larger than --log-max: Is a directory")
-    log.write(b"y")
+    log.append(b"y", 0)
     assert (tmp_path / "cpu0.log").read_bytes() == b"x" * (MOST + 1) + b"y"
-    log.close()
+    _close(log)
 
 
 async def test_who_follows_a_log_gets_every_line_once_while_it_is_cut() -> None:
     async with ScriptedEngine() as engine:
         path = engine.folder / "logs" / "cpu0.log"
-        log = LogFile(path, MOST)
-        log.write(_lines(0, 100))
+        log = Log(LogWriter(), path, MOST)
+        log.append(_lines(0, 100), 0)
         command = (sys.executable, "-m", "gmg_tui", "logs", "cpu0", "-f")
         process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, env=environ())
         assert process.stdout is not None
@@ -95,11 +100,11 @@ async def test_who_follows_a_log_gets_every_line_once_while_it_is_cut() -> None:
         files = {path.stat().st_ino}
         for first in range(100, 120_000, 4000):
             data = _lines(first, first + 4000)
-            log.write(data)
+            log.append(data, 0)
             files.add(path.stat().st_ino)
             async with asyncio.timeout(30):
                 seen.write(await process.stdout.readexactly(len(data)))
-        log.close()
+        _close(log)
         process.terminate()
         await process.wait()
     assert len(files) > 2

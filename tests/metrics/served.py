@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -17,19 +16,12 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.cli.scripted import ROOT, environ
+from tests.cli.scripted import COMMAND, environ, gmg
 from tests.harm.patience import wait_until
 
-GMG = (sys.executable, "-m", "gmg_tui")
-WORKER = str(ROOT / "tests" / "fake_worker.py")
 _PATIENCE_S = 30.0
 
 Sample = tuple[dict[str, str], float]
-
-
-def gmg(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A command that ends by itself."""
-    return subprocess.run([*GMG, *words], capture_output=True, text=True, env=environ(**variables))
 
 
 def detached(*words: str, **variables: str) -> str:
@@ -42,7 +34,7 @@ def detached(*words: str, **variables: str) -> str:
 @contextmanager
 def metrics(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The command, and what its first line says of where the metrics are."""
-    with subprocess.Popen([*GMG, "metrics", *words], stderr=subprocess.PIPE, text=True, env=environ()) as process:
+    with subprocess.Popen([*COMMAND, "metrics", *words], stderr=subprocess.PIPE, text=True, env=environ()) as process:
         try:
             assert process.stderr is not None
             said = process.stderr.readline()

@@ -15,26 +15,31 @@ from tests.harm.patience import wait_until
 SLOTS = ("n1/cpu0", "n1/cpu1", "n2/cpu0", "n2/cpu1")
 
 
-def nodes(count: int = 2, **more: Any) -> NodesSpec:
-    """So many agents here."""
-    return NodesSpec(LauncherKind.LOCAL, str(count), **more)
+def nodes(count: int = 2, *, orphan_wait_s: float = 60.0, lost_after_s: float = 6.0) -> NodesSpec:
+    """So many agents here, which count as lost sooner than others."""
+    return NodesSpec(LauncherKind.LOCAL, str(count), orphan_wait_s=orphan_wait_s, lost_after_s=lost_after_s)
 
 
-def on_nodes(*args: str, cpu: int = 2, count: int = 2, orphan_wait_s: float = 60.0, **more: Any) -> RunSpec:
-    """A plain run on `count` nodes with `cpu` slots each."""
-    return spec_for(*args, cpu=cpu, nodes=nodes(count, orphan_wait_s=orphan_wait_s), **more)
+def on_nodes(*args: str, where: NodesSpec | None = None, **more: Any) -> RunSpec:
+    """A plain run on two nodes with two slots each."""
+    return spec_for(*args, cpu=2, nodes=where or nodes(), **more)
 
 
-def sweep_on_nodes(jobs: Any, *batches: Any, cpu: int = 2, **more: Any) -> RunSpec:
+def sweep_on_nodes(jobs: Any, *batches: Any, cpu: int = 2, where: NodesSpec | None = None, **more: Any) -> RunSpec:
     """A sweep on two nodes with `cpu` slots each."""
-    return sweep_for(jobs, *batches, cpu=cpu, nodes=nodes(), **more)
+    return sweep_for(jobs, *batches, cpu=cpu, nodes=where or nodes(), **more)
 
 
 def of_session(spec: RunSpec) -> list[psutil.Process]:
-    """The workers' processes of a session, by the marks in their environment; sessions of other tests have its name."""
+    """The workers' processes of a session, by the marks in their environment."""
+    return marked(spec.name)
+
+
+def marked(name: str) -> list[psutil.Process]:
+    """The workers' processes of a session of that name; sessions of other tests have it too."""
     state = os.environ["XDG_STATE_HOME"]
     marks = [(one, _environ(one)) for one in psutil.process_iter()]
-    return [one for one, env in marks if (env.get("GMG_SESSION"), env.get("XDG_STATE_HOME")) == (spec.name, state)]
+    return [one for one, env in marks if (env.get("GMG_SESSION"), env.get("XDG_STATE_HOME")) == (name, state)]
 
 
 def _environ(process: psutil.Process) -> dict[str, str]:
@@ -46,17 +51,18 @@ def _environ(process: psutil.Process) -> dict[str, str]:
 
 def agents(spec: RunSpec) -> list[psutil.Process]:
     """The agents of a session, and their watchdogs: they hold their logs open, which lie beside the sessions."""
-    return _with_files_of(f"{nodes_folder()}/{spec.name}@")
+    return with_files_of(f"{nodes_folder()}/{spec.name}@")
 
 
 def agent(spec: RunSpec, node: str) -> psutil.Process:
     """The agent of one node."""
-    held = _with_files_of(f"{nodes_folder()}/{spec.name}@{node}-")
+    held = with_files_of(f"{nodes_folder()}/{spec.name}@{node}-")
     (found,) = (one for one in held if "watchdog" not in " ".join(one.cmdline()))
     return found
 
 
-def _with_files_of(folder: str) -> list[psutil.Process]:
+def with_files_of(folder: str) -> list[psutil.Process]:
+    """The processes that have the log of an agent open whose folder begins so."""
     found = []
     for process in psutil.process_iter():
         try:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -18,17 +19,29 @@ from gmg_tui.model import LauncherKind, NodesSpec
 ROOT = Path(__file__).parents[2]
 GPUS = 4
 """Of each node."""
+_IMPATIENT = {"RAY_gcs_rpc_server_reconnect_timeout_s": "5"}
+"""How long Ray's own parts try to reach a head that is gone; a minute by default."""
 _NODE: dict[str, Any] = {"num_cpus": 2, "num_gpus": GPUS}
 
 
 class RayCluster:
-    """The cluster, in a process of its own; `address` is empty where Ray does not start."""
+    """The cluster, in a process of its own; `address` is empty where Ray does not start.
 
-    def __init__(self, *environs: Mapping[str, str]) -> None:
+    `folders` are the variables of all that runs in it, `environs` those of each node.
+    """
+
+    def __init__(self, folders: Mapping[str, str], *environs: Mapping[str, str]) -> None:
+        self.folders = folders
         command = [sys.executable, "-m", "tests.nodes.ray_cluster", *map(json.dumps, environs)]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, cwd=ROOT
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, **_IMPATIENT, **folders},
         )
         assert self.process.stdout is not None
         self.address = next((line for line in self.process.stdout if line[:1].isdigit()), "").strip()
@@ -47,7 +60,7 @@ class RayCluster:
 
     def nodes(self) -> NodesSpec:
         """What `--nodes ray:ADDRESS` says."""
-        return NodesSpec(LauncherKind.RAY, self.address, orphan_wait_s=2.0)
+        return NodesSpec(LauncherKind.RAY, self.address, orphan_wait_s=2.0, lost_after_s=3.0)
 
     def end(self) -> None:
         """End it, and wait for that."""
@@ -88,6 +101,7 @@ def main(*environs: str) -> None:
         "add": add,  # another in its place
         "free": free,
         "hold": hold,  # one GPU, for a job of somebody else
+        "release": lambda: ray.kill(held.pop()),
         "lose": lambda: cluster.head_node.kill_gcs_server(check_alive=False),
     }
     for line in sys.stdin:

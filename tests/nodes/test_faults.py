@@ -7,12 +7,14 @@ import signal
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
 from tests.engine.harness import Running, running, spec_for
 from tests.harm.patience import eventually
 from tests.nodes.fleets import SLOTS, agent, agents, bridge, connected, nodes, nothing_left, of_session, on_nodes
-from tests.nvml_sim import Sim
+from tests.nvml_sim import Process, Sim
 
 RUNNING = WorkerState.RUNNING
 ENDLESS = ("--lines", "1000000", "--phase-s", "0.01")
@@ -53,7 +55,7 @@ async def test_a_connection_that_is_cut_costs_no_line_and_no_worker(tmp_path: Pa
 
 
 async def test_a_network_that_stalls_costs_no_worker_and_orders_are_taken_afterwards() -> None:
-    spec = on_nodes(*ENDLESS)
+    spec = on_nodes(*ENDLESS, where=nodes(lost_after_s=20.0))
     async with running(spec) as run:
         before = await all_run(run)
         there = bridge(run.process.pid, "n1")
@@ -89,6 +91,23 @@ async def test_nothing_is_known_of_the_gpus_of_a_node_that_is_silent(sim: Sim) -
     nothing_left(spec)
 
 
+async def test_a_process_is_attributed_to_no_worker_of_another_node(sim: Sim) -> None:
+    spec = spec_for(*ENDLESS, cpu=None, gpus="0,", nodes=nodes())
+    async with running(spec, sim.env()) as run:
+        await run.until(lambda snapshot: all(worker.pid for worker in snapshot.workers))
+        sim.gpus[0].processes = [
+            Process(run.worker("n1/gpu0").pid or 0)
+        ]  # of whichever machine, the number is the same
+        sim.write()
+
+        def owners() -> list[str | None]:
+            return [process.slot for sample in run.snapshot.samples for process in sample.processes or ()]
+
+        await run.until(lambda _: owners() == ["n1/gpu0", None])
+        await run.client.end()
+    nothing_left(spec)
+
+
 async def test_an_agent_that_is_killed_takes_its_workers_along_and_they_start_again() -> None:
     spec = on_nodes(*ENDLESS)
     async with running(spec) as run:
@@ -112,37 +131,43 @@ async def test_an_agent_that_is_killed_takes_its_workers_along_and_they_start_ag
     nothing_left(spec)
 
 
-async def test_agents_that_lose_their_engine_end_their_workers_in_order(tmp_path: Path) -> None:
-    spec = on_nodes(*ENDLESS, orphan_wait_s=2.0)
+async def test_what_has_ended_does_not_run_again_when_its_agent_is_killed() -> None:
+    spec = on_nodes("--lines", "5", "--phase-s", "0.01")
     async with running(spec) as run:
-        await all_run(run)
-        run.process.kill()
-        await run.process.wait()
-        assert len(of_session(spec)) == len(SLOTS)
-        await eventually(lambda: not of_session(spec) and not agents(spec))
-    # They were stopped by SIGINT: Genesis saves its kernels then.
-    for slot in SLOTS:
-        assert b"caching compiled kernels" in run.output(slot)
+        for slot in SLOTS:
+            await run.until_state(slot, WorkerState.FINISHED)
+        agent(spec, "n2").kill()
+        await eventually(lambda: "n2 is connected again" in run.log())
+        moment = run.snapshot.time
+        await run.until(lambda snapshot: connected(snapshot)["n2"] and snapshot.time > moment + 2)
+        assert not of_session(spec)
+        assert {(run.worker(slot).state, run.worker(slot).attempt) for slot in SLOTS} == {(WorkerState.FINISHED, 1)}
+    nothing_left(spec)
 
 
 async def test_an_engine_that_stands_still_for_a_moment_keeps_its_nodes() -> None:
-    spec = on_nodes(*ENDLESS, orphan_wait_s=5.0)
+    spec = on_nodes(*ENDLESS, where=nodes(orphan_wait_s=2.0, lost_after_s=2.0))
     async with running(spec) as run:
         before = await all_run(run)
         run.process.send_signal(signal.SIGSTOP)
-        await asyncio.sleep(8.0)  # longer than the wait: the connections stand, so nobody is an orphan yet
+        await asyncio.sleep(3.0)  # longer than either side waits: the connections stand, so nobody is an orphan yet
         run.process.send_signal(signal.SIGCONT)
         moment = run.snapshot.time
-        await run.until(lambda snapshot: snapshot.time > moment + 10)
+        await run.until(lambda snapshot: snapshot.time > moment + 3)
         assert {slot: run.worker(slot).pid for slot in SLOTS} == before
+        assert "is lost" not in run.log()
         await run.client.end()
     nothing_left(spec)
 
 
-async def test_a_session_that_is_ended_by_a_signal_leaves_nothing_on_its_nodes() -> None:
-    spec = on_nodes(*ENDLESS)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_an_engine_that_ends_by_a_signal_has_its_workers_end_in_order(number: signal.Signals) -> None:
+    spec = on_nodes(*ENDLESS, where=nodes(orphan_wait_s=2.0))
     async with running(spec) as run:
         await all_run(run)
-        run.process.terminate()
+        run.process.send_signal(number)
         await run.process.wait()
-    nothing_left(spec)
+        await eventually(lambda: not of_session(spec) and not agents(spec))
+    # They were stopped by SIGINT: Genesis saves its kernels then.
+    for slot in SLOTS:
+        assert b"caching compiled kernels" in run.output(slot)

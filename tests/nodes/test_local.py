@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 
+from gmg_tui.engine.launchers.launcher import Local
+from gmg_tui.errors import GmgError
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
-from gmg_tui.text import clean
-from tests.engine.harness import running, spawn, spec_for
-from tests.nodes.fleets import SLOTS, nodes, nothing_left, of_session, on_nodes
+from tests.engine.harness import running
+from tests.nodes.fleets import SLOTS, nothing_left, on_nodes
 
 RUNNING = WorkerState.RUNNING
 
@@ -58,34 +58,7 @@ async def test_a_worker_on_a_node_is_stopped_restarted_and_edited() -> None:
         await run.until(lambda snapshot: snapshot.ended)
 
 
-async def test_the_lines_that_somebody_looks_at_come_in_their_order() -> None:
-    async with running(on_nodes("--lines", "400", "--phase-s", "0.01", "--rate", "100")) as run:
-        await run.client.follow("n2/cpu0", tail=100, telling=True)
-        await run.until(lambda snapshot: snapshot.ended)
-        end = run.worker("n2/cpu0").log_lines
-        await run.until_lines("n2/cpu0", lambda lines: end - 1 in lines)
-        written = [clean(line) for line in run.output("n2/cpu0").splitlines()]
-        seen = run.lines["n2/cpu0"]
-        assert len(written) == end
-        assert {number: line for number, line in seen.items() if "Running at" in line} == {
-            number: line for number, line in enumerate(written) if number in seen and "Running at" in line
-        }
-
-
-async def test_one_that_ends_the_session_leaves_nothing_on_any_node() -> None:
-    spec = on_nodes("--lines", "100000", "--phase-s", "0.01", "--ignore-sigint")
-    async with running(spec) as run:
-        for slot in SLOTS:
-            await run.until_state(slot, RUNNING)
-        assert len(of_session(spec)) == len(SLOTS)
-        await run.client.end()
-        await run.until(lambda snapshot: snapshot.ended)
-    nothing_left(spec)
-
-
 @pytest.mark.parametrize("where", ["0", "x", "-1"])
-async def test_a_number_of_agents_that_is_none_is_refused(where: str) -> None:
-    process, said = await spawn(spec_for(nodes=structs.replace(nodes(), where=where)))
-    await process.wait()
-    assert not said["ok"]
-    assert said["error"] == f"--nodes local:{where}: give how many agents to start on this machine, as in local:2"
+def test_a_number_of_agents_that_is_none_is_refused(where: str) -> None:
+    with pytest.raises(GmgError, match=f"--nodes local:{where}: give how many agents to start on this machine"):
+        Local(where)

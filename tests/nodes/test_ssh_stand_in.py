@@ -1,4 +1,4 @@
-"""Hosts that do not share the session's folder: their logs stay there, and are brought at the end.
+"""Hosts that do not share the session's folder, answer late, or have another version of gmg-tui.
 
 A program of this test stands in for ssh: it runs the command here, and has the agent told of another folder.
 """
@@ -6,18 +6,20 @@ A program of this test stands in for ssh: it runs the command here, and has the 
 from __future__ import annotations
 
 import asyncio
-import subprocess
+import shutil
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from msgspec import structs
 
+import gmg_tui
 from gmg_tui.model import LauncherKind, NodesSpec, WorkerState
 from gmg_tui.session import nodes_folder
-from tests.engine.harness import running, spec_for
+from tests.engine.harness import Running, job_batch, running, spawn, spec_for, sweep_for
 from tests.harm.patience import eventually
-from tests.nodes.fleets import agent, agents, nothing_left, of_session
+from tests.nodes.fleets import agents, nothing_left, of_session
 
 _SSH = """\
 #!/bin/sh
@@ -36,22 +38,27 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodesSpec:
     return NodesSpec(LauncherKind.SSH, "a,robot@b")
 
 
-async def test_logs_that_stay_on_their_hosts_are_brought_at_the_end(hosts: NodesSpec) -> None:
-    spec = spec_for("--lines", "50", "--phase-s", "0.01", cpu=1, nodes=hosts)
+async def test_logs_are_complete_at_the_end_and_not_before_is_the_hosts_copy_removed(
+    hosts: NodesSpec, tmp_path: Path
+) -> None:
+    spec = spec_for("--lines", "200", "--phase-s", "0.01", cpu=1, nodes=hosts)
     async with running(spec) as run:
+        with (tmp_path / "followed").open("wb") as file:
+            following = await asyncio.create_subprocess_exec(*_LOGS, spec.name, "b/cpu0", "-f", stdout=file)
         await run.until(lambda snapshot: snapshot.ended)
-        assert not (run.folder / "logs" / "a").exists()
         (there,) = nodes_folder().glob(f"{spec.name}@a-*")
         kept = (there / "logs" / "a" / "cpu0.log").read_bytes()
         await run.client.close()
         await run.process.wait()
         assert run.output("a/cpu0") == kept
         assert b"Running at" in run.output("b/cpu0")
-    assert list(nodes_folder().iterdir()) == []
+        assert await following.wait() == 0
+        assert (tmp_path / "followed").read_bytes() == run.output("b/cpu0")
     nothing_left(spec)
+    await eventually(lambda: not list(nodes_folder().iterdir()))
 
 
-async def test_logs_that_an_engine_could_not_bring_are_collected(hosts: NodesSpec) -> None:
+async def test_logs_that_an_engine_could_not_bring_stay_on_their_nodes(hosts: NodesSpec) -> None:
     spec = spec_for("--lines", "1000000", "--phase-s", "0.01", cpu=1, nodes=structs.replace(hosts, orphan_wait_s=1.0))
     async with running(spec) as run:
         for slot in ("a/cpu0", "b/cpu0"):
@@ -59,63 +66,76 @@ async def test_logs_that_an_engine_could_not_bring_are_collected(hosts: NodesSpe
         run.process.kill()
         await run.process.wait()
         await eventually(lambda: not of_session(spec) and not agents(spec))
-        kept = {path.parent.name: path.read_bytes() for path in nodes_folder().glob("*/logs/*/cpu0.log")}
-        assert set(kept) == {"a", "b"}
-        gmg = (sys.executable, "-m", "gmg_tui", "collect", spec.name)
-        done = await asyncio.to_thread(subprocess.run, gmg, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert [line.partition(",")[0] for line in done.stdout.splitlines()] == ["a: 1 log", "b: 1 log"]
-        assert {name: run.output(f"{name}/cpu0") for name in kept} == kept
-        assert list(nodes_folder().iterdir()) == []
-        again = await asyncio.to_thread(subprocess.run, gmg, capture_output=True, text=True)
-        assert again.stdout == "a: nothing\nb: nothing\n"
+    kept = {path.parent.name: path.read_bytes() for path in nodes_folder().glob("*/logs/*/cpu0.log")}
+    assert all(b"caching compiled kernels" in kept[node] for node in ("a", "b"))
 
 
-def test_there_is_nothing_to_collect_of_one_machine() -> None:
-    done = subprocess.run((sys.executable, "-m", "gmg_tui", "collect", "none"), capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.startswith("gmg-tui: no session none")
+@pytest.mark.parametrize("queued", [False, True], ids=["run", "sweep"])
+async def test_a_host_that_answers_late_joins(hosts: NodesSpec, tmp_path: Path, *, queued: bool) -> None:
+    up = tmp_path / "up"
+    (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", f'[ "$host" = a ] || [ -e {up} ] || exit 255\n{{ IFS', 1))
+    some, go = structs.replace(hosts, least=1), tmp_path / "go"
+    spec = spec_for("--lines", "1000000", "--phase-s", "0.01", cpu=1, nodes=some)
+    if queued:
+        spec = sweep_for([{}] * 2, job_batch("--until", str(go)), cpu=1, nodes=some)
+    async with running(spec) as run:
+        await run.until(lambda _: run.worker("a/cpu0").pid)
+        assert (run.worker("b/cpu0").state, run.worker("b/cpu0").pid) == (WorkerState.WAITING, None)
+        assert any(note.startswith("b: has not answered") for note in run.snapshot.notes)
+        up.touch()
+        await run.until(lambda _: run.worker("b/cpu0").pid)
+        assert run.snapshot.nodes[1].lost_since is None
+        go.touch()
+        await (run.until_done() if queued else run.client.end())
+    nothing_left(spec)
 
 
-async def test_logs_of_a_running_session_are_brought_when_asked_for(hosts: NodesSpec) -> None:
+async def test_hosts_whose_login_shell_is_fish_are_reached(
+    hosts: NodesSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fish = shutil.which("fish")
+    if fish is None:
+        pytest.skip("fish is not installed")
+    folder = tmp_path / "it's one of $HOME's"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (tmp_path / "ssh").write_text(_SSH.replace('sh -c "$last"', f'{fish} -c "$last"'))
+    spec = spec_for("--lines", "5", "--phase-s", "0.01", cpu=1, nodes=hosts)
+    async with running(spec) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+    assert {worker["state"] for worker in run.summary()["workers"]} == {"finished"}
+
+
+async def test_logs_of_a_running_session_come_while_they_grow(hosts: NodesSpec) -> None:
     spec = spec_for("--lines", "1000000", "--phase-s", "0.01", cpu=1, nodes=hosts)
     async with running(spec) as run:
         await run.until_state("a/cpu0", WorkerState.RUNNING)
+        here = run.folder / "logs" / "a" / "cpu0.log"
+        await eventually(lambda: here.exists() and b"Running at" in here.read_bytes())
+        bridge_of(run, "a").kill()
+        size = here.stat().st_size
+        await eventually(lambda: here.stat().st_size > size + 10_000)
         (there,) = nodes_folder().glob(f"{spec.name}@a-*")
         log = there / "logs" / "a" / "cpu0.log"
-        whole = await asyncio.to_thread(subprocess.run, (*_LOGS, spec.name, "a/cpu0"), capture_output=True)
-        assert whole.stderr == b""
-        assert b"Running at" in whole.stdout
-        assert log.read_bytes().startswith(whole.stdout)
-        await eventually(lambda: log.stat().st_size > len(whole.stdout))
-        last = await asyncio.to_thread(subprocess.run, (*_LOGS, spec.name, "a/cpu0", "-n", "3"), capture_output=True)
-        assert len(last.stdout.splitlines()) == 3
-        assert run.output("a/cpu0").endswith(last.stdout)
-        assert len(run.output("a/cpu0")) > len(whole.stdout)
-        assert not (run.folder / "logs" / "b").exists()
+        assert log.read_bytes().startswith(here.read_bytes())
 
 
-async def test_a_log_that_is_followed_comes_to_its_end(hosts: NodesSpec, tmp_path: Path) -> None:
-    spec = spec_for("--lines", "400", "--phase-s", "0.01", cpu=1, nodes=hosts)
-    async with running(spec) as run:
-        with (tmp_path / "followed").open("wb") as file:
-            following = await asyncio.create_subprocess_exec(*_LOGS, spec.name, "b/cpu0", "-f", stdout=file)
-        await run.until(lambda snapshot: snapshot.ended)
-        await run.client.close()
-        await run.process.wait()
-        assert await following.wait() == 0
-        assert (tmp_path / "followed").read_bytes() == run.output("b/cpu0")
+def bridge_of(run: Running, host: str) -> psutil.Process:
+    """The stand-in's process by which the engine is connected to a host's agent."""
+    (found,) = (one for one in psutil.Process(run.process.pid).children() if host in one.cmdline())
+    return found
 
 
-async def test_a_log_whose_node_is_away_is_shown_as_far_as_it_is_here(hosts: NodesSpec) -> None:
-    spec = spec_for("--lines", "1000000", "--phase-s", "0.01", cpu=1, nodes=hosts)
-    async with running(spec) as run:
-        await run.until_state("a/cpu0", WorkerState.RUNNING)
-        await run.client.bring_log("logs/a/cpu0.log", lambda _: None)
-        here = run.output("a/cpu0")
-        stopped = agent(spec, "a")
-        stopped.suspend()
-        shown = await asyncio.to_thread(subprocess.run, (*_LOGS, spec.name, "a/cpu0"), capture_output=True)
-        stopped.resume()
-        assert shown.stdout == here
-        assert shown.stderr.startswith(b"gmg-tui: the log is shown as far as it is here: a ")
+async def test_another_version_of_gmg_tui_is_refused_with_both_versions(hosts: NodesSpec, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import gmg_tui\ngmg_tui.__version__ = '9.9.9'\n")
+    other = f'[ "$host" = a ] || export PYTHONPATH={tmp_path}\n{{ IFS'
+    (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", other, 1))
+    spec = spec_for(cpu=1, nodes=hosts)
+    process, answer = await spawn(spec)
+    await process.wait()
+    ours = gmg_tui.__version__
+    assert answer["error"] == (
+        f"1 of 2 nodes cannot be used: b: it has gmg-tui 9.9.9, and here is {ours}; install the same"
+        "; --min-nodes 1 goes on without"
+    )
+    nothing_left(spec)

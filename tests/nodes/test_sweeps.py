@@ -12,7 +12,7 @@ from gmg_tui.model import Batch, DdpSpec, WorkerState
 from gmg_tui.store import reader
 from tests.engine.harness import job_batch, running
 from tests.engine.test_groups import RANK
-from tests.nodes.fleets import SLOTS, agent, nothing_left, sweep_on_nodes
+from tests.nodes.fleets import SLOTS, agent, nodes, nothing_left, sweep_on_nodes
 
 
 def marks(folder: Path) -> list[dict[str, Any]]:
@@ -37,7 +37,7 @@ async def test_jobs_run_on_the_slots_of_all_nodes_each_once(tmp_path: Path) -> N
         ended[mark["GMG_SLOT"]] = mark["ended"]
     records = reader.load_jobs(run.folder / session.STORE)
     assert {record.result["score"] for record in records if record.result} == {2 / 8, 3 / 8}
-    assert all(record.attempts == 1 and record.state is WorkerState.FINISHED for record in records)
+    assert all(record.last.number == 1 and record.state is WorkerState.FINISHED for record in records)
     assert all((run.folder / str(record.log)).is_file() for record in records)
     nothing_left(spec)
 
@@ -57,20 +57,49 @@ async def test_the_jobs_of_a_node_that_is_lost_go_back_and_run(tmp_path: Path) -
         queue = await run.until_done()
         assert (queue.finished, queue.failed) == (8, 0)
     records = reader.load_jobs(run.folder / session.STORE)
-    assert Counter(record.attempts for record in records) == {1: 6, 2: 2}
+    assert Counter(record.last.number for record in records) == {1: 6, 2: 2}
     with reader.open_store(run.folder / session.STORE) as stored:
         reasons = {one.attempt.reason for those in stored.attempts.values() for one in those if one.attempt.reason}
     assert reasons == {"n2 is lost"}
     nothing_left(spec)
 
 
-async def test_a_job_of_several_ranks_takes_slots_of_several_nodes() -> None:
-    jobs = [{"ranks": 3}, {"ranks": 4}]
-    spec = sweep_on_nodes(jobs, Batch(script=RANK, args=("--steps", "4")), ddp=DdpSpec())
+async def test_a_node_that_falls_silent_is_lost_and_its_jobs_run_elsewhere_though_its_connection_stands(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    go = tmp_path / "go"
+    batch = job_batch("--marks", str(folder), "--value", "{value}", "--until", str(go))
+    spec = sweep_on_nodes([{"value": f"v{number}"} for number in range(4)], batch, where=nodes(lost_after_s=3.0))
     async with running(spec) as run:
+        await run.until(lambda _: all(run.worker(slot).pid for slot in SLOTS))
+        stopped = agent(spec, "n2")
+        stopped.suspend()
+        await run.until(lambda snapshot: snapshot.nodes[1].lost_since is not None)
+        await run.until(lambda snapshot: snapshot.queue is not None and snapshot.queue.waiting == 2)
+        go.touch()
         queue = await run.until_done()
-        assert queue.finished == 2, await run.jobs()
-    records = {record.number: record for record in reader.load_jobs(run.folder / session.STORE)}
-    assert records[1].slots == SLOTS[:3]
-    assert records[2].slots == SLOTS
+        assert queue.finished == 4
+        stopped.resume()
+        await run.client.end()
+    records = reader.load_jobs(run.folder / session.STORE)
+    assert Counter(record.slot for record in records) == {"n1/cpu0": 2, "n1/cpu1": 2}
     nothing_left(spec)
+
+
+async def test_a_result_that_no_message_carries_leaves_its_node_connected(tmp_path: Path) -> None:
+    script = tmp_path / "seeds.py"
+    script.write_text("print('gmg:result {\"seed\": 123456789012345678901234567890}')\n")
+    async with running(sweep_on_nodes([{}] * 4, Batch(script=str(script)))) as run:
+        assert (await run.until_done()).finished == 4
+    records = reader.load_jobs(run.folder / session.STORE)
+    assert {str(record.result["seed"]) for record in records if record.result} == {"123456789012345678901234567890"}
+
+
+async def test_a_job_of_several_ranks_takes_slots_of_several_nodes() -> None:
+    spec = sweep_on_nodes([{"ranks": 3}], Batch(script=RANK, args=("--steps", "4")), ddp=DdpSpec())
+    async with running(spec) as run:
+        assert (await run.until_done()).finished == 1, await run.jobs()
+    (record,) = reader.load_jobs(run.folder / session.STORE)
+    assert record.slots == SLOTS[:3]

@@ -129,8 +129,6 @@ class SimulatedGpu:
     mig: list[Mig] | None = None
     """None where MIG is off; a list, maybe empty, where it is on. Such a GPU says nothing of its utilisation."""
     lost: bool = False
-    gone_at: int | None = None
-    """Set by `Sim.fall_off`."""
     unsupported: set[str] = field(default_factory=set)
     """Names of fields above."""
     fails: dict[str, int] = field(default_factory=dict)
@@ -146,8 +144,6 @@ class SimulatedGpu:
                 yield f"{key} {round(value * scale)}"
         yield f"mig_mode {int(self.mig is not None)}"
         yield f"lost {int(self.lost)}"
-        if self.gone_at is not None:
-            yield f"gone_at {self.gone_at}"
         yield from (f"fail {function} {code}" for function, code in self.fails.items())
         yield from _gpm_lines(self.gpm)
         yield from (f"xid {serial} {code}" for serial, code in enumerate(self.xids, 1))
@@ -261,7 +257,6 @@ class Sim:
         self._egl = egl
         self._folder = folder
         self._recording = False
-        self._moment = 0
         folder.mkdir(parents=True, exist_ok=True)
         self.write()
 
@@ -282,16 +277,10 @@ class Sim:
         self.epoch += 1
         self.write()
 
-    def fall_off(self, gpu: SimulatedGpu) -> None:
-        """A GPU leaves the bus: running programs see it lost at its index, those that start now do not count it."""
-        gpu.gone_at = self._moment + 1
-        self.write()
-
     def write(self) -> None:
         """Make the present state known, at once."""
-        self._moment += 1
         lines = [f"driver {self.driver}", f"error {self.error}", f"epoch {self.epoch}", f"delay_ms {self.delay_ms}"]
-        lines += [f"cuda_version {self.cuda_version}", f"hangs {int(self.hangs)}", f"moment {self._moment}"]
+        lines += [f"cuda_version {self.cuda_version}", f"hangs {int(self.hangs)}"]
         lines += [f"log {self._folder / 'calls'}"] if self._recording else []
         lines += [f"fail {function} {code}" for function, code in self.fails.items()]
         for gpu in self.gpus:

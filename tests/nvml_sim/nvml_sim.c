@@ -10,7 +10,6 @@
  *   epoch N             a process that initialised at another epoch gets NVML_ERROR_UNINITIALIZED until it does so anew
  *   delay_ms N          every call takes this long, as on a slow GPU
  *   hangs 1             no call returns until the file says otherwise
- *   moment N            grows whenever the file is written
  *   log PATH            every call appends the name of its function to this file
  *   fail FUNCTION CODE  this function returns CODE, or hangs where that is -1; after `gpu` or `mig`: for that GPU or
  *                       instance only
@@ -18,8 +17,6 @@
  *   uuid, name, pci_bus_id        strings
  *   process KIND PID BYTES        KIND is compute or graphics; BYTES -1 stands for "not available"
  *   lost 1                        the GPU is lost; handles used meanwhile stay dead, as with the real library
- *   gone_at N                     the GPU left the bus at this moment: a process that initialised before counts it as
- *                                 lost, one that initialised since does not count it at all
  *   a key of figure_keys below    an unsigned number; a figure that is absent is NVML_ERROR_NOT_SUPPORTED
  *   gpm, xid                      see activity_and_health.c
  */
@@ -67,7 +64,6 @@ enum figure {
     GPU_INSTANCE,
     COMPUTE_INSTANCE,
     LOST,
-    GONE_AT,
     ECC_CORRECTED,
     ECC_UNCORRECTED,
     ECC_CORRECTED_EVER,
@@ -96,7 +92,7 @@ static const char *const figure_keys[FIGURES] = {
     "sm_clock_max_mhz",   "throttle_mask",     "fan_pct",
     "pcie_rx_kb_s",       "pcie_tx_kb_s",      "energy_mj",
     "persistence",        "mig_mode",          "gpu_instance",
-    "compute_instance",   "lost",              "gone_at",
+    "compute_instance",   "lost",
     "ecc_corrected",
     "ecc_uncorrected",
     "ecc_corrected_ever",
@@ -191,7 +187,6 @@ static int failure_count;
 static struct handle handles[MAX_HANDLES];
 static int handle_count;
 static int error, delay_ms, hangs, epoch, init_epoch, init_count, cuda_version;
-static unsigned long long moment, init_moment;
 static char driver[80], log_path[1024];
 
 /* ---- the file ---- */
@@ -271,8 +266,6 @@ static void read_global_line(const char *key, const char *value)
         delay_ms = atoi(value);
     else if (strcmp(key, "hangs") == 0)
         hangs = atoi(value);
-    else if (strcmp(key, "moment") == 0)
-        moment = strtoull(value, NULL, 10);
     else if (strcmp(key, "log") == 0)
         copy(log_path, value, sizeof log_path);
     else if (strcmp(key, "fail") == 0)
@@ -323,7 +316,6 @@ static void reload(void)
         return;
     seen = now;
     unit_count = failure_count = error = delay_ms = hangs = epoch = cuda_version = 0;
-    moment = 0;
     driver[0] = log_path[0] = '\0';
     read_lines(file);
     fclose(file);
@@ -390,22 +382,15 @@ static int enter_initialised(const char *function)
     return code;
 }
 
-/* Whether this process counts a GPU, or a GPU's instance. */
-static int is_counted(const struct unit *unit)
-{
-    const struct unit *gpu = unit->parent ? unit->parent : unit;
-    return !gpu->present[GONE_AT] || init_moment < gpu->value[GONE_AT];
-}
-
 static int is_gpu(const struct unit *unit)
 {
-    return !unit->parent && is_counted(unit);
+    return !unit->parent;
 }
 
 static struct unit *find(const char *uuid)
 {
     for (int i = 0; i < unit_count; ++i)
-        if (strcmp(units[i].uuid, uuid) == 0 && is_counted(&units[i]))
+        if (strcmp(units[i].uuid, uuid) == 0)
             return &units[i];
     return NULL;
 }
@@ -413,7 +398,7 @@ static struct unit *find(const char *uuid)
 static int is_lost(const struct unit *unit)
 {
     const struct unit *gpu = unit->parent ? unit->parent : unit;
-    return unit->value[LOST] != 0 || gpu->value[LOST] != 0 || gpu->present[GONE_AT];
+    return unit->value[LOST] != 0 || gpu->value[LOST] != 0;
 }
 
 static int enter_unit(const char *function, struct handle *handle, struct unit **unit)
@@ -491,7 +476,6 @@ int nvmlInitWithFlags(unsigned flags)
             for (int i = 0; i < handle_count; ++i)
                 handles[i].dead = 1;
         init_count = init_epoch == epoch ? init_count + 1 : 1;
-        init_moment = init_count == 1 ? moment : init_moment;
         init_epoch = epoch;
     }
     return leave(code);

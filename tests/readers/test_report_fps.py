@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import gmg_tui
-from gmg_tui.genesis.output.progress import REPORTED, is_mere
-from gmg_tui.readers import make
-from gmg_tui.readers.reported import MARK
+from gmg_tui.genesis.output.lines import REPORTED, is_mere
+from gmg_tui.genesis.output.reader import Reader
+from gmg_tui.readers.formats import MARK
 
 _SCRIPT = """
 import sys, time
@@ -54,23 +54,22 @@ def test_the_summary_has_what_a_script_without_genesis_says(
 
 
 def test_the_line_is_read_and_says_no_more_than_progress(capsys: pytest.CaptureFixture[str]) -> None:
-    metrics: list[dict[str, float]] = []
-    reader = make((), False, 0.0, metrics=metrics.append)
+    reader = Reader(started=0.0)
     gmg_tui.report_fps(100, 8, done=3, total=12, loss=float("nan"), reward=2)
     printed = capsys.readouterr().out
-    assert reader.feed(printed.encode(), 1.0)
+    reader.feed(b"\x1b[32m" + printed.rstrip().encode() + b"\x1b[0m\n", 1.0)  # as a logger may colour it
     assert reader.fps is not None
     assert (reader.fps.last, reader.n_envs) == (100.0, 8)
     assert reader.progress is not None
     assert (reader.progress.done, reader.progress.total) == (3.0, 12.0)
-    assert metrics == [{"reward": 2.0}]
+    assert reader.metrics == {"reward": 2.0}
     assert is_mere(printed.rstrip())
     assert MARK.decode() == REPORTED
 
 
 @pytest.mark.parametrize("text", [b"[1]", b'{"fps": "fast"}', b"{", b'{"fps": 1' + b" " * 9000 + b"}", b"\xff"])
 def test_a_line_that_is_no_object_of_numbers_is_told_once(text: bytes) -> None:
-    reader = make((), False, 0.0)
+    reader = Reader(started=0.0)
     for _ in range(2):
         reader.feed(MARK + text + b"\n", 1.0)
     assert reader.fps is None

@@ -9,14 +9,15 @@ from typing import Any
 
 from msgspec import structs
 
-from gmg_tui import new_session
 from gmg_tui import session as sessions
-from gmg_tui.model import Batch, JobRecord, SweepSpec, WorkerState
-from gmg_tui.results import Results
+from gmg_tui.model import Batch, Fps, JobRecord, Snapshot, SweepSpec, WorkerState
+from gmg_tui.results.files import export
 from gmg_tui.session import STORE
 from gmg_tui.store.records import Event, JobAttempt, MetricsRow
 from gmg_tui.store.writer import StoreWriter
+from tests.cli.scripted import in_process
 from tests.store import records
+from tests.workers import worker_of
 
 HOSTILE = "</script><script>document.title='stolen'</script><b>x</b>\x1b]0;stolen\x07"
 """What a worker may call anything."""
@@ -50,13 +51,14 @@ async def session(
     started: float = records.START,
     spec: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
+    snapshot: Snapshot | None = None,
 ) -> Path:
     """Make a session with this store; its folder. Without `ended` it counts as lost.
 
     `spec` and `about` are what its `RunSpec` and its `Session` say differently.
     """
     listed = list(listed)
-    _, folder = new_session.create(name, "sim.py")
+    _, folder = sessions.create(name, "sim.py")
     session = records.session(folder)
     if best is not None:
         session = structs.replace(session, spec=structs.replace(session.spec, sweep=SweepSpec((Batch(),), best=best)))
@@ -65,16 +67,37 @@ async def session(
     )
     sessions.write_record(sessions.Record(session, (), time.time() if ended else None))
     said: list[str | None] = []
-    writer = StoreWriter(folder / STORE, said.append, results=Results(folder))
+    writer = StoreWriter(folder / STORE, said.append, export=lambda: export(folder))
     writer.start()
-    writer.session(session)
+    writer.put(session)
     for job in listed:
-        writer.job(job)
+        writer.put(job)
     for one in [records.attempt_of(job) for job in listed if job.started] if attempts is None else attempts:
-        writer.attempt(one)
+        writer.put(one)
     for event in events:
-        writer.event(event)
-    writer.metrics(rows)
+        writer.put(event)
+    writer.put(*rows)
+    if snapshot is not None:
+        writer.put(snapshot)
     await writer.close()
     assert said == []
     return folder
+
+
+def snapshot(**rates: float | None) -> Snapshot:
+    """The end of a plain run with these rates by slot; None for a worker that has failed."""
+    workers = (
+        worker_of(
+            slot,
+            place,
+            WorkerState.FAILED if rate is None else WorkerState.STOPPED,
+            fps=None if rate is None else Fps(rate, rate, rate, 100, rate),
+        )
+        for place, (slot, rate) in enumerate(rates.items())
+    )
+    return Snapshot(records.START + 100, 100.0, tuple(workers))
+
+
+def report(*words: str) -> tuple[str, str, int]:
+    """What `gmg-tui report` prints, on standard output and standard error, and its exit status."""
+    return in_process("report", *words)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.session import STORE
-from gmg_tui.store.writer import ResultsFiles, StoreWriter
+from gmg_tui.store.writer import StoreWriter
 
 
 class Heard:
@@ -42,9 +42,9 @@ def folder(tmp_path: Path) -> Path:
 def opened(folder: Path) -> Opened:
     """Starts a writer of the store in the session's folder."""
 
-    def start(results: ResultsFiles | None = None) -> tuple[StoreWriter, Heard]:
+    def start(export: Callable[[], None] | None = None) -> tuple[StoreWriter, Heard]:
         heard = Heard()
-        writer = StoreWriter(folder / STORE, heard, results=results)
+        writer = StoreWriter(folder / STORE, heard, export=export)
         writer.start()
         return writer, heard
 

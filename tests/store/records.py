@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
+from msgspec import Struct, structs
 
-from gmg_tui.model import Attempt, AttemptMetrics, Fps, JobRecord, RunSpec, Session, Slot, SlotKind, WorkerState
+from gmg_tui.model import Attempt, Fps, JobRecord, RunSpec, Session, Slot, SlotKind, WorkerState
 from gmg_tui.store.reader import load_jobs
-from gmg_tui.store.records import Event, JobAttempt, MetricsRow, StoreError
+from gmg_tui.store.records import Event, JobAttempt, StoreError
 
 START = 1_795_000_000.0
 
@@ -23,70 +25,41 @@ def jobs_so_far(path: Path) -> list[JobRecord]:
 
 
 _floats = st.floats(allow_nan=False, allow_infinity=False)
-_maybe = st.none() | _floats
 _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 _whole = st.integers(-(2**63), 2**63 - 1)
-_states = st.sampled_from(WorkerState)
-_json = st.recursive(
-    st.none() | st.booleans() | _whole | _floats | _texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_texts, inner, max_size=3),
-    max_leaves=8,
-)
-_fps = st.builds(
-    Fps, last=_floats, mean=_floats, max=_floats, samples=st.integers(0, 2**40), settled=_maybe, spread=_maybe
-)
-
-jobs = st.builds(
-    JobRecord,
-    number=st.integers(1, 2**40),
-    name=_texts,
-    batch=st.integers(0, 9),
-    values=st.dictionaries(_texts, st.booleans() | _whole | _floats | _texts, max_size=4),
-    state=_states,
-    position=_floats,
-    reason=st.none() | _texts,
-    only=st.none() | _texts,
-    combination=_texts,
-    slot=st.none() | _texts,
-    gpu_index=st.none() | st.integers(0, 63),
-    gpu_uuid=st.none() | _texts,
-    attempts=st.integers(0, 99),
-    exit_code=st.none() | st.integers(-64, 255),
-    started=_maybe,
-    ended=_maybe,
-    elapsed_s=_maybe,
-    fps=st.none() | _fps,
-    n_envs=st.none() | st.integers(0, 2**40),
-    memory_peak_mib=_maybe,
-    gpu_util_mean_pct=_maybe,
-    power_mean_w=_maybe,
-    energy_j=_maybe,
-    out_dir=st.none() | _texts,
-    log=st.none() | _texts,
-    result=st.dictionaries(_texts, _json, max_size=4),
-)
-attempts = st.builds(
-    JobAttempt,
-    job=st.integers(1, 2**40),
-    slot=_texts,
-    gpu_index=st.none() | st.integers(0, 63),
-    gpu_uuid=st.none() | _texts,
-    attempt=st.builds(
-        Attempt,
-        number=st.integers(1, 999),
-        args=st.lists(_texts, max_size=4).map(tuple),
-        pid=st.none() | st.integers(1, 2**22),
-        started=_floats,
-        ended=_maybe,
-        exit_code=st.none() | st.integers(-64, 255),
-        state=_states,
-        reason=st.none() | _texts,
-        metrics=st.none() | st.builds(AttemptMetrics, attempt=st.integers(1, 9), args=st.just(("-B", "4")), fps=_maybe),
+_plain: dict[object, st.SearchStrategy[Any]] = {
+    float: _floats,
+    str: _texts,
+    int: _whole,
+    bool: st.booleans(),
+    type(None): st.none(),
+    Any: st.recursive(
+        st.none() | st.booleans() | _whole | _floats | _texts,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_texts, inner, max_size=3),
+        max_leaves=8,
     ),
-    log=st.none() | _texts,
-)
-events = st.builds(Event, time=_floats, kind=_texts, text=_texts, slot=st.none() | _texts, job=st.none() | _whole)
-metrics = st.builds(MetricsRow, _floats, _texts, st.none() | _whole, *[_maybe] * 7)
+}
+
+
+def _values(kind: Any) -> st.SearchStrategy[Any]:
+    """Values of an annotated type; of a struct with any value in each of its fields."""
+    if kind in _plain:
+        return _plain[kind]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return st.sampled_from(kind)
+    if isinstance(kind, type) and issubclass(kind, Struct | tuple):
+        return st.builds(kind, **{name: _values(hint) for name, hint in get_type_hints(kind).items()})
+    origin, of = get_origin(kind), get_args(kind)
+    if origin is tuple:
+        return st.lists(_values(of[0]), max_size=3).map(tuple)
+    if origin is dict:
+        return st.dictionaries(_texts, _values(of[1]), max_size=4)
+    return st.one_of([_values(each) for each in of])
+
+
+jobs: st.SearchStrategy[JobRecord] = _values(JobRecord).map(lambda job: structs.replace(job, result=job.result or {}))
+attempts: st.SearchStrategy[JobAttempt] = _values(JobAttempt)
+events: st.SearchStrategy[Event] = _values(Event)
 
 
 def session(folder: Path, *, slots: int = 2) -> Session:
@@ -96,8 +69,21 @@ def session(folder: Path, *, slots: int = 2) -> Session:
 
 
 def finished(number: int, **more: Any) -> JobRecord:
-    """A job that went well, 10 s after the one before it."""
+    """A job that went well, 10 s after the one before it; the fields of an attempt are those of its last one."""
     begun = START + 10 * number
+    rate = Fps(100.0 * number, 90.0 * number, 110.0 * number, 8, 105.0 * number, 810.0 * number, 9.0)
+    last: dict[str, Any] = {
+        "number": 1,
+        "args": ("--lr", "0.1"),
+        "given": ("--lr", "0.1"),
+        "pid": 1000 + number,
+        "started": begun,
+        "ended": begun + 9.5,
+        "exit_code": 0,
+        "state": WorkerState.FINISHED,
+        "fps": rate,
+        "n_envs": 4096,
+    }
     fields: dict[str, Any] = {
         "number": number,
         "name": f"job-{number}",
@@ -105,32 +91,23 @@ def finished(number: int, **more: Any) -> JobRecord:
         "state": WorkerState.FINISHED,
         "position": float(number),
         "slot": f"cpu{number % 2}",
-        "attempts": 1,
-        "exit_code": 0,
         "started": begun,
         "ended": begun + 9.5,
         "elapsed_s": 9.5,
-        "fps": Fps(last=100.0 * number, mean=90.0 * number, max=110.0 * number, samples=8, settled=105.0 * number),
-        "n_envs": 4096,
         "out_dir": f"/results/job-{number}",
         "log": f"logs/{number:04d}-job-{number}.log",
         "result": {"tm_score": number / 100},
     }
-    return JobRecord(**{**fields, **more})
+    for name, value in more.items():
+        (fields if name in JobRecord.__struct_fields__ else last)[name] = value
+        if name in ("state", "reason", "started", "ended"):
+            last[name] = value
+    return JobRecord(last=Attempt(**last), **fields)
 
 
 def attempt_of(job: JobRecord, number: int = 1, **more: Any) -> JobAttempt:
-    """An attempt of `job`."""
-    fields: dict[str, Any] = {
-        "number": number,
-        "args": ("--lr", "0.1"),
-        "pid": 1000 + job.number,
-        "started": job.started or 0.0,
-        "ended": job.ended,
-        "exit_code": job.exit_code,
-        "state": job.state,
-        "reason": job.reason,
-    }
-    return JobAttempt(
-        job.number, job.slot or "cpu0", job.gpu_index, job.gpu_uuid, Attempt(**{**fields, **more}), job.log
-    )
+    """An attempt of `job`, like its last one."""
+    if "args" in more:
+        more["given"] = more["args"]
+    attempt = structs.replace(job.last, **{"number": number, "started": job.started or 0.0, "state": job.state, **more})
+    return JobAttempt(job.number, job.slot or "cpu0", job.gpu_uuid, attempt, job.log)

@@ -11,12 +11,12 @@ from tests.engine.harness import FAKE
 
 ui.load()
 from gmg_tui.ui.app import GmgApp  # noqa: E402 - after its switches are set
-from gmg_tui.ui.screens.main import MainScreen  # noqa: E402
+from gmg_tui.ui.widgets.header import Header  # noqa: E402
 
 _WAIT_S = 60
 
 
-def _fail(self: MainScreen) -> NoReturn:
+def _fail(self: Header, width: int, height: int) -> NoReturn:
     raise ValueError("it cannot be drawn")
 
 
@@ -26,6 +26,6 @@ def _said(self: GmgApp) -> None:
 
 
 if __name__ == "__main__":
-    MainScreen.show_state = _fail  # type: ignore[method-assign]
+    Header.make_rows = _fail  # type: ignore[method-assign]
     GmgApp._print_error_renderables = _said  # type: ignore[assignment,method-assign]
     cli.main(["--cpu", "1", FAKE, "--lines", "0"])

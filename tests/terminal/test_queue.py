@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.nvml_sim import Sim
-from tests.terminal.screen import DOWN, ENTER, ESCAPE, Terminal
+from tests.terminal.screen import ENTER, ESCAPE, Terminal
+
+PALETTE, HOME, END = "\x10", "\x1b[H", "\x1b[F"
+
 
 pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]
 
@@ -32,34 +35,29 @@ def terminal(sim: Sim, tmp_path: Path) -> Iterator[Terminal]:
         yield terminal
 
 
-def test_jobs_are_moved_skipped_and_retried_and_cards_come_and_go(terminal: Terminal) -> None:
+def test_jobs_are_skipped_retried_and_stopped(terminal: Terminal) -> None:
     terminal.until("0/8 jobs", "2 running", "#1 s=601", "#2 s=602", "timeout in 29:")
     terminal.press("Q")
-    terminal.until("▸", "c GPUs", "waiting")
-    terminal.press("\x1b[F")  # the last one
-    terminal.until("8 of 8", lambda text: "▸  8 " in text)
-    name = terminal.line("▸").split()[2]
-    terminal.press("U")
-    terminal.until("3 of 8", lambda _: terminal.line("▸").split()[2] == name)
-    terminal.press("s")
-    terminal.until(f"({name}) is skipped", "1/8 jobs", "1 stopped")
-    terminal.press("\x1b[H", "r")
-    terminal.until("0/8 jobs", lambda _: "waiting" in terminal.line(f" {name} "))
-    terminal.press("f", "s")
+    terminal.until("Skip or stop", "waiting")
+    terminal.press(END)
+    terminal.until("#8 s=608")
+    terminal.press("x")
+    terminal.until("Job 8 (s=608) is skipped.", "1/8 jobs", "1 stopped or skipped")
+    terminal.press(HOME)
+    terminal.until("#8 s=608  skipped")
+    terminal.press("r")
+    terminal.until("0/8 jobs", "#8 s=608  waiting")
+    terminal.press("f")
+    terminal.until("#1 s=601")
+    terminal.press("x")
     terminal.until("which is running?")
     terminal.press("y")
-    terminal.until("1/8 jobs", lambda _: "starting" in terminal.line(f"#8 {name} "))  # it was the next
-    terminal.press("c")
-    terminal.until("GPUs of the sweep", "[x] gpu1", "1 job running")
-    terminal.press(DOWN, " ")
-    terminal.until("▸ [ ] gpu1")
-    terminal.press(ESCAPE)
-    terminal.until("gpu1 not used", lambda text: "GPUs of the sweep" not in text)
+    terminal.until("1/8 jobs", "1 stopped or skipped")
     terminal.press("f", ENTER)
-    terminal.until("[1 charts]", "job #", "s=6")
+    terminal.until("1 column", "s=6")
     terminal.press(ESCAPE)
-    terminal.until("c GPUs")
+    terminal.until("Skip or stop")
     terminal.press("q")
-    terminal.until("stop the jobs and quit", "2 jobs are running")
+    terminal.until("2 jobs are running")
     terminal.press("s")
     assert terminal.until_ended() == 130

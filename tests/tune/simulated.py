@@ -7,14 +7,18 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from gmg_tui.model.tuning import Answer, Trial, TrialKind, TrialState, TuneSpec
+from gmg_tui.tune.record import Plan, TuneSlot
 from gmg_tui.tune.search import Search
 from gmg_tui.tune.settling import Settling
-from gmg_tui.tune.slots import Plan, TuneSlot
 
 START_S = 40.0
 FAIL_S = 25.0
 H100, H100_MIB = "NVIDIA H100 80GB HBM3", 81_559.0
+TOGETHER = 0.98
+"""What is left of the rate on all slots at once."""
 
 
 def never(value: int) -> str | None:
@@ -32,10 +36,12 @@ class World:
     memory_mib: Callable[[int], float] | None = None
     total_mib: float | None = H100_MIB
     fails: Callable[[int], str | None] = never
-    noise: float = 0.01
-    """Of each second."""
-    trial_noise: float = 0.0
+    noise: float = 0.0
     """Of each trial as a whole: what no longer measuring takes out."""
+    within: float = 0.0
+    """Of each second."""
+    drift: float = 0.0
+    """What is missing from the rate at first, and comes within 40 s."""
     speeds: dict[str, float] = field(default_factory=dict)
     throttled: dict[str, tuple[float, float]] = field(default_factory=dict)
     """By slot, from when to when trials that end come back skipped."""
@@ -44,8 +50,6 @@ class World:
     """The share of trials that fail or are skipped for no reason of their value."""
     lost: dict[str, float] = field(default_factory=dict)
     """By slot, when its GPU is lost."""
-    quick: bool = False
-    """Whether a trial takes a fixed time, so that a test is quicker than with real settling."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -53,6 +57,11 @@ class World:
     def tune_slots(self) -> list[TuneSlot]:
         model = H100 if self.memory_mib else "CPU"
         return [TuneSlot(f"gpu{i}", model, self.total_mib if self.memory_mib else None) for i in range(self.slots)]
+
+    def total(self, value: int) -> float:
+        """The true rate of all slots at once."""
+        speeds = [self.speeds.get(slot.name, 1.0) for slot in self.tune_slots()]
+        return TOGETHER * self.rate(value) * sum(speeds)
 
     def run(self, plan: Plan, number: int, now_s: float, spec: TuneSpec) -> tuple[float, Trial]:
         """When the trial ends, and how."""
@@ -62,47 +71,38 @@ class World:
             reason = "CUDA out of memory"
         trial = Trial(number, plan.value, plan.slot, plan.kind)
         if reason:
-            return now_s + FAIL_S, _with(trial, state=TrialState.FAILED, reason=reason)
-        rate = self.rate(plan.value) * self.speeds.get(plan.slot, 1.0) * self.random.gauss(1, self.trial_noise)
-        if plan.kind is TrialKind.TOGETHER:
-            rate *= 0.98
+            return now_s + FAIL_S, replace(trial, state=TrialState.FAILED, reason=reason)
         if self.random.random() < self.flaky:
             state = self.random.choice([TrialState.FAILED, TrialState.SKIPPED])
-            return now_s + FAIL_S, _with(trial, state=state, reason="a bad day")
-        estimate, took_s = self._measure(rate, plan, spec)
-        end_s = now_s + START_S + took_s
+            return now_s + FAIL_S, replace(trial, state=state, reason="a bad day")
+        rate = self.rate(plan.value) * self.speeds.get(plan.slot, 1.0) * self.random.gauss(1, self.noise)
+        if plan.kind is TrialKind.TOGETHER:
+            rate *= TOGETHER
+        settling = self._measure(rate, plan, spec)
+        end_s = now_s + START_S + settling.measured_s
         if end_s > self.lost.get(plan.slot, math.inf):
-            return self.lost[plan.slot], _with(trial, state=TrialState.SKIPPED, reason="the GPU was lost")
+            return self.lost[plan.slot], replace(trial, state=TrialState.SKIPPED, reason="the GPU was lost")
         since_s, until_s = self.throttled.get(plan.slot, (math.inf, math.inf))
         if since_s <= end_s <= until_s:
-            return end_s, _with(trial, state=TrialState.SKIPPED, reason="the GPU was throttled")
-        return end_s, _with(
+            return end_s, replace(trial, state=TrialState.SKIPPED, reason="the GPU was throttled")
+        return end_s, replace(
             trial,
             state=TrialState.MEASURED,
-            rate=estimate[0],
-            rate_low=estimate[1],
-            rate_high=estimate[2],
+            rate=settling.rate,
             memory_mib=memory,
             start_s=START_S,
-            measured_s=took_s,
+            measured_s=settling.measured_s,
         )
 
-    def _measure(self, rate: float, plan: Plan, spec: TuneSpec) -> tuple[tuple[float, float, float], float]:
-        if self.quick:
-            seen = rate * self.random.gauss(1, self.noise / 4)
-            return (seen, seen * 0.99, seen * 1.01), max(12.0, plan.at_least_s)
-        settling = Settling(spec.settle_s, plan.at_least_s)
+    def _measure(self, rate: float, plan: Plan, spec: TuneSpec) -> Settling:
+        settling, done, second = Settling.of(spec, plan.kind), 0.0, 0
+        settling.take(0.0, 0.0)
         while not settling.over:
-            settling.add(max(0.0, rate * self.random.gauss(1, self.noise)), 1.0)
-        estimate = settling.estimate()
-        assert estimate is not None
-        return estimate, settling.measured_s
-
-
-def _with(trial: Trial, **changes: object) -> Trial:
-    from msgspec.structs import replace
-
-    return replace(trial, **changes)
+            warm = 1 - self.drift * max(0.0, 1 - second / 40)
+            done += rate * warm * (self.random.gauss(1, self.within) if self.within else 1.0)
+            second += 1
+            settling.take(done, second)
+        return settling
 
 
 @dataclass
@@ -133,7 +133,7 @@ def tune(world: World, spec: TuneSpec | None = None, trials: Sequence[Trial] = (
         gone = {name for name, at_s in world.lost.items() if now_s >= at_s}
         free = {slot.name for slot in slots} - set(running) - gone
         plans = search.plan(free, now_s, {})
-        check(plans, free, spec, len(slots) - len(gone))
+        check(plans, free, spec)
         for plan in plans:
             number += 1
             running[plan.slot] = world.run(plan, number, now_s, spec)
@@ -152,12 +152,11 @@ def tune(world: World, spec: TuneSpec | None = None, trials: Sequence[Trial] = (
     return Outcome(search.answer(), done, now_s, search.step, search)
 
 
-def check(plans: Sequence[Plan], free: set[str], spec: TuneSpec, slots: int) -> None:
+def check(plans: Sequence[Plan], free: set[str], spec: TuneSpec) -> None:
     assert {plan.slot for plan in plans} <= free
     assert len({plan.slot for plan in plans}) == len(plans)
     for plan in plans:
         assert plan.value >= spec.low
         assert spec.high is None or plan.value <= spec.high
-        assert plan.at_least_s <= spec.settle_s
     together = [plan for plan in plans if plan.kind is TrialKind.TOGETHER]
     assert len(together) in (0, len(plans))

@@ -39,13 +39,12 @@ def worlds(draw: st.DrawFn) -> World:
         slots=slots,
         memory_mib=None if per_value_mib is None else lambda value: 400 + per_value_mib * value,
         fails=lambda value: "CUDA_ERROR_ILLEGAL_ADDRESS" if edge is not None and value >= edge else None,
-        noise=draw(st.sampled_from([0.0, 0.01, 0.1])),
-        trial_noise=draw(st.sampled_from([0.0, 0.01, 0.05])),
+        noise=draw(st.sampled_from([0.0, 0.01, 0.05])),
+        within=draw(st.sampled_from([0.0, 0.1])),
         speeds={f"gpu{i}": draw(st.sampled_from([0.9, 1.0, 1.1])) for i in range(slots)},
         flaky=draw(st.sampled_from([0.0, 0.1, 0.5])),
         lost={f"gpu{i}": draw(st.floats(0, 600)) for i in range(slots) if draw(st.integers(0, 9)) == 0},
         seed=draw(st.integers(0, 1000)),
-        quick=True,
     )
 
 
@@ -57,35 +56,34 @@ def specs(draw: st.DrawFn) -> TuneSpec:
         high=draw(st.none() | st.integers(low, low * 1000)),
         goal=draw(st.sampled_from(Goal)),
         knee_pct=draw(st.sampled_from([0.0, 5.0, 50.0])),
-        trials=draw(st.integers(1, 24)),
         budget_s=draw(st.none() | st.floats(1, 2000)),
     )
 
 
 def hold(outcome: Outcome, spec: TuneSpec) -> None:
-    counted = [trial for trial in outcome.trials if trial.kind not in (TrialKind.COMMON, TrialKind.TOGETHER)]
-    assert len(counted) <= spec.trials
-    assert len(outcome.values) <= 14
-    fails = Counter(trial.value for trial in outcome.trials if trial.state is TrialState.FAILED)
-    together = Counter(trial.value for trial in outcome.trials if trial.kind is TrialKind.TOGETHER)
-    assert all(times <= 2 + together[value] + len(outcome.answer.slots) for value, times in fails.items())
+    search = [trial for trial in outcome.trials if trial.kind is not TrialKind.TOGETHER]
+    assert len({trial.value for trial in search}) <= 80
+    fails = Counter(trial.value for trial in search if trial.state is TrialState.FAILED)
+    assert all(times <= 2 + len(outcome.answer.slots) for times in fails.values())
     assert outcome.step
     answer = outcome.answer
-    if any(trial.state is TrialState.MEASURED for trial in outcome.trials) and answer.fastest is not None:
+    if answer.fastest is not None:
         measured = {trial.value for trial in outcome.trials if trial.state is TrialState.MEASURED}
-        assert answer.knee is not None
+        assert answer.recommended is not None
         assert answer.largest is not None
-        assert {answer.fastest.value, answer.knee.value, answer.largest.value} <= measured
-        assert answer.knee.value <= answer.fastest.value <= answer.largest.value
+        assert {answer.fastest.value, answer.recommended.value, answer.largest.value} <= measured
+        assert max(answer.recommended.value, answer.fastest.value) <= answer.largest.value
+        more = [warning for warning in answer.warnings if "Memory, not speed" in warning]
+        assert not more or answer.fastest.value == answer.largest.value
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(worlds(), specs())
 def test_every_search_ends_within_its_bounds(world: World, spec: TuneSpec) -> None:
     hold(tune(world, spec), spec)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(worlds(), specs(), st.integers(0, 40))
 def test_a_search_goes_on_from_any_trial(world: World, spec: TuneSpec, after: int) -> None:
     first = tune(world, spec, stop_after=after)

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
-import textual
+
+os.environ["TEXTUAL_FPS"] = "500"  # read when Textual is imported: a test waits a frame after most keys
+import textual.constants
+
+del os.environ["TEXTUAL_FPS"]  # programs that tests start draw as they do for a user
 
 from gmg_tui import ui
 from tests.ui.idle import wait_for_idle
+from tests.ui.sessions import NOW
 
 ui.load()
 
 PICTURED = "8.2.8"
 """The version of Textual that the pictures were taken with; another may draw its own widgets otherwise."""
+
+
+@pytest.fixture(autouse=True)
+def _at_the_time_of_the_snapshots() -> None:
+    from gmg_tui.ui.drawing import words
+
+    words.show_time(NOW)
 
 
 @pytest.fixture(autouse=True)

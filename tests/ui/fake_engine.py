@@ -83,7 +83,7 @@ class FakeEngine(EngineClient):
         if self.refuse and request[0] != "follow":
             raise GmgError(self.refuse, 1)
 
-    async def follow(self, *slots: str, tail: int, telling: bool = False) -> None:
+    async def follow(self, *slots: str, tail: int) -> None:
         await self._hear("follow", *slots)
         for slot in slots:
             lines = self.log.get(slot, [])
@@ -119,8 +119,8 @@ class FakeEngine(EngineClient):
             args=args,
         )
 
-    async def series(self, slot: str, start: float | None = None) -> Series:
-        await self._hear("series", slot, *(() if start is None else (start,)))
+    async def series(self, slot: str) -> Series:
+        await self._hear("series", slot)
         return next((series for series in self.welcome.recent if series.slot == slot), Series(slot, 0.0, 1.0))
 
     async def end_process(self, slot: str, process: GpuProcess, *, kill: bool = False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from tests.ui import sessions
 from tests.ui.fake_engine import FakeEngine
 
 LOG_LINES = 400
-WAIT_S = 60.0
+WAIT_S = 20.0
 """How long anything may take, on a machine with much else to do."""
 _TRY_S = 0.01
 
@@ -30,9 +31,14 @@ _TRY_S = 0.01
 class FakedApp(GmgApp):
     """The app on an engine that the test has in its hands."""
 
+    PACE_S = 0.0
     SILENT_S = sys.maxsize
     """It sends only what a test has it send."""
     engine: FakeEngine
+
+    def run_test(self, **options: Any) -> AbstractAsyncContextManager[Pilot[Outcome]]:  # type: ignore[override]
+        """As Textual's, with notifications."""
+        return super().run_test(**{"notifications": True, **options})
 
 
 def engine_of(snapshot: Snapshot, *, cpus: int = 0) -> FakeEngine:
@@ -46,7 +52,7 @@ def engine_of(snapshot: Snapshot, *, cpus: int = 0) -> FakeEngine:
 
 def app_of(engine: FakeEngine, *, theme: str | None = None, ascii_only: bool = False) -> FakedApp:
     """An app that draws all at once, so that a test need not wait for its pace."""
-    app = FakedApp(engine, theme=theme, ascii_only=ascii_only, pace_s=0.0)
+    app = FakedApp(engine, theme=theme, ascii_only=ascii_only)
     app.main.log_view.pace.period_s = 0.0
     return app
 
@@ -61,9 +67,22 @@ def varied() -> FakedApp:
     return app_of(engine_of(sessions.varied_snapshot()))
 
 
+async def press(pilot: Pilot[Any], *keys: str) -> None:
+    """Press keys, each once the one before has done its work; `do:ACTION` runs an action of the palette."""
+    for key in keys:
+        if key.startswith("do:"):
+            await pilot.app.run_action(key[3:])
+        else:
+            await pilot.press(key)
+        await pilot.pause()
+
+
 def burst(pilot: Pilot[Any], *keys: str) -> None:
     """Put the keys into the app's queue together, as the driver does with one read."""
     for key in keys:
+        if key.startswith("do:"):
+            pilot.app.call_later(pilot.app.run_action, key[3:])
+            continue
         pilot.app.post_message(events.Key(key, " " if key == "space" else key if len(key) == 1 else None))
 
 

@@ -28,10 +28,10 @@ def snapshot_of(workers: tuple[Worker, ...], *groups: RankGroup) -> Snapshot:
 def summed() -> Snapshot:
     """One group of four, whose ranks each print their own rate, and one is slower."""
     workers = tuple(rank(i, i, "g0", 4) for i in range(4))
-    workers = (*workers[:2], changed(workers[2], fps=Fps(21e6, 21e6, 22e6, 900)), workers[3])
-    fps = sum(worker.fps.last for worker in workers if worker.fps)
+    workers = (*workers[:2], changed(workers[2], fps=Fps(21e6, 21e6, 22e6, 900, settled=21e6)), workers[3])
+    fps = sum(worker.rate or 0.0 for worker in workers)
     group = RankGroup(
-        "g0", slots_of(0, 4), WorkerState.RUNNING, 2352.0, restarts=1, fps=fps, slowest=2, behind_pct=12.6
+        "g0", slots_of(0, 4), WorkerState.RUNNING, NOW - 2352.0, restarts=1, fps=fps, slowest=2, behind_pct=12.6
     )
     return snapshot_of(workers, group)
 
@@ -39,7 +39,7 @@ def summed() -> Snapshot:
 def whole() -> Snapshot:
     """Two groups of four; rank 0 of each reports the group's rate, as rsl_rl does."""
     progress = Progress(312, 1500, "iteration", eta_s=1188.0)
-    told = Fps(192e3, 190e3, 195e3, 312)
+    told = Fps(192e3, 190e3, 195e3, 312, settled=192e3)
     workers = tuple(
         rank(
             i,
@@ -60,7 +60,7 @@ def whole() -> Snapshot:
             f"g{i}",
             slots_of(4 * i, 4),
             WorkerState.RUNNING,
-            2352.0,
+            NOW - 2352.0,
             fps=192e3,
             rate_of=RateOf.RANK_0,
             progress=progress,
@@ -75,7 +75,7 @@ def pairs() -> Snapshot:
     """Four groups of two: one runs, one waits for a rank, one is stuck, and one comes back after a failure."""
     cause = "rank 1: CUDA out of memory: 61.4 GiB more were asked for, 12.1 GiB were free"
     stuck = "rank 1 never entered ALLREDUCE 4711; the others have waited in it for 74 s"
-    idle = {"fps": None, "state_s": 12.0, "phase": Phase.NONE, "last_line": ""}
+    idle = {"fps": None, "state_since": NOW - 12.0, "phase": Phase.NONE, "last_line": ""}
     workers = (
         *(rank(i, i, "g0", 2) for i in range(2)),
         rank(2, 0, "g1", 2, **idle, state=WorkerState.WAITING, reason="for rank 1 (gpu3)"),
@@ -88,19 +88,28 @@ def pairs() -> Snapshot:
             2,
             **idle,
             state=WorkerState.RESTARTING,
-            restart_in_s=4.2,
+            restart_at=NOW + 4.2,
             reason=f"ended with the group: {cause}",
         ),
         rank(
-            7, 1, "g3", 2, **idle, state=WorkerState.RESTARTING, restart_in_s=4.2, reason=cause.removeprefix("rank 1: ")
+            7,
+            1,
+            "g3",
+            2,
+            **idle,
+            state=WorkerState.RESTARTING,
+            restart_at=NOW + 4.2,
+            reason=cause.removeprefix("rank 1: "),
         ),
     )
-    first = sum(worker.fps.last for worker in workers[:2] if worker.fps)
+    first = sum(worker.rate or 0.0 for worker in workers[:2])
     groups = (
-        RankGroup("g0", slots_of(0, 2), WorkerState.RUNNING, 2352.0, fps=first),
-        RankGroup("g1", slots_of(2, 2), WorkerState.WAITING, 12.0, waits_for=(1,)),
-        RankGroup("g2", slots_of(4, 2), WorkerState.RUNNING, 2352.0, stuck=stuck),
-        RankGroup("g3", slots_of(6, 2), WorkerState.RESTARTING, 12.0, restarts=1, restart_in_s=4.2, reason=cause),
+        RankGroup("g0", slots_of(0, 2), WorkerState.RUNNING, NOW - 2352.0, fps=first),
+        RankGroup("g1", slots_of(2, 2), WorkerState.WAITING, NOW - 12.0, waits_for=(1,)),
+        RankGroup("g2", slots_of(4, 2), WorkerState.RUNNING, NOW - 2352.0, stuck=stuck),
+        RankGroup(
+            "g3", slots_of(6, 2), WorkerState.RESTARTING, NOW - 12.0, restarts=1, restart_at=NOW + 4.2, reason=cause
+        ),
     )
     return snapshot_of(workers, *groups)
 
@@ -120,4 +129,6 @@ def ended() -> Snapshot:
         )
         for i in range(4)
     )
-    return snapshot_of(workers, RankGroup("g0", slots_of(0, 4), WorkerState.FAILED, 12.0, restarts=3, reason=cause))
+    return snapshot_of(
+        workers, RankGroup("g0", slots_of(0, 4), WorkerState.FAILED, NOW - 12.0, restarts=3, reason=cause)
+    )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from gmg_tui.model import (
-    AttemptMetrics,
     Fps,
     Gpu,
     GpuSample,
@@ -23,6 +22,9 @@ from gmg_tui.model import (
     Worker,
     WorkerState,
 )
+from tests.rates import rate
+from tests.workers import changed as changed
+from tests.workers import reached, worker_of
 
 NOW = 1_795_244_467.0
 ARGS = ("-B", "4096", "--seed", "7")
@@ -62,17 +64,18 @@ def fps_line(i: int, fps: float) -> str:
 def running(i: int, *, second: float = 0.0, slot: str | None = None) -> Worker:
     """A worker in full swing."""
     fps = 24_013_029.0 + 87_842 * i + 31_337 * math.sin(second + i)
-    return Worker(
+    return worker_of(
         slot=slot or f"gpu{i}",
         index=i,
         state=WorkerState.RUNNING,
-        state_s=2352.0 - i + second,
+        state_since=NOW - (2352.0 - i),
         phase=Phase.RUNNING,
-        phase_s=2352.0 - i + second,
+        phase_since=NOW - (2352.0 - i),
         args=ARGS,
         attempt=1,
+        attempt_started=NOW,
         pid=50_000 + i,
-        fps=Fps(last=fps, mean=23_900_000.0, max=24_300_000.0, samples=47_000),
+        fps=Fps(last=fps, mean=23_900_000.0, max=24_300_000.0, samples=47_000, settled=fps),
         n_envs=4096,
         device="NVIDIA H100 80GB HBM3",
         backend="cuda",
@@ -81,7 +84,9 @@ def running(i: int, *, second: float = 0.0, slot: str | None = None) -> Worker:
         memory_rss_mib=4211.0,
         last_line=fps_line(int(second), fps),
         log_lines=47_310,
-        now=AttemptMetrics(1, ARGS, fps=fps, n_envs=4096, gpu_util_pct=97.0, memory_peak_mib=30_940.0, power_w=611.0),
+        gpu_util_mean_pct=97.0,
+        memory_peak_mib=30_940.0,
+        power_mean_w=611.0,
     )
 
 
@@ -152,85 +157,90 @@ def varied_snapshot(second: float = 0.0) -> Snapshot:
     )
     edited = changed(
         running(1, second=second),
-        fps=Fps(last=21_400_000.0, mean=20_100_000.0, max=25_000_000.0, samples=900, settled=24_910_400.0),
+        fps=Fps(last=21_400_000.0, mean=24_910_400.0, max=25_000_000.0, samples=900, settled=24_910_400.0),
         n_envs=16_384,
         args=("-B", "16384"),
-        before=AttemptMetrics(1, ARGS, fps=21_200_000.0, settled=21_100_000.0, n_envs=4096, memory_peak_mib=30_940.0),
-        now=AttemptMetrics(
-            2, ("-B", "16384"), fps=21_400_000.0, settled=24_910_400.0, n_envs=16_384, memory_peak_mib=79_800.0
-        ),
+        before=reached(1, ARGS, fps=rate(21_100_000.0), n_envs=4096, memory_peak_mib=30_940.0),
+        attempt=2,
+        attempt_started=NOW,
+        memory_peak_mib=79_800.0,
         progress=Progress(312, 1500, "iteration", eta_s=1188.0),
     )
     workers = (
         running(0, second=second),
         edited,
-        Worker(
+        worker_of(
             slot="gpu2",
             index=2,
             state=WorkerState.COMPILING,
-            state_s=161.0 + second,
+            state_since=NOW - 161.0,
             phase=Phase.COMPILING,
-            phase_s=161.0 + second,
+            phase_since=NOW - 161.0,
             phase_usual_s=250.0,
             args=ARGS,
             attempt=1,
+            attempt_started=NOW,
             pid=50_002,
             cpu_pct=100.0,
             memory_rss_mib=3010.0,
             last_line="[Genesis] [07:38:46] [INFO] Compiling simulation kernels...",
             log_lines=31,
         ),
-        Worker(
+        worker_of(
             slot="gpu3",
             index=3,
             state=WorkerState.FAILED,
-            state_s=1204.0 + second,
+            state_since=NOW - 1204.0,
             args=ARGS,
             attempt=4,
+            attempt_started=NOW,
             exit_code=1,
             reason="CUDA out of memory: 61.4 GiB more were asked for, 12.1 GiB were free",
             advice="fewer environments: e, then a smaller -B",
             last_line="RuntimeError: CUDA out of memory.",
             log_lines=212,
         ),
-        Worker(
+        worker_of(
             slot="gpu4",
             index=4,
             state=WorkerState.COMPILING,
-            state_s=874.0 + second,
+            state_since=NOW - 874.0,
             phase=Phase.COMPILING,
-            phase_s=874.0 + second,
+            phase_since=NOW - 874.0,
             args=ARGS,
             attempt=1,
+            attempt_started=NOW,
             pid=50_004,
             stuck=f"no output, no CPU time for {74 + second:.0f} s",
             last_line="[Genesis] [07:26:53] [INFO] Compiling simulation kernels...",
             log_lines=31,
         ),
-        Worker(
+        worker_of(
             slot="gpu5",
             index=5,
             state=WorkerState.STOPPING,
-            state_s=4.0 + second,
+            state_since=NOW - 4.0,
             phase=Phase.SAVING,
-            phase_s=4.0 + second,
+            phase_since=NOW - 4.0,
             args=ARGS,
             attempt=1,
+            attempt_started=NOW,
             pid=50_005,
             stopping="SIGINT sent, SIGTERM in 11 s",
-            fps=Fps(last=23_100_000.0, mean=23_000_000.0, max=23_800_000.0, samples=400),
+            fps=Fps(last=23_100_000.0, mean=23_000_000.0, max=23_800_000.0, samples=400, settled=23_100_000.0),
             n_envs=4096,
             last_line="[Genesis] [07:41:03] [INFO] 💤 Exiting Genesis and caching compiled kernels...",
             log_lines=9000,
         ),
-        Worker(
+        worker_of(
             slot="gpu6",
             index=6,
             state=WorkerState.RESTARTING,
-            state_s=2.0 + second,
+            state_since=NOW - 2.0,
             args=ARGS,
             attempt=2,
-            restart_in_s=6.0,
+            attempt_started=NOW,
+            restart_at=NOW + 6.0,
             reason="the kernel cache was being written by another worker",
             last_line="EOFError: Ran out of input",
             log_lines=77,
@@ -256,24 +266,32 @@ def varied_snapshot(second: float = 0.0) -> Snapshot:
     )
 
 
-def changed(struct: _S, **fields: Any) -> _S:
-    """`struct` with other `fields`."""
-    return msgspec.structs.replace(struct, **fields)
-
-
 def troubled_snapshot() -> Snapshot:
     """Eight workers that wait, come back, are stuck or are not as they should be."""
-    waiting = Worker("gpu1", 1, WorkerState.WAITING, 61.0, args=ARGS)
-    restarting = Worker("gpu2", 2, WorkerState.RESTARTING, 9.0, args=ARGS, attempt=1, log_lines=212)
+    waiting = worker_of("gpu1", 1, WorkerState.WAITING, NOW - 61.0, args=ARGS)
+    restarting = worker_of(
+        "gpu2", 2, WorkerState.RESTARTING, NOW - 9.0, args=ARGS, attempt=1, attempt_started=NOW, log_lines=212
+    )
     workers = (
-        Worker("gpu0", 0, WorkerState.BUILDING, 58.0, Phase.MESHES, 12.0, args=ARGS, attempt=1, pid=50_000),
+        worker_of(
+            "gpu0",
+            0,
+            WorkerState.BUILDING,
+            NOW - 58.0,
+            Phase.BUILDING,
+            NOW - 12.0,
+            args=ARGS,
+            attempt=1,
+            attempt_started=NOW,
+            pid=50_000,
+        ),
         changed(waiting, reason="for gpu0 to write the mesh caches (at most 120 s)"),
         changed(restarting, reason="for 12.1 GiB on gpu2 to be released (the list of its processes shows by whom)"),
         changed(
             restarting,
             slot="gpu3",
             index=3,
-            restart_in_s=4.2,
+            restart_at=NOW + 4.2,
             reason="out of memory on the card (CUDA_ERROR_OUT_OF_MEMORY)",
             advice="fewer environments: e, then a smaller -B",
         ),
@@ -281,10 +299,22 @@ def troubled_snapshot() -> Snapshot:
         changed(
             running(5),
             state=WorkerState.STOPPING,
-            state_s=8.0,
+            state_since=NOW - 8.0,
             stopping="SIGTERM sent, waiting up to 10 s",
         ),
-        Worker("gpu6", 6, WorkerState.STARTING, 2.0, Phase.IMPORTING, 2.0, 9.0, args=ARGS, attempt=3, pid=50_006),
+        worker_of(
+            "gpu6",
+            6,
+            WorkerState.STARTING,
+            NOW - 2.0,
+            Phase.IMPORTING,
+            NOW - 2.0,
+            9.0,
+            args=ARGS,
+            attempt=3,
+            attempt_started=NOW,
+            pid=50_006,
+        ),
         changed(
             running(7),
             fps=Fps(1.4e8, 1.3e8, 2e8, 900, 192_104_233.0),
@@ -300,15 +330,16 @@ def troubled_snapshot() -> Snapshot:
 def ended_snapshot() -> Snapshot:
     """All have ended: seven finished, one failed."""
     workers = tuple(
-        Worker(
+        worker_of(
             slot=f"gpu{i}",
             index=i,
             state=WorkerState.FINISHED if i != 3 else WorkerState.FAILED,
-            state_s=12.0 + i,
+            state_since=NOW - (12.0 + i),
             attempt=1,
+            attempt_started=NOW,
             exit_code=0 if i != 3 else 1,
             reason=None if i != 3 else "RuntimeError: nan in the velocities of entity 3",
-            fps=Fps(24_013_029.0 + 87_842 * i, 23_900_000.0, 24_300_000.0, 47_000),
+            fps=Fps(24_013_029.0 + 87_842 * i, 23_900_000.0, 24_300_000.0, 47_000, settled=24_013_029.0 + 87_842 * i),
             n_envs=4096,
             last_line="[Genesis] [07:41:07] [INFO] 💤 Exiting Genesis and caching compiled kernels...",
             log_lines=47_310,
@@ -321,14 +352,15 @@ def ended_snapshot() -> Snapshot:
 
 def cpu_snapshot() -> Snapshot:
     """Two workers on shares of the CPU."""
-    one = Worker(
+    one = worker_of(
         slot="cpu0",
         index=0,
         state=WorkerState.RUNNING,
-        state_s=61.0,
+        state_since=NOW - 61.0,
         phase=Phase.RUNNING,
-        phase_s=61.0,
+        phase_since=NOW - 61.0,
         attempt=1,
+        attempt_started=NOW,
         pid=812,
         fps=Fps(12_795.0, 12_900.0, 14_100.0, 310, settled=14_047.31),
         n_envs=16,
@@ -338,11 +370,11 @@ def cpu_snapshot() -> Snapshot:
         log_lines=340,
         backend="cpu",
     )
-    two = Worker(
+    two = worker_of(
         slot="cpu1",
         index=1,
         state=WorkerState.WAITING,
-        state_s=61.0,
+        state_since=NOW - 61.0,
         reason="for cpu0 to fill the kernel cache",
     )
     return Snapshot(time=NOW, elapsed_s=94.0, workers=(one, two), clients=1)

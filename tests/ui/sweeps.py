@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gmg_tui.model import Batch, Fps, JobRecord, Lane, Queue, Snapshot, SweepSpec, Worker, WorkerState
+from gmg_tui.model import Attempt, Batch, Fps, JobRecord, Lane, Queue, Snapshot, SweepSpec, Worker, WorkerState
 from tests.ui import play, sessions
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.play import FakedApp
+from tests.ui.sessions import NOW
+from tests.workers import worker_of
 
 OUT_OF_MEMORY = "CUDA out of memory: 61.4 GiB more were asked for, 12.1 GiB were free"
 NO_MEMORY = "for 8.0 GiB of free VRAM (5.1 GiB are free)"
@@ -34,16 +36,22 @@ def _job(number: int, done: int, running: int, failed: tuple[int, ...]) -> JobRe
     if number > done + running:
         return job
     slot = f"gpu{(number - 1) % _RUNNING}"
-    fps = Fps(14_047_310.0 + 1000 * number, 14_000_000.0, 14_100_000.0, 90)
+    fps = Fps(14_047_310.0 + 1000 * number, 14_000_000.0, 14_100_000.0, 90, settled=14_047_310.0 + 1000 * number)
     log = f"logs/{number:04d}-{job.name}.log"
-    begun = sessions.changed(job, slot=slot, attempts=1, started=sessions.NOW - 600, log=log)
+    begun = sessions.changed(job, slot=slot, last=Attempt(1), started=sessions.NOW - 600, log=log)
     if number > done:
         return sessions.changed(begun, state=WorkerState.RUNNING)
     if number in failed:
         return sessions.changed(
-            begun, state=WorkerState.FAILED, reason=OUT_OF_MEMORY, attempts=2, elapsed_s=9.0, exit_code=1, ended=1.0
+            begun,
+            state=WorkerState.FAILED,
+            reason=OUT_OF_MEMORY,
+            last=Attempt(2, exit_code=1),
+            elapsed_s=9.0,
+            ended=1.0,
         )
-    return sessions.changed(begun, state=WorkerState.FINISHED, fps=fps, elapsed_s=_SECONDS, exit_code=0, ended=1.0)
+    last = Attempt(1, fps=fps, exit_code=0)
+    return sessions.changed(begun, state=WorkerState.FINISHED, last=last, elapsed_s=_SECONDS, ended=1.0)
 
 
 def queue_of(records: list[JobRecord], *, version: int = 1, **changes: Any) -> Queue:
@@ -74,7 +82,7 @@ def workers(records: list[JobRecord], slots: int = 4, second: float = 0.0) -> tu
         slot = f"gpu{index}"
         job = by_slot.get(slot)
         if job is None:
-            made.append(Worker(slot, index, WorkerState.WAITING, 61.0, reason=NO_MEMORY))
+            made.append(worker_of(slot, index, WorkerState.WAITING, NOW - 61.0, reason=NO_MEMORY))
             continue
         made.append(
             sessions.changed(
@@ -82,8 +90,8 @@ def workers(records: list[JobRecord], slots: int = 4, second: float = 0.0) -> tu
                 job=job.number,
                 job_name=job.name,
                 timeout_s=1800.0,
-                attempt_s=372.0 + second,
-                state_s=340.0 + second,
+                attempt_started=NOW - 372.0,
+                state_since=NOW - 340.0,
             )
         )
     return tuple(made)

@@ -15,7 +15,7 @@ CARDS = 10
 """Slots of each node, where there are several."""
 ROUNDS = 15
 KEYS = (
-    *("S", "f", "S", "w", "S", "S", "S", "s", "S", "escape", "S", "u"),
+    *("do:sort_by('FPS')", "do:sort_by('state')", "do:sort_by('slot')", "escape", "do:sort_by('GPU %')"),
     *("up", "down", "left", "right", "exclamation_mark", "space", "t", "escape", "R", "n", "x", "g"),
     *("backslash", "f", "a", "i", "l", "backslash", "g", "p", "u", "1", "space", "enter", "backslash", "escape"),
     *("backspace", "enter", "escape", "colon", "slash", "enter", "ampersand", "enter"),
@@ -38,7 +38,7 @@ def _worker(chance: random.Random, worker: Worker) -> Worker:
     rate = chance.choice((1e6, 2e6, chance.random() * 3e7))
     kind = chance.choice(["running"] * 4 + ["failed", "stuck", "silent"])
     fields: dict[str, dict[str, object]] = {
-        "running": {"fps": Fps(rate, rate, rate, 9)},
+        "running": {"fps": Fps(rate, rate, rate, 9, settled=rate)},
         "failed": {"state": WorkerState.FAILED, "reason": "CUDA out of memory"},
         "stuck": {"stuck": "no output"},
         "silent": {"fps": None, "n_envs": None},
@@ -47,7 +47,7 @@ def _worker(chance: random.Random, worker: Worker) -> Worker:
 
 
 def _consistent(app: FakedApp) -> None:
-    state = app.state
+    state = app.view
     assert len(set(state.slots)) == len(state.slots)
     assert set(state.slots) <= set(state.present)
     assert state.marked <= set(state.slots)
@@ -78,6 +78,6 @@ async def test_what_keys_act_on_is_always_shown(size: tuple[int, int], seed: int
             play.burst(pilot, *["escape"] * 4)
             await pilot.pause()
         assert app.screen is app.main
-        assert app.state.slots
-        assert set(app.state.slots) == set(app.state.present)
-        assert not app.state.marked
+        assert app.view.slots
+        assert set(app.view.slots) == set(app.view.present)
+        assert not app.view.marked

@@ -11,10 +11,8 @@ from gmg_tui.gpu.health import judged
 from gmg_tui.model import GpuActivity, GpuHealth, GpuSample, Worker
 from gmg_tui.ui.arrangement import in_trouble
 from gmg_tui.ui.drawing import themes, tile, words, worker_table
-from gmg_tui.ui.drawing.page import Page
 from gmg_tui.ui.drawing.words import Shown
 from gmg_tui.ui.history import History
-from gmg_tui.ui.screens.details import health
 from tests.ui import play, sessions
 from tests.ui.sessions import changed
 
@@ -23,15 +21,6 @@ SMS = GpuActivity(sm_pct=41.4)
 BROKEN = judged(GpuHealth(ecc_uncorrected=2, pcie_width=8, pcie_width_max=16))
 WORN = judged(GpuHealth(pcie_width=8, pcie_width_max=16))
 ECC = "2 ECC errors, uncorrected"
-
-
-def test_the_details_say_that_programs_share_the_gpu_through_mps() -> None:
-    for pipes in (None, "/tmp/nvidia-mps"):
-        page = Page(100, _LOOK)
-        health.write(page, GpuHealth(mps=pipes))
-        text = "\n".join("".join(segment.text for segment in row) for row in page.rows)
-        assert ("MPS" in text) is (pipes is not None)
-        assert pipes is None or "runs (/tmp/nvidia-mps): programs share the GPU" in text
 
 
 def _shown(sample: GpuSample, worker: Worker | None = None) -> Shown:

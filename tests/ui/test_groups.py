@@ -8,10 +8,10 @@ from gmg_tui.model import RankGroup, Snapshot, WorkerState, fps_per_watt
 from gmg_tui.protocol import Welcome
 from gmg_tui.ui.drawing import groups, themes, words
 from gmg_tui.ui.drawing.headline import headline
-from gmg_tui.ui.state import UiState, View
+from gmg_tui.ui.view import Layout, View
 from gmg_tui.ui.widgets.plan import plan
 from tests.ui import play, ranks, sessions
-from tests.ui.sessions import changed
+from tests.ui.sessions import NOW, changed
 
 _LOOK = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=themes.NAMES[0]).appearance
 
@@ -32,7 +32,7 @@ def test_a_rate_that_rank_0_reports_for_all_is_the_groups_and_counts_once() -> N
     first, second = _lines(ranks.whole(), 80)
     assert first == "▪ g0 ● running · 192,000 FPS · rank 0's, for all · 312/1,500 it · 19:48 left"
     assert second.endswith("· 192,000 FPS · rank 0's, for all · 312/1,500 it · 19:48 left")
-    state = UiState(Welcome(1, sessions.session(8), ranks.whole(), ()))
+    state = View(Welcome(1, sessions.session(8), ranks.whole(), ()))
     assert "Σ 384,000 FPS" in headline(state, 120, _LOOK).strip().text
 
 
@@ -89,11 +89,11 @@ def test_many_ranks_are_not_all_named() -> None:
     ],
 )
 def test_ranks_of_a_group_stand_beside_each_other(number: int, group: int, width: int, columns: int) -> None:
-    assert plan(number, width, 60, View.AUTO, digits=False, group=group).columns == columns
+    assert plan(width, 60, Layout.AUTO, parts=[number], group=group).columns == columns
 
 
 def test_without_room_for_more_rows_a_group_is_broken() -> None:
-    assert plan(8, 120, 34, View.AUTO, digits=False, group=2) == plan(8, 120, 34, View.AUTO, digits=False)
+    assert plan(120, 34, Layout.AUTO, parts=[8], group=2) == plan(120, 34, Layout.AUTO, parts=[8])
 
 
 async def test_the_table_holds_ranks_together_and_names_them() -> None:
@@ -167,19 +167,22 @@ async def _asked(snapshot: Snapshot, *keys: str) -> str:
     ],
 )
 async def test_a_question_says_that_it_is_of_the_whole_group(keys: tuple[str, ...], words: str) -> None:
-    workers = tuple(changed(worker, attempt_s=2352.0) for worker in ranks.summed().workers)
+    workers = tuple(changed(worker, attempt_started=NOW - 2352.0) for worker in ranks.summed().workers)
     assert words in await _asked(changed(ranks.summed(), workers=workers), *keys)
 
 
 async def test_a_question_of_several_groups_names_them() -> None:
-    workers = tuple(changed(worker, attempt_s=2352.0) for worker in ranks.whole().workers)
+    workers = tuple(changed(worker, attempt_started=NOW - 2352.0) for worker in ranks.whole().workers)
     shown = await _asked(changed(ranks.whole(), workers=workers), "space", *["down"] * 5, "space", "x")
     assert "Stop groups g0 and g1, 8 ranks?" in shown
 
 
 async def test_a_rank_that_runs_for_a_moment_does_not_spare_its_group_the_question() -> None:
     first, *others = ranks.summed().workers
-    workers = (changed(first, attempt_s=2.0), *(changed(worker, attempt_s=2352.0) for worker in others))
+    workers = (
+        changed(first, attempt_started=NOW - 2.0),
+        *(changed(worker, attempt_started=NOW - 2352.0) for worker in others),
+    )
     assert "Restart group g0, 4 ranks? gpu1 has been running" in await _asked(
         changed(ranks.summed(), workers=workers), "r"
     )

@@ -5,19 +5,20 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from gmg_tui.model import Phase, Snapshot, Worker, WorkerState
+from gmg_tui.model import Phase, Snapshot, WorkerState
 from gmg_tui.protocol import Welcome
 from gmg_tui.ui.drawing import themes
 from gmg_tui.ui.drawing.headline import headline
-from gmg_tui.ui.state import UiState
+from gmg_tui.ui.view import View
 from tests.ui import play, sessions, sweeps
 from tests.ui.sessions import changed
+from tests.workers import worker_of
 
 _LOOK = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=themes.NAMES[0]).appearance
 
 
 def _headline(snapshot: Snapshot, width: int) -> str:
-    state = UiState(Welcome(1, sessions.session(len(snapshot.workers)), snapshot, ()))
+    state = View(Welcome(1, sessions.session(len(snapshot.workers)), snapshot, ()))
     text = headline(state, width, _LOOK).strip().text
     assert cell_len(text) == width
     return text
@@ -26,18 +27,10 @@ def _headline(snapshot: Snapshot, width: int) -> str:
 def test_the_headline_sums_what_runs_and_counts_every_worker_once() -> None:
     text = _headline(sessions.varied_snapshot(), 160)
     running = [w for w in sessions.varied_snapshot().workers if w.state is WorkerState.RUNNING]
-    total = sum(w.fps.best_known for w in running if w.fps)
+    total = sum(w.rate or 0.0 for w in running)
     assert f"Σ {total:,.0f} FPS" in text
     assert "3 running  1 compiling  1 restarting  1 stopping  1 failed  1 stuck" in text
     assert "00:41:07" in text
-
-
-def test_the_headline_does_not_count_a_worker_as_building_that_may_be_running_silently() -> None:
-    building = changed(sessions.running(0), fps=None, state=WorkerState.BUILDING)
-    silent = changed(building, slot="gpu1", index=1, silent_s=18.0)
-    untold = changed(building, slot="gpu2", index=2, phase=Phase.AT_WORK)
-    snapshot = changed(sessions.busy_snapshot(3), workers=(building, silent, untold))
-    assert "1 building  2 busy" in _headline(snapshot, 120)
 
 
 def test_the_headline_does_not_count_a_worker_as_compiling_that_saves_its_kernels_at_the_end() -> None:
@@ -77,7 +70,7 @@ def test_the_headline_has_the_arguments_that_run(
     session = sessions.session(2)
     session = changed(session, spec=changed(session.spec, args=written))
     workers = tuple(changed(sessions.running(i), args=args) for i, args in enumerate(running))
-    state = UiState(Welcome(1, session, changed(sessions.busy_snapshot(2), workers=workers), ()))
+    state = View(Welcome(1, session, changed(sessions.busy_snapshot(2), workers=workers), ()))
     assert f"{shown}  " in headline(state, 140, _LOOK).strip().text
 
 
@@ -89,7 +82,7 @@ def test_the_headline_spells_trouble_out(width: int) -> None:
 
 
 def test_the_headline_says_for_how_long_the_engine_has_been_silent() -> None:
-    state = UiState(Welcome(1, sessions.session(8), sessions.varied_snapshot(), ()))
+    state = View(Welcome(1, sessions.session(8), sessions.varied_snapshot(), ()))
     state.silent_s = 75
     for width in (60, 80, 160):
         assert headline(state, width, _LOOK).strip().text.endswith("engine silent for 1:15 ")
@@ -102,7 +95,7 @@ def test_the_headline_of_a_sweep_counts_no_slot_whose_last_job_has_ended() -> No
 
 
 def test_the_headline_has_no_total_before_any_worker_has_printed_one() -> None:
-    waiting = tuple(Worker(f"gpu{i}", i, WorkerState.WAITING) for i in range(2))
+    waiting = tuple(worker_of(f"gpu{i}", i, WorkerState.WAITING) for i in range(2))
     text = _headline(Snapshot(sessions.NOW, 3.0, waiting), 100)
     assert "Σ – FPS" in text
     assert "FPS/W" not in text

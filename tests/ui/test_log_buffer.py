@@ -108,10 +108,6 @@ def test_neighbouring_progress_lines_are_one_row_of_the_newest() -> None:
         ("warning", 1, 3),
         (_fps(5), 3, 6),
     ]
-    buffer.show(str, folds=False)
-    assert _texts(buffer) == [_fps(0), _fps(1), "warning", _fps(3), _fps(4), _fps(5)]
-    buffer.show(str, folds=True)
-    assert [row.lines for row in buffer.rows] == [2, 1, 3]
 
 
 def test_a_search_looks_at_the_newest_of_folded_lines() -> None:
@@ -121,8 +117,6 @@ def test_a_search_looks_at_the_newest_of_folded_lines() -> None:
     assert buffer.matches == [0]
     buffer.extend(2, [_fps(2)])
     assert buffer.matches == []
-    buffer.show(str, folds=False)
-    assert buffer.matches == [1]
 
 
 def test_held_rows_do_not_change_and_fold_with_what_came_meanwhile_once_they_are_let_go() -> None:
@@ -137,22 +131,6 @@ def test_held_rows_do_not_change_and_fold_with_what_came_meanwhile_once_they_are
     assert [row.lines for row in buffer.rows] == [1, 3]
 
 
-def test_held_rows_that_are_made_anew_fold_as_others_do() -> None:
-    buffer = LogBuffer()
-    buffer.extend(0, ["a", _fps(1), _fps(2), "b", _fps(3), _fps(4)])
-    folded = list(buffer.rows)
-    buffer.held = True
-    for folds, rows in ((False, 6), (True, 4), (True, 4)):
-        buffer.show(str, folds=folds)
-        assert buffer.end == rows
-    assert buffer.rows == folded
-    buffer.only("b")
-    buffer.only("")
-    assert buffer.rows == folded
-    buffer.extend(6, [_fps(5)])
-    assert buffer.rows[:4] == folded
-
-
 def test_progress_lines_push_no_other_line_out() -> None:
     buffer = LogBuffer(kept=100)
     buffer.extend(0, ["first", "second"])
@@ -160,22 +138,6 @@ def test_progress_lines_push_no_other_line_out() -> None:
         buffer.extend(first, [_fps(number) for number in range(first, first + 50)])
     assert [(row.text, row.lines) for row in buffer.rows] == [("first", 1), ("second", 1), (_fps(10_001), 10_000)]
     assert buffer.kept <= 113
-    buffer.show(str, folds=False)
-    unfolded = buffer.rows
-    assert _texts(buffer)[:2] == ["first", "second"]
-    assert unfolded[2].gap
-    assert unfolded[2].text == f"… {10_000 - (buffer.kept - 2):,} progress lines"
-    assert sum(row.lines for row in unfolded) == 10_002
-
-
-def test_lines_that_were_left_out_and_are_mere_progress_fold_too() -> None:
-    buffer = LogBuffer()
-    buffer.extend(0, ["first"])
-    buffer.extend(1000, [_fps(0)], after_progress=True)
-    buffer.extend(2000, [_fps(1), "last"], after_progress=True)
-    assert [(row.text, row.lines) for row in buffer.rows] == [("first", 1), (_fps(1), 2000), ("last", 1)]
-    buffer.show(str, folds=False)
-    assert _texts(buffer)[1] == "… 999 progress lines"
 
 
 # Filter
@@ -198,23 +160,23 @@ def test_a_filter_leaves_lines_that_hold_it_and_folds_none() -> None:
 
 
 _messages = st.lists(
-    st.tuples(st.integers(0, 3), st.booleans(), st.lists(st.sampled_from(["warn", "plain", "Running"]), max_size=5)),
+    st.tuples(st.integers(0, 3), st.lists(st.sampled_from(["warn", "plain", "Running"]), max_size=5)),
     max_size=30,
 )
 
 
-@given(_messages, st.booleans(), st.integers(1, 12), st.sampled_from(["", "warn"]), st.integers(0, 30))
+@given(_messages, st.integers(1, 12), st.sampled_from(["", "warn"]), st.integers(0, 30))
 def test_rows_made_line_by_line_are_those_made_at_once(
-    messages: list[tuple[int, bool, list[str]]], folds: bool, kept: int, query: str, hold: int
+    messages: list[tuple[int, list[str]]], kept: int, query: str, hold: int
 ) -> None:
-    buffer, number = LogBuffer(kept=kept, folds=folds), 0
+    buffer, number = LogBuffer(kept=kept), 0
     buffer.search(query)
-    for at, (gap, progress, words) in enumerate(messages):
+    for at, (gap, words) in enumerate(messages):
         if at == hold:
             buffer.held = True
         before = list(buffer.rows)
         lines = [_fps(i) if word == "Running" else f"{word} {i}" for i, word in enumerate(words, number)]
-        buffer.extend(number + gap, lines, after_progress=progress)
+        buffer.extend(number + gap, lines)
         number += gap + len(lines)
         if buffer.held:
             assert buffer.rows[: len(before)][: buffer._closed] == before[: buffer._closed]
@@ -222,5 +184,16 @@ def test_rows_made_line_by_line_are_those_made_at_once(
     rows, matches = list(buffer.rows), list(buffer.matches)
     assert sum(row.lines for row in rows) + buffer.below == buffer.known
     assert all(row.end >= other.end for other, row in pairwise(rows))
-    buffer.show(str, folds=folds)
+    buffer.only("")
     assert (buffer.rows, buffer.matches) == (rows, matches)
+
+
+def test_lines_of_a_group_come_in_the_order_of_their_arrival_with_their_ranks() -> None:
+    buffer = LogBuffer(ranks={"gpu0": 0, "gpu1": 1})
+    buffer.extend(0, ["a", "b"], slot="gpu0")
+    buffer.extend(3, ["c"], slot="gpu1")
+    buffer.extend(1, ["b", "d"], slot="gpu0")
+    texts = [buffer.text_of(row) for row in buffer.rows]
+    assert texts == ["[0] a", "[0] b", "[1] … 3 earlier lines", "[1] c", "[0] d"]
+    assert [row.end for row in buffer.rows] == [1, 2, 5, 6, 7]
+    assert buffer.known == buffer.next_line == 7

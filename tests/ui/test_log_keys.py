@@ -44,22 +44,7 @@ def _style(app: FakedApp, text: str) -> str:
 
 
 async def _filter(pilot: Pilot[Outcome], text: str) -> None:
-    await press(pilot, "ampersand", *("space" if letter == " " else letter for letter in text), "enter")
-
-
-async def test_progress_lines_are_folded_and_f_shows_all() -> None:
-    app = play.busy(1)
-    async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "400 lines", "×392")
-        assert len(_log(app)) == 1 + 9
-        assert _log(app)[-1].startswith("07:41:31 Running at")
-        await press(pilot, "F")
-        assert len(_log(app)) > 10
-        assert "×" not in "".join(_log(app))
-        app.engine.push(Lines("gpu0", 400, (sessions.fps_line(32, 1e6),)))
-        await play.sees(pilot, "1,000,000.00")
-        await press(pilot, "F")
-        await play.sees(pilot, "×393")
+    await press(pilot, "do:screen.filter_log", *("space" if letter == " " else letter for letter in text), "enter")
 
 
 async def test_rows_that_are_held_stay_as_they_are_while_progress_goes_on() -> None:
@@ -89,25 +74,14 @@ async def test_heads_are_shortened_to_the_time_and_the_level_of_what_is_wrong() 
         styles = [_style(app, text) for text in ("07:00:34", "07:01:00", "07:01:01", "other")]
         assert styles[1] == styles[3]
         assert len(set(styles)) == 3
-        await press(pilot, "P", "w")
-        await play.sees(pilot, "[WARNING]", "[INFO] Compiling", "[ERROR]")
-        await press(pilot, "P")
-        await play.sees(pilot, "07:01:00 Compiling")
 
 
-async def test_each_level_is_named_where_only_ascii_is_drawn() -> None:
-    app = _app("[Genesis] [07:01:00] [INFO] Compiling", WARNING, ascii_only=True)
-    async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "07:01:00 INFO Compiling", "07:00:34 WARNING Neutral")
-
-
-async def test_w_wraps_lines_and_pages_go_by_rows_of_the_screen() -> None:
+async def test_long_lines_are_wrapped_and_pages_go_by_rows_of_the_screen() -> None:
     long = "".join(f"<{number:04d}>" for number in range(100))
     app = _app("first", long, "世" * 120, "last")
     async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "4 lines", "<0012>")
-        assert "<0099>" not in play.shown(app)
-        await press(pilot, "w")
+        await play.sees(pilot, "4 lines", "last")
+        await press(pilot, "home", "end")
         rows = _log(app)[1:]
         assert (
             rows == ["first", *(long[at : at + 80] for at in range(0, 600, 80)), *["世" * 40] * 3, "last"][-len(rows) :]
@@ -116,17 +90,16 @@ async def test_w_wraps_lines_and_pages_go_by_rows_of_the_screen() -> None:
         assert _log(app)[1] == "first"
         await press(pilot, "slash", *"<0090>", "enter")
         await play.sees(pilot, "match 1 of 1", "<0090>")
-        await press(pilot, "escape", "w")
+        await press(pilot, "escape")
         await play.sees(pilot, "following", "last")
-        assert "<0099>" not in play.shown(app)
 
 
 async def test_a_wrapped_log_longer_than_the_view_is_scrolled_by_its_rows() -> None:
     app = _app(*(f"{number} " + "x" * 150 for number in range(30)))
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "30 lines")
-        await press(pilot, "w", "home")
-        page = app.main.log_view.page
+        await press(pilot, "home")
+        page = app.main.log_view._page
         seen: list[str] = []
         for _ in range(200):
             seen.append(_log(app)[1])
@@ -143,10 +116,10 @@ async def test_a_filter_shows_lines_that_hold_a_text_and_says_how_many() -> None
     app = play.busy(1)
     async with app.run_test(size=WIDE) as pilot:
         await play.sees(pilot, "400 lines")
-        await press(pilot, "ampersand")
-        await play.sees(pilot, "only lines with this")
+        await press(pilot, "do:screen.filter_log")
+        await play.sees(pilot, "show only lines that contain this")
         await press(pilot, *"Warning")
-        await play.sees(pilot, "1 of 400 lines", "& warning")
+        await play.sees(pilot, "1 of 400 lines", "filter: warning")
         assert len(_log(app)) == 2 + 1  # title, line and the filter's own row
         await press(pilot, "enter")
         app.engine.push(Lines("gpu0", 400, ("nothing", WARNING)))
@@ -161,17 +134,15 @@ async def test_a_filter_shows_lines_that_hold_a_text_and_says_how_many() -> None
         await play.sees(pilot, "392 of 402 lines")
 
 
-async def test_there_is_one_bar_at_a_time_and_another_worker_keeps_the_filter() -> None:
+async def test_another_worker_keeps_the_filter_beside_a_search() -> None:
     app = play.busy(2)
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "400 lines")
-        await press(pilot, "ampersand", "w", "a", "r", "n", "enter", "right")
+        await press(pilot, "do:screen.filter_log", "w", "a", "r", "n", "enter", "right")
         await play.sees(pilot, "gpu1 log", "1 of 400 lines")
-        await press(pilot, "ampersand")
-        await app.run_action("search")
-        await pilot.pause()
-        await play.sees(pilot, "literal, any case")
-        assert "only lines with this" not in play.shown(app)
+        await press(pilot, "slash")
+        await play.sees(pilot, "search the log")
+        assert "show only lines that contain this" not in play.shown(app)
         await press(pilot, "escape")
         assert app.main.log_view.buffer.filter == "warn"
 
@@ -180,30 +151,29 @@ async def test_y_copies_the_match_else_the_newest_line_in_view() -> None:
     app = _app("first", WARNING, "世 last")
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "3 lines")
-        await press(pilot, "y")
+        await press(pilot, "do:screen.copy_line")
         assert app.clipboard == "世 last"
-        await play.sees(pilot, "copied 世 last")
-        await press(pilot, "slash", *"Neutral", "enter", "y")
+        await play.sees(pilot, "Copied the line.")
+        await press(pilot, "slash", *"Neutral", "enter", "do:screen.copy_line")
         assert app.clipboard == WARNING
-        await play.sees(pilot, "copied [Genesis]")
 
 
 async def test_y_without_a_line_says_so_and_capital_y_copies_the_path() -> None:
     app = _app()
     async with app.run_test(size=SMALL) as pilot:
-        await press(pilot, "y")
-        await play.sees(pilot, "y: there is no line to copy.")
-        await press(pilot, "Y")
-        await play.sees(pilot, "copied the path of gpu0.log")
-        assert app.clipboard == f"{app.state.session.spec.folder}/logs/gpu0.log"
+        await press(pilot, "do:screen.copy_line")
+        await play.sees(pilot, "There is no line to copy.")
+        await press(pilot, "do:screen.copy_log_path")
+        await play.sees(pilot, "Copied the path of gpu0.log")
+        assert app.clipboard == f"{app.view.session.spec.folder}/logs/gpu0.log"
 
 
 # The pager
 
 
 def _with_log(app: FakedApp, folder: Path, text: str = "all of it\n") -> Path:
-    spec = sessions.changed(app.state.session.spec, folder=str(folder))
-    app.state.session = sessions.changed(app.state.session, spec=spec)
+    spec = sessions.changed(app.view.session.spec, folder=str(folder))
+    app.view.session = sessions.changed(app.view.session, spec=spec)
     path = folder / "logs" / "gpu0.log"
     path.parent.mkdir()
     path.write_text(text)
@@ -217,6 +187,7 @@ def _pager(tmp_path: Path) -> tuple[str, Path]:
     return shlex.join([sys.executable, str(script)]), note
 
 
+@pytest.mark.process
 async def test_o_opens_the_whole_log_in_the_pager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = _app("a line")
     path = _with_log(app, tmp_path)
@@ -224,25 +195,25 @@ async def test_o_opens_the_whole_log_in_the_pager(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PAGER", command)
     monkeypatch.delenv("LESS", raising=False)
     async with app.run_test(size=SMALL) as pilot:
-        await press(pilot, "o")
+        await press(pilot, "do:screen.log_pager")
         while not note.exists():
             await pilot.pause(0.01)
         assert note.read_text() == f"{path} R"
         await play.sees(pilot, "a line")
-        assert app.state.message == ""
 
 
 async def test_in_a_sweep_it_is_the_log_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = sweeps.app()
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "Y")
-        await play.sees(pilot, "copied the path of")
-        worker = app.state.worker
+        await press(pilot, "do:screen.copy_log_path")
+        await play.sees(pilot, "Copied the path of")
+        worker = app.view.worker
         assert worker is not None
         job = next(job for job in app.engine.jobs if job.number == worker.job)
-        assert app.clipboard == f"{app.state.session.spec.folder}/{job.log}"
+        assert app.clipboard == f"{app.view.session.spec.folder}/{job.log}"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("code", "said"), [("raise SystemExit(3)", "exit status 3"), ("os.kill(os.getpid(), 9)", "killed by signal 9")]
 )
@@ -253,14 +224,14 @@ async def test_a_pager_that_fails_or_is_killed_is_told(
     _with_log(app, tmp_path)
     monkeypatch.setenv("PAGER", shlex.join([sys.executable, "-c", f"import os; {code}"]))
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "o")
-        await play.sees(pilot, f"o: {sys.executable}: {said}")
+        await press(pilot, "do:screen.log_pager")
+        await play.sees(pilot, said)
 
 
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ("/no/such/pager -R", "PAGER names /no/such/pager, which is not installed"),
+        ("/no/such/pager -R", "PAGER names /no/such/pager"),
         ("'unclosed", "cannot be read"),
         ("", "less is not installed"),
     ],
@@ -273,8 +244,8 @@ async def test_a_missing_pager_is_told_in_one_sentence(
     monkeypatch.setenv("PAGER", named)
     monkeypatch.setenv("PATH", str(tmp_path))
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "o")
-        await play.sees(pilot, "o: ", said)
+        await press(pilot, "do:screen.log_pager")
+        await play.sees(pilot, said)
 
 
 async def test_a_log_that_is_not_there_or_not_readable_is_told_in_one_sentence(
@@ -286,10 +257,10 @@ async def test_a_log_that_is_not_there_or_not_readable_is_told_in_one_sentence(
     monkeypatch.setenv("PAGER", command)
     path.unlink()
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "o")
-        await play.sees(pilot, "o: nothing has been written yet to ")
+        await press(pilot, "do:screen.log_pager")
+        await play.sees(pilot, "nothing has been written yet to ")
         path.mkdir()
-        await press(pilot, "o")
+        await press(pilot, "do:screen.log_pager")
         await play.sees(pilot, "Is a directory")
     assert not note.exists()
 

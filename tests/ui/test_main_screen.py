@@ -17,8 +17,8 @@ async def test_headline_workers_log_and_keys_fill_the_screen(size: tuple[int, in
         assert len(rows) == size[1]
         assert {cell_len(row) for row in rows} == {size[0]}
         assert "franka-1" in rows[0]
-        assert "r restart" in rows[-1]
-        assert "? help" in rows[-1]
+        assert "r Restart" in rows[-1]
+        assert "? Help" in rows[-1]
         title = next(y for y, row in enumerate(rows) if "gpu0 log" in row)
         assert any("Running at" in row for row in rows[title:])
         assert len(rows) - 1 - title >= 4
@@ -35,7 +35,7 @@ async def test_too_small_a_terminal_is_told_and_a_larger_one_is_filled_again(siz
         await pilot.resize_terminal(80, 24)
         await pilot.pause()
         assert "too small" not in play.shown(app)
-        assert "q quit" in play.screen(app)[-1]
+        assert "q Quit" in play.screen(app)[-1]
 
 
 async def test_tiles_that_are_out_of_sight_are_counted() -> None:

@@ -8,12 +8,13 @@ import pytest
 
 from gmg_tui.model import Snapshot, WorkerState
 from gmg_tui.protocol import Seen
-from gmg_tui.ui.screens.edit.screen import EditScreen
+from gmg_tui.ui.edit import EditScreen
 from tests.ui import play, sessions, sweeps
-from tests.ui.screens.stage import asked, click, press
+from tests.ui.screens.stage import asked, press
+from tests.ui.sessions import NOW
 
 SMALL, WIDE = (80, 24), (160, 48)
-LONG = {"attempt_s": 2352.0}
+LONG = {"attempt_started": NOW - 2352.0}
 
 
 def _snapshot(**changes: Mapping[str, object]) -> Snapshot:
@@ -37,7 +38,7 @@ def _app(*, ascii_only: bool = False, theme: str | None = None, **changes: Mappi
     ],
     ids=["table", "table in ASCII", "tiles", "tiles in ASCII"],
 )
-async def test_marks_are_signs_and_the_footer_counts_them(
+async def test_marks_are_signs_and_the_headline_counts_them(
     size: tuple[int, int], ascii_only: bool, marked: list[str], unmarked: list[str]
 ) -> None:
     app = _app(ascii_only=ascii_only)
@@ -45,9 +46,7 @@ async def test_marks_are_signs_and_the_footer_counts_them(
         step = "down" if size == SMALL else "right"
         await press(pilot, step, "space", step, step, "space", *["left" if size == WIDE else "up"] * 3)
         await play.sees(pilot, *marked)
-        last = play.screen(app)[-1]
-        assert last.startswith(f" {'*' if ascii_only else '◆'} 2 marked  esc unmark")
-        assert "d detach  q quit  ? help" in last
+        await play.sees(pilot, f"{'*' if ascii_only else '◆'} 2 marked")
         await press(pilot, step, "space")
         await play.sees(pilot, *(sign.replace("gpu1", "gpu3") for sign in [marked[1]]), "1 marked")
         await press(pilot, "escape")
@@ -70,7 +69,7 @@ async def test_keys_act_on_the_marked_and_on_no_other(key: str, request_name: st
 
 @pytest.mark.parametrize(("key", "verb", "action"), [("r", "Restart", "restart"), ("x", "Stop", "stop")])
 async def test_what_would_lose_more_than_a_minute_asks_and_names_how_many(key: str, verb: str, action: str) -> None:
-    app = _app(gpu1=LONG, gpu2={"attempt_s": 70.0})
+    app = _app(gpu1=LONG, gpu2={"attempt_started": NOW - 70.0})
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "space", "right", "space", "right", "space", key)
         await play.sees(pilot, f"{verb} 3 workers? gpu1 has been running for 39:12.")
@@ -99,27 +98,7 @@ async def test_marked_ones_that_a_key_can_do_nothing_with_are_left_out() -> None
         assert asked(app.engine) == [("stop", "gpu1")]
         await press(pilot, "left", "space", "x")
         assert len(asked(app.engine)) == 1
-        await play.sees(pilot, "x: gpu0 has finished already; r starts it again.")
-
-
-async def test_the_edit_dialog_means_the_marked_and_can_mean_others() -> None:
-    app = _app()
-    async with app.run_test(size=SMALL) as pilot:
-        await press(pilot, "down", "space", "down", "down", "space", "up", "up", "up", "e")
-        await play.sees(pilot, "Edit gpu1", "( ) this worker (gpu1)   (*) 2 marked   ( ) all 8 workers")
-        await press(pilot, "alt+up")
-        await play.sees(pilot, "2 marked workers will restart with these settings.")
-        await press(pilot, "ctrl+a")
-        await play.sees(pilot, "All 8 workers will restart")
-        await press(pilot, "ctrl+a")
-        await play.sees(pilot, "gpu1 will restart")
-        await press(pilot, "ctrl+a", "enter")
-        assert app.screen is app.main
-        assert asked(app.engine) == [("edit", ("gpu1", "gpu3"), ("-B", "8192", "--seed", "7"), {})]
-        await press(pilot, "down", "down", "down", "e")
-        await play.sees(pilot, "Edit gpu3")
-        await press(pilot, "escape", "escape", "e")
-        await play.sees(pilot, "Edit gpu3", "(*) this worker (gpu3)   ( ) all 8 workers")
+        await play.sees(pilot, "gpu0 has finished already.")
 
 
 async def test_on_a_worker_of_its_own_page_keys_act_on_that_one() -> None:
@@ -130,7 +109,7 @@ async def test_on_a_worker_of_its_own_page_keys_act_on_that_one() -> None:
         await press(pilot, "r")
         assert asked(app.engine) == [("restart", "gpu2")]
         await press(pilot, "e")
-        await play.sees(pilot, "Edit gpu2", "(*) this worker (gpu2)   ( ) 2 marked   ( ) all 8 workers")
+        await play.sees(pilot, "Edit gpu2", "unchanged")
         await press(pilot, "escape", "space", "escape")
         await play.sees(pilot, "2 marked", "◆gpu0", "◆gpu1", "▸ gpu2")
 
@@ -138,7 +117,7 @@ async def test_on_a_worker_of_its_own_page_keys_act_on_that_one() -> None:
 async def test_marks_survive_snapshots_and_a_slot_that_goes_loses_its_own() -> None:
     app = sweeps.app()
     async with app.run_test(size=SMALL) as pilot:
-        first, second, *_ = app.state.slots
+        first, second, *_ = app.view.slots
         await press(pilot, "space", "down", "space")
         await play.sees(pilot, "2 marked")
         app.engine.push(sessions.changed(app.engine.snapshot, time=app.engine.snapshot.time + 1))
@@ -147,7 +126,7 @@ async def test_marks_survive_snapshots_and_a_slot_that_goes_loses_its_own() -> N
         left = tuple(one for one in app.engine.snapshot.workers if one.slot != first)
         app.engine.push(sessions.changed(app.engine.snapshot, workers=left))
         await play.sees(pilot, "1 marked")
-        assert app.state.marked == {second}
+        assert app.view.marked == {second}
 
 
 async def test_esc_ends_a_search_before_it_unmarks() -> None:
@@ -156,24 +135,16 @@ async def test_esc_ends_a_search_before_it_unmarks() -> None:
         await press(pilot, "space", "slash", "f", "p", "s", "enter")
         assert app.main.log_view.buffer.query == "fps"
         await press(pilot, "escape")
-        assert (app.main.log_view.buffer.query, app.state.marked) == ("", {"gpu0"})
+        assert (app.main.log_view.buffer.query, app.view.marked) == ("", {"gpu0"})
         await press(pilot, "escape")
-        assert app.state.marked == set()
+        assert app.view.marked == set()
 
 
 async def test_a_space_in_the_search_marks_nothing() -> None:
     app = _app()
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, "slash", "a", "space", "b", "enter")
-        assert (app.main.log_view.buffer.query, app.state.marked) == ("a b", set())
-
-
-async def test_the_footer_says_how_to_unmark_by_a_click() -> None:
-    app = _app()
-    async with app.run_test(size=SMALL) as pilot:
-        await press(pilot, "space")
-        await click(pilot, "esc unmark")
-        assert app.state.marked == set()
+        assert (app.main.log_view.buffer.query, app.view.marked) == ("a b", set())
 
 
 WALL = {"state": WorkerState.FAILED, "reason": "out of memory: 65,536 envs need about 52 GiB", "out_of_memory": True}
@@ -182,12 +153,12 @@ WALL = {"state": WorkerState.FAILED, "reason": "out of memory: 65,536 envs need 
 async def test_restarting_into_the_same_wall_asks_first() -> None:
     app = _app(gpu0=WALL)
     async with app.run_test(size=WIDE) as pilot:
-        for key in ("r", "R"):
+        for key in ("r", "do:restart_failed"):
             await press(pilot, key)
-            await play.sees(pilot, "Restart gpu0? It ran out of memory with the same settings; e changes")
+            await play.sees(pilot, "Restart gpu0? It ran out of memory with the same settings; edit")
             await press(pilot, "enter")
         assert asked(app.engine) == []
-        await press(pilot, "R", "y")
+        await press(pilot, "do:restart_failed", "y")
         assert asked(app.engine) == [("restart", "gpu0")]
         app.confirm = False
         await press(pilot, "r")
@@ -198,12 +169,8 @@ async def test_of_several_those_that_ran_out_of_memory_are_named() -> None:
     failed = {"state": WorkerState.FAILED, "reason": "exit code 1"}
     app = _app(gpu0=WALL, gpu1=failed, gpu2=WALL, gpu3={"stuck": "no output for 74 s", **LONG})
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "R")
-        await play.sees(
-            pilot,
-            "Restart 4 workers? gpu3 has been running for 39:12. gpu0, gpu2 ran out",
-            "of memory with the same settings; e changes them.",
-        )
+        await press(pilot, "do:restart_failed")
+        await play.sees(pilot, "Restart 4 workers? gpu3 has been running for 39:12. gpu0, gpu2 ran out")
         await press(pilot, "n", "right", "r")
         assert asked(app.engine) == [("restart", "gpu1")]
 
@@ -211,6 +178,6 @@ async def test_of_several_those_that_ran_out_of_memory_are_named() -> None:
 async def test_editing_after_out_of_memory_does_not_ask() -> None:
     app = _app(gpu0=WALL)
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "e", "alt+down", "enter")
+        await press(pilot, "e", "1", "enter")
         assert not isinstance(app.screen, EditScreen)
-        assert asked(app.engine) == [("edit", ("gpu0",), ("-B", "2048", "--seed", "7"), {})]
+        assert asked(app.engine) == [("edit", ("gpu0",), ("-B", "40961", "--seed", "7"), {})]

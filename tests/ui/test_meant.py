@@ -29,6 +29,8 @@ async def test_an_edit_is_meant_for_the_job_on_which_its_dialog_was_opened() -> 
         await _goes_on(pilot, engine)
         engine.refuse = "job 14 has ended; job 18 runs on gpu1 now"
         await pilot.press("9", "ctrl+s")
+        await play.sees(pilot, "─ Confirm")
+        await pilot.press("y")
         await play.sees(pilot, engine.refuse)
         assert engine.seen == {"gpu1": Seen(14)}
 
@@ -38,7 +40,7 @@ async def test_a_kill_is_meant_for_the_attempt_that_was_asked_about() -> None:
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("right", "X")
-        await play.sees(pilot, "Kill gpu1 now?")
+        await play.sees(pilot, "on gpu1 now?")
         attempt = engine.snapshot.workers[1].attempt
         await _goes_on(pilot, engine)
         await pilot.press("y")

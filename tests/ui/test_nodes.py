@@ -16,10 +16,10 @@ from gmg_tui.ui.drawing import node_line, words, worker_table
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.row import Row
 from gmg_tui.ui.folds import MANY, Band, bands
-from gmg_tui.ui.remembered import MOST_FOLDS, Memory
-from gmg_tui.ui.state import UiState
+from gmg_tui.ui.remembered import Memory
+from gmg_tui.ui.view import View
 from tests.ui import nodes, play, sessions
-from tests.ui.play import FakedApp
+from tests.ui.play import FakedApp, press
 
 WIDE = (160, 48)
 ALL = tuple(map(nodes.name, range(8)))
@@ -34,16 +34,10 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-async def _press(pilot: Pilot[Outcome], *keys: str) -> None:
-    for key in keys:
-        await pilot.press(key)
-        await pilot.pause()
-
-
 def _drawn(app: FakedApp) -> tuple[str, ...]:
     """What is drawn from the top: slots, and the lines of nodes."""
     found: list[str] = []
-    for band in app.state.bands(app.main.grid.plan.columns):
+    for band in app.view.bands(app.main.grid.plan.columns):
         found += [f"{'+' if band.folded else '-'}{band.node}"] if band.node else band.slots
     return tuple(found)
 
@@ -53,32 +47,22 @@ async def test_z_folds_the_node_under_the_cursor_and_unfolds_it(size: tuple[int,
     app = nodes.busy()
     async with app.run_test(size=size) as pilot:
         assert _drawn(app) == ("-n1", *ALL[:4], "-n2", *ALL[4:])
-        await _press(pilot, "right" if app.main.grid.plan.tiles else "down", "z")
+        await press(pilot, "right" if app.main.grid.plan.tiles else "down", "do:screen.fold_node")
         assert _drawn(app) == ("+n1", "-n2", *ALL[4:])
         assert "▸ + n1" in play.shown(app)
-        assert app.state.chosen == "n1/gpu1"
-        await _press(pilot, "z")
+        assert app.view.chosen == "n1/gpu1"
+        await press(pilot, "do:screen.fold_node")
         assert _drawn(app) == ("-n1", *ALL[:4], "-n2", *ALL[4:])
-        assert app.state.chosen == "n1/gpu1", "it is where it was"
+        assert app.view.chosen == "n1/gpu1", "it is where it was"
 
 
 async def test_capital_z_folds_all_then_unfolds_all() -> None:
     app = nodes.busy()
     async with app.run_test(size=WIDE) as pilot:
-        await _press(pilot, "z", "Z")
+        await press(pilot, "do:screen.fold_node", "do:screen.fold_all")
         assert _drawn(app) == ("+n1", "+n2")
-        await _press(pilot, "Z")
+        await press(pilot, "do:screen.fold_all")
         assert _drawn(app) == ("-n1", *ALL[:4], "-n2", *ALL[4:])
-
-
-async def test_one_machine_has_no_lines_and_nothing_to_fold() -> None:
-    app = play.busy()
-    async with app.run_test(size=WIDE) as pilot:
-        await _press(pilot, "z")
-        await play.sees(pilot, "z: there is one machine, and nothing to fold.")
-        await _press(pilot, "Z")
-        await play.sees(pilot, "Z: there is one machine")
-        assert "fold" not in play.screen(app)[-1]
 
 
 @pytest.mark.parametrize(("size", "there", "back"), [((80, 24), "down", "up"), (WIDE, "right", "left")])
@@ -87,37 +71,37 @@ async def test_the_cursor_moves_over_folded_lines_and_enter_unfolds(
 ) -> None:
     app = nodes.busy(3)
     async with app.run_test(size=size) as pilot:
-        await _press(pilot, *[there] * 4, "z", *[back] * 1)
-        assert app.state.chosen == "n1/gpu3"
-        await _press(pilot, there)
-        assert app.state.folded_node == "n2"
-        await _press(pilot, there)
-        assert app.state.chosen == "n3/gpu0"
-        await _press(pilot, back, "enter")
+        await press(pilot, *[there] * 4, "do:screen.fold_node", *[back] * 1)
+        assert app.view.chosen == "n1/gpu3"
+        await press(pilot, there)
+        assert app.view.folded_node == "n2"
+        await press(pilot, there)
+        assert app.view.chosen == "n3/gpu0"
+        await press(pilot, back, "enter")
         assert app.screen is app.main, "the details are not what enter means here"
-        assert not app.state.folded_node
+        assert not app.view.folded_node
         assert "n2/gpu3" in _drawn(app)
 
 
 async def test_up_and_down_cross_a_folded_line_among_tiles() -> None:
     app = nodes.busy(3)
     async with app.run_test(size=(160, 60)) as pilot:
-        await _press(pilot, "down", "z")
+        await press(pilot, "down", "do:screen.fold_node")
         assert app.main.grid.plan.tiles
-        await _press(pilot, "up")
-        assert app.state.chosen == "n1/gpu0"
-        await _press(pilot, "down", "down")
-        assert app.state.chosen == "n3/gpu0"
-        await _press(pilot, "down")
-        assert app.state.chosen == "n3/gpu0", "it stops at the edge"
+        await press(pilot, "up")
+        assert app.view.chosen == "n1/gpu0"
+        await press(pilot, "down", "down")
+        assert app.view.chosen == "n3/gpu0"
+        await press(pilot, "down")
+        assert app.view.chosen == "n3/gpu0", "it stops at the edge"
 
 
 async def test_keys_do_nothing_to_workers_that_are_not_seen() -> None:
     app = nodes.busy()
     async with app.run_test(size=WIDE) as pilot:
-        for key in ("r", "x", "X", "e", "p", "s"):
-            await _press(pilot, "Z" if not app.state.folded_node else "0", key)
-            await play.sees(pilot, "n1 is folded: z or enter unfolds it, space marks its workers.")
+        for key in ("r", "x", "X", "e", "p", "do:stacks"):
+            await press(pilot, "do:screen.fold_all" if not app.view.folded_node else "0", key)
+            await play.sees(pilot, "n1 is folded: unfold it, or mark its workers.")
         assert {one[0] for one in app.engine.asked} == {"follow"}
 
 
@@ -125,13 +109,13 @@ async def test_space_marks_all_workers_of_a_folded_node() -> None:
     app = nodes.busy()
     app.confirm = False
     async with app.run_test(size=WIDE) as pilot:
-        await _press(pilot, "z", "space")
-        assert app.state.marked == set(ALL[:4])
+        await press(pilot, "do:screen.fold_node", "space")
+        assert app.view.marked == set(ALL[:4])
         assert "▸◆+ n1" in play.shown(app)
-        await _press(pilot, "x")
+        await press(pilot, "x")
         await play.until(pilot, lambda: (Action.STOP, *ALL[:4]) in app.engine.asked)
-        await _press(pilot, "space")
-        assert not app.state.marked
+        await press(pilot, "space")
+        assert not app.view.marked
 
 
 async def test_a_click_on_a_nodes_line_folds_and_unfolds_it() -> None:
@@ -146,19 +130,19 @@ async def test_a_click_on_a_nodes_line_folds_and_unfolds_it() -> None:
         assert _drawn(app)[0] == "-n1"
         await pilot.click(grid, offset=(4, 1 + grid.plan.row_height + 1 + 2))
         await pilot.pause()
-        assert app.state.chosen == "n2/gpu0"
+        assert app.view.chosen == "n2/gpu0"
 
 
 async def test_a_line_has_cards_running_fps_power_and_the_worst_state() -> None:
     app = nodes.app_of(nodes.varied())
     async with app.run_test(size=WIDE) as pilot:
-        await _press(pilot, "Z")
+        await press(pilot, "do:screen.fold_all")
         rows = play.screen(app)
         line = next(row for row in rows if "+ n1" in row)
         for text in ("✗ failed", "2/4", "48,923,429", "gpu3: CUDA out of memory", "1453"):
             assert text in line
         assert "⚠ STUCK" in next(row for row in rows if "+ n2" in row)
-        await _press(pilot, "z")
+        await press(pilot, "do:screen.fold_node")
         assert app.main.grid.plan.tiles
         line = next(row for row in play.screen(app) if "+ n2" in row)
         for text in ("4 GPUs", "1 running", "1 stuck", "Σ 24,648,511 FPS", "748 W"):
@@ -178,8 +162,8 @@ async def test_a_lost_node_says_so_in_headline_line_row_and_tile(size: tuple[int
         assert "24,648,511" not in rows[0], "its rate is none"
         if size == WIDE:
             assert "No route to host" in play.shown(app)
-        await _press(pilot, "exclamation_mark", "exclamation_mark", "exclamation_mark")
-        assert app.state.chosen == "n2/gpu0", "lost is trouble"
+        await press(pilot, "exclamation_mark", "exclamation_mark", "exclamation_mark")
+        assert app.view.chosen == "n2/gpu0", "lost is trouble"
 
 
 async def test_a_silent_node_is_named_and_its_line_says_for_how_long() -> None:
@@ -204,14 +188,14 @@ async def test_more_lost_nodes_than_have_room_are_counted() -> None:
 async def test_the_next_in_trouble_unfolds_its_node() -> None:
     app = nodes.app_of(nodes.varied())
     async with app.run_test(size=WIDE) as pilot:
-        await _press(pilot, "Z")
+        await press(pilot, "do:screen.fold_all")
         seen = []
         for _ in range(4):
-            await _press(pilot, "exclamation_mark")
-            seen.append((app.state.chosen, app.state.folded_node))
+            await press(pilot, "exclamation_mark")
+            seen.append((app.view.chosen, app.view.folded_node))
         assert seen == [("n1/gpu1", ""), ("n1/gpu3", ""), ("n2/gpu0", ""), ("n2/gpu3", "")]
-        await _press(pilot, "Z", "exclamation_mark")
-        assert (app.state.chosen, app.state.folded_node) == ("n2/gpu0", ""), "from the first behind the line"
+        await press(pilot, "do:screen.fold_all", "exclamation_mark")
+        assert (app.view.chosen, app.view.folded_node) == ("n2/gpu0", ""), "from the first behind the line"
 
 
 @pytest.mark.parametrize(
@@ -227,7 +211,7 @@ async def test_the_next_in_trouble_unfolds_its_node() -> None:
 async def test_the_filter_knows_nodes(text: str, drawn: tuple[str, ...]) -> None:
     app = nodes.app_of(nodes.varied())
     async with app.run_test(size=WIDE) as pilot:
-        app.show_only(text)
+        app.main.filter_workers(text)
         await pilot.pause()
         assert _drawn(app) == drawn
 
@@ -235,23 +219,23 @@ async def test_the_filter_knows_nodes(text: str, drawn: tuple[str, ...]) -> None
 async def test_a_folded_node_says_how_many_a_filter_shows_of_it_and_goes_with_the_last() -> None:
     app = nodes.app_of(nodes.varied())
     async with app.run_test(size=WIDE) as pilot:
-        await _press(pilot, "Z")
-        app.show_only("state:failed")
+        await press(pilot, "do:screen.fold_all")
+        app.main.filter_workers("state:failed")
         await pilot.pause()
         assert _drawn(app) == ("+n1",)
         assert "1 of 4 GPUs" in play.shown(app)
-        await _press(pilot, "enter")
+        await press(pilot, "enter")
         assert _drawn(app) == ("-n1", ALL[3])
 
 
 async def test_sorting_is_over_all_nodes_and_a_folded_one_stands_where_its_first_worker_would() -> None:
     app = nodes.busy()
     async with app.run_test(size=WIDE) as pilot:
-        await _press(pilot, "S", "f")
-        order = app.state.slots
+        await press(pilot, "do:screen.sort_by('FPS')")
+        order = app.view.slots
         assert _drawn(app) == order, "no lines of nodes that are not folded"
-        await _press(pilot, "z")
-        node = app.state.folded_node
+        await press(pilot, "do:screen.fold_node")
+        node = app.view.folded_node
         first = next(at for at, name in enumerate(order) if name.startswith(node))
         rest = [name for name in order if not name.startswith(node)]
         assert _drawn(app) == (*rest[:first], f"+{node}", *rest[first:])
@@ -260,39 +244,32 @@ async def test_sorting_is_over_all_nodes_and_a_folded_one_stands_where_its_first
 async def test_folds_are_remembered_also_those_of_other_sessions(tmp_path: Path) -> None:
     def app_of(number: int, cards: int) -> FakedApp:
         shown = nodes.snapshot(sessions.busy_snapshot(number * cards), number, cards)
-        app = FakedApp(nodes.engine_of(shown, number, cards), pace_s=0.0, memory=Memory(tmp_path / "screen.json"))
+        app = FakedApp(nodes.engine_of(shown, number, cards), memory=Memory(tmp_path / "screen.json"))
         app.main.log_view.pace.period_s = 0.0
         return app
 
     async def folded(app: FakedApp, *keys: str) -> tuple[str, ...]:
         async with app.run_test(size=WIDE) as pilot:
-            await _press(pilot, *keys)
-            found = tuple(node for node, slots in app.state.folds.slots.items() if app.state.folds.holds(slots[0]))
+            await press(pilot, *keys)
+            found = tuple(node for node, slots in app.view.folds.slots.items() if app.view.folds.holds(slots[0]))
         assert app.memory is not None
         app.memory.close()
         return found
 
-    assert await folded(app_of(3, 4), "z") == ("n1",)
+    assert await folded(app_of(3, 4), "do:screen.fold_node") == ("n1",)
     assert await folded(app_of(3, 4)) == ("n1",)
-    assert await folded(app_of(2, 4), "z") == (), "unfolded again"
+    assert await folded(app_of(2, 4), "do:screen.fold_node") == (), "unfolded again"
     assert await folded(app_of(3, 4), "t") == ()
     many = app_of(9, 8)
-    assert len(many.state.folds.slots) * 8 > MANY
+    assert len(many.view.folds.slots) * 8 > MANY
     assert len(await folded(many, "enter")) == 8
     assert len(await folded(app_of(9, 8))) == 8
-
-
-def test_the_remembered_folds_stay_few(tmp_path: Path) -> None:
-    memory = Memory(tmp_path / "screen.json")
-    own = {f"node{number}": True for number in range(MOST_FOLDS + 100)}
-    assert len(memory.folds_with(own, own)) == MOST_FOLDS
-    assert memory.folds_with({"x" * 1000: True}, ()) == {}
 
 
 async def test_the_last_line_in_sight_keeps_its_figures_beside_the_place() -> None:
     app = nodes.busy(3, 2)
     async with app.run_test(size=(120, 34)) as pilot:
-        await _press(pilot, "t")
+        await press(pilot, "t")
         assert app.main.grid.plan.tiles
         line = next(row for row in play.screen(app) if "- n3" in row)
         assert line.endswith("FPS · 1,214 W  1-4 of 6 ")
@@ -301,7 +278,7 @@ async def test_the_last_line_in_sight_keeps_its_figures_beside_the_place() -> No
 async def test_folded_nodes_have_no_tiles_but_their_lines() -> None:
     app = nodes.busy()
     async with app.run_test(size=WIDE) as pilot:
-        await _press(pilot, "Z", "t")
+        await press(pilot, "do:screen.fold_all", "t")
         assert app.main.grid.plan.tiles
         assert [row[2:6] for row in play.screen(app)[1:3]] == ["+ n1", "+ n2"]
         assert app.main.grid.size.height == 2
@@ -311,9 +288,9 @@ async def test_many_slots_start_folded_and_fit() -> None:
     app = nodes.busy(64, 8)
     async with app.run_test(size=WIDE) as pilot:
         assert all(name.startswith("+") for name in _drawn(app))
-        await play.sees(pilot, "64 nodes · 512 GPUs", "+ n1", "z fold node  Z fold all")
-        await _press(pilot, "end", *["down"] * 63)
-        assert app.state.folded_node == "n64"
+        await play.sees(pilot, "64 nodes · 512 GPUs", "+ n1")
+        await press(pilot, "end", *["down"] * 63)
+        assert app.view.folded_node == "n64"
         assert "▸ + n64" in play.shown(app)
 
 
@@ -327,7 +304,7 @@ async def test_a_key_draws_as_many_of_64_nodes_and_512_workers_as_are_in_sight(
         drawn.append(shown.slot.name)
         return draw_row(shown, layout, appearance)
 
-    def line(state: UiState, band: Band, layout: worker_table.Columns, appearance: Appearance) -> Row:
+    def line(state: View, band: Band, layout: worker_table.Columns, appearance: Appearance) -> Row:
         drawn.append(band.node)
         return draw_line(state, band, layout, appearance)
 
@@ -335,26 +312,26 @@ async def test_a_key_draws_as_many_of_64_nodes_and_512_workers_as_are_in_sight(
     monkeypatch.setattr(node_line, "row", line)
     app = nodes.busy(64, 8)
     async with app.run_test(size=WIDE) as pilot:
-        for key in ("down", "z", "Z", "down", "S", "f", "down"):
+        for key in ("down", "do:screen.fold_node", "do:screen.fold_all", "down", "do:screen.sort_by('FPS')", "down"):
             drawn.clear()
-            await _press(pilot, key)
+            await press(pilot, key)
             assert len(drawn) <= 6 * WIDE[1]
 
 
 async def test_the_line_of_a_node_is_in_sight_with_its_first_worker() -> None:
     app = nodes.busy(4, 8)
     async with app.run_test(size=(80, 24)) as pilot:
-        await _press(pilot, *["down"] * 31)
-        await _press(pilot, *["up"] * 23)
-        assert app.state.chosen == "n2/gpu0"
+        await press(pilot, *["down"] * 31)
+        await press(pilot, *["up"] * 23)
+        assert app.view.chosen == "n2/gpu0"
         assert "- n2" in play.shown(app)
-        await _press(pilot, *["up"] * 8)
-        assert app.state.chosen == "n1/gpu0"
+        await press(pilot, *["up"] * 8)
+        assert app.view.chosen == "n1/gpu0"
         assert "- n1" in play.shown(app)
 
 
 def test_bands_are_as_wide_as_the_grid_and_begin_anew_with_each_node() -> None:
-    folds = UiState(nodes.busy().engine.welcome).folds
+    folds = View(nodes.busy().engine.welcome).folds
     folds.fold("n2")
     parts = folds.parts(ALL, headed=True)
     assert bands(parts, 3) == (Band((), "n1"), Band(ALL[:3]), Band(ALL[3:4]), Band(ALL[4:], "n2"))
@@ -375,7 +352,7 @@ def test_picture_of_two_nodes(snap_compare: Compare, size: tuple[int, int]) -> N
 @pytest.mark.parametrize("size", [(80, 24), WIDE])
 def test_picture_of_a_folded_and_a_lost_node(snap_compare: Compare, size: tuple[int, int]) -> None:
     async def fold(pilot: Pilot[Outcome]) -> None:
-        await _press(pilot, "z")
+        await press(pilot, "do:screen.fold_node")
         await _settled(pilot)
 
     app = nodes.app_of(nodes.lost(nodes.varied(), "n2", sessions.NOW - 75))

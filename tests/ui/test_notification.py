@@ -6,8 +6,8 @@ import pytest
 
 from gmg_tui.model import Occurrence, OccurrenceKind, Snapshot
 from gmg_tui.protocol import Welcome
-from gmg_tui.ui.state import UiState
 from gmg_tui.ui.terminal.notification import sequences
+from gmg_tui.ui.view import View
 from tests.ui.sessions import session
 
 
@@ -48,7 +48,7 @@ def test_no_text_of_a_script_ends_the_sequence_or_is_too_long() -> None:
 
 def test_only_what_happens_while_it_is_attached_is_told() -> None:
     before = Snapshot(0.0, 0.0, (), occurred=(_happened(1), _happened(2)))
-    state = UiState(Welcome(1, session(1), before, ()))
+    state = View(Welcome(1, session(1), before, ()))
     later = Snapshot(0.0, 0.0, (), occurred=(_happened(2), _happened(3)))
     assert [one.number for one in state.occurred_since(later)] == [3]
     state.apply(later)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ui import play, sweeps
+from tests.ui import play
 from tests.ui.play import FakedApp
 from tests.ui.screens import stage
 from tests.ui.screens.stage import press
 
-EVERYWHERE = {"help", "detach", "quit", "redraw", "suspend"}
-ON_A_WORKER = {"restart", "restart failed", "edit"}
-MAIN_ONLY = {"view", "follow", "search", "details", "log up", "log start"}
+EVERYWHERE = {"Help (?)", "Detach (d)", "Quit (q)", "Redraw", "Suspend"}
+ON_A_WORKER = {"Restart (r)", "Stop (x)", "Kill (X)", "Edit (e)", "Processes (p)"}
+MAIN_ONLY = {"View (t)", "Follow (f)", "Search (/)", "Log start (Home)", "Open log in pager"}
 
 
 def _offered(app: FakedApp) -> set[str]:
@@ -21,10 +21,10 @@ def _offered(app: FakedApp) -> set[str]:
 @pytest.mark.parametrize(
     ("keys", "there", "missing"),
     [
-        ("", EVERYWHERE | ON_A_WORKER | MAIN_ONLY | {"processes", "stop", "kill"}, {"queue", "next", "leave"}),
-        ("enter", EVERYWHERE | ON_A_WORKER | {"processes", "stop", "kill"}, MAIN_ONLY | {"queue", "next"}),
-        ("p", EVERYWHERE, MAIN_ONLY | {"processes", "stop", "kill", "queue"}),
-        ("slash B enter", EVERYWHERE | MAIN_ONLY | {"next", "previous", "leave"}, {"queue"}),
+        ("", EVERYWHERE | ON_A_WORKER | MAIN_ONLY, {"Queue (Q)", "Next match (n)", "Back (esc)"}),
+        ("enter", {"Redraw", "Suspend", "Kill (X)", "Processes (p)"}, MAIN_ONLY | {"Queue (Q)", "Next match (n)"}),
+        ("p", {"Redraw", "Suspend"}, MAIN_ONLY | {"Restart (r)", "Edit (e)", "Queue (Q)"}),
+        ("slash B enter", EVERYWHERE | MAIN_ONLY | {"Next match (n)", "Back (esc)"}, {"Queue (Q)"}),
     ],
 )
 async def test_only_what_works_on_the_screen_beneath_is_offered(keys: str, there: set[str], missing: set[str]) -> None:
@@ -36,17 +36,11 @@ async def test_only_what_works_on_the_screen_beneath_is_offered(keys: str, there
         assert not missing & offered
 
 
-async def test_a_queue_is_offered_where_there_is_one_and_acts_on_no_worker() -> None:
-    app = sweeps.app()
-    async with app.run_test(size=(100, 30)) as pilot:
-        assert "queue" in _offered(app)
-        await press(pilot, "Q")
-        assert _offered(app) == EVERYWHERE
-
-
-async def test_what_is_offered_on_the_details_is_listed_and_runs() -> None:
+async def test_an_action_without_a_key_is_run_from_the_palette() -> None:
     app = stage.app()
     async with app.run_test(size=(100, 30)) as pilot:
-        await press(pilot, "enter", "ctrl+p")
-        await play.sees(pilot, "Kill the worker at once")
-        assert "Switch between tiles and table" not in play.shown(app)
+        await press(pilot, "ctrl+p")
+        await pilot.press(*"filter", "space", *"log")
+        await play.sees(pilot, "Show only the log's lines")
+        await press(pilot, "down", "enter")
+        await play.sees(pilot, "show only lines that contain this")

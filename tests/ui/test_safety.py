@@ -11,6 +11,8 @@ from gmg_tui.model import Phase, Worker, WorkerState
 from gmg_tui.protocol import Lines
 from gmg_tui.ui.terminal.differ import Frame
 from tests.ui import play, sessions
+from tests.ui.sessions import NOW
+from tests.workers import worker_of
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m[/] [red] [/red \u202e \x08\r\n\tend"
 SHOWN = "[/] [red] [/red"
@@ -19,11 +21,11 @@ _ALLOWED_FINALS = set("mHCG")
 
 
 def _evil_worker(slot: str, index: int, state: WorkerState) -> Worker:
-    return Worker(
+    return worker_of(
         slot,
         index,
         state,
-        state_s=3.0,
+        state_since=NOW - 3.0,
         phase=Phase.COMPILING,
         args=(EVIL, "-B", "4"),
         attempt=1,

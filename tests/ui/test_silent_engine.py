@@ -15,7 +15,6 @@ from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Details
 from gmg_tui.protocol import Answer, AskDetails, Hello, Request, Update, Welcome
-from gmg_tui.ui import actions
 from gmg_tui.ui.app import GmgApp
 from tests.ui import play, sessions
 
@@ -109,16 +108,17 @@ async def test_an_engine_that_reads_nothing_holds_up_neither_requests_nor_leavin
 class SilentApp(GmgApp):
     """An app that notices silence at once."""
 
+    PACE_S = 0.0
     SILENT_S = 1
 
 
 async def test_the_headline_says_for_how_long_the_engine_is_silent_and_no_key_waits_for_it(tmp_path: Path) -> None:
     async with connected(tmp_path) as (engine, client):
-        app = SilentApp(client, pace_s=0.0)
-        async with app.run_test(size=SIZE) as pilot:
+        app = SilentApp(client)
+        async with app.run_test(size=SIZE, notifications=True) as pilot:
             await play.sees(pilot, "engine silent for ")
             await pilot.press("e")
-            await play.sees(pilot, "e: the engine has been silent for ")
+            await play.sees(pilot, "The engine has been silent for ")
             await pilot.press("question_mark")
             await play.sees(pilot, "─ Help ─")
             await pilot.press("escape", "q")
@@ -138,22 +138,6 @@ async def _talk(engine: Engine) -> None:
         await asyncio.sleep(0.1)
 
 
-async def test_keys_wait_for_a_dialog_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actions, "OPENING_S", 0.05)
-    app = play.busy(2)
-    app.engine.answers.clear()
-    async with app.run_test(size=SIZE) as pilot:
-        play.burst(pilot, "e", "x", "y")
-        await play.sees(pilot, "e: the engine does not answer")
-        await pilot.press("right")
-        assert app.state.chosen == "gpu1"
-        monkeypatch.setattr(actions, "OPENING_S", play.WAIT_S)
-        app.engine.answers.set()
-        await pilot.press("e")
-        await play.sees(pilot, "Edit gpu1")
-        assert {request[0] for request in app.engine.asked} - {"follow"} == {"details"}
-
-
 async def test_a_late_answer_to_an_edit_closes_the_dialog_and_is_sent_once() -> None:
     app = play.busy(2)
     async with app.run_test(size=SIZE) as pilot:
@@ -167,25 +151,6 @@ async def test_a_late_answer_to_an_edit_closes_the_dialog_and_is_sent_once() -> 
         await pilot.pause()
         assert app.screen is app.main
         assert [request[0] for request in app.engine.asked].count("edit") == 1
-
-
-async def test_a_dialog_can_be_closed_while_it_waits_and_closes_under_another_one() -> None:
-    app = play.busy(2)
-    async with app.run_test(size=SIZE) as pilot:
-        for closing in ("escape", "ctrl+c"):
-            app.engine.answers.set()
-            await pilot.press("e")
-            await play.sees(pilot, "Edit gpu0")
-            app.engine.answers.clear()
-            await pilot.press("0", "ctrl+s", closing)
-            await pilot.pause()
-            assert (app.screen is app.main) == (closing == "escape")
-        await play.sees(pilot, "2 workers are running.")
-        app.engine.answers.set()
-        await pilot.pause()
-        await pilot.press("c")
-        await pilot.pause()
-        assert app.screen is app.main
 
 
 @pytest.mark.parametrize("key", ["d", "q l", "ctrl+c l"])

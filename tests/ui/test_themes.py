@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
@@ -26,6 +27,9 @@ async def _sent(theme: str | None, monkeypatch: pytest.MonkeyPatch) -> str:
         await play.sees(pilot, "400 lines")
         await pilot.press("slash", *"4096", "enter")
         await play.sees(pilot, "match ")
+        painted = asyncio.Event()
+        app.screen.call_after_refresh(painted.set)
+        await painted.wait()
     return "".join(sent)
 
 
@@ -42,6 +46,16 @@ async def test_every_theme_draws_and_every_style_has_its_colour(name: str, monke
     styles = app.appearance.styles
     told_apart = [styles[kind] for kind in ("ok", "warn", "error", "text", "dim")]
     assert len(set(told_apart)) == len(told_apart)
+
+
+def test_a_theme_s_styles_are_derived_once_which_takes_longer_than_a_frame() -> None:
+    app = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme="dark")
+    dark = app.appearance
+    app.theme = themes.textual_name("light", no_color=False)
+    light = app.appearance
+    app.theme = themes.textual_name("dark", no_color=False)
+    assert app.appearance is dark
+    assert light != dark
 
 
 @pytest.mark.parametrize("name", ["dark", "light", "contrast"])

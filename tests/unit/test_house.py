@@ -18,7 +18,7 @@ def _loaded(module: str) -> set[str]:
     ("module", "never"),
     [
         ("gmg_tui.engine.__main__", ("textual", "rich", "click", "gmg_tui.ui", "gmg_tui.client", "torch", "genesis")),
-        ("gmg_tui.engine.__main__", ("gmg_tui.settings",)),
+        ("gmg_tui.commands.run", ("textual", "rich", "asyncio", "pynvml", "psutil")),
         ("gmg_tui.cli", ("textual", "rich", "asyncio", "pynvml", "psutil", "tomllib", "torch", "genesis")),
         ("gmg_tui.ui.app", ("gmg_tui.engine", "pynvml", "psutil", "click", "torch", "genesis")),
         ("gmg_tui.headless", ("textual", "rich", "gmg_tui.engine", "pynvml", "torch", "genesis")),
@@ -31,13 +31,8 @@ def test_a_part_does_not_load_what_it_must_not_know(module: str, never: tuple[st
 
 
 def test_a_start_without_a_file_of_settings_loads_nothing_that_reads_one() -> None:
-    code = (
-        "import sys; from gmg_tui import cli, cli_config; cli_config.configured(cli._group, ['run', 'sim.py'], []); "
-        "print('\\n'.join(sys.modules))"
-    )
+    code = "import sys; from gmg_tui import cli; cli._settings('run'); print('\\n'.join(sys.modules))"
     done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert "gmg_tui.settings.place" in loaded
-    assert loaded.isdisjoint(
-        {"tomllib", "gmg_tui.settings.source", "gmg_tui.settings.reading", "gmg_tui.ui", "msgspec"}
-    )
+    assert "gmg_tui.config" in loaded
+    assert loaded.isdisjoint({"tomllib", "gmg_tui.ui", "msgspec"})

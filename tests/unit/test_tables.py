@@ -1,31 +1,73 @@
-"""Plain-text tables: what stands under what, whatever the cells hold."""
+"""The row model and its renderers: one declaration of columns for the terminal, HTML, CSV and JSON."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gmg_tui import tables
+from gmg_tui import columns, tables, units
+from gmg_tui.columns import Column
 
 
-def test_text_is_on_the_left_and_numbers_are_on_the_right() -> None:
-    rows = [("name", "n"), ("a", "1"), ("long name", "100")]
-    assert tables.lines(rows, "lr") == ["name         n", "a            1", "long name  100"]
-    assert tables.lines([], "lr") == []
+class Row(NamedTuple):
+    name: str
+    mib: float | None = None
+    fps: float | None = None
+    note: str | None = None
 
 
-def test_wide_characters_keep_the_columns_straight() -> None:
-    lines = tables.lines([("日本", "1"), ("abcdef", "2")], "lr")
-    assert lines == ["日本    1", "abcdef  2"]
-    assert len(set(map(cell_len, lines))) == 1
+COLUMNS = (
+    Column[Row]("name", lambda row: row.name, priority=100, left=True),
+    Column[Row]("memory_mib", lambda row: row.mib, "VRAM", "GiB", units.gib, priority=10),
+    Column[Row]("fps", lambda row: row.fps, "FPS", write=units.fps, priority=90),
+    Column[Row]("note", lambda row: row.note, left=True, priority=5, limit=12),
+)
+ROWS = [Row("日本", 2048, 1234.5678), Row("abcdef", None, 20.0)]
+
+
+def test_a_terminal_aligns_columns_and_leaves_out_those_without_a_value() -> None:
+    assert tables.terminal(COLUMNS, ROWS) == [
+        "name    VRAM GiB    FPS",
+        "日本         2.0  1,235",
+        "abcdef         –  20.00",
+    ]
+    assert tables.terminal(COLUMNS, []) == []
+
+
+def test_a_narrow_terminal_drops_the_least_important_columns_and_names_them() -> None:
+    assert tables.terminal(COLUMNS, ROWS, width=14) == [
+        "name      FPS",
+        "日本    1,235",
+        "abcdef  20.00",
+        "no room for: VRAM GiB",
+    ]
+    assert tables.fit(COLUMNS, ROWS, 1).dropped == ["VRAM GiB", "FPS"]
 
 
 def test_a_style_does_not_count_as_width() -> None:
-    plain = tables.lines([("state", "x"), ("ok", "y")], "ll")
-    styled = tables.lines([("state", "x"), ("ok", "y")], "ll", style=lambda row, _, cell: f"<{row}>{cell}")
-    assert [line.replace("<0>", "").replace("<1>", "") for line in styled] == plain
+    styled = tables.terminal(
+        COLUMNS, ROWS, colour=True, style=lambda row, column: "red" if column.name == "fps" else ""
+    )
+    assert "\x1b[31m1,235\x1b[0m" in styled[1]
+    assert len(styled) == 3
+
+
+def test_csv_and_json_have_all_columns_and_values_in_full() -> None:
+    assert b"".join(columns.as_csv(COLUMNS, ROWS)).decode() == (
+        "name,memory_mib,fps,note\n日本,2048,1234.568,\nabcdef,,20.0,\n"
+    )
+    assert columns.as_json(COLUMNS, ROWS)[1] == {"name": "abcdef", "memory_mib": None, "fps": 20.0, "note": None}
+
+
+def test_html_escapes_texts_and_has_numbers_in_full() -> None:
+    page = tables.html(COLUMNS, [Row("<b>\0", 1536.5)], kind=lambda row: "failed")
+    assert "&lt;b&gt;·" in page
+    assert '<td data-value="1536.5">1.5</td>' in page
+    assert "FPS" not in page
 
 
 @pytest.mark.parametrize(
@@ -37,4 +79,17 @@ def test_what_is_too_long_ends_in_an_ellipsis(text: str, cut: str) -> None:
 
 @given(st.text(max_size=60), st.integers(2, 30))
 def test_a_cut_text_fits(text: str, limit: int) -> None:
-    assert tables.text_width(tables.cut(text, limit)) <= limit
+    assert cell_len(tables.cut(text, limit)) <= limit
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J", "a\nb", "[red]x", ":smile:", "\u202e"])
+def test_a_cell_is_shown_literally_and_is_harmless(text: str) -> None:
+    heading, line = tables.terminal(COLUMNS, [Row(text)])
+    assert heading == "name"
+    assert line == COLUMNS[0].text(Row(text))
+    assert "\x1b" not in line
+
+
+@pytest.mark.parametrize(("text", "written"), [("=1+1", "'=1+1"), ("-5", "-5"), ("@x", "'@x"), ("a,b\n", '"a,b\n"')])
+def test_a_spreadsheet_takes_no_text_for_a_formula(text: str, written: str) -> None:
+    assert b"".join(columns.as_csv(COLUMNS, [Row(text)])).decode().split("\n", 1)[1] == f"{written},,,\n"

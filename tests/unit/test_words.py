@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 
 from gmg_tui import units
 from gmg_tui.model import (
     Fps,
     Gpu,
     GpuSample,
-    RunSpec,
-    Session,
     Slot,
     SlotKind,
     Snapshot,
@@ -23,91 +23,39 @@ from gmg_tui.model import (
     total_fps,
 )
 from gmg_tui.text import MAX_LINE_BYTES, clean
+from tests.workers import changed, session_of, worker_of
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("write", "texts"),
     [
-        (None, "–"),
-        (0.0, "0.00"),
-        (4.994, "4.99"),
-        (99.994, "99.99"),
-        (100.0, "100"),
-        (24_013_029.12, "24,013,029"),
+        (
+            units.fps,
+            {None: "–", 0.0: "0.00", 4.994: "4.99", 99.994: "99.99", 100.0: "100", 24_013_029.12: "24,013,029"},
+        ),
+        (units.short, {0.5: "0.50", 9.994: "9.99", 9.996: "10.0", 99.96: "100", 999.4: "999", 999.6: "1.00k"}),
+        (units.short, {42_812.0: "42.8k", 999_600.0: "1.00M", 192_000_000.0: "192M", 1.5e12: "1.50T"}),
+        (units.span, {None: "–", 0.4: "0 s", 59.9: "59 s", 185: "3:05", 3720: "1h 02m", 183_845: "2d 03h"}),
+        (units.clock, {None: "–", 0.4: "00:00:00", 59.9: "00:00:59", 3720: "01:02:00", 183_845: "2d 03:04:05"}),
+        (units.size, {None: "–", 0: "0", 1: "1 KiB", 1 << 20: "1 MiB", (1 << 20) - 1: "1 MiB"}),
+        (units.size, {(1 << 30) - 1: "1.0 GiB", 1.25 * (1 << 30): "1.2 GiB", 1023.99 * (1 << 30): "1.0 TiB"}),
+        (units.energy, {None: "n/a", 0: "0.0 Wh", 22_400: "6.2 Wh", 263_000: "73 Wh", 5_040_000: "1.4 kWh"}),
     ],
 )
-def test_fps_in_full(value: float | None, text: str) -> None:
-    assert units.fps(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.5, "0.50"),
-        (9.994, "9.99"),
-        (9.996, "10.0"),
-        (99.96, "100"),
-        (999.4, "999"),
-        (999.6, "1.00k"),
-        (42_812.0, "42.8k"),
-        (999_600.0, "1.00M"),
-        (192_000_000.0, "192M"),
-        (1.5e12, "1.50T"),
-    ],
-)
-def test_short_numbers_never_take_more_than_five_characters(value: float, text: str) -> None:
-    assert units.short(value) == text
-    assert len(text) <= 5
+def test_figures_as_people_read_them(write: Callable[[Any], str], texts: dict[float | None, str]) -> None:
+    assert {value: write(value) for value in texts} == texts
 
 
 @given(st.floats(0, 9e14))
 def test_short_numbers_are_true_to_three_digits(value: float) -> None:
     text = units.short(value)
+    assert len(text) <= 5
     scale = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(text[-1], 1.0)
     assert float(text.rstrip("kMGT")) * scale == pytest.approx(value, rel=0.006, abs=0.006)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "span", "clock"),
-    [
-        (None, "–", "–"),
-        (0.4, "0 s", "00:00:00"),
-        (59.9, "59 s", "00:00:59"),
-        (185, "3:05", "00:03:05"),
-        (3720, "1h 02m", "01:02:00"),
-        (183_845, "2d 03h", "2d 03:04:05"),
-    ],
-)
-def test_spans_and_clocks(seconds: float | None, span: str, clock: str) -> None:
-    assert (units.span(seconds), units.clock(seconds)) == (span, clock)
-
-
-@pytest.mark.parametrize(
-    ("in_bytes", "text"),
-    [
-        (None, "–"),
-        (0, "0"),
-        (1, "1 KiB"),
-        (1 << 20, "1 MiB"),
-        ((1 << 20) - 1, "1 MiB"),
-        ((1 << 30) - 1, "1.0 GiB"),
-        (1.25 * (1 << 30), "1.2 GiB"),
-        (1023.99 * (1 << 30), "1.0 TiB"),
-    ],
-)
-def test_sizes_on_a_disk(in_bytes: float | None, text: str) -> None:
-    assert units.size(in_bytes) == text
-
-
-@pytest.mark.parametrize(
-    ("joules", "text"), [(None, "n/a"), (0, "0.0 Wh"), (22_400, "6.2 Wh"), (263_000, "73 Wh"), (5_040_000, "1.4 kWh")]
-)
-def test_energy(joules: float | None, text: str) -> None:
-    assert units.energy(joules) == text
-
-
 def _worker(slot: str, state: WorkerState, fps: float | None) -> Worker:
-    return Worker(slot, 0, state, fps=Fps(fps, fps, fps, 1) if fps else None)
+    return worker_of(slot, 0, state, fps=Fps(fps, fps, fps, 1, settled=fps) if fps else None)
 
 
 def test_the_total_is_of_the_running_ones_until_all_have_ended() -> None:
@@ -116,23 +64,22 @@ def test_the_total_is_of_the_running_ones_until_all_have_ended() -> None:
     finished = _worker("gpu2", WorkerState.FINISHED, 25.0)
     silent = _worker("gpu3", WorkerState.COMPILING, None)
     assert total_fps((running, failed, finished, silent)) == 100.0
-    assert total_fps((failed, finished)) == 75.0
+    assert total_fps((failed, finished)) == 25.0
     assert total_fps((silent,)) is None
 
 
-def test_the_settled_rate_leads_and_one_that_is_not_current_counts_nowhere() -> None:
-    worker = Worker("gpu0", 0, WorkerState.RUNNING, fps=Fps(100.0, 90.0, 110.0, 9, settled=80.0))
-    silent = structs.replace(worker, slot="gpu1", fps_silent_s=48.0)
+def test_the_rate_now_leads_and_one_that_is_not_current_counts_nowhere() -> None:
+    worker = worker_of("gpu0", 0, WorkerState.RUNNING, fps=Fps(100.0, 90.0, 110.0, 9, settled=80.0))
+    silent = changed(worker, slot="gpu1", fps_silent_since=48.0)
     assert (worker.current_fps, silent.current_fps) == (80.0, None)
     assert total_fps((worker, silent)) == 80.0
     assert total_fps((silent,)) is None
-    ended = [structs.replace(one, state=WorkerState.STOPPED) for one in (worker, silent)]
-    assert total_fps(tuple(ended)) == 160.0
+    ended = [changed(one, state=WorkerState.STOPPED) for one in (worker, silent)]
+    assert total_fps(tuple(ended)) == 180.0
     gpus = {slot: Gpu(index, f"GPU-{index}", "H100") for index, slot in enumerate(("gpu0", "gpu1"))}
     slots = tuple(Slot(name, SlotKind.GPU, gpu) for name, gpu in gpus.items())
-    session = Session(RunSpec("s", "/f", "/s", "sim.py", (), "/", "python"), slots, 1, 0.0, "1")
     samples = tuple(GpuSample(gpu.uuid, power_w=10.0) for gpu in gpus.values())
-    assert fps_per_watt(session, Snapshot(0.0, 0.0, (worker, silent), samples)) == 8.0
+    assert fps_per_watt(session_of(*slots), Snapshot(0.0, 0.0, (worker, silent), samples)) == 8.0
 
 
 def _efficiency(slots: dict[str, str], powers_w: dict[str, float | None]) -> float | None:
@@ -140,13 +87,7 @@ def _efficiency(slots: dict[str, str], powers_w: dict[str, float | None]) -> flo
     names = list(slots)
     workers = (_worker(names[0], WorkerState.RUNNING, 300.0), _worker(names[1], WorkerState.RUNNING, 999.0))
     gpus = {uuid: Gpu(index, uuid, "H100") for index, uuid in enumerate(dict.fromkeys(slots.values()))}
-    session = Session(
-        RunSpec("s", "/f", "/s", "sim.py", (), "/", "python"),
-        tuple(Slot(name, SlotKind.GPU, gpus[uuid]) for name, uuid in slots.items()),
-        engine_pid=1,
-        started=0.0,
-        version="1",
-    )
+    session = session_of(*(Slot(name, SlotKind.GPU, gpus[uuid]) for name, uuid in slots.items()))
     samples = tuple(GpuSample(uuid, power_w=power_w) for uuid, power_w in powers_w.items())
     return fps_per_watt(session, Snapshot(0.0, 0.0, workers, samples))
 

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import base64
 import contextlib
+import functools
 import itertools
 import json
+import os
 import shutil
+import subprocess
 import tempfile
-from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Any
 
 import aiohttp
 import pyte
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+from tests.harm.patience import wait_until
+
+BROWSER: str | None = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WAIT_S = 90.0
 _LOOK_S = 0.1
 _CODES = {"Escape": ("Escape", 27, ""), "Enter": ("Enter", 13, "\r"), "Tab": ("Tab", 9, "\t")}
@@ -144,38 +150,46 @@ class Page:
 
 
 @contextlib.asynccontextmanager
-async def browser(width: int = 1280, height: int = 800) -> AsyncIterator[Page]:
-    """A page of a browser of its own."""
+async def browser() -> AsyncIterator[Page]:
+    """The page of the browser, which is started once for all tests."""
+    root = _started()
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"{root}/json") as answer:
+            url = next(page["webSocketDebuggerUrl"] for page in await answer.json() if page["type"] == "page")
+        async with session.ws_connect(url, max_msg_size=0) as socket:
+            page = Page(socket)
+            try:
+                yield page
+                await page.call("Emulation.clearDeviceMetricsOverride")
+                await page.call("Page.navigate", url="about:blank")
+            finally:
+                await page.close()
+
+
+@functools.cache
+def _started() -> str:
+    """The address at which the browser takes commands."""
     assert BROWSER is not None
-    with tempfile.TemporaryDirectory(prefix="gmg-browser-", ignore_cleanup_errors=True) as profile:
-        process = await asyncio.create_subprocess_exec(
+    profile = tempfile.TemporaryDirectory(prefix="gmg-browser-", ignore_cleanup_errors=True)
+    process = subprocess.Popen(
+        (
             *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-unsafe-swiftshader", "--no-first-run"),
-            *("--disable-background-networking", "--hide-scrollbars", f"--window-size={width},{height}"),
-            *("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-port=0"),
-            *(f"--user-data-dir={profile}", "about:blank"),
-            stdout=DEVNULL,
-            stderr=DEVNULL,
-        )
-        try:
-            port = await _port(Path(profile, "DevToolsActivePort"))
-            async with aiohttp.ClientSession() as session:
-                async with session.get(f"http://127.0.0.1:{port}/json") as answer:
-                    pages = await answer.json()
-                url = next(page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page")
-                async with session.ws_connect(url, max_msg_size=0) as socket:
-                    page = Page(socket)
-                    try:
-                        yield page
-                    finally:
-                        await page.close()
-        finally:
-            process.terminate()
-            await process.wait()
+            *("--disable-background-networking", "--hide-scrollbars", "--window-size=1280,800"),
+            "--remote-debugging-port=0",
+            *("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", f"--user-data-dir={profile.name}"),
+            "about:blank",
+        ),
+        stdout=DEVNULL,
+        stderr=DEVNULL,
+        env={name: value for name, value in os.environ.items() if not name.startswith("XDG_")},
+    )
 
+    @atexit.register
+    def end() -> None:
+        process.terminate()
+        process.wait()
+        profile.cleanup()
 
-async def _port(path: Path) -> int:
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            with contextlib.suppress(OSError, IndexError, ValueError):
-                return int(path.read_text().splitlines()[0])
-            await asyncio.sleep(_LOOK_S)
+    port = Path(profile.name, "DevToolsActivePort")
+    wait_until(lambda: port.exists() and port.read_text().count("\n") >= 1)
+    return f"http://127.0.0.1:{port.read_text().splitlines()[0]}"

@@ -30,7 +30,7 @@ class Served(NamedTuple):
 @contextlib.asynccontextmanager
 async def serving(*words: str) -> AsyncIterator[Served]:
     """Serve on a free port of the loopback, and end that by ctrl+c."""
-    process = await start("--listen", "127.0.0.1:0", *words)
+    process = await start("--port", "0", *words)
     assert process.stdout is not None
     url = (await asyncio.wait_for(process.stdout.readline(), WAIT_S)).decode().strip()
     assert process.stderr is not None
@@ -48,11 +48,3 @@ async def start(*words: str) -> Process:
     """Start `gmg-tui serve`."""
     command = (sys.executable, "-m", "gmg_tui", "serve", *words)
     return await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, env=environ())
-
-
-async def said(*words: str) -> tuple[str, int | None]:
-    """What `gmg-tui serve` says that ends by itself, on standard error, and its exit status."""
-    process = await start(*words)
-    out, err = await asyncio.wait_for(process.communicate(), WAIT_S)
-    assert out == b""
-    return err.decode(), process.returncode

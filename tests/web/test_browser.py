@@ -32,18 +32,15 @@ async def test_a_browser_shows_the_screen_and_looks_only() -> None:
             await page.until("document.body.classList.contains('-first-byte')")
             assert await page.evaluate("document.title") == run.spec.name
             assert await page.evaluate("document.querySelectorAll('.xterm-screen canvas').length") > 0
-            await page.press("x")
-            await page.sees("This screen is read-only")
+            await page.click("cpu0 CPU")  # the page has the keyboard's focus then
             await page.click("cpu1 CPU")
             await page.sees("cpu1 log")
-            await page.press("o")
-            await page.sees("A browser has no terminal for that.")
             await page.press("Enter")
-            await page.sees("[1 charts]")
-            await page.click("2 attempts")
-            await page.sees("[2 attempts]")
-            assert all(url.startswith(served.url) for url in page.asked if not url.startswith("data:")), page.asked
-            assert page.refused == []
+            await page.sees("1 column")
+            await page.click("Setup")
+            await page.sees("Command line")
+            assert all(url.startswith((served.root, "data:")) for url in page.asked), page.asked
+            assert [text for text in page.refused if "404" not in text] == []  # there is no favicon
             await page.press("q")
             await page.until("document.body.classList.contains('-closed')")
             await eventually(lambda: not _screens(served.process.pid))
@@ -51,20 +48,15 @@ async def test_a_browser_shows_the_screen_and_looks_only() -> None:
         assert all(worker.state is WorkerState.RUNNING for worker in run.snapshot.workers)
 
 
-async def test_a_browser_may_steer_where_it_is_allowed_and_ends_with_the_server() -> None:
+async def test_a_page_follows_its_size_and_ends_with_the_server() -> None:
     async with running(spec_for(*NEVER)) as run:
         await run.until_state("cpu0", WorkerState.RUNNING)
-        async with serving(run.spec.name, "--steer") as served, browser(900, 500) as page:
+        async with serving(run.spec.name) as served, browser() as page:
             await page.open(served.url)
-            await page.sees("restart", "running")
-            await page.press("x")
-            await run.until_state("cpu0", WorkerState.STOPPED)
-            await page.sees("stopped")
-            await page.press("r")
-            await run.until(lambda snapshot: snapshot.workers[0].attempt == 2)
+            await page.sees("running")
             size = {"width": 760, "height": 420, "deviceScaleFactor": 1, "mobile": False}
             await page.call("Emulation.setDeviceMetricsOverride", **size)
-            await page.shows(lambda rows: len(rows) <= 21 and any("restart" in row for row in rows[-1:]), "fewer rows")
+            await page.shows(lambda rows: len(rows) <= 25, "fewer rows")
             children = _screens(served.process.pid)
             assert len(children) == 1
             served.process.terminate()

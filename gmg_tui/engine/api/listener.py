@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
 import stat
+import struct
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
-from gmg_tui import sockets
+from gmg_tui.session import sockets
 
 _log = logging.getLogger(__name__)
 
+_CREDENTIALS = struct.Struct("3i")
 Visit = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """Serves one connection; returns when it should be closed."""
 
@@ -23,10 +24,10 @@ _CHECK_S = 5.0
 `$XDG_RUNTIME_DIR` then, and makes an empty one at the next login (user-runtime-dir@.service)."""
 _PAUSE_S = 1.0
 """After an accept that failed for lack of descriptors."""
-_LAST_WORDS_S = 2.0
+_CLOSE_S = 2.0
 """How long a connection that is being closed may take to read the rest."""
 _MAX_UNKNOWN = 32
-"""Connections that have not said hello; beyond this the oldest are cut, so that they cannot use up the engine's
+"""Connections without a `Hello` so far; beyond this the oldest are cut, so that they cannot use up the engine's
 descriptors or keep clients out."""
 
 
@@ -35,8 +36,6 @@ class Listener:
 
     Args:
         paths: Where: at the first that nobody else uses, in folders that are made for this user alone.
-        group: The number of a group whose users may connect too; the folder is then the socket's alone, and removed
-            with it.
 
     Raises:
         OSError: It cannot listen at any of them.
@@ -45,14 +44,13 @@ class Listener:
         path: Where it listens.
     """
 
-    def __init__(self, paths: Iterable[Path], *, group: int | None = None) -> None:
+    def __init__(self, paths: Iterable[Path]) -> None:
         self._visit: Visit
         self._socket: socket.socket | None = None
         self._identity: tuple[int, int] | None = None
         self._unknown: dict[asyncio.StreamWriter, None] = {}
         """The oldest first."""
         self._visits: set[asyncio.Task[None]] = set()
-        self._group = group
         for path in paths:
             self.path = path
             if self._open():
@@ -66,16 +64,10 @@ class Listener:
         if listening is None:
             return False
         self._socket, self._identity = listening, _identity(self.path)
-        if self._group is not None:
-            try:
-                _admit(self._group, self.path)
-            except OSError:
-                self.close()
-                raise
         return True
 
     async def run(self, visit: Visit) -> None:
-        """Accept connections until cancelled; `visit` serves each, and calls `known` once it knows whose it is."""
+        """Accept connections until cancelled; `visit` serves each, and calls `identified` once it has its `Hello`."""
         self._visit = visit
         while True:
             listening = self._socket
@@ -102,8 +94,8 @@ class Listener:
             _log.warning("%s had been removed and was recreated", self.path)
             return
 
-    def known(self, writer: asyncio.StreamWriter) -> None:
-        """The connection is a client's, and no longer counts as unknown."""
+    def identified(self, writer: asyncio.StreamWriter) -> None:
+        """The connection is a client's: it does not count as unknown."""
         self._unknown.pop(writer, None)
 
     def close(self) -> None:
@@ -113,9 +105,6 @@ class Listener:
             self._socket = None
             if _identity(self.path) == self._identity:
                 self.path.unlink(missing_ok=True)
-            if self._group is not None:
-                with contextlib.suppress(OSError):  # something else is in it
-                    self.path.parent.rmdir()
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -130,7 +119,7 @@ class Listener:
             self._unknown[writer] = None
             if len(self._unknown) > _MAX_UNKNOWN:
                 oldest = next(iter(self._unknown))
-                self.known(oldest)
+                self.identified(oldest)
                 oldest.transport.abort()
             task = asyncio.create_task(self._talk(reader, writer))
             self._visits.add(task)
@@ -142,7 +131,7 @@ class Listener:
         except Exception:  # an internal error in one connection must not stop the listener
             _log.exception("a connection failed because of an internal error")
         finally:
-            self.known(writer)
+            self.identified(writer)
             await _part(writer)
 
 
@@ -150,7 +139,7 @@ async def _part(writer: asyncio.StreamWriter) -> None:
     """Close a connection; if its other side does not read, it is cut, or it would keep its descriptor and buffer."""
     writer.close()
     try:
-        async with asyncio.timeout(_LAST_WORDS_S):
+        async with asyncio.timeout(_CLOSE_S):
             await writer.wait_closed()
     except (OSError, TimeoutError):
         writer.transport.abort()
@@ -164,14 +153,6 @@ def _own_folder(folder: Path) -> None:
         raise PermissionError(f"{folder} belongs to somebody else")
 
 
-def _admit(group: int, path: Path) -> None:
-    """Let the users of a group connect to the socket, whose folder they may enter, but not list. Raises `OSError`."""
-    os.chown(path, -1, group)
-    path.chmod(0o660)
-    os.chown(path.parent, -1, group)
-    path.parent.chmod(0o710)
-
-
 def _identity(path: Path) -> tuple[int, int] | None:
     """Device and inode of the file at `path`; None if there is none."""
     try:
@@ -179,3 +160,15 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return about.st_dev, about.st_ino
+
+
+def user_of(writer: asyncio.StreamWriter) -> int:
+    """The user ID of the process that has connected, from the kernel (`SO_PEERCRED`, unix(7)).
+
+    Raises:
+        OSError: The connection is gone.
+    """
+    connection: socket.socket = writer.get_extra_info("socket")
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(credentials)
+    return int(user)

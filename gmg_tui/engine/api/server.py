@@ -6,16 +6,17 @@ import asyncio
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+
+from msgspec import structs
 
 from gmg_tui import protocol
-from gmg_tui.engine.api import peers
 from gmg_tui.engine.api.frames import framed, newest
-from gmg_tui.engine.api.listener import Listener
-from gmg_tui.engine.api.sharing import Sharing
+from gmg_tui.engine.api.listener import Listener, user_of
+from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.errors import GmgError
+from gmg_tui.model import Snapshot, Worker
 from gmg_tui.protocol import Answer, Bye, Follow, Hello, Lines, Request, Update, Welcome
 from gmg_tui.text import clean
 
@@ -27,8 +28,6 @@ _LINES_S = 0.25
 """Between two messages of lines at least."""
 _HELLO_S = 5.0
 _MAX_CLIENTS = 64
-_MAX_GUESTS = 16
-"""Clients of other users, which do not count among those."""
 _MAX_ANSWERS = 256
 _MAX_LINES = 1000
 """Lines in one message; beyond this the oldest are left out."""
@@ -42,31 +41,21 @@ class _Client:
     """One connection. Once a message has gone out, the newest state follows; there is no queue."""
 
     def __init__(
-        self,
-        supervisor: Supervisor,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        watched: asyncio.Event,
-        share: Callable[[protocol.ShareWith], None],
-        *,
-        readonly: bool,
-        foreign: bool,
+        self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, readonly: bool
     ) -> None:
         self.writer = writer
         self.readonly = readonly
-        self.foreign = foreign
-        """Whether it is another user's."""
-        self._share = share
+        """Whether it is read-only."""
         self.wake = asyncio.Event()
         self.snapshot_due = False
-        self._supervisor = supervisor
-        self._watched = watched
+        self._has = 0
+        """The number of the last snapshot that was sent; 0 before the first."""
+        self._server = server
+        self._supervisor, self._observer = server.supervisor, server.observer
         self._reader = reader
         self._answers: deque[Answer] = deque()
         self._next_line: dict[str, int] = {}
-        self._led = supervisor.agent.connection() if supervisor.agent is not None else None
-        self._from_start: set[str] = set()
-        """The slots whose earlier telling lines have not been sent yet."""
+        self._agent = self._supervisor.agent
 
     @property
     def has_lines(self) -> bool:
@@ -76,19 +65,18 @@ class _Client:
 
     async def serve(self) -> None:
         """Answer requests and send updates until the client goes."""
-        supervisor = self._supervisor
-        session = supervisor.session
-        welcome = Welcome(protocol.VERSION, session, supervisor.snapshot(), supervisor.recent(), self.readonly)
-        self.writer.write(protocol.frame(peers.without_values(welcome) if self.foreign else welcome))
+        session, observer = self._supervisor.session, self._observer
+        welcome = Welcome(protocol.VERSION, session, observer.snapshot(), observer.recent(), self.readonly)
+        self.writer.write(protocol.frame(welcome))
         async with asyncio.TaskGroup() as tasks:
             reporting = tasks.create_task(self._report())
             asking: set[asyncio.Task[None]] = set()
             try:
                 await self._listen(tasks, asking)
             finally:
-                if self._led is not None:
-                    self._led.close()
-                self._look_at(())
+                if self._agent is not None:
+                    self._agent.left(self)
+                self._follow_on_nodes(())
                 for task in (reporting, *asking):
                     task.cancel()
 
@@ -97,16 +85,13 @@ class _Client:
             request = await protocol.read_request(self._reader)
             if isinstance(request, Hello):
                 raise protocol.ProtocolError("a second hello")
-            if self._led is not None:
-                self._led.heard()
+            if self._agent is not None:
+                self._agent.received(self)
             if isinstance(request, Follow):
                 self._follow(request)
             elif self.readonly and not isinstance(request, protocol.LOOKING):
                 self._answers.append(Answer(request.id, error=_READ_ONLY))
-            elif isinstance(request, protocol.ToAgent):
-                refused = Answer(request.id, error="this engine is no agent of another")
-                self._answers.append(self._led.take(request) if self._led is not None else refused)
-            elif isinstance(request, protocol.AskStacks | protocol.BringLog):  # others are answered meanwhile
+            elif isinstance(request, protocol.AskStacks | protocol.ReadLog):  # others are answered meanwhile
                 task = tasks.create_task(self._at_length(request))
                 asking.add(task)
                 task.add_done_callback(asking.discard)
@@ -118,15 +103,14 @@ class _Client:
                     raise protocol.ProtocolError("more requests than answers read")
             self.wake.set()
 
-    async def _at_length(self, request: protocol.AskStacks | protocol.BringLog) -> None:
+    async def _at_length(self, request: protocol.AskStacks | protocol.ReadLog) -> None:
         """Answer a request that may take seconds."""
         try:
             if isinstance(request, protocol.AskStacks):
-                answer = Answer(request.id, stacks=await self._supervisor.stacks(request.slot))
+                answer = Answer(request.id, stacks=await self._observer.stacks(request.slot))
             else:
-                fleet = self._supervisor.fleet
-                brought = await fleet.bring_log(request.path) if fleet is not None else protocol.Brought()
-                answer = Answer(request.id, brought=brought)
+                log = await self._agent.read_log(request.path, request.offset) if self._agent is not None else None
+                answer = Answer(request.id, log=log)
             self._answers.append(answer)
         except GmgError as error:
             self._answers.append(Answer(request.id, error=str(error)))
@@ -136,15 +120,14 @@ class _Client:
         rings = self._supervisor.rings
         slots = [slot for slot in request.slots if slot in rings]
         self._next_line = {slot: max(rings[slot].end - request.tail, 0) for slot in slots}
-        self._from_start = set(slots) if request.telling else set()
         if not self.readonly:
-            self._watched.set()
-        self._look_at(slots)
+            self._server.watched.set()
+        self._follow_on_nodes(slots)
 
-    def _look_at(self, slots: Sequence[str]) -> None:
-        """Have the lines of slots on other machines come here, which they do only while somebody looks at them."""
+    def _follow_on_nodes(self, slots: Sequence[str]) -> None:
+        """Have the lines of slots on other machines come here, which nodes send only while a client follows them."""
         if self._supervisor.fleet is not None:
-            self._supervisor.fleet.look(self, slots)
+            self._supervisor.fleet.follow(self, slots)
 
     async def _answer(self, request: Request) -> Answer:
         supervisor = self._supervisor
@@ -158,16 +141,18 @@ class _Client:
                     number = request.id
                     return await self._told(request)
                 case protocol.EndProcess(id=number, slot=slot, process=process, kill=kill):
-                    await supervisor.end_process(slot, process, kill=kill)
+                    await self._observer.end_process(slot, process, kill=kill)
                 case protocol.ActOnJobs(id=number, action=queue_action, jobs=jobs):
                     supervisor.act_on_jobs(queue_action, jobs)
                 case protocol.UseSlot(id=number, slot=slot, used=used):
                     supervisor.use_slot(slot, used=used)
+                case protocol.SetSlot(id=number):
+                    if self._agent is None:
+                        raise GmgError("this engine is no agent of another", 1)
+                    self._agent.want(self, request)
                 case protocol.End(id=number, kill=kill):
                     supervisor.end(kill=kill)
-                case protocol.ShareWith(id=number):
-                    self._share(request)
-                case Hello() | Follow() | protocol.AskStacks() | protocol.BringLog() | protocol.ToAgent():
+                case Hello() | Follow() | protocol.AskStacks() | protocol.ReadLog():
                     raise AssertionError("handled before")
         except GmgError as error:
             return Answer(number, error=str(error))
@@ -177,33 +162,32 @@ class _Client:
         self, request: protocol.AskDetails | protocol.AskSeries | protocol.AskQueue | protocol.AskTried
     ) -> Answer:
         """The answer to a question. Raises `GmgError`."""
-        supervisor = self._supervisor
+        observer = self._observer
         match request:
             case protocol.AskDetails(id=number, slot=slot):
-                return Answer(number, details=await supervisor.details(slot))
-            case protocol.AskSeries(id=number, slot=slot, start=start):
-                return Answer(number, series=supervisor.series(slot, start))
+                return Answer(number, details=await observer.details(slot))
+            case protocol.AskSeries(id=number, slot=slot):
+                return Answer(number, series=observer.series(slot))
             case protocol.AskQueue(id=number, first=first, count=count):
-                return Answer(number, queue=supervisor.queue_view(first, count))
+                return Answer(number, queue=self._supervisor.queue_view(first, count))
             case protocol.AskTried(id=number):
-                return Answer(number, tried=supervisor.tried())
+                return Answer(number, tried=observer.tried())
 
     async def _report(self) -> None:
         while True:
             await self.wake.wait()
             self.wake.clear()
-            if self._led is not None:
-                self.writer.write(self._led.said())
             while self._answers:
                 answer = self._answers.popleft()
-                self.writer.write(framed(peers.without_values(answer) if self.foreign else answer))
+                self.writer.write(framed(answer))
             for slot, number in list(self._next_line.items()):
                 await self._send_lines(slot, number)
             if self.snapshot_due:
                 self.snapshot_due = False
-                snapshot = self._supervisor.snapshot()
-                update = self._led.update(snapshot) if self._led is not None else protocol.frame(Update(snapshot))
-                self.writer.write(update)
+                frames = self._agent.frames(self, self._server.snapshot) if self._agent is not None else None
+                if frames is None:
+                    frames, self._has = self._server.frame(self._has)
+                self.writer.write(frames)
             await self.writer.drain()
 
     async def _send_lines(self, slot: str, number: int) -> None:
@@ -213,19 +197,15 @@ class _Client:
             return  # nothing, or another Follow came in between
         end, fitting = first + len(raw), newest(raw, _MAX_LINES_BYTES)
         self._next_line[slot] = end
-        since = 0 if slot in self._from_start else number
-        self._from_start.discard(slot)
-        # Lines that are left out of the message are sent where they say more than progress.
-        for at, telling, after_progress in ring.telling.between(since, end - len(fitting)):
-            lines = tuple(map(clean, telling or fitting))
-            self.writer.write(protocol.frame(Lines(slot, at, lines, after_progress=after_progress)))
+        self.writer.write(protocol.frame(Lines(slot, end - len(fitting), tuple(map(clean, fitting)))))
         await self.writer.drain()
 
 
 class Server:
     """Serves the connections of `listener`, which it closes."""
 
-    def __init__(self, supervisor: Supervisor, listener: Listener) -> None:
+    def __init__(self, supervisor: Supervisor, observer: Observer, listener: Listener) -> None:
+        self.supervisor, self.observer = supervisor, observer
         self.idle = asyncio.Event()
         """Set while there is no client."""
         self.idle.set()
@@ -235,38 +215,76 @@ class Server:
         """Set once there has been one."""
         self.watched = asyncio.Event()
         """Set once one has followed a worker."""
-        self._supervisor = supervisor
+        self._snapshot: Snapshot | None = None
+        """The newest since the last `send`; None before a client has asked."""
+        self._frames: dict[int, bytes] = {}
+        """Its frames, by the number of the snapshot that the client has."""
+        self._number = 0
+        """Of the snapshot, from 1."""
+        self._workers: dict[str, Worker] = {}
+        """Those of the newest snapshot that was made, by slot."""
+        self._changed: dict[str, int] = {}
+        """The number of the snapshot in which each of them changed."""
+        self._complete = 0
+        """The number of the first snapshot with the same slots: older ones are followed by all workers."""
         self._clients: set[_Client] = set()
         self._soon = asyncio.Event()
         self._lines_due = 0.0
         """When lines may be sent again, by the loop's clock."""
         self._listener = listener
-        self._sharing = Sharing(self._connected)
 
     def soon(self) -> None:
-        """A state has changed: clients are told soon."""
+        """A state has changed: clients get a snapshot soon."""
         self._soon.set()
 
     async def run(self) -> None:
         """Report to the clients until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._listener.run(partial(self._connected, self._listener)))
-            tasks.create_task(self._tell_soon())
+            tasks.create_task(self._listener.run(self._connected))
+            tasks.create_task(self._send_soon())
 
-    async def _tell_soon(self) -> None:
+    async def _send_soon(self) -> None:
         while True:
             await self._soon.wait()
             await asyncio.sleep(_SOON_S)
             self._soon.clear()
-            self.tell()
+            self.send()
 
-    def tell(self) -> None:
+    def send(self) -> None:
         """Send all clients a snapshot, and the lines that they follow."""
+        self._snapshot = None
+        self._frames.clear()
         for client in self._clients:
             client.snapshot_due = True
             client.wake.set()
 
-    def tell_lines(self) -> None:
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot of this beat, made once for all clients."""
+        if self._snapshot is None:
+            self._snapshot = self.observer.snapshot()
+            self._number += 1
+            workers = {worker.slot: worker for worker in self._snapshot.workers}
+            if workers.keys() != self._workers.keys():
+                self._complete = self._number
+            changed = [slot for slot, worker in workers.items() if worker != self._workers.get(slot)]
+            self._changed.update(dict.fromkeys(changed, self._number))
+            self._workers = workers
+        return self._snapshot
+
+    def frame(self, has: int) -> tuple[bytes, int]:
+        """The frame with what has changed since the snapshot with the number `has`, and the number of this one."""
+        snapshot = self.snapshot
+        partial = has >= self._complete
+        if not partial:
+            has = 0
+        if has not in self._frames:
+            workers = tuple(worker for worker in snapshot.workers if self._changed[worker.slot] > has)
+            update = Update(structs.replace(snapshot, workers=workers), partial)
+            self._frames[has] = protocol.frame(update)
+        return self._frames[has], self._number
+
+    def send_lines(self) -> None:
         """Workers have printed: send the lines to those that follow them, unless some were sent just now."""
         now = asyncio.get_running_loop().time()
         if self._clients and now >= self._lines_due:
@@ -276,35 +294,16 @@ class Server:
                     client.wake.set()
 
     def close(self, reason: str) -> None:
-        """Send all clients a last snapshot, say goodbye, and stop listening."""
+        """Send all clients a last snapshot and `Bye`, and stop listening."""
         self._listener.close()
-        self._sharing.close()
-        last = protocol.frame(Update(self._supervisor.snapshot())) + protocol.frame(Bye(reason))
+        last = protocol.frame(Update(self.observer.snapshot())) + protocol.frame(Bye(reason))
         for client in self._clients:
             client.writer.write(last)
             client.writer.close()
 
-    def _share(self, request: protocol.ShareWith) -> None:
-        """Let a group look, or no other user any more. Raises `GmgError`."""
-        if request.group is None:
-            self._sharing.stop(self._supervisor.session.spec.name)
-        else:
-            self._sharing.close()
-        for client in self._clients:
-            if client.foreign:
-                client.writer.write(protocol.frame(Bye("its owner does not share it any more")))
-                client.writer.close()
-        self._supervisor.note("share", None)
-        if request.group is not None:
-            self._sharing.start(self._supervisor.session.spec.name, request)
-            text = f"shared with the group {clean(request.group_name.encode())}, who may look: gmg-tui attach"
-            self._supervisor.note("share", f"{text} {clean(request.address.encode())}")
-        self.soon()
-
-    async def _connected(self, listener: Listener, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            foreign = peers.user_of(writer) != os.getuid()
-            refusal = self._refusal(foreign=foreign, shared=listener is not self._listener)
+            refusal = self._refusal(user_of(writer))
             hello = None if refusal else await self._hello(reader)
         except (OSError, EOFError, TimeoutError, protocol.ProtocolError) as error:
             _log.debug("a connection was closed before its hello: %s", error or type(error).__name__)
@@ -314,25 +313,14 @@ class Server:
         if refusal is not None or hello is None:
             await _turn_away(reader, writer, refusal or "")
             return
-        listener.known(writer)
-        client = _Client(
-            self._supervisor,
-            reader,
-            writer,
-            self.watched,
-            self._share,
-            readonly=foreign or hello.readonly,
-            foreign=foreign,
-        )
-        await self._serve(client)
+        self._listener.identified(writer)
+        await self._serve(_Client(self, reader, writer, readonly=hello.readonly))
 
-    def _refusal(self, *, foreign: bool, shared: bool) -> str | None:
-        """Why nobody is welcome who comes this way; None where they are."""
-        if foreign and not shared:
+    def _refusal(self, user: int) -> str | None:
+        """Why a connection of this user is not accepted; None where it is."""
+        if user != os.getuid():
             return "this session belongs to another user"
-        here = sum(client.foreign == foreign for client in self._clients)
-        most = _MAX_GUESTS if foreign else _MAX_CLIENTS
-        return f"the engine has {most} {'guests' if foreign else 'clients'} already" if here >= most else None
+        return f"the engine has {_MAX_CLIENTS} clients already" if len(self._clients) >= _MAX_CLIENTS else None
 
     @staticmethod
     async def _hello(reader: asyncio.StreamReader) -> Hello:
@@ -344,10 +332,10 @@ class Server:
 
     def _misfit(self, hello: Hello) -> str | None:
         """Why the client is not one of this engine's; None where it is."""
-        if hello.session not in ("", self._supervisor.session.id):
+        if hello.session not in ("", self.supervisor.session.id):
             return "the engine that listens here is another session's"
         if hello.version != protocol.VERSION:
-            ours = self._supervisor.session.version
+            ours = self.supervisor.session.version
             return f"the session's engine is gmg-tui {ours}, this is {hello.program}; use that version for this session"
         return None
 
@@ -364,9 +352,9 @@ class Server:
             self._count()
 
     def _count(self) -> None:
-        """Who only looks is not waited for: not at the start, and not at the end."""
+        """Count the clients that are waited for, at the start and at the end: read-only ones are not."""
         steering = sum(not client.readonly for client in self._clients)
-        self._supervisor.clients, self._supervisor.watched = steering, bool(self._clients)
+        self.observer.clients, self.observer.watched = steering, bool(self._clients)
         if steering:
             self.visited.set()
             self.busy.set()

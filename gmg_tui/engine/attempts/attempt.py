@@ -6,119 +6,117 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
-from gmg_tui import readers, units
+from msgspec import structs
+
+from gmg_tui import env_count, units
+from gmg_tui.ddp import torchrun
 from gmg_tui.ddp.observations import Observations
-from gmg_tui.engine.attempts import misplaced_options
-from gmg_tui.engine.attempts.gate import Gate
-from gmg_tui.engine.attempts.held import Held
-from gmg_tui.engine.attempts.launch import Launch
-from gmg_tui.engine.attempts.rank_error import recorded_in
-from gmg_tui.engine.attempts.task import Task
-from gmg_tui.engine.attempts.torchrun_output import TorchrunOutput
-from gmg_tui.engine.children import Children
+from gmg_tui.engine.attempts.context import Context, Launch
+from gmg_tui.engine.attempts.counts import Counts, make_folder
+from gmg_tui.engine.attempts.rank_seen import RankSeen
+from gmg_tui.engine.clock import unix
+from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.gpus.memory import GpuMemory
 from gmg_tui.engine.gpus.meter import Meter
 from gmg_tui.engine.output import script_results
-from gmg_tui.engine.output.backpressure import Backpressure
-from gmg_tui.engine.output.line_splitter import LineSplitter
-from gmg_tui.engine.output.log_writer import Log
-from gmg_tui.engine.output.pump import Pump
-from gmg_tui.engine.output.ring_buffer import RingBuffer
+from gmg_tui.engine.output.lines import LineSplitter, RingBuffer
+from gmg_tui.engine.output.logs import Log
 from gmg_tui.engine.processes.activity import Activity
-from gmg_tui.engine.processes.process import Process
-from gmg_tui.engine.processes.scans import Scans
-from gmg_tui.engine.processes.successor import end_of_successors
-from gmg_tui.engine.processes.termination import LEFTOVERS, Termination
-from gmg_tui.genesis import env_count
-from gmg_tui.genesis.output.failures import Failure, FailureKind
+from gmg_tui.engine.processes.process import LEFTOVERS, Process
+from gmg_tui.genesis.output.failures import Failure, Tail, explain
 from gmg_tui.genesis.output.reader import Reader
-from gmg_tui.genesis.output.recorded import explain_recorded, is_vague
-from gmg_tui.genesis.phase_times import PhaseTimes
-from gmg_tui.genesis.quiet_signs import mostly_imported
 from gmg_tui.logs.attempts import first_line
-from gmg_tui.model import Attempt, AttemptMetrics, Fps, GpuSample, Phase, Slot, WorkerState
+from gmg_tui.model import Attempt, Fps, GpuSample, Phase, WorkerState, added_up
+from gmg_tui.model.tried import SETTLE_S
+from gmg_tui.probe import FOLDER
+from gmg_tui.readers.formats import check_tables
 
 _log = logging.getLogger(__name__)
 
-_UNSEEN_END_S = {
-    Phase.IMPORTING: 60.0,  # less where the imports are seen to be over
-    Phase.AT_WORK: 10.0,
-    Phase.INITIALISING: 10.0,
-    Phase.CREATING: 10.0,
-    Phase.VISUALIZER: 10.0,
-}
-"""After how long without a line a phase may well have ended unseen: Genesis does not say when it steps, and with
-`logging_level="warning"` it says nothing. The end of any other phase is announced where its beginning was."""
-_IMPORTED_S = 10.0
-"""The rest of the imports (`mostly_imported`) takes no longer than this, or than what went before it (1.4.5: 15 s after
-25 s, on a machine where others work too)."""
+_MOST_RANKS = 64
+"""Of more ranks of a user's torchrun, the others' lines are nobody's."""
+
+
+class TorchrunOutput:
+    """Reads each rank's lines with a reader of its own, which `make` makes; `reader` reads those that speak for all.
+
+    These are the first rank's, and lines without a rank.
+    """
+
+    def __init__(self, reader: Reader, make: Callable[[], Reader]) -> None:
+        self._reader = reader
+        self._make = make
+        self._ranks: dict[int, Reader] = {}
+        self._tail = Tail()
+
+    def feed(self, block: bytes, now: float) -> None:
+        """Read a block of whole lines at `now`, monotonic seconds."""
+        self._tail.add(block)
+        for rank, piece in torchrun.parted(block):
+            if rank is not None and (rank in self._ranks or len(self._ranks) < _MOST_RANKS):
+                if rank not in self._ranks:
+                    self._ranks[rank] = self._make()
+                self._ranks[rank].feed(piece, now)
+            if rank is None or rank == min(self._ranks, default=rank):
+                self._reader.feed(piece, now)
+
+    @property
+    def fps(self) -> Fps | None:
+        """The rate of all ranks: what one of them reports for all, or else the sum of the ranks' rates."""
+        if self._reader.fps_of_group:
+            return self._reader.fps
+        rates = [fps for reader in self._ranks.values() if (fps := reader.fps) is not None]
+        return added_up(rates) if rates else self._reader.fps
+
+    def failure(self, exit_code: int) -> Failure:
+        """Why it ended with `exit_code`: from the output of the rank that failed first, if torchrun names it."""
+        return explain(exit_code, self._tail.lines())
 
 
 class RunningAttempt:
     """An attempt from its start to its end.
 
-    `gate` is None for an attempt that the user has told not to wait; `remembered` is of earlier runs of its script. `heard` is called when the script has printed
-    something that is displayed, `changed` when anything else that is displayed has changed.
+    `printed` is called when the script has printed something that is displayed, `changed` when anything else that is
+    displayed has changed.
     """
 
     def __init__(
         self,
-        number: int,
         launch: Launch,
-        task: Task,
-        slot: Slot,
-        *,
-        sample: GpuSample | None,
-        pump: Pump,
-        children: Children,
-        scans: Scans,
+        context: Context,
         log: Log,
         ring: RingBuffer,
-        gate: Gate | None,
-        remembered: PhaseTimes,
-        heard: Callable[[], None],
+        printed: Callable[[], None],
         changed: Callable[[], None],
-        is_rank: bool = False,
-        patterns: Sequence[str] = (),
     ) -> None:
-        self.number = number
-        self.args, self.command, self.environment = launch.args, launch.command, launch.environment
-        self.gpu_index, self.settings = launch.gpu_index, launch.settings
-        self.given, self.given_env = launch.given, dict(launch.given_env)
+        task, slot = launch.task, launch.slot
+        self.launch, self.task, self.number = launch, task, launch.number
+        self._spec = context.spec
         self.reported = script_results.Reported()
-        """The results from the script's `gmg:result` lines."""
-        self.started = time.time()
-        """Unix time, seconds."""
+        """The results from the script's `gmg:result` lines, and its named metrics."""
         self.started_clock = time.monotonic()
-        on_gpu = slot.gpu is not None
-        self.reader = self._reader(patterns, on_gpu, rank=is_rank or task.torchrun)
+        self.reader = self._reader(rank=launch.meeting is not None or task.torchrun)
         self._ranks: TorchrunOutput | None = None
         if task.torchrun:
-            self._ranks = TorchrunOutput(self.reader, lambda: self._reader(patterns, on_gpu, rank=True))
-        self.observations = Observations() if is_rank else None
-        """What its output tells of its group's collectives; None where it is no rank."""
+            self._ranks = TorchrunOutput(self.reader, lambda: self._reader(rank=True))
+        self.observations = Observations() if launch.meeting is not None else None
+        """What its output reports of its group's collectives; None where it is no rank."""
         self.meter = Meter()
         self.activity = Activity()
         self.output_bytes = 0
-        self.output_at = self.started_clock
-        """When it last wrote anything, monotonic seconds."""
         self.exit_code: int | None = None
         """The script's, negative for a signal; None while it lives."""
-        self.continued: str | None = None
-        """What goes on, or went on, after its first process had ended, in one line."""
         self.left_behind: str | None = None
         """What was ended after the script, in one line."""
         self.fault: str | None = None
         """What went wrong in reading its output, by a fault of ours; every byte is in its log nonetheless."""
-        self.memory = GpuMemory(slot.name, sample)
-        self.process = Process(pump, children, scans, slot.name, self._take)
-        self.backpressure = Backpressure(log, self.process.hold_output)
-        self.termination = Termination(self.process, changed)
-        self.held = Held(self.process, slot.name, gate, changed)
-        self.ended: float | None = None
+        self._uuid = slot.gpu.uuid if slot.gpu is not None else ""
+        self.memory = GpuMemory(slot.name)
+        self.process = Process(context.pipes, context.scans, slot.name, self._take, changed)
+        self.ended_clock: float | None = None
+        """When it ended, monotonic seconds."""
         self.state = WorkerState.STARTING
         self.reason: str | None = None
         self.by_user = False
@@ -126,113 +124,116 @@ class RunningAttempt:
         self.by_group = False
         """Whether it was ended because another rank of its group has failed."""
         self.timed_out = False
-        self._error_file = launch.error_file
-        self._mostly_imported_at: float | None = None
-        """When its imports were first seen to be nearly over, monotonic seconds."""
-        self._footprint = launch.footprint
-        self._remembered = remembered
-        self._warm = remembered.kernels_saved
-        self._task = task
-        self._log = log
-        self._ring = ring
-        self._slot_name = slot.name
-        self._heard = heard
-        self._changed = changed
+        self.counts = Counts(None)
+        self._remembered = context.phase_times(task.script, launch.written, task.module)
+        self._warm = self._remembered.kernels_saved
+        self._log, self._ring, self._printed = log, ring, printed
         self._splitters = (LineSplitter(), LineSplitter())
 
-    def _reader(self, patterns: Sequence[str], on_gpu: bool, *, rank: bool) -> Reader:
-        return readers.make(patterns, on_gpu, self.started_clock, rank=rank, metrics=self.reported.add)
+    def _reader(self, *, rank: bool) -> Reader:
+        spec, on_gpu, formats = self._spec, self.launch.slot.gpu is not None, check_tables(self._spec.readers)
+        args = self.launch.args
+        return Reader(on_gpu, self.started_clock, rank=rank, patterns=spec.patterns, formats=formats, args=args)
 
     async def start(self, cwd: str) -> None:
         """Write the line that separates its output from what went before, and start the process. Raises `OSError`."""
-        task = self._task
+        task = self.task
         job = f"job {task.job} · {task.name}" if task.job is not None else ""
-        line = first_line(self.number, self.args, job=job)
+        line = first_line(self.number, self.launch.args, job=job)
         if self.number > 1:
             self._log.write(line)
         if self.number > 1 or job:
             self._ring.feed(line)  # a slot's jobs share its ring buffer
-        await self.process.start(self.command, cwd=cwd, env=self.environment.full)
+        env = self.launch.environment.full
+        if self._spec.probe:
+            folder = await in_daemon_thread(make_folder)
+            self.counts = Counts(folder)
+            env = env if folder is None else env | {FOLDER: str(folder)}
+        await self.process.start(self.launch.command, cwd=cwd, env=env)
 
-    async def wait(self, overtime: Callable[[], None], most_idle_s: float) -> int:
+    async def wait(self, overtime: Callable[[], None]) -> int:
         """Wait for the script to end; `overtime` is called once when the task's time-out has passed.
 
-        A daemon that it has become is waited for as long as it is not idle for `most_idle_s`. Returns the exit code.
+        Returns the exit code.
         """
-        timeout_s = self._task.timeout_s
-        timer = asyncio.create_task(self._watch_clock(timeout_s, overtime)) if timeout_s is not None else None
+        timeout_s = self.task.timeout_s
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(timeout_s, self._time_out, overtime) if timeout_s is not None else None
         try:
-            code = await self.process.wait()
-            if code == 0 and not self.termination.begun:
-                code = await end_of_successors(
-                    self.process, lambda: self.output_bytes, self._idle_s, most_idle_s, self._continue
-                )
-            self.exit_code = code
-            return code
+            self.exit_code = await self.process.wait()
+            return self.exit_code
         finally:
             if timer is not None:
                 timer.cancel()
 
-    def _idle_s(self) -> float:
-        return self.activity.idle_for_s(time.monotonic())
-
-    def _continue(self, said: str | None) -> None:
-        if said is not None:
-            _log.info("%s: %s", self._slot_name, said)
-        self.continued = said
-        self._changed()
-
-    async def _watch_clock(self, timeout_s: float, overtime: Callable[[], None]) -> None:
-        remaining_s = timeout_s
-        while remaining_s > 0:  # time spent held does not count
-            await asyncio.sleep(remaining_s)
-            remaining_s = timeout_s + self.held.total_s - self.elapsed_s
-        if not self.termination.begun:
+    def _time_out(self, overtime: Callable[[], None]) -> None:
+        if not self.process.is_stopping:
             self.timed_out = True
             overtime()
 
-    async def clear_away(self, told: Callable[[str], None]) -> None:
-        """End what the script's first process has left behind; `told` is given the reason, in one line, if anything."""
-        if not self.termination.begun:
-            self.process.starts_no_more()
+    async def clear_away(self, report: Callable[[str], None]) -> None:
+        """End what the script's first process has left behind; `report` is called with it, in one line, if there is any."""
+        if not self.process.is_stopping:
             left = await self.process.left()
             if not left:
                 return
-            if not self.termination.begun:  # by the user meanwhile
-                self.termination.begin(LEFTOVERS)
+            if not self.process.is_stopping:  # by the user meanwhile
+                self.process.stop(LEFTOVERS)
             what = f"{units.count(len(left), 'process')} that the script left behind"
             self.left_behind = f"ended {what}"
-            told(f"ending {what}")
-        await self.termination.wait()
+            report(f"ending {what}")
+        await self.process.wait_stopped()
 
     @property
     def fps(self) -> Fps | None:
-        """Environment steps per second, of all ranks that it tells apart; None before the first number."""
-        return self._ranks.fps if self._ranks is not None else self.reader.fps
+        """Environment steps per second of all its processes; None before the second step or the first printed number."""
+        return self.counts.fps(self._ranks.fps if self._ranks is not None else self.reader.fps)
 
-    async def failure(self, exit_code: int) -> Failure | None:
-        """Why it failed; None when it finished."""
-        if self.timed_out:
-            return Failure(FailureKind.UNKNOWN, f"timed out after {units.span(self._task.timeout_s or 0.0)}", "")
-        if exit_code == 0:
-            return None
-        failure = misplaced_options.explained((self._ranks or self.reader).failure(exit_code), self._task)
-        if self._error_file is not None and is_vague(failure):
-            recorded = await recorded_in(Path(self._error_file))
-            failure = explain_recorded(recorded) if recorded is not None else failure
-        asked = self.n_envs or env_count.from_arguments(self.args)
-        return self._footprint.explained(failure, asked, self.memory.free_before_mib)
+    @property
+    def fps_of_group(self) -> bool:
+        """Whether `fps` is the rate of its whole group, as a rank prints it; what the probe counts is its own."""
+        return self.reader.fps_of_group and not self.counts.seconds
 
-    def _take(self, chunk: bytes, is_error: bool) -> None:
+    def fps_silent_s(self, now: float) -> float | None:
+        """Seconds without a printed number, where that is far more than usual; None otherwise, and where steps are counted."""
+        return None if self.counts.seconds else self.reader.fps_silent_s(now)
+
+    def printed_failure(self, exit_code: int) -> Failure:
+        """Why it failed with `exit_code`, by its last lines."""
+        return (self._ranks or self.reader).failure(exit_code)
+
+    def seen(self, *, lives: bool) -> RankSeen:
+        """What the watch of its group sees of it; `lives` is whether its worker does."""
+        reader, activity, stopped = self.reader, self.activity, self.activity.stopped
+        return RankSeen(
+            attempt=self.number,
+            settled=self.process.started and not self.process.is_stopping,
+            lives=lives and self.exit_code is None,
+            phase_started=reader.phase_started,
+            in_running=reader.phase is Phase.RUNNING,
+            progress_at=reader.pace.last_at,
+            progress_every_s=reader.pace.usual_s,
+            cpu_since=activity.seen_since,
+            cpu_pct=activity.cpu_pct,
+            busy=activity.busy,
+            idle_s=activity.seen_idle_s,
+            stopped=(stopped.pid, stopped.state) if stopped is not None else None,
+            observations=self.observations,
+        )
+
+    def advice(self, failure: Failure) -> str:
+        """What to do about its failure, by what other GPUs run at this moment."""
+        asked = self.n_envs or env_count.from_arguments(self.launch.args)
+        return self.launch.neighbours.advice(failure, self._uuid, asked)
+
+    def _take(self, is_error: bool, chunk: bytes) -> None:
         self.output_bytes += len(chunk)
-        self.output_at = time.monotonic()
         try:
             raw, block = self._splitters[is_error].feed(chunk)
         except Exception as error:
             self._faulty(error)
             raw, block = chunk, b""
         self._log.write(raw)
-        self.backpressure.look()
         self._give(block)
 
     def _give(self, block: bytes) -> None:
@@ -243,7 +244,7 @@ class RunningAttempt:
 
     def _faulty(self, error: Exception) -> None:
         if self.fault is None:
-            _log.error("%s: a part of its output could not be read", self._slot_name, exc_info=error)
+            _log.error("%s: a part of its output could not be read", self.launch.slot.name, exc_info=error)
             self.fault = f"a part of its output could not be read (gmg-tui: {type(error).__name__}); its log has all"
 
     def _read(self, block: bytes) -> None:
@@ -253,69 +254,61 @@ class RunningAttempt:
                 self.observations.feed(block)
             if script_results.MARK in block:
                 self.reported.take(block)
-            if (self._ranks or self.reader).feed(block, time.monotonic()):
-                if self.reader.had_progress:
-                    self._remembered.simulated()
-                self._heard()
+            (self._ranks or self.reader).feed(block, time.monotonic())
+            if metrics := self.reader.fresh_metrics():
+                self.reported.add(metrics)
+            if self.reader.had_progress:
+                self._remembered.meshes_written = True
+            self._printed()
 
     def settle(self) -> None:
-        """Write unfinished lines to the log file as far as they have come."""
+        """Write unfinished lines to the log file as far as they have come, and read what the probe has counted."""
+        self._count()
         for splitter in self._splitters:
-            self._log.write(splitter.settle())
+            self._log.write(splitter.unfinished())
+
+    def _count(self) -> None:
+        self.counts.read(time.monotonic())
+        if self.counts.phase is not None and self.reader.reach(*self.counts.phase):
+            self._printed()
 
     async def finish(self) -> None:
         """Read the rest of the output once all processes have ended."""
-        self.backpressure.release()
-        await self.process.drain()
+        self.process.close_pipes()
         for splitter in self._splitters:
             raw, block = splitter.end()
             self._log.write(raw)
             self._give(block)
+        self._count()
+        self.counts.close()
         self.mark_ended()
         await self._log.written()
 
     def mark_ended(self) -> None:
         """Record the end, by the monotonic clock: setting the system clock must not make an attempt last a day."""
-        self.ended = self.started + time.monotonic() - self.started_clock
+        self.ended_clock = time.monotonic()
         self.memory.ended()
 
     def remember(self, exit_code: int) -> None:
-        """Remember for the next start what this attempt, which has ended with `exit_code`, has shown."""
-        times = [(phase, seconds) for phase, seconds in self.reader.phases if phase is not self.held.phase]
-        self._remembered.record(times, warm=self._warm)
+        """Remember for the next start what this attempt, which has ended with `exit_code`, measured."""
+        self._remembered.record(self.reader.phase_times, warm=self._warm)
         # Genesis saves its kernels when the interpreter exits, also by ctrl+c.
         if self.reader.had_progress and exit_code in (0, -signal.SIGINT, 128 + signal.SIGINT):
-            self._remembered.saved()
+            self._remembered.kernels_saved = True
 
     @property
     def usual_s(self) -> float | None:
-        """How long the script's phase usually takes, seconds; None when that is not known, or the phase has no end."""
+        """How long the script's phase usually takes, seconds; None when that is unknown, or the phase has no end."""
         return self._remembered.usual(self.reader.phase, warm=self._warm)
 
-    def silent_s(self, now: float) -> float | None:
-        """How long it has worked without a line, seconds, if its phase may have ended unseen; None otherwise.
-
-        `now` is monotonic seconds.
-        """
-        least_s = _UNSEEN_END_S.get(self.reader.phase)
-        if least_s is None or self.held.reason is not None or not self.activity.busy:
-            return None
-        silent_s, usual_s = now - self.output_at, self.usual_s or 0.0
-        if self.reader.phase is Phase.IMPORTING and self._mostly_imported_at is not None:
-            so_far_s = self._mostly_imported_at - self.started_clock
-            least_s = min(least_s, so_far_s + max(_IMPORTED_S, so_far_s))
-        return silent_s if silent_s >= max(least_s, usual_s) else None
-
-    def look(self, now: float) -> None:
-        """See what it has imported, as long as it says nothing; `now` is monotonic seconds."""
-        importing = self.reader.phase is Phase.IMPORTING and self._mostly_imported_at is None
-        if importing and mostly_imported(self.activity.pids):
-            self._mostly_imported_at = now
+    def may_build(self) -> bool:
+        """Whether it may use Genesis; where the probe is active, it has begun to import it then."""
+        return self.counts.simulator or not self.counts.active
 
     @property
     def elapsed_s(self) -> float:
         """Seconds since its start, or from its start to its end."""
-        return self.ended - self.started if self.ended is not None else time.monotonic() - self.started_clock
+        return (self.ended_clock or time.monotonic()) - self.started_clock
 
     @property
     def running_s(self) -> float:
@@ -328,47 +321,70 @@ class RunningAttempt:
         self.memory.measure(sample, self.activity.pids, live=state.live)
         if state.live and sample is not None:
             own = [process.memory_mib for process in sample.processes or () if process.own_pid in self.activity.pids]
-            known = [size for size in own if size is not None]
-            own_mib, running = sum(known) if known else None, state is WorkerState.RUNNING
-            self.meter.add(sample, running=running, now=now, sharers=sharers, own_mib=own_mib)
-            used_mib = own_mib or (self.memory.added_mib(sample) if sharers == 1 else None)
-            if running and self.n_envs and used_mib is not None and used_mib > 0:
-                self._footprint.measure(self.n_envs, used_mib)
+            sizes = [size for size in own if size is not None]
+            own_mib, running = sum(sizes) if sizes else None, state is WorkerState.RUNNING
+            self.meter.add(sample, running=running, now=now, sharers=sharers, own_mib=own_mib, counted=self._counted())
+            if running and self.n_envs:
+                self.launch.neighbours.runs(self._uuid, self.n_envs)
 
     @property
     def n_envs(self) -> int | None:
-        """How many environments it simulates, as it prints or as its arguments name them; None if neither does."""
-        return self.reader.n_envs or (env_count.from_arguments(self.args) if self.reader.had_progress else None)
-
-    def metrics(self) -> AttemptMetrics:
-        """Its performance so far."""
-        fps = self.fps
-        return AttemptMetrics(
-            attempt=self.number,
-            args=self.args,
-            fps=fps.last if fps else None,
-            fps_mean=fps.mean if fps else None,
-            settled=fps.settled if fps else None,
-            n_envs=self.n_envs,
-            gpu_util_pct=self.meter.gpu_util_pct.value,
-            memory_peak_mib=self.meter.memory_peak_mib,
-            power_w=self.meter.power_w.value,
-            given=self.given,
-            env=self.given_env,
-            spread=fps.spread if fps else None,
-            running_s=self.reader.running_s(self.started_clock + self.elapsed_s),
+        """How many environments it steps, prints, or has in its arguments, in this order; None where unknown."""
+        return (
+            self.counts.n_envs
+            or self.reader.n_envs
+            or (env_count.from_arguments(self.launch.args) if self.reader.had_progress else None)
         )
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know of it, a line each."""
+        own = (self.process.survivors, self.fault, self.reported.trouble, self.left_behind)
+        return (*(text for text in own if text is not None), *self.reader.warnings)
+
+    def heals(self, *, raced: bool) -> bool:
+        """Whether it runs despite a race with another worker; `raced` is whether an earlier one has failed by that."""
+        return self.reader.genesis.alerts.healed > 0 or (raced and self.reader.had_progress)
+
+    def _counted(self) -> tuple[float, float] | None:
+        """When its environment steps were first and last counted, monotonic seconds; None before the second count."""
+        last = self.counts.last_at if self.counts.seconds else self.reader.fps_at
+        if last is None or (fps := self.fps) is None or not fps.seconds:
+            return None
+        return last - fps.seconds, last
+
     def record(self) -> Attempt:
-        """Its record for the store and the details screen."""
+        """What clients, the store and schedulers know of it at this moment."""
+        reader, meter = self.reader, self.meter
+        ended = unix(self.ended_clock) if self.ended_clock is not None else None
+        fps, power_w = self.fps, meter.counted_power_w
+        if fps is not None and fps.seconds and power_w is not None and not self.fps_of_group:  # else others use more
+            fps = structs.replace(fps, energy_j=power_w * fps.seconds)
         return Attempt(
             number=self.number,
-            args=self.args,
+            args=self.launch.args,
             pid=self.process.pid if self.process.started else None,
-            started=self.started,
-            ended=self.ended,
+            started=unix(self.started_clock),
+            ended=ended,
             exit_code=self.exit_code,
-            state=self.state if self.ended is not None else self.reader.state,
+            state=self.state if ended is not None else reader.state,
             reason=self.reason,
-            metrics=self.metrics(),
+            given=self.launch.given,
+            env=dict(self.launch.given_env),
+            gpu_index=self.launch.gpu_index,
+            fps=fps,
+            fps_of_group=self.fps_of_group,
+            n_envs=self.n_envs,
+            printed_envs=self.counts.n_envs or reader.n_envs,
+            progress=reader.progress,
+            metrics=dict(reader.metrics),
+            had_progress=reader.had_progress,
+            comparable=reader.running_s(self.ended_clock or time.monotonic()) >= SETTLE_S,
+            timed_out=self.timed_out,
+            gpu_util_mean_pct=meter.gpu_util_pct.value,
+            memory_peak_mib=meter.memory_peak_mib,
+            power_mean_w=meter.power_w.value,
+            energy_j=meter.energy_j,
+            output_bytes=self.output_bytes,
+            results=self.reported.taken,
         )

@@ -13,7 +13,7 @@ class RankSeen(Struct, frozen=True, omit_defaults=True):
     attempt: int = 0
     """The number of its attempt; 0 before the first."""
     settled: bool = False
-    """Whether it has begun, and is neither held nor being ended."""
+    """Whether it has begun, and is not being ended."""
     lives: bool = False
     phase_started: float = 0.0
     in_running: bool = False
@@ -30,12 +30,10 @@ class RankSeen(Struct, frozen=True, omit_defaults=True):
     """Whether it used noticeable CPU time between the last two scans."""
     idle_s: float = 0.0
     """How long it had been idle at the last scan."""
-    output_at: float = 0.0
-    """When it last wrote anything."""
     stopped: tuple[int, str] | None = None
     """The PID and the state of a process that a signal or a debugger has stopped."""
     observations: Observations | None = None
-    """What its output tells of collectives."""
+    """What its output reports of collectives."""
 
     def later(self, by_s: float) -> RankSeen:
         """The same by a clock that is `by_s` ahead."""
@@ -44,5 +42,4 @@ class RankSeen(Struct, frozen=True, omit_defaults=True):
             phase_started=self.phase_started + by_s,
             progress_at=self.progress_at + by_s if self.progress_at is not None else None,
             cpu_since=self.cpu_since + by_s if self.cpu_since is not None else None,
-            output_at=self.output_at + by_s,
         )

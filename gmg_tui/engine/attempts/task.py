@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from gmg_tui.ddp import torchrun
-from gmg_tui.genesis.placeholders import JOB_NAMES
 from gmg_tui.model import Batch, JobRecord, RestartMode, RunSpec, Slot
+from gmg_tui.placeholders import JOB_NAMES
 from gmg_tui.session import JOBS
 
 
@@ -86,7 +86,7 @@ class Task:
             spec.max_restarts,
             retries=batch.retries,
             timeout_s=batch.timeout_s,
-            first_attempt=job.attempts + 1,
+            first_attempt=job.last.number + 1,
             job=job.number,
             name=job.name,
             values={**job.values, "job": job.number, "name": job.name},

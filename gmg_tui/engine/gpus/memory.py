@@ -27,9 +27,9 @@ class GpuMemory:
     script takes seconds to reach the GPU.
     """
 
-    def __init__(self, slot: str, before: GpuSample | None) -> None:
+    def __init__(self, slot: str) -> None:
         self._slot = slot
-        self._before = before if before is not None and before.memory_used_mib is not None else None
+        self._before: GpuSample | None = None
         self._peak_mib: float | None = None
         self._sample: GpuSample | None = None
         self._pids: Set[int] = frozenset()
@@ -42,20 +42,6 @@ class GpuMemory:
         self._measured = asyncio.Event()
         self._ended: float | None = None
         """When the attempt ended, monotonic seconds."""
-
-    @property
-    def free_before_mib(self) -> float | None:
-        """The GPU's memory that was free before the attempt took any; None where it is not known."""
-        before = self._before
-        if before is None or before.memory_free_mib is not None or before.memory_total_mib is None:
-            return before.memory_free_mib if before is not None else None
-        return before.memory_total_mib - (before.memory_used_mib or 0.0)
-
-    def added_mib(self, sample: GpuSample) -> float | None:
-        """How much more of the GPU's memory is used in `sample` than before the attempt; None where it is not known."""
-        if sample.memory_used_mib is None or self._before is None or self._before.memory_used_mib is None:
-            return None
-        return sample.memory_used_mib - self._before.memory_used_mib
 
     def ended(self) -> None:
         """The attempt has ended."""
@@ -77,7 +63,7 @@ class GpuMemory:
         self._measured.clear()
 
     def _kept_mib(self, shared: bool) -> float | None:
-        """How much of its memory is not released; None if all is, or if it cannot be known."""
+        """How much of its memory is not released; None if all is, or if that cannot be determined."""
         sample, peak = self._sample, self._peak_mib
         if sample is None or sample.memory_used_mib is None or peak is None or self._before is None:
             return None
@@ -87,7 +73,7 @@ class GpuMemory:
         return None if self._belongs_to_others(sample, used, shared) else used - before
 
     def _belongs_to_others(self, sample: GpuSample, used_mib: float, shared: bool) -> bool:
-        """Whether the memory in use belongs to somebody else, as far as can be known."""
+        """Whether the memory in use belongs to other processes, as far as NVML reports it."""
         listed = {process.pid for process in sample.processes or ()}
         if self._own_named and sample.processes is not None:
             return listed.isdisjoint(self._pids)
@@ -110,10 +96,10 @@ class GpuMemory:
             return None
         return f"for {units.mib(kept_mib)} on {self._slot} to be released (the list of its processes shows by whom)"
 
-    async def released(self, say: Callable[[str], None]) -> None:
-        """Wait until the next attempt may start; `say` is told what it waits for."""
-        while (awaited := self.awaited()) is not None:
-            say(awaited)
+    async def released(self, report: Callable[[str], None], *, shared: bool = False) -> None:
+        """Wait until the next attempt may start; `report` is called with what it waits for. `shared` is as above."""
+        while (awaited := self.awaited(shared=shared)) is not None:
+            report(awaited)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, self._rest_s)):
                     await self._measured.wait()

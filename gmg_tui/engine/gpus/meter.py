@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gmg_tui.mean import Mean
 from gmg_tui.model import GpuSample
+from gmg_tui.model.tried import Mean
 
 
 class Meter:
@@ -23,14 +23,33 @@ class Meter:
         self._shared = False
         self.energy_j: float | None = None
         """From the GPU's energy counter; without one, power integrated over time."""
+        self._before: tuple[float, float] | None = None
+        """When the sample before was taken, monotonic seconds, and `energy_j` then."""
+        self._counted: tuple[tuple[float, float], tuple[float, float]] | None = None
+        """The same at the first and the last count of environment steps, as far as samples reach."""
 
     @property
     def memory_peak_mib(self) -> float | None:
         """Peak of the attempt's own processes; where the driver does not name them, of a GPU that it has for itself."""
         return self._own_peak_mib if self._own_peak_mib is not None or self._shared else self._gpu_peak_mib
 
+    @property
+    def counted_power_w(self) -> float | None:
+        """The mean power between the first and the last count of environment steps; None where it is unknown."""
+        if self._counted is None:
+            return None
+        (began, from_j), (ended, to_j) = self._counted
+        return (to_j - from_j) / (ended - began) if ended > began else None
+
     def add(
-        self, sample: GpuSample, *, running: bool, now: float, sharers: int = 1, own_mib: float | None = None
+        self,
+        sample: GpuSample,
+        *,
+        running: bool,
+        now: float,
+        sharers: int = 1,
+        own_mib: float | None = None,
+        counted: tuple[float, float] | None = None,
     ) -> None:
         """Take a sample.
 
@@ -40,6 +59,7 @@ class Meter:
             now: Monotonic seconds.
             sharers: How many workers are live on the GPU, this one included.
             own_mib: Memory of the worker's own processes; None where the driver does not report it.
+            counted: When environment steps were first and last counted, monotonic seconds.
         """
         power_w = sample.power_w / sharers if sample.power_w is not None else None
         if running:
@@ -58,7 +78,25 @@ class Meter:
                 then, before_w = self._last
                 self.energy_j = (self.energy_j or 0.0) + (now - then) * (before_w + power_w) / 2
             self._last = (now, power_w)
+        if self.energy_j is not None:
+            if counted is not None:
+                self._count(*counted, (now, self.energy_j))
+            self._before = now, self.energy_j
+
+    def _count(self, first: float, last: float, now: tuple[float, float]) -> None:
+        """Take when steps were first and last counted; `now` is the moment of the sample, and the energy until then."""
+        then = self._before or now
+
+        def at(moment: float) -> tuple[float, float]:
+            """That moment, if it is between the two samples, and the energy until then."""
+            moment = min(max(moment, then[0]), now[0])
+            share = (moment - then[0]) / (now[0] - then[0]) if now[0] > then[0] else 1.0
+            return moment, then[1] + share * (now[1] - then[1])
+
+        began = self._counted[0] if self._counted is not None else at(first)
+        if self._counted is None or last > then[0]:
+            self._counted = began, at(last)
 
 
-def _greater(one: float | None, other: float | None) -> float | None:
-    return max((value for value in (one, other) if value is not None), default=None)
+def _greater(first: float | None, second: float | None) -> float | None:
+    return max((value for value in (first, second) if value is not None), default=None)

@@ -45,7 +45,7 @@ class GpuSamples:
                 self.newest[uuid] = GpuSample(uuid=uuid, error=NO_ANSWER)
         return self.newest != before
 
-    def shown(self, now: float) -> Iterator[GpuSample]:
+    def current(self, now: float) -> Iterator[GpuSample]:
         """The samples with their age, where they have metrics, or had, and it is worth telling."""
         for uuid, sample in self.newest.items():
             age_s = now - self._read_at[uuid]

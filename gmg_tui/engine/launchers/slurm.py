@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 
-from gmg_tui.engine.launchers.launcher import AGENT, PROGRAM, CommandLauncher
+from gmg_tui.engine.launchers.launcher import PROGRAM, Launcher
 from gmg_tui.errors import GmgError
 from gmg_tui.slurm import allocation
 
@@ -21,22 +21,20 @@ _STEP = ("SLURM_STEP_", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_
 _THERE = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
 """States of a job that has its nodes (squeue(1), "JOB STATE CODES")."""
 _AGAIN_S = 5.0
-"""For how long it counts what Slurm has said of the job."""
+"""For how long Slurm's answer on the job's state is reused."""
 
 
-class Slurm(CommandLauncher):
-    """The nodes of the job that this process runs in, of the job `where`, or of `own`, which ends with the session."""
+class Slurm(Launcher):
+    """The nodes of the job that this process runs in, or of the job `where`."""
 
-    def __init__(self, where: str, own: str = "") -> None:
+    def __init__(self, where: str) -> None:
         if where and not where.isdecimal():
             raise GmgError(f"--nodes slurm:{where}: give slurm, or slurm:JOB with the number of a job")
-        self._own = own
-        self._job = own or where or allocation.job_of(os.environ)
+        self._job = where or allocation.job_of(os.environ)
         if self._job is None:
             raise GmgError(
-                "--nodes slurm: this is no Slurm job; give --slurm '-N2 --gpus-per-node=8', or run it within one"
+                "--nodes slurm: this is not a Slurm job; use salloc or sbatch, or give the number of one: --nodes slurm:JOB"
             )
-        self._asking = asyncio.Lock()
         self._ask_at = 0.0
         self._gone: str | None = None
         if shutil.which("srun") is None:
@@ -46,45 +44,32 @@ class Slurm(CommandLauncher):
         """The names that Slurm gives them. Raises `GmgError`."""
         names = os.environ.get("SLURM_JOB_NODELIST", "")
         if self._job != allocation.job_of(os.environ):
-            names = await _said("squeue", "--noheader", "--states=RUNNING", "--format=%N", "--jobs", str(self._job))
-        found = tuple((await _said("scontrol", "show", "hostnames", names)).split()) if names else ()
-        if not found:
+            of_job = ("--noheader", "--states=RUNNING", "--format=%N", "--jobs", str(self._job))
+            _, names, _ = await _run("squeue", *of_job)
+        if not names:
             raise GmgError(f"--nodes slurm: job {self._job} has no nodes: it has ended, or has not begun")
-        return found
-
-    @property
-    def at_last(self) -> Sequence[str]:
-        """What ends the job that was asked for."""
-        return ("scancel", self._own) if self._own else ()
+        status, hostnames, trouble = await _run("scontrol", "show", "hostnames", names)
+        if status != 0:
+            raise GmgError(f"--nodes slurm: {trouble}", 1)
+        return tuple(hostnames.split())
 
     async def gone(self) -> str | None:
-        """That the job is over, or waits to be begun anew; all nodes ask together."""
-        async with self._asking:
-            if time.monotonic() >= self._ask_at:
-                self._gone = await self._why_gone()
-                self._ask_at = time.monotonic() + _AGAIN_S
+        """That the job is over, or waits to be begun anew."""
+        if time.monotonic() >= self._ask_at:  # one answer is for all nodes
+            self._ask_at = time.monotonic() + _AGAIN_S
+            self._gone = await self._why_gone()
         return self._gone
 
     async def _why_gone(self) -> str | None:
-        asked = await _run("squeue", "--noheader", "--format=%T", "--jobs", str(self._job))
-        if asked is None:
-            return None
-        status, said, trouble = asked
-        if status == 0 and said in _THERE:
-            return None
-        if status != 0 and "Invalid job id" not in trouble:
-            return None  # Slurm does not answer
-        return f"Slurm job {self._job} is {said.lower()}" if said else f"Slurm job {self._job} has ended"
+        status, state, trouble = await _run("squeue", "--noheader", "--format=%T", "--jobs", str(self._job))
+        if state in _THERE or (status != 0 and "Invalid job id" not in trouble):
+            return None  # or Slurm does not answer
+        return f"Slurm job {self._job} is {state.lower()}" if state else f"Slurm job {self._job} has ended"
 
-    async def close(self) -> None:
-        """End the job that was asked for."""
-        if self._own:
-            await _said(*self.at_last)
-
-    def command(self, node: str, words: Sequence[str] = AGENT) -> Sequence[str]:
+    def command(self, node: str) -> Sequence[str]:
         """A step on the node."""
         step = ("--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--mem=0", "--kill-on-bad-exit=0")
-        return ("srun", f"--jobid={self._job}", *step, *self._gpus, "--export=ALL", "--quiet", *PROGRAM, *words)
+        return ("srun", f"--jobid={self._job}", *step, *self._gpus, "--export=ALL", "--quiet", *PROGRAM)
 
     @property
     def _gpus(self) -> Sequence[str]:
@@ -96,23 +81,14 @@ class Slurm(CommandLauncher):
         return {name: value for name, value in os.environ.items() if not name.startswith(_STEP)}
 
 
-async def _said(*command: str) -> str:
-    """What a command of Slurm's says; empty where it fails. Raises `GmgError` where it cannot be run."""
-    asked = await _run(*command)
-    if asked is None:
-        raise GmgError(f"--nodes slurm: cannot run {command[0]}", 1)
-    status, said, _ = asked
-    return said if status == 0 else ""
-
-
-async def _run(*command: str) -> tuple[int, str, str] | None:
-    """The exit status of a command, what it says, and on standard error; None where it cannot be run."""
+async def _run(*command: str) -> tuple[int, str, str]:
+    """The exit status of a command, its output, and its standard error; -1 where it cannot be run."""
     pipe = asyncio.subprocess.PIPE
     try:
         asking = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
         )
-    except OSError:
-        return None
-    said, trouble = await asking.communicate()
-    return await asking.wait(), said.decode().strip(), trouble.decode().strip()
+    except OSError as error:
+        return -1, "", f"cannot run {command[0]}: {error.strerror}"
+    output, trouble = await asking.communicate()
+    return await asking.wait(), output.decode().strip(), trouble.decode().strip()

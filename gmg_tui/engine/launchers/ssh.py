@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from gmg_tui.engine.launchers.launcher import AGENT, PROGRAM, CommandLauncher
+from gmg_tui.engine.launchers.launcher import PROGRAM, Launcher
 from gmg_tui.errors import GmgError
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9._:-]*")
@@ -27,7 +27,7 @@ COMMAND = "GMG_SSH"
 """Another client and its options, as in `GMG_SSH="ssh -F config"`."""
 
 
-class Ssh(CommandLauncher):
+class Ssh(Launcher):
     """The hosts that `where` names."""
 
     def __init__(self, where: str) -> None:
@@ -39,14 +39,13 @@ class Ssh(CommandLauncher):
         """The hosts, without their users."""
         return tuple(self._names)
 
-    def command(self, node: str, words: Sequence[str] = AGENT) -> Sequence[str]:
+    def command(self, node: str) -> Sequence[str]:
         """Run the same program as here where the host has it, else the `gmg-tui` that it finds, in this folder."""
-        own, folder = shlex.join((*PROGRAM, *words)), shlex.quote(os.getcwd())  # noqa: PTH109 - a string is wanted
+        own, folder = shlex.join(PROGRAM), shlex.quote(os.getcwd())  # noqa: PTH109 - a string is wanted
         python = shlex.quote(PROGRAM[0])
-        there = (
-            f"cd {folder} 2>/dev/null; if [ -x {python} ]; then exec {own}; else exec gmg-tui {shlex.join(words)}; fi"
-        )
-        return (*self._client, *_OPTIONS, self._names[node], there)
+        there = f"cd {folder} 2>/dev/null; if [ -x {python} ]; then exec {own}; else exec gmg-tui agent; fi"
+        # The login shell may be any, such as fish or csh, which have no `if … then`.
+        return (*self._client, *_OPTIONS, self._names[node], f"exec sh -c {shlex.quote(there)}")
 
 
 def _name(host: str) -> str:

@@ -1,73 +1,56 @@
-"""A node of the session: the connection to its agent, its orders, and whether it is lost."""
+"""A node of the session: the connection to its agent, what its slots are to run, and whether it is lost."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from itertools import count
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+import gmg_tui
 from gmg_tui import units
 from gmg_tui.client import EngineClient
+from gmg_tui.ddp.variables import LOOPBACK
 from gmg_tui.engine.launchers.launcher import Connection, Launcher
-from gmg_tui.engine.nodes import messages
-from gmg_tui.engine.nodes.logs_kept import LogsKept
-from gmg_tui.engine.nodes.messages import Lead, Numbered, Order, Piece, Port, Ready, Report, WorkerReport
-from gmg_tui.engine.nodes.outbox import Outbox
-from gmg_tui.engine.nodes.place import Guest
-from gmg_tui.engine.nodes.questions import Questions
-from gmg_tui.engine.nodes.reaching import reach
+from gmg_tui.engine.nodes import states
+from gmg_tui.engine.nodes.logs import Logs
+from gmg_tui.engine.nodes.node_worker import NodeWorker
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Details, GpuProcess, NodeView, RunSpec, Slot, Snapshot, Stacks
+from gmg_tui.model import NodeView, RunSpec, Session, Snapshot
 from gmg_tui.protocol import Bye, Lines, Update
 
 _log = logging.getLogger(__name__)
 
-_AGAIN_S = 2.0
+_START_S = 75.0
+"""How long a node may take to start its agent: an interpreter on a cold network disk, an actor of Ray's."""
+_AGAIN_S = 0.5
 _LONGEST_PAUSE_S = 15.0
-_LATE_S = 5.0
-"""After how long without a word a node is said to be silent; its agent reports each second."""
-_STALL_S = 60.0
-"""How much longer than an orphan waits a silent connection is waited for, as the agent does too."""
-_SKEW_S = 2.0
-"""A clock that is further off is allowed for."""
-_NOTED_SKEW_S = 10.0
-_BEAT_S = 10.0
-_keys = count(1)
-
-MayStart = Callable[[str, Callable[[str], None]], Awaitable[None]]
-"""Waits until the workers of a node may start; given its name and what is told what it waits for."""
+_END_S = 2.0
+"""How long a last attempt to connect may take when the session ends."""
+_LOOK_S = 1.0
+"""How often it is seen whether the node is silent."""
+_TAIL = 1000
+"""Lines of a worker that are sent when it is first followed."""
 
 
 class Node:
-    """One node.
+    """One node, whose agent is started with `spec`. After `lost_after_s` seconds of silence it counts as lost.
 
-    Args:
-        name: Its name.
-        spec: What its agent is started with.
-        launcher: Starts the agent, and connects to it.
-        changed: Called when something that is displayed has changed.
-        lines: Called with lines of a worker's output that are followed.
-        may_start: Its workers wait for this.
+    `changed` is called when something that is displayed has changed, `lines` with lines of output that are followed.
 
     Attributes:
-        ready: What its agent has said of itself.
+        session: Its agent's; None before it has answered.
         snapshot: The last one of its agent; without workers.
-        logs: Those of its workers.
-        slots: As the session has them.
+        unfit: Says why its agent's session cannot be used, in one line, where that is so.
         lost_since: Unix time since which it counts as lost; None while it does not.
         gone: Why it will not be back; None while it may.
-        gate_opened: Set once a worker of the node has written the mesh caches, or nobody has to wait for that.
+        workers: By slot.
+        back: Set while it is not lost.
     """
-
-    slots: tuple[Slot, ...]
-    ready: Ready
-    snapshot: Snapshot
 
     def __init__(
         self,
@@ -76,133 +59,149 @@ class Node:
         launcher: Launcher,
         changed: Callable[[], None],
         lines: Callable[[Lines], None],
-        may_start: MayStart,
+        lost_after_s: float,
     ) -> None:
-        assert spec.agent is not None
         self.name = name
-        self.skew_s = 0.0
+        self.session: Session | None = None
+        self.snapshot = Snapshot(0.0, 0.0, ())
+        self.unfit: Callable[[Session], str | None] = _another_version
         self.lost_since: float | None = None
         self.gone: str | None = None
-        self.gate_opened = asyncio.Event()
-        self._spec, self._about, self._launcher = spec, spec.agent, launcher
-        self._changed, self._lines, self._may_start = changed, lines, may_start
-        self._workers: dict[int, Guest] = {}
-        """By key."""
-        self._outbox = Outbox(self._tell)
+        self.spec, self._launcher, self._changed, self._lines = spec, launcher, changed, lines
+        self._lost_after_s = lost_after_s
+        self._late_s = lost_after_s / 3  # then it is called silent; its agent reports each second
+        self.workers: dict[str, NodeWorker] = {}
+        self._address = ("", 0)
+        self._address_reported = asyncio.Event()
+        self.back = asyncio.Event()
+        self._unsent: set[str] = set()
+        """Slots whose wanted state the agent has not confirmed."""
+        self._news = asyncio.Event()
         self._connection: Connection | None = None
         self._client: EngineClient | None = None
+        self._talking: asyncio.Task[str] | None = None
         self._heard_at = time.monotonic()
         self._trouble: str | None = None
-        self._questions = Questions(name, lambda: self._asked)
-        self.logs = LogsKept(self._questions.piece, Path(spec.folder))
-        self._readied: asyncio.Future[Ready] | None = None
+        self._logs = Logs(Path(spec.folder))
         self._follows: tuple[str, ...] = ()
         self._ending = False
+        self._over = asyncio.Event()
+        """Set once the agent, which was asked to end, runs nothing more."""
 
     # The connection
 
-    async def connect(self) -> EngineClient:
-        """Start the agent, or find it. Raises `GmgError`."""
-        self._connection, client = await reach(self.name, self._launcher, self._spec)
-        self._heard_at = time.monotonic()
-        return client
-
-    async def lead(self, client: EngineClient) -> Ready:
-        """Take the lead of the agent; one task must read the client's events meanwhile. Raises `GmgError`."""
-        self._readied = asyncio.get_running_loop().create_future()
-        await client.tell_agent(messages.encode(Lead(self._about.session_id)))
-        ready = await self._readied
-        skew_s = ready.clock_s - time.time()
-        self.skew_s = skew_s if abs(skew_s) > _SKEW_S else 0.0
-        return ready
-
-    async def _disconnect(self) -> None:
-        self._client = None
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
-            await connection.close()
-
     async def begin(self) -> None:
         """Connect for the first time. Raises `GmgError`."""
-        client = await self.connect()
+        try:
+            self._talk(await self._connect())
+        except GmgError as error:
+            self._trouble = str(error)
+            raise
+
+    async def _connect(self) -> EngineClient:
+        """Start the agent, or find it. Raises `GmgError`; then nothing is left of the attempt."""
+        connection: Connection | None = None
+        try:
+            async with asyncio.timeout(_START_S):
+                connection = await self._launcher.connect(self.name)
+                await connection.greet(msgspec.json.encode(self.spec))
+                client = await EngineClient.over((connection.reader, connection.writer), f"{self.name}'s agent")
+                if (problem := self.unfit(client.welcome.session)) is not None:
+                    await _dismiss(client)
+                    raise GmgError(problem, 1)
+            self._connection, connection = connection, None
+            return client
+        except TimeoutError:
+            what = connection.trouble() if connection is not None else ""
+            raise GmgError(f"{self.name}: no answer within {_START_S:.0f} s{f': {what}' if what else ''}", 1) from None
+        except (GmgError, OSError, EOFError) as error:
+            text = str(error) or type(error).__name__
+            if connection is not None and not isinstance(error, GmgError):  # the launcher's message has more detail
+                await connection.close()
+                text = connection.trouble() or text
+            raise GmgError(text if text.startswith(f"{self.name}: ") else f"{self.name}: {text}", 1) from error
+        finally:
+            if connection is not None:
+                await connection.close()
+
+    def _talk(self, client: EngineClient) -> None:
+        """Exchange states with the agent; it goes on when `run` is cancelled, to hear the agent's end."""
+        self.session, self._trouble, self.lost_since = client.welcome.session, None, None
         self.snapshot = client.welcome.snapshot
-        self.slots = client.welcome.session.slots
-        client.heard_agent = self._heard
-        self._reading = asyncio.create_task(self._read(client))
-        self.ready = await self.lead(client)
+        self._heard_at = time.monotonic()
+        self.back.set()
         self._client = client
+        client.heard_agent = self._take
+        self._unsent = {slot.name for slot in self.session.slots}
+        self._talking = asyncio.create_task(self._exchange(client))
+
+    async def _exchange(self, client: EngineClient) -> str:
+        """Why the connection has ended."""
+        tasks = [asyncio.create_task(self._send(client))]
+        if self._keeps_logs:
+            tasks.append(asyncio.create_task(self._logs.keep_up(client.read_log)))
+        try:
+            if self._follows:
+                await client.follow(*self._follows, tail=_TAIL)
+            return await self._read(client)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def run(self) -> None:
         """Keep it connected until cancelled."""
-        pause_s = _AGAIN_S
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._outbox.run())
             tasks.create_task(self._watch())
-            tasks.create_task(self._beat())
             while True:
-                await asyncio.wait([self._reading])  # it goes on when this is cancelled, to hear the agent's end
-                trouble = self._reading.result()
-                await self._disconnect()
-                self._trouble = f"the connection was lost: {trouble}"
-                if not self._ending:
-                    _log.warning("%s: %s", self.name, self._trouble)
-                self._changed()
+                if self._talking is not None:
+                    await asyncio.wait([self._talking])
+                    await self._disconnect(f"the connection was lost: {_ended(self._talking)}")
+                pause_s = _AGAIN_S
                 while not await self._reconnect():
-                    await self._look_if_gone()
+                    if self.gone is None and (why := await self._launcher.gone()) is not None:
+                        self.gone = why
+                        self._lose(why)
                     await asyncio.sleep(pause_s)
                     pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-                pause_s = _AGAIN_S
+
+    async def _disconnect(self, trouble: str) -> None:
+        self._client = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+        self._note(trouble)
+
+    def _note(self, trouble: str) -> None:
+        if trouble != self._trouble and not self._ending:
+            self._trouble = trouble
+            _log.warning("%s: %s", self.name, trouble.removeprefix(f"{self.name}: "))
+            self._changed()
 
     async def _reconnect(self) -> bool:
         if self._ending or self.gone is not None:
             return False
         try:
-            client = await self.connect()
+            client = await self._connect()
         except GmgError as error:
-            if str(error) != self._trouble:
-                self._trouble = str(error)
-                _log.warning("%s", error)
-                self._changed()
+            self._note(str(error))
             return False
-        client.heard_agent = self._heard
-        self._reading = asyncio.create_task(self._read(client))
-        try:
-            ready = await self.lead(client)
-        except GmgError as error:
-            self._trouble = f"{self.name}: {error}"
-            self._reading.cancel()
-            return False
-        another, self.ready, self._trouble = ready.agent_id != self.ready.agent_id, ready, None
-        if another:
-            self._outbox.restart()
-            self.lose("its agent is another one now")
-        _log.info("%s is connected again%s", self.name, ", by another agent" if another else "")
-        if self.lost_since is not None:
-            self._return()
-        self._client = client
-        self._outbox.repeat(ready.taken)
-        if self._follows:
-            with contextlib.suppress(GmgError, OSError):
-                await client.follow(*self._follows, tail=_TAIL, telling=True)
+        before = self.session
+        self._talk(client)
+        if before is None:
+            _log.warning("%s has joined", self.name)
+        else:
+            if client.welcome.session.id != before.id:
+                self._over.clear()
+                _log.warning("%s is lost: its agent is another one now", self.name)
+                for worker in list(self.workers.values()):
+                    worker.lose(f"{self.name} is lost", replaced=True)
+            _log.warning("%s is connected again", self.name)
         self._changed()
         return True
 
-    async def _look_if_gone(self) -> None:
-        """Lose it at once where its launcher says that nobody will reach it any more."""
-        if self.gone is None and (why := await self._launcher.gone()) is not None:
-            self.gone = why
-            self.lose(why)
-
-    async def _beat(self) -> None:
-        """Let the agent hear that its session's engine lives, and hear how late it is there."""
-        while True:
-            await asyncio.sleep(_BEAT_S)
-            if self._client is not None:
-                with contextlib.suppress(GmgError, OSError):
-                    await self._client.tell_agent(messages.encode(Lead(self._about.session_id)))
-
     async def _read(self, client: EngineClient) -> str:
-        """Read what the agent says until the connection ends; why it has."""
+        """Take what the agent sends until the connection ends. Returns why."""
         async for event in client.events():
             self._heard_at = time.monotonic()
             match event:
@@ -214,144 +213,133 @@ class Node:
                     return reason
         return "it ended without a word"
 
-    def _heard(self, body: msgspec.Raw) -> None:
-        message = messages.from_agent(body)
-        match message:
-            case Ready():
-                if self._readied is not None and not self._readied.done():
-                    self._readied.set_result(message)
-            case Report():
-                if message.gate_open:
-                    self.gate_opened.set()
-                ahead_s = time.monotonic() - message.now
-                self._outbox.taken(message.taken)
-                for report in message.workers:
-                    worker = self._workers.get(report.key)
-                    if worker is not None:
-                        self._take(worker, report, ahead_s)
-            case Port() | Piece():
-                self._questions.heard(message)
+    def _take(self, body: msgspec.Raw) -> None:
+        report = states.report_of(body)
+        self._address = report.address
+        self._address_reported.set()
+        for each in report.workers:
+            worker = self.workers.get(each.view.slot)
+            if worker is None:
+                continue
+            try:
+                worker.take(each)
+            except Exception:  # an internal error in one worker must not take down the node
+                _log.exception("%s: a report cannot be taken", each.view.slot)
+            if self._keeps_logs:
+                mark = each.key, each.turn, each.view.newest.output_bytes, each.view.state, each.outcome is not None
+                self._logs.check(worker.log, mark)
+        if report.ended:
+            self._over.set()
 
-    def _take(self, worker: Guest, report: WorkerReport, ahead_s: float) -> None:
+    @property
+    def _keeps_logs(self) -> bool:
+        """Whether the workers' logs are on the node, as it does not see the session's folder."""
+        about = self.session.spec.agent if self.session is not None else None
+        return about is not None and not about.logs
+
+    # What its slots are to run
+
+    async def _send(self, client: EngineClient) -> None:
+        """Send the state of each slot that has changed, and now and then one that has not: so that the agent keeps receiving messages."""
+        beat = client.welcome.session.slots[0].name
+        while True:
+            self._news.clear()
+            due, self._unsent = self._unsent or {beat}, set()
+            errors = await asyncio.gather(*(self._set(client, slot) for slot in due))
+            failed = {slot: error for slot, error in zip(due, errors, strict=True) if error is not None}
+            if failed:
+                self._unsent |= failed.keys()
+                _log.warning("%s: a slot cannot be set: %s", self.name, next(iter(failed.values())))
+                await asyncio.sleep(_AGAIN_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._late_s):
+                    await self._news.wait()
+
+    async def _set(self, client: EngineClient, slot: str) -> str | None:
+        worker = self.workers.get(slot)
         try:
-            worker.take(report, ahead_s)
-        except Exception:  # an internal error in one worker must not take down the node
-            _log.exception("%s: a report cannot be taken", report.view.slot)
-
-    # Orders
-
-    def order(self, order: Order) -> None:
-        """Send an order; later, if the node is not connected."""
-        if isinstance(order, messages.Assign):
-            self.logs.add(order.log)
-        self._outbox.add(order)
-
-    async def _tell(self, order: Numbered) -> bool:
-        """Send an order; False where the node is not connected."""
-        if self._client is None:
-            return False
-        try:
-            await self._client.tell_agent(messages.encode(order))
+            await client.set_slot(slot, states.encode(worker.wanted if worker is not None else None))
         except (GmgError, OSError) as error:
-            _log.warning("%s: an order was not answered: %s", self.name, error)
-        return True
+            return str(error)
+        return None
 
-    def next_key(self) -> int:
-        """A key that no other worker of the session has."""
-        return next(_keys)
+    def want(self, worker: NodeWorker) -> None:
+        """Its slot is to run what this worker wants now."""
+        self.workers[worker.slot.name] = worker
+        self._unsent.add(worker.slot.name)
+        self._news.set()
 
-    def took(self, worker: Guest) -> None:
-        """The worker was assigned to a slot of the node."""
-        self._workers = {key: one for key, one in self._workers.items() if one is not worker}
-        self._workers[worker.key] = worker
+    def no_longer(self, worker: NodeWorker) -> None:
+        """Its slot is to run nothing, unless it is another worker's by now."""
+        if self.workers.get(worker.slot.name) is worker:
+            del self.workers[worker.slot.name]
+            self._unsent.add(worker.slot.name)
+            self._news.set()
 
-    def left(self, worker: Guest) -> None:
-        """The worker is on the node no more."""
-        self._workers.pop(worker.key, None)
+    async def meeting_place(self) -> tuple[str, int]:
+        """Where ranks may meet: its address and a free port, each time another; port 0 where it does not report one."""
+        try:
+            async with asyncio.timeout(self._lost_after_s):
+                await self._address_reported.wait()
+        except TimeoutError:
+            return LOOPBACK, 0
+        self._address_reported.clear()
+        return self._address
 
-    async def may_start(self, say: Callable[[str], None]) -> None:
-        """Wait until the node's workers may start."""
-        await self._may_start(self.name, say)
-
-    # Lost, and found again
+    # Lost, and connected again
 
     async def _watch(self) -> None:
+        looked_at = time.monotonic()
         while True:
-            await asyncio.sleep(1.0)
-            silent_s = time.monotonic() - self._heard_at
-            waits_s = self._about.orphan_wait_s + (_STALL_S if self._client is not None else 0.0)
-            waits_s += self._spec.sigint_wait_s + self._spec.sigterm_wait_s
-            if self.lost_since is None and silent_s >= waits_s and not self._ending:
+            await asyncio.sleep(_LOOK_S)
+            now = time.monotonic()
+            if now - looked_at >= _LOOK_S + self._late_s:  # this engine stood still: what the node sent is read now
+                self._heard_at = now
+            looked_at, silent_s = now, now - self._heard_at
+            if silent_s >= self._lost_after_s and self.away is None and not self._ending:
                 self.lost_since = time.time() - silent_s
-                self.lose(f"it has been silent for {units.span(silent_s)}")
-            elif silent_s >= _LATE_S:
+                self._lose(f"it has been silent for {units.span(silent_s)}")
+                if self._talking is not None:
+                    self._talking.cancel()  # its messages are read again after another greeting
+            elif silent_s >= self._late_s:
                 self._changed()
 
-    def lose(self, why: str) -> None:
-        """Its workers are gone."""
+    def _lose(self, why: str) -> None:
+        """The states of its workers are unknown, or (with `gone`) they have ended."""
         _log.warning("%s is lost: %s", self.name, why)
-        if self.lost_since is None:
-            self.lost_since = time.time()
-        self.gate_opened.set()  # nobody waits for it
-        for worker in list(self._workers.values()):
-            worker.lose(for_good=self.gone is not None)
-        self._changed()
-
-    def _return(self) -> None:
-        """It is there again; what its agent still runs is not wanted any more."""
-        self.lost_since = None
-        for worker in list(self._workers.values()):
-            worker.come_back()
+        self.lost_since = self.lost_since or time.time()
+        self.back.clear()
+        for worker in list(self.workers.values()):
+            worker.lose(f"{self.name} is lost", for_good=self.gone is not None)
         self._changed()
 
     # Look
 
+    @property
+    def away(self) -> str | None:
+        """Why nothing can run on it, displayed after its name; None while it is connected."""
+        if self.session is None:
+            return "has not answered"
+        since = self.lost_since
+        return f"lost since {time.strftime('%H:%M:%S', time.localtime(since))}" if since is not None else None
+
     def view(self, now: float) -> NodeView:
         """It at this moment; `now` is monotonic seconds."""
         silent_s = now - self._heard_at
-        trouble = self.gone or self._trouble
-        if trouble is None and abs(self.skew_s) >= _NOTED_SKEW_S:
-            ahead = "ahead of" if self.skew_s > 0 else "behind"
-            trouble = f"its clock is {units.span(abs(self.skew_s))} {ahead} this machine's"
-        elif trouble is not None:
-            trouble = trouble.removeprefix(f"{self.name}: ")
-        late_s = silent_s if silent_s >= _LATE_S else None
+        trouble = (self.gone or self._trouble or "").removeprefix(f"{self.name}: ") or None
+        late_s = silent_s if silent_s >= self._late_s and self.session is not None else None
         return NodeView(self.name, self._client is not None, late_s, self.lost_since, trouble)
 
     async def follow(self, slots: Sequence[str]) -> None:
         """Have the lines of these slots come from now on."""
-        slots = tuple(slots)
-        if slots == self._follows:
-            return
-        self._follows = slots
-        if self._client is not None:
-            with contextlib.suppress(GmgError, OSError):  # the connection may break; the next one follows them
-                await self._client.follow(*slots, tail=_TAIL, telling=True)
-
-    async def details(self, slot: str) -> Details:
-        """What the agent says of a slot. Raises `GmgError`."""
-        return await self._asked.details(slot)
-
-    async def stacks(self, slot: str) -> Stacks:
-        """The stacks of what runs on a slot. Raises `GmgError`."""
-        return (await self._asked.stacks(slot))[0]
-
-    async def end_process(self, slot: str, process: GpuProcess, *, kill: bool) -> None:
-        """As `EngineClient.end_process`. Raises `GmgError`."""
-        await self._asked.end_process(slot, process, kill=kill)
-
-    async def free_port(self) -> Port:
-        """An address and a port of the node for a group's store. Raises `GmgError`."""
-        return await self._questions.free_port()
-
-    async def collect(self) -> None:
-        """Bring its logs to the session's folder, where the node does not see that. Raises `GmgError`, `OSError`."""
-        if self.ready.keeps_logs and self._client is not None:
-            await self.logs.bring_all()
-            await self._questions.collected()
+        changed, self._follows = tuple(slots) != self._follows, tuple(slots)
+        if changed and self._client is not None:
+            with suppress(GmgError, OSError):  # the connection may break; the next one follows them
+                await self._client.follow(*slots, tail=_TAIL)
 
     @property
-    def _asked(self) -> EngineClient:
+    def client(self) -> EngineClient:
+        """The connection to its agent. Raises `GmgError` where there is none."""
         if self._client is None:
             raise GmgError(f"{self.name} is not connected: {self._trouble or 'it is being started'}", 1)
         return self._client
@@ -359,16 +347,50 @@ class Node:
     # The end
 
     async def end(self, *, kill: bool, within_s: float) -> None:
-        """Have the agent end its workers and itself, and wait for that at most `within_s`."""
+        """Have the agent end its workers, copy the logs that it keeps, and let it end; all of that within `within_s`."""
         self._ending = True
+        if self._client is None and self.session is not None and self.gone is None:
+            with suppress(GmgError, TimeoutError):
+                async with asyncio.timeout(_END_S):
+                    self._talk(await self._connect())
         client = self._client
-        if client is not None:
-            with contextlib.suppress(GmgError, OSError):
-                await client.end(kill=kill)
+        if client is not None and self._talking is not None:
+            over = asyncio.create_task(self._over.wait())
+            try:
                 async with asyncio.timeout(within_s):
-                    await asyncio.wait([self._reading])
-        await self._disconnect()
+                    await client.end(kill=kill)
+                    await asyncio.wait([self._talking, over], return_when=asyncio.FIRST_COMPLETED)
+                    await self._logs.catch_up(client.read_log)
+            except (GmgError, OSError, TimeoutError) as error:
+                _log.warning("%s: it has not ended as it should: %s", self.name, error or "no answer")
+            over.cancel()
+            await client.close()
+        if self._talking is not None:
+            self._talking.cancel()
+            await asyncio.gather(self._talking, return_exceptions=True)
+        await self._disconnect("")
 
 
-_TAIL = 1000
-"""Lines of a worker that come when it is first looked at."""
+def _ended(talking: asyncio.Task[str]) -> str:
+    """Why a connection has ended."""
+    if talking.cancelled():
+        return "it was silent"
+    return talking.result() if (error := talking.exception()) is None else f"{type(error).__name__}: {error}"
+
+
+def _another_version(session: Session) -> str | None:
+    ours, theirs = gmg_tui.__version__, session.version
+    return f"it has gmg-tui {theirs}, and here is {ours}; install the same" if theirs != ours else None
+
+
+async def _dismiss(client: EngineClient) -> None:
+    """End an agent that cannot be used."""
+
+    async def read() -> None:
+        async for _ in client.events():
+            pass  # only the answer matters
+
+    reading = asyncio.create_task(read())
+    with suppress(GmgError, OSError):
+        await client.end(kill=True)
+    reading.cancel()

@@ -1,4 +1,4 @@
-"""A worker whose processes run on another machine, as its agent reports it."""
+"""A worker whose processes run on another machine: each attempt is run there by the node's agent, and judged here."""
 
 from __future__ import annotations
 
@@ -6,393 +6,365 @@ import asyncio
 import signal
 import time
 from dataclasses import replace
+from itertools import count
+from typing import Any, Protocol
 
 from msgspec import structs
 
 from gmg_tui import model
+from gmg_tui.client import EngineClient
+from gmg_tui.ddp.variables import Meeting
 from gmg_tui.engine.attempts.rank_seen import RankSeen
 from gmg_tui.engine.attempts.task import Task
-from gmg_tui.engine.nodes import messages
-from gmg_tui.engine.nodes.messages import WorkerReport
-from gmg_tui.engine.nodes.place import Place, ToldMemory
-from gmg_tui.engine.nodes.rank_link import RankLink
-from gmg_tui.engine.workers.member import Member
-from gmg_tui.engine.workers.slot_worker import KeptMemory, SlotWorker, Watcher
-from gmg_tui.genesis.output.stretches import Blocks
-from gmg_tui.model import (
-    Attempt,
-    AttemptReport,
-    Details,
-    Fps,
-    GpuSample,
-    Phase,
-    Progress,
-    Rank,
-    Slot,
-    Stacks,
-    WorkerState,
-)
+from gmg_tui.engine.clock import unix
+from gmg_tui.engine.nodes.states import Stop, Wanted, WorkerReport
+from gmg_tui.engine.workers.member import Member, Outcome
+from gmg_tui.engine.workers.restart_policy import RestartPolicy
+from gmg_tui.engine.workers.worker import Watcher, Worker
+from gmg_tui.genesis.output.failures import Failure, FailureKind
+from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, RunSpec, Slot, Stacks, WorkerState
 
-_NOTHING = Blocks(0, 0, ())
 _OLD_S = 10.0
 """A rate that was reported longer ago than this is no rate of now: the node is silent."""
+_keys = count(1)
 
 
-class NodeWorker(SlotWorker):
-    """Its state is what was reported last; while its node is lost it waits for that, and a job's worker has failed."""
+class Host(Protocol):
+    """The node, as its workers use it."""
+
+    name: str
+    spec: RunSpec
+    lost_since: float | None
+    back: asyncio.Event
+
+    @property
+    def client(self) -> EngineClient:
+        """The connection to its agent. Raises `GmgError` where there is none."""
+
+    def want(self, worker: NodeWorker) -> None:
+        """Its slot is to run what this worker wants now."""
+
+    def no_longer(self, worker: NodeWorker) -> None:
+        """Its slot is to run nothing, unless it is another worker's by now."""
+
+
+class NodeWorker(Worker):
+    """Its state is what was reported last. The attempt of a rank or a job fails with its node; any other goes on there.
+
+    Attributes:
+        log: A path in the session's folder.
+        wanted: What its slot is to run; None before the first attempt.
+    """
 
     def __init__(
-        self, slot: Slot, place: Place, task: Task, log: str, watcher: Watcher, member: Member | None = None
+        self, slot: Slot, node: Host, task: Task, log: str, watcher: Watcher, member: Member | None = None
     ) -> None:
-        self.slot, self.task = slot, task
-        self.args, self.env = task.args, dict(task.env)
-        self.key = place.next_key()
-        self.state_since = time.monotonic()
-        self.reason: str | None = f"for {place.name}"
-        self.advice = self.stuck = self.memory_kept = self.dump = self.unready = self.out_dir = None
-        self.sample: GpuSample | None = None
-        self.failure = None
-        self.carried = False
-        self.concluded = asyncio.Event()
-        self._place, self._log, self._watcher, self._member = place, log, watcher, member
-        self._link: RankLink | None = None
-        self._report: WorkerReport | None = None
+        super().__init__(slot, task, watcher, member.rank if member is not None else None)
+        self.log, self.reason = log, f"for {node.name}"
+        self.wanted: Wanted | None = None
+        self._node = node
+        self._member: Member = member or Member(RestartPolicy(task))
+        self._key = next(_keys)
+        self._report = self._nothing()
         self._received = 0.0
         """When the report came, monotonic seconds."""
-        self._seen_ahead_s = 0.0
-        """How far the clock here is ahead of the one that `RankSeen` has."""
         self._own: WorkerState | None = WorkerState.WAITING
         """The state, where that is not the reported one."""
         self._begun = self._ended = 0
         """The number of the last attempt that has begun, and of the last that has ended."""
-        self._stopped_by: str | None = None
-        self._is_to_stop = False
-        self._carries = False
+        self._outcome: asyncio.Future[Outcome] | None = None
+        """How the attempt that the agent runs, or ran last, has ended."""
+        self._hurry = asyncio.Event()
+        """Set when the attempt that is due is not to begin."""
 
-    # Life
+    def _nothing(self) -> WorkerReport:
+        """What is displayed until the agent reports: only the last attempt."""
+        job, name = self.task.job, self.task.name
+        last = self._report.view.current if self.wanted is not None else None
+        view = model.Worker(
+            self.slot.name, 0, WorkerState.WAITING, current=last, args_given=self.args, job=job, job_name=name
+        )
+        return WorkerReport(0, 0, view)
+
+    # Attempts
 
     async def run(self) -> None:
-        """Have the node's agent run it until cancelled; what runs then is killed there."""
-        self._place.took(self)
+        """Have the node's agent run one attempt after another until cancelled; what runs then is killed there."""
         try:
-            await self._place.may_start(self._wait_for)
-            self._assign()
-            await asyncio.Event().wait()
+            while True:
+                await self._member.policy.wait()
+                await self._run_attempt()
         finally:
-            self._place.order(messages.Dismiss(self.key))
-            self._place.left(self)
-            if self._link is not None:
-                self._link.close()
+            self._node.no_longer(self)
 
-    def _assign(self) -> None:
-        if self._own is WorkerState.STOPPED:  # by the user meanwhile
+    async def _run_attempt(self) -> None:
+        """Have one attempt run, once the node is there and the other ranks are ready, and wait until all have ended."""
+        member, policy = self._member, self._member.policy
+        await self._node_or_hurry()
+        meeting = await member.meet(self._wait_for)
+        begins = not (self._hurry.is_set() or member.called_off)
+        outcome = await self._attempt(meeting) if begins else Outcome(by_user=self._own is WorkerState.STOPPED)
+        if begins and self.rank is not None:
+            self._enter(WorkerState.STOPPING, None)
+        self.failure = failure = await member.part(outcome, self._wait_for)
+        if self._ended_early:
             return
-        first = self.task.first_attempt
-        if self._member is None:  # a rank's attempts are counted by its group
-            first = max(first, self._begun + 1)
+        self.stuck = None
+        state, reason = WorkerState.FINISHED, None
+        if outcome.by_user:
+            state, reason = WorkerState.STOPPED, self._stop_reason
+        elif failure is not None:
+            state, reason = WorkerState.FAILED, failure.reason
+        elif self.unready is not None:
+            state, reason = WorkerState.FAILED, self.unready
+        elif not begins or (self.wanted is not None and self.wanted.ends_with_group):
+            state, reason = WorkerState.STOPPED, "ended with the group"
+        if begins:
+            self._end_record(state, reason)
+            if not (outcome.by_user or (outcome.unprepared and self.task.job is not None)):
+                policy.after(failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
+        self._enter(WorkerState.RESTARTING if policy.pending else state, reason)
+        if state is WorkerState.FAILED and failure is not None:
+            own = outcome.failure is failure and self._report.view.advice
+            self.advice = own or failure.advice or None
+
+    async def _node_or_hurry(self) -> None:
+        self._hurry.clear()
+        self.failure = self.unready = None
+        self._enter(WorkerState.RESTARTING if self._begun else WorkerState.WAITING, f"for {self._node.name}")
+        waits = [asyncio.create_task(event.wait()) for event in (self._node.back, self._hurry)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _attempt(self, meeting: Meeting | None) -> Outcome:
+        """Have the agent run an attempt. Returns how it has ended."""
+        self._member.policy.begun()
+        self._outcome = asyncio.get_running_loop().create_future()
+        # The group counts the attempts of its ranks.
+        first = self.task.first_attempt if self.rank is not None else max(self.task.first_attempt, self._begun + 1)
         self.task = replace(self.task, args=self.args, env=self.env, first_attempt=first)
-        self._wait_for(f"for {self._place.name}")
-        self._place.order(messages.Assign(self.key, self.slot.name, self.task, self._log, self.rank, self.memory_kept))
-        if self._member is not None:
-            self._link = RankLink(self._member, self.key, self._place.order, self._wait_for)
+        turn = self.wanted.turn + 1 if self.wanted is not None else 1
+        self._report = self._nothing()
+        self.wanted = Wanted(self._key, turn, self.task, self.log, self.rank, meeting)
+        self._node.want(self)
+        return await self._outcome
+
+    def _settle(self, outcome: Outcome) -> None:
+        """The attempt that is in flight has ended: no agent that has not run it begins it."""
+        if self._outcome is not None and self.wanted is not None:
+            self.wanted = structs.replace(self.wanted, over=True)
+            self._outcome.set_result(outcome)
+
+    def _end_record(self, state: WorkerState, reason: str | None) -> None:
+        """Record the end of the attempt that ran."""
+        attempt = self.attempt
+        if attempt is not None and attempt.number > self._ended:
+            attempt = structs.replace(attempt, state=state, ended=attempt.ended or time.time(), reason=reason)
+            self._report = _with_attempt(self._report, attempt)
+            self._ended = attempt.number
+            self._watcher.ended(self)
+
+    @property
+    def _in_flight(self) -> bool:
+        """Whether the agent runs an attempt."""
+        return self._outcome is not None and not self._outcome.done()
+
+    @property
+    def _ended_early(self) -> bool:
+        """Whether it was ended before its attempt began."""
+        return self._own is not None and self._own.ended
+
+    @property
+    def _stop_reason(self) -> str | None:
+        return self.wanted.stop.reason if self.wanted is not None and self.wanted.stop is not None else None
+
+    def _want(self, **changes: Any) -> None:
+        assert self.wanted is not None
+        self.wanted = structs.replace(self.wanted, **changes)
+        self._node.want(self)
+
+    def _enter(self, state: WorkerState, reason: str | None) -> None:
+        self._own, self.reason, self.advice, self.state_since = state, reason, None, time.monotonic()
+        (self.concluded.set if state.ended else self.concluded.clear)()
+        self._watcher.changed(self)
 
     def _wait_for(self, awaited: str | None) -> None:
-        if self._own is not WorkerState.STOPPED and awaited != self.reason:
+        if not self._ended_early and awaited != self.reason:
             self.reason = awaited
             self._watcher.changed(self)
 
-    def lose(self, *, for_good: bool = False) -> None:
-        """Its node is lost: a job goes back to its queue; any other worker waits for the node, unless it is `for_good`."""
-        reason = f"{self._place.name} is lost"
+    # From the node
+
+    def lose(self, reason: str, *, for_good: bool = False, replaced: bool = False) -> None:
+        """Its node is lost, `for_good` or not, or it is there again with an agent that has `replaced` the one that ran it.
+
+        The attempt of a job or a rank fails, and a job goes back to its queue. Any other goes on when the node is back.
+        """
+        is_job, is_rank = self.task.job is not None, self.rank is not None
+        stopped = self.wanted is not None and self.wanted.stop is not None
         if self.concluded.is_set():
             return
-        self._end_record(reason)
-        if self._link is not None:
-            self._link.lost(reason)
-            self._link = None
-        if self._is_to_stop:
-            self._enter(WorkerState.STOPPED, self._stopped_by)
-        elif self.task.job is not None or for_good:
+        if is_job or for_good:
             self.unready = reason
-            self._enter(WorkerState.FAILED, reason)
+        if for_good and not is_rank:
+            self._member.policy.never()
+        if not self._in_flight:
+            if self.unready is not None and self.state in (WorkerState.WAITING, WorkerState.RESTARTING):
+                self._hurry.set()
+                self._member.call_off()
+                if not is_rank:
+                    self._enter(WorkerState.FAILED, reason)
+        elif stopped or is_job or for_good or replaced or is_rank:
+            if replaced and not (is_rank or is_job or stopped):
+                self._member.policy.again()
+            failure = None if stopped else Failure(FailureKind.DEVICE, reason, "")
+            self._own = WorkerState.STOPPING  # until it is judged
+            self._settle(Outcome(failure, stopped, unprepared=is_job))
+            self._member.has_ended(1)
         else:
-            self._enter(WorkerState.RESTARTING, f"{reason}; it starts again when that is back")
+            self._enter(WorkerState.RESTARTING, f"{reason}; it goes on when that is back")
 
-    def _end_record(self, reason: str) -> None:
-        """Record the end of the attempt that ran."""
-        report = self._report
-        attempt = report.attempt if report is not None else None
-        if report is None or attempt is None or attempt.record.ended is not None:
+    def take(self, report: WorkerReport) -> None:
+        """Apply a report of the agent; those on another attempt than the wanted one are ignored."""
+        wanted = self.wanted
+        if wanted is None or not self._in_flight or self._node.lost_since is not None:
             return
-        record = structs.replace(attempt.record, state=WorkerState.FAILED, ended=time.time(), reason=reason)
-        self._report = structs.replace(report, attempt=structs.replace(attempt, record=record))
-        self._ended = record.number
-        self._watcher.ended(self)
-
-    def come_back(self) -> None:
-        """Its node is there again, with an agent that knows nothing of it."""
-        if self.task.job is None and not self.concluded.is_set():
-            self.key = self._place.next_key()
-            self._place.took(self)
-            self._report = None
-            self._own = WorkerState.RESTARTING
-            self._assign()
-
-    def _enter(self, state: WorkerState | None, reason: str | None) -> None:
-        self._own, self.reason = state, reason
-        self.state_since = time.monotonic()
-        if self.state.ended:
-            self.concluded.set()
-        else:
-            self.concluded.clear()
-        self._watcher.changed(self)
-
-    # From the agent
-
-    def take(self, report: WorkerReport, ahead_s: float) -> None:
-        """The agent reports; the monotonic clock here is `ahead_s` ahead of its."""
-        said = (self.state, self.reason, self.phase, self.stuck, self.attempt_started)
-        now = time.monotonic()
-        self._report, self._received, self._seen_ahead_s = report, now, ahead_s
-        if not self._waits_for_node:
-            self._own = None
-            view = report.view
-            self.args, self.env = report.args, report.env
-            self.reason, self.advice, self.stuck = self._reason(report), view.advice, view.stuck or self._group_stuck
-            self.failure, self.unready, self.out_dir = report.failure, report.unready, report.out_dir
-            self.carried = report.carried
-            self.state_since = now - view.state_s
-        if self._link is not None:
-            self._link.take(report)
-        self._record_attempts(report)
-        if report.concluded and not self._waits_for_node:
-            self.concluded.set()
-        elif not report.concluded:
-            self.concluded.clear()
-        if said != (self.state, self.reason, self.phase, self.stuck, self.attempt_started):
+        if (report.key, report.turn) != (wanted.key, wanted.turn):
+            return
+        before, now, view, was_stuck = self._shown(), time.monotonic(), report.view, self.stuck
+        if report.seen is not None:
+            report = structs.replace(report, seen=report.seen.later(now))
+        if view.current is None and (last := self.attempt) is not None:
+            report = _with_attempt(report, last)
+        self._report, self._received, self._own = report, now, None
+        self.reason, self.advice = view.reason, view.advice
+        self.unready, self.out_dir, self.carried = report.unready, report.out_dir, report.carried
+        self.state_since = now - max(0.0, time.time() - view.state_since)
+        attempt = report.view.current
+        if attempt is not None and attempt.pid is not None and attempt.number > self._begun:
+            self._begun = attempt.number
+            self._watcher.began(self)
+        if attempt is not None and attempt.exit_code is not None and attempt.number > self._ended:
+            self._member.has_ended(attempt.exit_code)
+        if report.outcome is not None:
+            self._own = WorkerState.STOPPING
+            self._settle(report.outcome)
+            return
+        if self.rank is None:  # a rank's group is checked as a whole
+            self.stuck = view.stuck
+            if self.stuck and not was_stuck and self._node.spec.restart_stuck and self._member.policy.replace_stuck():
+                self._want(stop=Stop(reason=f"stuck: {self.stuck}"))
+        if before != self._shown():
             self._watcher.changed(self)
 
-    @property
-    def _waits_for_node(self) -> bool:
-        return self._place.lost_since is not None
-
-    def _reason(self, report: WorkerReport) -> str | None:
-        if report.view.state is WorkerState.STOPPED:
-            return self._stopped_by or report.view.reason
-        if self._link is not None and report.view.reason is None and report.view.state in _WAITING:
-            return self.reason  # what the group has said
-        return report.view.reason
-
-    def _record_attempts(self, report: WorkerReport) -> None:
-        """Tell the watcher of each attempt that has begun or ended since the last report."""
-        attempt = report.attempt
-        for record in report.earlier:
-            if record.number > self._ended:
-                self._report = structs.replace(report, attempt=AttemptReport(record))
-                self._tell(record)
-        self._report = report
-        if attempt is not None:
-            self._tell(attempt.record)
-
-    def _tell(self, record: Attempt) -> None:
-        if record.pid is not None and record.number > self._begun:
-            self._begun, self._carries = record.number, False
-            self._watcher.began(self)
-        if record.ended is not None and record.state.ended and record.number > self._ended:
-            self._begun = self._ended = record.number
-            self._watcher.ended(self)
+    def _shown(self) -> tuple[object, ...]:
+        return self.state, self.reason, self.phase, self.stuck, self._begun
 
     # Commands
 
     def restart(self) -> None:
-        """As `SlotWorker.restart`."""
-        if self._member is not None:
-            self._member.policy.now()
-        self._stopped_by, self._is_to_stop = None, False
-        if self._own is WorkerState.STOPPED:  # before it was assigned, or while its node was lost
-            self._enter(WorkerState.RESTARTING, f"for {self._place.name}")
-            if self._place.lost_since is None:
-                self._report = None
-                self._assign()
-            return
-        self._place.order(messages.Restart(self.key))
-
-    def edit(self, args: tuple[str, ...], env: dict[str, str]) -> None:
-        """As `SlotWorker.edit`."""
-        self.args, self.env = args, dict(env)
-        if self._member is not None:
-            self._member.policy.now()
-        if self._waits_for_node or self._own is WorkerState.STOPPED:
-            self.restart()
-        else:
-            self._place.order(messages.Edit(self.key, args, dict(env)))
+        """As `Worker.restart`."""
+        self._member.policy.now()
+        if self._in_flight:
+            self._want(stop=Stop())
 
     def stop(self, *, kill: bool = False, reason: str | None = None) -> None:
-        """As `SlotWorker.stop`."""
-        self._stopped_by, self._is_to_stop = reason or self._stopped_by, True
-        if self._member is not None:
-            self._member.policy.never()
-        if self.state.ended:
-            return
-        self._place.order(messages.Stop(self.key, kill, reason))
-        if self._report is None or self._waits_for_node:
-            if self._member is not None:
-                self._member.call_off()
-            self._enter(WorkerState.STOPPED, self._stopped_by)
+        """As `Worker.stop`."""
+        self._member.policy.never()
+        if self._in_flight:
+            self._want(stop=Stop(kill, reason or self._stop_reason))
+            if self._node.lost_since is not None:
+                self._settle(Outcome(by_user=True))
+        elif self.state in (WorkerState.WAITING, WorkerState.RESTARTING):
+            self._enter(WorkerState.STOPPED, reason)
+            self._hurry.set()
+            self._member.call_off()
 
     def end_with_group(self) -> None:
-        """As `SlotWorker.end_with_group`."""
-        self._place.order(messages.CalledOff(self.key))
-        self._place.order(messages.EndWithGroup(self.key))
+        """As `Worker.end_with_group`."""
+        self._hurry.set()
+        if self._in_flight:
+            self._want(ends_with_group=True)
 
     def pass_on(self, number: signal.Signals) -> bool:
-        """As `SlotWorker.pass_on`; whether it listens is not known here."""
-        if self.state.live:
-            self._place.order(messages.PassOn(self.key, number.value))
+        """As `Worker.pass_on`; whether it has a handler is unknown here."""
+        if self.wanted is not None and self.state.live:
+            self._want(signals=(*self.wanted.signals, number.value))
         return self.state.live
 
-    def stick(self, why: str | None) -> None:
-        """As `SlotWorker.stick`."""
-        was_stuck, self.stuck = self.stuck, why
-        if (was_stuck is None) != (why is None):
-            self._watcher.changed(self)
-
-    @property
-    def _group_stuck(self) -> str | None:
-        return self.stuck if self._member is not None else None
-
     def run_with_group(self) -> None:
-        """As `SlotWorker.run_with_group`."""
-        if not self._carries and not self.carried and not self.reports_for_all:
-            self._carries = True
-            self._place.order(messages.RunWithGroup(self.key))
-
-    # Look
+        """As `Worker.run_with_group`."""
+        if self.wanted is not None and not (self.wanted.carried or self.carried or self.reports_for_all):
+            self._want(carried=True)
 
     def measure(self, sample: GpuSample | None, now: float, sharers: int = 1) -> None:
         """Keep the sample; the agent measures by its own."""
         self.sample = sample
 
-    def settle(self) -> None:
-        """The agent does."""
+    # Look
 
     @property
     def state(self) -> WorkerState:
-        """As it was reported last, or while its node is lost as that makes it."""
-        if self._own is not None or self._report is None:
-            return self._own or WorkerState.WAITING
-        return self._report.view.state
-
-    @property
-    def rank(self) -> Rank | None:
-        """Its place in its group; None where it is no rank."""
-        return self._member.rank if self._member is not None else None
+        """As it was reported last, or between two attempts and while its node is lost as that makes it."""
+        return self._own or self._report.view.state
 
     @property
     def phase(self) -> Phase:
         """The script's phase; `NONE` without a process."""
-        return self._report.view.phase if self._report is not None and self._own is None else Phase.NONE
+        return self._report.view.phase if self._own is None else Phase.NONE
 
     @property
     def fps(self) -> Fps | None:
-        """Its FPS at this moment; None unless it is running, and still says so."""
-        report = self._report
-        if report is None or self.state is not WorkerState.RUNNING or report.view.fps_silent_s is not None:
-            return None
-        if time.monotonic() - self._received >= _OLD_S:
-            return None
-        return report.view.fps
+        """Its FPS at this moment; None unless it is running, and still reports it."""
+        view = self._report.view
+        current = self.state is WorkerState.RUNNING and view.fps_silent_since is None
+        return view.fps if current and time.monotonic() - self._received < _OLD_S else None
 
     @property
-    def fps_of_group(self) -> bool:
-        """Whether its attempt tells the rate of its whole group."""
-        return self._report is not None and self._report.fps_of_group
+    def attempt(self) -> Attempt | None:
+        """Its newest attempt at this moment; None before the first."""
+        return self._report.view.current
 
     @property
-    def progress(self) -> Progress | None:
-        """How far its attempt is, if that says so."""
-        return self._report.progress if self._report is not None else None
-
-    @property
-    def attempt_started(self) -> int | None:
-        """The number of its attempt once that has a process; None before."""
-        attempt = self._report.attempt if self._report is not None else None
-        return attempt.record.number if attempt is not None and attempt.record.pid is not None else None
-
-    @property
-    def first_started(self) -> float | None:
-        """When the first of its attempts that are kept has started, Unix seconds; None before."""
-        started = self._report.first_started if self._report is not None else None
-        return started - self._place.skew_s if started is not None else None
-
-    @property
-    def pids(self) -> frozenset[int]:
-        """The PIDs of its processes, as the node counts them."""
-        return frozenset(self._report.pids) if self._report is not None else frozenset()
-
-    @property
-    def memory(self) -> KeptMemory | None:
-        """The GPU memory of its attempt; None if none has run."""
-        return ToldMemory(self._report.memory) if self._report is not None else None
-
-    def reported(self) -> AttemptReport | None:
-        """All about its newest attempt at this moment, by the clock here; None before the first."""
-        attempt = self._report.attempt if self._report is not None else None
-        if attempt is None or not (skew_s := self._place.skew_s):
-            return attempt
-        record = attempt.record
-        ended = record.ended - skew_s if record.ended is not None else None
-        return structs.replace(attempt, record=structs.replace(record, started=record.started - skew_s, ended=ended))
-
-    def blocks(self, mark: int) -> Blocks:
-        """The blocks of its loop that were closed since `mark`."""
-        known = self._report.blocks if self._report is not None else None
-        if known is None:
-            return _NOTHING
-        count = known.mark - max(mark, known.begun)
-        return known._replace(blocks=known.blocks[-count:] if count > 0 else ())
+    def result(self) -> dict[str, Any]:
+        """What its attempt has reported."""
+        return self._report.result
 
     def seen(self) -> RankSeen:
         """What the watch of its group sees of it."""
-        seen = self._report.seen if self._report is not None and self._own is None else None
-        return seen.later(self._seen_ahead_s) if seen is not None else RankSeen()
+        return self._report.seen if self._report.seen is not None and self._own is None else RankSeen()
 
     def view(self, index: int, now: float) -> model.Worker:
         """What clients see of it."""
-        report, since = self._report, self._place.lost_since
-        if report is None:
-            shown = model.Worker(
-                self.slot.name, index, self.state, args=self.args, job=self.task.job, job_name=self.task.name
-            )
-        else:
-            shown = structs.replace(report.view, index=index)
-        late_s = now - self._received if report is not None and self._own is None else 0.0
-        if late_s >= _OLD_S and shown.fps is not None:
-            shown = structs.replace(shown, fps_silent_s=late_s)
-        shown = structs.replace(
-            shown,
+        view, lost_since, at = self._report.view, self._node.lost_since, self._member.policy.at
+        if self._own is not None:
+            view = structs.replace(view, state_since=unix(self.state_since), fps_silent_since=None, stopping=None)
+        elif view.fps is not None and now - self._received >= _OLD_S:
+            view = structs.replace(view, fps_silent_since=unix(self._received))
+        return structs.replace(
+            view,
+            index=index,
             state=self.state,
-            attempt=shown.attempt or self._begun,
-            state_s=now - self.state_since,
             phase=self.phase,
-            phase_s=shown.phase_s + late_s,
             reason=self.reason,
+            advice=self.advice,
             stuck=self.stuck,
             group=self.rank,
-            lost_since=since if since is not None and not self.state.ended else None,
-            warnings=(*shown.warnings, *(text for text in (self.dump,) if text is not None)),
+            restart_at=unix(at) if at is not None else None,
+            lost_since=lost_since if not self.state.ended else None,
         )
-        if self._own is None:
-            return shown
-        return structs.replace(shown, pid=None, fps_silent_s=None, restart_in_s=None, stopping=None)
 
     async def details(self) -> Details:
         """As the agent gives them. Raises `GmgError`."""
-        return await self._place.details(self.slot.name)
+        return await self._node.client.details(self.slot.name)
 
     async def stacks(self) -> Stacks:
         """As the agent gives them. Raises `GmgError`."""
-        return await self._place.stacks(self.slot.name)
+        return (await self._node.client.stacks(self.slot.name))[0]
 
 
-_WAITING = frozenset({WorkerState.WAITING, WorkerState.RESTARTING})
+def _with_attempt(report: WorkerReport, attempt: Attempt) -> WorkerReport:
+    return structs.replace(report, view=structs.replace(report.view, current=attempt))

@@ -1,26 +1,26 @@
-"""A worker's metrics over time, in bounded memory: its whole life, the finer the nearer."""
+"""A worker's metrics over time, in bounded memory: the last minutes in full, its whole life at even steps."""
 
 from __future__ import annotations
 
 import math
 from array import array
+from collections import deque
 from collections.abc import Iterable
+from statistics import fmean
 from typing import NamedTuple, Self
+
+from msgspec import structs
 
 from gmg_tui.model import Fps, GpuSample, Series
 
 STEP_S = 1.0
 RECENT_POINTS = 300
 _POINTS = 720
-"""At most so many in each level."""
-_SLACK = _POINTS // 8
-"""So many more before the oldest go, all at once."""
-_FINE = (1, 4, 32)
-"""Steps of a point in each level that keeps the newest points only: the last 12 and 48 minutes, and 6 hours."""
+"""Of the whole life at most; an hour is kept in steps of 8 s, a day in steps of 2 to 3 minutes."""
 
 
 class Point(NamedTuple):
-    """Figures at one moment; None where not known."""
+    """Figures at one moment; None where unknown."""
 
     fps: float | None
     gpu_util_pct: float | None
@@ -31,113 +31,62 @@ class Point(NamedTuple):
     @classmethod
     def of(cls, fps: Fps | None, sample: GpuSample | None) -> Self:
         """A worker's rate and its GPU's figures."""
+        rate = fps.settled if fps is not None else None
         if sample is None:
-            return cls(fps.best_known if fps else None, None, None, None)
-        figures = sample.gpu_util_pct, sample.memory_used_mib, sample.power_w, sample.sm_pct
-        return cls(fps.best_known if fps else None, *figures)
-
-
-class _Level:
-    """Points of so many steps each, means of what is known: the newest ones.
-
-    Attributes:
-        per_point: How many steps a point stands for.
-        columns: The values of the points, one column for each field; NaN where not known.
-    """
-
-    def __init__(self, per_point: int) -> None:
-        self.per_point = per_point
-        self.columns = tuple(array("d") for _ in Point._fields)
-        self._begin()
-
-    def _begin(self) -> None:
-        self._steps = 0
-        self._sums = [0.0] * len(self.columns)
-        self._known = [0] * len(self.columns)
-
-    def add(self, point: Point) -> None:
-        """Add the point of one step."""
-        self._steps += 1
-        for place, value in enumerate(point):
-            if value is not None:
-                self._sums[place] += value
-                self._known[place] += 1
-        if self._steps >= self.per_point:
-            for column, value in zip(self.columns, self._means(), strict=True):
-                column.append(value)
-            self._begin()
-            self._limit()
-
-    def _means(self) -> Iterable[float]:
-        pairs = zip(self._sums, self._known, strict=True)
-        return [total / known if known else math.nan for total, known in pairs]
-
-    def _limit(self) -> None:
-        surplus = len(self.columns[0]) - _POINTS
-        if surplus > _SLACK:
-            for column in self.columns:
-                del column[:surplus]
-
-    def series(self, slot: str, end: float, first: int = 0) -> Series:
-        """The points from the index `first` on, and what has come of the next; `end` is the Unix time of the last step."""
-        columns = [column[first:] for column in self.columns]
-        if self._steps:
-            for column, value in zip(columns, self._means(), strict=True):
-                column.append(value)
-        if all(map(math.isnan, columns[-1])):
-            columns[-1] = array("d")  # hardly any GPU reports its SMs: nothing is sent for the others
-        known = (tuple(None if math.isnan(value) else value for value in column) for column in columns)
-        return Series(slot, end, STEP_S * self.per_point, *known)
-
-
-class _Whole(_Level):
-    """Points over the whole life: where they are too many, neighbours become one, and the step doubles.
-
-    So an hour is kept in steps of 8 s and a day in steps of 2 to 3 minutes.
-    """
-
-    def _limit(self) -> None:
-        if len(self.columns[0]) >= _POINTS:
-            self.columns = tuple(array("d", map(_mean, column[::2], column[1::2])) for column in self.columns)
-            self.per_point *= 2
-
-
-def _mean(one: float, other: float) -> float:
-    if math.isnan(one):
-        return other
-    return one if math.isnan(other) else (one + other) / 2
+            return cls(rate, None, None, None)
+        return cls(rate, sample.gpu_util_pct, sample.memory_used_mib, sample.power_w, sample.sm_pct)
 
 
 class History:
-    """The points of one worker, one each `STEP_S`: in full for the last minutes, at even steps for its whole life."""
+    """The points of one worker, one each `STEP_S`."""
 
     def __init__(self) -> None:
-        self._fine = tuple(_Level(steps) for steps in _FINE)
-        self._whole = _Whole(1)
-        self._steps = 0
+        self._recent: deque[Point] = deque(maxlen=RECENT_POINTS)
+        self._whole = [array("d") for _ in Point._fields]
+        """A column for each field, NaN where unknown; where there are too many points, neighbours become one."""
+        self._steps_each = 1
+        """Steps of a point of the whole life."""
+        self._begun: list[Point] = []
+        """The steps of its next point."""
         self._end = 0.0
 
     def add(self, time: float, point: Point) -> None:
         """Add the point of this step; `time` is Unix time in seconds."""
         self._end = time
-        self._steps += 1
-        for level in (*self._fine, self._whole):
-            level.add(point)
+        self._recent.append(point)
+        self._begun.append(point)
+        if len(self._begun) < self._steps_each:
+            return
+        for column, values in zip(self._whole, zip(*self._begun, strict=True), strict=True):
+            column.append(_mean(values))
+        self._begun.clear()
+        if len(self._whole[0]) >= _POINTS:
+            self._whole = [
+                array("d", map(_mean, zip(column[::2], column[1::2], strict=True))) for column in self._whole
+            ]
+            self._steps_each *= 2
 
     def recent(self, slot: str) -> Series:
         """The last `RECENT_POINTS` steps."""
-        level = self._fine[0]
-        return level.series(slot, self._end, max(0, len(level.columns[0]) - RECENT_POINTS))
+        return _series(slot, self._end, STEP_S, zip(*self._recent, strict=True))
 
     def whole(self, slot: str) -> Series:
         """The worker's whole life."""
-        return self._whole.series(slot, self._end)
+        columns = [[None if math.isnan(value) else value for value in column] for column in self._whole]
+        if self._begun:
+            for column, values in zip(columns, zip(*self._begun, strict=True), strict=True):
+                mean = _mean(values)
+                column.append(None if math.isnan(mean) else mean)
+        return _series(slot, self._end, STEP_S * self._steps_each, columns)
 
-    def since(self, slot: str, start: float) -> Series:
-        """The worker's life from the Unix time `start` on, in the finest steps in which all of that is kept."""
-        steps = min(self._steps, max(1, math.ceil((self._end - start) / STEP_S)))
-        for level in self._fine:
-            points = math.ceil(steps / level.per_point)
-            if level.per_point < self._whole.per_point and points <= _POINTS:
-                return level.series(slot, self._end, max(0, len(level.columns[0]) - points))
-        return self.whole(slot)
+
+def _mean(values: Iterable[float | None]) -> float:
+    """The mean of the values; NaN without any."""
+    numbers = [value for value in values if value is not None and not math.isnan(value)]
+    return fmean(numbers) if numbers else math.nan
+
+
+def _series(slot: str, end: float, step_s: float, columns: Iterable[Iterable[float | None]]) -> Series:
+    series = Series(slot, end, step_s, *map(tuple, columns))
+    # Hardly any GPU reports its SMs: nothing is sent for the others.
+    return series if any(value is not None for value in series.sm_pct) else structs.replace(series, sm_pct=())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import stat
 from pathlib import Path
@@ -21,9 +22,34 @@ FILE = "result.json"
 _MAX_BYTES = 1 << 20
 _DISK_S = 10.0
 """How long the disk may take to give a job's `result.json`."""
+_MOST_LEVELS = 64
+_INTEGERS = range(-(2**63), 2**64)
+"""What MessagePack can carry."""
+
+
+class _TooDeepError(ValueError):
+    """A result is nested too deeply."""
+
+
 _objects = msgspec.json.Decoder(dict[str, Any])
-_raw_objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_NO_OBJECT = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_NO_OBJECT = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, _TooDeepError)
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    """A JSON object whose values every part of gmg-tui can encode. Raises one of `_NO_OBJECT`."""
+    results: dict[str, Any] = _encodable(_objects.decode(text), _MOST_LEVELS)
+    return results
+
+
+def _encodable(value: Any, levels: int) -> Any:
+    """The value, with integers beyond 64 bits replaced by their digits: as floats they would be other numbers."""
+    if levels < 0:
+        raise _TooDeepError(f"it is nested more than {_MOST_LEVELS} levels deep")
+    if isinstance(value, dict):
+        return {name: _encodable(each, levels - 1) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_encodable(each, levels - 1) for each in value]
+    return str(value) if isinstance(value, int) and value not in _INTEGERS else value
 
 
 class Reported:
@@ -50,18 +76,18 @@ class Reported:
                 self._take(text.strip())
 
     def add(self, values: dict[str, Any]) -> None:
-        """Take results that are numbers, by name."""
-        self._take(msgspec.json.encode(values))
+        """Take results that are numbers, by name; JSON has none for infinity, nor for what is no number."""
+        self._take(msgspec.json.encode({name: value for name, value in values.items() if math.isfinite(value)}))
 
     def _take(self, text: bytes) -> None:
         try:
-            found, sizes = _objects.decode(text), {name: len(raw) for name, raw in _raw_objects.decode(text).items()}
+            results = _object(text)
         except _NO_OBJECT as error:
             self._ignore(f"a gmg:result line is no JSON object: {error}")
             return
         self.taken += 1
-        for name, value in found.items():
-            size = len(name) + sizes[name]
+        for name, value in results.items():
+            size = len(name) + len(msgspec.json.encode(value))
             if self._size - self._sizes.get(name, 0) + size > _MAX_BYTES:
                 self._ignore(
                     f"gmg:result: {units.mib(_MAX_BYTES >> 20)} are kept, and no room is left for {name[:40]!r}"
@@ -89,34 +115,28 @@ async def in_folder(folder: Path) -> dict[str, Any]:
 def read_file(folder: Path) -> dict[str, Any]:
     """The results in the `result.json` of a job's folder; empty if there is none that can be read.
 
-    It may be a link, but only to a regular file: a pipe may block for ever, and reading a device may do anything.
+    It may be a link, but only to a regular file: a pipe may block for ever, and a device has no end.
     """
     path = folder / FILE
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        with open(path, "rb", opener=_open_unblocked) as file:
+            is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            data = file.read(_MAX_BYTES + 1) if is_regular else b""
+        if not is_regular:
             _log.warning("%s is no regular file and is left out", path)
             return {}
-        # It may have been replaced since then, so the open file is checked too, and opening it does not block.
-        with open(path, "rb", opener=_open_unblocked) as file:
-            data = file.read(_MAX_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b"{}"
+        if len(data) > _MAX_BYTES:
+            _log.warning("%s has more than %d bytes and is ignored", path, _MAX_BYTES)
+            return {}
+        return _object(data)
     except FileNotFoundError:
         return {}
     except OSError as error:
         _log.warning("%s cannot be read: %s", path, error.strerror)
-        return {}
-    if len(data) > _MAX_BYTES:
-        _log.warning("%s has more than %d bytes and is ignored", path, _MAX_BYTES)
-        return {}
-    return _decoded(data, str(path))
+    except _NO_OBJECT as error:
+        _log.warning("%s is no JSON object: %s", path, error)
+    return {}
 
 
 def _open_unblocked(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
-
-
-def _decoded(text: bytes, where: str) -> dict[str, Any]:
-    try:
-        return _objects.decode(text)
-    except _NO_OBJECT as error:
-        _log.warning("%s is no JSON object: %s", where, error)
-        return {}

@@ -1,4 +1,4 @@
-"""Processes as the system has them: how one is started, found again with all its descendants, watched and ended.
+"""Processes as the system has them: how they are started, identified with all their descendants, watched and ended.
 
-Nothing here knows of jobs or of Genesis' output; `workers` uses it.
+Nothing here depends on jobs or on Genesis' output; `workers` uses it.
 """

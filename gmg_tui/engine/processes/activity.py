@@ -38,11 +38,10 @@ class Activity:
         """Whether its processes used noticeable CPU time between the last two updates."""
         return self.cpu_pct is not None and self.cpu_pct > _IDLE_PCT
 
-    def update(self, members: Iterable[Proc], output: int, now: float, *, held: bool = False) -> None:
+    def update(self, members: Iterable[Proc], output: int, now: float) -> None:
         """Take the latest scan of the worker's live processes.
 
-        `output` grows with each byte that the worker writes, `now` is monotonic seconds; a worker that is `held`
-        (SIGSTOP) is idle for that reason.
+        `output` grows with each byte that the worker writes; `now` is monotonic seconds.
         """
         members = list(members)
         cpu_s = {(proc.pid, proc.started_ticks): proc.cpu_s for proc in members}
@@ -54,7 +53,7 @@ class Activity:
         else:
             self.cpu_pct = 100 * used_s / (now - self._updated_at)
             self._silent_cpu_s += used_s
-            if held or self.busy:
+            if self.busy:
                 self._busy_at = now
         if output != self._output:
             self._output, self._output_at, self._silent_cpu_s = output, now, 0.0

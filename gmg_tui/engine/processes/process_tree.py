@@ -6,11 +6,13 @@ trees of 8 workers alone take 57 ms by `Process.children`, every two seconds.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-from collections.abc import Iterable, Set
-from functools import cached_property, lru_cache
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
+
+from gmg_tui.engine.daemon_thread import in_daemon_thread
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STAT_BYTES = 4096
@@ -18,7 +20,14 @@ _STAT_BYTES = 4096
 _FIELDS = 22
 """Fields to split after the name; the last one used is the 22nd."""
 _NO_SLOT = ""
+ROUND_S = 0.1
+"""The shortest time between two scans: a pass over `/proc` costs 10 to 20 microseconds per process."""
+_ENVIRON_S = 0.5
+"""How long a scan waits for the environment of a child; one that comes later counts from the next scan on."""
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+_Key = tuple[int, int]
 
 
 class Proc(NamedTuple):
@@ -34,7 +43,12 @@ class Proc(NamedTuple):
     """User and system time, without that of its children."""
     rss_mib: float
     started_ticks: int
-    """Since boot; identifies a process together with its PID."""
+    """Since boot."""
+
+    @property
+    def key(self) -> _Key:
+        """Its PID and start, which no other process has."""
+        return self.pid, self.started_ticks
 
 
 def read(pid: int) -> Proc | None:
@@ -65,23 +79,13 @@ def read(pid: int) -> Proc | None:
 
 
 def handles(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal; yes where the kernel does not say (`SigCgt` in proc(5))."""
+    """Whether a process has a handler for a signal; yes where the kernel does not report it (`SigCgt` in proc(5))."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123 - as in read()
             caught = next((line for line in file if line.startswith(b"SigCgt:")), None)
     except OSError:
         return False
     return caught is None or bool(int(caught.split()[1], 16) >> (number - 1) & 1)
-
-
-def holds(pid: int, pipes: Set[int]) -> bool:
-    """Whether a process has one of the pipes open, which are named by their inodes; no if that cannot be read."""
-    names = {f"pipe:[{inode}]" for inode in pipes}
-    try:
-        with os.scandir(f"/proc/{pid}/fd") as entries:
-            return any(os.readlink(entry.path) in names for entry in entries)  # noqa: PTH115 - as in read()
-    except OSError:
-        return False
 
 
 def send(proc: Proc, number: int) -> bool:
@@ -94,8 +98,8 @@ def send(proc: Proc, number: int) -> bool:
     except ProcessLookupError:
         return False
     try:
-        found = read(proc.pid)
-        if found is None or found.started_ticks != proc.started_ticks:
+        current = read(proc.pid)
+        if current is None or current.started_ticks != proc.started_ticks:
             return False
         signal.pidfd_send_signal(handle, number)
     except ProcessLookupError:
@@ -121,24 +125,13 @@ class Table:
             self._children.setdefault(proc.parent, []).append(proc)
             for leader in {proc.group, proc.session}:
                 self._together.setdefault(leader, []).append(proc)
+        self._by_slot: dict[str, list[Proc]] = {}
 
-    @cached_property
-    def _own(self) -> dict[str | None, list[Proc]]:
-        """The engine's own children, by the slot in their environment."""
-        by_slot: dict[str | None, list[Proc]] = {}
+    def name_slots(self, slots: Mapping[_Key, str]) -> None:
+        """Take the slots of the children of this process, as far as they have any."""
+        self._by_slot = {}
         for proc in self.children(os.getpid()):
-            by_slot.setdefault(_slot_of(proc.pid, proc.started_ticks), []).append(proc)
-        return by_slot
-
-    @property
-    def unmarked(self) -> list[Proc]:
-        """The engine's own children whose environment names no slot."""
-        return self._own.get(_NO_SLOT, [])
-
-    def holds(self, pid: int, started_ticks: int) -> bool:
-        """Whether exactly that process is there."""
-        proc = self.by_pid.get(pid)
-        return proc is not None and proc.started_ticks == started_ticks
+            self._by_slot.setdefault(slots.get(proc.key, _NO_SLOT), []).append(proc)
 
     def children(self, pid: int) -> list[Proc]:
         """The processes whose parent is `pid`."""
@@ -150,20 +143,19 @@ class Table:
             proc = self.by_pid.get(proc.parent)
         return proc is not None
 
-    def members(self, leader: int | None, slot: str, known: Iterable[int] = ()) -> list[Proc]:
+    def members(self, leader: int | None, slot: str) -> list[Proc]:
         """The live processes of the worker whose first process is or was `leader`.
 
-        These are its descendants, those in its session and group, the `known` ones, and, since the engine adopts
-        orphans (`PR_SET_CHILD_SUBREAPER`), those children of the engine whose environment has this `GMG_SLOT`. `leader`
+        These are its descendants, those in its session and group, and, since the engine adopts orphans (`PR_SET_CHILD_SUBREAPER`), those children of the engine whose environment has this `GMG_SLOT`. `leader`
         is None when another process has that PID now.
         """
-        todo = set(known)
+        todo: set[int] = set()
         if leader is not None:
             todo.add(leader)
             group = self._together.get(leader, [])
             # A leader that has been waited for may have had a namesake since, whose group is another one.
             todo.update(proc.pid for proc in group if leader in self.by_pid or self._is_ours(proc))
-        todo.update(proc.pid for proc in self._own.get(slot, ()))
+        todo.update(proc.pid for proc in self._by_slot.get(slot, ()))
         taken: dict[int, Proc] = {}
         while todo:
             proc = self.by_pid.get(todo.pop())
@@ -175,18 +167,60 @@ class Table:
 
 def scan() -> Table:
     """All processes now."""
-    found = (read(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 - as in read()
-    return Table(proc for proc in found if proc is not None)
+    procs = (read(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 - as in read()
+    return Table(proc for proc in procs if proc is not None)
 
 
-@lru_cache(maxsize=4096)
-def _slot_of(pid: int, started_ticks: int) -> str | None:
-    """`GMG_SLOT` in the environment that the process was started with; None if it is no worker's, or cannot be read."""
+def slot_of(pid: int) -> str:
+    """`GMG_SLOT` in the environment that a process was started with; empty if it has none, or it cannot be read.
+
+    The kernel answers only once the process lets go of its memory map, which one that is stuck in a driver may not.
+    """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - as in read()
             variables = file.read().split(b"\0")
     except OSError:
-        return None
+        return _NO_SLOT
     if any(text.startswith(b"GMG_EVENT=") for text in variables):
-        return None  # a command of --notify, which gets the slot that it is told of
+        return _NO_SLOT  # a command of --notify, which gets the slot of what has happened
     return next((text[9:].decode("utf-8", "replace") for text in variables if text.startswith(b"GMG_SLOT=")), _NO_SLOT)
+
+
+class Scans:
+    """Scans of all processes, shared by all that ask at the same time: `/proc` is read at most once per round."""
+
+    def __init__(self) -> None:
+        self._next: asyncio.Task[Table] | None = None
+        self._due = 0.0
+        """When the next may begin, by the loop's clock."""
+        self._slots: dict[_Key, str] = {}
+        """`GMG_SLOT` of the engine's own children: the workers, and orphans that it has adopted."""
+        self._asking: dict[_Key, asyncio.Task[None]] = {}
+
+    async def table(self) -> Table:
+        """All processes, by a scan that begins after the call. Raises `OSError` with too many open files."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._scan())
+        return await asyncio.shield(self._next)
+
+    async def _scan(self) -> Table:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(self._due - loop.time())
+        self._next = None  # later requests may concern what this scan has passed already
+        self._due = loop.time() + ROUND_S
+        table = await in_daemon_thread(scan)
+        children = {proc.key for proc in table.children(os.getpid())}
+        self._slots = {key: slot for key, slot in self._slots.items() if key in children}
+        asked = [asyncio.create_task(self._ask(key)) for key in children - self._slots.keys() - self._asking.keys()]
+        if asked:
+            await asyncio.wait(asked, timeout=_ENVIRON_S)
+        table.name_slots(self._slots)
+        return table
+
+    async def _ask(self, key: _Key) -> None:
+        """Read a child's slot; one whose environment cannot be read keeps a thread waiting, and nobody else."""
+        self._asking[key] = asyncio.current_task()  # type: ignore[assignment] # it runs in one
+        try:
+            self._slots[key] = await in_daemon_thread(slot_of, key[0])
+        finally:
+            del self._asking[key]

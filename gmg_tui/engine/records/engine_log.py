@@ -7,27 +7,20 @@ import os
 from pathlib import Path
 
 from gmg_tui import session as sessions
+from gmg_tui.engine.output.logs import MISSING, Log
 from gmg_tui.files import make_private
 
 _STDERR = 2
 
 
-class StandardError:
-    """The `Sink` of the engine's own log."""
+class EngineLog(Log):
+    """The engine's own log; it stays open."""
 
-    trouble: str | None = None
-
-    def write(self, data: bytes) -> None:
-        """Append `data`; if the disk refuses it, there is nowhere left to report that."""
+    def append(self, data: bytes, left_out: int) -> None:
+        """As `Log.append`; if the disk refuses it, there is nowhere left to report that."""
+        missing = f"[gmg-tui] {left_out:,} bytes are missing here: {MISSING}\n".encode() if left_out else b""
         with contextlib.suppress(OSError):
-            os.write(_STDERR, data)
-
-    def skip(self, size: int, why: str) -> None:
-        """Write that `size` bytes are missing, and why."""
-        self.write(f"[gmg-tui] {size:,} bytes are missing here: {why}\n".encode())
-
-    def close(self) -> None:
-        """It stays open."""
+            os.write(_STDERR, missing + data)
 
 
 def lock(folder: Path) -> None:

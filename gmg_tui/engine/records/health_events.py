@@ -25,21 +25,21 @@ class HealthEvents:
     ) -> Iterator[tuple[str, str, str]]:
         """What has happened since the last call: the kind, the text, and the first of the GPU's slots.
 
-        An Xid that comes again and again is told at its first, second, fourth, eighth … time.
+        An Xid that comes again and again is reported at its first, second, fourth, eighth … time.
         """
         for uuid, sample in samples.items():
             health, before = sample.health, self._before.get(uuid, _KNOWN)
             if health is None or health is before:
                 continue
             self._before[uuid] = health
-            found = [
+            events = [
                 *((XID, text) for text in _xids(health, before)),
                 *((HEALTH, text) for text in _rest(health, before)),
             ]
-            if found:
-                slot = next((one.slot for one in slot_states if _is_on(one.slot, uuid)), None)
+            if events:
+                slot = next((slot_state.slot for slot_state in slot_states if _is_on(slot_state.slot, uuid)), None)
                 where = f"GPU {slot.gpu.index} ({uuid})" if slot is not None and slot.gpu is not None else uuid
-                yield from ((kind, f"{where}: {text}", slot.name if slot is not None else "") for kind, text in found)
+                yield from ((kind, f"{where}: {text}", slot.name if slot is not None else "") for kind, text in events)
 
 
 def _is_on(slot: Slot, uuid: str) -> bool:
@@ -51,9 +51,9 @@ def _xids(health: GpuHealth, before: GpuHealth) -> Iterator[str]:
     for xid in health.xids:
         earlier = counts.get(xid.code, 0)
         if xid.count.bit_length() > earlier.bit_length():
-            known = xids.meaning(xid.code)
+            meaning = xids.meaning(xid.code)
             times = f" ({units.count(xid.count, 'time')} by now)" if xid.count > 1 else ""
-            yield f"Xid {xid.code}{times}: {known.text}; {known.advice}"
+            yield f"Xid {xid.code}{times}: {meaning.text}; {meaning.advice}"
 
 
 def _rest(health: GpuHealth, before: GpuHealth) -> Iterator[str]:

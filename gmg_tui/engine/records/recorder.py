@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from msgspec import structs
 
+from gmg_tui.engine.faults import Faults
+from gmg_tui.engine.notify import Occurrences
 from gmg_tui.engine.records.health_events import HealthEvents
-from gmg_tui.engine.records.moments import Moments
-from gmg_tui.engine.telling.occurrences import Occurrences
 from gmg_tui.engine.workers.slot_state import SlotState
-from gmg_tui.engine.workers.slot_worker import SlotWorker
+from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.genesis.output.failures import FailureKind
 from gmg_tui.model import (
-    AttemptReport,
-    Fps,
+    Attempt,
     GpuSample,
     JobRecord,
     OccurrenceKind,
     Slot,
     Snapshot,
     WorkerState,
-    added_up,
+    together,
 )
 from gmg_tui.results.tried import TriedArguments
 from gmg_tui.store.records import Event, JobAttempt, MetricsRow
@@ -41,15 +40,15 @@ class _Occupant:
         """Its record when it got its slots."""
         self.record = record
         self.logs = logs
-        self.workers: dict[str, SlotWorker] = {}
-        """Those of its workers that have told of themselves, by slot."""
+        self.workers: dict[str, Worker] = {}
+        """Those of its workers that have reported, by slot."""
         self.since = time.monotonic()
         self.energy_j: float | None = None
         """Of its attempts on these slots that have ended."""
 
     @property
-    def lead(self) -> SlotWorker | None:
-        """The worker that speaks for the job: that of its first slot, which is rank 0 of a group."""
+    def lead(self) -> Worker | None:
+        """The worker that represents the job: that of its first slot, which is rank 0 of a group."""
         return self.workers.get(self.before.slot or "")
 
 
@@ -57,7 +56,7 @@ class Recorder:
     """Keeps the records of the jobs that occupy slots, and writes every change to the store. It is the workers' watcher.
 
     `changed` is called when something that is displayed has changed; `tried` is given the attempts that have ended, and
-    `occurrences` what a person may want to be told. `moments` keeps how the session is; a node's agent has none.
+    `occurrences` what users may be notified of.
     """
 
     def __init__(
@@ -66,13 +65,13 @@ class Recorder:
         changed: Callable[[], None],
         tried: TriedArguments,
         occurrences: Occurrences,
-        moments: Moments | None,
+        faults: Faults,
     ) -> None:
         self.occurrences = occurrences
         self._store = store
         self._tried = tried
         self._changed = changed
-        self._moments = moments
+        self._faults = faults
         self._health_events = HealthEvents()
         self._occupants: dict[str, _Occupant] = {}
         """By slot."""
@@ -82,20 +81,19 @@ class Recorder:
         """Slots of a plain run whose worker has failed."""
         self._refresh_at = 0.0
         """When what runs is written next, Unix seconds."""
+        self._snapshot_due = False
 
     # From the scheduler
 
     def occupy(self, record: JobRecord, logs: Mapping[Slot, str]) -> JobRecord:
         """A job gets slots, each with its worker's log, a path in the session's folder. Returns its record."""
         first, *_ = logs
-        gpu_index, gpu_uuid = (first.gpu.index, first.gpu.uuid) if first.gpu else (None, None)
         names = tuple(slot.name for slot in logs)
         record = structs.replace(
             record,
             slot=first.name,
             slots=names if len(names) > 1 else (),
-            gpu_index=gpu_index,
-            gpu_uuid=gpu_uuid,
+            gpu_uuid=first.gpu.uuid if first.gpu else None,
             log=logs[first],
             reason=None,
         )
@@ -104,17 +102,19 @@ class Recorder:
         self.keep(record)
         return record
 
-    def release(self, worker: SlotWorker, found: Mapping[str, Any] | None = None, **changes: Any) -> JobRecord:
+    def release(self, worker: Worker, from_file: Mapping[str, Any] | None = None, **changes: Any) -> JobRecord:
         """The job whose first slot has this worker, which has ended, leaves its slots. Returns its record.
 
-        `found` are the results from the script's file, over which printed ones take precedence; `changes` is what the
-        record says differently from the worker.
+        `from_file` are the results from the script's file, over which printed ones take precedence; `changes` are the
+        fields of the record that differ from the worker.
         """
         occupant = self._occupants[worker.slot.name]
         occupant.workers[worker.slot.name] = worker
-        record = self._record(occupant, worker)
+        record = self._faults.guard("records", self._record, occupant, worker)
+        if record is None:
+            record = structs.replace(occupant.record, state=worker.state, reason=worker.reason, ended=time.time())
         # Where no attempt has begun, the results are those of an earlier one.
-        result = {**(found or {}), **record.result} if record.result is not None else None
+        result = {**(from_file or {}), **record.result} if record.result is not None else None
         record = structs.replace(record, result=result, **changes)
         return self._released(worker.slot.name, record)
 
@@ -130,10 +130,11 @@ class Recorder:
             self._stuck.discard(name)
         record = structs.replace(record, updated=None)
         self.keep(record)
-        said = f"{record.state.value}: {record.reason}" if record.reason else record.state.value
-        self.event("job", f"job {record.number} ({record.name}) {said}", slot=slot, job=record.number)
+        self._snapshot_due = True
+        outcome = f"{record.state.value}: {record.reason}" if record.reason else record.state.value
+        self.event("job", f"job {record.number} ({record.name}) {outcome}", slot=slot, job=record.number)
         if record.state is WorkerState.FAILED:
-            text = f"job {record.number} ({record.name}) has {said}"
+            text = f"job {record.number} ({record.name}) has {outcome}"
             self.occurrences.add(
                 OccurrenceKind.JOB_FAILED,
                 text,
@@ -151,11 +152,11 @@ class Recorder:
 
     def keep(self, record: JobRecord) -> None:
         """Write a record as it is."""
-        self._store.job(record)
+        self._store.put(record)
 
     def event(self, kind: str, text: str, *, slot: str | None = None, job: int | None = None) -> None:
         """Record an event."""
-        self._store.event(Event(time.time(), kind, text, slot, job))
+        self._store.put(Event(time.time(), kind, text, slot, job))
 
     def beat(self, moment: float, slot_states: Collection[SlotState], snapshot: Callable[[], Snapshot]) -> None:
         """Record the metrics of this second, and now and then how far each job and the session are.
@@ -165,21 +166,18 @@ class Recorder:
         if moment >= self._refresh_at:
             self._refresh_at = moment + _REFRESH_S
             self._refresh(slot_states)
+            self._snapshot_due = True
+        if self._snapshot_due:
+            self._snapshot_due = False
+            self._store.put(snapshot())
         rows = [
-            MetricsRow(
-                moment,
-                worker.slot.name,
-                occupant.record.number,
-                *_figures(worker),
-            )
+            _metrics(moment, occupant.record.number, worker)
             for slot_state in slot_states
             if (worker := slot_state.worker) is not None and worker.state.live
             if (occupant := self._occupants.get(worker.slot.name)) is not None
         ]
         if rows:
-            self._store.metrics(rows)
-        if self._moments is not None:
-            self._moments.beat(moment, snapshot, live=bool(rows))
+            self._store.put(*rows)
 
     def health(self, samples: Mapping[str, GpuSample], slot_states: Collection[SlotState]) -> None:
         """Record what has happened to the health of the GPUs; `samples` are their newest ones, by UUID."""
@@ -188,32 +186,34 @@ class Recorder:
 
     def conclude(self, snapshot: Snapshot) -> None:
         """Record how the session has ended."""
-        if self._moments is not None:
-            self._moments.conclude(snapshot)
+        self._store.put(snapshot)
 
     def _refresh(self, slot_states: Iterable[SlotState]) -> None:
-        """Write the figures of what runs, which `report` tells of a running session."""
+        """Write the figures of what runs, which `report` prints of a running session."""
         for slot_state in slot_states:
             worker = slot_state.worker
-            if worker is None or not worker.state.live or (attempt := worker.reported()) is None:
+            if worker is None or not worker.state.live or (attempt := worker.attempt) is None:
                 continue
             occupant = self._occupants.get(worker.slot.name)
             if occupant is not None and occupant.lead is not None:
                 occupant.record = self._record(occupant, occupant.lead)
-                self._store.refresh(occupant.record, self._attempt(worker, attempt, occupant))
+                self._store.put(occupant.record)
+                self._store.put(self._attempt(worker, attempt, occupant))
 
     # From the workers
 
-    def changed(self, worker: SlotWorker) -> None:
+    def changed(self, worker: Worker) -> None:
         """Something of a worker has changed."""
+        self._faults.guard("records", self._take_change, worker)
+        self._changed()
+
+    def _take_change(self, worker: Worker) -> None:
         slot = worker.slot.name
         occupant = self._occupants.get(slot)
         if occupant is not None:
             occupant.workers[slot] = worker
             if occupant.lead is worker and occupant.record.state is not worker.state:
                 self._update(worker)
-        if self._moments is not None:
-            self._moments.changed(worker)
         if worker.stuck is None:
             self._stuck.discard(slot)
         elif slot not in self._stuck:
@@ -221,10 +221,9 @@ class Recorder:
             self.event("stuck", worker.stuck, slot=slot, job=worker.task.job)
             self._tell(OccurrenceKind.STUCK, worker, f"{slot} is stuck: {worker.stuck}", worker.stuck)
         self._tell_failure(worker)
-        self._changed()
 
-    def _tell_failure(self, worker: SlotWorker) -> None:
-        """A worker of a plain run may have failed; of a group, the rank that did is told, not those that it ended."""
+    def _tell_failure(self, worker: Worker) -> None:
+        """A worker of a plain run may have failed; of a group, the rank that did is reported, not those that it ended."""
         slot = worker.slot.name
         if worker.state is not WorkerState.FAILED or worker.task.job is not None:
             self._failed.discard(slot)
@@ -234,7 +233,7 @@ class Recorder:
                 text = f"{slot} has failed: {worker.reason}" if worker.reason else f"{slot} has failed"
                 self._tell(OccurrenceKind.FAILED, worker, text, worker.reason)
 
-    def _tell(self, kind: OccurrenceKind, worker: SlotWorker, text: str, reason: str | None) -> None:
+    def _tell(self, kind: OccurrenceKind, worker: Worker, text: str, reason: str | None) -> None:
         task = worker.task
         self.occurrences.add(
             kind,
@@ -245,19 +244,22 @@ class Recorder:
             reason=reason,
         )
 
-    def began(self, worker: SlotWorker) -> None:
+    def began(self, worker: Worker) -> None:
         """A worker's attempt has started its process."""
-        self._update(worker, worker.reported())
+        self._faults.guard("records", lambda: self._update(worker, worker.attempt))
 
-    def ended(self, worker: SlotWorker) -> None:
+    def ended(self, worker: Worker) -> None:
         """A worker's attempt has ended."""
-        occupant, attempt = self._occupants.get(worker.slot.name), worker.reported()
+        self._faults.guard("records", self._take_end, worker)
+
+    def _take_end(self, worker: Worker) -> None:
+        occupant, attempt = self._occupants.get(worker.slot.name), worker.attempt
         if occupant is not None and attempt is not None:
             occupant.energy_j = _sum(occupant.energy_j, attempt.energy_j)
             self._update(worker, attempt)
-            self._tried.add(worker.slot.name, attempt.record)
+            self._tried.add(worker.slot.name, attempt)
 
-    def _update(self, worker: SlotWorker, attempt: AttemptReport | None = None) -> None:
+    def _update(self, worker: Worker, attempt: Attempt | None = None) -> None:
         """Write the record of a worker's job, and its attempt, if that has begun or ended."""
         occupant = self._occupants.get(worker.slot.name)
         if occupant is None:
@@ -268,18 +270,18 @@ class Recorder:
             occupant.record = self._record(occupant, lead)
             self.keep(occupant.record)
         if attempt is not None:
-            self._store.attempt(self._attempt(worker, attempt, occupant))
+            self._store.put(self._attempt(worker, attempt, occupant))
 
     @staticmethod
-    def _attempt(worker: SlotWorker, attempt: AttemptReport, occupant: _Occupant) -> JobAttempt:
+    def _attempt(worker: Worker, attempt: Attempt, occupant: _Occupant) -> JobAttempt:
         slot, rank = worker.slot, worker.rank.rank if worker.rank is not None else 0
-        place = slot.name, attempt.gpu_index, slot.gpu.uuid if slot.gpu is not None else None
-        return JobAttempt(occupant.record.number, *place, attempt.record, occupant.logs.get(slot.name), rank)
+        uuid = slot.gpu.uuid if slot.gpu is not None else None
+        return JobAttempt(occupant.record.number, slot.name, uuid, attempt, occupant.logs.get(slot.name), rank)
 
     @staticmethod
-    def _record(occupant: _Occupant, worker: SlotWorker) -> JobRecord:
+    def _record(occupant: _Occupant, worker: Worker) -> JobRecord:
         """A job's record at this moment; `worker` is the one that speaks for it."""
-        before, attempt = occupant.before, worker.reported()
+        before, attempt = occupant.before, worker.attempt
         record = structs.replace(
             before,
             state=worker.state,
@@ -291,50 +293,37 @@ class Recorder:
         )
         if attempt is None:
             return record
-        attempts = [one for worker in occupant.workers.values() if (one := worker.reported()) is not None]
-        running_j = [one.energy_j for one in attempts if one.record.ended is None]
+        others = (other.attempt for other in occupant.workers.values() if other is not worker)
+        attempts = [attempt, *(other for other in others if other is not None)]
         return structs.replace(
             record,
-            attempts=attempt.record.number,
-            started=worker.first_started if before.started is None else before.started,
-            exit_code=attempt.record.exit_code,
-            gpu_index=attempt.gpu_index,
-            fps=_rate(attempt, attempts),
-            n_envs=attempt.n_envs,
-            memory_peak_mib=max(_known(one.memory_peak_mib for one in attempts), default=None),
-            gpu_util_mean_pct=_mean(one.gpu_util_mean_pct for one in attempts),
-            power_mean_w=_sum(*(one.power_mean_w for one in attempts)),
-            energy_j=_sum(before.energy_j, occupant.energy_j, *running_j),
-            result=attempt.result,
+            last=together(attempts),
+            started=occupant.record.started if occupant.record.started is not None else attempt.started,
+            energy_j=_sum(
+                before.energy_j, occupant.energy_j, *(each.energy_j for each in attempts if each.ended is None)
+            ),
+            result=worker.result,
         )
 
 
-def _figures(worker: SlotWorker) -> tuple[float | None, ...]:
-    """A worker's metrics at this moment, as a row has them."""
-    point, sample = worker.point, worker.sample or _NO_SAMPLE
-    fps = worker.fps
-    printed, settled = (fps.last, fps.settled) if fps is not None else (None, None)
-    figures = point.gpu_util_pct, point.memory_used_mib, point.power_w, sample.temperature_c, point.sm_pct
-    return printed, settled, *figures
-
-
-def _rate(lead: AttemptReport, attempts: Sequence[AttemptReport]) -> Fps | None:
-    """The rate of a job: that of its first worker, which may report for all ranks, or else of all ranks together."""
-    if lead.fps_of_group or len(attempts) < 2:
-        return lead.fps
-    rates = [one.fps for one in attempts]
-    return added_up([rate for rate in rates if rate is not None]) if None not in rates else None
-
-
-def _known(values: Iterable[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = _known(values)
-    return sum(known) / len(known) if known else None
+def _metrics(moment: float, job: int, worker: Worker) -> MetricsRow:
+    """A worker's metrics at this moment."""
+    sample, fps = worker.sample or _NO_SAMPLE, worker.fps
+    return MetricsRow(
+        moment,
+        worker.slot.name,
+        job,
+        fps=fps.last if fps is not None else None,
+        fps_settled=fps.settled if fps is not None else None,
+        gpu_util_pct=sample.gpu_util_pct,
+        memory_used_mib=sample.memory_used_mib,
+        power_w=sample.power_w,
+        temperature_c=sample.temperature_c,
+        sm_pct=sample.sm_pct,
+        state=worker.state.value,
+    )
 
 
 def _sum(*values: float | None) -> float | None:
-    known = _known(values)
-    return sum(known) if known else None
+    figures = [value for value in values if value is not None]
+    return sum(figures) if figures else None

@@ -1,4 +1,4 @@
-"""A session's files on the disk: `session.json`, `summary.json`, the phases' times."""
+"""A session's files on the disk: `session.json`, the phases' times."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 
 from gmg_tui import session as sessions
 from gmg_tui.engine.daemon_thread import in_daemon_thread
-from gmg_tui.engine.output.log_writer import GIVEN_UP_S, PATIENCE_S
-from gmg_tui.engine.records import engine_log, summary
+from gmg_tui.engine.output.logs import GIVEN_UP_S, PATIENCE_S
+from gmg_tui.engine.records import engine_log
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Session, Snapshot
 
 _log = logging.getLogger(__name__)
 
 _LOOK_S = 5.0
-"""How often is looked whether the folder is still there."""
+"""How often the folder's existence is checked."""
 _FIGURES_S = 30.0
 """How often new metrics alone are written: each write is flushed to the disk."""
 
@@ -75,7 +75,7 @@ class SessionFiles:
             self._wanted.clear()
 
     async def _in_time(self, work: Coroutine[Any, Any, bool]) -> bool:
-        """What `work` on the disk returns; a note is shown while that takes too long."""
+        """What `work` on the disk returns; a note is displayed while that takes too long."""
         working = asyncio.create_task(work)
         done, _ = await asyncio.wait([working], timeout=PATIENCE_S)
         if done:
@@ -108,17 +108,16 @@ class SessionFiles:
         return removed
 
     def write(self, snapshot: Snapshot, *, ended: bool = False) -> bool:
-        """Write all files. Returns whether that succeeded; if not, a note says why."""
+        """Write all files. Returns whether that succeeded; if not, a note has the reason."""
         with self._writing:
             if self._ended:
                 return True
             self._ended = ended
-            briefs = tuple(sessions.WorkerBrief.of(worker) for worker in snapshot.workers)
+            briefs = sessions.WorkerBrief.of(snapshot.workers)
             try:
                 ended_at = time.time() if ended else None
                 sessions.write_record(sessions.Record(self._session, briefs, ended_at, snapshot.queue))
                 self._save_phase_times()
-                summary.write(self._session, snapshot, ended=ended)
             except OSError as error:
                 where = error.filename or self._session.spec.folder
                 self._note("disk", f"{where}: {error.strerror}; the session's files are not up to date")

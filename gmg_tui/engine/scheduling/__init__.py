@@ -1,4 +1,4 @@
 """What decides which job runs on which slot: the plain run's scheduler, and a sweep's queue.
 
-Whoever decides jobs is a `Scheduler` (`scheduler.py`), chosen by `engine.composition` and steered by the supervisor.
+Whoever decides jobs is a `Scheduler` (`scheduler.py`), chosen by `engine.main` and steered by the supervisor.
 """

@@ -6,8 +6,10 @@ be wrong.
 
 from __future__ import annotations
 
+import time
+
 from gmg_tui import units
-from gmg_tui.engine.workers.slot_worker import SlotWorker
+from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.genesis.output.failures import FailureKind
 from gmg_tui.model import GpuSample, WorkerState
 
@@ -20,7 +22,7 @@ LOST_S = 60.0
 
 
 class Bench:
-    """Counts each GPU's failures, by UUID, and says which jobs are to run elsewhere."""
+    """Counts each GPU's failures, by UUID, and determines which jobs are to run elsewhere."""
 
     def __init__(self) -> None:
         self._failed: dict[str, list[int]] = {}
@@ -32,13 +34,13 @@ class Bench:
         self._fatal: dict[str, str] = {}
         """The worst that the driver has reported of a GPU, if that is fatal."""
         self._known: dict[str, str] = {}
-        """What it had reported when the GPU was released: the user knows that."""
+        """What it had reported when the user released the GPU."""
 
     def why(self, gpu: str | None) -> str | None:
         """Why a GPU is benched, in one line; None where it is not, and on the CPU."""
         return self._reasons.get(gpu) if gpu is not None else None
 
-    def judge(self, gpu: str, worker: SlotWorker, sample: GpuSample | None) -> tuple[int, ...]:
+    def judge(self, gpu: str, worker: Worker, sample: GpuSample | None) -> tuple[int, ...]:
         """Take note of how a job ended on a GPU.
 
         Args:
@@ -49,16 +51,16 @@ class Bench:
         Returns:
             The jobs to be queued again, the worker's own last; empty where the outcome stands.
         """
-        failure, attempt, job = worker.failure, worker.reported(), worker.task.job
+        failure, attempt, job = worker.failure, worker.attempt, worker.task.job
         if attempt is None or job is None or worker.state is WorkerState.STOPPED:
             return ()
         if failure is not None and sample is not None and sample.lost:
             return self.failed(gpu, job, failure.reason) or (job,)
-        computed = attempt.had_progress or attempt.elapsed_s >= AT_ONCE_S
+        computed = attempt.had_progress or attempt.elapsed_s(time.time()) >= AT_ONCE_S
         if computed or worker.state is WorkerState.FINISHED:
             self._failed.pop(gpu, None)
             return ()
-        if failure is None or failure.kind is not FailureKind.DEVICE:
+        if failure is None or failure.kind not in (FailureKind.DEVICE, FailureKind.LOST):
             return ()
         return self.failed(gpu, job, failure.reason)
 
@@ -76,7 +78,7 @@ class Bench:
         self._requeued |= dict.fromkeys(row, gpu)
         return tuple(row)
 
-    def look(self, sample: GpuSample, now: float) -> bool:
+    def check(self, sample: GpuSample, now: float) -> bool:
         """Take a sample at `now`, monotonic seconds. Returns whether that has benched the GPU."""
         gpu, fatal = sample.uuid, sample.health.fatal if sample.health is not None else None
         if fatal is not None:

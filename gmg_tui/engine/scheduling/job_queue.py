@@ -1,64 +1,47 @@
-"""The order in which a sweep's jobs run: which waits, which occupies a slot, which has ended."""
+"""The order in which a sweep's jobs run: which waits, which occupies slots, which has ended."""
 
 from __future__ import annotations
 
 from bisect import insort
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import structs
 
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Batch, JobRecord, QueueAction, Value, WorkerState
-
-SKIPPED = "skipped"
-_TELLING = 3
-"""So many jobs must have ended before the longest of them tells how long another one may take."""
-
-
-class _Times:
-    """How long jobs of one kind have occupied their slots."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.longest_s = 0.0
-        self._total_s = 0.0
-
-    @property
-    def mean_s(self) -> float:
-        """Their mean, seconds."""
-        return self._total_s / self.count
-
-    def add(self, elapsed_s: float) -> None:
-        """One has taken so long."""
-        self.count += 1
-        self._total_s += elapsed_s
-        self.longest_s = max(self.longest_s, elapsed_s)
+from gmg_tui.model.jobs import SKIPPED
 
 
 class JobQueue:
-    """The jobs of a sweep. Batches run one after another; within a batch, the job with the smallest position is next."""
+    """The jobs of a sweep. Batches run one after another; within a batch, the job with the smallest position is next.
+
+    Attributes:
+        records: The jobs' records, by number, without their results, which may be large: the store has them.
+        version: Changes whenever the queue does.
+        busy_s: How long the jobs that have ended occupied slots, in total over these, seconds.
+    """
 
     def __init__(self, records: Iterable[JobRecord], batches: Sequence[Batch]) -> None:
         self.records = {record.number: _bare(record) for record in records}
-        """By number."""
         self.version = 0
-        """Changes whenever the queue does."""
         self.batches = batches
+        self.busy_s = 0.0
         self._waiting = [deque[int]() for _ in batches]
         self._kinds = [Counter[tuple[int, str | None]]() for _ in batches]
         """How many jobs wait in each batch, by the number of slots that they need, and the one that they must have."""
-        self._occupying = [0 for _ in batches]
         self._running: dict[int, None] = {}
         """Numbers of the jobs that occupy slots, the longest first."""
+        self._occupying = [0 for _ in batches]
+        """How many of them each batch has."""
+        self._ended: dict[int, None] = {}
+        """Numbers of the jobs that have ended, the first to end first."""
         self._states: Counter[WorkerState] = Counter()
         """Of the jobs that have ended."""
-        self._times: dict[tuple[int, int], _Times] = {}
-        """How long jobs have taken, by batch and number of slots."""
-        self.busy_s = 0.0
-        """How long the jobs that have ended occupied slots, in total over these, seconds."""
-        self._ended: dict[int, None] = {}
-        """Their numbers, the first to end first."""
+        self._finished: Counter[int] = Counter()
+        """How many jobs of each batch have finished."""
+        self._finished_s: defaultdict[int, float] = defaultdict(float)
+        """How long they took together, seconds."""
         ordered = sorted(self.records.values(), key=lambda record: (record.position, record.number))
         for record in ordered:
             if not record.state.ended:
@@ -93,6 +76,11 @@ class JobQueue:
         """Whether the last jobs of a batch still run, and those of the next wait for them."""
         return self.waiting > 0 and not self._waiting[self.batch]
 
+    @property
+    def kinds(self) -> Iterable[tuple[int, str | None]]:
+        """What the waiting jobs of the current batch need: how many slots, and which one they must run on, if any."""
+        return self._kinds[self.batch].keys()
+
     def ended(self, state: WorkerState) -> int:
         """How many jobs have ended in `state`."""
         return self._states[state]
@@ -101,45 +89,36 @@ class JobQueue:
         """All jobs' numbers: ended ones in the order of their ends, then those with a slot, then the waiting ones."""
         return [*self._ended, *self._running, *(number for waiting in self._waiting for number in waiting)]
 
+    def next_jobs(self) -> Iterator[JobRecord]:
+        """The waiting jobs in their order; none while jobs of the previous batch still run."""
+        return (self.records[number] for number in self._waiting[self.batch])
+
     def eta_s(self, occupied_s: Mapping[int, float], lanes: int) -> float | None:
-        """Estimated seconds to the end of all jobs, from the times of those that have ended; None if unknown.
+        """Estimated seconds to the end of all jobs, from the times of those that have finished; None if unknown.
 
         Args:
-            occupied_s: How long each running job has occupied its slot, by number.
+            occupied_s: How long each running job has occupied its slots, by number.
             lanes: How many slots there are for jobs.
         """
-        if not self._times or not lanes:
+        if not self._finished or not lanes:
             return None
-        left_s = self.left_s(occupied_s)
-        rests = [left_s[number] * self.records[number].gpus for number in occupied_s]
-        if occupied_s and not self.waiting and not any(rests):
-            return None  # what runs takes longer than usual, and nobody knows how much longer
+        running = [(self.records[number], spent_s) for number, spent_s in occupied_s.items()]
+        left = [(max(0.0, self._usual_s(job.batch) - spent_s), job.gpus) for job, spent_s in running]
+        if left and not self.waiting and not any(left_s for left_s, _ in left):
+            return None  # what runs takes longer than usual, by an unknown time
         waiting_s = sum(
-            count * gpus * self._usual_s(batch, gpus)
+            count * gpus * self._usual_s(batch)
             for batch, kinds in enumerate(self._kinds)
             for (gpus, _), count in kinds.items()
         )
-        return max([(waiting_s + sum(rests)) / lanes, *left_s.values()])
+        total_s = waiting_s + sum(left_s * gpus for left_s, gpus in left)
+        return max([total_s / lanes, *(left_s for left_s, _ in left)])
 
-    def left_s(self, occupied_s: Mapping[int, float]) -> dict[int, float]:
-        """How long running jobs take yet, by number, as earlier ones took; empty where none has ended.
-
-        `occupied_s` is as `eta_s` has it.
-        """
-        if not self._times:
-            return {}
-        jobs = ((self.records[number], spent_s) for number, spent_s in occupied_s.items())
-        return {job.number: max(0.0, self._usual_s(job.batch, job.gpus) - spent_s) for job, spent_s in jobs}
-
-    def longest_s(self, job: JobRecord) -> float | None:
-        """The longest that jobs of its batch with as many slots have taken, seconds; None where too few have ended."""
-        times = self._times.get((job.batch, job.gpus))
-        return times.longest_s if times is not None and times.count >= _TELLING else None
-
-    def _usual_s(self, batch: int, gpus: int) -> float:
-        times = self._times.get((batch, gpus))
-        means = [times.mean_s] if times is not None else [each.mean_s for each in self._times.values()]
-        return sum(means) / len(means)
+    def _usual_s(self, batch: int) -> float:
+        """How long a job of the batch takes; as all do, where none of it has finished."""
+        if self._finished[batch]:
+            return self._finished_s[batch] / self._finished[batch]
+        return sum(self._finished_s.values()) / self._finished.total()
 
     # A job's way through the queue
 
@@ -147,54 +126,37 @@ class JobQueue:
         """Put another job into the queue."""
         self.records[record.number] = _bare(record)
         self._insert(record)
-        self.version += 1
-
-    def next_jobs(self) -> Iterator[JobRecord]:
-        """The waiting jobs in their order; none while jobs of the previous batch still run."""
-        return (self.records[number] for number in self._waiting[self.batch])
-
-    @property
-    def kinds(self) -> Iterable[tuple[int, str | None]]:
-        """What the waiting jobs of the current batch need: how many slots, and which one they must run on, if any."""
-        return self._kinds[self.batch].keys()
 
     def take(self, number: int) -> JobRecord:
-        """Take a job out of the queue: it occupies a slot from now on."""
+        """Take a job out of the queue: it occupies slots from now on."""
         record = self.records[number]
         self._leave(record)
         self._running[number] = None
         self._occupying[record.batch] += 1
-        self.version += 1
         return record
 
     def update(self, record: JobRecord) -> None:
-        """Update a job that occupies a slot."""
+        """Update a job that occupies slots."""
         self.records[record.number] = record
         self.version += 1
 
     def release(self, record: JobRecord) -> None:
-        """The job leaves its slot: it has ended, or waits again at its old position."""
-        number, record = record.number, _bare(record)
-        self.records[number] = record
-        del self._running[number]
+        """The job leaves its slots: it has ended, or waits again at its old position."""
+        record = self.records[record.number] = _bare(record)
+        del self._running[record.number]
         self._occupying[record.batch] -= 1
-        self.version += 1
-        if record.state.ended:
-            self._end(record)
-        else:
-            self._insert(record)
+        (self._end if record.state.ended else self._insert)(record)
 
     def _insert(self, record: JobRecord) -> None:
         insort(self._waiting[record.batch], record.number, key=lambda other: self.records[other].position)
         self._kinds[record.batch][record.gpus, record.only] += 1
+        self.version += 1
 
     def _leave(self, record: JobRecord) -> None:
-        """A job does not wait any more."""
+        """The job does not wait any more."""
         self._waiting[record.batch].remove(record.number)
-        kinds = self._kinds[record.batch]
-        kinds[record.gpus, record.only] -= 1
-        if not kinds[record.gpus, record.only]:
-            del kinds[record.gpus, record.only]
+        self._kinds[record.batch] -= Counter({(record.gpus, record.only): 1})
+        self.version += 1
 
     def end_of(self, batch: int) -> float:
         """The position behind all waiting jobs of a batch."""
@@ -208,6 +170,24 @@ class JobQueue:
             return None
         return self._reopen(record, position=self.end_of(record.batch), reason=reason)
 
+    def _reopen(self, record: JobRecord, *, position: float, reason: str | None) -> JobRecord:
+        self._states[record.state] -= 1
+        self.busy_s -= (record.elapsed_s or 0.0) * record.gpus
+        del self._ended[record.number]
+        again = structs.replace(record, state=WorkerState.WAITING, position=position, reason=reason, ended=None)
+        self.records[record.number] = again
+        self._insert(again)
+        return again
+
+    def _end(self, record: JobRecord) -> None:
+        self._ended[record.number] = None
+        self._states[record.state] += 1
+        self.busy_s += (record.elapsed_s or 0.0) * record.gpus
+        if record.state is WorkerState.FINISHED and record.elapsed_s is not None:
+            self._finished[record.batch] += 1
+            self._finished_s[record.batch] += record.elapsed_s
+        self.version += 1
+
     # Commands
 
     def act(self, action: QueueAction, number: int) -> list[JobRecord]:
@@ -218,71 +198,49 @@ class JobQueue:
         record = self.records.get(number)
         if record is None:
             raise GmgError(f"no job {number}; there are 1 to {len(self.records)}", 1)
-        if action is QueueAction.RETRY:
-            return self._retry(record)
         waiting = self._waiting[record.batch]
+        if action is QueueAction.STOP:
+            raise GmgError(f"job {number} ({record.name}) does not run", 1)
+        if action is QueueAction.RETRY:
+            if not record.state.ended:
+                raise GmgError(f"job {number} ({record.name}) has not ended; only then can it be run again", 1)
+            position = self.records[waiting[0]].position - 1.0 if waiting else record.position
+            return [self._reopen(record, position=position, reason=None)]
         if number not in waiting:
             what = "has ended" if record.state.ended else "runs"
             raise GmgError(f"job {number} ({record.name}) {what}; it does not wait", 1)
         if action is QueueAction.SKIP:
             self._leave(record)
-            skipped = structs.replace(record, state=WorkerState.STOPPED, reason=SKIPPED)
-            self.records[number] = skipped
+            skipped = self.records[number] = structs.replace(record, state=WorkerState.STOPPED, reason=SKIPPED)
             self._end(skipped)
             return [skipped]
-        at = waiting.index(number)
-        there = {QueueAction.UP: at - 1, QueueAction.DOWN: at + 1, QueueAction.TOP: 0}[action]
-        if not 0 <= there < len(waiting) or there == at:
-            return []
-        return self._move(waiting, at, there)
+        index = waiting.index(number)
+        target = {QueueAction.UP: index - 1, QueueAction.DOWN: index + 1, QueueAction.TOP: 0}[action]
+        return self._move(waiting, index, target) if 0 <= target < len(waiting) and target != index else []
 
-    def _move(self, waiting: deque[int], at: int, there: int) -> list[JobRecord]:
-        here, other = self.records[waiting[at]], self.records[waiting[there]]
-        if there == 0 and at > 1:
-            changed = [structs.replace(here, position=other.position - 1.0)]
+    def _move(self, waiting: deque[int], index: int, target: int) -> list[JobRecord]:
+        moved, other = self.records[waiting[index]], self.records[waiting[target]]
+        if target == 0 and index > 1:
+            changed = [structs.replace(moved, position=other.position - 1.0)]
         else:
-            changed = [structs.replace(here, position=other.position), structs.replace(other, position=here.position)]
+            changed = [structs.replace(moved, position=other.position), structs.replace(other, position=moved.position)]
         self.records.update((record.number, record) for record in changed)
-        del waiting[at]
-        waiting.insert(there, here.number)
+        del waiting[index]
+        waiting.insert(target, moved.number)
         self.version += 1
         return changed
 
-    def _retry(self, record: JobRecord) -> list[JobRecord]:
-        if not record.state.ended:
-            raise GmgError(f"job {record.number} ({record.name}) has not ended; only then can it be run again", 1)
-        waiting = self._waiting[record.batch]
-        position = self.records[waiting[0]].position - 1.0 if waiting else record.position
-        return [self._reopen(record, position=position, reason=None)]
-
-    def _reopen(self, record: JobRecord, *, position: float, reason: str | None) -> JobRecord:
-        self._states[record.state] -= 1
-        self.busy_s -= (record.elapsed_s or 0.0) * record.gpus
-        del self._ended[record.number]
-        again = structs.replace(record, state=WorkerState.WAITING, position=position, reason=reason, ended=None)
-        self.records[record.number] = again
-        self._insert(again)
-        self.version += 1
-        return again
-
-    def _end(self, record: JobRecord) -> None:
-        self._ended[record.number] = None
-        self.version += 1
-        self._states[record.state] += 1
-        self.busy_s += (record.elapsed_s or 0.0) * record.gpus
-        if record.state is WorkerState.FINISHED and record.elapsed_s is not None:
-            self._times.setdefault((record.batch, record.gpus), _Times()).add(record.elapsed_s)
-
 
 def _bare(record: JobRecord) -> JobRecord:
-    """A record without its results, which may be large: the store has them, and keeps them."""
+    """A record without its results."""
     return structs.replace(record, result=None)
 
 
-def shown(record: JobRecord) -> JobRecord:
-    """A record as clients see it: without the script's results, which may be large; the store has them."""
+def displayed(record: JobRecord) -> JobRecord:
+    """A record as clients see it: without the script's results and its words, which may be long; the store has them."""
     values = {name: value if _fits(value) else str(value) for name, value in record.values.items()}
-    return structs.replace(record, result={}, values=values)
+    last = structs.replace(record.last, args=(), given=(), env={}, metrics={})
+    return structs.replace(record, result={}, values=values, last=last)
 
 
 def _fits(value: Value) -> bool:

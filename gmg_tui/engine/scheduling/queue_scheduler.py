@@ -14,12 +14,11 @@ from msgspec import structs
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.output import script_results
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.scheduling.job_queue import JobQueue, shown
+from gmg_tui.engine.scheduling.job_queue import JobQueue, displayed
 from gmg_tui.engine.scheduling.job_run import JobRun, group_name, logs_of
-from gmg_tui.engine.scheduling.lanes import Lanes
 from gmg_tui.engine.scheduling.scheduler import Scheduler
-from gmg_tui.engine.workers.slot_state import SlotState
-from gmg_tui.engine.workers.workplace import Workplace
+from gmg_tui.engine.scheduling.slot_board import SlotBoard
+from gmg_tui.engine.workers.slot_state import SlotState, Workplace
 from gmg_tui.errors import GmgError
 from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, QueueView, RankGroup, WorkerState
 
@@ -28,7 +27,7 @@ _log = logging.getLogger(__name__)
 _MOST_RECORDS = 500
 """In one answer."""
 _UNREADY_S = 5.0
-"""How long a slot is left alone after its GPU has not answered, or a job has found the disk full."""
+"""How long a slot is left alone after its GPU has not answered, or a job has failed on a full disk."""
 
 
 class QueueParts(NamedTuple):
@@ -52,25 +51,21 @@ class QueueScheduler(Scheduler):
     def __init__(self, parts: QueueParts) -> None:
         self._slot_states, allowed, self._queue, self._workplace = parts[:4]
         self._recorder, self._changed, self._before_s = parts[4:]
-        self._lanes = Lanes(self._slot_states, allowed, self._queue)
+        self._board = SlotBoard(self._slot_states, allowed, self._queue)
         self._wake = asyncio.Event()
         self._runs: dict[int, JobRun] = {}
         """The jobs that occupy slots, by number."""
-        self._jobs = self._lanes.jobs
-        self._to_stop: set[int] = set()
-        """Jobs that the user has stopped, rather than the whole session."""
-        self._again: set[int] = set()
-        """Jobs that have ended, and are run again once they have left their slots."""
-        self._bench = self._lanes.bench
+        self._jobs = self._board.jobs
+        self._bench = self._board.bench
         self._interrupted = "interrupted: the session was stopped"
-        self._lanes.update()
+        self._board.update()
 
     # Life
 
     @property
     def ended(self) -> bool:
         """Whether no job occupies a slot, and none will."""
-        return not self._jobs and (self._lanes.ending or self._queue.waiting == 0 or self._lanes.stranded)
+        return not self._jobs and (self._board.ending or self._queue.waiting == 0 or self._board.stranded)
 
     async def run(self) -> None:
         """Assign jobs to slots until cancelled; whatever runs then is killed."""
@@ -80,17 +75,17 @@ class QueueScheduler(Scheduler):
                 self._refill()
                 for run in self._begin():
                     tasks.create_task(self._run_job(run), name=f"job {run.number}")
-                self._lanes.update()
+                self._board.update()
                 self._changed()
                 await self._wake.wait()
 
     def _refill(self) -> None:
-        """Put jobs into the queue that are decided only when slots are free for them; a sweep's all are known."""
+        """Put jobs into the queue that are decided only when slots are free for them; a sweep has all its jobs from the start."""
 
     def _begin(self) -> Iterator[JobRun]:
         """Give slots to the jobs that can start now, one after another: each takes memory from the next."""
-        while (found := self._lanes.next(self._occupied_s())).job is not None:
-            run = self._occupy(found.job, [self._slot_states[slot] for slot in found.slots])
+        while (match := self._board.next()).job is not None:
+            run = self._occupy(match.job, [self._slot_states[slot] for slot in match.slots])
             if run is not None:
                 yield run
 
@@ -108,24 +103,24 @@ class QueueScheduler(Scheduler):
 
     def _free(self, record: JobRecord, slots: Iterable[str]) -> None:
         """A job leaves its slots."""
-        number = record.number
-        again = number in self._again and record.state.ended and not self._lanes.ending
-        for marked in (self._to_stop, self._again):
-            marked.discard(number)
-        run = self._runs.pop(number, None)
-        if run is not None:
-            run.leave()
+        run = self._runs.pop(record.number, None)
         for slot in slots:
             del self._jobs[slot]
+            self._slot_states[slot].lead = None
         self._queue.release(record)
-        if again:
-            self.act(QueueAction.RETRY, (number,))
+        if run is not None and run.again and record.state.ended and not self._board.ending:
+            self.act(QueueAction.RETRY, (record.number,))
         self._wake.set()
 
     def _fault(self, record: JobRecord, slot: str, error: Exception) -> JobRecord:
         """The record of a job that failed because of an internal error, which must not take down the other jobs."""
         _log.error("job %d on %s failed because of an internal error", record.number, slot, exc_info=error)
-        return self._recorder.fail(slot, record, f"gmg-tui: {type(error).__name__}: {error}")
+        reason = f"gmg-tui: {type(error).__name__}: {error}"
+        try:
+            return self._recorder.fail(slot, record, reason)
+        except Exception:
+            _log.exception("job %d: its failure could not be recorded", record.number)
+            return structs.replace(record, state=WorkerState.FAILED, reason=reason, ended=time.time())
 
     def _run(self, record: JobRecord, slot_states: Sequence[SlotState]) -> JobRun:
         spec, batch = self._workplace.spec, self._queue.batches[record.batch]
@@ -138,9 +133,9 @@ class QueueScheduler(Scheduler):
         task = Task.queued(spec, batch, record, len(self._queue.records), slots if record.gpus > 1 else ())
         run = JobRun(record, slot_states, task, self._workplace, self._recorder)
         for slot_state, worker, memory in zip(slot_states, run.workers, before, strict=False):
-            worker.sample = self._lanes.sample(slot_state)
+            worker.sample = self._board.sample(slot_state)
             if memory is not None:
-                worker.memory_kept = memory.still_taken(shared=bool(self._lanes.neighbours(slot_state)))
+                worker.memory_kept = memory.still_taken(shared=bool(self._board.neighbours(slot_state)))
         return run
 
     async def _run_job(self, run: JobRun) -> None:
@@ -157,40 +152,39 @@ class QueueScheduler(Scheduler):
     async def _outcome(self, run: JobRun) -> JobRecord:
         """Record how a job has ended."""
         lead, waiting = run.lead, WorkerState.WAITING
-        if (unready := run.unready) is not None:
+        unready = next((worker for worker in run.workers if worker.unready is not None), None)
+        if unready is not None:
             name = unready.slot.name
-            self._lanes.unready[name] = unready.unready or ""
+            self._board.unready[name] = unready.unready or ""
             asyncio.get_running_loop().call_later(_UNREADY_S, self._ready, name)
             return self._recorder.release(lead, state=waiting, reason=None, ended=None)
-        if self._lanes.ending and lead.state is WorkerState.STOPPED and run.number not in self._to_stop:
+        if self._board.ending and lead.state is WorkerState.STOPPED and not run.stopped:
             return self._recorder.release(lead, state=waiting, reason=self._interrupted, ended=None)
         failed_on = self._requeue(run)
         if failed_on is not None:
             end = self._queue.end_of(self._queue.records[run.number].batch)
-            return self._recorder.release(
-                lead, state=waiting, reason=_failed_on(failed_on), ended=None, exit_code=None, position=end
-            )
-        said = {"reason": run.cause} if run.cause is not None and lead.state is WorkerState.FAILED else {}
-        found = await script_results.in_folder(Path(lead.out_dir)) if lead.out_dir is not None else None
-        return self._recorder.release(lead, found, **said)
+            return self._recorder.release(lead, state=waiting, reason=_failed_on(failed_on), ended=None, position=end)
+        changes = {"reason": run.cause} if run.cause is not None and lead.state is WorkerState.FAILED else {}
+        results = await script_results.in_folder(Path(lead.out_dir)) if lead.out_dir is not None else None
+        return self._recorder.release(lead, results, **changes)
 
     def _requeue(self, run: JobRun) -> str | None:
         """The slot whose GPU a job has failed because of, so that it runs again; so do those that failed there before."""
         for slot_state, worker in run.placed():
             if slot_state.gpu_uuid is None:
                 continue
-            back = self._bench.judge(slot_state.gpu_uuid, worker, self._lanes.sample(slot_state))
+            back = self._bench.judge(slot_state.gpu_uuid, worker, self._board.sample(slot_state))
             name = slot_state.slot.name
             for number in back[:-1]:
                 record = self._queue.requeue(number, _failed_on(name))
                 if record is not None:
                     self._recorder.keep(record)
             if back:
-                self._tell_benched(slot_state)
+                self._report_benched(slot_state)
                 return name
         return None
 
-    def _tell_benched(self, slot_state: SlotState) -> None:
+    def _report_benched(self, slot_state: SlotState) -> None:
         why, name = self._bench.why(slot_state.gpu_uuid), slot_state.slot.name
         if why is not None:
             self._queue.version += 1
@@ -199,44 +193,44 @@ class QueueScheduler(Scheduler):
 
     def _ready(self, slot: str) -> None:
         """Try again on a slot where nothing could be started."""
-        self._lanes.unready.pop(slot, None)
+        self._board.unready.pop(slot, None)
         self._wake.set()
 
     def take_samples(self, samples: Mapping[str, GpuSample], error: str | None) -> None:
         """Take the latest samples, by UUID, or why there are none."""
-        self._lanes.take_samples(samples, error)
+        self._board.take_samples(samples, error)
         now = time.monotonic()
         for slot_state in self._slot_states.values():
-            sample = self._lanes.sample(slot_state)
-            if sample is not None and self._bench.look(sample, now):
-                self._tell_benched(slot_state)
+            sample = self._board.sample(slot_state)
+            if sample is not None and self._bench.check(sample, now):
+                self._report_benched(slot_state)
         if self._queue.waiting:
             self._wake.set()
 
     def beat(self) -> None:
-        """Look whether a group is stuck."""
+        """Check whether groups are stuck."""
         now = time.monotonic()
         for run in self._runs.values():
-            run.look(now)
+            if run.group is not None:
+                run.group.check(now)
 
     # State
 
     def groups(self) -> tuple[RankGroup, ...]:
         """The groups whose ranks are on slots."""
-        now = time.monotonic()
-        return tuple(group for run in self._runs.values() if (group := run.group(now)) is not None)
+        return tuple(run.group.view() for run in self._runs.values() if run.group is not None)
 
     def together(self, slot: str) -> tuple[str, ...]:
         """The slots whose workers run the job that is on this one."""
         run = self._runs.get(self._jobs.get(slot, 0))
-        return run.steered_by if run is not None else (slot,)
+        return tuple(worker.slot.name for worker in run.workers) if run is not None else (slot,)
 
     def queue(self) -> Queue:
         """How far the jobs are."""
         queue = self._queue
         occupied_s = self._occupied_s()
-        benched = self._lanes.benched()
-        lanes = sum(slot_state.shown and name not in benched for name, slot_state in self._slot_states.items())
+        benched = self._board.benched()
+        lanes = sum(slot_state.displayed and name not in benched for name, slot_state in self._slot_states.items())
         return Queue(
             waiting=queue.waiting,
             running=queue.occupying,
@@ -245,12 +239,12 @@ class QueueScheduler(Scheduler):
             stopped=queue.ended(WorkerState.STOPPED),
             version=queue.version,
             batch=self._queue.batches[queue.batch].name,
-            eta_s=None if self._lanes.ending else queue.eta_s(occupied_s, lanes),
+            eta_s=None if self._board.ending else queue.eta_s(occupied_s, lanes),
             busy_s=queue.busy_s + sum(seconds * queue.records[number].gpus for number, seconds in occupied_s.items()),
             before_s=self._before_s,
             ended=self.ended,
             benched=benched,
-            stranded=not self._jobs and not self._lanes.ending and self._lanes.stranded,
+            stranded=not self._jobs and not self._board.ending and self._board.stranded,
         )
 
     def _occupants(self) -> list[tuple[JobRecord, float]]:
@@ -272,33 +266,46 @@ class QueueScheduler(Scheduler):
             version=self._queue.version,
             first=first,
             total=len(order),
-            jobs=tuple(self._shown(live.get(number, self._queue.records[number])) for number in numbers),
-            lanes=self._lanes.views(),
+            jobs=tuple(self._displayed(live.get(number, self._queue.records[number])) for number in numbers),
+            lanes=self._board.views(),
             batches=tuple(batch.name for batch in self._queue.batches),
         )
 
-    def _shown(self, record: JobRecord) -> JobRecord:
-        waits = self._lanes.why_waits(record.number)
-        return shown(record if waits is None else structs.replace(record, reason=waits))
+    def _displayed(self, record: JobRecord) -> JobRecord:
+        waits = self._board.why_waits(record.number)
+        return displayed(record if waits is None else structs.replace(record, reason=waits))
 
     # Commands
 
     def act(self, action: QueueAction, numbers: tuple[int, ...]) -> None:
-        """Act on jobs. Raises `GmgError` if that is not possible for one of them."""
-        if self._lanes.ending:
-            raise GmgError("the session is being stopped; --resume goes on with it", 1)
+        """Act on jobs, each for itself. Raises `GmgError`, a clause for each job for which it is not possible."""
+        self._check(action)
+        refused = []
         for number in numbers:
-            if action is QueueAction.SKIP and number in self._runs:
-                self._stop(self._runs[number], kill=False)
-                continue
-            for record in self._queue.act(action, number):
-                self._recorder.keep(record)
-            self._recorder.event(action.value, f"job {number}: {action.value}", job=number)
+            try:
+                self._act_on(action, number)
+            except GmgError as error:
+                refused.append(str(error))
         self._wake.set()
+        if refused:
+            raise GmgError("; ".join(refused), 1)
+
+    def _check(self, action: QueueAction) -> None:
+        """Raise `GmgError` where the action is not possible on any job."""
+        if self._board.ending:
+            raise GmgError("the session is being stopped; --resume goes on with it", 1)
+
+    def _act_on(self, action: QueueAction, number: int) -> None:
+        if action is QueueAction.STOP and number in self._runs:
+            self._stop(self._runs[number], kill=False)
+            return
+        for record in self._queue.act(action, number):
+            self._recorder.keep(record)
+        self._recorder.event(action.value, f"job {number}: {action.value}", job=number)
 
     def use(self, slot: str, *, used: bool) -> None:
         """Enable a slot, and its GPU's others, for jobs, or disable them. Raises `GmgError` for an unknown slot."""
-        self._lanes.use(slot, used=used)
+        self._board.use(slot, used=used)
         self._queue.version += 1
         self._recorder.event("slot", f"{slot} is {'used' if used else 'not used any more'}", slot=slot)
         self._wake.set()
@@ -314,10 +321,9 @@ class QueueScheduler(Scheduler):
         elif worker.state is WorkerState.FINISHED:
             raise GmgError(f"job {number} has finished; run it again from the queue instead", 1)
         elif number in self._runs:  # what it has reported is being read
-            self._again.add(number)
-        elif (
-            self._queue.records[number].state is not WorkerState.WAITING
-        ):  # its other rank's slot has had it wait again
+            self._check(QueueAction.RETRY)
+            self._runs[number].again = True
+        elif self._queue.records[number].state is not WorkerState.WAITING:  # another rank's slot has had it wait again
             self.act(QueueAction.RETRY, (number,))
 
     def stop(self, slot: str, *, kill: bool) -> None:
@@ -327,17 +333,16 @@ class QueueScheduler(Scheduler):
             self._stop(run, kill=kill)
 
     def _stop(self, run: JobRun, *, kill: bool) -> None:
-        self._to_stop.add(run.number)
-        self._again.discard(run.number)
+        run.stopped, run.again = True, False
         run.stop(kill=kill)
 
     def end(self, *, kill: bool, reason: str | None) -> None:
         """Stop all jobs, and start no others. The stopped ones wait again when the sweep is resumed."""
-        self._lanes.ending = True
+        self._board.ending = True
         self._interrupted = f"interrupted: {reason}" if reason is not None else self._interrupted
         for run in self._runs.values():
             run.stop(kill=kill, reason=reason)
-        self._lanes.update()
+        self._board.update()
         self._wake.set()
         self._changed()
 

@@ -11,61 +11,53 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.ddp import torchrun
 from gmg_tui.engine.attempts.task import Task
-from gmg_tui.engine.groups.group_run import GroupRun, RankMember
-from gmg_tui.engine.groups.view import group_view
-from gmg_tui.engine.groups.watch import GroupWatch
+from gmg_tui.engine.groups.group import Group, RankMember
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.scheduler import Scheduler
-from gmg_tui.engine.workers.slot_state import SlotState
-from gmg_tui.engine.workers.slot_worker import SlotWorker
-from gmg_tui.engine.workers.workplace import Workplace
-from gmg_tui.model import JobRecord, RankGroup
+from gmg_tui.engine.workers.slot_state import SlotState, Workplace
+from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.model import JobRecord, RankGroup, WorkerState
 
 
 class ReplicatedScheduler(Scheduler):
     """Runs the session's one script on every slot."""
 
     def __init__(self, slot_states: Mapping[str, SlotState], workplace: Workplace, recorder: Recorder) -> None:
-        self._workplace, self._recorder = workplace, recorder
-        self._workers: dict[str, SlotWorker] = {}
-        self._groups: list[GroupRun] = []
-        states, count = list(slot_states.values()), len(slot_states)
-        ddp = workplace.spec.ddp
-        size = (ddp.size or count) if ddp is not None else 1
-        if torchrun.starts(workplace.spec.script, module=workplace.spec.module):
-            self._add(states[0], count, states, None)
+        self._slot_states, self._workplace, self._recorder = slot_states, workplace, recorder
+        self._workers: dict[str, Worker] = {}
+        self._groups: list[Group] = []
+        spec, states = workplace.spec, list(slot_states.values())
+        self._count = count = len(states)
+        if torchrun.starts(spec.script, module=spec.module):
+            self._add(states[0], states)
             for slot_state in states[1:]:
                 slot_state.lead = states[0]
-            states = []
-        for first in range(0, len(states), size):
-            members = states[first : first + size]
-            task = Task.replicated(workplace.spec, first, count)
-            group = self._group(members, task) if ddp is not None else None
-            for rank, slot_state in enumerate(members):
-                self._add(slot_state, count, members, group.members[rank] if group is not None else None)
-        self._watches = [
-            GroupWatch(group, [self._workers[slot] for slot in group.slots], workplace.spec) for group in self._groups
-        ]
+        elif spec.ddp is not None:
+            size = spec.ddp.size or count
+            for first in range(0, count, size):
+                ranks = states[first : first + size]
+                names = [slot_state.slot.name for slot_state in ranks]
+                task = Task.replicated(spec, first, count)
+                group = Group(f"g{len(self._groups)}", names, task, workplace)
+                self._groups.append(group)
+                for slot_state, member in zip(ranks, group.members, strict=True):
+                    self._add(slot_state, ranks, member)
+        else:
+            for slot_state in states:
+                self._add(slot_state)
 
-    def _group(self, members: Sequence[SlotState], task: Task) -> GroupRun:
-        names, place = [member.slot.name for member in members], self._workplace
-        group = GroupRun(f"g{len(self._groups)}", names, task, place.session, place.meeting_place)
-        self._groups.append(group)
-        return group
-
-    def _add(self, slot_state: SlotState, count: int, members: Sequence[SlotState], member: RankMember | None) -> None:
-        name = slot_state.slot.name
-        log = f"{sessions.LOGS}/{name}.log"
-        cards = tuple(each.slot for each in members) if len(members) > 1 or member is not None else ()
-        task = Task.replicated(self._workplace.spec, slot_state.index, count, cards)
-        worker = self._workplace.worker(slot_state.slot, slot_state.ring, task, log, self._recorder, member)
+    def _add(self, slot_state: SlotState, seen: Sequence[SlotState] = (), member: RankMember | None = None) -> None:
+        """A worker on a slot, which sees the GPUs of the slots `seen`, or its own."""
+        name, spec = slot_state.slot.name, self._workplace.spec
+        log, record = f"{sessions.LOGS}/{name}.log", JobRecord(slot_state.index + 1, name)
+        cards = tuple(each.slot for each in seen) if len(seen) > 1 or member is not None else ()
+        task = Task.replicated(spec, slot_state.index, self._count, cards)
+        worker = self._workplace.worker(slot_state, task, log, self._recorder, member)
         slot_state.worker = self._workers[name] = worker
         if member is not None:
-            member.companion = worker
-        record = JobRecord(slot_state.index + 1, name)
-        if member is not None:
-            place = member.rank
-            record = structs.replace(record, group=place.id, rank=place.rank, world_size=place.world_size)
+            member.worker = worker
+            rank = member.rank
+            record = structs.replace(record, group=rank.id, rank=rank.rank, world_size=rank.world_size)
         self._recorder.occupy(record, {slot_state.slot: log})
 
     @property
@@ -95,17 +87,19 @@ class ReplicatedScheduler(Scheduler):
             worker.stop(kill=kill, reason=reason)
 
     def beat(self) -> None:
-        """Look whether a group is stuck."""
+        """Look whether a group is stuck, and stop waiting for nodes that have not answered when all other workers have ended."""
         now = time.monotonic()
-        for watch in self._watches:
-            watch.look(now)
+        for group in self._groups:
+            group.check(now)
+        left = [worker for worker in self._workers.values() if not worker.state.ended]
+        away = [self._slot_states[worker.slot.name].away for worker in left]
+        if None not in away and all(worker.state is WorkerState.WAITING for worker in left):
+            for worker, why in zip(left, away, strict=True):
+                worker.stop(reason=why)
 
     def groups(self) -> tuple[RankGroup, ...]:
         """The groups whose ranks are on slots."""
-        now = time.monotonic()
-        return tuple(
-            group_view(group, [self._workers[member.slot] for member in group.members], now) for group in self._groups
-        )
+        return tuple(group.view() for group in self._groups)
 
     def together(self, slot: str) -> tuple[str, ...]:
         """The slots of the group whose rank is on this one."""

@@ -1,4 +1,4 @@
-"""Decides what runs on the slots: what the supervisor knows of a plain run's scheduler and of a sweep's."""
+"""Decides what runs on the slots: the interface that plain runs and sweeps implement for the supervisor."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Scheduler(ABC):
 
     @abstractmethod
     def end(self, *, kill: bool, reason: str | None) -> None:
-        """Stop everything, for good; `reason` says why if it was not the user."""
+        """Stop everything, for good; `reason` is None where the user asked for it."""
 
     def take_samples(self, samples: Mapping[str, GpuSample], error: str | None) -> None:  # noqa: B027 - a plain run needs none
         """Take the latest samples, by UUID, or why there are none."""
 
-    def beat(self) -> None:  # noqa: B027 - only a tuning looks at its workers
+    def beat(self) -> None:  # noqa: B027 - only some schedulers have something to check
         """Called each second, after the workers' output was read."""
 
     def groups(self) -> tuple[RankGroup, ...]:

@@ -7,18 +7,16 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from msgspec import structs
-
 from gmg_tui.engine.output import script_results
 from gmg_tui.engine.scheduling.job_run import JobRun
 from gmg_tui.engine.scheduling.queue_scheduler import QueueParts, QueueScheduler
-from gmg_tui.engine.scheduling.trial_run import TrialRun
+from gmg_tui.engine.scheduling.trial_run import TrialRun, reported
 from gmg_tui.engine.workers.slot_state import SlotState
-from gmg_tui.engine.workers.slot_worker import SlotWorker
+from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, QueueAction, RunSpec, Trial, TrialKind, TrialState, Tuning, WorkerState
 from gmg_tui.tune import words
-from gmg_tui.tune.searches import Searches
+from gmg_tui.tune.search import Search
 
 _log = logging.getLogger(__name__)
 
@@ -28,13 +26,13 @@ _NO_USE = "its slot is not used any more"
 
 
 class TuneScheduler(QueueScheduler):
-    """Runs the trials that `searches` asks for, and ends each as soon as it is measured."""
+    """Runs the trials that `search` asks for, and ends each as soon as it is measured."""
 
-    def __init__(self, parts: QueueParts, spec: RunSpec, searches: Searches, trials: Iterable[Trial] = ()) -> None:
+    def __init__(self, parts: QueueParts, spec: RunSpec, search: Search, trials: Iterable[Trial] = ()) -> None:
         assert spec.tune is not None
         self._run_spec = spec
         self._spec = spec.tune
-        self._searches = searches
+        self._search = search
         self._trials = list(trials)
         """Those that have ended."""
         self._trial_runs: dict[int, TrialRun] = {}
@@ -55,28 +53,27 @@ class TuneScheduler(QueueScheduler):
     @property
     def ended(self) -> bool:
         """Whether nothing runs, and the search is over."""
-        return super().ended and (self._searches.ended or self._lanes.ending)
+        return super().ended and (self._search.ended or self._board.ending)
 
     def _refill(self) -> None:
-        if self._lanes.ending or self._searches.ended:
+        if self._board.ending or self._search.ended:
             return
-        free = {slot_state.slot.name: slot_state for slot_state in self._lanes.open()}
+        free = {slot_state.slot.name: slot_state for slot_state in self._board.open()}
         free_mib = {
             name: sample.memory_free_mib
             for name, slot_state in free.items()
-            if (sample := self._lanes.sample(slot_state)) is not None and sample.memory_free_mib is not None
+            if (sample := self._board.sample(slot_state)) is not None and sample.memory_free_mib is not None
         }
-        plans = self._searches.plan(free.keys(), self._now_s, free_mib)
+        plans = self._search.plan(free.keys(), self._now_s, free_mib)
         for plan in plans:
             self._planned_s[plan.slot] = self._now_s
             number = max(self._queue.records, default=0) + 1
-            self._trial_runs[number] = TrialRun(
-                number, plan, self._spec, careful=(plan.value, plan.slot) not in self._disturbed
-            )
+            once_more = plan.kind is not TrialKind.TOGETHER and (plan.value, plan.slot) not in self._disturbed
+            self._trial_runs[number] = TrialRun(number, plan, self._spec, careful=once_more)
             self._add(number, plan.value, plan.slot)
-        benched = self._lanes.benched()
-        if not self._trial_runs and not self._searches.ended and len(benched) == len(self._slot_states):
-            self._searches.stop("every GPU is benched")
+        benched = self._board.benched()
+        if not self._trial_runs and not self._search.ended and len(benched) == len(self._slot_states):
+            self._search.stop("every GPU is benched")
 
     def _add(self, number: int, value: int, slot: str) -> None:
         name = f"{self._spec.variable}={value},{slot}"
@@ -99,11 +96,11 @@ class TuneScheduler(QueueScheduler):
         super()._free(record, slots)
 
     def _take(self, trial: Trial) -> None:
-        """Tell the search how a trial has ended; what its end cuts short says nothing, and is run anew by `--resume`."""
-        if trial.state is TrialState.SKIPPED and (self._lanes.ending or self._searches.ended):
+        """Report to the search how a trial has ended; what its end cuts short does not count, and `--resume` runs it again."""
+        if trial.state is TrialState.SKIPPED and (self._board.ending or self._search.ended):
             return
         self._trials.append(trial)
-        self._searches.take(trial)
+        self._search.take(trial)
         _log.info("trial %d: %s=%d on %s: %s", trial.number, self._spec.variable, trial.value, trial.slot, trial.state)
 
     async def _outcome(self, run: JobRun) -> JobRecord:
@@ -113,20 +110,18 @@ class TuneScheduler(QueueScheduler):
             return await super()._outcome(run)
         return await self._judge(trial_run, worker, slot_state)
 
-    async def _judge(self, run: TrialRun, worker: SlotWorker, slot_state: SlotState) -> JobRecord:
-        found = await script_results.in_folder(Path(worker.out_dir)) if worker.out_dir is not None else {}
-        attempt = worker.reported()
-        reported = attempt.result if attempt is not None else {}
-        sample = self._lanes.sample(slot_state)
+    async def _judge(self, run: TrialRun, worker: Worker, slot_state: SlotState) -> JobRecord:
+        from_file = await script_results.in_folder(Path(worker.out_dir)) if worker.out_dir is not None else {}
+        sample = self._board.sample(slot_state)
         lost = "its GPU is lost" if sample is not None and sample.lost else None
-        skipped = _STOPPED if self._searches.ended and not run.over else lost
-        trial = run.conclude(worker, {**found, **reported}, skipped=skipped)
+        skipped = _STOPPED if self._search.ended and not run.over else lost
+        trial = run.conclude(worker, {**from_file, **reported(worker)}, skipped=skipped)
         self._judge_gpu(slot_state, trial)
         if run.disturbed is not None:
             self._disturbed.add((run.plan.value, run.plan.slot))
-        if trial.kind is TrialKind.FIRST and trial.state is TrialState.FAILED and self._is_of_the_script(worker, run):
-            self._searches.stop(trial.reason or "the first trial failed")
-        return self._recorder.release(worker, found, state=_STATES[trial.state], reason=trial.reason)
+        if trial.state is TrialState.FAILED and self._is_of_the_script(worker, run):
+            self._stop_search(trial.reason or "the script cannot be tuned")
+        return self._recorder.release(worker, from_file, state=_STATES[trial.state], reason=trial.reason)
 
     def _judge_gpu(self, slot_state: SlotState, trial: Trial) -> None:
         """Count a failure at a value that another slot has measured: the GPU is benched after some of these."""
@@ -137,19 +132,20 @@ class TuneScheduler(QueueScheduler):
         uuid = slot_state.gpu_uuid
         if trial.state is not TrialState.FAILED or uuid is None or not elsewhere:
             return
-        if self._bench.failed(uuid, trial.number, trial.reason or "for no known reason"):
-            self._tell_benched(slot_state)
+        if self._bench.failed(uuid, trial.number, trial.reason or "for an unknown reason"):
+            self._report_benched(slot_state)
 
-    @staticmethod
-    def _is_of_the_script(worker: SlotWorker, run: TrialRun) -> bool:
-        """Whether a failure says that the script cannot be tuned, rather than that the value is too large."""
-        return run.ignores is not None or worker.state is WorkerState.FINISHED
+    def _is_of_the_script(self, worker: Worker, run: TrialRun) -> bool:
+        """Whether a failure means that the script cannot be tuned, rather than that the value is too large."""
+        measured = any(trial.state is TrialState.MEASURED for trial in self._trials)
+        ended = worker.state is WorkerState.FINISHED and run.plan.value == self._spec.low and not measured
+        return run.ignores is not None or ended
 
     # Measuring
 
     def beat(self) -> None:
         """See how far the trials are, and end those that are measured."""
-        if self._spec.budget_s is not None and self._now_s >= self._spec.budget_s and not self._searches.ended:
+        if self._spec.budget_s is not None and self._now_s >= self._spec.budget_s and not self._search.ended:
             self._stop_search("the budget is used up")
         running = self._running_trials()
         own = frozenset(pid for _, worker in running for pid in worker.pids)
@@ -158,18 +154,18 @@ class TuneScheduler(QueueScheduler):
         all_measure = len(together) == expected and all(run.measures for run in together)
         for run, worker in running:
             alone = run.plan.kind is not TrialKind.TOGETHER
-            sample = self._lanes.sample(self._slot_states[run.plan.slot])
-            run.look(worker, sample, own, counts=alone or all_measure)
+            sample = self._board.sample(self._slot_states[run.plan.slot])
+            run.check(worker, sample, own, counts=alone or all_measure)
         all_over = all_measure and all(run.over for run in together)
         for run, worker in running:
             done = run.over if run.plan.kind is not TrialKind.TOGETHER else all_over
             if worker.state.live and worker.state is not WorkerState.STOPPING and (done or run.spoilt or run.ignores):
                 worker.stop(reason=MEASURED if done else run.ignores or run.disturbed)
         self._skip_unused()
-        if not self._searches.ended and any(self._lanes.open()):
+        if not self._search.ended and any(self._board.open()):
             self._wake.set()  # the search may have waited for a slot that is gone
 
-    def _running_trials(self) -> list[tuple[TrialRun, SlotWorker]]:
+    def _running_trials(self) -> list[tuple[TrialRun, Worker]]:
         """The trials that occupy their slots, and their workers."""
         return [
             (run, worker)
@@ -180,10 +176,10 @@ class TuneScheduler(QueueScheduler):
 
     def _skip_unused(self) -> None:
         """Give up the trials that wait for a slot which is not used any more."""
-        benched = self._lanes.benched()
+        benched = self._board.benched()
         for number, run in list(self._trial_runs.items()):
             slot = run.plan.slot
-            if self._jobs.get(slot) != number and (slot in benched or not self._lanes.used(slot)):
+            if self._jobs.get(slot) != number and (slot in benched or not self._board.used(slot)):
                 self._skip(number, _NO_USE)
 
     def _skip(self, number: int, reason: str) -> None:
@@ -199,19 +195,32 @@ class TuneScheduler(QueueScheduler):
         """How far it is."""
         running = {run.number: run.so_far(worker) for run, worker in self._running_trials()}
         trials = [running.get(number) or run.waiting() for number, run in self._trial_runs.items()]
-        found = self._searches.tuning([*self._trials, *trials], self._now_s, self._planned_s, self._command)
-        return structs.replace(found, stopped=self._stopped)
-
-    def _command(self, value: int) -> tuple[str, ...]:
-        return words.command(self._run_spec, self._spec.variable, value)
+        answer = self._search.answer()
+        chosen = answer.recommended
+        started_s = {trial.slot: self._planned_s[trial.slot] for trial in running.values()}
+        return Tuning(
+            spec=self._spec,
+            step=self._search.step,
+            trials=(*map(self._search.with_interval, self._trials), *trials),
+            answers=(answer,),
+            eta_s=self._search.eta_s(started_s, self._now_s),
+            ended=self._search.ended,
+            stopped=self._stopped,
+            command=words.command(self._run_spec, self._spec.variable, chosen.value) if chosen is not None else (),
+        )
 
     # Commands
 
+    def _check(self, action: QueueAction) -> None:
+        if action not in {QueueAction.SKIP, QueueAction.STOP}:
+            raise GmgError("the search decides which trials run, and in which order; a trial can be skipped", 1)
+        super()._check(action)
+
     def act(self, action: QueueAction, numbers: tuple[int, ...]) -> None:
-        """Skip trials. Raises `GmgError` for all else: the search decides which trials run, and when."""
-        if action is not QueueAction.SKIP:
-            raise GmgError("the search decides which trials run, and in which order; it can be told to skip one", 1)
-        waiting = [number for number in numbers if number in self._trial_runs and number not in self._jobs.values()]
+        """Skip or stop trials. Raises `GmgError` for all else: the search decides which trials run, and when."""
+        self._check(action)
+        skip, live = action is QueueAction.SKIP, self._jobs.values()
+        waiting = [number for number in numbers if skip and number in self._trial_runs and number not in live]
         for number in waiting:
             self._skip(number, "skipped by the user")
         rest = tuple(number for number in numbers if number not in waiting)
@@ -219,15 +228,15 @@ class TuneScheduler(QueueScheduler):
             super().act(action, rest)
 
     def end(self, *, kill: bool, reason: str | None) -> None:
-        """Stop all trials, and start no others: the answer is what is known so far."""
-        if not self._searches.ended:
+        """Stop all trials, and start no others: the answer is the answer so far."""
+        if not self._search.ended:
             self._stopped = True
-            self._searches.stop(reason or _STOPPED)
+            self._search.stop(reason or _STOPPED)
         super().end(kill=kill, reason=reason)
 
     def _stop_search(self, why: str) -> None:
         """Start no more trials, and stop those that run."""
-        self._searches.stop(why)
+        self._search.stop(why)
         for number in [number for number in self._trial_runs if number not in self._jobs.values()]:
             self._skip(number, why)
         for _, worker in self._running_trials():

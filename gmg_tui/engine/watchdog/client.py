@@ -1,4 +1,4 @@
-"""Starts the watchdog, and tells it what lives."""
+"""Starts the watchdog, and sends it what lives."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-
-from gmg_tui.engine.children import Children
 
 _log = logging.getLogger(__name__)
 
@@ -22,19 +19,17 @@ _PAUSE_S = 1.0
 
 
 class WatchdogClient:
-    """Starts the watchdog (`process.py`), tells it which process groups live, and replaces one that is killed."""
+    """Starts the watchdog (`process.py`), sends it the live process groups, and replaces one that is killed."""
 
-    def __init__(self, children: Children) -> None:
-        self._children = children
+    def __init__(self) -> None:
         self._session_id = ""
         self._process: asyncio.subprocess.Process | None = None
         self._groups: set[int] = set()
-        self._at_last: Sequence[str] = ()
         self._watching: asyncio.Task[None] | None = None
 
-    async def start(self, session_id: str, at_last: Sequence[str] = ()) -> None:
-        """Start the watchdog of the session with that id; it runs the command `at_last` for an engine that was killed."""
-        self._session_id, self._at_last = session_id, at_last
+    async def start(self, session_id: str) -> None:
+        """Start the watchdog of the session with that id."""
+        self._session_id = session_id
         await self._spawn()
         self._tell_all()
         self._watching = asyncio.create_task(self._watch())
@@ -42,7 +37,7 @@ class WatchdogClient:
     async def _spawn(self) -> None:
         program = str(Path(__file__).with_name("process.py"))
         try:
-            self._process = await self._children.start(
+            self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", program, self._session_id),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.DEVNULL,
@@ -61,8 +56,6 @@ class WatchdogClient:
             self._tell_all()
 
     def _tell_all(self) -> None:
-        for word in self._at_last:
-            self._tell(f"${word}\n")
         for group in self._groups:
             self._tell(f"+{group}\n")
 

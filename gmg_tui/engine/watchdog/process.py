@@ -1,8 +1,7 @@
 """A small process beside the engine: when the engine is killed, it ends the engine's workers.
 
-Its standard input names each worker's process group, and a command that is to be run last, as one that ends a job of
-Slurm's. It closes when the engine is gone, for whatever reason; an engine that ends normally says goodbye first. It imports nothing of the project, to stay small:
-`python -I -S process.py SESSION_ID` takes about 7 MiB.
+Its standard input names each worker's process group. It closes when the engine is gone, for whatever reason; an engine
+that ends normally announces that first. It imports nothing of the project, to stay small: `python -I -S process.py SESSION_ID` takes about 7 MiB.
 """
 
 from __future__ import annotations
@@ -19,28 +18,22 @@ _STEPS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
 _CHECK_S = 0.1
 
 
-def _left(lines: Iterable[bytes]) -> tuple[set[int], list[str]] | None:
-    """What is left when the engine goes, None after its goodbye.
-
-    The process groups that live (`+N` has begun, `-N` has ended), and the words of a command (`$WORD`, one a line).
-    """
+def _left(lines: Iterable[bytes]) -> set[int] | None:
+    """The process groups that live when the engine goes (`+N` has begun, `-N` has ended), None after its goodbye."""
     groups: set[int] = set()
-    command: list[str] = []
     for line in lines:
         if line.startswith(b"+"):
             groups.add(int(line[1:]))
         elif line.startswith(b"-"):
             groups.discard(int(line[1:]))
-        elif line.startswith(b"$"):
-            command.append(os.fsdecode(line[1:].rstrip(b"\n")))
         elif line.startswith(b"."):
             return None
-    return groups, command
+    return groups
 
 
 def _members(groups: set[int], mark: bytes) -> set[int]:
     """The PIDs of what is alive of the groups, and of processes with `mark` in their environment."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
         if not name.isdigit() or int(name) == os.getpid():
             continue
@@ -49,10 +42,10 @@ def _members(groups: set[int], mark: bytes) -> set[int]:
             if fields[0] in (b"Z", b"X"):
                 continue
             if int(fields[2]) in groups or mark in Path("/proc", name, "environ").read_bytes().split(b"\0"):
-                found.add(int(name))
+                pids.add(int(name))
         except OSError:
             continue  # gone, or another user's
-    return found
+    return pids
 
 
 def _end(groups: set[int], mark: bytes) -> list[int]:
@@ -78,12 +71,9 @@ def main(session_id: str) -> None:
     """Wait for the engine's end, then end what it leaves behind, and log that to the engine's log (standard error)."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends with the engine, not before
-    left = _left(sys.stdin.buffer)
-    if left is None:
+    groups = _left(sys.stdin.buffer)
+    if groups is None:
         return
-    groups, command = left
-    if command:
-        os.spawnvp(os.P_NOWAIT, command[0], command)  # noqa: S606 - the engine has said it
     ended = _end(groups, b"GMG_SESSION_ID=" + os.fsencode(session_id))
     if ended:
         moment = time.strftime("%Y-%m-%d %H:%M:%S")

@@ -1,9 +1,9 @@
-"""What a worker that is a rank asks its group, and tells it."""
+"""A worker as a member of its group: what a rank requests of its group, and reports to it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from gmg_tui.ddp.variables import Meeting
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
@@ -24,26 +24,24 @@ class Outcome(NamedTuple):
     """Whether its attempt could not be prepared."""
 
 
-class Member(Protocol):
-    """A worker's place in its group, which may be none.
+class Member:
+    """A worker as a member of its group. This class is for a worker without a group: it waits for nobody.
 
     In each attempt of the group a rank calls `meet` once, and `part` once.
+
+    Attributes:
+        policy: When the next attempt is due; of a rank, when the group's is.
+        rank: Which rank of which group; None for a worker that is in none.
+        called_off: Whether the group's attempt is being ended: another rank has failed, or could not be prepared.
     """
 
-    @property
-    def rank(self) -> Rank | None:
-        """Which rank of which group; None for a worker that is in none."""
+    def __init__(self, policy: RestartPolicy, rank: Rank | None = None) -> None:
+        self.policy, self.rank = policy, rank
+        self.called_off = False
 
-    @property
-    def policy(self) -> RestartPolicy:
-        """When the rank's next attempt is due: when the group's is."""
-
-    @property
-    def called_off(self) -> bool:
-        """Whether the group's attempt is being ended: another rank has failed, or could not be prepared."""
-
-    async def meet(self, say: Callable[[str | None], None]) -> Meeting | None:
-        """Wait until all ranks are ready to start, or the attempt is called off; `say` is told for which it waits."""
+    async def meet(self, report: Callable[[str | None], None]) -> Meeting | None:
+        """Wait until all ranks are ready to start, or the attempt is called off; `report` gets what it waits for."""
+        return None
 
     def call_off(self) -> None:
         """The user has ended the rank before it had a process: the group's attempt is called off."""
@@ -51,29 +49,6 @@ class Member(Protocol):
     def has_ended(self, exit_code: int) -> None:
         """The rank's process has ended; the first that fails ends the others."""
 
-    async def part(self, outcome: Outcome, say: Callable[[str | None], None]) -> Failure | None:
-        """Wait until all ranks have ended; `say` is told for which it waits. Returns this rank's failure, if any."""
-
-
-class Alone:
-    """The place of a worker that is in no group: it waits for nobody."""
-
-    rank: Rank | None = None
-    called_off = False
-
-    def __init__(self, policy: RestartPolicy) -> None:
-        self.policy = policy
-
-    async def meet(self, say: Callable[[str | None], None]) -> Meeting | None:
-        """There is nobody to meet."""
-        return None
-
-    def call_off(self) -> None:
-        """No other is concerned."""
-
-    def has_ended(self, exit_code: int) -> None:
-        """No other is concerned."""
-
-    async def part(self, outcome: Outcome, say: Callable[[str | None], None]) -> Failure | None:
-        """Its failure is its own."""
+    async def part(self, outcome: Outcome, report: Callable[[str | None], None]) -> Failure | None:
+        """Wait until all ranks have ended; `report` gets what it waits for. Returns this rank's failure, if any."""
         return outcome.failure

@@ -11,12 +11,10 @@ from msgspec import structs
 
 from gmg_tui.ddp import stack_signal
 from gmg_tui.engine.attempts.attempt import RunningAttempt
-from gmg_tui.engine.children import Children
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process_tree import Proc
-from gmg_tui.engine.workers.worker_status import WorkerStatus
-from gmg_tui.model import Stacks
+from gmg_tui.model import Rank, Stacks
 
 _ANSWER_S = 5.0
 """How long a process may take to write its stacks."""
@@ -29,34 +27,32 @@ _STOPPED = "Tt"
 """The states of a process that a signal or a debugger has stopped (proc(5))."""
 
 
-async def of(children: Children, worker: WorkerStatus) -> Stacks:
-    """The stacks of what runs on the worker's slot, or why there are none."""
-    rank = worker.rank.rank if worker.rank is not None else None
-    found = Stacks(worker.slot.name, rank)
-    attempt = worker.attempt
-    if attempt is None or not worker.state.live or not attempt.process.started or attempt.exit_code is not None:
-        return structs.replace(found, error="no process runs")
-    proc = process_tree.read(attempt.process.current_pid)
+async def of(attempt: RunningAttempt | None, slot: str, rank: Rank | None) -> Stacks:
+    """The stacks of the process of an attempt (None where none lives) on a slot, or why there are none."""
+    stacks = Stacks(slot, rank.rank if rank is not None else None)
+    if attempt is None or not attempt.process.started or attempt.exit_code is not None:
+        return structs.replace(stacks, error="no process runs")
+    proc = process_tree.read(attempt.process.pid)
     if proc is None:
-        return structs.replace(found, error="its process has just ended")
-    text = await _spied(children, proc)
+        return structs.replace(stacks, error="its process has just ended")
+    text = await _spied(proc)
     if text:
-        return structs.replace(found, text=text, source="py-spy")
+        return structs.replace(stacks, text=text, source="py-spy")
     if proc.state in _STOPPED:
-        return structs.replace(found, error=_stopped(proc))
+        return structs.replace(stacks, error=_stopped(proc))
     text, error = await _signalled(attempt, proc)
-    return structs.replace(found, text=text, source="faulthandler" if text else "", error=error)
+    return structs.replace(stacks, text=text, source="faulthandler" if text else "", error=error)
 
 
-async def _spied(children: Children, proc: Proc) -> str:
-    """What py-spy says; empty where there is none, or it may not look."""
+async def _spied(proc: Proc) -> str:
+    """What py-spy prints; empty where it is not installed or lacks permission."""
     program = shutil.which("py-spy")
     if program is None:
         return ""
     # A stopped process is read as it is; one that runs is paused meanwhile, or its frames would change.
     way = ("--nonblocking",) if proc.state in _STOPPED else ()
     try:
-        spy = await children.start(
+        spy = await asyncio.create_subprocess_exec(
             *(program, "dump", *way, "--pid", str(proc.pid)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -66,20 +62,20 @@ async def _spied(children: Children, proc: Proc) -> str:
         return ""
     try:
         async with asyncio.timeout(_PY_SPY_S):
-            said, _ = await spy.communicate()
+            output, _ = await spy.communicate()
     except TimeoutError:
         return ""
     finally:
         if spy.returncode is None:
             spy.kill()
-    return _text(said) if spy.returncode == 0 else ""
+    return _text(output) if spy.returncode == 0 else ""
 
 
 async def _signalled(attempt: RunningAttempt, proc: Proc) -> tuple[str, str | None]:
     """What the process writes when it is asked by the signal, or why it does not."""
-    file = attempt.environment.full.get("GMG_STACK_FILE")
+    file = attempt.launch.environment.full.get("GMG_STACK_FILE")
     if file is None:
-        return "", "py-spy is not installed or may not look, and only the ranks of groups answer without it"
+        return "", "py-spy is not installed or lacks permission, and only the ranks of groups answer without it"
     if not process_tree.handles(proc.pid, stack_signal.SIGNAL):
         return "", "it does not listen: it is not a Python that reads PYTHONPATH, or is just being started"
     try:
@@ -119,5 +115,5 @@ def _asked(proc: Proc, file: Path) -> str:
         return _text(stream.read(_MOST_BYTES))
 
 
-def _text(said: bytes) -> str:
-    return said[:_MOST_BYTES].decode("utf-8", "replace").strip()
+def _text(output: bytes) -> str:
+    return output[:_MOST_BYTES].decode("utf-8", "replace").strip()

@@ -2,130 +2,104 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import structs
 
 from gmg_tui import model
-from gmg_tui.engine.workers.worker_status import WorkerStatus
+from gmg_tui.engine.clock import unix
 from gmg_tui.genesis.output.failures import FailureKind
 from gmg_tui.model import Details, Phase, WorkerState
 from gmg_tui.text import clean
 
+if TYPE_CHECKING:
+    from gmg_tui.engine.workers.local_worker import LocalWorker
 
-def view(worker: WorkerStatus, index: int, now: float) -> model.Worker:
-    """The worker at this moment; `now` is monotonic seconds."""
-    attempt = worker.attempt
+
+def view(worker: LocalWorker, index: int, now: float) -> model.Worker:
+    """The worker at this moment; `index` is its slot's number, `now` monotonic seconds."""
+    attempt, state = worker.running, worker.state
+    troubles = (worker.misplaced, worker.memory_kept, worker.log.trouble)
+    failed, restart_at = worker.failure if state is WorkerState.FAILED else None, worker.restart_policy.at
     common = model.Worker(
         slot=worker.slot.name,
         index=index,
-        state=worker.state,
-        state_s=now - worker.state_since,
-        args=worker.args if attempt is None else attempt.args,
+        state=state,
+        state_since=unix(worker.state_since),
+        args_given=worker.args if attempt is None else (),
         reason=worker.reason,
-        advice=worker.advice,
-        out_of_memory=_is_out_of_memory(worker),
-        before=worker.before,
+        advice=_advice(worker),
+        out_of_memory=failed is not None and failed.kind is FailureKind.MEMORY,
+        warnings=(
+            *(text for text in troubles if text is not None),
+            *(attempt.warnings if attempt is not None else ()),
+        ),
         log_lines=worker.ring.end,
         last_line=_last_line(worker),
-        warnings=_warnings(worker),
         job=worker.task.job,
         job_name=worker.task.name,
         timeout_s=worker.task.timeout_s,
-        restart_in_s=max(0.0, worker.restart_at - now) if worker.restart_at is not None else None,
         group=worker.rank,
+        before=worker.before,
+        restart_at=unix(restart_at) if restart_at is not None else None,
     )
     if attempt is None:
         return common
-    reader, meter = attempt.reader, attempt.meter
-    phase, timeout_s = worker.phase, worker.task.timeout_s
-    own_phase = phase is not Phase.NONE and not worker.carried
+    reader, phase = attempt.reader, worker.phase
+    since = worker.state_since if worker.carried else reader.phase_started
+    silent_s = attempt.fps_silent_s(now) if state is WorkerState.RUNNING else None
     return structs.replace(
         common,
-        reason=worker.reason or attempt.held.reason,
-        timeout_s=timeout_s + attempt.held.total_s if timeout_s is not None else None,
+        current=attempt.record(),
         phase=phase,
-        phase_s=_phase_s(worker, now),
-        silent_s=attempt.silent_s(now) if own_phase else None,
-        phase_usual_s=attempt.usual_s if own_phase else None,
-        attempt=attempt.number,
-        attempt_s=attempt.elapsed_s,
-        pid=attempt.process.current_pid
-        if worker.state.live and attempt.process.started and attempt.ended is None
-        else None,
-        exit_code=attempt.exit_code,
-        output_bytes=attempt.output_bytes,
-        fps=attempt.fps,
-        fps_of_group=reader.fps_of_group,
+        phase_since=unix(since) if phase is not Phase.NONE else 0.0,
+        phase_usual_s=attempt.usual_s if phase is not Phase.NONE and not worker.carried else None,
         fps_in_rank_0=worker.carried,
-        fps_silent_s=reader.fps_silent_s(now) if worker.state is WorkerState.RUNNING else None,
-        n_envs=attempt.n_envs,
-        progress=reader.progress,
-        device=reader.device,
-        backend=reader.backend,
-        genesis_version=reader.genesis_version,
+        fps_silent_since=unix(now - silent_s) if silent_s is not None else None,
+        device=reader.genesis.device,
+        backend=reader.genesis.backend,
+        genesis_version=reader.genesis.version,
         warning_lines=reader.remarks.warnings,
         error_lines=reader.remarks.errors,
-        stopping=attempt.termination.sent if worker.state is WorkerState.STOPPING else None,
-        cpu_pct=attempt.activity.cpu_pct if worker.state.live else None,
-        memory_rss_mib=attempt.activity.memory_rss_mib if worker.state.live else None,
+        stopping=attempt.process.sent if state is WorkerState.STOPPING else None,
+        cpu_pct=attempt.activity.cpu_pct if state.live else None,
+        memory_rss_mib=attempt.activity.memory_rss_mib if state.live else None,
         stuck=worker.stuck,
-        now=attempt.metrics() if worker.before is not None else None,
-        gpu_util_mean_pct=meter.gpu_util_pct.value,
-        memory_peak_mib=meter.memory_peak_mib,
-        power_mean_w=meter.power_w.value,
-        energy_j=meter.energy_j,
+        healed=attempt.heals(raced=worker.raced),
     )
 
 
-def _phase_s(worker: WorkerStatus, now: float) -> float:
-    if worker.attempt is None or worker.phase is Phase.NONE:
-        return 0.0
-    return now - (worker.state_since if worker.carried else worker.attempt.reader.phase_started)
+def _advice(worker: LocalWorker) -> str | None:
+    attempt = worker.running
+    if attempt is None:
+        return worker.advice
+    if worker.failure is not None and worker.advice == worker.failure.advice:
+        return attempt.advice(worker.failure) or None
+    return worker.advice or (attempt.reader.hint if attempt.fps is None and worker.state.live else None)
 
 
-def _is_out_of_memory(worker: WorkerStatus) -> bool:
-    failure = worker.failure if worker.state is WorkerState.FAILED else None
-    return failure is not None and failure.kind is FailureKind.MEMORY
+def _last_line(worker: LocalWorker) -> str:
+    """The script's progress and metrics where it reports such, else its newest line: the last of a table means little."""
+    reader = worker.running.reader if worker.running is not None else None
+    if reader is None or not reader.metrics:
+        return clean(worker.ring.newest)
+    done = reader.progress
+    parts = [f"{done.unit} {done.done:,.0f} of {done.total:,.0f}"] if done is not None else []
+    return ", ".join([*parts, *(f"{name.replace('_', ' ')} {value:,.5g}" for name, value in reader.metrics.items())])
 
 
-def _last_line(worker: WorkerStatus) -> str:
-    """The newest line that tells something: an iteration of rsl_rl ends with the time left, which is 0 at the end."""
-    newest = clean(worker.ring.newest)
-    done = worker.attempt.reader.progress if worker.attempt is not None else None
-    if done is None or not newest.lstrip().startswith("ETA:"):
-        return newest
-    reward = f", mean reward {done.reward}" if done.reward else ""
-    return f"{done.unit} {done.done:,.0f} of {done.total:,.0f}{reward}"
-
-
-def _warnings(worker: WorkerStatus) -> tuple[str, ...]:
-    attempt = worker.attempt
-    survivors = attempt.termination.survivors if attempt is not None else None
-    found = [survivors, worker.misplaced, worker.memory_kept, worker.log.trouble, worker.dump]
-    if attempt is not None:
-        found += [
-            attempt.fault,
-            attempt.backpressure.trouble,
-            attempt.reported.trouble,
-            attempt.continued,
-            attempt.left_behind,
-        ]
-    said = attempt.reader.warnings if attempt is not None else ()
-    return (*(text for text in found if text is not None), *said)
-
-
-def details(worker: WorkerStatus, cwd: str, egl: str) -> Details:
-    """What a details screen shows of the worker, except its GPU's processes, and the ranks of its torchrun."""
-    attempt = worker.attempt
-    attempts = [*worker.past, *([(attempt.record(), attempt.settings)] if attempt is not None else [])]
+def details(worker: LocalWorker, ranks: dict[int, int]) -> Details:
+    """The attempts of a worker, and what the newest was started with; `ranks` are those of a user's torchrun, by PID."""
+    attempt, context, slot = worker.running, worker.context, worker.slot.name
     return Details(
-        slot=worker.slot.name,
-        command=attempt.command if attempt is not None else (),
-        cwd=cwd,
-        env=dict(attempt.environment.set) if attempt is not None else {},
-        unset=attempt.environment.unset if attempt is not None else (),
-        egl=egl,
-        attempts=tuple(record for record, _ in attempts),
-        settings=tuple(settings for _, settings in attempts),
+        slot=slot,
+        command=attempt.launch.command if attempt is not None else (),
+        cwd=context.spec.cwd,
+        env=dict(attempt.launch.environment.set) if attempt is not None else {},
+        unset=attempt.launch.environment.unset if attempt is not None else (),
+        egl=context.egl_notes.get(slot, "not asked yet"),
+        attempts=(*worker.past, *([attempt.record()] if attempt is not None else [])),
         args=worker.args,
         extra_env=worker.env,
+        ranks=ranks,
     )

@@ -5,18 +5,25 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
+from gmg_tui.ddp import torchrun
+from gmg_tui.ddp.error_file import Recorded
 from gmg_tui.ddp.observations import Observations
-from gmg_tui.genesis.output import lines, torchrun
-from gmg_tui.genesis.output.failure_signs import FailureKind, Sign, sign_in, sign_of
+from gmg_tui.genesis.output import lines
+from gmg_tui.genesis.output.failure_signs import FailureKind, Sign, sign_in, sign_of, table
 from gmg_tui.text import clean
 
-__all__ = ["SEE_LOG", "Failure", "FailureKind", "explain"]
+__all__ = ["Failure", "FailureKind", "Tail", "explain", "explain_recorded"]
 
 _MAX_TEXT = 200
-SEE_LOG = "it will fail again in this way: see its log"
-"""The advice where nothing is known of a script's own exception."""
+LINES = 200
+"""How many lines are looked at."""
+_BYTES = 128 << 10
+_SEE_LOG = "it will fail again in this way: see its log"
+"""The advice for an exception of the script that no table names."""
+_SEE_FILE = "it will fail again in this way: its error.json, in the session's folder ranks, has the traceback"
 
 
 class Failure(NamedTuple):
@@ -29,88 +36,110 @@ class Failure(NamedTuple):
     """One line; may be empty."""
 
 
+class Tail:
+    """The last 128 KiB of output or more, at most twice as much."""
+
+    def __init__(self) -> None:
+        self._text = bytearray()
+
+    def add(self, block: bytes) -> None:
+        """Take the next block; only its last part where it is long."""
+        self._text += block[-_BYTES:]
+        if len(self._text) > 2 * _BYTES:
+            del self._text[:-_BYTES]
+
+    def lines(self) -> list[bytes]:
+        """The last lines, without their ends, oldest first; blank ones are left out."""
+        return [line for line in bytes(self._text).splitlines() if line.strip()][-LINES:]
+
+
 _EXCEPTION = re.compile(
-    rb"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Fault|Warning)\b(?:: ?.*)?"
+    rb"(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Fault|Warning)\b(?:: ?.*)?"
 )
 _AFTER_TRACEBACK = re.compile(rb"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?")
 _TRACEBACK = b"Traceback (most recent call last)"
+_VAGUE_REASON = re.compile(
+    rb"[\w.]+:?|(?:[\w.]+\.)?(?:CalledProcessError|ChildFailedError|ProcessExitedException|BrokenProcessPool)\b.*"
+)
+"""An exception without a text, or one that reports only that another process has failed."""
+_CHAIN = (b"The above exception was the direct cause of", b"During handling of the above exception, another")
+_GROUP = b"+ Exception Group Traceback (most recent call last):"
+_GROUP_PART = re.compile(rb"(?:\+-)?\+-{10,}.*")
+_GROUP_LINE = re.compile(rb"\| (?!\w*ExceptionGroup\b)((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?)")
 _USAGE = re.compile(rb"\S{1,200}: error: .+|.{1,200}: can't open file .+|.{1,200}: No module named .+")
 _NATIVE = re.compile(rb"\[[EC] \d\d/\d\d/\d\d [\d:.]+ \d+\] (?P<text>.*)|what\(\):\s*(?P<what>.*)")
-
 _BOX = re.compile(b"|".join(map(str.encode, "─│╭╮╰╯")))
-
-_SIGNALS: dict[int, tuple[str, str]] = {
-    signal.SIGKILL: ("the host may have run out of memory", "look for `Out of memory` in the kernel's log (dmesg)"),
-    signal.SIGSEGV: ("segmentation fault", "its log ends with where each thread was"),
-    signal.SIGABRT: ("aborted", "its log ends with what the library said"),
-    signal.SIGBUS: ("bus error", "the shared memory, or the disk of a mapped file, may be full"),
-    signal.SIGILL: ("illegal instruction", "a library was built for another processor"),
-    signal.SIGFPE: ("arithmetic error", "its log ends with where each thread was"),
-    signal.SIGINT: ("interrupted", ""),
-    signal.SIGTERM: ("asked to end", "somebody else, or the system, ended it"),
-    signal.SIGHUP: ("its terminal is gone", ""),
-}
+"""What Rich draws around messages."""
 
 
-def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
-    """Why an attempt ended with `exit_code` (negative: a signal's number), from its last lines as written."""
+def explain(exit_code: int, tail: Sequence[bytes], patterns: Sequence[tuple[bytes, str]] = ()) -> Failure:
+    """Why an attempt ended with `exit_code` (negative: a signal's number), from its last lines as written.
+
+    `patterns` are further expressions for lines that name a failure, each with what to do about it.
+    """
     first = torchrun.first_failure(tail)
     if first is not None:
         failure = explain(first.exit_code, first.tail)
         return failure._replace(reason=f"rank {first.rank}: {failure.reason}"[:_MAX_TEXT])
     texts = [lines.unmarked(lines.plain(line)) for line in tail]
+    for pattern, advice in patterns:
+        named = next((text for text in reversed(texts) if re.search(pattern, text)), None)
+        if named is not None:
+            return Failure(FailureKind.SCRIPT, _one_line(named), advice)
     if exit_code < 0:
         return _killed(-exit_code, texts)
-    found = _reason(texts, indented=[line[:1] in (b" ", b"\t") for line in tail])
-    native = _native(texts)
-    reason = found or native or _exit_text(exit_code, texts)
+    exception = _of_group(texts) or _reason(texts, indented=[line[:1] in (b" ", b"\t") for line in tail])
+    reason = exception or _native(texts) or _exit_text(exit_code, texts)
     sign = sign_of(reason)
     if sign is None or sign.vague:
-        sign = sign_in(_errors(texts)) or sign
+        # Lines further up may be of something that the script has survived: they count where the reason is less exact.
+        vague = exception is None or sign is not None or _VAGUE_REASON.fullmatch(exception) is not None
+        sign = sign_in(_errors(texts) if vague else _chain(texts)) or sign
     if sign is not None:
         return Failure(sign.kind, _of_collective(sign, texts) or _one_line(reason), sign.advice)
-    if found is not None:
-        return Failure(FailureKind.SCRIPT, _one_line(reason), SEE_LOG)
+    if exception is not None:
+        return Failure(FailureKind.SCRIPT, _one_line(reason), _SEE_LOG)
     return Failure(FailureKind.UNKNOWN, _one_line(reason), "see the end of its log")
+
+
+def explain_recorded(recorded: Recorded) -> Failure:
+    """Why the script failed."""
+    texts = [line.encode(errors="replace") for line in f"{recorded.traceback}\n{recorded.message}".splitlines()]
+    failure = explain(1, [text for text in texts if text.strip()])
+    if failure.kind is FailureKind.UNKNOWN:
+        first = next((line for line in recorded.message.splitlines() if line.strip()), "")
+        failure = Failure(FailureKind.SCRIPT, _one_line(first.encode(errors="replace")), _SEE_LOG)
+    return failure._replace(advice=_SEE_FILE) if failure.advice == _SEE_LOG else failure
 
 
 def _killed(number: int, texts: Sequence[bytes]) -> Failure:
     kind = FailureKind.KILLED
-    meaning, advice = _SIGNALS.get(number, ("", ""))
-    if number == signal.SIGSEGV and _holds_two_llvms(texts):
+    name = _signal(number)
+    meaning, advice = table().signals.get(name or "", ("", ""))
+    if number == signal.SIGSEGV and all(any(part in text for text in texts) for part in (b"/triton/", b"/_dynamo/")):
+        # The faulthandler's trace shows triton's import by torch._dynamo, which DistributedDataParallel imports.
         kind, meaning = FailureKind.SCRIPT, "triton's LLVM was loaded after Genesis' own"
         advice = "import torch._dynamo before genesis, at the top of the script"
     if number == signal.SIGABRT:
         # Libraries print what went wrong before they abort.
-        said, sign = _native(texts), sign_in(_errors(texts))
-        if said is not None:
-            meaning = clean(said)
+        message = _native(texts)
+        sign = sign_of(message) if message is not None else None
+        if message is None or (sign is not None and sign.vague):
+            sign = sign_in(_errors(texts)) or sign
+        meaning = clean(message) if message is not None else meaning
         if sign is not None:
             kind, advice, meaning = sign.kind, sign.advice, _of_collective(sign, texts) or meaning
-    reason = f"Killed by {_signal(number) or f'signal {number}'} (-{number})"
+    reason = f"Killed by {name or f'signal {number}'} (-{number})"
     return Failure(kind, f"{reason}: {meaning}"[:_MAX_TEXT] if meaning else reason, advice)
 
 
-def _holds_two_llvms(texts: Sequence[bytes]) -> bool:
-    """Whether the faulthandler's trace shows triton's import by torch._dynamo, which DistributedDataParallel imports."""
-    return any(b"/triton/" in text for text in texts) and any(b"/torch/_dynamo/" in text for text in texts)
-
-
 def _of_collective(sign: Sign, texts: Sequence[bytes]) -> str | None:
-    """Which collective did not end, or that the ranks did not meet, where the lines say it."""
+    """Which collective did not end, or that the ranks did not meet, where the lines report it."""
     if sign.kind not in (FailureKind.NCCL, FailureKind.PEER):
         return None
     seen = Observations()
     seen.feed(b"\n".join(texts))
-    if seen.timed_out:
-        first = min(seen.timed_out.values(), key=lambda each: each.number)
-        return f"{first.operation} #{first.number} did not end within {first.ms / 1000:.0f} s"
-    if seen.joined is not None:
-        ranks, size, waited_s = seen.joined
-        return f"only {ranks} of {size} ranks came to the group's store within {waited_s} s"
-    if seen.watchdog_stuck_s is not None:
-        return f"NCCL's watchdog has not moved for {seen.watchdog_stuck_s} s"
-    return None
+    return seen.failure
 
 
 def _signal(number: int) -> str | None:
@@ -124,23 +153,20 @@ def _reason(texts: Sequence[bytes], indented: Sequence[bool]) -> bytes | None:
         text = texts[index]
         logged = lines.message(text)
         if logged is not None and logged[0] in (b"ERROR", b"CRITICAL"):
-            return _of_traceback(logged[1], texts, indented, index) or _with_next(logged[1], texts, index)
-        if text.startswith(_TRACEBACK):
+            text = logged[1]
+        elif text.startswith(_TRACEBACK):
             end = _after(texts, indented, index)
             if end is not None:
                 return _with_next(texts[end], texts, end)
-        elif not indented[index] and (_USAGE.fullmatch(text) or _EXCEPTION.fullmatch(text)):
-            return _of_traceback(text, texts, indented, index) or _with_next(text, texts, index)
+            continue
+        elif indented[index] or not (_USAGE.fullmatch(text) or _EXCEPTION.fullmatch(text)):
+            continue
+        # The last line of the traceback before it, where that names the same exception, has its module too.
+        start = next((i for i in range(index - 1, -1, -1) if texts[i].startswith(_TRACEBACK)), None)
+        end = _after(texts, indented, start) if start is not None else None
+        same = end is not None and _class(texts[end]) == _class(text)
+        return _with_next(texts[end], texts, end) if same and end is not None else _with_next(text, texts, index)
     return None
-
-
-def _of_traceback(text: bytes, texts: Sequence[bytes], indented: Sequence[bool], index: int) -> bytes | None:
-    """The last line of the traceback before `index`, when it names the exception of `text`: with its module."""
-    start = next((i for i in range(index - 1, -1, -1) if texts[i].startswith(_TRACEBACK)), None)
-    end = _after(texts, indented, start) if start is not None else None
-    if end is None or _class(texts[end]) != _class(text):
-        return None
-    return _with_next(texts[end], texts, end)
 
 
 def _class(text: bytes) -> bytes:
@@ -150,24 +176,44 @@ def _class(text: bytes) -> bytes:
 
 def _after(texts: Sequence[bytes], indented: Sequence[bool], start: int) -> int | None:
     """The index of the line that names the exception of the traceback that begins at `start`."""
-    for index in range(start + 1, len(texts)):
-        if not indented[index]:
-            return index if _AFTER_TRACEBACK.fullmatch(texts[index]) else None
-    return None
+    end = next((index for index in range(start + 1, len(texts)) if not indented[index]), None)
+    return end if end is not None and _AFTER_TRACEBACK.fullmatch(texts[end]) else None
 
 
 def _with_next(text: bytes, texts: Sequence[bytes], index: int) -> bytes:
-    """An exception's first line; where it says nothing, its next line too."""
+    """An exception's first line; where that is empty, its next line too."""
     if not text.endswith(b":"):
         return text
     following = texts[index + 1] if index + 1 < len(texts) else b""
     return text + b" " + following if following and lines.message(following) is None else text[:-1]
 
 
+def _chain(texts: Sequence[bytes]) -> list[bytes]:
+    """The lines that name the exceptions from which the last one was raised."""
+    return [
+        next((text for text in reversed(texts[:index]) if _EXCEPTION.fullmatch(text)), b"")
+        for index, text in enumerate(texts)
+        if text.startswith(_CHAIN)
+    ]
+
+
+def _of_group(texts: Sequence[bytes]) -> bytes | None:
+    """The first exception in an `ExceptionGroup`, of the innermost group; None where the attempt ended without one."""
+    start = next((index for index in reversed(range(len(texts))) if texts[index] == _GROUP), len(texts))
+    parts = [index for index in range(start, len(texts)) if _GROUP_PART.fullmatch(texts[index])]
+    if not parts or any(text.startswith(_TRACEBACK) for text in texts[parts[-1] :]):
+        return None
+    for first, end in pairwise(parts):
+        named = [match[1] for match in map(_GROUP_LINE.fullmatch, texts[first:end]) if match is not None]
+        if named:
+            return named[-1]
+    return None
+
+
 def _native(texts: Sequence[bytes]) -> bytes | None:
     """The last error of Quadrants' or Taichi's native logger, or of a C++ exception that nobody caught."""
-    found = next(filter(None, map(_NATIVE.fullmatch, reversed(texts))), None)
-    return (found["text"] or found["what"]) if found is not None else None
+    native = next(filter(None, map(_NATIVE.fullmatch, reversed(texts))), None)
+    return (native["text"] or native["what"]) if native is not None else None
 
 
 def _exit_text(exit_code: int, texts: Sequence[bytes]) -> bytes:
@@ -176,16 +222,10 @@ def _exit_text(exit_code: int, texts: Sequence[bytes]) -> bytes:
     if sent is not None:
         # A shell reports a child's signal in this way.
         return f"{text} ({sent} in a child)".encode()
-    if exit_code in (1, 2):
-        # `sys.exit("what is wrong")` ends with 1, its text on standard error; click ends with 2 after `Error: …`.
-        said = next((line for text in reversed(texts) if (line := _unboxed(text)) and lines.message(line) is None), b"")
-        return f"{text}: ".encode() + said if said and lines.FPS.search(said) is None else text.encode()
-    return text.encode()
-
-
-def _unboxed(text: bytes) -> bytes:
-    """`text` without the box that Rich draws around messages; empty for a line of the box alone."""
-    return _BOX.sub(b"", text).strip()
+    # `sys.exit("what is wrong")` ends with 1, its text on standard error; click ends with 2 after `Error: …`.
+    unboxed = (_BOX.sub(b"", line).strip() for line in reversed(texts) if exit_code in (1, 2))
+    last = next((line for line in unboxed if line and lines.message(line) is None), b"")
+    return f"{text}: ".encode() + last if last and lines.FPS.search(last) is None else text.encode()
 
 
 def _errors(texts: Sequence[bytes]) -> list[bytes]:
@@ -195,7 +235,9 @@ def _errors(texts: Sequence[bytes]) -> list[bytes]:
 
 def _is_remark(text: bytes) -> bool:
     logged = lines.message(text)
-    return logged[0] in (b"INFO", b"WARNING", b"DEBUG") if logged is not None else b"warning" in text.lower()
+    if logged is not None:
+        return logged[0] in (b"INFO", b"WARNING", b"DEBUG")
+    return b"warning" in text.lower() or (lines.COMPILER.match(text) is not None and text[1:2] not in b"EC")
 
 
 def _one_line(text: bytes) -> str:

@@ -1,8 +1,7 @@
-r"""Every regular expression for lines of Genesis, rsl_rl, tqdm and the benchmark scripts.
+r"""Every regular expression for lines of Genesis.
 
 All work on bytes as the worker wrote them, colours included. Texts and versions: Genesis 0.2.1 to 0.4.5 and 1.4.5
-(`engine/scene.py`, `logging/logger.py`, `utils/tools.py`), rsl_rl (`utils/logger.py`, `runners/on_policy_runner.py`),
-tqdm (`std.py`). No expression crosses the end of a line, and each takes linear time.
+(`engine/scene.py`, `logging/logger.py`, `utils/tools.py`). No expression crosses the end of a line, and each takes linear time.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from gmg_tui.text import strip_ansi
 # backtracking.
 NUMBER: Final = rb"\d{1,24}+(?:,\d{3}){0,8}+(?:\.\d{1,6}+)?+"
 """A number as Genesis writes it, with thousands commas."""
-CLOCK: Final = re.compile(rb"(?<!\d)\d\d:\d\d:\d\d(?!\d)")
-"""The time of day in the head of a line of Genesis's logger."""
 _COLOUR = rb"(?:\x1b\[[\d;]{0,16}+m){0,4}+"
 _OPEN = _COLOUR + rb"(?:~{1,4}<)?+"
 _CLOSE = rb"(?:>~{1,4})?+" + _COLOUR
@@ -38,10 +35,7 @@ The raw form, `Running at ~<1,989.47>~ FPS`, is the same line again through the 
 FPS_ALONE: Final = re.compile(
     rb"(?:\[Genesis[^\]\r\n]{0,40}\](?: \[[^\]\r\n]{1,40}\]){0,2} |INFO:genesis:)?+" + FPS.pattern + rb"\s*"
 )
-"""A whole line that says nothing but the rate: as Genesis's logger writes it, as the root logger repeats it, or bare."""
-
-PER_ENVIRONMENT: Final = re.compile(NUMBER + rb"(?=" + _CLOSE + rb" FPS per env, )")
-"""The rate of one environment in a progress line."""
+"""A whole line with only the rate: as Genesis's logger writes it, as the root logger repeats it, or bare."""
 
 OTHER: Final = re.compile(rb"\[Genesis(?:\] \[[^\]\r\n]{8,24}\] \[[A-Z]{1,8}\]| [^\]\r\n]{8,40}\]) (?!Running at )")
 """The head of a line of Genesis's logger that is no progress line."""
@@ -49,39 +43,20 @@ OTHER: Final = re.compile(rb"\[Genesis(?:\] \[[^\]\r\n]{8,24}\] \[[A-Z]{1,8}\]| 
 _LOGGED = re.compile(HEAD.encode() + rb"(?P<text>.*)", re.DOTALL)
 """A line of Genesis's logger."""
 
-TRIGGERS: Final = (
-    b"Learning iteration ",
-    b"steps/s (",
-    b"Steps per second:",
-    b"Total steps:",
-    b"Total timesteps:",
-    b"%|",
-    b" FPS\n",
-    b" FPS\r",
-    b".lock failed",
-    b"_envs",
-    b"Mean reward:",
-    b"falling back to CPU",
-)
-"""A block without one of these, and without `OTHER`, contains nothing of interest but progress lines."""
+TRIGGERS: Final = (b".lock failed", b"falling back to CPU")
+"""A block without one of these, and without `OTHER`, contains nothing of Genesis but progress lines."""
 
 PHASES: Final = (
     (b"Running on ", Phase.INITIALISING),
     (b"Scene <", Phase.CREATING),
-    (b"Adding <", Phase.ADDING),
-    (b"Running convex decomposition", Phase.MESHES),
-    (b"Preprocessing ", Phase.MESHES),
-    (b"Sampling particles with ", Phase.MESHES),
-    (b"Tetrahedralization with ", Phase.MESHES),
-    (b"Convert mesh to skeleton", Phase.MESHES),
     (b"Building scene <", Phase.BUILDING),
     (b"Compiling simulation kernels", Phase.COMPILING),
-    (b"Building visualizer", Phase.VISUALIZER),
     (b"Viewer created.", Phase.RUNNING),
+    ("💤 Exiting Genesis and caching compiled kernels".encode(), Phase.SAVING),
+    (b"Exiting Genesis and caching compiled kernels", Phase.SAVING),
 )
-"""How a line begins, and the phase that begins with it. The same words from 0.2.1 to 1.4.5."""
+"""How a line begins, and the phase that begins with it. The same words from 0.2.1 to 1.4.5; the probe sees more."""
 
-EXIT: Final = b"Exiting Genesis and caching compiled kernels"
 CORRUPTED_CACHE: Final = b"Ignoring corrupted cache."
 SOFTWARE_RENDERING: Final = b"Software rendering context detected"
 
@@ -91,27 +66,6 @@ NO_BACKEND: Final = re.compile(
     rb"Backend <?(?:gs\.)?\w+>? not available on this machine\. Falling back to CPU|falling back to CPU"
 )
 LOCK: Final = re.compile(rb"Lock (?P<path>\S{1,400}\.lock) failed")
-
-RSL_ITERATION: Final = re.compile(rb"Learning iteration (?P<done>\d{1,12})/(?P<total>\d{1,12})")
-RSL_RATE: Final = re.compile(
-    rb"Computation:\s{1,40}(?P<old>\d{1,15}) steps/s \(|Steps per second:\s{1,40}(?P<new>\d{1,15})"
-)
-"""rsl_rl up to 3.1 and from 3.2."""
-RSL_TOTAL: Final = re.compile(rb"Total (?:time)?steps:\s{1,40}(?P<steps>\d{1,18})")
-"""Environment steps of all iterations so far; before the rate from 3.2, after it until then."""
-RSL_REWARD: Final = re.compile(rb"Mean reward:\s{1,40}(?P<reward>-?[\d.]{1,20}(?:e[+-]?\d{1,3})?)")
-BENCHMARK: Final = re.compile(rb"total *: (?P<rate>" + NUMBER + rb") FPS")
-"""The second of the two lines of genesis-speed-benchmark's scripts, a whole line; the first is `per env: … FPS`."""
-
-TQDM: Final = re.compile(
-    rb"\d{1,3}%\|[^|\r\n]{0,600}\| {0,20}(?P<done>[\d.]{1,20}[kMGTPEZY]?)/(?P<total>[\d.]{1,20}[kMGTPEZY]?)"
-    rb" \[[^<\]\r\n]{1,20}<(?P<left>[^,\]\r\n]{1,20})(?:, {0,10}(?P<pace>[^,\]\r\n]{1,40}))?"
-)
-"""A bar of tqdm with a known total: ` 43%|████▎     | 43/100 [00:04<00:05, 10.20it/s]`."""
-TQDM_PACE: Final = re.compile(
-    rb"(?P<number>\?|[\d.]{1,20}) {0,3}(?:[kMGTPEZY]?s/ ?(?P<slow>\w{1,20})|(?P<fast>\w{1,20})/s)"
-)
-"""The pace in a bar: `1.20kit/s`, `3.40s/it`, `?it/s`; its unit, which in the fast form may begin with a scale."""
 
 COMPILER: Final = re.compile(rb"\[[TDIWEC] \d\d/\d\d/\d\d \d\d:\d\d:\d\d")
 """A line of Quadrants' or Taichi's native logger, which speaks from its initialisation on, not while it is imported."""
@@ -123,6 +77,10 @@ _LIBRARY = re.compile(
     rb"|.{0,500}?\w{0,60}(?:Warning|warning):"  # Python's warnings; the line of source under one is indented
 )
 """Lines that libraries print while Genesis starts, rather than the script."""
+
+REPORTED: Final = "gmg:fps "
+"""How a line of `gmg_tui.report_fps` begins."""
+_BAR = re.compile(r"(\d{1,3})%\|[^|\r\n]{0,600}\| {0,20}[\d.]{1,20}[kMGTPEZY]?/[\d.]")
 
 USAGE: Final = re.compile(rb"[Uu]sage: {1,4}\S")
 """How argparse and click begin when they refuse the arguments, or are asked for help; the script ends then."""
@@ -163,3 +121,16 @@ def phase_of(text: bytes) -> Phase | None:
 def number(raw: bytes) -> float:
     """A number as Genesis writes it, with thousands commas."""
     return float(raw.replace(b",", b""))
+
+
+def is_mere(text: str) -> bool:
+    """Whether a line of output, cleaned, has only a rate, or is a bar of tqdm that is not yet full.
+
+    rsl_rl's iterations are no such lines: they are the heads of its tables.
+    """
+    if text.startswith(REPORTED):
+        return True
+    if "Running at " in text:
+        return FPS_ALONE.fullmatch(text.encode(errors="replace")) is not None
+    bar = _BAR.search(text) if "%|" in text else None
+    return bar is not None and bar[1] != "100"

@@ -1,6 +1,6 @@
 """The lines of a log as text, for whoever shows or counts them: their head, and how serious they are.
 
-Small on purpose: the screen imports it before its first frame. Whether a line says mere progress, `progress` knows.
+Small on purpose: the screen imports it before its first frame. `lines` recognises lines that report only progress.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ def head(text: str) -> Head | None:
 
 def without_head(text: str) -> str:
     """A line without what Genesis's logger puts before it."""
-    found = head(text)
-    return text if found is None else text[found.length :]
+    start = head(text)
+    return text if start is None else text[start.length :]
 
 
 def severity(text: str) -> Severity:
     """How serious a line is, by its level, or by the words with which Python writes warnings and exceptions."""
-    found = head(text)
-    if found is not None:
-        return _LEVELS.get(found.level, Severity.NONE)
+    start = head(text)
+    if start is not None:
+        return _LEVELS.get(start.level, Severity.NONE)
     if text.startswith(TRACEBACK) or _ERROR.match(text):
         return Severity.ERROR
     return Severity.WARNING if _WARNING.match(text) else Severity.NONE

@@ -1,318 +1,332 @@
-"""Reads what one attempt prints: phase, rate, progress, device, warnings, and at its end the reason of a failure."""
+"""Reads what one attempt prints: phase, rate, progress, metrics, warnings, and at its end the reason of a failure."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 
-from msgspec import structs
-
-from gmg_tui.genesis import env_count
-from gmg_tui.genesis.output import lines, progress
-from gmg_tui.genesis.output.alerts import Alerts
-from gmg_tui.genesis.output.failures import Failure, explain
-from gmg_tui.genesis.output.pace import Pace
-from gmg_tui.genesis.output.progress import Iterations, IterationSteps
-from gmg_tui.genesis.output.remarks import Remarks
-from gmg_tui.genesis.output.repeated_lines import LEARN_FROM, RepeatedLines
-from gmg_tui.genesis.output.stretches import Blocks
-from gmg_tui.genesis.output.tail import Tail
-from gmg_tui.genesis.output.throughput import Source, Throughput
+from gmg_tui import env_count
+from gmg_tui.genesis.output import lines
+from gmg_tui.genesis.output.failures import Failure, Tail, explain
+from gmg_tui.genesis.output.genesis_lines import Alerts, GenesisLines
+from gmg_tui.genesis.output.log_text import TRACEBACK, Severity, head, severity
+from gmg_tui.genesis.output.printed_rate import PrintedRate, is_smoothed
 from gmg_tui.model import Fps, Phase, Progress, WorkerState
-from gmg_tui.text import clean
+from gmg_tui.readers.formats import Format, FormatLines, PatternHint, ReportedLines, trainers
+from gmg_tui.readers.interface import Figures, LineReader
 
-_MAX_TEXT = 200
-"""Characters of a device's name, as a line of output may hold anything."""
-_MAX_PHASES = 64
-"""A script may build scenes forever; only the last phases are kept."""
+_MAX_METRICS = 64
 _MAX_READ = 8192
-"""Bytes of a line that are looked at for anything but progress lines."""
+"""Bytes of a line that are looked at."""
+_FLOOD = 1 << 16
+"""Bytes of a block that are read, the last ones: in a flood the newest lines count."""
+_PACE = 20
+"""The time left is from the pace of so many of the last lines."""
 
 _STATES = {
-    Phase.NONE: WorkerState.STARTING,
     Phase.IMPORTING: WorkerState.STARTING,
-    Phase.AT_WORK: WorkerState.BUILDING,
     Phase.INITIALISING: WorkerState.BUILDING,
     Phase.CREATING: WorkerState.BUILDING,
-    Phase.ADDING: WorkerState.BUILDING,
-    Phase.MESHES: WorkerState.BUILDING,
     Phase.BUILDING: WorkerState.BUILDING,
     Phase.COMPILING: WorkerState.COMPILING,
-    Phase.VISUALIZER: WorkerState.COMPILING,
+    Phase.BUILT: WorkerState.COMPILING,
     Phase.RUNNING: WorkerState.RUNNING,
 }
-_SILENT = frozenset({Phase.IMPORTING, Phase.AT_WORK, Phase.VISUALIZER})
-"""Phases whose end Genesis does not announce."""
-_BEFORE_MESHES = frozenset({Phase.CREATING, Phase.ADDING, Phase.MESHES, Phase.BUILDING})
+_SILENT = frozenset({Phase.IMPORTING, Phase.COMPILING})
+"""Phases whose end Genesis does not print: the script's own next line comes after it."""
+
+
+_STALE_FACTOR, _STALE_S, _FIRST_GAP_S = 3.0, 5.0, 20.0
+"""Without a number for so many times the longest of the last gaps (before there is one, the third), the last is not current."""
+_GAPS = 16  # some scripts print several numbers at once, after a long silence
+MOST = 9_999
+"""Beyond so many warnings or errors no more are counted: nobody needs the number, and a flood of them must cost nothing."""
+_MAX_REMARK = 600
+"""Bytes of a warning or an error that are looked at."""
+_WARNINGS = (b"WARN", b"arning: ", b"[W ")
+_INTERRUPT = "KeyboardInterrupt"
+_ERRORS = (b"ERROR", b"CRITICAL", b"FATAL", TRACEBACK.encode(), _INTERRUPT.encode())
+"""A line without one of these is neither a warning nor the beginning of an error."""
+_LEVELS = ("ERROR", "CRITICAL", "FATAL")
+
+
+class Pace:
+    """The moments at which a script has reported something."""
+
+    def __init__(self) -> None:
+        self.last_at: float | None = None
+        """Monotonic seconds; None before the first."""
+        self._gaps_s: deque[float] = deque(maxlen=_GAPS)
+
+    def beat(self, now: float) -> None:
+        """It was reported at `now`, monotonic seconds."""
+        if self.last_at is not None and now > self.last_at:
+            self._gaps_s.append(now - self.last_at)
+        self.last_at = now
+
+    @property
+    def usual_s(self) -> float:
+        """The longest of the last intervals, seconds; 0 before the second report."""
+        return max(self._gaps_s, default=0.0)
+
+    def silent_s(self, now: float) -> float | None:
+        """Seconds without a report at `now`, where these are several times as many as usual; None where they are not."""
+        silent_s = now - self.last_at if self.last_at is not None else 0.0
+        return silent_s if silent_s > max(_STALE_S, _STALE_FACTOR * (self.usual_s or _FIRST_GAP_S)) else None
+
+
+class Remarks:
+    """How many warnings and errors one attempt has printed, each up to `MOST`.
+
+    An exception counts once: its traceback, and the line by which Genesis's logger repeats it. An interrupt, by which a
+    person stops a script, is none.
+    """
+
+    def __init__(self) -> None:
+        self.warnings = 0
+        self.errors = 0
+        self._in_traceback = False
+
+    def take(self, block: bytes) -> None:
+        """Read whole lines."""
+        signs = (*(_WARNINGS if self.warnings < MOST else ()), *(_ERRORS if self.errors < MOST else ()))
+        if not any(sign in block for sign in signs):
+            return
+        for line in block.splitlines():
+            if any(sign in line for sign in signs):
+                self._take_line(lines.plain(line[:_MAX_REMARK]).decode(errors="replace"))
+
+    def _take_line(self, text: str) -> None:
+        level = severity(text)
+        if level is Severity.WARNING and not text.startswith("WARNING:genesis:"):  # the root logger repeats it
+            self.warnings = min(self.warnings + 1, MOST)
+        elif level is Severity.ERROR and text.startswith(TRACEBACK):
+            self.errors = min(self.errors + 1, MOST)
+            self._in_traceback = True
+        elif self._in_traceback and text.startswith(_INTERRUPT):
+            self.errors -= 1
+        elif head(text) is not None or text.startswith(_LEVELS):  # else it is the last line of a traceback
+            if level is Severity.ERROR and not self._in_traceback:
+                self.errors = min(self.errors + 1, MOST)
+            self._in_traceback = False
 
 
 class Reader:
     """Reads the output of one attempt, both streams together, block by block.
 
-    A block of plain lines costs a few searches for short literals; one of progress lines costs one pass of one
-    expression, of a faster one in a flood (`repeated_lines`). Any other block is read line by line. `Fps.samples`, `mean` and
-    `max` count every progress line; the settled rate is of the last seconds (`stretches.WINDOW_S`), and computed only
-    when asked for. Memory is bounded: the tail for failures, the stretches of the rate, the last phases.
+    The user's `patterns` and `formats` win over Genesis' lines, these over a trainer's. The probe gives phases too
+    (`reach`). Memory is bounded.
+
+    Attributes:
+        state: The worker's state in this phase; while kernels are saved, the state before.
+        phase_started: Monotonic seconds.
+        phase_times: How long each phase took that another one followed, seconds.
+        had_progress: Whether any simulation was reported: a rate, an iteration, or a bar after Genesis began.
+        pace: When it has reported progress.
+        metrics: The newest of each named number.
+        n_envs: Environments according to the script's lines; None if these do not contain them.
+        remarks: How many warnings and errors it has printed.
     """
 
-    def __init__(self, gpu_slot: bool, started: float | None = None, *, rank: bool = False) -> None:
+    def __init__(
+        self,
+        gpu_slot: bool = False,
+        started: float | None = None,
+        *,
+        rank: bool = False,
+        patterns: Sequence[str] = (),
+        formats: Mapping[str, Format] | None = None,
+        args: Sequence[str] = (),
+    ) -> None:
         """Read a worker on a GPU (`gpu_slot`) or the CPU, which may be a `rank` of a group.
 
-        It was started at `started`, monotonic seconds; None stands for its first block.
+        It was started at `started`, monotonic seconds (None stands for its first block), with the arguments `args`.
         """
-        self.phase = Phase.IMPORTING
-        self.state = WorkerState.STARTING
-        """The worker's state in this phase; while kernels are saved, the state before."""
+        self.phase, self.state = Phase.IMPORTING, WorkerState.STARTING
         self.phase_started = started or 0.0
-        """Monotonic seconds."""
-        self._clock_known = started is not None
+        self.phase_times: dict[Phase, float] = {}
         self.progress: Progress | None = None
-        self.device: str | None = None
-        """The name of what Genesis runs on."""
-        self.backend: str | None = None
-        self.genesis_version: str | None = None
         self.had_progress = False
-        """Whether any simulation was reported: a rate, an iteration, or a bar that was not done before Genesis began."""
-        self.pace = Pace()
-        """When it has reported progress."""
-        self._now = 0.0
-        self._phases: deque[tuple[Phase, float, bool]] = deque(maxlen=_MAX_PHASES)
-        self._throughput = Throughput()
-        self._printed_envs: int | None = None
-        self._iterations = Iterations()
-        self._iteration_steps = IterationSteps()
+        self.metrics: dict[str, float] = {}
+        self.n_envs: int | None = None
         self.remarks = Remarks()
-        """How many warnings and errors it has printed."""
-        self._alerts = Alerts(gpu_slot, rank=rank)
+        self.genesis = GenesisLines(Alerts(gpu_slot, rank=rank))
+        own = [FormatLines(Format(lines=tuple(patterns)))] if patterns else []
+        own += [FormatLines(row) for row in (formats or {}).values()]
+        self._readers: tuple[LineReader, ...] = (ReportedLines(), *own, self.genesis, *trainers())
+        self._hint = PatternHint()
+        self._rate = PrintedRate()
+        self._rate_from = self._progress_from = self._envs_from = len(self._readers)
+        self._reports: deque[tuple[float, float]] = deque(maxlen=_PACE + 1)
+        """How much was done, and when (monotonic seconds)."""
+        self._total = env_count.total_steps(args)
+        self.pace = Pace()
+        self._fresh: dict[str, float] = {}
         self._tail = Tail()
-        self._repeated = RepeatedLines()
-        self._fps: Fps | None = None
+        self._now = 0.0
+        self._clock_known = started is not None
+        self._running_s = 0.0
+        """Of earlier running phases."""
         self._gives_up = False
         """Whether it prints why it ends, which is no sign of running."""
         self._has_simulated = False
 
-    @property
-    def fps(self) -> Fps | None:
-        """Environment steps per second; None before the first number."""
-        if self._fps is None:
-            self._fps = self._throughput.fps()
-        return self._fps
-
-    @property
-    def fps_of_group(self) -> bool:
-        """Whether `fps` is the whole group's."""
-        return self._throughput.of_group
-
-    def fps_silent_s(self, now: float) -> float | None:
-        """Seconds without a number at `now` (monotonic seconds), where these are far more than usual; else None."""
-        return self._throughput.silent_s(now)
-
-    def blocks(self, after: int) -> Blocks:
-        """The blocks of the loop that were closed since the mark `after` (`Throughput.blocks`)."""
-        return self._throughput.blocks(after)
-
-    @property
-    def n_envs(self) -> int | None:
-        """Environments according to the progress lines, else to what the script prints; None if nothing says."""
-        return self._throughput.n_envs or self._printed_envs
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """The warnings, one line each."""
-        return self._alerts.texts
-
-    @property
-    def phases(self) -> tuple[tuple[Phase, float], ...]:
-        """The phases whose end was seen, in order, each with how long it took in seconds; at most the last 64.
-
-        A phase that an exit cut short is not among them, nor one after which Genesis printed nothing: it ended unseen
-        before the script's first line.
-        """
-        return tuple((phase, seconds) for phase, seconds, seen in self._phases if seen and phase is not Phase.AT_WORK)
-
-    def running_s(self, now: float) -> float:
-        """How long it has been in the running phase, seconds, up to `now` (monotonic seconds)."""
-        before_s = sum(seconds for phase, seconds, _ in self._phases if phase is Phase.RUNNING)
-        return before_s + (max(0.0, now - self.phase_started) if self.phase is Phase.RUNNING else 0.0)
-
-    def failure(self, exit_code: int) -> Failure:
-        """Why the attempt ended with `exit_code` (negative: a signal's number), according to its last lines."""
-        return explain(exit_code, self._tail.lines())
-
-    def feed(self, block: bytes, now: float) -> bool:
-        """Read the next block, which came at `now` (monotonic seconds): whole lines, or a piece of an endless one.
-
-        Returns whether anything that is displayed has changed.
-        """
+    def feed(self, block: bytes, now: float) -> None:
+        """Read the next block, which came at `now` (monotonic seconds): whole lines, or a piece of an endless one."""
         if not self._clock_known:
             self.phase_started, self._clock_known = now, True
         self._now = now
         self._tail.add(block)
-        watches = self._watches_lines()
-        rates = self._repeated.rates(block) if not watches else None
-        if rates is None:  # lines of nothing but rates need no further look, which a flood would pay for
-            self.remarks.take(block)
-        if watches:
-            return self._read_lines(block)
-        if rates is not None:
-            return self._throughput.take_uniform(rates, now) and self._simulated(seen=True)
-        if _holds_other(block):
-            return self._read_lines(block)
-        found = lines.FPS.findall(block)
-        if len(found) >= LEARN_FROM:
-            self._repeated.learn(block[block.rfind(b"\n", 0, -1) + 1 :])
-        return bool(found) and self._ran(found)
+        self.remarks.take(block)
+        if self.fps is None:
+            self._hint.feed(block, now)
+        ordered, at = self.genesis.in_order(block), 0
+        if ordered or self.phase in _SILENT:
+            # What a line means depends on the phase, so that these are read one by one.
+            for line in block.splitlines(keepends=True):
+                if at >= ordered and self.phase not in _SILENT:
+                    break
+                self._read(line)
+                at += len(line)
+        if at < len(block):
+            self._read(block[max(at, len(block) - _FLOOD) :])
 
-    def take_figures(self, fps: float | None, n_envs: int | None, progress: Progress | None) -> None:
-        """Take what the script says of itself in a line of the last block; None for what it does not say."""
-        if n_envs is not None:
-            self._throughput.set_environments(n_envs)
-        if progress is not None:
-            self.progress = progress
-        if fps is not None:
-            self._throughput.take_number(Source.SCRIPT, fps, self._now)
+    def _read(self, block: bytes) -> None:
+        before = self.phase
+        for position, reader in enumerate(self._readers):
+            for figures in reader.read(block):
+                self._take(position, reader, figures)
+        if self.phase is before and before in _SILENT and self._is_own(block):
+            self._enter(Phase.RUNNING)
+
+    def reach(self, phase: Phase, at: float) -> bool:
+        """Take the phase that the probe has seen begin at `at` (monotonic seconds); whether it is another one."""
+        if phase is Phase.RUNNING:
+            self.had_progress = self._has_simulated = True
+        if phase in (self.phase, Phase.IMPORTING) or at < self.phase_started:
+            return False
+        self._now = at
+        self._begin(phase)
+        return True
+
+    @property
+    def fps(self) -> Fps | None:
+        """Environment steps per second, as printed; None before the first number."""
+        return self._rate.fps()
+
+    @property
+    def fps_at(self) -> float | None:
+        """When the last number came, monotonic seconds; None before the first."""
+        return self.pace.last_at if self.fps is not None else None
+
+    @property
+    def fps_of_group(self) -> bool:
+        """Whether `fps` is the whole group's."""
+        return self._rate_from < len(self._readers) and self._readers[self._rate_from].whole_group
+
+    def fps_silent_s(self, now: float) -> float | None:
+        """Seconds without a number at `now` (monotonic seconds), where these are far more than usual; else None."""
+        return self.pace.silent_s(now) if self.fps is not None else None
+
+    def fresh_metrics(self) -> dict[str, float]:
+        """The named numbers that have come since the last call."""
+        fresh, self._fresh = self._fresh, {}
+        return fresh
+
+    @property
+    def hint(self) -> str | None:
+        """What to start the script with, where it prints a rate that is not read."""
+        return self._hint.text if self.fps is None else None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings, one line each."""
+        return tuple(text for reader in self._readers for text in reader.warnings)
+
+    def running_s(self, now: float) -> float:
+        """How long it has been in the running phase, seconds, up to `now` (monotonic seconds)."""
+        return self._running_s + (max(0.0, now - self.phase_started) if self.phase is Phase.RUNNING else 0.0)
+
+    def failure(self, exit_code: int) -> Failure:
+        """Why the attempt ended with `exit_code` (negative: a signal's number), according to its last lines."""
+        return explain(exit_code, self._tail.lines(), [each for reader in self._readers for each in reader.failures])
+
+    def _take(self, position: int, reader: LineReader, figures: Figures) -> None:
+        """Take figures of the reader at `position`."""
+        if figures.phase is not None:
+            self._begin(figures.phase)
+        for kept in (self.metrics, self._fresh) if figures.metrics else ():
+            kept.update(figures.metrics)
+            while len(kept) > _MAX_METRICS:
+                del kept[next(iter(kept))]
+        if figures.n_envs is not None and position <= self._envs_from:
+            if self.n_envs not in (None, figures.n_envs):
+                self._rate.new_scene()
+            self.n_envs, self._envs_from = figures.n_envs, position
+        if (figures.rates or figures.steps is not None) and position <= self._rate_from:
+            self._take_rate(position, reader, figures)
+        if figures.done is not None and position <= self._progress_from:
+            self._take_progress(position, reader, figures)
+
+    def _take_rate(self, position: int, reader: LineReader, figures: Figures) -> None:
+        if position < self._rate_from:
+            self._rate, self._rate_from = PrintedRate(), position
+        if figures.rates:
+            smoothed = reader is self.genesis and is_smoothed(self.genesis.version)
+            self._rate.add(figures.rates, self._now, smoothed=smoothed, n_envs=figures.n_envs or self.n_envs)
+        if figures.steps is not None:
+            self._rate.count(figures.steps, self._now)
+        self.pace.beat(self._now)
         self._simulated()
 
-    def _watches_lines(self) -> bool:
-        """Whether a line of the script's own would matter: the first one, or the first after building."""
-        return self.phase in _SILENT
+    def _take_progress(self, position: int, reader: LineReader, figures: Figures) -> None:
+        done, total = figures.done or 0.0, figures.total or self._total
+        if total is None:
+            return
+        if position < self._progress_from or (self._reports and done < self._reports[-1][0]):
+            self._reports.clear()  # it counts from the beginning again
+        self._progress_from = position
+        if not self._reports or self._reports[-1][0] != done:
+            self._reports.append((done, self._now))
+        (first, began), (last, at) = self._reports[0], self._reports[-1]
+        pace = (last - first) / (at - began) if at > began and last > first else None
+        left = max(0.0, total - done)
+        self.progress = Progress(min(done, total), total, figures.unit, left / pace if pace else None, pace)
+        self.pace.beat(self._now)
+        if not reader.vague:
+            self._simulated()
+        elif self.phase in (*_SILENT, Phase.RUNNING):  # while Genesis builds, a bar is for a download or for meshes
+            self.had_progress = True
+            self._enter(Phase.RUNNING)
 
-    def _read_lines(self, block: bytes) -> bool:
-        changed = False
-        for raw in block.splitlines(keepends=True):
-            changed |= self._read_line(raw)
-        return changed
-
-    def _read_line(self, raw: bytes) -> bool:
-        found = lines.FPS.findall(raw)
-        if found:
-            return self._ran(found)
-        # What `_holds_other` ignores must mean nothing here either, or it would matter how blocks are cut.
-        telling = _holds_other(raw)
-        if not telling and not self._watches_lines():
-            return False
-        short = raw[:_MAX_READ]
-        line = lines.plain(short)
-        if not line:
-            return False
-        logged = lines.message(line)
-        if logged is not None:
-            return self._read_message(*logged) if telling else False
-        changed = self._read_other(line) if telling else False
+    def _is_own(self, raw: bytes) -> bool:
+        """Whether a line is the script's own, and so the first, or the first after building: nothing else ends that."""
+        line = lines.plain(raw[:_MAX_READ])
         if line.startswith(b"Traceback (most recent call last)") or lines.USAGE.match(line):
             self._gives_up = True
-        if lines.COMPILER.match(line):
-            return self._greeted(announces=False) or changed
-        if self._watches_lines() and not (self._gives_up or short[:1] in b" \t" or lines.from_library(line)):
-            changed |= self._enter(Phase.RUNNING)
-        return changed
+        foreign = raw[:1] in b" \t" or lines.message(line) is not None or lines.from_library(line)
+        return bool(line) and not foreign and not self._gives_up
 
-    def _ran(self, found: list[tuple[bytes, bytes, bytes]]) -> bool:
-        return self._throughput.take_lines(found, self._now) and self._simulated(seen=True)
-
-    def _read_message(self, level: bytes, text: bytes) -> bool:
-        """A line of Genesis's logger."""
-        changed = self._alerts.message(text)
-        if lines.EXIT in text:
-            return self._enter(Phase.SAVING) or changed
-        device = lines.DEVICE.match(text)
-        if device is not None:
-            self.device = clean(device["name"])[:_MAX_TEXT]
-            self.backend = clean(device["backend"])
-            self._alerts.device(self.device, self.backend)
-            changed = True
-        version = lines.VERSION.search(text)
-        if version is not None:
-            self.genesis_version = self._throughput.version = clean(version["version"].rstrip(b".,"))
-            changed = True
-        phase = lines.phase_of(text)
-        if phase is None:
-            return self._greeted(level == b"INFO") or changed
-        return self._begin(phase) or changed
-
-    def _greeted(self, announces: bool) -> bool:
-        """Genesis has started: with a greeting, or without, where a warning or its compiler is the first to be heard."""
-        if self.phase is not Phase.IMPORTING:
-            return False
-        return self._enter(Phase.INITIALISING if announces else Phase.AT_WORK, seen=announces)
-
-    def _begin(self, phase: Phase) -> bool:
-        if phase is Phase.MESHES and self.phase not in _BEFORE_MESHES:
-            return False
-        if phase is Phase.BUILDING:
-            self._throughput.new_scene()
-        if phase is Phase.INITIALISING:
-            self._was_importing()
-        return self._enter(phase, seen=True)
-
-    def _read_other(self, line: bytes) -> bool:
-        """A line that is not from Genesis's logger."""
-        return self._alerts.other(line, saving=self.phase is Phase.SAVING) | self._read_progress(line)
-
-    def _read_progress(self, line: bytes) -> bool:
-        envs = env_count.PRINTED.search(line)
-        if envs is not None:
-            self._printed_envs = int(envs["count"])
-            return True
-        reward = lines.RSL_REWARD.search(line)
-        if reward is not None and self.progress is not None:
-            self.progress = structs.replace(self.progress, reward=reward["reward"].decode())
-            return True
-        iteration = self._iterations.take(line, self._now)
-        if iteration is not None:
-            self.progress = iteration
-            return self._simulated()
-        self._iteration_steps.take(line)
-        rate = lines.RSL_RATE.search(line)
-        if rate is not None:
-            number, steps = float(rate["old"] or rate["new"]), self._iteration_steps.each
-            return self._throughput.take_number(Source.RSL, number, self._now, steps) and self._simulated()
-        total = lines.BENCHMARK.fullmatch(line)
-        if total is not None:
-            return (
-                self._throughput.take_number(Source.BENCHMARK, lines.number(total["rate"]), self._now)
-                and self._simulated()
-            )
-        bar = progress.bar(line) if b"%|" in line else None
-        if bar is None or self._iterations.any:
-            return False
-        self.progress = bar
-        if self._watches_lines() or self.phase is Phase.RUNNING:
-            # While Genesis builds, a bar is for a download or for meshes.
-            self.had_progress = True
-            self.pace.beat(self._now)
-            self._enter(Phase.RUNNING)
-        return True
-
-    def _simulated(self, *, seen: bool = False) -> bool:
-        """A simulation has reported its rate or progress; `seen` if it did with its first steps."""
-        self._fps = None
-        self.pace.beat(self._now)
+    def _simulated(self) -> None:
+        """A simulation has reported its rate or progress."""
         self.had_progress = self._has_simulated = True
-        self._enter(Phase.RUNNING, seen=seen)
-        return True
+        self._enter(Phase.RUNNING)
 
-    def _was_importing(self) -> None:
-        """Genesis starts after the script's own lines or bars: until now it was being imported."""
-        if self.phase is Phase.RUNNING and not self._has_simulated and len(self._phases) == 1:
-            self.phase, seconds, _ = self._phases.pop()
-            self.phase_started -= seconds
-            self.progress = None
-            self.had_progress = False
+    def _begin(self, phase: Phase) -> None:
+        if phase is Phase.BUILDING:
+            self._rate.new_scene()
+        self._enter(phase)
+        if phase is Phase.INITIALISING and not self._has_simulated:
+            # Lines or bars before this were of the script's own preparations.
+            self.progress, self.had_progress, self._running_s = None, False, 0.0
 
-    def _enter(self, phase: Phase, *, seen: bool = False) -> bool:
-        """Begin `phase`, `seen` if what precedes it ended at this line; returns whether it is another one."""
+    def _enter(self, phase: Phase) -> None:
         if phase is self.phase:
-            return False
-        self._phases.append((self.phase, self._now - self.phase_started, seen))
-        self.phase = phase
-        self.phase_started = self._now
+            return
+        seconds = self._now - self.phase_started
+        if self.phase is Phase.RUNNING:
+            self._running_s += seconds
+        elif phase is not Phase.SAVING:  # that cuts a phase short
+            self.phase_times[self.phase] = seconds
+        self.phase, self.phase_started = phase, self._now
         self.state = _STATES.get(phase, self.state)
-        return True
-
-
-def _holds_other(block: bytes) -> bool:
-    """Whether a block may hold more than plain lines and progress lines."""
-    for trigger in lines.TRIGGERS:
-        if trigger in block:
-            return True
-    return block.endswith(b" FPS") or (b"[Genesis" in block and lines.OTHER.search(block) is not None)

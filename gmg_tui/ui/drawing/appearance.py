@@ -112,52 +112,10 @@ UNICODE = Signs(
     chosen_joined="┳┳┻┻",
 )
 
-ASCII = Signs(
-    corner="++++",
-    line="-|",
-    chosen_corner="####",
-    chosen_line="=#",
-    levels=" .:-=+*%#",
-    bar="#.",
-    partial="",
-    pointer=">",
-    mark="*",
-    spinner="|/-\\",
-    states=dict(zip(WorkerState, ".obc*~r+!x", strict=True)),
-    stuck="?",
-    warn="!",
-    ellipsis="...",
-    sigma="Sum",
-    degree="",
-    arrow="->",
-    dot="|",
-    down="v",
-    up="^",
-    plus_minus="+-",
-    group="=/|\\[",
-    joined_corner="oooo",
-    chosen_joined="OOOO",
-)
-
 
 def safe(text: str) -> str:
     """`text` without anything that a terminal would interpret."""
     return text if text.isprintable() else clean(text.encode("utf-8", "replace"))
-
-
-_IN_ASCII = str.maketrans(
-    {"–": "-", "—": "-", "−": "-", "±": "+-", "…": "...", "·": ".", "°": "", "→": "->", "Σ": "Sum", "×": "x"}
-)
-
-
-_SPELLED = str.maketrans(
-    {"↑": "up", "↓": "down", "←": "left", "→": "right", "·": "-", "–": "-", "…": "...", "Σ": "Sum"}
-)
-
-
-def spelled(text: str, signs: Signs) -> str:
-    """`text`, with arrows and dashes spelled in ASCII if the signs are ASCII."""
-    return text.translate(_SPELLED) if signs is ASCII else text
 
 
 _PLAIN = Style.null()
@@ -169,13 +127,12 @@ class Appearance(NamedTuple):
     styles: Mapping[str, Style]
     """One for each name in `STYLES`."""
     signs: Signs
+    large_digits: bool = True
+    """Whether a tile may draw its rate in digits of three rows, whose strokes ASCII does not have."""
 
     def text(self, text: str) -> str:
-        """`text` made safe to show: nothing that a terminal would interpret, and only ASCII where that is wanted."""
-        shown = safe(text)
-        if self.signs is not ASCII or shown.isascii():
-            return shown
-        return shown.translate(_IN_ASCII).encode("ascii", "replace").decode()
+        """`text` without anything that a terminal would interpret."""
+        return safe(text)
 
     def style(self, name: str) -> Style:
         """The style called `name`; a plain one when there is none."""

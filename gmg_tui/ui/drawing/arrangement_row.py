@@ -5,8 +5,7 @@ from __future__ import annotations
 from gmg_tui.ui.arrangement import Arrangement, Order
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.row import Row
-from gmg_tui.ui.keys import now
-from gmg_tui.ui.state import UiState
+from gmg_tui.ui.view import View
 
 
 def order_name(order: Order, *, on_gpus: bool) -> str:
@@ -35,20 +34,17 @@ def order_sign(arrangement: Arrangement, appearance: Appearance) -> str:
     return appearance.signs.down if arrangement.falls else appearance.signs.up
 
 
-def arrangement_row(state: UiState, width: int, appearance: Appearance) -> Row:
+def arrangement_row(state: View, width: int, appearance: Appearance) -> Row:
     """The filter at the left, with how many it shows; the order at the right."""
     arrangement = state.arrangement
     line = Row(appearance, width)
     if arrangement.filter:
         line.add(f" {len(state.slots)} of {len(state.present)} shown", "warn")
-        line.add(f" {appearance.signs.dot} \\ changes", "dim")
-        if not state.marked:  # `esc` unmarks these first
-            line.add(f", {now('esc')} clears", "dim")
     if arrangement.order is not Order.SLOT or arrangement.reverse:
         sign, name = order_sign(arrangement, appearance), order_name(arrangement.order, on_gpus=state.on_gpus)
         whole = f"{sign} by {name}, {direction(arrangement.order, falls=arrangement.falls)}"
         text_cells = len(arrangement.filter.text) + 4
-        forms = (f"{whole} {appearance.signs.dot} {now('S')} sorts ", f"{whole} ", f"{sign} by {name} ")
+        forms = (f"{whole} ", f"{whole} ", f"{sign} by {name} ")
         line.end(next((form for form in forms if len(form) + text_cells <= line.room), f"{sign} {name} "), "title")
     if arrangement.filter:
         line.add(f" {appearance.signs.dot} {arrangement.filter.text}", "strong", limit=line.room - 1)

@@ -33,7 +33,7 @@ def history(values: Sequence[float | None], top: float, width: int, signs: Signs
 
 def bar(fraction: float, width: int, signs: Signs) -> tuple[str, str]:
     """A bar of exactly `width` cells, of which `fraction` is full, at least 0 and at most 1: its full and empty part."""
-    parts = len(signs.partial) or 1
+    parts = len(signs.partial)
     eighths = round(min(1.0, max(0.0, fraction)) * width * parts)
     whole, rest = divmod(eighths, parts)
     full = signs.bar[0] * whole + (signs.partial[rest] if rest else "")

@@ -9,7 +9,7 @@ from gmg_tui import units
 from gmg_tui.model import Rank, RankGroup, RateOf, Worker, WorkerState
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.row import Row
-from gmg_tui.ui.drawing.words import STATE_STYLES, Shown
+from gmg_tui.ui.drawing.words import STATE_STYLES, Shown, since_s
 
 _SHORT_UNITS = {"iteration": "it", "iterations": "it"}
 """Units of a progress that are long and well known, as a group's line has them."""
@@ -127,14 +127,14 @@ def _pieces(group: RankGroup, appearance: Appearance) -> list[_Piece]:
     if group.job is not None:
         found.append((f"job {group.job}", "dim", 6))
     if not group.state.ended and group.state is not WorkerState.RESTARTING:
-        found.append((units.span(group.state_s), "dim", 7))
+        found.append((units.span(since_s(group.state_since)), "dim", 7))
     return found or [(units.count(len(group.slots), "rank"), "dim", 0)]
 
 
 def _trouble(group: RankGroup) -> Iterator[_Piece]:
     """What it waits for, and what is wrong with it."""
-    if group.restart_in_s is not None and group.state is WorkerState.RESTARTING:
-        yield f"in {units.span(group.restart_in_s)}", "warn", 0
+    if group.restart_at is not None and group.state is WorkerState.RESTARTING:
+        yield f"in {units.span(max(0.0, -since_s(group.restart_at)))}", "warn", 0
     if group.stuck:
         yield group.stuck, "error", 0
     if group.waits_for:

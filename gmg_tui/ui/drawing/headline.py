@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TypeAlias
 
-from gmg_tui import units
-from gmg_tui.genesis import placeholders
+from gmg_tui import placeholders, units
 from gmg_tui.model import Snapshot, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.slurm import allocation
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.row import Row
-from gmg_tui.ui.state import UiState
+from gmg_tui.ui.view import View
 
 _ORDER = (
     WorkerState.RUNNING,
@@ -40,7 +39,7 @@ Piece: TypeAlias = tuple[str, str]
 """A text and its style's name."""
 
 
-def headline(state: UiState, width: int, appearance: Appearance) -> Row:
+def headline(state: View, width: int, appearance: Appearance) -> Row:
     """The session's name and what it runs at the left; total FPS, FPS per watt, workers by state and time right."""
     snapshot = state.snapshot
     fps = total_fps(snapshot.counted)
@@ -48,8 +47,10 @@ def headline(state: UiState, width: int, appearance: Appearance) -> Row:
     metrics: list[Piece] = [(f"{appearance.signs.sigma} {units.fps(fps)} FPS", "fps")]
     watts: list[Piece] = [(f"  {units.short(efficiency)} FPS/W", "text")] if efficiency is not None else []
     end: list[Piece] = [*_allocation(snapshot, width), (f"  {units.clock(snapshot.elapsed_s)} ", "strong")]
-    if state.looked is not None:
-        end = [("  past", "warn"), (f"  {units.clock(snapshot.elapsed_s)} ", "strong")]
+    if state.marked:
+        end.insert(0, (f"  {appearance.signs.mark} {len(state.marked)} marked", "warn"))
+    if state.over:
+        end.insert(0, ("  ended", "warn"))
     elif state.readonly:
         end.insert(0, ("  read-only", "warn"))
     if state.silent_s:
@@ -83,7 +84,7 @@ def headline(state: UiState, width: int, appearance: Appearance) -> Row:
     return line.add(f"  {_command(state)}", "dim", limit=line.room - 2) if line.room > 8 else line
 
 
-def _machines(state: UiState, appearance: Appearance) -> str:
+def _machines(state: View, appearance: Appearance) -> str:
     """How many nodes and cards the session has: `2 nodes · 16 GPUs`."""
     slots = state.session.slots
     gpus = len({slot.gpu.uuid for slot in slots if slot.gpu is not None})
@@ -110,7 +111,7 @@ def _allocation(snapshot: Snapshot, width: int) -> list[Piece]:
     return [(f"  {left.text}", "warn" if left.short else "dim")]
 
 
-def _command(state: UiState) -> str:
+def _command(state: View) -> str:
     """What runs: the script with the workers' arguments, `mixed` in the place of those that differ; or the sweep's file.
 
     An argument with a placeholder that is filled in for each worker stands as it was written.
@@ -139,7 +140,7 @@ def _command(state: UiState) -> str:
     return " ".join(words)
 
 
-def _filled(state: UiState, worker: Worker, text: str) -> str:
+def _filled(state: View, worker: Worker, text: str) -> str:
     """`text` with the placeholders of `worker` filled in."""
     slot = state.slot(worker.slot)
     if slot is None:

@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import chop_cells
 from textual.strip import Strip
 
 from gmg_tui.genesis.output.log_text import Severity, head, severity
-from gmg_tui.ui.drawing.appearance import ASCII, Appearance
+from gmg_tui.ui.drawing.appearance import Appearance, safe
 from gmg_tui.ui.drawing.row import Row
 from gmg_tui.ui.log_buffer import LogRow
 
 _STYLES: Final = {Severity.NONE: "text", Severity.WARNING: "warn", Severity.ERROR: "error"}
 
 
-def shown_text(text: str, appearance: Appearance, *, whole: bool) -> str:
-    """What is shown of a line: unless `whole`, the head of a line of Genesis is shortened to the time.
-
-    A warning or an error also has its level's name there, any line where only ASCII is drawn.
-    """
-    found = None if whole else head(text)
-    if found is not None:
-        named = appearance.signs is ASCII or severity(text) is not Severity.NONE
-        text = f"{found.clock} {f'{found.level} ' if named else ''}{text[found.length :]}"
-    return appearance.text(text)
+def clock_first(text: str) -> str:
+    """A line with the head of Genesis's lines shortened to the time, and to the level of warnings and errors."""
+    found = head(text)
+    if found is None:
+        return safe(text)
+    level = f"{found.level} " if severity(text) is not Severity.NONE else ""
+    return safe(f"{found.clock} {level}{text[found.length :]}")
 
 
 def style_of(row: LogRow) -> str:
@@ -33,22 +30,14 @@ def style_of(row: LogRow) -> str:
     return "dim" if row.gap or row.progress else _STYLES[severity(row.text)]
 
 
-def log_line(
-    row: LogRow, text: str, width: int, offset: int, query: str, appearance: Appearance, *, here: bool = False
-) -> Strip:
-    """A row of the log as `text`, with `offset` cells scrolled out at the left, and each match of `query` marked.
-
-    The query is in lower case; `here` says that this row's are the present matches. How many lines are folded into the
-    row stands at its right end.
-    """
-    line = Row(appearance, width).end(_count_of(row), "dim")
-    return _write(line, _from_cell(text, offset if not row.gap else 0), query, style_of(row), here=here).strip()
-
-
 def wrapped(
     row: LogRow, text: str, width: int, query: str, appearance: Appearance, *, here: bool = False
 ) -> list[Strip]:
-    """A row of the log as `text` in as many rows as it needs, each match of `query` marked as `log_line` does."""
+    """A row of the log as `text` in as many rows as it needs, each match of `query` marked.
+
+    The query is in lower case; `here`: this row's are the present matches. How many lines are folded into the row stands
+    at its right end.
+    """
     rows, style, parts = [], style_of(row), pieces(row, text, width)
     marks, count = _marks(text, query), _count_of(row)
     at = 0
@@ -92,25 +81,6 @@ def part_of(row: LogRow, text: str, width: int, query: str) -> int:
     return 0
 
 
-def span_of(text: str, query: str) -> tuple[int, int] | None:
-    """The cells of the first match of `query`, from the first to behind the last; None where there is none to mark."""
-    for at, end in _marks(text, query):
-        start = cell_len(text[:at])
-        return start, start + cell_len(text[at:end])
-    return None
-
-
-def _from_cell(text: str, offset: int) -> str:
-    """`text` without its first `offset` cells; of a wide character that is cut in two, a space is left."""
-    if text.isascii():
-        return text[offset:]
-    for number, character in enumerate(text):
-        if offset <= 0:
-            return " " * -offset + text[number:]
-        offset -= cell_len(character)
-    return ""
-
-
 def _marks(text: str, query: str) -> list[tuple[int, int]]:
     """Where the matches of `query` are; none where a letter's lower case is longer, so that places would be wrong."""
     lowered = text.lower()
@@ -122,13 +92,3 @@ def _places(text: str, query: str) -> Iterator[tuple[int, int]]:
     while at >= 0:
         yield at, at + len(query)
         at = text.find(query, at + len(query))
-
-
-def _write(line: Row, text: str, query: str, style: str, *, here: bool) -> Row:
-    done = 0
-    for start, end in _marks(text, query):
-        if line.room <= 0:
-            break
-        line.add(text[done:start], style).add(text[start:end], "match-here" if here else "match")
-        done = end
-    return line.add(text[done:], style)

@@ -15,8 +15,7 @@ from gmg_tui.ui.drawing.row import Row
 from gmg_tui.ui.drawing.words import Note
 from gmg_tui.ui.drawing.worker_table import Columns
 from gmg_tui.ui.folds import Band
-from gmg_tui.ui.keys import now
-from gmg_tui.ui.state import UiState
+from gmg_tui.ui.view import View
 
 _FOLDED, _UNFOLDED = "+", "-"
 _POWER = "W"
@@ -37,7 +36,7 @@ class Summary(NamedTuple):
     """What is wrong with the node itself, then with its worst worker."""
 
 
-def summary(state: UiState, node: str) -> Summary:
+def summary(state: View, node: str) -> Summary:
     """All that the line of a node says."""
     names = state.folds.slots[node]
     slots = [slot for name in names if (slot := state.slot(name)) is not None]
@@ -57,7 +56,7 @@ def summary(state: UiState, node: str) -> Summary:
     )
 
 
-def node_view(state: UiState, node: str) -> NodeView | None:
+def node_view(state: View, node: str) -> NodeView | None:
     """What the snapshot says of a node."""
     return next((view for view in state.snapshot.nodes if view.name == node), None)
 
@@ -94,7 +93,7 @@ def _cards(slots: Sequence[Slot], shown: int) -> str:
     return f"{shown} of {text}" if shown < len(slots) else text
 
 
-def _head(state: UiState, band: Band, appearance: Appearance, width: int) -> Row:
+def _head(state: View, band: Band, appearance: Appearance, width: int) -> Row:
     """Cursor, mark, and the node's name with the sign that says whether it is folded."""
     chosen = state.chosen in band.slots
     marked = state.marked.intersection(state.folds.slots[band.node]) if band.folded else ()
@@ -111,7 +110,7 @@ def _worst(row: Row, found: Summary, appearance: Appearance, limit: int | None =
         row.add(text, words.style_of(worker), limit=limit)
 
 
-def row(state: UiState, band: Band, layout: Columns, appearance: Appearance) -> Row:
+def row(state: View, band: Band, layout: Columns, appearance: Appearance) -> Row:
     """The node as a row of the table, with its figures in the columns of the workers'."""
     found, line = summary(state, band.node), _head(state, band, appearance, layout.width)
     beside = layout.state - 1 - (layout.width - line.room)
@@ -141,7 +140,7 @@ def _of_all(found: Summary) -> str:
     return f"{found.running}/{len(found.workers)}"
 
 
-def line(state: UiState, band: Band, width: int, appearance: Appearance, *, place: str = "") -> Row:
+def line(state: View, band: Band, width: int, appearance: Appearance, *, place: str = "") -> Row:
     """The node as a line among tiles; `place` at its right end."""
     found, dot = summary(state, band.node), f" {appearance.signs.dot} "
     row = _head(state, band, appearance, width).end(f"{place} " if place else "", "strong")
@@ -155,7 +154,7 @@ def line(state: UiState, band: Band, width: int, appearance: Appearance, *, plac
     return row
 
 
-def detail(state: UiState, node: str, width: int, appearance: Appearance, *, place: str = "") -> Row:
+def detail(state: View, node: str, width: int, appearance: Appearance, *, place: str = "") -> Row:
     """The row below the table while the line of a folded node is selected; `place` at its right end."""
     found, dot = summary(state, node), f" {appearance.signs.dot} "
     row = Row(appearance, width).end(place, "strong").add("  ").add(node, "strong").add(f"  {found.cards}", "text")
@@ -163,4 +162,4 @@ def detail(state: UiState, node: str, width: int, appearance: Appearance, *, pla
         row.add(text, style)
     for note in found.notes:
         row.add(dot, "dim").add(note.text, note.style)
-    return row.add(dot, "dim").add(f"{now('enter')} unfolds", "dim")
+    return row

@@ -8,7 +8,7 @@ from gmg_tui import units
 from gmg_tui.model import Queue
 from gmg_tui.model.jobs import speed_up
 from gmg_tui.ui.drawing import graphs
-from gmg_tui.ui.drawing.appearance import Appearance
+from gmg_tui.ui.drawing.appearance import Appearance, Signs
 from gmg_tui.ui.drawing.row import Row
 
 _BAR_MIN, _BAR_MAX = 8, 32
@@ -20,29 +20,36 @@ _Piece: TypeAlias = tuple[str, str, int]
 
 
 def queue_row(queue: Queue, elapsed_s: float, width: int, appearance: Appearance) -> Row:
-    """A bar, then counts and times; where there is no room for all, the least important are left out."""
+    """The row of `progress`."""
+    line = Row(appearance, width)
+    for text, style in progress(queue, elapsed_s, width, appearance.signs):
+        line.add(text, style)
+    return line
+
+
+def progress(queue: Queue, elapsed_s: float, width: int, signs: Signs) -> list[tuple[str, str]]:
+    """A bar, then counts and times, with their styles' names; the least important are left out where there is no room."""
     pieces = [piece for piece in _pieces(queue, queue.before_s + elapsed_s) if piece[0]]
-    between = len(f" {appearance.signs.dot} ")
+    between = len(f" {signs.dot} ")
 
     def needed() -> int:
         return sum(len(text) + between for text, _, _ in pieces) + _BAR_MIN + _MARGIN
 
     while needed() > width and max(rank for _, _, rank in pieces):
         pieces.remove(max(pieces, key=lambda piece: piece[2]))
-    line = Row(appearance, width).add(" ")
     bar = max(_BAR_MIN, min(_BAR_MAX, _BAR_MIN + width - needed()))
-    full, rest = graphs.bar(queue.done / queue.jobs if queue.jobs else 1.0, bar, appearance.signs)
-    line.add(full, "ok" if queue.ended else "title").add(rest, "border").add(" ")
+    full, rest = graphs.bar(queue.done / queue.jobs if queue.jobs else 1.0, bar, signs)
+    parts = [(" ", "text"), (full, "ok" if queue.ended else "title"), (rest, "border"), (" ", "text")]
     for number, (text, style, _) in enumerate(pieces):
-        line.add(f" {appearance.signs.dot} " if number else "", "dim").add(text, style)
-    return line
+        parts += [(f" {signs.dot} " if number else "", "dim"), (text, style)]
+    return parts
 
 
 def _pieces(queue: Queue, elapsed_s: float) -> list[_Piece]:
     """The counts and times; those that do not apply have no text."""
     done = (f"{queue.done:,}/{units.count(queue.jobs, 'job')}", "strong", 0)
     failed = (f"{queue.failed:,} failed" if queue.failed else "", "error", 0)
-    stopped = (f"{queue.stopped:,} stopped" if queue.stopped else "", "text", 3)
+    stopped = (f"{queue.stopped:,} stopped or skipped" if queue.stopped else "", "text", 3)
     if not queue.ended:
         batch = (f"preset {queue.batch}" if queue.batch else "", "dim", 4)
         left = (f"{units.clock(queue.eta_s)} left" if queue.eta_s is not None else "", "strong", 0)

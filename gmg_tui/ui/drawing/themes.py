@@ -48,12 +48,12 @@ def all_themes() -> list[Theme]:
     return [*(_theme(name, *colors) for name, colors in _COLORS.items()), _ansi()]
 
 
-def make_appearance(variables: Mapping[str, str], *, ascii_only: bool) -> Appearance:
+def make_appearance(variables: Mapping[str, str], *, large_digits: bool = True) -> Appearance:
     """The styles and signs for a theme, whose variables are those of `App.theme_variables`."""
     from rich.style import Style
     from textual.color import Color
 
-    from gmg_tui.ui.drawing.appearance import ASCII, ATTRIBUTES, STYLES, UNICODE, Appearance
+    from gmg_tui.ui.drawing.appearance import ATTRIBUTES, STYLES, UNICODE, Appearance
 
     background = Color.parse(variables["background"])
     # The terminal's own background only with the terminal's own colours: others may be illegible on it.
@@ -65,7 +65,7 @@ def make_appearance(variables: Mapping[str, str], *, ascii_only: bool) -> Appear
         if color.ansi is not None and name in {"dim", "border"}:
             attributes += Style(dim=True)
         styles[name] = Style(color=color.rich_color) + attributes
-    return Appearance(styles, ASCII if ascii_only else UNICODE)
+    return Appearance(styles, UNICODE, large_digits)
 
 
 def _theme(name: str, colors: Sequence[str], grounds: Mapping[str, Any], variables: Mapping[str, str]) -> Theme:
@@ -73,6 +73,7 @@ def _theme(name: str, colors: Sequence[str], grounds: Mapping[str, Any], variabl
 
     named: dict[str, Any] = dict(zip(_FIELDS, colors, strict=True))
     derived = {**variables, "block-cursor-foreground": named["background"]}
+    derived |= {f"footer-{part}background": named["background"] for part in ("", "key-", "item-", "description-")}
     return Theme(_PREFIX + name, **named, **grounds, dark=name != "light", variables=derived)
 
 

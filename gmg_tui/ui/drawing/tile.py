@@ -36,7 +36,7 @@ _VALUE = 7
 def tile(shown: Shown, width: int, appearance: Appearance, *, tall: bool = False) -> list[list[Segment]]:
     """The rows of a tile, `HEIGHT` or `TALL_HEIGHT` of them, each exactly `width` cells."""
     inner = width - 4
-    large = tall and _fits_large(shown, inner)
+    large = tall and appearance.large_digits and _fits_large(shown, inner)
     rows = [
         *_top(shown, inner, appearance, rows=DIGIT_ROWS if tall else 1, large=large),
         _fps_row(shown, inner, appearance, large=large),
@@ -57,7 +57,7 @@ def _framed(shown: Shown, rows: list[Row], width: int, appearance: Appearance) -
     head.end(f" {line[0]}{corner[1]}", border)
     if not worker.state.ended and not words.getting_ready(worker):
         lost_s = words.lost_s(shown)
-        head.end(f" {units.span(worker.state_s if lost_s is None else lost_s)}", "text")
+        head.end(f" {units.span(words.since_s(worker.state_since) if lost_s is None else lost_s)}", "text")
     head.end(f" {words.sign_of(worker, appearance)} {words.state_of(worker)}", words.style_of(worker))
     head.add(f"{corner[0]}{line[0]} ", border)
     if shown.marked:
@@ -84,7 +84,7 @@ def _framed(shown: Shown, rows: list[Row], width: int, appearance: Appearance) -
 
 def _foot(shown: Shown, corner: str, line: str, border: str, width: int, appearance: Appearance) -> list[Segment]:
     """The frame's lower edge, with how many errors and warnings were printed."""
-    row, said = Row(appearance, width).end(line + corner[1], border), words.remarks(shown.worker)
+    row, said = Row(appearance, width).end(line + corner[1], border), words.remarks(shown.worker, shown.shared_warnings)
     row.add(corner[0] + line, border)
     if said.text:
         row.add(f" {said.text} ", said.style)
@@ -174,8 +174,6 @@ def _fps_row(shown: Shown, inner: int, appearance: Appearance, *, large: bool) -
     if words.held(worker):
         return row
     if words.getting_ready(worker):
-        if unseen := words.unseen(worker):
-            return row.add(f"{unseen}; {words.SILENT_HINT}", "dim")
         expected = words.usual(worker)
         if expected is None:
             return row.add("phase duration not known yet", "dim")
@@ -188,11 +186,9 @@ def _fps_row(shown: Shown, inner: int, appearance: Appearance, *, large: bool) -
     ends = [(f" {beside.text}", beside.style)] if beside.text and not (large and _fits_beside(worker, inner)) else []
     if large:
         # That a rate is not current matters more than the environments, where there is room for one of the two.
-        ends.insert(0 if worker.fps_silent_s is None else len(ends), (_envs(worker), "text"))
+        ends.insert(0 if worker.fps_silent_since is None else len(ends), (_envs(worker), "text"))
     for text, style in ends:
         row.end(text, style)
-    if worker.fps is not None and worker.state.ended:
-        row.end(f" mean {units.short(worker.fps.mean)}", "text")
     values = buckets(history.fps, history.end, row.room, graphs.SPAN_S)
     return row.add(graphs.history(values, graphs.highest(values), row.room, appearance.signs), "fps-graph")
 

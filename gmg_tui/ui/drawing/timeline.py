@@ -1,4 +1,4 @@
-"""Charts one above the other on one time axis, as strips of text."""
+"""Charts one above the other on one time axis, as lines of styled text."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from rich.segment import Segment
-from rich.style import Style
-from textual.strip import Strip
+from textual.content import Content
 
 from gmg_tui import units
-from gmg_tui.ui.drawing.appearance import Appearance
-from gmg_tui.ui.drawing.charts import Reduction, Values, chart, is_ascii, points_per_cell
+from gmg_tui.ui.drawing.charts import POINTS_PER_CELL, Reduction, Values, chart
 
 GUTTER: Final = 9
 """Cells left of the charts, for the labels of their edges and the line."""
 _AXIS_ROWS: Final = 2
 _LABEL_GAP: Final = 14
 """Least number of cells between two labels of the time axis."""
+_DIM: Final = "$text-muted"
 _INTERVALS_S: Final = tuple(
     [1, 2, 5, 10, 15, 30]
     + [60 * minutes for minutes in (1, 2, 5, 10, 15, 30)]
@@ -39,7 +37,7 @@ class Track(NamedTuple):
     label: Callable[[float], str]
     """Formats the value of an edge."""
     style: str
-    """A name of `appearance.STYLES`."""
+    """As in Textual's CSS: `$accent`."""
     how: Reduction
     missing: str
     """Shown in the chart when none of the values is known."""
@@ -52,7 +50,7 @@ class Mark(NamedTuple):
     """Unix time, seconds."""
     text: str
     style: str
-    """A name of `appearance.STYLES`."""
+    """As in Textual's CSS: `$primary`."""
 
 
 def least_height(tracks: int) -> int:
@@ -61,73 +59,53 @@ def least_height(tracks: int) -> int:
 
 
 def stack(
-    tracks: Sequence[Track],
-    *,
-    width: int,
-    height: int,
-    end: float,
-    step_s: float,
-    appearance: Appearance,
-    marks: Sequence[Mark] = (),
-) -> list[Strip]:
-    """The charts, each under its title, then the time axis with `marks`: exactly `height` strips of `width` cells.
+    tracks: Sequence[Track], marks: Sequence[Mark] = (), *, width: int, height: int, end: float, step_s: float
+) -> list[Content]:
+    """The charts, each under its title, then the time axis with `marks`: exactly `height` lines of `width` cells.
 
     All tracks have the same number of values, `step_s` seconds apart. `height` is at least `least_height`, and `end`,
     the Unix time of the last value, is written as local time at the right end of the axis.
     """
     plot = width - GUTTER
-    column_s = _column_s(max((len(track.values) for track in tracks), default=0), step_s, width, appearance)
+    column_s = _column_s(max((len(track.values) for track in tracks), default=0), step_s, width)
     room = height - _AXIS_ROWS - len(tracks)
-    strips: list[Strip] = []
+    lines: list[Content] = []
     for number, track in enumerate(tracks):
-        body = room // len(tracks) + (number < room % len(tracks))
-        strips.append(_title(track, width, appearance))
-        strips += _body(track, plot, body, appearance)
-    return strips + _axis(plot, column_s * points_per_cell(appearance.signs), end, marks, appearance)
+        lines.append(Content.assemble((track.title, f"bold {track.style}"), f" {track.now}"))
+        lines += _body(track, plot, room // len(tracks) + (number < room % len(tracks)))
+    return lines + _axis(plot, column_s * POINTS_PER_CELL, end, marks)
 
 
-def resolution(count: int, step_s: float, width: int, appearance: Appearance) -> str:
+def resolution(count: int, step_s: float, width: int) -> str:
     """What one column of dots of a stack stands for: `1 column = 4 s`."""
-    seconds = _column_s(count, step_s, width, appearance)
+    seconds = _column_s(count, step_s, width)
     return f"1 column = {units.span(seconds) if seconds >= 10 else f'{seconds:.2g} s'}"
 
 
-def _column_s(count: int, step_s: float, width: int, appearance: Appearance) -> float:
+def _column_s(count: int, step_s: float, width: int) -> float:
     """Seconds that one column of dots stands for, of `count` values."""
-    columns = max(1, (width - GUTTER) * points_per_cell(appearance.signs))
+    columns = max(1, (width - GUTTER) * POINTS_PER_CELL)
     return step_s * max(1.0, count / columns)
 
 
-def _title(track: Track, width: int, appearance: Appearance) -> Strip:
-    name, text = appearance.style(track.style) + Style(bold=True), appearance.style("text")
-    return Strip([Segment(f"{track.title} ", name), Segment(track.now, text)]).adjust_cell_length(width, text)
-
-
-def _body(track: Track, plot: int, height: int, appearance: Appearance) -> list[Strip]:
-    dim = appearance.style("dim")
+def _body(track: Track, plot: int, height: int) -> list[Content]:
     labels = [""] * height
     labels[-1] = track.label(0.0)
     if height % 2 == 0 and height > 3:
         labels[height // 2] = track.label(track.high / 2)
     labels[0] = track.label(track.high)
     if all(value is None for value in track.values):
-        rows = [Strip([Segment(" " * plot)], plot)] * height
-        rows[height // 2] = Strip([Segment(f" {track.missing}", dim)]).adjust_cell_length(plot, dim)
+        rows, style = [""] * height, _DIM
+        rows[height // 2] = f" {track.missing}"
     else:
-        style, signs = appearance.style(track.style), appearance.signs
-        rows = chart(track.values, width=plot, height=height, high=track.high, style=style, signs=signs, how=track.how)
-    line = appearance.signs.line[1]
-    return [
-        Strip([Segment(f"{label:>{GUTTER - 1}}{line}", dim), *row], GUTTER + plot)
-        for label, row in zip(labels, rows, strict=True)
-    ]
+        rows, style = chart(track.values, width=plot, height=height, high=track.high, how=track.how), track.style
+    pairs = zip(labels, rows, strict=True)
+    return [Content.assemble((f"{label:>{GUTTER - 1}}│", _DIM), (row, style)) for label, row in pairs]
 
 
-def _axis(plot: int, cell_s: float, end: float, marks: Sequence[Mark], appearance: Appearance) -> list[Strip]:
+def _axis(plot: int, cell_s: float, end: float, marks: Sequence[Mark]) -> list[Content]:
     """The line with its ticks and marks, and under it how long ago ticks are; the clock at the right end."""
-    dim = appearance.style("dim")
-    tick = "+" if is_ascii(appearance.signs) else "┬"
-    line = [appearance.signs.line[0]] * plot
+    line = ["─"] * plot
     labels = [" "] * (GUTTER + plot)
     clock = time.strftime("%H:%M:%S", time.localtime(end))
     _write(labels, clock, GUTTER + plot - len(clock))
@@ -138,20 +116,17 @@ def _axis(plot: int, cell_s: float, end: float, marks: Sequence[Mark], appearanc
         label = f"-{units.span(ago_s)}"
         start = GUTTER + cell - len(label) // 2
         if start + len(label) <= free:
-            line[cell] = tick
+            line[cell] = "┬"
             _write(labels, label, start)
             free = start - 1
         ago_s += interval_s
-    corner = " " * (GUTTER - 1) + appearance.signs.corner[2]
-    axis = Strip([Segment(corner, dim), *_marked(line, cell_s, end, marks, appearance)], GUTTER + plot)
-    return [axis, Strip([Segment("".join(labels), dim)], GUTTER + plot)]
+    axis = Content.assemble((" " * (GUTTER - 1) + "╰", _DIM), *_marked(line, cell_s, end, marks))
+    return [axis, Content.styled("".join(labels), _DIM)]
 
 
-def _marked(
-    line: list[str], cell_s: float, end: float, marks: Sequence[Mark], appearance: Appearance
-) -> Iterator[Segment]:
+def _marked(line: list[str], cell_s: float, end: float, marks: Sequence[Mark]) -> Iterator[tuple[str, str]]:
     """The line, with each mark from its cell on; of those that would touch, the newest."""
-    dim, free, places = appearance.style("dim"), len(line), list[tuple[int, Mark]]()
+    free, places = len(line), list[tuple[int, Mark]]()
     for mark in sorted(marks, reverse=True):
         cell = len(line) - 1 - round((end - mark.at) / cell_s)
         start = min(cell, len(line) - len(mark.text))
@@ -160,10 +135,10 @@ def _marked(
             free = start - 1
     done = 0
     for start, mark in reversed(places):
-        yield Segment("".join(line[done:start]), dim)
-        yield Segment(mark.text, appearance.style(mark.style))
+        yield "".join(line[done:start]), _DIM
+        yield mark.text, mark.style
         done = start + len(mark.text)
-    yield Segment("".join(line[done:]), dim)
+    yield "".join(line[done:]), _DIM
 
 
 def _write(cells: list[str], text: str, start: int) -> None:

@@ -17,7 +17,7 @@ from gmg_tui.ui.drawing.row import Row
 from gmg_tui.ui.drawing.tune_curve import letter_of
 from gmg_tui.ui.drawing.words import known
 
-_NAME: Final = 11
+_NAME: Final = 15
 _LABEL: Final = 11
 """Cells of the labels of what is said below the values."""
 

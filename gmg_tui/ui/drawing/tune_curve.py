@@ -15,16 +15,14 @@ from textual.strip import Strip
 
 from gmg_tui import units
 from gmg_tui.model import Answer, Trial, TrialState, Tuning, WorkerState
-from gmg_tui.tune import scale as scales
 from gmg_tui.tune import words
-from gmg_tui.tune.scale import Scale, drawable
-from gmg_tui.ui.drawing.appearance import Appearance, Signs
-from gmg_tui.ui.drawing.charts import is_ascii
+from gmg_tui.ui.drawing import tune_scale as scales
+from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.drawing.tune_scale import Scale, drawable
 
 _COLOURS: Final = ("fps", "power", "ok", "vram", "title", "text", "temperature")
 _MARKS: Final = "●○◆◇■□▲△"
-_MARKS_ASCII: Final = "ox*+#@%&"
 _GUTTER: Final = 8
 """Cells of the labels at the left, with the axis."""
 _AROUND: Final = 3
@@ -78,11 +76,10 @@ class _Canvas:
         return [Segment("".join(text for text, _ in run), appearance.style(style)) for style, run in runs]
 
 
-def mark_of(slot: str, answer: Answer, signs: Signs) -> tuple[str, str]:
+def mark_of(slot: str, answer: Answer) -> tuple[str, str]:
     """The sign of a slot's points, and its style's name."""
     number = answer.slots.index(slot) if slot in answer.slots else 0
-    marks = _MARKS_ASCII if is_ascii(signs) else _MARKS
-    return marks[number % len(marks)], _COLOURS[number % len(_COLOURS)]
+    return _MARKS[number % len(_MARKS)], _COLOURS[number % len(_COLOURS)]
 
 
 def letter_of(name: str) -> str:
@@ -105,7 +102,7 @@ def curve(
         return [heading, *(row.strip() for row in empty)][:height]
     frame = _Frame(width - _GUTTER, height - _AROUND, scale)
     canvas = _Canvas(frame.width, frame.height)
-    limits = _limits(answer, appearance)
+    limits = _limits(answer)
     for value, _, sign, style in limits:
         for row in range(canvas.height):
             canvas.put(frame.column(value), row, sign, style)
@@ -128,7 +125,7 @@ def _heading(tuning: Tuning, answer: Answer, points: list[Trial], width: int, ap
     measured = {trial.slot for trial in points}
     slots = [slot for slot in answer.slots if slot in measured]
     for slot in slots:
-        mark, style = mark_of(slot, answer, appearance.signs)
+        mark, style = mark_of(slot, answer)
         if line.room < len(slot) + 6:
             return line.add(f" {appearance.signs.ellipsis}", "dim").strip()
         line.add(f"  {mark}", style).add(f" {slot}", "text")
@@ -137,14 +134,13 @@ def _heading(tuning: Tuning, answer: Answer, points: list[Trial], width: int, ap
 
 def _label(frame: _Frame, row: int, appearance: Appearance) -> list[Segment]:
     """The axis at the left, with a label at its ends and in the middle."""
-    ascii_only = is_ascii(appearance.signs)
     top, bottom = frame.scale.top, frame.scale.bottom
     labelled = {0: top, frame.height - 1: bottom}
     if frame.height > 4:
         middle = (frame.height - 1) // 2
         labelled[middle] = top - (top - bottom) * middle / (frame.height - 1)
     text = (units.short(labelled[row]) if labelled[row] else "0") if row in labelled else ""
-    axis = ("+" if text else "|") if ascii_only else ("┤" if text else "│")
+    axis = "┤" if text else "│"
     return [
         Segment(f"{text:>{_GUTTER - 2}} ", appearance.style("dim")),
         Segment(axis, appearance.style("border")),
@@ -153,18 +149,17 @@ def _label(frame: _Frame, row: int, appearance: Appearance) -> list[Segment]:
 
 def _axis(frame: _Frame, tuning: Tuning, answer: Answer, appearance: Appearance) -> list[Strip]:
     """The axis below, with the letters of the answers on it, and its labels."""
-    ascii_only = is_ascii(appearance.signs)
     axis, labels = _Canvas(frame.width, 1), _Canvas(frame.width, 1)
-    axis.put(0, 0, ("-" if ascii_only else "─") * frame.width, "border")
+    axis.put(0, 0, "─" * frame.width, "border")
     widest = len(f"{int(2**frame.scale.right):,}")
     for value in frame.scale.ticks(tuning.spec.low, (widest + 2) / (frame.width - 1)):
         column, text = frame.column(value), f"{value:,}"
-        axis.put(column, 0, "+" if ascii_only else "┬", "border")
+        axis.put(column, 0, "┬", "border")
         labels.put(max(0, min(frame.width - len(text), column - len(text) // 2)), 0, text, "dim")
     for name, best in reversed(words.values_of(answer, tuning.spec)):
         if best.value > 0:
             axis.put(frame.column(best.value), 0, letter_of(name), "ok")
-    corner = f"{'':{_GUTTER - 1}}{'+' if ascii_only else '└'}"
+    corner = f"{'':{_GUTTER - 1}}└"
     return [
         Strip([Segment(corner, appearance.style("border")), *axis.segments(0, appearance)], frame.width + _GUTTER),
         Strip(
@@ -173,15 +168,14 @@ def _axis(frame: _Frame, tuning: Tuning, answer: Answer, appearance: Appearance)
     ]
 
 
-def _limits(answer: Answer, appearance: Appearance) -> list[tuple[int, str, str, str]]:
+def _limits(answer: Answer) -> list[tuple[int, str, str, str]]:
     """The values at which upright lines stand: where the memory ends, and the edge; each with label, sign and style."""
-    ascii_only = is_ascii(appearance.signs)
     found = []
     memory, edge = scales.limits(answer)
     if memory is not None:
-        found.append((memory, f"memory {memory:,}", ":" if ascii_only else "┊", "vram"))
+        found.append((memory, f"memory {memory:,}", "┊", "vram"))
     if edge is not None:
-        found.append((edge, f"edge {edge:,}", "!" if ascii_only else "╎", "error"))
+        found.append((edge, f"edge {edge:,}", "╎", "error"))
     return found
 
 
@@ -199,8 +193,7 @@ def _line(canvas: _Canvas, frame: _Frame, points: list[Trial], appearance: Appea
         if trial.rate is not None:
             rates.setdefault(trial.value, []).append(trial.rate)
     means = [(frame.scale.x(value), frame.scale.y(fmean(found))) for value, found in sorted(rates.items())]
-    ascii_only = is_ascii(appearance.signs)
-    across, down = (1, 1) if ascii_only else (2, 4)
+    across, down = 2, 4
     cells: dict[tuple[int, int], int] = {}
     for (x0, y0), (x1, y1) in pairwise(means):
         begin, end = round(x0 * (frame.width * across - 1)), round(x1 * (frame.width * across - 1))
@@ -210,7 +203,7 @@ def _line(canvas: _Canvas, frame: _Frame, points: list[Trial], appearance: Appea
             column, row = dot // across, height // down
             cells[column, row] = cells.get((column, row), 0) | _DOTS[dot % across][height % down]
     for (column, row), dots in cells.items():
-        canvas.put(column, row, "." if ascii_only else chr(_BRAILLE + dots), "border")
+        canvas.put(column, row, chr(_BRAILLE + dots), "border")
 
 
 def _point(
@@ -219,11 +212,11 @@ def _point(
     """A trial's interval and sign; dim while it is measured."""
     if trial.rate is None:
         return
-    mark, style = mark_of(trial.slot, answer, appearance.signs)
+    mark, style = mark_of(trial.slot, answer)
     style = style if trial.state is TrialState.MEASURED else "dim"
     column, row = frame.column(trial.value), frame.row(trial.rate)
     ends = [frame.row(rate) for rate in (trial.rate_high, trial.rate_low) if rate is not None and drawable(rate)]
     if len(ends) == 2:
         for at in range(ends[0], ends[1] + 1):
-            canvas.put(column, at, "|" if is_ascii(appearance.signs) else "│", style)
+            canvas.put(column, at, "│", style)
     canvas.put(column, row, mark, "match" if chosen else style)

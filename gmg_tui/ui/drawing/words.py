@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from gmg_tui import units
 from gmg_tui.genesis.output.log_text import without_head
-from gmg_tui.genesis.placeholders import as_text
 from gmg_tui.model import GpuSample, JobRecord, Phase, Severity, Slot, Worker, WorkerState
+from gmg_tui.placeholders import as_text
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.history import History
 
-_DIFFERS = 0.03
-"""The printed number is shown while it differs from the settled rate by more than this share."""
 _TIMEOUT_NEAR = 0.1
 """The share of a timeout below which the time left is worth a note."""
 _BEFORE_RUNNING = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
@@ -28,9 +26,6 @@ STATE_STYLES = {
     WorkerState.WAITING: "dim",
 }
 """The styles of states that are not those of a title."""
-_UNTOLD = {Phase.IMPORTING: "nothing of Genesis yet", Phase.AT_WORK: "phases not printed"}
-SILENT_HINT = 'FPS lines need show_FPS=True, logging_level="info"'
-"""What helps where Genesis prints nothing."""
 
 
 COUNTED = "counted in rank 0"
@@ -54,6 +49,8 @@ class Shown(NamedTuple):
     """Whether the slot before it has a rank of the same group."""
     after: bool = False
     """Whether the slot after it has."""
+    shared_warnings: int = 0
+    """As `shared_warnings` has it for all workers of the session."""
 
 
 class Note(NamedTuple):
@@ -92,6 +89,24 @@ def lost_text(since: float | None) -> str:
     return "" if since is None else f"lost since {time.strftime('%H:%M:%S', time.localtime(since))}"
 
 
+_newest = [0.0]
+
+
+def show_time(time: float) -> None:
+    """Show how long everything has lasted at `time`, that of the newest snapshot."""
+    _newest[0] = time
+
+
+def since_s(time: float) -> float:
+    """Seconds from `time` to the newest snapshot; negative where that is still to come."""
+    return _newest[0] - time
+
+
+def attempt_s(worker: Worker) -> float | None:
+    """Seconds that the worker's attempt has lasted; None before the first."""
+    return worker.attempt_s(_newest[0])
+
+
 def getting_ready(worker: Worker) -> bool:
     """Whether the worker is in a phase before the first progress, which can be silent for minutes."""
     return worker.state in _BEFORE_RUNNING and worker.lost_since is None
@@ -103,22 +118,13 @@ def held(worker: Worker) -> bool:
 
 
 def phase_of(worker: Worker) -> str:
-    """What the worker does before it is running, as far as it says so."""
-    if worker.silent_s is not None:
-        return "busy, no line for"
+    """What the worker does before it is running, as far as its output shows."""
     return worker.phase.value if worker.phase is not Phase.NONE else worker.state.value
 
 
 def phase_s(worker: Worker) -> float:
     """Seconds of what `phase_of` says."""
-    return worker.phase_s if worker.silent_s is None else worker.silent_s
-
-
-def unseen(worker: Worker) -> str:
-    """What is known of a worker that works without a line: `last: building visualizer`; else empty."""
-    if worker.silent_s is None:
-        return ""
-    return _UNTOLD.get(worker.phase, f"last: {worker.phase.value}")
+    return since_s(worker.phase_since)
 
 
 def spinner(shown: Shown, appearance: Appearance) -> str:
@@ -130,16 +136,17 @@ def spinner(shown: Shown, appearance: Appearance) -> str:
 
 def usual(worker: Worker) -> tuple[float, str] | None:
     """How far a phase is, judged by its last duration: a fraction, and a text; None when that is not known."""
-    if not worker.phase_usual_s or worker.silent_s is not None:
+    if not worker.phase_usual_s:
         return None
-    left = worker.phase_usual_s - worker.phase_s
+    so_far_s = since_s(worker.phase_since)
+    left = worker.phase_usual_s - so_far_s
     usually = f"usually {units.span(worker.phase_usual_s)}"
-    return worker.phase_s / worker.phase_usual_s, f"{usually}, {units.span(left)} left" if left >= 1 else usually
+    return so_far_s / worker.phase_usual_s, f"{usually}, {units.span(left)} left" if left >= 1 else usually
 
 
 def rate_of(worker: Worker) -> str:
-    """The worker's rate in full: the settled one where it is known, else the number printed last."""
-    return units.fps(worker.fps.best_known if worker.fps else None)
+    """The worker's rate in full."""
+    return units.fps(worker.rate)
 
 
 def rate_style(worker: Worker) -> str:
@@ -148,40 +155,29 @@ def rate_style(worker: Worker) -> str:
         return "dim"
     if worker.state is not WorkerState.RUNNING:
         return "strong"
-    return "fps" if worker.fps_silent_s is None else "dim"
-
-
-def printed(worker: Worker) -> float | None:
-    """The number printed last, where it is far from the settled rate; else None."""
-    fps = worker.fps
-    if fps is None or fps.settled is None:
-        return None
-    near = abs(fps.settled - fps.last) <= _DIFFERS * max(abs(fps.last), abs(fps.settled))
-    return None if near else fps.last
+    return "fps" if worker.fps_silent_since is None else "dim"
 
 
 def beside_rate(worker: Worker) -> Note:
-    """What is said beside a rate: since when it is not current, whose it is, or what is printed instead; or nothing."""
-    if worker.fps_silent_s is not None:
-        return Note(f"no FPS line for {units.span(worker.fps_silent_s)}", "warn")
+    """What is said beside a rate: since when it is not current, or whose it is; or nothing."""
+    if worker.fps_silent_since is not None:
+        return Note(f"no FPS line for {units.span(since_s(worker.fps_silent_since))}", "warn")
     if worker.fps_of_group:
         return Note("all ranks'", "text")
     if worker.fps_in_rank_0 and worker.fps is not None:
         return Note(COUNTED, "text")
-    number = printed(worker)
-    return Note("" if number is None else f"printed {units.short(number)}", "text")
+    return Note("", "text")
 
 
 def compared_fps(worker: Worker) -> tuple[float, float] | None:
     """The FPS before the last edit and now; None where there is nothing to compare.
 
-    That is so without an edit, when the attempt has failed, and before its rate has settled.
+    That is so without an edit, when the attempt has failed, and before it has a rate.
     """
-    before, now = worker.before, worker.now
+    before, now = worker.before, worker.current
     if before is None or now is None or worker.state is WorkerState.FAILED or getting_ready(worker):
         return None
-    then = before.fps if before.settled is None else before.settled
-    return (then, now.settled) if then is not None and now.settled is not None else None
+    return (before.rate, now.rate) if before.rate is not None and now.rate is not None else None
 
 
 def change(worker: Worker) -> str:
@@ -192,7 +188,7 @@ def change(worker: Worker) -> str:
 
 def before_after(worker: Worker, appearance: Appearance) -> list[Note]:
     """The effect of the last edit, if it is known: `+13 % FPS (21.2M → 24.0M)  VRAM 12.1 → 23.9 GiB`."""
-    before, now, fps, arrow = worker.before, worker.now, compared_fps(worker), appearance.signs.arrow
+    before, now, fps, arrow = worker.before, worker.current, compared_fps(worker), appearance.signs.arrow
     if before is None or now is None or fps is None:
         return []
     old, fresh = map(units.short, fps)
@@ -217,15 +213,27 @@ def known(value: float | None, write: Callable[[float], str]) -> str:
 
 
 def last_line(worker: Worker) -> str:
-    """The worker's newest line without Genesis's prefix."""
-    return without_head(worker.last_line)
+    """The worker's newest line without Genesis's prefix; empty for a line of progress, which has a rate of its own."""
+    from gmg_tui.genesis.output import lines as genesis_lines  # the first frame needs no expressions
+
+    return "" if genesis_lines.is_mere(worker.last_line) else without_head(worker.last_line)
 
 
-def remarks(worker: Worker) -> Note:
-    """How many errors and warnings this attempt has printed: `1 error, 5 warnings`; empty where there were none."""
-    counts = ((worker.error_lines, "error"), (worker.warning_lines, "warning"))
+def remarks(worker: Worker, shared_warnings: int = 0) -> Note:
+    """How many errors and warnings this attempt has printed: `1 error, 5 warnings`; empty where there were none.
+
+    As many warnings as every other worker has printed (`shared_warnings`) are left out.
+    """
+    warnings = 0 if worker.warning_lines == shared_warnings else worker.warning_lines
+    counts = ((worker.error_lines, "error"), (warnings, "warning"))
     text = ", ".join(units.count(number, what) for number, what in counts if number)
     return Note(text, "error" if worker.error_lines else "warn")
+
+
+def shared_warnings(workers: Iterable[Worker]) -> int:
+    """How many warnings each worker that has begun has printed; 0 with fewer than two, or where they differ."""
+    counts = [worker.warning_lines for worker in workers if worker.state is not WorkerState.WAITING]
+    return counts[0] if len(counts) > 1 and len(set(counts)) == 1 else 0
 
 
 def job_of(worker: Worker) -> str:
@@ -246,9 +254,9 @@ def unnamed_values_of(job: JobRecord) -> str:
 
 def timeout_left_s(worker: Worker) -> float | None:
     """How long the attempt may still take, seconds; None without a timeout or an attempt."""
-    if worker.timeout_s is None or worker.attempt_s is None or not worker.state.live:
+    if worker.timeout_s is None or not worker.state.live:
         return None
-    return max(0.0, worker.timeout_s - worker.attempt_s)
+    return max(0.0, worker.timeout_s - since_s(worker.newest.started))
 
 
 def timeout_of(worker: Worker) -> str:
@@ -273,8 +281,8 @@ def trouble(worker: Worker, sample: GpuSample | None) -> list[Note]:
         notes.append(Note(worker.stuck, "error"))
     if worker.stopping:
         notes.append(Note(worker.stopping, "warn"))
-    if worker.state is WorkerState.RESTARTING and worker.restart_in_s is not None:
-        left = units.span(max(0.0, worker.restart_in_s))
+    if worker.state is WorkerState.RESTARTING and worker.restart_at is not None:
+        left = units.span(max(0.0, -since_s(worker.restart_at)))
         notes.append(Note(f"attempt {worker.attempt + 1} starts in {left}", "warn"))
     if worker.reason:
         notes.append(_reason(worker, worker.reason))
@@ -293,7 +301,8 @@ def notes(worker: Worker, sample: GpuSample | None, appearance: Appearance) -> l
     found, slowed = trouble(worker, sample), throttled(sample)
     if slowed is not None:
         found.remove(slowed)
-    return [*found, *before_after(worker, appearance), *([slowed] if slowed is not None else [])]
+    healed = [Note("race healed", "dim")] if worker.healed and worker.state is not WorkerState.FAILED else []
+    return [*found, *before_after(worker, appearance), *([slowed] if slowed is not None else []), *healed]
 
 
 def progress_of(worker: Worker) -> tuple[float, str] | None:

@@ -197,9 +197,9 @@ def _time(shown: Shown) -> str:
     worker, lost_s = shown.worker, words.lost_s(shown)
     if lost_s is not None:
         return units.span(lost_s)
-    if worker.state is WorkerState.RESTARTING and worker.restart_in_s is not None:
-        return f"in {units.span(max(0.0, worker.restart_in_s))}"
-    return units.span(words.phase_s(worker) if words.getting_ready(worker) else worker.state_s)
+    if worker.state is WorkerState.RESTARTING and worker.restart_at is not None:
+        return f"in {units.span(max(0.0, -words.since_s(worker.restart_at)))}"
+    return units.span(words.phase_s(worker) if words.getting_ready(worker) else words.since_s(worker.state_since))
 
 
 def _message(line: Row, shown: Shown, layout: Columns, appearance: Appearance) -> None:
@@ -232,8 +232,8 @@ def _message(line: Row, shown: Shown, layout: Columns, appearance: Appearance) -
         line.right(_COUNTED, layout.message + _FPS - 1, "dim").to(layout.history_at)
     limit = edge - (line.width - line.room)
     text = note.text
-    if len(text) > limit and worker.fps_silent_s is not None and note == words.beside_rate(worker):
-        text = f"{units.span(worker.fps_silent_s)} ago"
+    if len(text) > limit and worker.fps_silent_since is not None and note == words.beside_rate(worker):
+        text = f"{units.span(words.since_s(worker.fps_silent_since))} ago"
     if len(text) > limit and note == words.slow(worker):
         text = text.replace(" of the", "")
     line.add(text, note.style, limit=limit)
@@ -247,8 +247,6 @@ def _note(shown: Shown, appearance: Appearance) -> Note:
     if preparing and not (notes and notes[0].style in _URGENT and notes[0] != words.late(shown.sample)):
         expected = words.usual(worker)
         time = f", {expected[1]}" if expected else ""
-        if worker.silent_s is not None:
-            return Note(f"{words.spinner(shown, appearance)} no line ({words.unseen(worker)})", "title")
         return Note(f"{words.spinner(shown, appearance)} {words.phase_of(worker)}{time}", "title")
     below = words.slow(worker)
     mild = [*([below] if below is not None else []), *words.before_after(worker, appearance)]
@@ -259,7 +257,7 @@ def _note(shown: Shown, appearance: Appearance) -> Note:
     if notes and notes[0] not in (*mild, slowed, worn):
         return notes[0]
     beside = words.beside_rate(worker)
-    if worker.fps_silent_s is not None:
+    if worker.fps_silent_since is not None:
         return beside
     progress = words.progress_of(worker)
     if progress is not None and worker.progress and worker.progress.total:
@@ -283,8 +281,6 @@ def detail(shown: Shown, width: int, appearance: Appearance, *, place: str = "")
     notes += [beside] if beside.text else []
     if worker.n_envs is not None:
         notes.append(Note(units.count(worker.n_envs, "env"), "text"))
-    if worker.silent_s is not None:
-        notes.append(Note(f"{words.unseen(worker)}; {words.SILENT_HINT}", "dim"))
     if worker.args:
         notes.append(Note(" ".join(worker.args), "dim"))
     for number, note in enumerate(notes):

@@ -7,9 +7,7 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import threading
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 from gmg_tui.errors import GmgError
@@ -70,25 +68,24 @@ async def check(path: Path) -> None:
         raise GmgError(f"{path}: {error.strerror}")
 
 
-def show(words: list[str], path: Path, lent: AbstractContextManager[object]) -> None:
-    """Run the pager on a file until it ends, within `lent`, which gives the terminal away. Raises `GmgError`.
+async def show(words: list[str], path: Path) -> None:
+    """Run the pager on a file until it ends; within `App.suspend()`. Raises `GmgError`.
 
-    It blocks, as a shell does that waits for a program. `LESS=R` shows the colours of Genesis, unless the user wants
-    something else of `less`.
+    `LESS=R` shows the colours of Genesis, unless the user wants something else of `less`.
     """
     before = {number: signal.getsignal(number) for number in _INTERRUPTS}
     failure: str | None = None
-    with lent:
-        for number in _INTERRUPTS:
-            signal.signal(number, lambda *_: None)  # unlike SIG_IGN, the pager does not inherit this
-        try:
-            status = subprocess.run([*words, str(path)], env={"LESS": "R", **os.environ}, check=False).returncode
-            if status:  # what it said of that was gone with its screen
-                failure = f"exit status {status}" if status > 0 else f"killed by signal {-status}"
-        except OSError as error:
-            failure = error.strerror
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    for number in _INTERRUPTS:
+        signal.signal(number, lambda *_: None)  # unlike SIG_IGN, the pager does not inherit this
+    try:
+        process = await asyncio.create_subprocess_exec(*words, str(path), env={"LESS": "R", **os.environ})
+        status = await process.wait()
+        if status:  # what it said of that was gone with its screen
+            failure = f"exit status {status}" if status > 0 else f"killed by signal {-status}"
+    except OSError as error:
+        failure = error.strerror
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if failure is not None:
         raise GmgError(f"{words[0]}: {failure}")

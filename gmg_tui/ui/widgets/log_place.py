@@ -14,11 +14,11 @@ class Place(NamedTuple):
     row: int
     """Index of a row of the buffer."""
     part: int
-    """Which of the pieces that it is wrapped into; 0 where it is not wrapped."""
+    """Which of the pieces that it is wrapped into."""
 
 
 class LogPlace:
-    """Finds places in `buffer`, whose rows are wrapped to `width` cells unless that is 0.
+    """Finds places in `buffer`, whose rows are wrapped to `width` cells.
 
     Only rows between two places are looked at, which are a page's.
     """
@@ -33,8 +33,6 @@ class LogPlace:
         return Place(self._buffer.end, 0)
 
     def _parts(self, index: int) -> int:
-        if not self._width:
-            return 1
         row = self._buffer.rows[index]
         return len(log_line.pieces(row, self._buffer.text_of(row), self._width))
 
@@ -58,7 +56,5 @@ class LogPlace:
 
     def part_of(self, index: int) -> int:
         """Which piece of a row the first match of the search begins in."""
-        if not self._width:
-            return 0
         row = self._buffer.rows[index]
         return log_line.part_of(row, self._buffer.text_of(row), self._width, self._buffer.query)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gmg_tui.ui.drawing import tile
-from gmg_tui.ui.state import View
+from gmg_tui.ui.view import Layout
 
 LOG_MIN = 6
 """Rows kept for the log, with its title, before tiles give way to the table."""
@@ -37,24 +37,18 @@ class Plan(NamedTuple):
         return tile.TALL_HEIGHT if self.tall else tile.HEIGHT
 
 
-def plan(
-    number: int,
-    width: int,
-    height: int,
-    view: View,
-    *,
-    digits: bool,
-    group: int = 0,
-    parts: Sequence[int] = (),
-    lines: int = 0,
-) -> Plan:
-    """How to lay out `number` workers in `width` times `height` cells, shared with the log.
+def plan(width: int, height: int, layout: Layout, *, parts: Sequence[int], lines: int = 0, group: int = 0) -> Plan:
+    """How to lay out workers in `width` times `height` cells, shared with the log.
 
-    `digits` says whether large ones may be drawn; `group` is how many ranks a group has, which then stand beside each
-    other where there is room. Workers that begin anew rows are of several `parts`, which have so many each; `lines` are
-    those of nodes, of one row of cells each.
+    Args:
+        width: Columns.
+        height: Rows.
+        layout: Which layout the user wants.
+        parts: The numbers of workers that begin a row of tiles each: those of nodes.
+        lines: Lines of nodes, one row of cells each.
+        group: How many ranks a group has, which stand beside each other where there is room; 0 without groups.
     """
-    number = max(0 if lines else 1, number)
+    number = max(0 if lines else 1, sum(parts))
     parts = parts or (number,)
 
     def rows_of(columns: int) -> int:
@@ -68,10 +62,10 @@ def plan(
     if rows_of(whole) * tile.HEIGHT <= room:
         rows, columns = rows_of(whole), whole
     fits = number > 0 and rows * tile.HEIGHT <= room and width >= tile.MIN_WIDTH
-    if view is View.TABLE or (view is View.AUTO and not fits) or room + lines < tile.HEIGHT:
+    if layout is Layout.TABLE or (layout is Layout.AUTO and not fits) or room + lines < tile.HEIGHT:
         rows = number + lines
         return Plan(tiles=False, columns=1, rows=rows, height=max(3, min(rows + AROUND_TABLE, height - LOG_MIN)))
-    tall = digits and rows * tile.TALL_HEIGHT <= height - lines - _LOG_MIN_TALL
+    tall = rows * tile.TALL_HEIGHT <= height - lines - _LOG_MIN_TALL
     full = Plan(tiles=True, columns=columns, rows=rows, height=0, tall=tall)
     whole_rows = min(rows, max(1, (room + lines) // full.row_height))
     return full._replace(height=max(1, min(whole_rows * full.row_height + lines, max(full.row_height, room + lines))))

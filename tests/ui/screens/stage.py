@@ -9,8 +9,6 @@ import msgspec
 from textual.pilot import Pilot
 
 from gmg_tui.model import (
-    Attempt,
-    AttemptMetrics,
     Details,
     Fps,
     Gpu,
@@ -27,9 +25,13 @@ from gmg_tui.model import (
     Worker,
     WorkerState,
 )
+from tests.rates import rate
 from tests.ui import play
 from tests.ui.fake_engine import FakeEngine
-from tests.ui.play import FakedApp
+from tests.ui.play import FakedApp, press
+from tests.workers import changed, reached, worker_of
+
+__all__ = ["press"]
 
 NOW = 1_795_244_427.0
 """Unix time of the snapshot: 2026-11-21 07:00:27 UTC."""
@@ -92,22 +94,19 @@ def sample(index: int) -> GpuSample:
 
 def worker(index: int, slot: str) -> Worker:
     """A worker in its second attempt, with twice the environments of the first."""
-    before = AttemptMetrics(
-        1, ("-B", "2048", "-e", f"run-{index}"), 13_020_115.0, 13_100_000.0, 2048, 71.0, 17010.0, 455.0
-    )
-    now = AttemptMetrics(
-        2, ("-B", "4096", "-e", f"run-{index}"), 24_013_029.0, 24_200_311.0, 4096, 97.0, 30925.0, 612.0
-    )
-    return Worker(
+    before = reached(1, ("-B", "2048", "-e", f"run-{index}"), rate(13_100_000.0), 2048, 71.0, 17010.0, 455.0)
+    now = reached(2, ("-B", "4096", "-e", f"run-{index}"), rate(24_200_311.0), 4096, 97.0, 30925.0, 612.0)
+    return worker_of(
         slot=slot,
         index=index,
         state=WorkerState.RUNNING,
-        state_s=2352.0,
+        state_since=NOW - 2352.0,
         phase=Phase.RUNNING,
         args=now.args,
         attempt=2,
+        attempt_started=NOW,
         pid=5200 + index,
-        fps=Fps(24_200_311.0, 23_950_114.0, 24_410_777.0, 812, 24_013_029.0, 310_000.0),
+        fps=Fps(24_200_311.0, 23_950_114.0, 24_410_777.0, 812, 24_013_029.0),
         n_envs=4096,
         progress=Progress(412.0, 1000.0, "iteration", 3340.0),
         device="NVIDIA H100 80GB HBM3",
@@ -115,7 +114,6 @@ def worker(index: int, slot: str) -> Worker:
         genesis_version="1.4.5",
         cpu_pct=131.0,
         memory_rss_mib=6144.0,
-        now=now,
         before=before,
         gpu_util_mean_pct=96.4,
         memory_peak_mib=30925.0,
@@ -127,15 +125,15 @@ def worker(index: int, slot: str) -> Worker:
 def snapshot(**changes: Any) -> Snapshot:
     """Four workers that run; `changes` are made to the first."""
     workers = [worker(index, slot) for index, slot in enumerate(SLOTS)]
-    workers[0] = msgspec.structs.replace(workers[0], **changes)
+    workers[0] = changed(workers[0], **changes)
     return Snapshot(NOW, 2400.0, tuple(workers), tuple(sample(index) for index in range(4)))
 
 
 def details(slot: str = "gpu0") -> Details:
     """What the engine tells beside the snapshot."""
     index = int(slot[3:])
-    first = AttemptMetrics(1, ("-B", "2048", "-e", f"run-{index}"), 13_020_115.0, None, 2048, 71.0, 17010.0, 455.0)
-    second = AttemptMetrics(2, ("-B", "4096", "-e", f"run-{index}"), 24_013_029.0, None, 4096, 97.0, 30925.0, 612.0)
+    first = reached(1, ("-B", "2048", "-e", f"run-{index}"), rate(13_020_115.0), 2048, 71.0, 17010.0, 455.0)
+    second = reached(2, ("-B", "4096", "-e", f"run-{index}"), rate(24_013_029.0), 4096, 97.0, 30925.0, 612.0)
     return Details(
         slot=slot,
         command=("/home/ada/venv/bin/python", "franka.py", "-B", "4096", "-e", f"run-{index}", "--seed", "1"),
@@ -151,8 +149,16 @@ def details(slot: str = "gpu0") -> Details:
         unset=("DISPLAY", "LOCAL_RANK"),
         egl=f"EGL device {index} is the card, by EGL_CUDA_DEVICE_NV",
         attempts=(
-            Attempt(1, first.args, 5100, NOW - 2400, NOW - 2360, -2, WorkerState.STOPPED, "stopped by a person", first),
-            Attempt(2, second.args, 5200, NOW - 2352, state=WorkerState.RUNNING, metrics=second),
+            changed(
+                first,
+                pid=5100,
+                started=NOW - 2400,
+                ended=NOW - 2360,
+                exit_code=-2,
+                state=WorkerState.STOPPED,
+                reason="stopped by a person",
+            ),
+            changed(second, pid=5200, started=NOW - 2352, state=WorkerState.RUNNING),
         ),
         processes=(
             GpuProcess(5200, "python", 30100.0, "ada", "/home/ada/venv/bin/python franka.py -B 4096", 2352.0, slot),
@@ -200,13 +206,6 @@ def cpu_engine() -> FakeEngine:
 def app(of: FakeEngine | None = None, *, theme: str = "dark", ascii_only: bool = False) -> FakedApp:
     """The interface on `of`."""
     return play.app_of(of or engine(), theme=theme, ascii_only=ascii_only)
-
-
-async def press(pilot: Pilot[Any], *keys: str) -> None:
-    """Press keys, each once the one before has done its work."""
-    for key in keys:
-        await pilot.press(key)
-        await pilot.pause()
 
 
 async def write(pilot: Pilot[Any], text: str) -> None:

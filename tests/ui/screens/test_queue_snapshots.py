@@ -37,33 +37,3 @@ def test_main_screen_at_the_end(snap_compare: Compare) -> None:
     records = sweeps.jobs(30, 30)
     engine.welcome = type(engine.welcome)(1, engine.welcome.session, sweeps.ended_snapshot(records), ())
     assert _drawn(snap_compare, MIDDLE, "", "speed-up", engine=engine)
-
-
-@SIZES
-def test_queue(snap_compare: Compare, size: tuple[int, int]) -> None:
-    assert _drawn(snap_compare, size, "Q down", "▸ 14")
-
-
-def test_queue_with_a_failed_job_chosen(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, MIDDLE, "Q home down down down down", "▸  5")
-
-
-def test_queue_in_ascii(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, MIDDLE, "Q", "> 13", ascii_only=True)
-
-
-def test_queue_of_ten_thousand(snap_compare: Compare) -> None:
-    engine = sweeps.engine(sweeps.jobs(10_000, 4000), slots=64, used=64)
-    assert _drawn(snap_compare, SMALL, "Q end", "10,000 of 10,000", "▸ 10000", engine=engine)
-
-
-def test_gpus(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, SMALL, "Q c down", "▸ [x] gpu1", engine=sweeps.engine(used=3))
-
-
-def test_details_of_a_job(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, MIDDLE, "enter 2", "branch_counts=8", "attempts")
-
-
-def test_quit(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, SMALL, "q", "stop the jobs and quit")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gmg_tui.model import Attempt, AttemptMetrics, Gpu, GpuProcess, GpuSample, RunSpec, WorkerState
+from gmg_tui.model import Attempt, Gpu, GpuProcess, GpuSample, RunSpec, WorkerState
 from gmg_tui.ui.drawing.appearance import safe
-from gmg_tui.ui.screens.confirm import ConfirmScreen
+from tests.rates import rate
 from tests.ui import play
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.screens import stage
 from tests.ui.screens.stage import press
+from tests.workers import reached
 
 EVIL = stage.EVIL + " [/red \u2066\x9b31m\x08\x7f end"
 WORDS = "[/] [bold] [/tmp/x]"
@@ -21,7 +22,7 @@ SECTIONS = "1234"
 def _evil_engine() -> FakeEngine:
     hostile = Gpu(0, EVIL, EVIL, EVIL, 81559, 700.0)
     slots = (msgspec.structs.replace(stage.GPU_SESSION.slots[0], gpu=hostile), *stage.GPU_SESSION.slots[1:])
-    metrics = AttemptMetrics(1, (EVIL,), 1.0)
+    metrics = reached(1, (EVIL,), rate(1.0))
     engine = stage.engine(
         reason=EVIL, advice=EVIL, warnings=(EVIL,), stuck=EVIL, device=EVIL, backend=EVIL, before=metrics, args=(EVIL,)
     )
@@ -80,16 +81,6 @@ async def test_hostile_texts_are_shown_and_do_nothing(keys: list[str], ascii_onl
         assert "".join(seen).isascii()
     if keys != ["question_mark"]:
         assert WORDS in " ".join(" ".join(seen).split())
-
-
-async def test_a_question_is_asked_as_it_is() -> None:
-    app = stage.app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        app.push_screen(ConfirmScreen(f"Kill {EVIL}?"))
-        await press(pilot, "down")
-        rows = play.screen(app)
-    _harmless(rows)
-    assert sum(WORDS in row for row in rows) == 1
 
 
 async def test_what_the_engine_refuses_is_shown_as_it_is() -> None:

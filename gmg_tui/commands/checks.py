@@ -1,0 +1,180 @@
+"""Every check of the options of a run that needs no engine, beyond those of single values (`grammar`)."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gmg_tui import interpreter
+from gmg_tui.errors import GmgError
+from gmg_tui.model import DdpSpec, JobRecord, LauncherKind, NodesSpec, RestartMode, RunSpec, StartMode, Visible
+from gmg_tui.options import RUN, Options
+from gmg_tui.readers import formats
+
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def check(options: Options) -> dict[str, Any]:
+    """Check everything that does not need the GPUs; the fields of a `RunSpec` that the options set.
+
+    Raises:
+        GmgError: Invalid option value; one line with what to do.
+    """
+    for first, second in (("gpus", "cpu"), ("simulate", "cpu")):
+        if getattr(options, first) is not None and getattr(options, second) is not None:
+            raise GmgError(f"--{first} and --{second} are mutually exclusive; give one of them")
+    if options.gpus is not None and not options.gpus.strip():
+        raise GmgError("--gpus is empty; give 'all', a count, or a list of indices or UUIDs")
+    formats.check(options.pattern)
+    if any(not how.strip() or "\0" in how for how in options.notify):
+        raise GmgError("--notify is empty; give bell, osc9, osc777 or a command")
+    for opt in RUN:
+        if opt.needs and getattr(options, opt.name) and getattr(options, opt.needs) is None:
+            raise GmgError(f"{opt.long} is for --{opt.needs}; give that too")
+    path = options.python
+    settable = {*RunSpec.__struct_fields__} - {"name"}
+    fields = {opt.spec_field: getattr(options, opt.name) for opt in RUN if opt.spec_field in settable}
+    return fields | {
+        "cwd": _current_folder(),
+        "python_given": path is not None,
+        "python": interpreter.check_python(path) if path is not None else interpreter.default_python(os.environ),
+        "env": environment(options.env),
+        "summary": None if options.summary is None else _summary(options.summary),
+        "ddp": _groups(options),
+        "probe": not options.no_probe,
+        "nodes": _nodes(options),
+        "visible": Visible(options.visible),
+        "start": None if options.start is None else StartMode(options.start),
+        "restart": RestartMode(options.restart),
+    }
+
+
+def check_queued(options: Options) -> dict[str, Any]:
+    """Check the options of a sweep or tuning, as `check` does; groups are checked by `groups_of`."""
+    if options.restart == "always":
+        raise GmgError("--restart always: finished jobs would be restarted forever; give failure, or --retries N")
+    return check(options.replace(ddp=None, virtual_local_rank=False))
+
+
+def groups_of(options: Options, jobs: Sequence[JobRecord]) -> DdpSpec | None:
+    """How the jobs of a sweep form groups, each of its size; None where no job does. Raises `GmgError`."""
+    ranks = any(job.world_size is not None for job in jobs)
+    if options.virtual_local_rank and not ranks:
+        raise GmgError("--virtual-local-rank is for --ddp; give that too")
+    return _groups(options.replace(ddp="all" if ranks else None))
+
+
+def _groups(options: Options) -> DdpSpec | None:
+    if options.ddp is None:
+        return None
+    if options.ddp != "all" and (not options.ddp.isdecimal() or int(options.ddp) < 1):
+        raise GmgError(f"--ddp {options.ddp}: give the number of ranks in a group, or nothing for one group")
+    if options.start not in (None, "together"):
+        raise GmgError(f"--start {options.start}: the ranks of a group wait for each other, so they start together")
+    return DdpSpec(None if options.ddp == "all" else int(options.ddp), options.virtual_local_rank)
+
+
+def _nodes(options: Options) -> NodesSpec | None:
+    where = options.nodes
+    if where is None:
+        return None
+    name, _, rest = where.partition(":")
+    try:
+        launcher = LauncherKind(name)
+    except ValueError:
+        raise GmgError(f"--nodes {where}: give slurm, ray, ssh:HOST,HOST, ssh:@FILE or local:N") from None
+    if launcher in (LauncherKind.SSH, LauncherKind.LOCAL) and not rest:
+        wanted = "hosts, as in ssh:a,b" if launcher is LauncherKind.SSH else "a number, as in local:2"
+        raise GmgError(f"--nodes {where}: give {wanted}")
+    return NodesSpec(launcher, rest, options.min_nodes, options.orphan_wait)
+
+
+def check_script(script: str, module: bool = False) -> None:
+    """Raise `GmgError` unless Python could run the file, or the folder with a `__main__.py`, called `script`.
+
+    Only the workers' interpreter can find a module: of that the name is checked.
+    """
+    if module:
+        if not _MODULE.fullmatch(script):
+            raise GmgError(f"-m {script}: give a module's name, as in: python -m package.module")
+        return
+    path = Path(script)
+    try:
+        if not path.exists():
+            raise GmgError(f"there is no script {script}; give the path of a Python file")
+        if path.is_dir():
+            path = path / "__main__.py"
+            if not path.is_file():
+                raise GmgError(f"{script} is a folder without a __main__.py; give the path of a Python file")
+        elif not path.is_file():
+            raise GmgError(f"{script} is not a regular file; give the path of a Python file")
+        if path.suffix not in {".py", ".pyw"} and not _is_python(path):
+            raise GmgError(f"{script} is not a Python script; give the path of a Python file")
+        with path.open("rb"):
+            pass
+    except PermissionError as error:
+        raise GmgError(f"cannot read {script}: permission denied; make it readable (chmod u+r)") from error
+    except (OSError, ValueError) as error:
+        raise GmgError(f"cannot read {script}: {error}") from error
+
+
+def _is_python(path: Path) -> bool:
+    """Whether Python could run a file without the suffix `.py`: it parses, or is a zipped application."""
+    try:
+        ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return zipfile.is_zipfile(path)
+    return True
+
+
+def check_folder(option: str, folder: str) -> str:
+    """The absolute path of a folder that can be written or created. Raises `GmgError`."""
+    try:
+        path = Path(folder).absolute()
+        above = next(each for each in (path, *path.parents) if each.exists())
+        fits = bool(folder) and above.is_dir()
+    except (OSError, ValueError) as error:
+        raise GmgError(f"{option} {folder}: {error}") from error
+    if not fits:
+        raise GmgError(f"{option} {folder}: give the path of a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise GmgError(f"{option} {folder}: the folder {above} is not writable; choose another one")
+    return str(path)
+
+
+def environment(pairs: tuple[str, ...]) -> dict[str, str]:
+    """The variables of `--env KEY=VALUE`. Raises `GmgError`."""
+    variables = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not _VARIABLE.fullmatch(name):
+            raise GmgError(f"--env {pair}: give KEY=VALUE")
+        variables[name] = value
+    return variables
+
+
+def _current_folder() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError as error:
+        raise GmgError(f"the current folder is gone ({error.strerror}); change to another one") from error
+
+
+def _summary(file: str) -> str:
+    """The absolute path of the file. Raises `GmgError` unless it can be written."""
+    try:
+        path = Path(file).resolve()
+        wrong = not file or (path.exists() and not path.is_file())
+    except (OSError, RuntimeError) as error:  # a link to itself
+        raise GmgError(f"--summary {file}: {error}; give the path of a file") from error
+    if wrong:
+        raise GmgError(f"--summary {file}: give the path of a file")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise GmgError(f"--summary {file}: cannot write to the folder {path.parent}; create it, or choose another one")
+    return str(path)

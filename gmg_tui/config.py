@@ -1,0 +1,98 @@
+"""`config.toml`: defaults of options, keys, and readers of scripts' lines.
+
+A key above all tables is an option's long name, for each command that has it; in a table named like a command it counts
+for that command alone. `[keys]` gives actions of the screen other keys; `[readers.NAME]` describes lines of output.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gmg_tui.errors import GmgError, nearest
+from gmg_tui.options import LINE, Opt
+
+_VARIABLE = "GMG_TUI_CONFIG"
+_TABLES = ("keys", "readers")
+
+
+class Settings(NamedTuple):
+    """What the file sets for one command."""
+
+    path: Path
+    options: dict[str, Any]
+    """By the names of the options, as written: Click converts and checks them."""
+    keys: dict[str, tuple[str, ...]]
+    """By the names of actions."""
+    readers: dict[str, Any]
+    """As written."""
+
+
+def path(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The file, whether it exists or not: `GMG_TUI_CONFIG`, None if that is empty, else in `~/.config/gmg-tui`."""
+    named = environ.get(_VARIABLE)
+    if named is not None:
+        return Path(named) if named else None
+    # A path that is not absolute is to be ignored: XDG Base Directory Specification 0.8.
+    folder = environ.get("XDG_CONFIG_HOME", "")
+    return Path(folder if folder.startswith("/") else os.path.expanduser("~/.config"), "gmg-tui", "config.toml")  # noqa: PTH111
+
+
+def read(file: Path, command: str, options_of: Mapping[str, Iterable[Opt]]) -> Settings:
+    """What `file` sets for `command`, of which `options_of` has the options of all commands.
+
+    Raises:
+        GmgError: The file cannot be read or is wrong; the text names it.
+    """
+    import tomllib  # only where there is a file
+
+    try:
+        data = tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise GmgError(f"{file}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise GmgError(f"{file}: is not TOML: {error}") from error
+    everywhere = [opt for options in options_of.values() for opt in options]
+    of_command = {opt.name for opt in options_of[command]}
+    shared, specific = dict[str, Any](), dict[str, Any]()
+    try:
+        for name, value in data.items():
+            if name in options_of and isinstance(value, dict):
+                values = _values(value, options_of[name], f"[{name}] ")
+                specific |= values if name == command else {}
+            elif name not in _TABLES:
+                shared |= _values({name: value}, everywhere, "", (*options_of, *_TABLES))
+        shared = {name: value for name, value in shared.items() if name in of_command}
+        return Settings(file, shared | specific, _keys(data.get("keys", {})), data.get("readers", {}))
+    except GmgError as error:
+        raise GmgError(f"{file}: {error}") from error
+
+
+def _values(table: dict[str, Any], options: Iterable[Opt], where: str, tables: Iterable[str] = ()) -> dict[str, Any]:
+    """The values of a table by the names of its options. Raises `GmgError`."""
+    by_name = {opt.setting: opt for opt in options}
+    values = {}
+    for name, value in table.items():
+        dashed = name.replace("_", "-")
+        opt = by_name.get(dashed)
+        if opt is None:
+            settable = [other for other, each in by_name.items() if LINE not in each.marks]
+            raise GmgError(f"{where}{name} is not a setting{nearest(dashed, [*settable, *tables])}")
+        if LINE in opt.marks:
+            raise GmgError(f"{where}{name} is not a setting; give --{dashed} on the command line")
+        if isinstance(value, bool) is not (opt.kind is bool):
+            raise GmgError(f"{where}{name} = {value!r}: give {'true or false' if opt.kind is bool else 'a value'}")
+        values[opt.name] = (tuple(value) if isinstance(value, list) else (value,)) if opt.many else value
+    return values
+
+
+def _keys(table: object) -> dict[str, tuple[str, ...]]:
+    if not isinstance(table, dict):
+        raise GmgError("keys is a table: [keys]")
+    keys = {name.replace("_", "-"): (value,) if isinstance(value, str) else value for name, value in table.items()}
+    for name, value in keys.items():
+        if not value or not isinstance(value, list | tuple) or not all(isinstance(key, str) for key in value):
+            raise GmgError(f'[keys] {name}: give a key, "f5", or several, ["R", "f5"]')
+    return {name: tuple(value) for name, value in keys.items()}

@@ -1,0 +1,228 @@
+"""Prepares attempts: the command line and the environment, made afresh each time."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from gmg_tui import probe
+from gmg_tui.ddp import stack_signal, torchrun
+from gmg_tui.ddp.variables import Meeting, variables
+from gmg_tui.engine.attempts.gate import Gate
+from gmg_tui.engine.attempts.task import Task
+from gmg_tui.engine.daemon_thread import in_daemon_thread
+from gmg_tui.engine.gpus.indices import GpuIndices
+from gmg_tui.engine.gpus.neighbours import KindsOfRuns, Neighbours, run_of
+from gmg_tui.engine.output.logs import Log, LogWriter
+from gmg_tui.engine.output.pipes import Pipes
+from gmg_tui.engine.processes.process import Step
+from gmg_tui.engine.processes.process_tree import Scans
+from gmg_tui.engine.watchdog.client import WatchdogClient
+from gmg_tui.errors import GmgError
+from gmg_tui.genesis import caches
+from gmg_tui.genesis.environ import Environment, threads_each, worker_environment
+from gmg_tui.genesis.phase_times import PhaseTimes
+from gmg_tui.gpu.egl import EglMap
+from gmg_tui.model import RunSpec, Session, Slot, SlotKind, Visible
+from gmg_tui.placeholders import fill, fill_some, values_for
+from gmg_tui.simulation import FOLDER, VARIABLE
+
+_log = logging.getLogger(__name__)
+
+
+class NoRoomError(GmgError):
+    """The disk has no room for a job's folder."""
+
+
+class Launch(NamedTuple):
+    """What one attempt is started with."""
+
+    number: int
+    """The attempt's, from 1."""
+    task: Task
+    slot: Slot
+    meeting: Meeting | None
+    """Where a rank meets its group; None for a worker that is in none."""
+    args: tuple[str, ...]
+    """The script's arguments, placeholders filled in."""
+    command: tuple[str, ...]
+    """The whole command line."""
+    environment: Environment
+    written: tuple[str, ...]
+    """The script's arguments as written."""
+    neighbours: Neighbours
+    """Which GPUs run the same."""
+    out_dir: str | None = None
+    """The job's own folder, absolute; None in a plain run."""
+    gpu_index: int | None = None
+    """NVML index of the slot's GPU; None on a CPU slot."""
+    given: tuple[str, ...] = ()
+    """The arguments with only the job's values filled in, which are the same for all workers that do the same."""
+    given_env: Mapping[str, str] = MappingProxyType({})
+    """The environment given for the worker, likewise."""
+
+
+@dataclass(eq=False)
+class Context:
+    """Prepares attempts for all workers of a session."""
+
+    session: Session
+    count: int
+    """How many workers run at once."""
+    pipes: Pipes
+    logs: LogWriter
+    gpu_indices: GpuIndices
+    egl: Awaitable[EglMap]
+    """The mapping from GPUs to EGL devices, once the probe has returned it."""
+    gate: Gate
+    watchdog: WatchdogClient
+    scans: Scans
+    phase_times: Callable[[str, Sequence[str], bool], PhaseTimes]
+    egl_notes: dict[str, str] = field(default_factory=dict)
+    """How each slot's EGL index was determined, or why it is unset."""
+    kinds_of_runs: KindsOfRuns = field(default_factory=KindsOfRuns)
+
+    @property
+    def spec(self) -> RunSpec:
+        """What to run."""
+        return self.session.spec
+
+    def stop_steps(self, task: Task) -> tuple[Step, ...]:
+        """How a worker is stopped gracefully; a user's torchrun needs time to end its ranks."""
+        spec = self.spec
+        sigint_wait_s = max(spec.sigint_wait_s, torchrun.GRACE_S if task.torchrun else 0.0)
+        return (signal.SIGINT, sigint_wait_s), (signal.SIGTERM, spec.sigterm_wait_s), (signal.SIGKILL, 5.0)
+
+    @property
+    def group_steps(self) -> tuple[Step, ...]:
+        """How a rank is ended whose group has failed: as torchrun does, with SIGTERM first."""
+        return (signal.SIGTERM, self.spec.sigterm_wait_s), (signal.SIGKILL, 5.0)
+
+    def open_log(self, path: str) -> Log:
+        """A worker's log, at a path in the session's folder."""
+        agent = self.spec.agent
+        folder = agent.logs if agent is not None and agent.logs else self.spec.folder
+        return Log(self.logs, Path(folder) / path, self.spec.log_max_bytes)
+
+    async def prepare(
+        self,
+        slot: Slot,
+        task: Task,
+        number: int,
+        args: tuple[str, ...],
+        env: Mapping[str, str],
+        report: Callable[[str], None],
+        *,
+        meeting: Meeting | None = None,
+    ) -> Launch:
+        """Prepare attempt `number` of `task`; placeholders in `args` and `env` are filled in here.
+
+        `report` is called with what it has to wait for; `meeting` is where a rank meets its group.
+
+        Raises `NvmlUnavailable` if the slot's GPU does not answer, `NoRoomError` if the disk has no room for the job's
+        folder, and `GmgError` if that cannot be made for another reason.
+        """
+        gpu_index = egl_index = None
+        if slot.gpu is not None:
+            gpu_index = await self.gpu_indices.of(slot.gpu, report)
+            egl_index, note = (await self.egl).index_of(slot.gpu)
+        else:
+            note = "a CPU slot: Genesis takes the first EGL device that works"
+        self.egl_notes[slot.name] = note
+        values = {**task.values, **values_for(slot, task.index, task.count, gpu_index)}
+        out_dir = None
+        if task.out_dir is not None:
+            values["out_dir"] = out_dir = os.path.join(self.spec.cwd, fill(task.out_dir, values))  # noqa: PTH118
+        filled = tuple(fill(arg, values) for arg in args)
+        of_job = {"GMG_JOB": str(task.job), "GMG_JOB_NAME": task.name, "GMG_OUT_DIR": out_dir or ""}
+        job = of_job if task.job is not None else {}
+        environment = worker_environment(
+            os.environ,
+            session=self.spec.agent.session if self.spec.agent is not None else self.spec.name,
+            session_id=self.session.id,
+            slot=slot,
+            index=task.index,
+            count=task.count,
+            attempt=number,
+            gpu_index=gpu_index,
+            egl_index=egl_index,
+            threads=threads_each(len(os.sched_getaffinity(0)), self.count),
+            extra={name: fill(value, values) for name, value in env.items()} | self._simulation(),
+            keep_task=self.spec.keep_slurm_env,
+            visible=self.spec.visible,
+            more=({} if meeting is None else variables(meeting, {**os.environ, **env})) | job,
+            devices=await self._devices(task.cards, report)
+            if meeting is None or not meeting.virtual_local_rank
+            else (),
+        )
+        added = stack_signal.variables(meeting.stack_file) if meeting is not None and meeting.stack_file else {}
+        if self.spec.probe or added:
+            added |= probe.on_path(environment.full)
+            environment = environment._replace(set=environment.set | added, full=environment.full | added)
+        await in_daemon_thread(
+            _make_ready, environment.full, out_dir, meeting.error_file if meeting is not None else None
+        )
+        module = ("-m",) if task.module else ()
+        # A name that begins with a dash would be an option of the interpreter's.
+        script = task.script if task.module or not task.script.startswith("-") else f"./{task.script}"
+        run = run_of(task.script, args, env, task.values, slot.gpu.name if slot.gpu is not None else "")
+        return Launch(
+            number,
+            task,
+            slot,
+            meeting,
+            filled,
+            (self.spec.python, *module, script, *filled),
+            environment,
+            args,
+            self.kinds_of_runs.of(run),
+            out_dir,
+            gpu_index,
+            given=tuple(fill_some(arg, task.own_values) for arg in args),
+            given_env={name: fill_some(value, task.own_values) for name, value in env.items()},
+        )
+
+    def _simulation(self) -> dict[str, str]:
+        """Where simulated workers report their use of the GPUs."""
+        return {} if self.spec.simulate is None else {VARIABLE: str(Path(self.spec.folder, FOLDER))}
+
+    async def _devices(self, cards: tuple[Slot, ...], report: Callable[[str], None]) -> tuple[str, ...]:
+        """How `CUDA_VISIBLE_DEVICES` names the GPUs of these slots."""
+        named = []
+        for card in cards:
+            if card.gpu is not None:
+                index = await self.gpu_indices.of(card.gpu, report)
+                by_uuid = card.kind is SlotKind.MIG or self.spec.visible is Visible.UUID
+                named.append(card.gpu.uuid if by_uuid else str(index))
+        return tuple(named)
+
+
+def _make_ready(environ: Mapping[str, str], out_dir: str | None, error_file: str | None) -> None:
+    """Make the folders of the job and the rank, and remove locks that killed workers have left.
+
+    With such a lock each attempt compiles for minutes. All of it may have to wait for a disk.
+    """
+    if out_dir is not None:
+        _make_folder(Path(out_dir))
+    if error_file is not None:
+        _make_folder(Path(error_file).parent)
+        with contextlib.suppress(OSError):  # of this attempt in a session that is resumed
+            Path(error_file).unlink()
+    for path in caches.remove_locks(caches.stale_locks(environ)):
+        _log.warning("removed a stale lock of the kernel cache: %s", path)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        kind = NoRoomError if error.errno in (errno.ENOSPC, errno.EDQUOT) else GmgError
+        raise kind(f"cannot make the job's folder {folder}: {error.strerror}", 1) from error

@@ -1,0 +1,246 @@
+"""What the probe has counted in the processes of one attempt."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import tempfile
+from collections import deque
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import structs
+
+from gmg_tui.model import Fps, Phase
+from gmg_tui.probe.site import gmg_probe as probe
+
+PREFIX = "gmg-probe-"
+"""How the name of an attempt's folder begins; the PID of the engine follows."""
+WINDOW_S = 10.0
+"""The rate now is of so many seconds."""
+_FRESH_S = 3.0
+"""A long pause that began longer ago begins no window of its own."""
+_LEAST_S = 1.0
+"""Over less time than this the greatest rate would be chance."""
+_MOST = 64
+"""Processes that are read; of more, the first."""
+_TRIES = 4
+_PHASES = (
+    *(Phase.IMPORTING, Phase.IMPORTING, Phase.INITIALISING, Phase.CREATING),
+    *(Phase.BUILDING, Phase.COMPILING, Phase.BUILT, Phase.RUNNING),
+)
+"""Those of `gmg_probe.PHASES`."""
+
+
+class _Words(NamedTuple):
+    """The words of `gmg_probe.NAMES`."""
+
+    magic: int
+    rank: int
+    phase: int
+    phase_ns: int
+    kind: int
+    environments: int
+    first_environments: int
+    first_ns: int
+    steps: int
+    environment_steps: int
+    last_ns: int
+    mark_steps: int
+    mark_ns: int
+    long_ns: int
+
+
+class _Counter:
+    """The file of one process: what it holds, and what it held in the last seconds."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises `OSError`."""
+        # Read, not mapped: a file that the script cuts short would end the engine by SIGBUS.
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.words = _Words(*[0] * len(_Words._fields))
+        self._last: deque[tuple[float, int]] = deque()
+        """When environment steps were counted, monotonic seconds, and how many there were then, once a second."""
+        self._marks: deque[tuple[float, int]] = deque()
+        """The same where a long pause began, as between the rollouts of a training: between such moments lie whole
+        periods, and no part of one."""
+
+    @property
+    def valid(self) -> bool:
+        """Whether the probe of this layout has written it."""
+        return self.words.magic == probe.MAGIC
+
+    def read(self, now: float) -> None:
+        """Read it at `now`, monotonic seconds."""
+        for _ in range(_TRIES):
+            before, self.words = self.words, self._read()
+            if before.steps == self.words.steps:
+                break  # not in the middle of a step
+        words = self.words
+        if not words.steps:
+            return
+        self._add(self._last, words.last_ns, words.environment_steps)
+        if words.mark_steps:
+            self._add(self._marks, words.mark_ns, words.mark_steps)
+
+    def _read(self) -> _Words:
+        data = os.pread(self._descriptor, probe.WORDS.size, 0)
+        return _Words(*probe.WORDS.unpack(data)) if len(data) == probe.WORDS.size else self.words
+
+    @staticmethod
+    def _add(moments: deque[tuple[float, int]], at_ns: int, steps: int) -> None:
+        if not moments or moments[-1][1] != steps:
+            moments.append((at_ns / 1e9, steps))
+        while len(moments) > 3 and moments[1][0] < moments[-1][0] - WINDOW_S - _FRESH_S:
+            moments.popleft()
+
+    @property
+    def quiet_s(self) -> float:
+        """The longest pause between two steps that is usual, seconds."""
+        return 2 * self.words.long_ns / 1e9
+
+    def rate(self, now: float) -> float | None:
+        """Environment steps per second over the last seconds; None before the second reading with more steps."""
+        if self.words.steps < 2:
+            return None
+        moments = self._marks if self._has_whole_periods(now) else self._last
+        last, steps = moments[-1]
+        paused_s = now - self.words.last_ns / 1e9
+        if paused_s > max(1.0, 2 * self.quiet_s):  # it has stopped, or pauses for longer than usual
+            last, steps, moments = now, self.words.environment_steps, self._last
+        first = next((each for each in reversed(moments) if last - each[0] >= WINDOW_S), moments[0])
+        if first[0] >= last:
+            first = self.words.first_ns / 1e9, self.words.first_environments
+        return (steps - first[1]) / (last - first[0]) if last > first[0] else None
+
+    def _has_whole_periods(self, now: float) -> bool:
+        """Whether the marks are as regular as a loop's: after a pause longer than usual there are none for a while."""
+        times = [at for at, _ in self._marks]
+        begin = max((index for index, at in enumerate(times) if times[-1] - at >= WINDOW_S), default=0)
+        gaps_s = [later - earlier for earlier, later in pairwise(times[max(0, begin - 1) :])]
+        if not gaps_s or times[-1] < now - max(_FRESH_S, 1.5 * max(gaps_s)):
+            return False
+        enough_s = min(WINDOW_S, self._last[-1][0] - self._last[0][0] - _FRESH_S)
+        return times[-1] - times[begin] >= enough_s and max(gaps_s) <= max(_FRESH_S, 3 * min(gaps_s))
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class Counts:
+    """The counts of all processes of an attempt, added up; all are 0, None or False where no probe is active.
+
+    Attributes:
+        active: Whether a probe has started in the attempt.
+        phase: The phase of the process that has come furthest, and since when, monotonic seconds; None before.
+        simulator: Whether the import of a simulator has begun.
+        steps: Simulation steps; it grows while any process steps.
+        n_envs: Environments of the processes that have stepped in the last seconds.
+        rate: Environment steps per second now; None where unknown.
+        env_steps: Environment steps between the first count and the last.
+        seconds: Seconds between these.
+        last_at: When a step was last counted, monotonic seconds.
+        quiet_s: The longest pause between two steps that is usual, seconds.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        """`folder` is that of the attempt's `GMG_PROBE_DIR`, which is removed at its end; None without a probe."""
+        self._folder = folder
+        self._counters: dict[str, _Counter] = {}
+        self.active = self.simulator = False
+        self.phase: tuple[Phase, float] | None = None
+        self.steps = 0
+        self.n_envs: int | None = None
+        self.rate: float | None = None
+        self.env_steps = self.seconds = self.quiet_s = 0.0
+        self.last_at: float | None = None
+        self._greatest: float | None = None
+
+    def fps(self, printed: Fps | None) -> Fps | None:
+        """The counted rates, beside the numbers that the script has `printed`; these alone before the second step."""
+        if not self.seconds:
+            return printed
+        counted = Fps(
+            None, self.env_steps / self.seconds, self._greatest, 0, self.rate, self.env_steps, self.seconds, "probe"
+        )
+        if printed is None:
+            return counted
+        return structs.replace(counted, last=printed.last, max=printed.max, samples=printed.samples)
+
+    def read(self, now: float) -> None:
+        """Read all files at `now`, monotonic seconds; they lie in memory, so that this takes microseconds."""
+        if self._folder is None:
+            return
+        with contextlib.suppress(OSError):  # the script has removed the folder: what is open is read on
+            for name in os.listdir(self._folder) if len(self._counters) < _MOST else ():  # noqa: PTH208
+                if name.isdigit() and name not in self._counters:
+                    self._counters[name] = _Counter(self._folder / name)
+        for counter in self._counters.values():
+            counter.read(now)
+        valid = [counter for counter in self._counters.values() if counter.valid]
+        if valid:
+            self._add_up(valid, now)
+
+    def _add_up(self, counters: list[_Counter], now: float) -> None:
+        self.active = True
+        furthest = max(counter.words.phase for counter in counters)
+        since_ns = min(counter.words.phase_ns for counter in counters if counter.words.phase == furthest)
+        self.phase = _PHASES[max(0, min(furthest, probe.STEPPING))], since_ns / 1e9
+        self.simulator = furthest >= probe.IMPORTING
+        kind = max(counter.words.kind for counter in counters)
+        stepped = [counter for counter in counters if counter.words.steps and counter.words.kind == kind]
+        if not stepped:
+            return
+        words = [counter.words for counter in stepped]
+        self.steps = sum(each.steps for each in words)
+        last_ns = max(each.last_ns for each in words)
+        self.last_at = last_ns / 1e9
+        self.env_steps = float(sum(each.environment_steps - each.first_environments for each in words))
+        self.seconds = (last_ns - min(each.first_ns for each in words)) / 1e9
+        self.quiet_s = max(counter.quiet_s for counter in stepped)
+        lately = [each for each in words if (last_ns - each.last_ns) / 1e9 <= max(WINDOW_S, self.quiet_s)]
+        self.n_envs = sum(each.environments for each in lately)
+        rates = [rate for counter in stepped if (rate := counter.rate(now)) is not None]
+        self.rate = sum(rates) if rates else None
+        if self.rate is not None and self.seconds >= _LEAST_S:
+            self._greatest = max(self.rate, self._greatest or 0.0)
+
+    def close(self) -> None:
+        """Remove them; the rate stays that of the last seconds with steps, without the time the script took to end."""
+        if self.last_at is not None:
+            self.read(self.last_at)
+        for counter in self._counters.values():
+            counter.close()
+        self._counters.clear()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+
+def make_folder() -> Path | None:
+    """A folder for the counts of an attempt, private to the user and in memory where there is such a file system.
+
+    None where there is no room at all: the attempt then goes without a probe. Folders of killed engines are removed.
+    """
+    _remove_left()
+    for parent in (os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm", None):  # noqa: S108 - made private below
+        if parent == "":
+            continue
+        with contextlib.suppress(OSError):
+            return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
+    return None
+
+
+def _remove_left() -> None:
+    """Remove the folders of engines that were killed."""
+    for parent in {os.environ.get("XDG_RUNTIME_DIR") or "/dev/shm", "/dev/shm", tempfile.gettempdir()}:  # noqa: S108
+        with contextlib.suppress(OSError):
+            for folder in Path(parent).glob(f"{PREFIX}*"):
+                pid = folder.name.removeprefix(PREFIX).partition("-")[0]
+                status = folder.lstat()
+                mine = status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode)
+                if mine and pid.isdigit() and not Path("/proc", pid).exists():
+                    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,376 @@
+"""A group: the ranks of one job, a worker each, which start, end and restart as one, as torchrun's agent does it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from gmg_tui.ddp.variables import Meeting
+from gmg_tui.engine.attempts.task import Task
+from gmg_tui.engine.clock import unix
+from gmg_tui.engine.groups.stuck import diagnosis
+from gmg_tui.engine.workers.member import Member, Outcome
+from gmg_tui.engine.workers.restart_policy import RestartPolicy
+from gmg_tui.engine.workers.slot_state import Workplace
+from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.genesis.output.failures import Failure, FailureKind
+from gmg_tui.model import Rank, RankGroup, RateOf, WorkerState
+from gmg_tui.session import RANKS
+
+_log = logging.getLogger(__name__)
+
+_PORTS = 5
+"""How many ports in a row may turn out to be taken before that counts as a failure of the group."""
+_BLIND_S = 10.0
+"""After a longer time without a check, as when the engine was stopped, earlier observations do not count."""
+_NOTABLE_PCT = 3.0
+"""Ranks whose rates differ by less are equally fast."""
+_ORDER = (
+    WorkerState.STOPPING,
+    WorkerState.RESTARTING,
+    WorkerState.WAITING,
+    WorkerState.STARTING,
+    WorkerState.BUILDING,
+    WorkerState.COMPILING,
+    WorkerState.RUNNING,
+    WorkerState.FAILED,
+    WorkerState.STOPPED,
+    WorkerState.FINISHED,
+)
+"""A group is in the first of these states in which one of its ranks is."""
+_Report = Callable[[str | None], None]
+
+
+@dataclass
+class _Attempt:
+    """One attempt of all ranks."""
+
+    arrived: set[int] = field(default_factory=set)
+    """The ranks that are ready to start."""
+    address: tuple[str, int] | None = None
+    """Where the ranks meet: an address and a port; None until all are ready."""
+    called_off: bool = False
+    """Whether it is being ended."""
+    stuck: str | None = None
+    """Why it was ended, if it was stuck."""
+    failed: list[int] = field(default_factory=list)
+    """The ranks that failed, the first one first."""
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    """Of the ranks that have ended."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def cause(self) -> tuple[int, Failure] | None:
+        """The rank that failed first, and of what; one that only noticed that another is gone comes last."""
+        outcomes = [(rank, self.outcomes[rank].failure) for rank in self.failed if rank in self.outcomes]
+        failed = [(rank, failure) for rank, failure in outcomes if failure is not None]
+        causes = (pair for pair in failed if pair[1].kind is not FailureKind.PEER)
+        return next(causes, failed[0] if failed else None)
+
+    def failure_of(self, rank: int) -> Failure | None:
+        """Why a rank failed: by itself, or with its group; once all have ended."""
+        if self.cause is None:
+            return Failure(FailureKind.GROUP, f"the group was stuck: {self.stuck}", "") if self.stuck else None
+        first, failure = self.cause
+        if first == rank:
+            return failure
+        return Failure(FailureKind.GROUP, f"ended with the group: rank {first}: {failure.reason}", failure.advice)
+
+
+class Group:
+    """The ranks of one job. In each attempt all are ready, start together, and have ended before what follows is decided.
+
+    Attributes:
+        id: Its name: `g0`, `g1` …
+        slots: Where its ranks run, by rank.
+        members: Its ranks, in their order; each is given its worker before the group runs.
+        policy: When its next attempt is due.
+        stuck: Why it counts as stuck, in one line.
+    """
+
+    def __init__(self, name: str, slots: Iterable[str], task: Task, workplace: Workplace) -> None:
+        self.id = name
+        self.slots = tuple(slots)
+        ranks = (Rank(name, rank, len(self.slots)) for rank in range(len(self.slots)))
+        self.members = tuple(RankMember(self, rank) for rank in ranks)
+        self.policy = RestartPolicy(task)
+        self.stuck: str | None = None
+        self._task, self._workplace, self._session = task, workplace, workplace.session
+        self._attempt = _Attempt()
+        self._attempts = self._ports_taken = 0
+        """How many attempts have started, and how many in a row failed because their port was in use."""
+        self._news = asyncio.Event()
+        self._checked_at = self._checks_since = 0.0
+        """The last check, and the first since when there was no break, monotonic seconds."""
+
+    @property
+    def workers(self) -> list[Worker]:
+        """Of its ranks, in their order."""
+        return [member.worker for member in self.members if member.worker is not None]
+
+    # An attempt, from the ranks
+
+    async def run(self) -> None:
+        """Begin an attempt of all ranks whenever one is due, until cancelled."""
+        while True:
+            await self.policy.wait()
+            self._attempt = _Attempt()
+            for member in self.members:
+                member.called_off = False
+                member.due.set()
+            await self._attempt.over.wait()
+
+    def _changed(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def end(self, stuck: str | None = None) -> None:
+        """End all ranks of the attempt, and let none start; `stuck` is the reason where another attempt replaces it."""
+        attempt = self._attempt
+        attempt.stuck = stuck or attempt.stuck
+        if not attempt.called_off:
+            attempt.called_off = True
+            for member in self.members:
+                member.called_off = True
+            for worker in self.workers:
+                worker.end_with_group()
+            self._changed()
+
+    def fail(self, rank: int) -> None:
+        """A rank has failed, or the user has ended it: the others are ended at once."""
+        if rank not in self._attempt.failed:
+            self._attempt.failed.append(rank)
+        self.end()
+
+    async def meet(self, rank: int, report: _Report) -> Meeting | None:
+        """Wait until all ranks are ready. None: the attempt is called off."""
+        attempt = self._attempt
+        attempt.arrived.add(rank)
+        if not self._other_than(attempt.arrived) and not attempt.called_off:
+            self._attempts += 1
+            self.policy.begun()
+            attempt.address = await self._workplace.meeting_place(self.slots)
+        self._changed()
+        while attempt.address is None and not attempt.called_off:
+            absent = self._other_than(attempt.arrived)
+            report(f"for {self._named(absent)}" if absent else None)
+            await self._news.wait()
+        report(None)
+        return None if attempt.called_off or attempt.address is None else self._meeting(rank, *attempt.address)
+
+    def _meeting(self, rank: int, address: str, port: int) -> Meeting:
+        session, ddp = self._session, self._session.spec.ddp
+        number = self._task.first_attempt + self._attempts - 1
+        folder = Path(session.spec.folder, RANKS, f"{self.id}-{number}-rank{rank}")
+        nodes = [slot.rpartition("/")[0] for slot in self.slots]
+        machines = list(dict.fromkeys(nodes))
+        return Meeting(
+            rank,
+            len(self.slots),
+            port,
+            self._attempts - 1,
+            self._task.max_restarts,
+            f"{session.id}-{self.id}",
+            str(folder / "error.json"),
+            str(folder / "stacks.txt"),
+            address,
+            nodes[:rank].count(nodes[rank]),
+            nodes.count(nodes[rank]),
+            machines.index(nodes[rank]),
+            len(machines),
+            virtual_local_rank=ddp is not None and ddp.virtual_local_rank,
+        )
+
+    async def part(self, rank: int, outcome: Outcome, report: _Report) -> Failure | None:
+        """Wait until all ranks have ended, and return why this one failed."""
+        attempt = self._attempt
+        if outcome.failure is not None or outcome.by_user:
+            self.fail(rank)
+        attempt.outcomes[rank] = outcome
+        if not self._other_than(attempt.outcomes):
+            self._judge()
+            attempt.over.set()
+        self._changed()
+        while not attempt.over.is_set():
+            report(f"for {self._named(self._other_than(attempt.outcomes))} to end")
+            await self._news.wait()
+        report(None)
+        return attempt.failure_of(rank)
+
+    def _judge(self) -> None:
+        """All ranks have ended: decide what comes next."""
+        attempt, outcomes = self._attempt, self._attempt.outcomes.values()
+        failure = attempt.cause[1] if attempt.cause is not None else None
+        by_user = any(outcome.by_user for outcome in outcomes)
+        taken = failure is not None and failure.kind is FailureKind.PORT
+        self._ports_taken = self._ports_taken + 1 if taken else 0
+        if taken and self._ports_taken < _PORTS and not by_user:
+            _log.info("%s: its port was taken; the group takes another", self.id)
+            self.policy.again()
+        elif self._task.job is not None and any(outcome.unprepared for outcome in outcomes):
+            _log.info("%s: goes back to the queue", self.id)
+        elif not by_user:
+            had_progress = any(outcome.had_progress for outcome in outcomes)
+            running_s = max(outcome.running_s for outcome in outcomes)
+            self.policy.after(failure, had_progress=had_progress, running_s=running_s)
+
+    def _other_than(self, ranks: Iterable[int]) -> list[int]:
+        return sorted(set(range(len(self.slots))).difference(ranks))
+
+    def _named(self, ranks: Iterable[int]) -> str:
+        names = [f"{rank} ({self.slots[rank]})" for rank in ranks]
+        return ("rank " if len(names) == 1 else "ranks ") + ", ".join(names)
+
+    # Once a second
+
+    def check(self, now: float) -> None:
+        """Check whether it is stuck at `now`, monotonic seconds, and replace it if it is and that is wanted."""
+        if now - self._checked_at > _BLIND_S:
+            self._checks_since = now
+        self._checked_at = now
+        workers, spec = self.workers, self._session.spec
+        if any(worker.reports_for_all for worker in workers):
+            for worker in workers:  # it steps with the others, who print nothing
+                worker.run_with_group()
+        diagnosed = (
+            None if self._attempt.called_off else diagnosis(workers, spec.stuck_after_s, self._checks_since, now)
+        )
+        if (self.stuck is None) != (diagnosed is None):
+            _log.info("%s: %s", self.id, f"stuck: {diagnosed.text}" if diagnosed is not None else "no longer stuck")
+        self.stuck = diagnosed.text if diagnosed is not None else None
+        for rank, worker in enumerate(workers):
+            worker.stick(diagnosed.text if diagnosed is not None and rank in (diagnosed.ranks or (rank,)) else None)
+        if diagnosed is not None and spec.restart_stuck and self.policy.replace_stuck():
+            self.end(diagnosed.text)
+
+    # What clients see
+
+    @property
+    def state(self) -> WorkerState:
+        """That of its ranks together."""
+        states = [worker.state for worker in self.workers]
+        runs = self._reports_for_all and WorkerState.RUNNING in states and WorkerState.STOPPING not in states
+        return WorkerState.RUNNING if runs else min(states, key=_ORDER.index)
+
+    @property
+    def cause(self) -> str | None:
+        """Which rank failed first in the current or last attempt, and of what, in one line; None where none did."""
+        cause, stuck = self._attempt.cause, self._attempt.stuck
+        if cause is None:
+            return f"stuck: {stuck}" if stuck is not None else None
+        return f"rank {cause[0]}: {cause[1].reason}"
+
+    @property
+    def first_failed(self) -> str | None:
+        """The slot of the rank whose failure is the cause; None where none has failed."""
+        cause = self._attempt.cause
+        return self.slots[cause[0]] if cause is not None else None
+
+    def view(self) -> RankGroup:
+        """The group at this moment."""
+        state, workers, attempt, at = self.state, self.workers, self._attempt, self.policy.at
+        since = max(worker.state_since for worker in workers if worker.state is state)
+        waits = bool(attempt.arrived) and attempt.address is None and not attempt.called_off
+        slowest, behind_pct = self._slowest()
+        attempts = [worker.attempt for worker in workers]
+        return RankGroup(
+            id=self.id,
+            slots=self.slots,
+            state=state,
+            state_since=unix(since),
+            job=self._task.job,
+            restarts=max(0, self._attempts - 1),
+            restart_at=unix(at) if at is not None else None,
+            fps=self._rate() if state is WorkerState.RUNNING else None,
+            rate_of=RateOf.RANK_0 if self._reports_for_all else RateOf.SUM,
+            progress=next((each.progress for each in attempts if each is not None and each.progress is not None), None),
+            slowest=slowest,
+            behind_pct=behind_pct,
+            waits_for=tuple(self._other_than(attempt.arrived)) if waits else (),
+            stuck=self.stuck if not attempt.called_off else None,
+            reason=self.cause if state in (WorkerState.FAILED, WorkerState.RESTARTING, WorkerState.STOPPING) else None,
+            advice=next((worker.advice for worker in workers if worker.advice), None),
+        )
+
+    @property
+    def _reports_for_all(self) -> bool:
+        """Whether a rank reports the rate of all: it steps with the others, who print nothing."""
+        return any(worker.fps_of_group for worker in self.workers)
+
+    def _rate(self) -> float | None:
+        """Environment steps per second of the whole group: never the sum of numbers that are the group's already."""
+        counted = [worker for worker in self.workers if worker.fps_of_group == self._reports_for_all]
+        rates = [rate for worker in counted if worker.fps is not None and (rate := worker.fps.settled) is not None]
+        return sum(rates) if rates else None
+
+    def _slowest(self) -> tuple[int | None, float | None]:
+        """The rank with the lowest rate, and how far it is below the median, per cent; None where it is not notable."""
+        rates = [worker.fps.settled if worker.fps is not None else None for worker in self.workers]
+        reported = [rate for rate in rates if rate is not None]
+        if self._reports_for_all or len(reported) < len(rates) or len(reported) < 2:
+            return None, None
+        lowest, middle = min(reported), median(reported)
+        behind_pct = 100 * (1 - lowest / middle) if middle > 0 else 0.0
+        return (rates.index(lowest), behind_pct) if behind_pct >= _NOTABLE_PCT else (None, None)
+
+
+class RankMember(Member, RestartPolicy):
+    """A rank as a member of its group, and its restart policy: its next attempt is due when the group's is."""
+
+    rank: Rank
+
+    def __init__(self, group: Group, rank: Rank) -> None:
+        super().__init__(self, rank)
+        self.worker: Worker | None = None
+        self.due = asyncio.Event()
+        self._group = group
+
+    async def meet(self, report: _Report) -> Meeting | None:
+        """As `Member.meet`."""
+        return await self._group.meet(self.rank.rank, report)
+
+    def call_off(self) -> None:
+        """As `Member.call_off`."""
+        self._group.end()
+
+    def has_ended(self, exit_code: int) -> None:
+        """As `Member.has_ended`."""
+        if exit_code != 0:
+            self._group.fail(self.rank.rank)
+
+    async def part(self, outcome: Outcome, report: _Report) -> Failure | None:
+        """As `Member.part`."""
+        return await self._group.part(self.rank.rank, outcome, report)
+
+    @property
+    def at(self) -> float | None:
+        """When the group's next attempt starts automatically, monotonic seconds; None when none does."""
+        return self._group.policy.at
+
+    @property
+    def pending(self) -> bool:
+        """Whether another attempt follows."""
+        return self.due.is_set() or self._group.policy.pending
+
+    def now(self) -> None:
+        """The user wants another attempt of the group."""
+        self._group.policy.now()
+
+    def never(self) -> None:
+        """No other attempt of the group is wanted."""
+        self._group.policy.never()
+
+    async def wait(self) -> None:
+        """Wait until the group's next attempt begins."""
+        await self.due.wait()
+        self.due.clear()
+
+    def begun(self) -> None:
+        """Other ranks may have been prepared before the group's next attempt was wanted."""
+
+    def after(self, failure: Failure | None, *, had_progress: bool, running_s: float) -> None:
+        """The group decides."""

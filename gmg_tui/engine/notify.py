@@ -1,0 +1,154 @@
+"""The newest occurrences of a session, and the commands of `--notify`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import tempfile
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection
+from contextlib import suppress
+
+from gmg_tui import units
+from gmg_tui.model import TERMINAL_WAYS, Occurrence, OccurrenceKind, RunSpec, Snapshot, WorkerState
+from gmg_tui.text import clean
+
+_log = logging.getLogger(__name__)
+
+TIMEOUT_S = 30.0
+"""How long a command may take."""
+_KEPT = 16
+"""So many occurrences are in a snapshot: a client that is behind by more has missed some."""
+_WAITING = 32
+"""So many may wait for their commands; for further ones none is run."""
+_LAST_LINES_BYTES = 400
+"""How much of a command's standard error is read, from its end."""
+
+
+class Occurrences:
+    """What has happened, but for the kinds in `leave_out`; `added` is called with each.
+
+    Attributes:
+        newest: The oldest first.
+    """
+
+    def __init__(
+        self, added: Callable[[Occurrence], None] = lambda _: None, *, leave_out: Collection[OccurrenceKind] = ()
+    ) -> None:
+        self.newest: tuple[Occurrence, ...] = ()
+        self._added, self._leave_out = added, leave_out
+
+    def add(
+        self,
+        kind: OccurrenceKind,
+        text: str,
+        *,
+        slot: str = "",
+        job: int | None = None,
+        job_name: str = "",
+        reason: str | None = None,
+    ) -> None:
+        """Something has happened."""
+        if kind not in self._leave_out:
+            number = self.newest[-1].number + 1 if self.newest else 1
+            why = _one_line(reason or "")
+            occurrence = Occurrence(number, time.time(), kind, _one_line(text), slot, job, job_name, why)
+            self.newest = (*self.newest[1 - _KEPT :], occurrence)
+            self._added(occurrence)
+
+
+class NotifyCommands:
+    """The commands of `--notify`, which are run for each occurrence: one at a time, whoever is attached.
+
+    `note` is called with what is wrong with them, or with None once they work.
+    """
+
+    def __init__(self, spec: RunSpec, note: Callable[[str | None], None]) -> None:
+        self._spec, self._note = spec, note
+        self._commands = [command for command in spec.notify if command not in TERMINAL_WAYS]
+        self._waiting: deque[Occurrence] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def notify(self, occurrence: Occurrence) -> None:
+        """Run the commands for an occurrence, after those that wait."""
+        if not self._commands:
+            return
+        if len(self._waiting) >= _WAITING and occurrence.kind is not OccurrenceKind.ENDED:
+            _log.warning("--notify: no command is run for occurrence %d: too many wait", occurrence.number)
+            return
+        self._waiting.append(occurrence)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run_all(), name="notify")
+
+    def drop(self) -> None:
+        """Start no more commands, and end the running one."""
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def finish(self) -> None:
+        """Wait for those that run or wait, as long as two of them may take."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=2 * TIMEOUT_S)
+            self.drop()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run_all(self) -> None:
+        while self._waiting:
+            occurrence = self._waiting.popleft()
+            wrong = [(command, await self._run(command, occurrence)) for command in self._commands]
+            self._note("; ".join(f"--notify {command}: {why}" for command, why in wrong if why) or None)
+
+    async def _run(self, command: str, occurrence: Occurrence) -> str | None:
+        """Run it to its end, which is also that of all that it has started. What was wrong, in a few words, or None."""
+        variables = {  # in its environment and nowhere else: the shell reads nothing of it
+            "GMG_EVENT": occurrence.kind.value,
+            "GMG_SESSION": self._spec.name,
+            "GMG_FOLDER": self._spec.folder,
+            "GMG_SLOT": occurrence.slot,
+            "GMG_JOB": "" if occurrence.job is None else str(occurrence.job),
+            "GMG_JOB_NAME": occurrence.job_name,
+            "GMG_REASON": occurrence.reason,
+            "GMG_TEXT": occurrence.text,
+        }
+        quiet = asyncio.subprocess.DEVNULL
+        environ, cwd = {**os.environ, **variables}, self._spec.cwd
+        with tempfile.TemporaryFile() as errors:
+            try:
+                process = await asyncio.create_subprocess_shell(
+                    command, stdin=quiet, stdout=quiet, stderr=errors, env=environ, cwd=cwd, start_new_session=True
+                )
+            except (OSError, ValueError) as error:
+                return f"cannot be run: {error}"
+            try:
+                async with asyncio.timeout(TIMEOUT_S):
+                    code = await process.wait()
+            except TimeoutError:
+                return f"ended after {TIMEOUT_S:.0f} s, which is as long as it may take"
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+            size = os.fstat(errors.fileno()).st_size
+            lines = os.pread(errors.fileno(), _LAST_LINES_BYTES, max(0, size - _LAST_LINES_BYTES)).split(b"\n")
+            last = next((clean(line) for line in reversed(lines) if line.strip()), "")
+            return None if code == 0 else f"exit code {code}{last and ': '}{last}"
+
+
+def how_it_ended(snapshot: Snapshot) -> str:
+    """How a session has ended, in a few words."""
+    if snapshot.tuning is not None:
+        return snapshot.tuning.step
+    states, jobs = Counter(worker.state for worker in snapshot.workers), ""
+    if (queue := snapshot.queue) is not None:
+        names = ("finished", "failed", "stopped", "waiting")
+        states = Counter({WorkerState(state): getattr(queue, state) for state in names})
+        jobs = f"{units.count(queue.jobs, 'job')}, "
+    return jobs + ", ".join(f"{count} {state.value}" for state in WorkerState if (count := states[state]))
+
+
+def _one_line(text: str) -> str:
+    return clean(text.encode(errors="replace"))

@@ -1,0 +1,259 @@
+"""What is seen of a session: its beat, its snapshots, its records and files. A fault in it does not end the work."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from msgspec import structs
+
+from gmg_tui.engine import process_scan, strangers
+from gmg_tui.engine.allocation import AllocationWatch
+from gmg_tui.engine.daemon_thread import in_daemon_thread
+from gmg_tui.engine.gpus.samples import GpuSamples
+from gmg_tui.engine.output.history import STEP_S
+from gmg_tui.engine.process_scan import ProcessScan
+from gmg_tui.engine.processes.process_tree import Scans
+from gmg_tui.engine.records.recorder import Recorder
+from gmg_tui.engine.records.session_files import SessionFiles
+from gmg_tui.engine.supervisor import Supervisor
+from gmg_tui.engine.workers.local_worker import LocalWorker
+from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Details, GpuProcess, GpuSample, Series, Snapshot, Stacks, TriedView, WorkerState
+from gmg_tui.results.tried import Ran, TriedArguments
+
+
+class Observer:
+    """Watches the `work` of a session, in loops of its own.
+
+    `save_phase_times` is called when the session's files are written.
+
+    Attributes:
+        clients: How many clients there are that may steer.
+        watched: Whether there is any client.
+    """
+
+    def __init__(
+        self,
+        work: Supervisor,
+        recorder: Recorder,
+        scans: Scans,
+        tried: TriedArguments,
+        save_phase_times: Callable[[], None],
+    ) -> None:
+        self.clients = 0
+        self.watched = False
+        self._work = work
+        self._faults = work.faults
+        self._recorder = recorder
+        self._tried = tried
+        self._process_scan = ProcessScan(work.session.slots, scans, work.faults)
+        self._allocation = AllocationWatch()
+        slots = work.session.slots
+        self._models = {slot.name: slot.gpu.name if slot.gpu is not None else None for slot in slots}
+        uuids = (slot.gpu.uuid for slot in slots if slot.gpu is not None)
+        self._samples = GpuSamples(uuids, work.session.spec.interval_s, time.monotonic())
+        self._nvml_error: str | None = None
+        self.session_files = SessionFiles(work.session, save_phase_times, self.snapshot, self._states, work.note)
+
+    async def run(self, read: Callable[[], None], send: Callable[[], None]) -> None:
+        """Watch until cancelled. A fault in one part stops neither the others nor the work.
+
+        Each second begins with `read`, which reads the workers' output, and ends with `send`, which sends clients a
+        snapshot.
+        """
+        loops = {
+            "the beat": lambda: self._beat(read, send),
+            "the session's files": self.session_files.run,
+            "the allocation": self._allocation.run,
+            **({"the scan of processes": self._scan} if self._work.fleet is None else {}),
+        }
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for part, loop in loops.items():
+                    tasks.create_task(self._faults.forever(part, loop), name=part)
+        finally:
+            self._faults.guard("records", lambda: self._recorder.conclude(self.snapshot()))
+
+    async def _beat(self, read: Callable[[], None], send: Callable[[], None]) -> None:
+        """What is done each second, all at once, since waking up costs more than most of it."""
+        loop, guard = asyncio.get_running_loop(), self._faults.guard
+        due = loop.time()
+        while True:
+            guard("output", read)
+            if self._work.fleet is not None:
+                guard("nodes", self._work.fleet.report, self.take_samples, self._work.note)
+            guard("samples", self._expire_samples)
+            moment = time.time()
+            for slot_state in self._work.slot_states.values():
+                if slot_state.worker is not None:
+                    guard("logs", slot_state.worker.settle)
+                guard("histories", slot_state.remember, moment)
+            guard("the watch of groups and trials", self._work.scheduler.beat)
+            guard("records", self._recorder.beat, moment, self._work.slot_states.values(), self.snapshot)
+            guard("GPU health", self._recorder.health, self._samples.newest, self._work.slot_states.values())
+            guard("the session's files", self.session_files.beat)
+            guard("clients", send)
+            due = max(due + STEP_S, loop.time())
+            await asyncio.sleep(due - loop.time())
+
+    async def _scan(self) -> None:
+        """Look at the workers' processes now and then."""
+        while True:
+            here = [worker for worker in self._work.workers if isinstance(worker, LocalWorker)]
+            await self._process_scan.scan(here, self._samples.newest.values(), self._work.note)
+            await asyncio.sleep(process_scan.INTERVAL_S if self.watched else process_scan.UNWATCHED_S)
+
+    def take_samples(self, samples: tuple[GpuSample, ...], error: str | None) -> None:
+        """Take what the sampler has read."""
+        self._samples.take(samples, time.monotonic())
+        self._nvml_error = error
+        self._faults.guard("samples", self._spread_samples)
+
+    def _expire_samples(self) -> None:
+        if self._samples.expire(time.monotonic()):
+            self._spread_samples()
+
+    def _spread_samples(self) -> None:
+        """Give the newest samples to the workers and the scheduler."""
+        now = time.monotonic()
+        live = Counter(worker.slot.gpu.uuid for worker in self._work.workers if worker.slot.gpu and worker.state.live)
+        for worker in self._work.workers:
+            gpu = worker.slot.gpu
+            sharers = live[gpu.uuid] if gpu is not None else 1
+            self._faults.guard("samples", worker.measure, self._sample_of(worker), now, sharers)
+        self._work.scheduler.take_samples(self._samples.newest, self._nvml_error)
+
+    def _sample_of(self, worker: Worker) -> GpuSample | None:
+        return self._samples.newest.get(worker.slot.gpu.uuid) if worker.slot.gpu is not None else None
+
+    # What it shows
+
+    def snapshot(self) -> Snapshot:
+        """Everything at this moment."""
+        now, guard = time.monotonic(), self._faults.guard
+        slow = guard("the comparison of slots", self._slow) or {}
+        displayed = [slot_state for slot_state in self._work.slot_states.values() if slot_state.displayed]
+        return Snapshot(
+            time=time.time(),
+            elapsed_s=self._work.elapsed_s(now),
+            workers=tuple(
+                guard("views", slot_state.view, now, slow.get(slot_state.slot.name)) or slot_state.bare_view()
+                for slot_state in displayed
+            ),
+            samples=guard("samples", self._current_samples, now) or (),
+            nvml_error=self._nvml_error,
+            clients=self.clients,
+            queue=guard("the queue", self._work.scheduler.queue),
+            tuning=guard("the tuning", self._work.scheduler.tuning),
+            groups=guard("groups", self._work.scheduler.groups) or (),
+            nodes=(guard("nodes", self._work.fleet.views, now) if self._work.fleet is not None else None) or (),
+            allocation=self._allocation.newest,
+            occurred=self._recorder.occurrences.newest,
+            notes=tuple(self._work.notes.values()),
+        )
+
+    def _current_samples(self, now: float) -> tuple[GpuSample, ...]:
+        samples = tuple(self._samples.current(now))
+        if self._work.fleet is not None:  # the PIDs are those of each agent's machine
+            return samples
+        owners = self._owners()
+        return tuple(
+            structs.replace(sample, processes=strangers.owned(sample.processes, owners)) if sample.processes else sample
+            for sample in samples
+        )
+
+    def _slow(self) -> dict[str, float]:
+        """The slots that run, or finished, below the median of those with the same arguments, and how far, per cent."""
+        compared = (
+            worker
+            for worker in self._work.workers
+            if not worker.carried  # rank 0's lines are of the whole group, its lines only of itself
+            and (
+                worker.state is WorkerState.FINISHED or (worker.state is WorkerState.RUNNING and worker.fps is not None)
+            )
+        )
+        return self._tried.slow((ran for worker in compared if (ran := _ran(worker)) is not None), self._models)
+
+    def tried(self) -> TriedView:
+        """All that was tried in this session."""
+        attempts = [ran for worker in self._work.workers if (ran := _ran(worker)) is not None]
+        return self._tried.view((ran for ran in attempts if not ran.attempt.state.ended), time.time())
+
+    def _owners(self) -> dict[int, str]:
+        """The slots of the workers' processes, by PID."""
+        return {pid: worker.slot.name for worker in self._work.workers for pid in worker.pids}
+
+    def recent(self) -> tuple[Series, ...]:
+        """The last minutes of each worker."""
+        return tuple(slot_state.history.recent(name) for name, slot_state in self._work.slot_states.items())
+
+    def series(self, slot: str) -> Series:
+        """A worker's metrics over its whole life. Raises `GmgError` if there is no such slot."""
+        return self._work.slot_state(slot).history.whole(slot)
+
+    async def details(self, slot: str) -> Details:
+        """What the details page displays. Raises `GmgError` if there is no such slot, or no job has run there."""
+        slot_state = self._work.slot_state(slot)
+        worker = (slot_state.lead or slot_state).worker
+        if worker is None:
+            raise GmgError(f"no job has run on {slot} yet", 1)
+        details = await worker.details()
+        sample = self._sample_of(worker)
+        if sample is None or sample.processes is None or self._work.fleet is not None:
+            return details
+        described = await in_daemon_thread(strangers.described, sample.processes)
+        return structs.replace(details, processes=strangers.owned(described, self._owners()))
+
+    async def stacks(self, slot: str) -> tuple[Stacks, ...]:
+        """The Python stacks of the worker on a slot, or of all ranks of its group, which are requested at once.
+
+        Raises `GmgError` if there is no such slot, or no job has run there.
+        """
+        self._work.slot_state(slot)
+        group = self._work.scheduler.together(slot)
+        workers = [worker for each in group if (worker := self._work.slot_state(each).worker) is not None]
+        if not workers:
+            raise GmgError(f"no job has run on {slot} yet", 1)
+        return tuple(await asyncio.gather(*(worker.stacks() for worker in workers)))
+
+    def _states(self) -> list[object]:
+        """What of the workers is worth writing the session's record for."""
+        return [
+            (
+                worker.task.job,
+                worker.state,
+                worker.stuck is None,
+                worker.reason,
+                attempt and (attempt.number, attempt.pid),
+            )
+            for worker in self._work.workers
+            for attempt in (worker.attempt,)
+        ]
+
+    async def end_process(self, slot: str, seen: GpuProcess, *, kill: bool = False) -> None:
+        """End a process on the slot's GPU that does not belong to this session, if it is still the one that was `seen`.
+
+        Raises:
+            GmgError: It has ended, its PID is another process's, is another user's, or belongs to a worker.
+        """
+        processes = (await self.details(slot)).processes or ()
+        process = next((process for process in processes if process.pid == seen.pid), None)
+        if process is None:
+            raise GmgError(f"process {seen.pid} is no longer on {slot}'s GPU", 1)
+        if process.slot is not None:
+            raise GmgError(f"process {seen.pid} is {process.slot}'s worker, which is stopped as a worker", 1)
+        if self._work.fleet is not None:
+            await self._work.fleet.end_process(self._work.slot_state(slot).slot, seen, kill=kill)
+            return
+        await in_daemon_thread(strangers.end, seen, signal.SIGKILL if kill else signal.SIGTERM)
+
+
+def _ran(worker: Worker) -> Ran | None:
+    """The newest attempt of a worker; None before it has one."""
+    model = worker.slot.gpu.name if worker.slot.gpu is not None else None
+    return Ran(worker.slot.name, model, worker.attempt) if worker.attempt is not None else None

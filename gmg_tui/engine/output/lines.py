@@ -1,0 +1,131 @@
+"""Lines of output: split from a stream of bytes, and the newest ones kept."""
+
+from __future__ import annotations
+
+from gmg_tui.text import MAX_LINE_BYTES
+
+MAX_TAIL_BYTES = 64 * 1024
+"""Of a longer line only the beginning is displayed and parsed."""
+_CUT = " … (cut; the log file has the line whole)".encode()
+_SLACK = 16
+"""A sixteenth more lines may be kept than the limit: the oldest go many at a time, since each removal moves the list."""
+
+
+class LineSplitter:
+    r"""Splits one stream of one attempt into whole segments.
+
+    Segments end with `\n` or `\r` (tqdm's bars). A `\r` at the very end of what has arrived waits for the next bytes,
+    since a `\n` may follow.
+    """
+
+    def __init__(self) -> None:
+        self._tail = b""
+        self._logged = 0
+        """How many bytes of the tail are in the log file."""
+        self._skipping = False
+        """Whether the rest of a long line comes, whose beginning was returned."""
+
+    def feed(self, chunk: bytes) -> tuple[bytes, bytes]:
+        """Take what was read. Returns what belongs in the log file now, and the whole segments; either may be empty."""
+        if self._skipping:
+            end = min((at for at in (chunk.find(b"\n"), chunk.find(b"\r")) if at >= 0), default=-1) + 1
+            self._skipping = not end
+            raw, block = self.feed(chunk[end:]) if end else (b"", b"")
+            return (chunk[:end] if end else chunk) + raw, block
+        data, logged = self._tail + chunk, self._logged
+        cut = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1
+        if len(data) - cut > MAX_TAIL_BYTES:
+            self._tail, self._logged, self._skipping = b"", 0, True
+            return data[logged:], data[: cut + MAX_TAIL_BYTES] + b"\n"
+        self._tail = data[cut:]
+        if cut:
+            self._logged = 0
+        return data[logged : max(cut, logged)], data[:cut]
+
+    def unfinished(self) -> bytes:
+        """The unfinished line as far as it has come, for the log file; the line itself continues."""
+        raw = self._tail[self._logged :]
+        self._logged = len(self._tail)
+        return raw
+
+    def end(self) -> tuple[bytes, bytes]:
+        """The stream has ended: the rest, as `feed` returns it, with the missing end of its line."""
+        raw, rest = self.unfinished(), self._tail
+        self._tail, self._logged, self._skipping = b"", 0, False
+        return raw, rest + b"\n" if rest else b""
+
+
+class RingBuffer:
+    """The newest lines of a worker, numbered: about `max_lines` or `max_bytes` at most.
+
+    Attributes:
+        end: The number that the next line will have: how many there have been.
+    """
+
+    def __init__(self, max_lines: int = 4000, max_bytes: int = 1 << 20) -> None:
+        self._max_lines = max_lines
+        self._max_bytes = max_bytes
+        self._lines: list[bytes] = []
+        self._bytes = 0
+        self.end = 0
+        self._unfinished = b""
+        r"""The newest segment that ends with `\r`."""
+
+    @property
+    def newest(self) -> bytes:
+        r"""The newest line that is not blank, or the segment (ended by `\r`) that is newer; empty when there is none."""
+        return self._unfinished or next((line for line in reversed(self._lines) if line.strip()), b"")
+
+    def skip_to(self, number: int) -> None:
+        """The next line is that with this number; those before it are missing here."""
+        self._lines.clear()
+        self._bytes, self.end, self._unfinished = 0, number, b""
+
+    def feed(self, block: bytes) -> None:
+        r"""Take whole segments, each ended by `\n` or `\r`.
+
+        Only lines ended by `\n` are kept; of segments ended by `\r`, which overwrite one another on a terminal, the last
+        before the `\n` is the line.
+        """
+        lines = block.split(b"\n")
+        rest = lines.pop()
+        if b"\r" in block or self._unfinished:
+            lines = [self._overwritten(line) for line in lines]
+            self._unfinished = _last_segment(rest) or self._unfinished
+        self.end += len(lines)
+        lines = lines[-self._max_lines :]
+        size = sum(map(len, lines))
+        if size > MAX_LINE_BYTES and max(map(len, lines)) > MAX_LINE_BYTES:
+            lines = [
+                line if len(line) <= MAX_LINE_BYTES else line[: MAX_LINE_BYTES - len(_CUT)] + _CUT for line in lines
+            ]
+            size = sum(map(len, lines))
+        self._lines += lines
+        self._bytes += size
+        if len(self._lines) > self._max_lines + self._max_lines // _SLACK or self._bytes > self._max_bytes:
+            self._trim()
+
+    def _overwritten(self, line: bytes) -> bytes:
+        before, self._unfinished = self._unfinished, b""
+        return _last_segment(line) or (before if not line.strip(b"\r") else b"")
+
+    def _trim(self) -> None:
+        gone = max(0, len(self._lines) - self._max_lines)
+        self._bytes -= sum(map(len, self._lines[:gone]))
+        while self._bytes > self._max_bytes and gone < len(self._lines) - 1:
+            self._bytes -= len(self._lines[gone])
+            gone += 1
+        del self._lines[:gone]
+
+    def since(self, number: int, most: int) -> tuple[int, list[bytes]]:
+        """Lines from `number` on, at most the newest `most`. Returns the number of the first, and the lines."""
+        start = max(number, self.end - min(most, len(self._lines)))
+        if start >= self.end:
+            return self.end, []
+        return start, self._lines[start - self.end :]
+
+
+def _last_segment(line: bytes) -> bytes:
+    if b"\r" not in line:
+        return line
+    return next((segment for segment in reversed(line.split(b"\r")) if segment), b"")

@@ -1,0 +1,250 @@
+"""Writes all logs, the workers' and the engine's own: one thread behind one bounded queue.
+
+A disk that answers but is slower than the workers' output fills the queue; then no output is read, and workers wait in
+their prints. A network file system may not answer for minutes: nobody waits for that, and beyond `MOST_BYTES` output is
+left out and counted, as on a full disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import queue
+import stat
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from gmg_tui import units
+from gmg_tui.files import make_private
+from gmg_tui.logs import cut as log_cut
+
+_log = logging.getLogger(__name__)
+
+MOST_BYTES = 32 << 20
+"""What may wait for the disk: half an hour of eight workers that print twenty lines a second."""
+FULL_BYTES = 16 << 20
+"""What may wait for a disk that answers."""
+PATIENCE_S = 5.0
+"""How long one write may take before the disk counts as hung."""
+MISSING = f"the disk did not answer, and {units.mib(MOST_BYTES >> 20)} waited for it"
+_SLOW_S = 5.0
+"""For so long the disk counts as slow after the queue was full."""
+_GATHER_S = 0.01
+"""What is queued within this time wakes the thread once."""
+_RETRY_S = 5.0
+"""How long to wait after a failed write: a full disk should not be tried for each chunk."""
+_WRITTEN_S = 2.0
+"""How long the end of an attempt is delayed until its log is written."""
+GIVEN_UP_S = 20.0
+"""How long the end of the session is delayed for a disk that does not answer …"""
+_LAST_S = 120.0
+"""… and for one that does: `MOST_BYTES` at 0.3 MB/s."""
+
+
+class LogWriter:
+    """The thread, and the actions that wait for it."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[tuple[int, Callable[[], None]] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._waiting = 0
+        """Bytes that wait, or are being written; guarded."""
+        self._busy_since: float | None = None
+        """When the thread began its current action, monotonic seconds."""
+        self._full_at = float("-inf")
+        """When the queue was last seen to be full, monotonic seconds."""
+        self._thread = threading.Thread(target=self._run, name="logs", daemon=True)
+        self._thread.start()
+
+    @property
+    def silent_s(self) -> float | None:
+        """For how long the disk has not answered, seconds; None while it is quick enough."""
+        since = self._busy_since
+        waited_s = time.monotonic() - since if since is not None else 0.0
+        return waited_s if waited_s > PATIENCE_S else None
+
+    def is_full(self) -> bool:
+        """Whether so much waits for a disk that answers that no more output should be read."""
+        full = self._waiting > FULL_BYTES and self.silent_s is None
+        if full:
+            self._full_at = time.monotonic()
+        return full
+
+    @property
+    def trouble(self) -> str | None:
+        """That the disk does not answer, or is too slow, in one line."""
+        silent_s = self.silent_s
+        if silent_s is not None:
+            return f"log not written for {units.span(silent_s)}: the disk does not answer"
+        if time.monotonic() - self._full_at < _SLOW_S:
+            return "waits for the disk, which is slower than the workers' output"
+        return None
+
+    def then(self, action: Callable[[], None], size: int = 0) -> bool:
+        """Have the thread do something that concerns `size` bytes after all that waits.
+
+        Returns False if too many bytes wait already.
+        """
+        with self._lock:
+            if size and self._waiting and self._waiting + size > MOST_BYTES:
+                return False
+            self._waiting += size
+        self._queue.put((size, action))
+        return True
+
+    def _run(self) -> None:
+        for size, action in iter(self._queue.get, None):
+            self._busy_since = time.monotonic()
+            try:
+                action()
+            except Exception:  # a fault in one log must not cost the others
+                _log.exception("a log could not be written")
+            with self._lock:
+                self._waiting -= size
+            if self._queue.empty():
+                self._busy_since = None
+                time.sleep(_GATHER_S)  # a thread that waits for the queue would be woken for each pipe that was read
+
+    def close(self) -> None:
+        """Write all that waits, and end the thread; a disk that does not answer, or takes too long, is given up."""
+        self._queue.put(None)
+        deadline = time.monotonic() + _LAST_S
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            if (self.silent_s or 0.0) > GIVEN_UP_S:
+                return
+            self._thread.join(1.0)
+
+
+class Log:
+    """A log of at most `most_bytes`: beyond that its middle is cut out. The file is created with its first byte.
+
+    Nothing here raises: what the disk refuses is counted, and noted in the file once it accepts bytes again.
+    """
+
+    def __init__(self, writer: LogWriter, path: Path, most_bytes: int | None = None) -> None:
+        self._writer, self.path, self._most_bytes = writer, path, most_bytes
+        self._left_out = 0
+        """Bytes that were not queued since the last that were."""
+        # What follows is the thread's.
+        self._file: int | None = None
+        self._size = 0
+        """Of the open file; 0 for what is no regular one."""
+        self._uncut: str | None = None
+        """Why the middle could not be cut out."""
+        self._trouble: str | None = None
+        self._lost_bytes = 0
+        self._lost_why = ""
+        self._retry_at = self._cut_at = 0.0
+        """When to write, or cut, again after a failure, monotonic seconds."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why bytes are not being written, in one line; None while all is well."""
+        return self._writer.trouble or self._trouble
+
+    def write(self, data: bytes) -> None:
+        """Append `data`; if too much waits already, it is left out, and the log notes that."""
+        if data and self._writer.then(partial(self.append, data, self._left_out), len(data)):
+            self._left_out = 0
+        else:
+            self._left_out += len(data)
+
+    async def written(self) -> None:
+        """Wait until all that was queued has been written, for `_WRITTEN_S` at most."""
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+        def set_done() -> None:
+            with suppress(RuntimeError):  # the loop is closed: the engine has ended meanwhile
+                loop.call_soon_threadsafe(done.set)
+
+        self._writer.then(set_done)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_WRITTEN_S):
+                await done.wait()
+
+    def close(self) -> None:
+        """Close the file; a later write opens it again."""
+        left_out, self._left_out = self._left_out, 0
+        if left_out:
+            self._writer.then(partial(self.append, b"", left_out))
+        self._writer.then(self._close)
+
+    def append(self, data: bytes, left_out: int) -> None:
+        """Append `data`, before which `left_out` bytes are missing; the thread calls this."""
+        if left_out:
+            self._lost_bytes, self._lost_why = self._lost_bytes + left_out, MISSING
+        if self._trouble is not None and time.monotonic() < self._retry_at:
+            self._lost_bytes += len(data)
+            return
+        rest = memoryview(data)
+        try:
+            file = self._opened()
+            if self._lost_bytes:
+                os.write(file, f"\n[gmg-tui] {self._lost_bytes:,} bytes are missing here: {self._lost_why}\n".encode())
+                self._lost_bytes = 0
+            while rest:
+                written = os.write(file, rest)
+                rest = rest[written:]
+                self._size += written * stat.S_ISREG(os.fstat(file).st_mode)
+        except OSError as error:
+            self._lost_bytes += len(rest)
+            self._trouble = self._lost_why = f"log not written: {error.strerror} ({self.path})"
+            self._retry_at = time.monotonic() + _RETRY_S
+            self._close()
+        else:
+            self._cut()
+            self._trouble = self._uncut
+
+    def _opened(self) -> int:
+        """The file to write to. Raises `OSError`."""
+        if self._file is not None and os.fstat(self._file).st_nlink == 0:
+            self._close()  # it was removed: what is written to it would be lost
+        if self._file is None:
+            make_private(self.path.parent)
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            about = os.fstat(self._file)
+            self._size = about.st_size if stat.S_ISREG(about.st_mode) else 0
+        return self._file
+
+    def _cut(self) -> None:
+        """Cut out the middle if the file is too large."""
+        if self._most_bytes is None or self._size <= self._most_bytes or time.monotonic() < self._cut_at:
+            return
+        try:
+            log_cut.cut(self.path, self._most_bytes)
+        except OSError as error:
+            self._uncut = f"log larger than --log-max: {error.strerror} ({self.path})"
+            self._cut_at = time.monotonic() + _RETRY_S
+        else:
+            self._uncut = None
+            self._close()
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is None:
+            return
+        try:
+            os.close(file)
+        except OSError as error:  # a network file system or a quota may refuse only now what was written before
+            self._trouble = f"log may be incomplete: {error.strerror} ({self.path})"
+
+
+class LogHandler(logging.Handler):
+    """Passes the records of `logging` to a log.
+
+    `logging.handlers.QueueListener` would need the same bound, count and give-up time: its `stop` waits forever for a
+    disk that does not answer.
+    """
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._target = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        self._target.write((self.format(record) + "\n").encode(errors="backslashreplace"))

@@ -1,0 +1,152 @@
+"""Reads the output of all workers from their pipes, in few large chunks.
+
+Waking for each line would cost more than reading it: 8 workers at 20 lines a second would wake the engine 160 times a
+second. So what is ready is read, then nothing for a pause, then all that has come meanwhile. The pause is short after a
+silence and where a pipe fills quickly, longer for workers that print steadily; no worker blocks in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import select
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+_log = logging.getLogger(__name__)
+
+_SHORTEST_S = 0.05
+_LONGEST_S = 1.2
+"""Of a pause: slightly longer than the engine's beat, which reads too, as it wakes the engine anyway."""
+_FILL = 0.25
+"""How much of the fullest pipe may be filled in a pause."""
+_CHUNK_BYTES = 256 * 1024
+_PIPE_BYTES = (1 << 20, 1 << 18)
+"""Wanted sizes of a pipe, the larger for the first pipes: an unprivileged user has 64 MiB for all of them before the
+kernel limits further ones to two pages (`/proc/sys/fs/pipe-user-pages-soft`)."""
+_LARGE = 32
+"""How many pipes get the larger size."""
+_LEFT_CHUNKS = 64
+"""What is read at most of a pipe that is closed: more than fits in, but not all that a process left behind can write."""
+
+
+class Pipe(NamedTuple):
+    """The reading end of a pipe."""
+
+    file: int
+    take: Callable[[bytes], None]
+    """Is given each chunk."""
+    room_bytes: int
+
+
+class Pipes:
+    """All pipes that an engine reads.
+
+    `on_read` is called after each round of reading. Nothing is read while `is_full`: who writes to a full pipe waits.
+    """
+
+    def __init__(self, on_read: Callable[[], None] = lambda: None, is_full: Callable[[], bool] = lambda: False) -> None:
+        self._on_read, self._is_full = on_read, is_full
+        self._pipes: dict[int, Pipe] = {}
+        self._buffer = bytearray(_CHUNK_BYTES)
+        self._ready = select.epoll()  # one registration with the loop, however many pipes there are
+        self._timer: asyncio.TimerHandle | None = None
+        """The end of the pause; None while the event loop waits for a pipe."""
+        self._pause_s = self._read_at = 0.0
+
+    def open(self, take: Callable[[bytes], None]) -> tuple[Pipe, int]:
+        """Make a pipe whose output is given to `take`. Raises `OSError` with too many open files.
+
+        Returns the pipe, and its writing end, which the caller passes to a child and closes.
+        """
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        for size in _PIPE_BYTES[len(self._pipes) >= _LARGE :]:
+            with suppress(OSError):  # a smaller pipe will do
+                fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, size)
+                break
+        pipe = Pipe(reading, take, fcntl.fcntl(reading, fcntl.F_GETPIPE_SZ))
+        if not self._pipes and self._timer is None:
+            self._listen()
+        self._pipes[reading] = pipe
+        self._ready.register(reading, select.EPOLLIN)
+        return pipe, writing
+
+    def _listen(self) -> None:
+        self._timer, self._pause_s = None, 0.0
+        asyncio.get_running_loop().add_reader(self._ready, self._on_ready)
+
+    def _on_ready(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._ready)
+        self._read_all()
+
+    def read(self) -> None:
+        """End the pause, if there is one: read what has come."""
+        if self._timer is not None and not self._is_full():
+            self._timer.cancel()
+            self._read_all()
+
+    def _read_all(self) -> None:
+        """Read a chunk of each pipe that is ready, and choose when to do so again."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if self._is_full():
+            self._timer = loop.call_later(_SHORTEST_S, self._read_all)
+            return
+        ready = self._ready.poll(0)
+        if not ready:
+            self._listen()
+            return
+        pause_s = min(max(2 * self._pause_s, _SHORTEST_S), _LONGEST_S)
+        for file, _ in ready:
+            pipe = self._pipes[file]
+            size = self._read(pipe)
+            if size == _CHUNK_BYTES:
+                pause_s = 0.0  # there is more
+            elif size:
+                pause_s = min(pause_s, _FILL * pipe.room_bytes / size * (now - self._read_at))
+        self._pause_s, self._read_at = pause_s, now
+        self._timer = loop.call_later(pause_s, self._read_all)
+        self._on_read()
+
+    def _read(self, pipe: Pipe) -> int:
+        """Read one chunk. Returns its size in bytes; 0 where there is none."""
+        try:
+            size = os.readv(pipe.file, [self._buffer])
+        except BlockingIOError:
+            return 0
+        except OSError:
+            size = 0  # a pipe that cannot be read counts as ended
+        if not size:
+            self._forget(pipe)
+            return 0
+        try:
+            pipe.take(bytes(memoryview(self._buffer)[:size]))
+        except Exception:  # the other pipes have no part in it
+            _log.exception("a part of a worker's output is lost")
+        return size
+
+    def close(self, pipe: Pipe) -> None:
+        """Read what is left in a pipe, then close it, even if a process has it open."""
+        for _ in range(_LEFT_CHUNKS):
+            if self._pipes.get(pipe.file) is not pipe or not self._read(pipe):
+                break
+        self._forget(pipe)
+
+    def close_all(self) -> None:
+        """Close all pipes unread, for good."""
+        for pipe in list(self._pipes.values()):
+            self._forget(pipe)
+        if self._timer is not None:
+            self._timer.cancel()
+        asyncio.get_running_loop().remove_reader(self._ready)
+        self._ready.close()
+
+    def _forget(self, pipe: Pipe) -> None:
+        if self._pipes.get(pipe.file) is pipe:  # another pipe may have its number by now
+            del self._pipes[pipe.file]
+            self._ready.unregister(pipe.file)
+            os.close(pipe.file)

@@ -1,0 +1,280 @@
+"""The board of a queue's slots: the state of each, which job starts next and where, and what idle slots wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
+from typing import NamedTuple
+
+from gmg_tui import units
+from gmg_tui.engine.scheduling.benched_gpus import Bench
+from gmg_tui.engine.scheduling.job_queue import JobQueue
+from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.engine.workers.worker import Worker
+from gmg_tui.errors import GmgError
+from gmg_tui.model import GpuSample, JobRecord, Lane, WorkerState
+
+
+class SlotUse(Enum):
+    """The state of a slot."""
+
+    FREE = auto()
+    """The next job may start there, unless something has to be waited for (`SlotBoard.why_idle`)."""
+    RESERVED = auto()
+    """Free, and kept for the first waiting job, which needs more slots than are free."""
+    OCCUPIED = auto()
+    QUARANTINED = auto()
+    """Its GPU is benched."""
+    DISABLED = auto()
+    """Not among the slots of the current batch, or disabled by the user."""
+
+
+class Reservation(NamedTuple):
+    """The slots that are kept for the first waiting job that needs more than are free."""
+
+    job: int
+    """Its number."""
+    held: tuple[str, ...]
+    """Slots that are free, and left so."""
+    missing: int
+    """How many more it needs."""
+
+
+class Allotment(NamedTuple):
+    """What can be done at this moment."""
+
+    job: int | None = None
+    """Number of the job that starts; None where none can."""
+    slots: tuple[str, ...] = ()
+    """Where it starts, in the order of the slots."""
+    reservation: Reservation | None = None
+
+
+def allot(jobs: Iterable[JobRecord], free: Sequence[str], usable: Sequence[str]) -> Allotment:
+    """The first waiting job that can start: first come, first served.
+
+    A job that needs several slots at once keeps those that are free until it has enough; smaller jobs behind it would
+    otherwise take each slot as it becomes free, and it would wait forever.
+
+    Args:
+        jobs: Those that wait, the next first.
+        free: The slots on which a job could start now.
+        usable: All slots on which jobs may start sooner or later, the free ones among them.
+    """
+    refused: set[tuple[int, str | None]] = set()
+    for job in jobs:
+        kind = job.gpus, job.only
+        if kind in refused:
+            continue
+        fit = [slot for slot in free if job.only in (None, slot)]
+        if len(fit) >= job.gpus:
+            return Allotment(job.number, tuple(fit[: job.gpus]))
+        refused.add(kind)
+        if job.only is None and 1 < job.gpus <= len(usable):
+            return Allotment(reservation=Reservation(job.number, tuple(free), job.gpus - len(free)))
+        if not free:
+            break
+    return Allotment()
+
+
+class SlotBoard:
+    """The slots of a queue; `allowed` has the names of those that each batch's jobs may use.
+
+    Attributes:
+        jobs: Numbers of the jobs that occupy slots, by slot.
+        bench: The GPUs in quarantine.
+        unready: Slots where nothing can be started for a while, and why.
+        ending: Whether no job starts any more.
+    """
+
+    def __init__(
+        self, slot_states: Mapping[str, SlotState], allowed: tuple[frozenset[str], ...], queue: JobQueue
+    ) -> None:
+        self.jobs: dict[str, int] = {}
+        self.bench = Bench()
+        self.unready: dict[str, str] = {}
+        self.ending = False
+        self._reservation: Reservation | None = None
+        self._slot_states, self._allowed, self._queue = slot_states, allowed, queue
+        self._enabled: dict[str, bool] = {}
+        """Slots that the user has enabled or disabled."""
+        self._samples: Mapping[str, GpuSample] = {}
+        self._nvml_error: str | None = None
+
+    # State
+
+    def state(self, slot: str) -> SlotUse:
+        """The state of a slot."""
+        if slot in self.jobs:
+            return SlotUse.OCCUPIED
+        if not self.used(slot):
+            return SlotUse.DISABLED
+        if self.bench.why(self._slot_states[slot].gpu_uuid) is not None:
+            return SlotUse.QUARANTINED
+        kept = self._reservation
+        return SlotUse.RESERVED if kept is not None and slot in kept.held else SlotUse.FREE
+
+    def used(self, slot: str) -> bool:
+        """Whether jobs of the current batch may start on a slot."""
+        return self._enabled.get(slot, slot in self._allowed[self._queue.batch])
+
+    def use(self, slot: str, *, used: bool) -> None:
+        """Enable a slot, and its GPU's others, or disable them. Raises `GmgError` for an unknown slot."""
+        slot_state = self._slot_states.get(slot)
+        if slot_state is None:
+            raise GmgError(f"no slot {slot}; there are {', '.join(self._slot_states)}", 1)
+        uuid = slot_state.gpu_uuid
+        if used and uuid is not None:
+            self.bench.release(uuid)
+        for name, other in self._slot_states.items():
+            if name == slot or (uuid is not None and other.gpu_uuid == uuid):
+                self._enabled[name] = used
+
+    def take_samples(self, samples: Mapping[str, GpuSample], error: str | None) -> None:
+        """Take the latest samples, by UUID, or why there are none."""
+        self._samples, self._nvml_error = samples, error
+
+    def sample(self, slot_state: SlotState) -> GpuSample | None:
+        """The latest sample of a slot's GPU."""
+        return self._samples.get(slot_state.gpu_uuid or "")
+
+    def neighbours(self, slot_state: SlotState) -> list[SlotState]:
+        """The other slots of the same GPU that jobs occupy."""
+        uuid = slot_state.gpu_uuid
+        others = (self._slot_states[name] for name in self.jobs if name != slot_state.slot.name)
+        return [other for other in others if uuid is not None and other.gpu_uuid == uuid]
+
+    def benched(self) -> dict[str, str]:
+        """The slots whose GPU is benched, and why."""
+        return {
+            name: why for name, slot_state in self._slot_states.items() if (why := self.bench.why(slot_state.gpu_uuid))
+        }
+
+    @property
+    def stranded(self) -> bool:
+        """Whether jobs wait, none of which can ever start because slots that they may use are benched."""
+        used = [name for name in self._slot_states if self.used(name)]
+        left = [name for name in used if self.bench.why(self._slot_states[name].gpu_uuid) is None]
+        if len(left) == len(used):
+            return False
+        kinds = list(self._queue.kinds)
+        return any(_enough(used, *kind) for kind in kinds) and not any(_enough(left, *kind) for kind in kinds)
+
+    # The next job
+
+    def next(self) -> Allotment:
+        """The job that can start now, and where; what is kept for the first one that cannot stays reserved."""
+        states = self._slot_states.items()
+        usable = [name for name, state in states if self.used(name) and self._why_closed(state) is None]
+        free = [name for name in usable if name not in self.jobs and self._why_not(self._slot_states[name]) is None]
+        allotment = Allotment() if self.ending else allot(self._queue.next_jobs(), free, usable)
+        self._reservation = allotment.reservation
+        return allotment
+
+    def open(self) -> Iterator[SlotState]:
+        """The slots on which a job could start now, were there one for them: the last one's memory is released."""
+        for name, slot_state in self._slot_states.items():
+            if name not in self.jobs and self.used(name) and self._why_closed(slot_state) is None:
+                memory = slot_state.memory
+                if memory is None or memory.awaited(shared=bool(self.neighbours(slot_state))) is None:
+                    yield slot_state
+
+    def _why_closed(self, slot_state: SlotState) -> str | None:
+        """Why no job at all starts on a slot; None if one may."""
+        benched = self.bench.why(slot_state.gpu_uuid)
+        if benched is not None:
+            return f"benched: {benched}"
+        if slot_state.away is not None:
+            return f"for its node: {slot_state.away}"
+        unready = self.unready.get(slot_state.slot.name)
+        return f"for a while: {unready}" if unready is not None else None
+
+    def _why_not(self, slot_state: SlotState) -> str | None:
+        """Why no job of the current batch starts on an idle slot, whatever it needs otherwise; None if one may."""
+        closed = self._why_closed(slot_state)
+        if closed is not None or slot_state.slot.gpu is None:
+            return closed
+        if self._nvml_error is not None:
+            return f"for NVML: {self._nvml_error}"
+        sample, neighbours = self.sample(slot_state), self.neighbours(slot_state)
+        if sample is not None and sample.lost:
+            return f"for its GPU: {sample.error or 'it is lost'}"
+        memory = slot_state.memory
+        awaited = memory.awaited(shared=bool(neighbours)) if memory is not None else None
+        least_mib = self._queue.batches[self._queue.batch].min_free_mib
+        if awaited is not None or least_mib is None:
+            return awaited
+        return _why_too_little(least_mib, sample, [other.worker for other in neighbours if other.worker is not None])
+
+    # For screens
+
+    def why_idle(self, slot_state: SlotState) -> str:
+        """Why no job starts on an idle slot."""
+        name = slot_state.slot.name
+        if self.ending:
+            return "the session is being stopped"
+        if not any(only in (None, name) for _, only in self._queue.kinds):
+            if not self._queue.waiting:
+                return "no job is left"
+            return "for the jobs of the previous preset" if self._queue.between else "no job is left for this slot"
+        closed, kept = self._why_not(slot_state), self._reservation
+        if closed is not None:
+            return closed
+        if kept is not None and self.state(name) is SlotUse.RESERVED:
+            return f"kept for job {kept.job}, which needs {units.count(kept.missing, 'more slot')}"
+        least = min(gpus for gpus, only in self._queue.kinds if only in (None, name))
+        return f"the jobs that wait need {units.count(least, 'slot')} at once"
+
+    def why_waits(self, number: int) -> str | None:
+        """What the job waits for that slots are kept for, in one line; None for any other."""
+        kept = self._reservation
+        if kept is None or kept.job != number:
+            return None
+        held = f"; {' and '.join(kept.held)} {'is' if len(kept.held) == 1 else 'are'} kept for it" if kept.held else ""
+        return f"for {units.count(kept.missing, 'more slot')}{held}"
+
+    def update(self) -> None:
+        """Determine of each slot whether it is displayed and, if it is idle, what it waits for."""
+        for name, slot_state in self._slot_states.items():
+            occupied = name in self.jobs
+            slot_state.displayed = occupied or self.used(name)
+            slot_state.over = not occupied and (self.ending or not self._queue.waiting)
+            if not occupied:
+                slot_state.waits = self.why_idle(slot_state)
+
+    def views(self) -> tuple[Lane, ...]:
+        """All slots."""
+        benched = self.benched()
+        return tuple(
+            Lane(
+                name, self.used(name) and name not in benched, self.jobs.get(name), slot_state.waits, benched.get(name)
+            )
+            for name, slot_state in self._slot_states.items()
+        )
+
+
+def _enough(slots: Sequence[str], gpus: int, only: str | None) -> bool:
+    """Whether these are enough for a job that needs `gpus` slots, or the one that it must have."""
+    return sum(only in (None, name) for name in slots) >= gpus
+
+
+def _why_too_little(least_mib: float, sample: GpuSample | None, neighbours: Sequence[Worker]) -> str | None:
+    """Why a GPU has no room for a job that needs so much of its memory free; None where it has."""
+    free = sample.memory_free_mib if sample is not None else None
+    if sample is None or free is None:
+        return "for the GPU to report how much of its memory is free"
+    spoken_for = sum(_still_to_take(worker, least_mib, sample) for worker in neighbours)
+    if free - spoken_for >= least_mib:
+        return None
+    others = f", {units.mib(spoken_for)} of it for the jobs that have begun" if spoken_for else ""
+    there = f"{units.mib(max(0.0, free))} free{others}"
+    return f"for {units.mib(least_mib)} of free VRAM ({there}; the list of its processes shows what is taken)"
+
+
+def _still_to_take(worker: Worker, least_mib: float, sample: GpuSample) -> float:
+    """How much of the memory reserved for a job that has begun it may still take, MiB."""
+    taken = [process.memory_mib or 0.0 for process in sample.processes or () if process.own_pid in worker.pids]
+    if taken:
+        return max(0.0, least_mib - sum(taken))
+    # NVML does not list its processes: it has not reached the GPU yet, or its PIDs are the host's.
+    return 0.0 if worker.state is WorkerState.RUNNING or worker.state.ended else least_mib

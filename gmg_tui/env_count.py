@@ -1,0 +1,47 @@
+"""The numbers of environments and steps that a script's arguments set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+_NAME = r"(?P<prefix>(?:[\w.+-]*[._+-])?)(?:n|num)[_-]envs?"
+_NUMBER = r"\d(?:_?\d){0,11}"
+_OPTION = re.compile(rf"(?:-B|-{{0,2}}{_NAME})(?:(?:=|(?<=^-B))(?P<value>{_NUMBER}))?")
+"""`-B` as in Genesis' examples, also `-B64`, `--n_envs`, `--num_envs`, and hydra's `env.num_envs=`."""
+_EVALUATION = re.compile(r"(?:^|[._+-])(?:eval|test|val|video)[._+-]")
+"""In the name of an option: the environments of an evaluation, which is not what the run is measured by."""
+
+_TOTAL = re.compile(
+    rf"-{{0,2}}(?:[\w.+-]*[._+-])?(?:total[_-]?(?:time|env[_-]?)?steps|num[_-]timesteps)(?:=(?P<value>{_NUMBER}))?"
+)
+
+
+def from_arguments(args: Sequence[str]) -> int | None:
+    """The number of environments that a script's arguments name; None if they do not."""
+    at = position(args)
+    return None if at is None else int(args[at[0]][at[1] :])
+
+
+def position(args: Sequence[str]) -> tuple[int, int] | None:
+    """Where the arguments name the number of environments: which argument ends with it, and from which character on."""
+    for index, (arg, following) in enumerate(pairwise([*args, ""])):
+        match = _OPTION.fullmatch(arg)
+        if match is None or _EVALUATION.search(match["prefix"] or ""):
+            continue
+        if match["value"]:
+            return index, match.start("value")
+        if arg.startswith("-") and "=" not in arg and re.fullmatch(_NUMBER, following):
+            return index + 1, 0
+    return None
+
+
+def total_steps(args: Sequence[str]) -> float | None:
+    """How many environment steps the arguments ask for, as `--total-timesteps 1000000` does; None if they do not."""
+    for arg, following in pairwise([*args, ""]):
+        match = _TOTAL.fullmatch(arg)
+        value = (match["value"] or following) if match is not None else ""
+        if re.fullmatch(_NUMBER, value):
+            return float(value)
+    return None

@@ -1,0 +1,142 @@
+"""Reads the lines of Genesis: phases, rates, environments, device, version, and warnings."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Iterator
+
+from gmg_tui.genesis.output import lines
+from gmg_tui.model import Phase
+from gmg_tui.readers.interface import Figures, LineReader
+from gmg_tui.text import clean
+
+_MAX_TEXT = 200
+"""Characters of a device's name, as a line of output may hold anything."""
+_MAX_READ = 8192
+"""Bytes of a line that are looked at for anything but progress lines."""
+
+
+_CLEANING = b"offline_cache.h:run"
+"""Where Quadrants removes old kernels as it ends: it warns there too that another process has the lock, and loses none."""
+_DEVICE, _LOCK, _RENDERING = range(3)
+"""The kinds of warnings, most serious first."""
+
+
+class Alerts:
+    """The warnings of one attempt, at most one of each kind; `rank` is whether it is a rank of a group."""
+
+    def __init__(self, gpu_slot: bool, *, rank: bool = False) -> None:
+        self._gpu_slot = gpu_slot
+        self._rank = rank
+        self._texts: dict[int, str] = {}
+        self.healed = 0
+        """How many half-written cache files Genesis has rebuilt."""
+        self._fell_back = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """One line each, most serious first."""
+        return tuple(self._texts[kind] for kind in sorted(self._texts))
+
+    def device(self, name: str, backend: str) -> None:
+        """Genesis has named the device that it runs on."""
+        self._texts.pop(_DEVICE, None)
+        if self._gpu_slot and backend == "cpu":
+            fell_back = f"fell back to the CPU ({name}): Genesis found no usable GPU"
+            self._note(
+                _DEVICE, fell_back if self._fell_back else f"runs on the CPU ({name}), not on the GPU of its slot"
+            )
+
+    def read(self, text: bytes, *, logged: bool, saving: bool = False) -> None:
+        """Read a line: a text of Genesis's logger (`logged`), or another one, `saving` kernels or not."""
+        if logged and text.startswith(lines.CORRUPTED_CACHE):
+            self.healed += 1
+        elif self._gpu_slot and logged and text.startswith(lines.SOFTWARE_RENDERING):
+            self._note(_RENDERING, "renders in software, slowly: EGL does not use the GPU")
+        elif lines.NO_BACKEND.search(text) is not None:
+            self._fell_back = True
+            if self._gpu_slot:
+                self._note(_DEVICE, "fell back to the CPU: Genesis found no usable GPU")
+        elif not logged and _CLEANING not in text and (lock := lines.LOCK.search(text)) is not None:
+            # Another worker that ends holds it for a moment; a lock that was left behind is removed before the next attempt.
+            path = clean(lock["path"])
+            if not saving:
+                self._note(_LOCK, f"kernel cache locked, this attempt may compile all its kernels anew: {path}")
+            elif not self._rank:  # else another rank of its group, which ends too, is saving the same kernels
+                self._note(_LOCK, f"kernel cache locked, what this attempt has compiled is not kept: {path}")
+
+    def _note(self, kind: int, text: str) -> None:
+        self._texts[kind] = text[:_MAX_TEXT]
+
+
+class GenesisLines(LineReader):
+    """Reads them block by block: blocks of progress lines and of other scripts' lines as a whole, any other line by line.
+
+    Attributes:
+        device: The name of what Genesis runs on.
+        backend: `cuda`, `cpu` …
+        version: Genesis'.
+        alerts: What its lines warn of.
+    """
+
+    def __init__(self, alerts: Alerts) -> None:
+        self.device: str | None = None
+        self.backend: str | None = None
+        self.version: str | None = None
+        self.alerts = alerts
+        self._saving = False
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its lines warn of."""
+        return self.alerts.texts
+
+    def read(self, block: bytes) -> Iterator[Figures]:
+        """The figures of a block."""
+        if self.in_order(block):
+            for line in block.splitlines(keepends=True):
+                yield from self._read_line(line)
+        else:
+            yield from _rates(lines.FPS.findall(block))
+
+    @staticmethod
+    def in_order(block: bytes) -> int:
+        """Up to where a block must be read line by line: it may hold more of Genesis than rates; 0 if it does not."""
+        heads = [head.start() for head in lines.OTHER.finditer(block)]
+        return max(-1, *heads[-1:], *(block.rfind(word) for word in lines.TRIGGERS)) + 1
+
+    def _read_line(self, raw: bytes) -> Iterator[Figures]:
+        matches = lines.FPS.findall(raw)
+        if matches:
+            yield from _rates(matches)
+            return
+        line = lines.plain(raw[:_MAX_READ])
+        logged = lines.message(line)
+        if logged is None:
+            self.alerts.read(line, logged=False, saving=self._saving)
+            return
+        _, text = logged
+        self.alerts.read(text, logged=True)
+        phase = lines.phase_of(text)
+        self._saving = phase is Phase.SAVING
+        device = lines.DEVICE.match(text)
+        if device is not None:
+            self.device, self.backend = clean(device["name"])[:_MAX_TEXT], clean(device["backend"])
+            self.alerts.device(self.device, self.backend)
+        version = lines.VERSION.search(text)
+        if version is not None:
+            self.version = clean(version["version"].rstrip(b".,"))
+        if phase is not None:
+            yield Figures(phase=phase)
+
+
+def _rates(matches: list[tuple[bytes, bytes, bytes]]) -> Iterator[Figures]:
+    """The figures of progress lines, as `lines.FPS` finds them; those that the root logger repeats are left out."""
+    plain = [each for each in matches if not each[0]]
+    for environments, same in itertools.groupby(plain, operator.itemgetter(2)):
+        yield Figures(rates=[lines.number(rate) for _, rate, _ in same], n_envs=_count(environments))
+
+
+def _count(environments: bytes) -> int | None:
+    return int(lines.number(environments)) if environments else None

@@ -1,0 +1,109 @@
+"""The rate behind the numbers that a script prints, for where no probe counts its steps.
+
+Genesis prints an exponential moving average that weights each sample by 5 % (`FPS_tracker_alpha=.95`); in 1.4.5 the
+first includes the rest of compiling, so that it starts a hundred times too low. Two neighbouring numbers u, v give the
+sample between them, `x = (v - 0.95 u) / 0.05`. Up to 0.4.5 the printed number is taken as it is. A sample is of at least
+0.05 s, and of at least one step; the time between two readings is shared out accordingly.
+
+A script that prints its environment steps so far needs none of this: these are counted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from gmg_tui.model import Fps
+
+WINDOW_S = 10.0
+"""The rate now is of so many seconds."""
+_KEPT = 0.95
+_LINE_S = 0.05
+"""Genesis prints when steps have taken so long since the last line (`STEP_RATE_LOG_INTERVAL`)."""
+_MOST_MOMENTS = 512
+
+
+def is_smoothed(version: str | None) -> bool:
+    """Whether this version of Genesis prints an average as described above; None counts as the latest."""
+    parts = (version or "").split(".")[:2]
+    return not all(part.isdigit() for part in parts) or tuple(map(int, parts)) > (0, 4)
+
+
+class PrintedRate:
+    """The printed numbers of one attempt, and the environment steps behind them."""
+
+    def __init__(self) -> None:
+        self._last = self._max = 0.0
+        self._samples = 0
+        self._plain = True
+        self._before: float | None = None
+        """The number before, of the same scene."""
+        self._steps_before: float | None = None
+        self._at: float | None = None
+        """Until when steps are counted."""
+        self._env_steps = self._seconds = 0.0
+        self._moments: deque[tuple[float, float]] = deque(maxlen=_MOST_MOMENTS)
+        """Until when how many environment steps were counted, of the same scene."""
+
+    def new_scene(self) -> None:
+        """Another scene is built, or there are other environments, and the average begins anew."""
+        self._before = self._at = self._steps_before = None
+        self._moments.clear()
+
+    def add(self, numbers: Sequence[float], now: float, *, smoothed: bool, n_envs: int | None = None) -> None:
+        """Take printed numbers, in their order, which came at `now` (monotonic seconds)."""
+        self._samples += len(numbers)
+        self._last, self._max = numbers[-1], max(self._max, *numbers)
+        self._plain = not smoothed
+        rates = self._unsmoothed(numbers) if smoothed else list(numbers)
+        if self._at is None:
+            self._count(0.0, now)  # the first's duration is unknown
+        elif rates and self._steps_before is None and now > self._at:
+            weights = [max(_LINE_S, (n_envs or 1) / rate) if rate > 0 else _LINE_S for rate in rates]
+            mean = sum(rate * weight for rate, weight in zip(rates, weights, strict=True)) / sum(weights)
+            self._count(mean * (now - self._at), now)
+
+    def count(self, steps: float, now: float) -> None:
+        """Take how many environment steps the script has counted since its start."""
+        before, self._steps_before = self._steps_before, steps
+        if before is None or steps < before:
+            self._at = None
+            self._moments.clear()
+        self._count(steps - before if self._at is not None and before is not None else 0.0, now)
+
+    def fps(self) -> Fps | None:
+        """All rates; None before the first number."""
+        if self._at is None and not self._samples:
+            return None
+        only = self._last if self._plain and self._samples else None
+        settled = only
+        if len(self._moments) > 1:
+            (begin, first), (end, last) = self._moments[0], self._moments[-1]
+            settled = (last - first) / (end - begin)
+        return Fps(
+            self._last if self._samples else None,
+            self._env_steps / self._seconds if self._seconds else only,
+            self._max if self._samples else None,
+            self._samples,
+            settled=settled,
+            env_steps=self._env_steps if self._seconds else None,
+            seconds=self._seconds or None,
+            counted="printed",
+        )
+
+    def _unsmoothed(self, numbers: Sequence[float]) -> list[float]:
+        """The samples behind the numbers; the first number of an average only begins it."""
+        befores, self._before = [self._before, *numbers[:-1]], numbers[-1]
+        pairs = [(before, number) for before, number in zip(befores, numbers, strict=True) if before is not None]
+        rates = [((number - _KEPT * before) / (1 - _KEPT), number) for before, number in pairs]
+        return [rate if rate >= 0 else number for rate, number in rates]  # below 0 it is another average than Genesis'
+
+    def _count(self, env_steps: float, now: float) -> None:
+        if self._at is not None:
+            self._env_steps += env_steps
+            self._seconds += now - self._at
+        self._at = now
+        if not self._moments or now > self._moments[-1][0]:
+            self._moments.append((now, self._env_steps))
+        while len(self._moments) > 2 and self._moments[-1][0] - self._moments[1][0] >= WINDOW_S:
+            self._moments.popleft()

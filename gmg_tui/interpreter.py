@@ -1,0 +1,126 @@
+"""The Python that runs the workers' script: which one it is, and whether it has Genesis."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Versions
+
+_ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
+"""Set by an activated environment; a virtualenv inside a conda environment takes precedence."""
+_ANSWER_S = 30.0
+"""How long an interpreter may take to answer; it may be on a slow network disk."""
+_SITE = "lib/python3*/site-packages"
+_PACKAGES = "genesis_world", "quadrants", "gstaichi", "taichi"
+"""Genesis, and its compiler as it is and was called; each version compiles its own kernels."""
+_FIND = "import importlib.util, sys; sys.exit(importlib.util.find_spec('genesis') is None)"
+_HELLO = "import sys; print(sys.version_info[0])"
+
+
+def default_python(environ: Mapping[str, str]) -> str:
+    """The interpreter of the active virtualenv or conda environment, else the one that runs gmg-tui."""
+    folders = filter(None, map(environ.get, _ENVIRONMENTS))
+    pythons = (str(Path(folder, "bin", "python")) for folder in folders)
+    return next((python for python in pythons if os.access(python, os.X_OK)), sys.executable)
+
+
+def check_python(path: str) -> str:
+    """The absolute path of an interpreter; a bare name is looked up in `PATH`.
+
+    Links are kept: the link in a virtualenv is what makes it that virtualenv's interpreter. Raises
+    `GmgError` if it is not an interpreter, or does not answer.
+    """
+    # By os.path: a Path would lose the `./` that keeps `./python` from being looked up in `PATH`.
+    program = shutil.which(os.path.expanduser(path))  # noqa: PTH111
+    if program is None:
+        raise GmgError(f"--python {path}: not a program that can be run; give the path of a Python interpreter")
+    python = str(Path(program).absolute())
+    try:
+        answer = _ask(python, _HELLO)
+    except subprocess.TimeoutExpired:
+        raise GmgError(f"--python {path}: does not answer within {_ANSWER_S:.0f} s; is it an interpreter?") from None
+    except OSError as error:
+        raise GmgError(f"--python {path}: cannot be run: {error.strerror}; give a Python interpreter") from error
+    if answer.returncode != 0 or answer.stdout.strip() != b"3":
+        raise GmgError(f"--python {path}: is no Python 3 interpreter")
+    return python
+
+
+def has_genesis(python: str) -> bool:
+    """Whether that interpreter could import Genesis, tested without importing it, which takes up to a minute."""
+    try:
+        return _ask(python, _FIND).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def genesis_versions(python: str) -> str:
+    """The versions of Genesis and its compiler in that interpreter's environment: `genesis_world-1.4.5 quadrants-1.3.3`.
+
+    Read from the names of folders, without starting the interpreter; empty where they are installed elsewhere.
+    """
+    root = Path(python).parent.parent
+    packages = (path.stem for name in _PACKAGES for path in root.glob(f"{_SITE}/{name}-*.dist-info"))
+    return " ".join(sorted(packages))
+
+
+def package_version(python: str, name: str) -> str | None:
+    """The version of a package in that interpreter's environment, read as `genesis_versions` does; None if not there."""
+    packages = sorted(path.stem for path in Path(python).parent.parent.glob(f"{_SITE}/{name}-*.dist-info"))
+    return packages[-1].removeprefix(f"{name}-") if packages else None
+
+
+def python_version(python: str) -> str | None:
+    """The version of an interpreter, without starting it: `3.11.2`, `3.11` where only its name or folder contains it; else None.
+
+    A virtualenv has it in `pyvenv.cfg` (PEP 405; `version` by venv, `version_info` by uv and virtualenv), a conda
+    environment in the name of the package's record.
+    """
+    if python == sys.executable:
+        return _this_version()
+    root = Path(python).parent.parent
+    try:
+        lines = (root / "pyvenv.cfg").read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    settings = {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines)}
+    if version := settings.get("version_info") or settings.get("version"):
+        return ".".join(version.split(".")[:3])
+    records = [path.name.split("-")[1] for path in root.glob("conda-meta/python-3.*.json")]
+    if records:
+        return max(records)
+    # A link may be called `python`; what it leads to has the version in its name.
+    name = Path(os.path.realpath(python)).name.removeprefix("python")
+    return name if name.startswith("3.") else None
+
+
+def _this_version() -> str:
+    """The version of the interpreter that runs this."""
+    return ".".join(map(str, sys.version_info[:3]))
+
+
+def versions(python: str) -> Versions:
+    """What is installed in that interpreter's environment, read from names of files: nothing is started or imported."""
+    return Versions(
+        python=python_version(python),
+        genesis=package_version(python, "genesis_world"),
+        torch=package_version(python, "torch"),
+    )
+
+
+def install_command(python: str) -> str:
+    """The command that installs Genesis for that interpreter."""
+    return f"{python} -m pip install genesis-world torch"
+
+
+def _ask(python: str, program: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a short program. Raises `OSError` and `subprocess.TimeoutExpired`; the process is gone then."""
+    return subprocess.run(
+        [python, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S, check=False
+    )

@@ -1,0 +1,115 @@
+"""An attempt: one process of a worker, with what it has reached."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from gmg_tui.model.states import WorkerState
+
+
+class Fps(Struct, frozen=True, omit_defaults=True):
+    """Environment steps per second of one attempt, over all environments."""
+
+    last: float | None
+    """The number printed last; None where none was printed."""
+    mean: float | None
+    """The rate of the attempt: environment steps by wall time between the first and the last count, stalls included."""
+    max: float | None
+    """The greatest number printed, or counted over some seconds where none was printed."""
+    samples: int
+    """How many numbers were printed."""
+    settled: float | None = None
+    """The rate now: environment steps by wall time over the last 10 s; None where that is unknown."""
+    env_steps: float | None = None
+    """Environment steps between the first and the last count."""
+    seconds: float | None = None
+    """Wall time between them."""
+    counted: str | None = None
+    """What counts the steps: `probe`, inside the script, or `printed`, from the script's lines."""
+    energy_j: float | None = None
+    """What the GPU used in `seconds`."""
+
+    @property
+    def env_steps_per_j(self) -> float | None:
+        """Environment steps per joule, which is FPS per watt, of the same seconds."""
+        return self.env_steps / self.energy_j if self.env_steps is not None and self.energy_j else None
+
+
+class Progress(Struct, frozen=True, omit_defaults=True):
+    """How far a run is, if the script reports it."""
+
+    done: float
+    total: float
+    unit: str
+    """`iteration`, `step`, `it` …"""
+    eta_s: float | None = None
+    """Seconds to the end, from the pace of this attempt or from the script."""
+    pace_per_s: float | None = None
+    """Units a second, as the script reports; None where it does not."""
+
+
+class Attempt(Struct, frozen=True, omit_defaults=True):
+    """One process of a worker, and what it has reached. Means are over its running phase."""
+
+    number: int
+    """From 1."""
+    args: tuple[str, ...] = ()
+    """As its script got them."""
+    pid: int | None = None
+    started: float = 0.0
+    """Unix time, seconds."""
+    ended: float | None = None
+    exit_code: int | None = None
+    """As `returncode` of asyncio: negative is a signal's number."""
+    state: WorkerState = WorkerState.STARTING
+    reason: str | None = None
+    """Why it failed, in one line."""
+    given: tuple[str, ...] = ()
+    """`args` before what differs from worker to worker was filled in: of the placeholders only a job's values are."""
+    env: dict[str, str] = {}
+    """The environment that was given for the worker, filled in as `given` is."""
+    gpu_index: int | None = None
+    """NVML index of the slot's GPU; None on a CPU slot."""
+    fps: Fps | None = None
+    fps_of_group: bool = False
+    """Whether `fps` is the whole group's, which rank 0 reports."""
+    n_envs: int | None = None
+    """As the script prints it, or its arguments name it; None otherwise."""
+    printed_envs: int | None = None
+    """As the script prints it; None otherwise."""
+    progress: Progress | None = None
+    metrics: dict[str, float] = {}
+    """Named numbers that the script prints, such as `reward` and `episode_length`: the newest of each."""
+    had_progress: bool = False
+    comparable: bool = False
+    """Whether its running phase has lasted for long enough that its rate can be compared with others."""
+    timed_out: bool = False
+    gpu_util_mean_pct: float | None = None
+    memory_peak_mib: float | None = None
+    power_mean_w: float | None = None
+    energy_j: float | None = None
+    output_bytes: int | None = None
+    """Output so far, bytes; None where that is unknown."""
+    results: int = 0
+    """How many `gmg:result` lines the script has printed."""
+
+    @property
+    def rate(self) -> float | None:
+        """The rate of the attempt."""
+        return None if self.fps is None else self.fps.mean
+
+    def elapsed_s(self, now: float) -> float:
+        """Seconds from its start to its end, or to `now` (Unix time)."""
+        return max(0.0, (now if self.ended is None else self.ended) - self.started)
+
+
+NO_ATTEMPT = Attempt(0)
+"""Stands for the attempt before the first has begun."""
+
+
+class Settings(Struct, frozen=True, omit_defaults=True):
+    """What a worker is started with, placeholders not filled in."""
+
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    """As given by `--env`, or in the edit dialog."""

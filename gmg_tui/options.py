@@ -1,0 +1,208 @@
+"""The options of the commands that start a session: each is declared only here.
+
+The command line, the settings in `config.toml`, `--resume`, `report` of several sessions and the guide's reference are made
+from these tables.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, Flag, auto
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+
+class Mark(Flag):
+    """What is special about an option."""
+
+    NONE = 0
+    KEPT = auto()
+    """Set once and kept: `--help` leaves it out, `config.toml` and the guide have it."""
+    LINE = auto()
+    """`config.toml` may not set it."""
+    COMPARED = auto()
+    """`report` of several sessions compares it."""
+    SWEEP = auto()
+    """`sweep --resume` may change it."""
+    TUNE = auto()
+    """`tune --resume` may change it."""
+
+
+KEPT, LINE, COMPARED, SWEEP, TUNE = Mark.KEPT, Mark.LINE, Mark.COMPARED, Mark.SWEEP, Mark.TUNE
+RESUMED = SWEEP | TUNE
+
+
+class Limits(NamedTuple):
+    """The kind of a number that has limits."""
+
+    kind: type
+    low: float
+    high: float
+    unit: str = ""
+    """In words, after a space."""
+
+
+class Form(Enum):
+    """The kind of a text that stands for a number."""
+
+    SIZE = auto()
+    """Bytes, as in 2G."""
+    SPAN = auto()
+    """Seconds, as in 30m."""
+
+
+@dataclass(frozen=True)
+class Opt:
+    """An option as it is declared."""
+
+    name: str
+    """Of its value in `Options`; on the command line with dashes."""
+    kind: type | tuple[str, ...] | Limits | Form
+    """`str`, `int`, `float` or `bool`; several texts to choose from; a number within limits; or the form of a text."""
+    metavar: str
+    help: str
+    marks: Mark = Mark.NONE
+    default: Any = None
+    field: str = ""
+    """The field of `RunSpec` (of `TuneSpec` for options of `tune` alone) that it sets, where it has another name."""
+    flag: str = ""
+    """Its name on the command line, where it is not made from `name`."""
+    beats: tuple[str, ...] = ()
+    """Options whose settings do not count beside this one on the command line."""
+    needs: str = ""
+    """An option without which its setting does not count."""
+
+    @property
+    def spec_field(self) -> str:
+        """The field that it would set."""
+        return self.field or self.name
+
+    @property
+    def many(self) -> bool:
+        """Whether it may be repeated."""
+        return isinstance(self.default, tuple)
+
+    @property
+    def long(self) -> str:
+        """Its name on the command line: `--stuck-after`."""
+        return self.flag or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def setting(self) -> str:
+        """Its name in `config.toml`."""
+        return self.long.removeprefix("--")
+
+
+def _s(low: float, high: float) -> Limits:
+    return Limits(float, low, high, " seconds")
+
+
+_DAY_S = 86400
+_GPUS, _COUNT = Limits(int, 1, 64, " GPUs"), Limits(int, 1, 1e6)
+_SLOTS, _VISIBLE = ("gpus", "cpu", "simulate", "nodes"), ("index", "uuid")
+_STARTS, _RESTARTS = ("gated", "together", "staggered"), ("never", "startup", "failure", "always")
+_WHERE, _USUAL = COMPARED | SWEEP, KEPT | RESUMED
+RUN = (
+    Opt("gpus", str, "WHAT", "'all', a count, or indices or UUIDs: 0,2,5.", _WHERE, beats=("cpu",)),
+    Opt("cpu", Limits(int, 1, 4096), "N", "N CPU slots instead of GPUs.", _WHERE, beats=_SLOTS),
+    Opt("name", str, "NAME", "Session name. [default: script and number]", LINE),
+    Opt("python", str, "PATH", "Interpreter. [default: active environment]", _WHERE),
+    Opt("env", str, "KEY=VALUE", "Set an environment variable; repeatable.", SWEEP, ()),
+    Opt("start", _STARTS, "MODE", "Start workers gated, together or staggered.", COMPARED | RESUMED),
+    Opt("restart", _RESTARTS, "POLICY", "Restart after: never, startup, failure, always.", RESUMED, "startup"),
+    Opt("max_restarts", Limits(int, 0, 1e6), "N", "Maximum consecutive restarts.", RESUMED, 3),
+    Opt(
+        "stuck_after", _s(2, _DAY_S), "S", "Silence without CPU time that means stuck.", RESUMED, 60.0, "stuck_after_s"
+    ),
+    Opt("restart_stuck", bool, "", "Restart stuck workers.", RESUMED, False),
+    Opt("pattern", str, "REGEX", "How to parse the script's progress lines.", SWEEP, (), "patterns"),
+    Opt("no_probe", bool, "", "Do not count steps inside the script.", default=False),
+    Opt("headless", bool, "", "Print lines instead of a screen.", RESUMED, False, beats=("detach",)),
+    Opt("verbose", bool, "", "Print progress lines too, without a screen.", _USUAL, False),
+    Opt("detach", bool, "", "Start, print the session's name, return.", RESUMED, False, beats=("headless", "summary")),
+    Opt("summary", str, "FILE", "Also write the summary (JSON) to FILE.", RESUMED),
+    Opt("notify", str, "HOW", "Report failures and the end: bell, osc9, osc777 or a command.", RESUMED, ()),
+    Opt("simulate", _GPUS, "N", "Simulate N GPUs and run the bundled script.", LINE | COMPARED, beats=_SLOTS),
+    Opt("visible", _VISIBLE, "HOW", "Name the GPU in CUDA_VISIBLE_DEVICES by index or uuid.", KEPT | _WHERE, "index"),
+    Opt("interval", _s(0.2, 60), "S", "Seconds between two samples of the GPUs.", _USUAL, 1.0, "interval_s"),
+    Opt("sigint_wait", _s(0, 3600), "S", "Seconds from SIGINT to SIGTERM.", _USUAL, 15.0, "sigint_wait_s"),
+    Opt("sigterm_wait", _s(0, 3600), "S", "Seconds from SIGTERM to SIGKILL.", _USUAL, 10.0, "sigterm_wait_s"),
+    Opt("log_max", Form.SIZE, "SIZE", "Cut the middle out of a longer log: 500M, 2G.", _USUAL, field="log_max_bytes"),
+    Opt("keep_slurm_env", bool, "", "Pass on SLURM_* and OMPI_* variables of an outer task.", _USUAL, False),
+    Opt("nodes", str, "WHERE", "Several machines: slurm[:JOB], ray[:ADDRESS], ssh:HOSTS.", COMPARED, beats=_SLOTS),
+    Opt("min_nodes", _COUNT, "N", "Start when N of the nodes answer. [default: all]", needs="nodes"),
+    Opt("orphan_wait", _s(1, _DAY_S), "S", "Grace period before orphaned workers stop.", KEPT, 60.0),
+    Opt("ddp", str, "[N]", "Groups of N ranks, as torchrun starts them.", COMPARED, beats=("start",)),
+    Opt("virtual_local_rank", bool, "", "Each rank sees only its GPU.", SWEEP, False, needs="ddp"),
+    Opt("theme", str, "NAME", "Colour theme: dark, light, ansi or contrast.", _USUAL),
+    Opt("ascii_only", bool, "", "Draw with ASCII characters only.", _USUAL, False, flag="--ascii"),
+    Opt("no_mouse", bool, "", "Leave the mouse to the terminal.", _USUAL, False),
+    Opt("no_confirm", bool, "", "Restart and stop without asking.", _USUAL, False),
+)
+"""Those of `run`, which `demo`, `tune` and `sweep` have too."""
+
+SCREEN = ("theme", "ascii_only", "no_mouse", "no_confirm")
+"""The names of those in `RUN` for how the screen is drawn, which `attach` has too."""
+
+SWEEP_ONLY = (
+    Opt("sets", str, "KEY=V1,V2", "Values of a key of the grid; repeatable.", LINE, (), flag="--set"),
+    Opt("presets", str, "NAME", "Run a preset of FILE; repeatable.", LINE, (), flag="--preset"),
+    Opt("all_presets", bool, "", "Run all presets of FILE, one after another.", LINE, False, flag="--all"),
+    Opt("per_gpu", int, "N", "Jobs on one GPU at once. [default: 1]", SWEEP),
+    Opt("retries", int, "N", "Retries of a failed job. [default: 0]", SWEEP),
+    Opt("repeat", int, "N", "How often each job is run. [default: 1]"),
+    Opt("timeout", str, "T", "Time limit of an attempt: 30m, 1h30m.", SWEEP),
+    Opt("min_free_mib", float, "MIB", "Free VRAM that a job needs to start.", SWEEP),
+    Opt("out_dir", str, "TEMPLATE", "Folder of each job, as runs/{name}."),
+    Opt("results", str, "DIR", "Also write the results to DIR.", SWEEP),
+    Opt("best", str, "COLUMN", "Sort the final table by COLUMN; -COLUMN: smallest first.", SWEEP),
+    Opt("dry_run", bool, "", "List the jobs without running them.", LINE | SWEEP, False),
+    Opt("resume", str, "NAME", "Continue a sweep that has ended.", LINE | RESUMED),
+    Opt("retry_failed", bool, "", "With --resume: run failed jobs again.", LINE | SWEEP, False),
+)
+"""Those that only `sweep` has."""
+
+_HEADROOM_PCT, _KNEE_PCT = Limits(float, 0, 90, " percent"), Limits(float, 0, 50, " percent")
+_SETTLE = "Seconds a trial is measured: at least, and at most while its rate drifts."
+TUNE_ONLY = (
+    Opt("var", str, "NAME=LOW..HIGH", "The number to tune, {NAME} in ARGS.", LINE, "n_envs=64.."),
+    Opt("metric", str, "KEY", "fps, or a number the script reports, such as reward.", default="fps"),
+    Opt("goal", ("max", "min"), "GOAL", "Whether more is better (max) or less (min).", default="max"),
+    Opt("headroom", _HEADROOM_PCT, "PCT", "VRAM in percent that stays free.", TUNE, 10.0, "headroom_pct"),
+    Opt("knee", _KNEE_PCT, "PCT", "Recommend the smallest value within PCT of the fastest.", TUNE, 3.0, "knee_pct"),
+    Opt("settle", str, "LOW..HIGH", _SETTLE, TUNE, "20..60", "settle_s"),
+    Opt("trial_time", Form.SPAN, "T", "Time limit of a trial with its start.", TUNE, "15m", "trial_time_s"),
+    Opt("budget", Form.SPAN, "T", "Time limit of the search: 30m, 2h.", TUNE, None, "budget_s"),
+    Opt("resume", str, "NAME", "Continue a tuning that has stopped.", LINE | RESUMED),
+)
+"""Those that only `tune` has."""
+
+
+class Options(SimpleNamespace):
+    """The values of a command's options, as attributes; a size in bytes, a span in seconds."""
+
+    @classmethod
+    def of(cls, options: Iterable[Opt], **values: Any) -> Options:
+        """The defaults of `options`, but for `values`."""
+        return cls(**{**{opt.name: opt.default for opt in options}, **values})
+
+    def replace(self, **values: Any) -> Options:
+        """These values, but for `values`."""
+        return Options(**{**vars(self), **values})
+
+
+_SPAN = re.compile(r"(?=\d)" + "".join(rf"(?:(?P<{unit}>\d+(?:\.\d+)?){unit})?" for unit in "dhms"))
+_UNIT_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+
+
+def span_s(text: str) -> float:
+    """Seconds of a text such as `1h30m` or `90`; infinity for `none`, NaN for what is neither."""
+    word = text.strip().lower()
+    if word == "none":
+        return math.inf
+    if parts := _SPAN.fullmatch(word):
+        return sum(float(part) * _UNIT_S[unit] for unit, part in parts.groupdict("0").items())
+    return float(word) if re.fullmatch(r"\d+(\.\d+)?", word) else math.nan

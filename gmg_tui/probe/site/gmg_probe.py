@@ -1,0 +1,194 @@
+"""Counts the steps of simulators, and notes when calls are reached with which a phase begins (`simulators.txt`).
+
+Each process that simulates has a file of `WORDS` aligned 8-byte words, which it alone writes and the engine reads. The
+first Python of an attempt has one at once; others, such as helpers that simulate nothing, have one once a simulator is
+imported or stepped. Nothing here raises, prints, or starts a thread: without the probe a script runs all the same.
+"""
+
+import os
+import sys
+from struct import Struct
+from time import monotonic_ns
+
+PHASES = ("started", "importing", "initialising", "created", "building", "compiling", "built", "stepping")
+"""In their order, from 0; each lasts until the next. The import of a simulator begins with `importing`."""
+IMPORTING, STEPPING = PHASES.index("importing"), PHASES.index("stepping")
+KINDS = ("", "vector", "simulator")
+
+MAGIC = 0x474D_4750_524F_4202
+"""The first word of a file that can be read: `GMGPRO`, and the version of its layout."""
+NAMES = (
+    *("magic", "rank", "phase", "phase_ns"),  # rank: -1 without; phase_ns: its begin; all moments by CLOCK_MONOTONIC
+    *("kind", "environments", "first_environments", "first_ns"),  # of the first step, and when that ended
+    *("steps", "environment_steps", "last_ns"),  # last_ns: when the last step ended
+    *("mark_steps", "mark_ns"),  # environment steps before the last long pause between two steps, and when it began
+    "long_ns",  # from which length on a pause is a long one: half of the longest lately
+)
+WORDS = Struct(f"{len(NAMES)}q")
+_LATELY_NS, _APART_NS = 5_000_000_000, 100_000_000
+"""Without a long pause for so long, those of half the length are long ones; marks are no nearer to each other."""
+
+
+class _Counts:
+    """What this process has counted, and its file."""
+
+    __slots__ = (*NAMES, "since_ns", "words")
+
+    def __init__(self):
+        self.words = None  # False where there can be no file
+        self.phase = self.steps = self.environment_steps = self.environments = 0
+        self.last_ns = self.mark_ns = self.long_ns = self.since_ns = 0
+
+    def write(self, name, *values):
+        if self.words or (self.words is None and self.open()):
+            start = 8 * NAMES.index(name)
+            # `pack_into` would write zeros first, which the engine could read.
+            self.words[start : start + 8 * len(values)] = Struct(f"{len(values)}q").pack(*values)
+
+    def open(self):
+        """Make the file; `words` stays False if that raises."""
+        self.words = False
+        import mmap
+
+        path = os.path.join(folder, str(os.getpid()))
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, mmap.PAGESIZE)  # on a full disk this raises; a write would be a SIGBUS
+            self.words = mmap.mmap(descriptor, mmap.PAGESIZE)
+        finally:
+            os.close(descriptor)
+        self.write("rank", int(os.environ.get("RANK", -1)))
+        return True
+
+    def enter(self, name):
+        """Begin a phase; none where that is `-`."""
+        try:
+            if name != "-":
+                self.phase = PHASES.index(name)
+                self.write("phase", self.phase, monotonic_ns())
+                self.write("magic", MAGIC)
+        except Exception:
+            return
+
+    def begin(self, environments, kind, now):
+        """Before the first step is counted, or one after another phase or with another number of environments."""
+        if self.phase != STEPPING:
+            self.enter("stepping")
+        self.environments = environments
+        if not self.steps:
+            self.last_ns = now
+            self.write("first_environments", environments, now)
+        self.write("kind", kind, environments)
+
+    def pause(self, now):
+        """Before a step is counted that a long pause preceded, or where there was none for long."""
+        pause = now - self.last_ns
+        if pause < self.long_ns:
+            self.long_ns, self.since_ns = self.long_ns // 2, now
+        elif now - self.mark_ns >= _APART_NS or pause > 2 * self.long_ns:
+            self.long_ns, self.since_ns, self.mark_ns = max(self.long_ns, pause // 2), now, self.last_ns
+            self.write("mark_steps", self.environment_steps, self.last_ns, self.long_ns)
+
+
+folder = ""
+_counts = _Counts()
+_rows: "list[list[str]]" = []  # of `simulators.txt`: how to wrap, module, class, method, and what the wrapper needs
+
+
+def start(where):
+    """Count in this process, and in those that it forks, into files in the folder `where`."""
+    global folder
+    folder = where
+    with open(os.path.join(os.path.dirname(__file__), "simulators.txt"), encoding="utf-8") as file:
+        _rows.extend(line.partition("#")[0].split() for line in file if line[0] not in "#\n")
+    sys.meta_path.insert(0, _Finder())
+    os.register_at_fork(after_in_child=_counts.__init__)  # a child counts for itself
+    try:
+        os.close(os.open(os.path.join(folder, "started"), os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except OSError:
+        return  # another Python of this attempt was the first
+    _counts.enter("started")
+
+
+def _counting(original, environments_of, kind_name):
+    """A step that counts if no other was counted in it: the innermost of nested environments does."""
+    from operator import attrgetter
+
+    counts, pack, clock, get = _counts, Struct("3q").pack, monotonic_ns, attrgetter(environments_of)
+    start, kind = 8 * NAMES.index("steps"), KINDS.index(kind_name)
+    place = slice(start, start + 24)
+
+    def step(*args, **kwargs):
+        before = counts.steps
+        result = original(*args, **kwargs)
+        try:
+            if counts.steps != before:
+                return result  # what is inside has counted
+            environments = get(args[0]) or 1
+            now = clock()
+            if environments != counts.environments or counts.phase != STEPPING:
+                counts.begin(environments, kind, now)
+            if now - counts.last_ns >= counts.long_ns or now - counts.since_ns > _LATELY_NS:
+                counts.pause(now)
+            # No call between reading and writing a number: another thread would go on there.
+            counts.last_ns = now
+            counts.steps = steps = counts.steps + 1
+            counts.environment_steps = environment_steps = counts.environment_steps + environments
+            if counts.words:
+                counts.words[place] = pack(steps, environment_steps, now)
+        except Exception:
+            return result
+        return result
+
+    return step
+
+
+def _marking(original, at_beginning, at_end):
+    """A call that begins phases."""
+
+    def call(*args, **kwargs):
+        _counts.enter(at_beginning)
+        result = original(*args, **kwargs)
+        _counts.enter(at_end)
+        return result
+
+    return call
+
+
+def _wrap(module):
+    """Wrap the functions of the table that a module has."""
+    from functools import update_wrapper
+
+    for what, name, owner_name, method, *rest in _rows:
+        owner = module if owner_name == "-" else getattr(module, owner_name, None)
+        original = getattr(owner, "__dict__", {}).get(method) if name == module.__name__ else None
+        if callable(original):
+            wrapper = _counting if what == "step" else _marking
+            setattr(owner, method, update_wrapper(wrapper(original, *rest), original))
+
+
+class _Finder:
+    """Waits for the modules of the table: once one has been executed, its functions are wrapped."""
+
+    def find_spec(self, name, path=None, target=None):
+        calls = [row[0] for row in _rows if row[1] == name]
+        if not calls:
+            return None
+        if "call" in calls and _counts.phase < IMPORTING:
+            _counts.enter("importing")
+        others = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        try:
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                try:
+                    _wrap(module)
+                except Exception:
+                    return
+
+            spec.loader.exec_module = exec_module
+        except Exception:
+            return spec
+        return spec

@@ -1,0 +1,233 @@
+"""Lines that regular expressions with named groups describe: those of trainers (`formats.toml`), `[readers.NAME]`, `--pattern`.
+
+Beside them the lines of `gmg_tui.report_fps`: `gmg:fps {"fps": 5700000.0, "n_envs": 4096}`.
+
+An expression such as `(a+)+b` may take a time that grows exponentially with the line: of a line only the first `LINE`
+characters are matched with an expression of a user's.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Phase
+from gmg_tui.readers.interface import Figures, LineReader, figures, number
+from gmg_tui.text import strip_ansi
+
+LINE = 500
+_LONG_LINE = 8192
+"""Characters that are matched with our own expressions, which take linear time."""
+NAMES = ("fps", "steps", "n_envs", "done", "total", "unit")
+METRIC = "metric_"
+_USE = "use (?P<fps>…), (?P<steps>…), (?P<n_envs>…), (?P<done>…), (?P<total>…) or (?P<metric_NAME>…)"
+
+
+class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A row of `formats.toml`, and a table `[readers.NAME]` of the settings."""
+
+    lines: tuple[str, ...] = ()
+    """Expressions with the named groups `NAMES` or `metric_…`; each is tried on each line."""
+    words: tuple[str, ...] = ()
+    """Only lines with one of these are matched; without any, all are."""
+    unit: str = "step"
+    """What `done` and `total` count."""
+    first: int = 1
+    """The number by which the first of them is called once it is done."""
+    whole_group: bool = False
+    vague: bool = False
+    phases: dict[str, Phase] = {}
+    """Expressions, and the phase that begins with such a line."""
+    failures: dict[str, str] = {}
+    """Expressions of a line that names a failure, and what to do about it."""
+    source: str = ""
+    """Where the lines are printed, and in which version that was looked up."""
+
+
+def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
+    """The patterns, each of which can be used.
+
+    Args:
+        patterns: Regular expressions.
+        where: Their source, for the errors: an option, or a key of a file and its line.
+
+    Raises:
+        GmgError: One is no regular expression, has none of the groups, or an unknown one.
+    """
+    for pattern in patterns:
+        groups = tuple(_compiled(pattern, where).groupindex)
+        wrong = [name for name in groups if name not in NAMES and not _is_metric(name)]
+        if not groups or wrong:
+            unknown = f"the group {wrong[0]} has no meaning" if wrong else "no named group"
+            raise GmgError(f"{where} '{pattern}': {unknown}; {_USE}")
+        if "total" in groups and not any("(?P<done>" in each for each in patterns):
+            raise GmgError(f"{where} '{pattern}': total needs done, as in (?P<done>\\d+)/(?P<total>\\d+)")
+    return tuple(patterns)
+
+
+def check_tables(tables: Mapping[str, Any], where: str = "readers") -> dict[str, Format]:
+    """The tables `[readers.NAME]` of the settings, by name. Raises `GmgError` if one cannot be used."""
+    formats = {}
+    for name, table in tables.items():
+        here = f"{where}.{name}"
+        try:
+            row = msgspec.convert(table, Format)
+        except msgspec.ValidationError as error:
+            raise GmgError(f"{here}: {error}") from error
+        check(row.lines, f"{here}.lines")
+        for pattern in (*row.phases, *row.failures):
+            _compiled(pattern, here)
+        formats[name] = row
+    return formats
+
+
+def _compiled(pattern: str, where: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise GmgError(f"{where} '{pattern}': no regular expression: {error}") from error
+
+
+def _is_metric(name: str) -> bool:
+    return name.startswith(METRIC) and len(name) > len(METRIC)
+
+
+@cache
+def built_in() -> dict[str, Format]:
+    """The formats of `formats.toml`, by name."""
+    text = resources.files("gmg_tui.readers").joinpath("formats.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(text), dict[str, Format])
+
+
+class FormatLines(LineReader):
+    """Reads the lines of one format."""
+
+    def __init__(self, row: Format, *, most: int = LINE) -> None:
+        """Match the first `most` characters of each line."""
+        self.whole_group, self.vague = row.whole_group, row.vague
+        self.failures = [(pattern.encode(), advice) for pattern, advice in row.failures.items()]
+        self._row, self._most = row, most
+        self._words = [word.encode() for word in row.words]
+        self._patterns = [re.compile(pattern) for pattern in row.lines]
+        self._phases = [(re.compile(pattern), phase) for pattern, phase in row.phases.items()]
+        self._counts_done = any("done" in pattern.groupindex for pattern in self._patterns)
+
+    def read(self, block: bytes) -> Iterator[Figures]:
+        """The figures of each match."""
+        if not self._is_telling(block):
+            return
+        for raw in block.splitlines():
+            if not self._is_telling(raw):
+                continue
+            text = strip_ansi(raw[: 8 * self._most]).decode("utf-8", "replace")[: self._most]
+            for match in filter(None, (pattern.search(text) for pattern in self._patterns)):
+                yield self._figures(match)
+            for pattern, phase in self._phases:
+                if pattern.search(text):
+                    yield Figures(phase=phase)
+
+    def _is_telling(self, raw: bytes) -> bool:
+        return not self._words or any(word in raw for word in self._words)
+
+    def _figures(self, match: re.Match[str]) -> Figures:
+        texts = {name: text for name, text in match.groupdict().items() if text}
+        unit = texts.pop("unit", self._row.unit).strip()
+        numbers = {name: value for name, text in texts.items() if (value := number(text)) is not None}
+        metrics = {name.removeprefix(METRIC): value for name, value in numbers.items() if _is_metric(name)}
+        if "done" in numbers:
+            numbers["done"] += 1 - self._row.first
+        elif "steps" in numbers and not self._counts_done:
+            numbers["done"] = numbers["steps"]
+        return figures(numbers, metrics, unit)
+
+
+def trainers() -> tuple[FormatLines, ...]:
+    """Readers of the lines of all trainers in the table."""
+    return tuple(FormatLines(row, most=_LONG_LINE) for row in built_in().values())
+
+
+MARK = b"gmg:fps "
+_MOST_BYTES = 8192
+_json = msgspec.json.Decoder(dict[str, float])
+
+
+class ReportedLines(LineReader):
+    """Reads those of `report_fps`; a log's prefix may precede the mark."""
+
+    def __init__(self) -> None:
+        self._wrong = ""
+
+    def read(self, block: bytes) -> Iterator[Figures]:
+        """The figures of those lines."""
+        for line in block.splitlines() if MARK in block else ():
+            _, mark, text = line.partition(MARK)
+            if not mark:
+                continue
+            try:
+                numbers = _json.decode(strip_ansi(text[:_MOST_BYTES]).strip())
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                self._wrong = f"a gmg:fps line is no JSON object of numbers: {str(error)[:120]}"
+                continue
+            yield figures(numbers, {name: value for name, value in numbers.items() if name not in NAMES})
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """That a line could not be read, and why."""
+        return (self._wrong,) if self._wrong else ()
+
+
+_LABEL = r"(?:[a-z]\w{0,30}[_ /])?(?:fps|sps|steps?(?:/s(?:ec)?|[ _]per[ _]sec(?:ond)?))"
+_RATES = re.compile(
+    rf"(?P<label>\b{_LABEL}[\"']?\s{{0,3}}[:=]\s{{0,8}})(?P<first>\d[\d.,_]*)(?P<scale>[kM]?)\b"
+    rf"|(?P<last>\b\d[\d.,_]*)(?P<last_scale>[kM]?)(?P<unit>\s{{0,3}}{_LABEL})\b(?![\"']?\s{{0,3}}[:=])",
+    re.IGNORECASE,
+)
+_HINT_LINES = 3
+_HINT_S = 5.0
+"""So many lines with a rate, over at least so many seconds, are worth a pattern."""
+_HINT_BYTES = 2000
+"""Bytes of a block that are looked at."""
+
+
+class PatternHint:
+    """Derives a `--pattern` from the first lines with a rate in a format that no table has."""
+
+    def __init__(self) -> None:
+        self._lines = 0
+        self._first_at = self._last_at = 0.0
+        self._pattern = ""
+
+    def feed(self, block: bytes, now: float) -> None:
+        """Look at the end of a block, which came at `now` (monotonic seconds)."""
+        if self.text is not None:
+            return
+        for line in strip_ansi(block[-_HINT_BYTES:]).decode("utf-8", "replace").splitlines():
+            match = _RATES.search(line[:LINE])
+            if match is not None:
+                self._lines += 1
+                self._first_at, self._last_at = self._first_at or now, now
+                self._pattern = _pattern_of(match)
+
+    @property
+    def text(self) -> str | None:
+        """What to start the script with, to be pasted into a shell; None before enough lines were seen."""
+        if self._lines < _HINT_LINES or self._last_at - self._first_at < _HINT_S:
+            return None
+        return f"its FPS are not known: start it with --pattern {shlex.quote(self._pattern)}"
+
+
+def _pattern_of(match: re.Match[str]) -> str:
+    """A pattern in which more than one space stands for any white space, without needless backslashes."""
+    before, after = (
+        re.sub(r"\s{2,}|\t", lambda _: r"\s+", re.sub(r"([][(){}.*+?^$|\\])", r"\\\1", match[group] or ""))
+        for group in ("label", "unit")
+    )
+    return rf"{before}(?P<fps>[\d.,]*\d{'[kM]' if match['scale'] or match['last_scale'] else ''}){after}".strip()

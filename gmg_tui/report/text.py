@@ -1,0 +1,165 @@
+"""A report as tables for the terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from shlex import join
+
+from gmg_tui import tables, units
+from gmg_tui.columns import Column
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Answer, JobRecord, Trial, TrialState, TuneSpec, Tuning, WorkerState
+from gmg_tui.report import data as report
+from gmg_tui.report.data import Order, ReportData
+from gmg_tui.results.jobs import columns, state_style
+from gmg_tui.session import LOGS, SUMMARY, SessionEntry
+from gmg_tui.text import clean
+from gmg_tui.tune import words
+
+MAX_ROWS = 40
+_BEST = 30
+_FAILED = 10
+"""How many of the best and of the failed jobs a terminal gets where there are more than `MAX_ROWS`."""
+_HEALTH = 20
+_ORDER_PRIORITY = 95
+_TRIAL_STYLES = {TrialState.MEASURED: "green", TrialState.FAILED: "red", TrialState.RUNNING: "cyan"}
+
+
+def final(entry: SessionEntry) -> str:
+    """The table with its totals that a sweep prints at its end. Raises `StoreError`."""
+    data = report.load(entry)
+    return render(data, data.best, *tables.output())
+
+
+def render(data: ReportData, best: str | None, width: int | None, colour: bool) -> str:
+    """The table with its totals; many lines, the last without a line end.
+
+    Args:
+        data: The session.
+        best: The column to order by, as in `SweepSpec.best`; the text mentions it when no job has that column.
+        width: The terminal's width: as many rows and columns as it has room for. None for all of them.
+        colour: Whether to colour states.
+    """
+    rows = data.rows()
+    try:
+        order = report.choose_order(rows, best)
+    except GmgError as error:
+        order = Order(None, smallest_first=False, text=f"{report.choose_order(rows, None).text} ({error})")
+    kind = "job" if data.plain is None else "worker"
+    chosen, what = _choose(report.ordered(rows, order), len(data.jobs), kind, limited=width is not None)
+    lines = tables.terminal(_columns(rows, order), chosen, width=width, colour=colour, style=state_style)
+    if not data.jobs:
+        lines.append("no jobs")
+    elif kind == "job" or order.column is not None or len(chosen) < len(rows) or len(rows) > len(data.jobs):
+        lines.append(f"{what}, {order.text}")
+    return "\n".join([*lines, *(clean(line.encode(errors="replace")) for line in _below(data))])
+
+
+def trials(tuning: Tuning, width: int | None, *, colour: bool) -> list[str]:
+    """The trials of a tuning in the order of their values, then the answer."""
+
+    def style(trial: Trial, column: Column[Trial]) -> str:
+        return _TRIAL_STYLES.get(trial.state, "dim") if column.name == "state" else ""
+
+    rows = sorted(tuning.trials, key=lambda trial: (trial.value, trial.number))
+    listed = tables.terminal(words.columns(tuning.spec), rows, width=width, colour=colour, style=style)
+    return [*listed, *answer_lines(tuning)]
+
+
+def answer_lines(tuning: Tuning) -> list[str]:
+    """The answer as plain lines: a short table, what to know of it, and the command line of the recommended value."""
+    spec = tuning.spec
+    lines = [line for answer in tuning.answers for line in _answer_lines(answer, spec)]
+    if not any(answer.recommended for answer in tuning.answers):
+        return [*lines, f"no value of {spec.variable} was measured"]
+    return [*lines, words.caution(spec), *([f"run it: {join(tuning.command)}"] if tuning.command else [])]
+
+
+def _answer_lines(answer: Answer, spec: TuneSpec) -> list[str]:
+    notes = [("next", words.why_not_more(answer)), ("slots", words.factors(answer))]
+    notes += [("warning", warning) for warning in answer.warnings]
+    headline = [f"{spec.variable} = {together}"] if (together := words.together(answer, spec)) else []
+    table = tables.terminal(words.answer_columns(spec), words.values_of(answer, spec))
+    return [*headline, *table, *(f"{name}: {text}" for name, text in notes if text)]
+
+
+def _columns(rows: list[JobRecord], order: Order) -> list[Column[JobRecord]]:
+    """The columns; that of the order stays where there is little room."""
+    by = order.column.name if order.column is not None else ""
+    return [replace(column, priority=_ORDER_PRIORITY) if column.name == by else column for column in columns(rows)]
+
+
+def _choose(rows: list[JobRecord], number: int, kind: str, *, limited: bool) -> tuple[list[JobRecord], str]:
+    """The rows to show, and what they are; `number` is that of all jobs, or another `kind`."""
+    jobs = units.count(number, kind)
+    noun = kind if len(rows) == number else "attempt"
+    if len(rows) <= MAX_ROWS or not limited:
+        return rows, jobs if noun == kind else f"{units.count(len(rows), noun)} of {jobs}"
+    bad = [row for row in rows if row.state is WorkerState.FAILED]
+    more = [row for row in bad if row not in rows[:_BEST]][:_FAILED]
+    text = f"the first {_BEST} of {len(rows):,} {noun}s"
+    return [*rows[:_BEST], *more], f"{text}, and {len(more)} of {len(bad):,} that failed" if more else text
+
+
+def _below(data: ReportData) -> Iterator[str]:
+    """What is printed under the table: the totals, what went wrong, and where the files are."""
+    yield _summary(data)
+    yield from _failures(data)
+    if data.plain is not None:
+        for worker in data.plain.workers:
+            yield from (f"{worker.slot} warning: {warning}" for warning in worker.warnings)
+        # A user's stops need no explanation; a signal stops all for the same reason.
+        yield from sorted({job.reason for job in data.jobs if job.state is WorkerState.STOPPED and job.reason})
+    if data.interrupted:
+        yield f"{units.count(len(data.interrupted), 'job' if data.plain is None else 'worker')} running when the engine died"
+    yield from data.slow_gpus()
+    health = [event for event in data.events if event.kind in report.HEALTH_KINDS]
+    for event in health[-_HEALTH:]:
+        yield f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(event.time))} {event.text}"
+    if data.session is None:
+        return
+    sweep = data.session.spec.sweep
+    if sweep is not None:
+        yield from (f"results: {folder}/" for folder in (sweep.results, data.folder) if folder)
+        return
+    if data.session.idle_text:
+        yield data.session.idle_text
+    if (summary := data.folder / SUMMARY).exists():  # a lost session may have none
+        yield f"summary: {summary}"
+    yield f"logs: {data.folder / LOGS}/"
+
+
+def _failures(data: ReportData) -> Iterator[str]:
+    """Why jobs failed, and what helps; of a group once."""
+    groups = [group for group in data.plain.groups if group.state is WorkerState.FAILED] if data.plain else []
+    grouped = {slot for group in groups for slot in group.slots}
+    failed = [job for job in data.jobs if job.state is WorkerState.FAILED and job.slot not in grouped]
+    advice = {worker.slot: worker.advice for worker in data.plain.workers} if data.plain else {}
+    causes: Sequence[tuple[str, str | None, str | None]] = [
+        *((group.id, group.reason, group.advice) for group in groups),
+        *((job.name, job.reason, advice.get(job.name)) for job in failed),
+    ]
+    for name, reason, helps in causes[:_FAILED]:
+        yield f"{name} failed: {reason or 'no reason known'}"
+        if helps:
+            yield f"{'':{len(name)}} {helps}"
+    if len(causes) > _FAILED:
+        yield f"and {len(causes) - _FAILED:,} more failed"
+
+
+def _summary(data: ReportData) -> str:
+    """The totals of all jobs, in one line."""
+    totals = data.totals()
+    order = ["finished", "failed", "stopped"]
+    states = sorted(totals.states.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
+    parts = [", ".join(f"{number:,} {state}" for state, number in states) or "no jobs"]
+    if data.total_fps is not None:
+        failed = totals.states.get(WorkerState.FAILED, 0)
+        without = f" without {units.count(failed, 'failed worker')}" if failed else ""
+        parts.append(f"total {units.fps(data.total_fps)} FPS{without}")
+    if data.fps_per_watt is not None:
+        parts.append(f"{units.short(data.fps_per_watt)} FPS/W")
+    parts += [f"{name} {value}" for name, value in totals.named]
+    return "  ".join([*(["simulated"] if data.simulated else []), *parts])

@@ -1,0 +1,199 @@
+"""Where sessions are kept: their names, folders, locks, and the paths of their sockets."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+import tempfile
+import time
+from pathlib import Path
+
+import platformdirs
+
+from gmg_tui.errors import GmgError
+from gmg_tui.files import make_private
+
+RECORD = "session.json"
+NODE_MARK = "node-mark"
+"""A file with the id of the session's engine, by which agents see that they share the session's folder."""
+AGENT_MARK = "gmg-tui-agent "
+"""Begins the line on which `gmg-tui agent` reports that it is connected, or why it is not."""
+ENGINE_LOG = "engine.log"
+LOGS = "logs"
+SUMMARY = "summary.json"
+STORE = "store.sqlite"
+JOBS = "jobs"
+"""Where the jobs of a sweep have their folders, unless `out_dir` is set."""
+RANKS = "ranks"
+"""Where torch writes the errors of ranks: a folder for each rank's attempt."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+_SUFFIX = re.compile(r"\.(?:pyw?|sh|toml|json|ya?ml)$")
+_SOCKET_PATH_BYTES = 107
+"""The longest path of a UNIX socket on Linux (sun_path, less its terminating zero)."""
+_LOCK_TIMEOUT_S = 5.0
+"""How long an engine waits for its lock, which other commands take for a moment to see whether it runs."""
+_POLL_S = 0.01
+"""Nothing can be awaited when another process lets go of a lock."""
+
+
+def sessions_folder() -> Path:
+    """`$XDG_STATE_HOME/gmg-tui/sessions`, which may not exist yet."""
+    return platformdirs.user_state_path("gmg-tui") / "sessions"
+
+
+def nodes_folder() -> Path:
+    """Where the agents of nodes have their files, which may not exist yet."""
+    return sessions_folder().parent / "nodes"
+
+
+def check_name(name: str) -> str:
+    """`name`, if a session can have it. Raises `GmgError`: it could escape its folder, or is too long for a socket."""
+    if not _NAME.fullmatch(name):
+        raise GmgError(
+            f"--name {name!r}: give up to 40 letters, digits, '.', '_' and '-', starting with a letter or digit"
+        )
+    return name
+
+
+def folders() -> list[Path]:
+    """The folders in the sessions' folder that have a session's name."""
+    try:
+        return [folder for folder in sessions_folder().iterdir() if _NAME.fullmatch(folder.name)]
+    except OSError:
+        return []
+
+
+def create(name: str | None, script: str) -> tuple[str, Path]:
+    """Make the folder of a session called `name`, or `script` and the first free number.
+
+    Returns:
+        The session's name, and its folder with the folder for logs in it, both private to this user (mode 0700).
+
+    Raises:
+        GmgError: The name is taken, or the state folder cannot be written.
+    """
+    parent = sessions_folder()
+    try:
+        make_private(parent)
+        if name is None:
+            folder = _numbered(parent, script)
+        else:
+            folder = parent / check_name(name)
+            if not _made(folder):
+                raise GmgError(f"--name {name}: there is a session of that name; choose another, or: gmg-tui rm {name}")
+        (folder / LOGS).mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise GmgError(f"cannot write to the state folder {parent}: {error.strerror}; set XDG_STATE_HOME", 1) from error
+    return folder.name, folder
+
+
+def _made(folder: Path) -> bool:
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _numbered(parent: Path, script: str) -> Path:
+    # The last part of a module's name is no suffix: torch.distributed.run.
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", _SUFFIX.sub("", Path(script).name)).strip("-._")[:30] or "session"
+    taken = {entry.name for entry in parent.iterdir()}
+    number = 1
+    while (folder := parent / f"{stem}-{number}").name in taken or not _made(folder):
+        number += 1
+    return folder
+
+
+def socket_path(name: str) -> Path:
+    """Where the engine of the session `name` listens; makes the folder, mode 0700.
+
+    `$XDG_RUNTIME_DIR/gmg-tui/NAME.sock`, else in a folder private to this user under the temporary folder.
+
+    Raises:
+        GmgError: The folder belongs to another user, or cannot be made.
+    """
+    trouble = ""
+    for folder in _socket_folders():
+        path = folder / f"{name}.sock"
+        if len(os.fsencode(path)) > _SOCKET_PATH_BYTES:
+            trouble = f"{path} is too long for a socket"
+            continue
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            about = folder.lstat()
+        except OSError as error:
+            trouble = f"cannot make {folder}: {error.strerror}"
+            continue
+        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+            trouble = f"{folder} belongs to another user"
+            continue
+        if stat.S_IMODE(about.st_mode) != 0o700:
+            folder.chmod(0o700)
+        return path
+    raise GmgError(f"no folder for the engine's socket: {trouble}; set XDG_RUNTIME_DIR", 1)
+
+
+def _socket_folders() -> list[Path]:
+    private = Path(tempfile.gettempdir()) / f"gmg-tui-{os.getuid()}"
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and os.path.isdir(runtime):  # noqa: PTH112 - Path.is_dir() raises where it may not look
+        return [Path(runtime) / "gmg-tui", private]
+    return [private]
+
+
+def lock(folder: Path) -> int:
+    """Open the engine's log for appending, and lock it for the lifetime of this process.
+
+    The lock shows that the engine is alive: unlike a PID file it cannot be left behind or name another process.
+
+    Returns:
+        The file's descriptor.
+
+    Raises:
+        GmgError: Another engine has locked it, or it was removed.
+    """
+    removed = f"{folder} was removed meanwhile"
+    try:
+        descriptor = os.open(folder / ENGINE_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError as error:
+        raise GmgError(removed, 1) from error
+    trouble = "" if take(descriptor) else f"an engine is already running in {folder}"
+    if not trouble and os.fstat(descriptor).st_nlink == 0:
+        trouble = removed
+    if trouble:
+        os.close(descriptor)
+        raise GmgError(trouble, 1)
+    return descriptor
+
+
+def take(descriptor: int) -> bool:
+    """Lock an open engine's log; False if another process holds the lock for longer than a moment."""
+    deadline = time.monotonic() + _LOCK_TIMEOUT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_S)
+        else:
+            return True
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether the engine of the session in `folder`, or the watchdog of a killed one, is running."""
+    try:
+        descriptor = os.open(folder / ENGINE_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,220 @@
+"""A session's record (`session.json`) and its state."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from gmg_tui import units
+from gmg_tui.errors import GmgError, nearest
+from gmg_tui.files import open_regular, write_atomic
+from gmg_tui.model import Queue, Rank, Session, Worker, own_rates
+from gmg_tui.session import machine
+from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, folders, is_locked
+from gmg_tui.text import clean
+
+SILENT_S = 120.0
+"""A running engine writes its record at least every 30 s; after this time its machine may be gone."""
+_LATEST = 253402300800.0
+"""Unix seconds of the year 10000, which no calendar has."""
+_MOST_BYTES = 64 << 20
+
+
+class WorkerBrief(Struct, frozen=True):
+    """A worker in `gmg-tui ls --json`."""
+
+    slot: str
+    state: str
+    stuck: bool
+    pid: int | None
+    attempt: int
+    fps: float | None
+    """The rate now; None unless it runs, and still reports it, and where another rank reports its group's."""
+    reason: str | None
+    group: Rank | msgspec.UnsetType = msgspec.UNSET
+    """Of a rank only."""
+
+    @classmethod
+    def of(cls, workers: tuple[Worker, ...]) -> tuple[WorkerBrief, ...]:
+        """The brief forms of `workers`, whose rates add up."""
+        counted = {worker.slot for worker in own_rates(workers) if worker.stuck is None}
+        return tuple(
+            cls(
+                slot=worker.slot,
+                state=worker.state.value,
+                stuck=worker.stuck is not None,
+                pid=worker.pid,
+                attempt=worker.attempt,
+                fps=worker.current_fps if worker.slot in counted else None,
+                reason=worker.reason,
+                group=worker.group if worker.group is not None else msgspec.UNSET,
+            )
+            for worker in workers
+        )
+
+
+class Loss(Struct, frozen=True):
+    """That an engine was killed, and what was left of it was cleaned up (`gmg_tui.session.recovery`)."""
+
+    died: float
+    """Approximate Unix time of the engine's death, seconds."""
+    given_up: bool = False
+    """Whether a person reported that its machine is gone."""
+
+
+class Record(Struct, frozen=True):
+    """The content of `session.json`."""
+
+    session: Session
+    workers: tuple[WorkerBrief, ...] = ()
+    ended: float | None = None
+    """Unix time when the engine ended, seconds; None while it runs, and after it was killed until recovery."""
+    queue: Queue | None = None
+    """The sweep's progress; None in a plain run."""
+    loss: Loss | None = None
+    """Set once a killed engine has been cleaned up after."""
+
+
+class SessionEntry(Struct, frozen=True):
+    """A session in this user's state folder."""
+
+    name: str
+    folder: Path
+    state: str
+    """`running`, `ended`, or `lost` when its engine died without writing its end.
+
+    Only the engine's machine can detect its death: elsewhere it counts as running until its record has an end."""
+    record: Record
+    written: float = 0.0
+    """When its record was written last, Unix seconds."""
+    here: bool = True
+    """Whether it is of this machine."""
+
+    @property
+    def host(self) -> str:
+        """The name of the machine it was started on, safe to print; empty if unknown."""
+        return clean(self.record.session.spec.host.encode(errors="replace"))
+
+    @property
+    def away(self) -> bool:
+        """Whether its engine runs on another machine, or in another container."""
+        return not self.here and self.state == "running"
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since its record was written."""
+        return max(0.0, time.time() - self.written)
+
+    def away_text(self, command: str) -> str:
+        """Where it runs, if not on this machine, and how to `attach` to it or `stop` it there; else empty."""
+        if not self.away:
+            return ""
+        there = f"gmg-tui {command} {self.name}"
+        ssh = f"ssh {shlex.quote(self.host)} {'-t ' if command == 'attach' else ''}{there}"
+        text = f"{self.name} runs on {self.host} (its files were last written {units.span(self.silent_s)} ago): {ssh}"
+        if self.silent_s <= SILENT_S:
+            return text
+        return f"{text}; if that machine is gone for good: gmg-tui stop --gone {self.name}"
+
+    def loss_text(self) -> str:
+        """How a session was lost, in one line."""
+        why = "its engine died unexpectedly"
+        if (loss := self.record.loss) is not None:
+            moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(loss.died))
+            why = f"its engine died at about {moment}, and its workers were ended"
+            if loss.given_up:
+                why = f"its machine has not responded since {moment}"
+        where = f" on {self.host}" if self.host and self.host != machine.name() else ""
+        logs = f"its logs are in {self.folder / LOGS}{going_on(self.record.session)}"
+        return f"{self.name} was lost{where}: {why}; {logs}"
+
+
+def going_on(session: Session) -> str:
+    """How to continue a session that was cut off, as the last clause of a line; empty for a plain run."""
+    spec = session.spec
+    command = "sweep" if spec.tune is None else "tune"
+    return f"; continue with: gmg-tui {command} --resume {spec.name}" if spec.sweep is not None else ""
+
+
+def parting_text(session: Session, reason: str) -> str:
+    """What to report of an engine that ended, for that `reason`, while its workers ran, in one line."""
+    log = Path(session.spec.folder) / ENGINE_LOG
+    lost = f"the engine of session {session.spec.name} was lost: {reason}; its watchdog ends its workers; see {log}"
+    return lost + going_on(session)
+
+
+def write_record(record: Record) -> None:
+    """Write `session.json`. Raises `OSError`."""
+    folder = Path(record.session.spec.folder)
+    write_atomic(folder / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+
+
+def read_record(folder: Path) -> tuple[Record, float] | None:
+    """The content of `session.json`, and when it was written, Unix seconds; None where it cannot be read."""
+    try:
+        with open(open_regular(folder / RECORD), "rb") as file:  # noqa: PTH123 - a descriptor
+            written = os.fstat(file.fileno()).st_mtime
+            record = msgspec.json.decode(file.read(_MOST_BYTES), type=Record)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    moments = record.session.started, record.ended or 0.0, record.loss.died if record.loss else 0.0
+    return (record, written) if all(0 <= moment < _LATEST for moment in moments) else None
+
+
+def inspect(folder: Path) -> SessionEntry | None:
+    """The session in `folder`; None where there is no readable record."""
+    read = read_record(folder)
+    if read is None:
+        return None
+    running = is_locked(folder)
+    # Where the engine is gone, its last write may have come after the first read.
+    record, written = read if running else read_record(folder) or read
+    here = machine.is_here(record.session, written)
+    if running or (record.ended is None and not here):
+        state = "running"
+    else:
+        state = "lost" if record.ended is None or record.loss is not None else "ended"
+    return SessionEntry(folder.name, folder, state, record, written, here)
+
+
+def listing() -> list[SessionEntry]:
+    """This user's sessions, the newest first."""
+    sessions = [session for folder in folders() if (session := inspect(folder)) is not None]
+    return sorted(sessions, key=lambda session: session.record.session.started, reverse=True)
+
+
+def find(name: str | None, *, running: bool, command: str = "attach") -> SessionEntry:
+    """The session called `name`, or the newest one.
+
+    Args:
+        name: A session's name, or None for the newest.
+        running: Whether its engine must be alive, on this machine.
+        command: What is to be done with a running one, `attach` or `stop`, where it must be done on another machine.
+
+    Raises:
+        GmgError: There is none.
+    """
+    sessions = listing()
+    fitting = [session for session in sessions if session.state == "running" and not session.away]
+    fitting = fitting if running else sessions
+    if name is None:
+        if fitting:
+            return fitting[0]
+        if sessions and sessions[0].state == "lost":
+            raise GmgError(sessions[0].loss_text(), 1)
+        elsewhere = next((text for session in sessions if (text := session.away_text(command))), "")
+        nothing = f"no {'running ' if running else ''}session; start one with: gmg-tui SCRIPT"
+        raise GmgError(elsewhere or nothing, 1)
+    named = next((session for session in sessions if session.name == name), None)
+    if named is None:
+        hint = nearest(name, [session.name for session in sessions]) or "; gmg-tui ls lists them"
+        raise GmgError(f"there is no session {name}{hint}", 1)
+    if named in fitting:
+        return named
+    ended = f"session {name} has ended; for its logs: gmg-tui logs {name}"
+    raise GmgError(named.loss_text() if named.state == "lost" else named.away_text(command) or ended, 1)

@@ -1,0 +1,165 @@
+"""Removes sessions that have ended, with their folders."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from gmg_tui.errors import GmgError
+from gmg_tui.session import machine
+from gmg_tui.session.paths import ENGINE_LOG, JOBS, LOGS, check_name, folders, is_locked, sessions_folder, take
+from gmg_tui.session.records import Record, inspect, read_record
+from gmg_tui.session.recovery import processes
+
+_REMOVED = ".removed-"
+"""Begins the name of a folder that is being removed: no session is called so."""
+_STARTING_S = 60.0
+"""A younger folder without a record may belong to a session that is about to begin."""
+_BLOCK_BYTES = 512
+"""Of `st_blocks`, on any file system (stat(2))."""
+_LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Removable(Struct, frozen=True):
+    """A session that can be removed."""
+
+    name: str
+    folder: Path
+    record: Record | None
+    """None where it never began, or its record cannot be read."""
+    state: str
+    """`ended`, `lost`, `unbegun` (nothing has run, and nothing was written) or `damaged`."""
+    ended: float
+    """When it ended, or was written last, Unix seconds."""
+
+
+class Usage(Struct):
+    """What a folder takes on its disk."""
+
+    bytes: int = 0
+    """Of all files; one with several links counts once for each."""
+    jobs_bytes: int = 0
+    """Of those that jobs wrote into their folders."""
+    mounted: str | None = None
+    """A folder in it that is another file system."""
+
+
+def removable(name: str) -> Removable:
+    """The session called `name`, if it can be removed.
+
+    Raises:
+        GmgError: There is none, it runs or may run on another machine, or it is a link. The text has the advice.
+    """
+    folder = sessions_folder() / name
+    try:
+        check_name(name)
+        about = folder.lstat()
+    except (GmgError, OSError):
+        raise GmgError(f"there is no session {name}; gmg-tui ls lists them", 1) from None
+    if not stat.S_ISDIR(about.st_mode):
+        raise GmgError(f"{folder} is not a folder, but a link or file; remove it yourself", 1)
+    entry = inspect(folder)
+    if entry is None:
+        if is_locked(folder) or abs(time.time() - about.st_mtime) < _STARTING_S:
+            raise GmgError(f"{name} is about to begin, or has failed to; try again in a minute", 1)
+        begun = any(path.name != LOGS for path in folder.iterdir()) or any((folder / LOGS).glob("*"))
+        return Removable(name, folder, None, "damaged" if begun else "unbegun", about.st_mtime)
+    if entry.state == "running":
+        raise GmgError(entry.away_text("stop") or f"{name} is running; end it first: gmg-tui stop {name}", 1)
+    ended = entry.record.ended
+    if ended is None and entry.here and not processes(entry.record.session):
+        ended = entry.written  # all that is missing is its end, for which a full disk has no room
+    if ended is None:
+        where = f" on {entry.host}" if entry.host not in {"", machine.name()} else ""
+        raise GmgError(f"{name} was lost and some of its processes are still running{where}", 1)
+    return Removable(name, folder, entry.record, entry.state, ended)
+
+
+def unlisted() -> Iterator[Removable]:
+    """What `listing` leaves out for want of a record: a command was killed before its engine began, or it is damaged."""
+    for folder in folders():
+        if read_record(folder) is None:
+            try:
+                yield removable(folder.name)
+            except GmgError:  # a link, or about to begin
+                continue
+
+
+def usage(folder: Path) -> Usage:
+    """Measure a folder, following no links."""
+    measured, device = Usage(), folder.lstat().st_dev
+    for path, inner, files, descriptor in os.fwalk(folder):
+        in_jobs = Path(path).is_relative_to(folder / JOBS)
+        for name in (*inner, *files):
+            try:
+                about = os.lstat(name, dir_fd=descriptor)
+            except OSError:
+                continue  # removed meanwhile
+            if about.st_dev != device:
+                measured.mounted = measured.mounted or f"{path}/{name}"
+            if not stat.S_ISDIR(about.st_mode):
+                measured.bytes += about.st_blocks * _BLOCK_BYTES
+                measured.jobs_bytes += about.st_blocks * _BLOCK_BYTES * in_jobs
+    return measured
+
+
+def remove(session: Removable) -> None:
+    """Remove a session's folder.
+
+    Its lock is held, so that no engine begins there. It is renamed first: the name is free at once, and `finish` removes
+    what an interruption leaves.
+
+    Raises:
+        GmgError: It has changed meanwhile, or something in it could not be removed.
+    """
+    hidden = session.folder.with_name(f"{_REMOVED}{session.name}-{secrets.token_hex(4)}")
+    try:
+        lock = os.open(session.folder / ENGINE_LOG, _LOCK, 0o600)
+        try:
+            if not take(lock):
+                raise GmgError(f"{session.name} is running", 1)
+            if ((read := read_record(session.folder)) and read[0]) != session.record:
+                raise GmgError(f"{session.name} was started again meanwhile; it stays", 1)
+            session.folder.rename(hidden)
+            _remove(hidden)
+        finally:
+            os.close(lock)
+    except FileNotFoundError as error:
+        raise GmgError(f"{session.name} is gone: another gmg-tui has removed it", 1) from error
+    except OSError as error:
+        raise GmgError(f"cannot remove {error.filename or session.folder}: {error.strerror}", 1) from error
+
+
+def finish() -> None:
+    """Finish removals that were interrupted. Raises `GmgError` where something cannot be removed."""
+    for folder in sessions_folder().glob(f"{_REMOVED}*"):
+        try:
+            _remove(folder)
+        except FileNotFoundError:
+            continue  # another gmg-tui is removing it
+        except OSError as error:
+            raise GmgError(f"cannot remove {error.filename}: {error.strerror}", 1) from error
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder with all that is in it, following no links. Raises `OSError`."""
+    for _, inner, files, descriptor in os.fwalk(folder, topdown=False, onerror=_raise):
+        os.fchmod(descriptor, stat.S_IRWXU)  # scripts may have protected it
+        for name in files:
+            os.unlink(name, dir_fd=descriptor)
+        for name in inner:
+            try:
+                os.rmdir(name, dir_fd=descriptor)
+            except NotADirectoryError:
+                os.unlink(name, dir_fd=descriptor)  # a link to a folder
+    folder.rmdir()
+
+
+def _raise(error: OSError) -> None:
+    raise error

@@ -1,0 +1,133 @@
+"""The store's file: its tables, how it is opened, and records as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import structs
+
+from gmg_tui.model import JobRecord
+from gmg_tui.store.records import MetricsRow, StoreError
+
+VERSION = 10
+"""`PRAGMA user_version` of the stores that this gmg-tui reads and writes."""
+_BUSY_S = 5.0
+"""How long to wait for another process's lock before it counts as an error."""
+
+PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL}
+"""Errors after which an open file can still be used."""
+
+_TABLES = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE jobs (number INTEGER PRIMARY KEY, record TEXT NOT NULL, result TEXT NOT NULL DEFAULT '{{}}');
+CREATE TABLE attempts (
+    job INTEGER, number INTEGER, rank INTEGER, record TEXT NOT NULL, PRIMARY KEY (job, number, rank)
+) WITHOUT ROWID;
+CREATE TABLE events (id INTEGER PRIMARY KEY, record TEXT NOT NULL);
+CREATE TABLE metrics ({", ".join(MetricsRow._fields)});
+"""
+"""Records are JSON, named after the fields of `JobRecord`, `JobAttempt` and `Event`."""
+
+PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+PUT_JOB = """
+INSERT INTO jobs VALUES (?1, ?2, coalesce(?3, '{}'))
+ON CONFLICT (number) DO UPDATE SET record = excluded.record, result = coalesce(?3, result)
+"""
+"""Results that are not given stay as they are in the store."""
+PUT_ATTEMPT = "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)"
+PUT_EVENT = "INSERT INTO events (record) VALUES (?)"
+PUT_METRICS = f"INSERT INTO metrics VALUES ({', '.join('?' for _ in MetricsRow._fields)})"  # noqa: S608
+
+
+def encode(value: Any) -> str:
+    """`value` as JSON, whatever a script has reported.
+
+    Half a surrogate pair becomes `?`; what is nested too deeply to be written, or has thousands of digits, becomes null.
+    """
+    try:
+        return msgspec.json.encode(value).decode()
+    except (ValueError, OverflowError, RecursionError):
+        pass  # the standard library is slower and accepts more
+    try:
+        plain = msgspec.to_builtins(value)
+        return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode(errors="replace").decode()
+    except (ValueError, RecursionError):
+        return "null"
+
+
+def job_row(record: JobRecord) -> tuple[int, str, str | None]:
+    """The row of a job, for `PUT_JOB`."""
+    values = {
+        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in record.values.items()
+    }
+    result = None if record.result is None else encode(record.result)
+    return record.number, encode(structs.replace(record, values=values, result={})), result
+
+
+def open_for_writing(path: Path) -> sqlite3.Connection:
+    """Open the store at `path`, or create it, private to this user (mode 0600).
+
+    It has a rollback journal, not a write-ahead log: a state folder may be shared by machines, on which other engines and
+    readers run, and a write-ahead log needs memory that they do not share.
+
+    Raises:
+        sqlite3.Error: SQLite cannot: locked, full, damaged.
+        OSError: The file cannot be created.
+        StoreError: Another version made it.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+    db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+    try:
+        if _version(db, path) == 0:
+            # In one transaction, so that a killed process never leaves tables without a version.
+            db.execute("BEGIN IMMEDIATE")
+            for table in filter(str.strip, _TABLES.split(";")):
+                db.execute(table)
+            db.execute(f"PRAGMA user_version={VERSION}")
+            db.execute("COMMIT")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """Open the store at `path` without changing its content, also while an engine writes it.
+
+    Raises:
+        StoreError: There is none, it is damaged, or another gmg-tui made it.
+    """
+    if not path.exists():
+        raise StoreError(f"{path}: there is no store; it was removed, or the session had none")
+    # Writable where it can be: what a killed engine left unfinished is rolled back.
+    db = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", timeout=_BUSY_S, isolation_level=None, uri=True)
+    try:
+        if _version(db, path) == 0:
+            raise StoreError(f"{path}: the store is empty: its engine ended before it could write")
+        db.execute("PRAGMA query_only=1")
+    except sqlite3.Error as error:
+        db.close()
+        raise StoreError(f"{path}: the store cannot be read: {error}") from error
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _version(db: sqlite3.Connection, path: Path) -> int:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version not in (0, VERSION):
+        raise StoreError(f"{path}: another gmg-tui made this store (format {version}, this version reads {VERSION})")
+    return int(version)

@@ -1,0 +1,108 @@
+"""The fit of the trials: a rate is that of its value on a usual slot, times the slot's factor, times chance."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple, TypeVar
+
+_T95 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131)
+"""Two-sided 95 % quantiles of Student's t for 1, 2, 3 … degrees of freedom."""
+_ROUNDS = 8
+_UNKNOWN = 0.04
+"""Slots that differ by more than this are corrected for before the noise is measured."""
+LEAST = 0.005
+"""Half an interval is never less than this share: a rate that drifts by twice as much counts as steady."""
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Sample(NamedTuple):
+    """One trial: the rate of a value on a slot, as its logarithm."""
+
+    slot: str
+    key: tuple[int, bool]
+    """The value, and whether all slots were measured at once."""
+    log: float
+
+
+class Fit(NamedTuple):
+    """Values and slots, as far as the trials distinguish them."""
+
+    factors: dict[str, float]
+    """How fast each slot is that measured what another one measured too, as a multiple of a usual slot."""
+    corrections: dict[str, float]
+    """The logarithms of those factors that noise does not explain; rates are corrected by them."""
+    spread: float
+    """Standard deviation of a trial, as a share of the rate; infinite where no value was repeated."""
+    freedom: int
+    """Its degrees of freedom."""
+
+    def corrected(self, sample: Sample) -> float:
+        """The logarithm of the rate on a usual slot."""
+        return sample.log - self.corrections.get(sample.slot, 0.0)
+
+    def half(self, count: int) -> float | None:
+        """Half the 95 % interval of the mean of so many trials, as a share of it; None where too little was repeated.
+
+        One degree of freedom is what the choice of a value has cost.
+        """
+        if self.freedom < 2:
+            return None
+        left = self.freedom - 1
+        return max(LEAST, t95(left) * self.spread * math.sqrt(self.freedom / left / count))
+
+
+def t95(freedom: int) -> float:
+    """The two-sided 95 % quantile of Student's t."""
+    return _T95[freedom - 1] if freedom <= len(_T95) else 1.96 + 2.5 / freedom
+
+
+def fit(samples: Sequence[Sample]) -> Fit:
+    """Estimate the factors of the slots and the spread of a trial by least squares."""
+    shared = _comparable(samples)
+    slots: dict[str, float] = dict.fromkeys(sorted({sample.slot for sample in shared}), 0.0)
+    for _ in range(_ROUNDS if len(slots) > 1 else 0):
+        keys = _means((sample.key, sample.log - slots[sample.slot]) for sample in shared)
+        slots = _means((sample.slot, sample.log - keys[sample.key]) for sample in shared)
+    usual = sorted(slots.values())[len(slots) // 2] if slots else 0.0  # of two the faster: something ails the slow one
+    slots = {slot: log - usual for slot, log in sorted(slots.items())}
+    spread, freedom = _spread(samples, slots)
+    counts = Counter(sample.slot for sample in shared)
+    clear = {
+        slot: log
+        for slot, log in slots.items()
+        if abs(log) > (t95(freedom) * max(LEAST, spread * math.sqrt(2 / counts[slot])) if freedom else _UNKNOWN)
+    }
+    spread, freedom = _spread(samples, clear)
+    return Fit({slot: math.exp(log) for slot, log in slots.items()}, clear, spread, freedom)
+
+
+def _comparable(samples: Sequence[Sample]) -> list[Sample]:
+    """The largest group of trials whose slots are connected by values that several of them measured."""
+    group_of = {sample.slot: sample.slot for sample in samples}
+    first: dict[tuple[int, bool], str] = {}
+    for sample in samples:
+        mine, other = group_of[sample.slot], group_of[first.setdefault(sample.key, sample.slot)]
+        if mine != other:
+            group_of = {slot: other if group == mine else group for slot, group in group_of.items()}
+    sizes = Counter(group_of.values())
+    largest = max(sizes, key=sizes.__getitem__, default="")
+    return [sample for sample in samples if group_of[sample.slot] == largest]
+
+
+def _spread(samples: Sequence[Sample], slots: Mapping[str, float]) -> tuple[float, int]:
+    """The standard deviation of a trial whose slots differ by `slots`, and its degrees of freedom."""
+    keys = _means((sample.key, sample.log - slots.get(sample.slot, 0.0)) for sample in samples)
+    left = sum((sample.log - slots.get(sample.slot, 0.0) - keys[sample.key]) ** 2 for sample in samples)
+    freedom = len(samples) - len(keys) - max(0, len(slots) - (1 if 0.0 in slots.values() else 0))
+    return (math.sqrt(left / freedom), freedom) if freedom > 0 else (math.inf, 0)
+
+
+def _means(pairs: Iterable[tuple[Key, float]]) -> dict[Key, float]:
+    grouped: dict[Key, list[float]] = {}
+    for key, number in pairs:
+        grouped.setdefault(key, []).append(number)
+    return {key: fmean(numbers) for key, numbers in grouped.items()}

@@ -1,0 +1,234 @@
+"""What restarts, stops and kills workers, and ends the session: which ones are meant, why not, what to ask first, and the request itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from textual.screen import ModalScreen
+
+from gmg_tui import units
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Settings, Worker, WorkerState
+from gmg_tui.protocol import Action, Seen
+from gmg_tui.ui.drawing import groups, words
+from gmg_tui.ui.view import View
+from gmg_tui.ui.widgets.grid import NO_GPU, NO_MATCH
+
+if TYPE_CHECKING:
+    from gmg_tui.ui.app import GmgApp
+
+SHORT_S: Final = 60.0
+"""Up to so many seconds of an attempt may be lost without a question."""
+_ENDED: Final = {
+    WorkerState.FINISHED: "has finished",
+    WorkerState.FAILED: "has failed",
+    WorkerState.STOPPED: "is stopped",
+}
+
+
+def why_not(action: Action | None, slot: str, worker: Worker | None, *, queued: bool) -> str:
+    """Why `action` (None: edit) cannot apply to the worker on `slot`, in a sentence; empty where it can.
+
+    `queued`: in a sweep, where a job that has ended runs again from the queue.
+    """
+    if worker is None or (queued and worker.job is None):
+        return f"No job runs on {slot}."
+    if worker.state in _ENDED:
+        done = _ENDED[worker.state]
+        if queued and (action is not Action.RESTART or worker.state is WorkerState.FINISHED):
+            return f"Job {worker.job} {done}: run it again from the queue."
+        if action in {Action.STOP, Action.KILL}:
+            return f"{slot} {done} already."
+    if action is Action.STOP and worker.state is WorkerState.STOPPING:
+        return f"{slot} is being stopped already."
+    return ""
+
+
+def with_groups(view: View, workers: Sequence[Worker]) -> Sequence[Worker]:
+    """The workers, and the ranks that start and end with them: the engine acts on whole groups."""
+    ids = {worker.group.id for worker in workers if worker.group is not None}
+    slots = {worker.slot for worker in workers}
+    ranks = (rank for rank in view.snapshot.workers if rank.group is not None and rank.group.id in ids)
+    return [*workers, *(rank for rank in ranks if rank.slot not in slots)]
+
+
+def seen(view: View, slots: Iterable[str], *, attempt: bool = False) -> dict[str, Seen]:
+    """The jobs that the screen shows on `slots`, and with `attempt` also the attempts, where no other is meant."""
+    workers = (view.worker_on(slot) for slot in slots)
+    return {
+        worker.slot: Seen(worker.job, worker.attempt if attempt else None) for worker in workers if worker is not None
+    }
+
+
+def lost_s(worker: Worker) -> float:
+    """How much running ends with the worker's process, seconds; 0 where it is too little to ask."""
+    running = worker.state.live and worker.state is not WorkerState.STOPPING and not words.held(worker)
+    ran_s = words.attempt_s(worker) or 0.0
+    return ran_s if running and ran_s > SHORT_S else 0.0
+
+
+def question(verb: str, workers: Sequence[Worker], *, edited: bool = False) -> str:
+    """What to ask before `verb` (`Restart`, `Stop`) is done to `workers`; empty where that costs nothing.
+
+    It does where more than a minute of running is lost, and where a worker would run out of memory again, unless its
+    settings are `edited`. Ranks are given with all others of their groups.
+    """
+    if not workers:
+        return ""
+    longest = max(workers, key=lost_s)
+    ran_s, alone = lost_s(longest), len(workers) == 1
+    out_of_memory = [worker.slot for worker in workers if worker.out_of_memory] if verb == "Restart" else []
+    reasons = []
+    if ran_s:
+        reasons.append(f"{'It' if alone else longest.slot} has been running for {units.span(ran_s)}.")
+    if out_of_memory and not edited:
+        which = "It" if alone else ", ".join(out_of_memory)
+        reasons.append(f"{which} ran out of memory with the same settings; edit them first.")
+    return " ".join([f"{verb} {_named(workers)}?", *reasons]) if reasons else ""
+
+
+def kill_question(workers: Sequence[Worker]) -> str:
+    """What to ask before workers are killed; ranks are given with all others of their groups."""
+    whose = "its" if len(workers) == 1 else "their"
+    return f"Kill {_named(workers)} now? Genesis will not save {whose} compiled kernels."
+
+
+def _named(workers: Sequence[Worker]) -> str:
+    if text := groups.together_text(workers):
+        return text
+    if len(workers) > 1:
+        return f"{len(workers)} workers"
+    worker = workers[0]
+    return worker.slot if worker.job is None else f"job {worker.job} ({worker.job_name}) on {worker.slot}"
+
+
+class Control:
+    """Applies actions to the selected worker or the marked ones, after a question where much running would be lost."""
+
+    def __init__(self, app: GmgApp) -> None:
+        self._app = app
+
+    @property
+    def _marks(self) -> bool:
+        """Whether actions apply to the marked workers: on a page they apply to the one that it shows."""
+        app = self._app
+        return all(screen is app.main or isinstance(screen, ModalScreen) for screen in app.screen_stack)
+
+    def selected(self) -> str:
+        """The slot that an action on one worker applies to; empty, with a message, where there is none."""
+        view = self._app.view
+        if self._marks and (node := view.folded_node):
+            self._app.say(f"{node} is folded: unfold it, or mark its workers.")
+            return ""
+        if not view.chosen:
+            self._app.say(NO_MATCH if view.arrangement.filter else NO_GPU)
+        return view.chosen
+
+    def _targets(self, action: Action | None) -> list[Worker]:
+        """The workers that `action` (None: edit) applies to; without one, a message says why."""
+        view = self._app.view
+        marked = [slot for slot in view.slots if slot in view.marked] if self._marks else []
+        found, reasons = list[Worker](), list[str]()
+        for slot in marked or filter(None, [self.selected()]):
+            worker = view.worker_on(slot)
+            reason = why_not(action, slot, worker, queued=view.queue is not None)
+            if reason or worker is None:
+                reasons.append(reason)
+            else:
+                found.append(worker)
+        if reasons and not found:
+            self._app.say(reasons[0])
+        return found
+
+    def act(self, action: Action) -> None:
+        """Restart, stop or kill the selected worker or the marked ones."""
+        workers = self._targets(action)
+        if action is Action.KILL:
+            stopping = all(worker.state is WorkerState.STOPPING for worker in workers)
+            text = "" if stopping else kill_question(with_groups(self._app.view, workers))
+        else:
+            text = self._question(action, workers)
+        self._request(action, workers, text)
+
+    def restart_failed(self) -> None:
+        """Restart all that failed or are stuck, also those that the filter hides."""
+        view = self._app.view
+        wrong = [worker for worker in view.snapshot.workers if worker.state is WorkerState.FAILED or worker.stuck]
+        if not wrong:
+            self._app.say("No worker has failed or is stuck.")
+            return
+        text, hidden = self._question(Action.RESTART, wrong), sum(worker.slot not in view.slots for worker in wrong)
+        if hidden and self._app.confirm:
+            names = f"{len(wrong)} workers have failed or are stuck; the filter hides {hidden} of them."
+            text = f"{names} {text or f'Restart all {len(wrong)}?'}"
+        self._request(Action.RESTART, wrong, text)
+
+    def _question(self, action: Action, workers: Sequence[Worker], *, edited: bool = False) -> str:
+        if not self._app.confirm:
+            return ""
+        return question(action.value.capitalize(), with_groups(self._app.view, workers), edited=edited)
+
+    def _request(self, action: Action, workers: Sequence[Worker], text: str) -> None:
+        """Do something to the workers that run now, once the question `text`, if any, is answered with yes."""
+        if not workers:
+            return
+        app, slots = self._app, [worker.slot for worker in workers]
+        expected = seen(app.view, slots, attempt=bool(text) or action is Action.KILL)
+        act = partial(app.request, partial(app.engine.act, action, *slots, seen=expected))
+        if text:
+            app.ask(text, act)
+        else:
+            act()
+
+    async def edit(self, start: Settings | int | None = None) -> None:
+        """Open the edit dialog, which begins with the settings of an attempt or with others, if any."""
+        from gmg_tui.ui.edit import EditScreen
+
+        app, view = self._app, self._app.view
+        if view.silent_s:
+            app.say(f"The engine has been silent for {units.span(view.silent_s)}.")
+        elif slots := [worker.slot for worker in self._targets(None)]:
+            slot = view.chosen if view.chosen in slots else slots[0]
+            marked = slots if view.marked and self._marks else ()
+            question = self._edit_question
+            await app.push_screen(EditScreen(app.engine, view, slot, marked=marked, start=start, question=question))
+
+    def _edit_question(self, slots: Sequence[str]) -> str:
+        """What to ask before workers are restarted with other settings; empty where little running is lost."""
+        workers = [worker for slot in slots if (worker := self._app.view.worker_on(slot)) is not None]
+        return self._question(Action.RESTART, workers, edited=True)
+
+    # Leaving
+
+    def quit(self) -> None:
+        """Leave, after the question what to do with the workers, where that is for this screen to say."""
+        from gmg_tui.ui.dialogs import QuitScreen
+
+        app, view = self._app, self._app.view
+        if view.over or (view.readonly and not view.snapshot.ended):
+            app.action_detach()
+        elif view.snapshot.ended:
+            app.finish("ended")
+        else:
+            app.push_screen(QuitScreen(view.session, view.snapshot, stopping=view.stopping), self._leave)
+
+    def _leave(self, answer: str | None) -> None:
+        if answer == "leave":
+            self._app.finish("detached")
+        elif answer is not None:
+            self._app.request(partial(self._stop_all, kill=answer == "kill"))
+
+    async def _stop_all(self, *, kill: bool = False) -> None:
+        """End the workers, and the interface once they have ended."""
+        app, view = self._app, self._app.view
+        before, view.stopping = view.stopping, True
+        app.refresh_view()
+        try:
+            await app.engine.end(kill=kill)
+        except GmgError:
+            view.stopping = before
+            raise
+        if view.snapshot.ended:
+            app.finish("stopped")

@@ -1,0 +1,317 @@
+"""The main screen: headline, workers, log and keys, and what its keys do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.css.query import NoMatches
+from textual.events import Key
+from textual.widgets import Footer
+
+from gmg_tui.errors import GmgError
+from gmg_tui.ui import keys
+from gmg_tui.ui.arrangement import Order
+from gmg_tui.ui.jobs import job_on, log_path
+from gmg_tui.ui.terminal.true_size import TrueSizeScreen
+from gmg_tui.ui.view import Layout, View
+from gmg_tui.ui.widgets.bars import FilterBar, LineBar, SearchBar, WorkerFilterBar
+from gmg_tui.ui.widgets.grid import Grid
+from gmg_tui.ui.widgets.header import Header
+from gmg_tui.ui.widgets.log_view import LogView
+
+if TYPE_CHECKING:
+    from gmg_tui.ui.app import GmgApp
+
+
+class MainScreen(TrueSizeScreen[None]):
+    """All workers, and the log of the selected one."""
+
+    DEFAULT_CSS = "MainScreen { layout: vertical; overflow: hidden; }"
+    BINDINGS: ClassVar[list[BindingType]] = [*keys.MAIN]
+    AUTO_FOCUS = None
+    app: GmgApp
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self._view = view
+        self.header = Header(view)
+        self.grid = Grid(view)
+        self.log_view = LogView(view.session.spec.name)
+
+    def compose(self) -> ComposeResult:
+        """The widgets, from the top."""
+        yield from (self.header, self.grid, self.log_view)
+        yield Footer(show_command_palette=False, compact=True)
+
+    def on_resize(self) -> None:
+        """Share the rows of the terminal out anew."""
+        for widget in (self.header, self.grid):
+            widget.update_rows()
+
+    def on_key(self, event: Key) -> None:
+        """Stop a key that does nothing here: what has opened meanwhile must not get it."""
+        if self.focused is None:
+            event.stop()
+
+    def on_screen_resume(self) -> None:
+        """Catch up with what happened while another screen was on top."""
+        self.app.refresh_view()
+        self.log_view.update_rows()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whether `action` is available."""
+        view = self._view
+        if self.focused is not None:  # a text is typed
+            return action in {"focus_next", "copy_text"}
+        match action:
+            case "mark":
+                return self.app.check_action(action, parameters)
+            case "back":
+                log = self.log_view.buffer
+                return bool(log.query or log.filter or view.marked or view.arrangement.filter)
+            case "search_next":
+                return bool(self.log_view.buffer.query)
+            case "fold_node" | "fold_all":
+                return bool(view.folds.slots)
+            case "group_log":
+                return bool(view.snapshot.groups)
+            case "log_pager":
+                return not self.app.web
+            case _:
+                return True
+
+    def commands(self) -> tuple[tuple[str, str, str], ...]:
+        """What the palette has of this screen without a key."""
+        sort = ((f"Sort by {order.value}", "Sort the workers; again: the other way round.", order) for order in Order)
+        return (*keys.MAIN_COMMANDS, *((title, text, f"sort_by({order.value!r})") for title, text, order in sort))
+
+    # Workers
+
+    def action_move(self, direction: str) -> None:
+        """Select the neighbour."""
+        if self._view.move(direction, self.grid.plan.columns):
+            self.open_log()
+            self.app.refresh_view()
+
+    async def action_details(self) -> None:
+        """Show the selected worker's details; a folded node is unfolded."""
+        if self._view.folded_node:
+            self.action_fold_node()
+        else:
+            await self.app.action_details()
+
+    def action_mark(self) -> None:
+        """Mark the selected worker, or unmark it; of a folded node all, or none once all are."""
+        view = self._view
+        if view.folded_node:
+            workers = set(view.of_node(view.folded_node))
+            view.marked = view.marked - workers if workers <= view.marked else view.marked | workers
+        elif view.chosen:
+            view.marked ^= {view.chosen}
+        self.app.refresh_view()
+
+    def action_back(self) -> None:
+        """End the search, else the log's filter, else unmark all, else show all workers."""
+        view, log = self._view, self.log_view
+        if log.buffer.query:
+            log.search("")
+        elif log.buffer.filter:
+            log.filter("")
+            log.go("end")
+        elif view.marked:
+            view.marked.clear()
+            self.app.refresh_view()
+        else:
+            self.filter_workers("")
+
+    def action_view(self) -> None:
+        """Switch between tiles and table."""
+        tiles = self.grid.plan.tiles
+        self._view.layout = Layout.TABLE if tiles else Layout.TILES
+        self.app.refresh_view()
+        if not tiles and not self.grid.has_room_for_tiles:
+            self.app.say("There is no room for tiles in this terminal.")
+
+    def action_trouble(self) -> None:
+        """Select the next worker in trouble, from the first again after the last."""
+        view, troubled = self._view, set(self._view.troubled())
+        visible = [name for name in view.slots if name in troubled]
+        if not visible:
+            hidden = f" The filter hides {len(troubled)} with problems." if troubled else ""
+            self.app.say(f"No {'visible ' if troubled else ''}worker has problems.{hidden}")
+            return
+        places = {name: place for place, name in enumerate(view.slots)}
+        # A folded node's line stands before all of its workers.
+        here = places[view.of_node(view.folded_node)[0]] - 1 if view.folded_node else places.get(view.chosen, -1)
+        there = next((name for name in visible if places[name] > here), visible[0])
+        if there == view.chosen and not view.folds.holds(there):
+            self.app.say("No other worker has problems.")
+            return
+        if view.folds.holds(there):
+            view.folds.fold(view.folds.node_of(there), folded=False)
+        view.choose(there)
+        self.open_log()
+        self.app.refresh_view()
+
+    async def on_grid_worker_clicked(self, message: Grid.WorkerClicked) -> None:
+        """Select a worker; a double click shows its details."""
+        self.app.select(message.slot)
+        if message.twice:
+            await self.action_details()
+
+    def on_header_group_clicked(self, message: Header.GroupClicked) -> None:
+        """Select the first worker of a group."""
+        self.app.select(message.slot)
+
+    # Order, filter, folds
+
+    def action_sort_by(self, name: str) -> None:
+        """Sort by the `Order` called `name`; by the present one: the other way round."""
+        self.sort_by(Order(name))
+
+    def sort_by(self, order: Order) -> None:
+        """Sort the workers by `order`, or the other way round where they are."""
+        arrangement = self._view.arrangement
+        self._view.sort_by(order, reverse=order is arrangement.order and not arrangement.reverse)
+        self.grid.go_to_top()
+        self.app.refresh_view()
+        self.app.remember()
+
+    def on_grid_heading_clicked(self, message: Grid.HeadingClicked) -> None:
+        """Sort by a column."""
+        self.sort_by(message.order)
+
+    async def action_filter_workers(self) -> None:
+        """Open the line that asks which workers to show."""
+        await self._open_bar(WorkerFilterBar(self._view.arrangement.filter.text, self.filter_workers))
+
+    def filter_workers(self, text: str) -> None:
+        """Show only the workers that have all words of `text`."""
+        self._view.show_only(text)
+        self.open_log()
+        self.app.refresh_view()
+
+    def action_fold_node(self) -> None:
+        """Fold the node of the selected worker, or unfold it."""
+        folds = self._view.folds
+        if node := folds.node_of(self._view.chosen):
+            folds.fold(node, folded=not folds.holds(self._view.chosen))
+            self._show_folds()
+
+    def action_fold_all(self) -> None:
+        """Fold all nodes, or unfold all where all are folded."""
+        folds = self._view.folds
+        folds.fold(*folds.slots, folded=not folds.all_folded)
+        self._show_folds()
+
+    def on_grid_node_clicked(self, message: Grid.NodeClicked) -> None:
+        """Fold a node, or unfold it, and select what stands there."""
+        folds, slots = self._view.folds, self._view.of_node(message.node)
+        if slots:
+            folds.fold(message.node, folded=not folds.holds(slots[0]))
+            self._view.choose(slots[0])
+            self.open_log()
+            self._show_folds()
+
+    def _show_folds(self) -> None:
+        self.app.refresh_view()
+        self.app.remember()
+
+    # The log
+
+    def open_log(self, *, anew: bool = False) -> None:
+        """Show the log of the selected worker, or of its group, unless it is shown and not asked for `anew`."""
+        name, ranks = self._view.log
+        if anew or self.log_view.source != (name, ranks):
+            if not anew:
+                self.log_view.open(name, ranks)
+            self.app.follow(*(ranks or ((name,) if name else ())))
+
+    def on_log_view_behind(self) -> None:
+        """Ask for the newest lines again."""
+        self.open_log(anew=True)
+
+    def on_log_view_searched(self) -> None:
+        """Offer `esc` while there is a search or a filter to end."""
+        self.refresh_bindings()
+
+    def action_follow(self) -> None:
+        """Follow the log or pause it."""
+        self.log_view.toggle_follow()
+
+    def action_log_page(self, direction: str) -> None:
+        """Scroll the log."""
+        self.log_view.go(direction)
+
+    def action_group_log(self) -> None:
+        """Show the log of all ranks of the selected one's group, or of that one alone again."""
+        view = self._view
+        if not view.together and view.snapshot.group(view.chosen) is None:
+            self.app.say("The selected worker is not a rank of a group.")
+            return
+        view.together = not view.together
+        self.open_log()
+
+    async def action_search(self) -> None:
+        """Open the line that asks what to search for."""
+        await self._open_bar(SearchBar(self.log_view))
+
+    async def action_filter_log(self) -> None:
+        """Open the line that asks which lines to show."""
+        await self._open_bar(FilterBar(self.log_view))
+
+    async def _open_bar(self, bar: LineBar) -> None:
+        try:
+            opened = self.query_one(LineBar)
+        except NoMatches:
+            opened = None
+        if type(opened) is type(bar):
+            self.set_focus(opened)
+            return
+        if opened is not None:
+            await opened.remove()
+        await self.mount(bar, before=self.query_one(Footer))
+        self.set_focus(bar)
+
+    def action_search_next(self, direction: str) -> None:
+        """Go to the next match."""
+        self.log_view.search_next(direction)
+
+    def action_log_pager(self) -> None:
+        """Open the log's file in the pager."""
+        self.app.request(self._open_pager)
+
+    async def _open_pager(self) -> None:
+        from gmg_tui.ui.terminal import pager
+
+        command, path = pager.command(), await self._log_path()
+        await pager.check(path)
+        with self.app.lend_terminal():
+            await pager.show(command, path)
+
+    async def _log_path(self) -> Path:
+        view, slot = self._view, self._view.chosen
+        path = log_path(view, slot, await job_on(self.app.engine, view, slot)) if slot else None
+        if path is None:
+            raise GmgError(f"No job runs on {slot}: there is no log." if slot else "There is no log.")
+        return Path(path)
+
+    def action_copy_line(self) -> None:
+        """Copy a line of the log to the terminal's clipboard."""
+        if line := self.log_view.line:
+            self.app.copy_to_clipboard(line)
+            self.app.say("Copied the line.")
+        else:
+            self.app.say("There is no line to copy.")
+
+    def action_copy_log_path(self) -> None:
+        """Copy the path of the log's file to the terminal's clipboard."""
+        self.app.request(self._copy_path)
+
+    async def _copy_path(self) -> None:
+        path = await self._log_path()
+        self.app.copy_to_clipboard(str(path))
+        self.app.say(f"Copied the path of {path.name}.")

@@ -1,0 +1,345 @@
+"""Everything about one worker: charts, metrics, attempts, and how it is started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import fmean
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, ItemGrid
+from textual.content import Content
+from textual.geometry import Size
+from textual.widget import Widget
+from textual.widgets import DataTable, Static, TabbedContent, TabPane, Tabs
+
+from gmg_tui import units
+from gmg_tui.client import Source
+from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Slot, Worker
+from gmg_tui.ui import keys
+from gmg_tui.ui.drawing import words
+from gmg_tui.ui.drawing.charts import Values, ceiling
+from gmg_tui.ui.drawing.timeline import Mark, Track, least_height, resolution, stack
+from gmg_tui.ui.jobs import job_on, log_path
+from gmg_tui.ui.messages import SelectionChanged
+from gmg_tui.ui.pages import worker_facts as facts
+from gmg_tui.ui.pages.page import Page, Scroll
+from gmg_tui.ui.pages.table import RowTable
+from gmg_tui.ui.text import Fact, Facts, plain
+from gmg_tui.ui.view import View
+
+TABS: Final = ("charts", "metrics", "attempts", "setup")
+_STATE_STYLES: Final = {"ok": "$success", "warn": "$warning", "error": "$error", "dim": "$text-muted"}
+_LEAST_WIDTH: Final = 32
+"""Cells that charts need."""
+
+
+class DetailsPage(Page):
+    """Shows one worker, which is also the one selected on the main screen, so that its keys act on it here too."""
+
+    DEFAULT_CSS = """
+    DetailsPage {
+        #notes { height: auto; max-height: 4; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 1; }
+        TabbedContent, ContentSwitcher, TabPane { height: 1fr; }
+        TabPane { padding: 0 1; }
+        #beside { width: 44; display: none; margin-left: 1; }
+        ItemGrid { height: auto; grid-gutter: 1 2; }
+        ItemGrid > Facts { height: auto; }
+        RowTable { height: 1fr; scrollbar-size: 0 1; background: $background; }
+        #attempt { height: auto; max-height: 6; }
+        &.-wide #beside { display: block; }
+    }
+    """
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
+        (0, "-narrow"),
+        (104, "-wide"),
+    ]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "neighbour(-1)", "Previous worker", id="left", priority=True, show=False),
+        Binding("right,l", "neighbour(1)", "Next worker", id="right", priority=True, show=False),
+        Binding("tab", "section(1)", "Next section", id="section", tooltip="Show the next section."),
+        Binding("shift+tab", "section(-1)", "Previous section", show=False),
+        Binding(
+            "enter", "use_again", "Edit with these", id="details", tooltip="Edit with the settings of this attempt."
+        ),
+        Binding("y", "copy", "Copy command", id="copy", tooltip="Copy the command line, to be pasted into a shell."),
+        *keys.WORKER,
+    ]
+
+    def __init__(self, view: View, engine: Source, slot: str) -> None:
+        super().__init__()
+        self._view = view
+        self._engine = engine
+        self._slot = slot
+        self._details: Details | None = None
+        self._series: Series | None = None
+        self._job: JobRecord | None = None
+        # Kept, as answers of the engine may still come when the page is being taken away with all that is on it.
+        self._notes = Static(id="notes")
+        self._sections = TabbedContent()
+        self._charts = Charts()
+        self._facts = {name: Facts(id=name) for name in ("now", "worker", "gpu", "identity", "attempt", "start")}
+        self._attempts: RowTable[Attempt] = RowTable(
+            facts.ATTEMPTS, key=lambda attempt: str(attempt.number), style=lambda attempt, _: _attempt_style(attempt)
+        )
+
+    def body(self) -> ComposeResult:
+        """What is wrong, and the sections."""
+        yield self._notes
+        with self._sections:
+            with TabPane("Charts", id="charts"), Horizontal():
+                yield self._charts
+                with Scroll(id="beside"):
+                    yield self._facts["now"]
+            with TabPane("Metrics", id="metrics"), Scroll(), ItemGrid(min_column_width=44, regular=False):
+                yield self._facts["worker"]
+                yield self._facts["gpu"]
+                yield self._facts["identity"]
+            with TabPane("Attempts", id="attempts"):
+                yield self._attempts
+                yield self._facts["attempt"]
+            with TabPane("Setup", id="setup"), Scroll():
+                yield self._facts["start"]
+
+    def on_mount(self) -> None:
+        """Follow the snapshots, and ask for the rest."""
+        self.query_one(Tabs).can_focus = False  # the arrows select another worker
+        self.watch(self.app, "snapshot", self.update_snapshot)
+        self.poll()
+
+    async def ask(self) -> None:
+        """Ask for details, time series and job."""
+        slot = self._slot
+        details, series = await self._engine.details(slot), await self._engine.series(slot)
+        job = await job_on(self._engine, self._view, slot)
+        if slot == self._slot:
+            self._details, self._series, self._job = details, series, job
+            self.update_snapshot()
+
+    # What is shown
+
+    @property
+    def _worker(self) -> Worker | None:
+        """The worker on the slot; None once the slot is not in use."""
+        return self._view.worker_on(self._slot) if self._slot in self._view.slots else None
+
+    @property
+    def _known_job(self) -> JobRecord | None:
+        """The worker's job; None where it has none, or the engine has not been asked for it yet."""
+        worker, job = self._worker, self._job
+        return job if job is not None and worker is not None and worker.job == job.number else None
+
+    def update_snapshot(self) -> None:
+        """Show the worker as it is now. Where its slot is not in use any more, no key acts on another one instead."""
+        slot, worker = self._view.slot(self._slot), self._worker
+        self.TAKES = Page.TAKES if worker is None else None  # type: ignore[misc, assignment]
+        self.show_title()
+        self._sections.display = worker is not None
+        if slot is None or worker is None:
+            return
+        if worker.job is not None and self._job is not None and self._known_job is None:
+            self._job = None  # the slot has another job
+            self.poll()
+        self._show(slot, worker, self._view.sample(self._slot))
+
+    def _show(self, slot: Slot, worker: Worker, sample: GpuSample | None) -> None:
+        self._charts.show(slot, worker, sample, self._series, self._details)
+        now = list(facts.worker_facts(worker, self._view.histories[self._slot]))
+        gpu = list(facts.gpu_facts(slot.gpu, sample, worker)) if slot.gpu is not None else []
+        health = facts.health_facts(sample.health) if sample is not None and sample.health is not None else ()
+        self._facts["now"].show([*now, *gpu])
+        self._facts["worker"].show(now)
+        self._facts["gpu"].show(gpu)
+        identity = facts.identity_facts(slot.gpu) if slot.gpu is not None else ()
+        self._facts["identity"].show([*identity, *health])
+        if self._details is not None:
+            newest = worker.current
+            attempts = [
+                newest if newest is not None and newest.number == attempt.number else attempt
+                for attempt in reversed(self._details.attempts)
+            ]
+            self._attempts.show(attempts)
+            self._show_attempt()
+            job = self._known_job
+            command = f"gmg-tui logs {self._view.session.spec.name} {self._slot if job is None else job.number}"
+            path = log_path(self._view, self._slot, job)
+            self._facts["start"].show(list(facts.setup_facts(self._details, path, command)))
+
+    def title_text(self) -> Content:
+        """The slot, its state and its job."""
+        slot, worker = self._view.slot(self._slot), self._worker
+        if slot is None or worker is None:
+            return plain(f"{self._slot} is not in use any more").stylize("$warning")
+        state = f"{words.state_of(worker)} {units.span(words.since_s(worker.state_since))}"
+        pid = f"  PID {worker.pid}" if worker.pid else ""
+        at = f"  {self._view.slots.index(self._slot) + 1} of {len(self._view.slots)}"
+        job = f"  job {words.job_of(worker)}" if worker.job is not None else ""
+        values = f"  {words.unnamed_values_of(self._known_job)}" if self._known_job is not None else ""
+        left = f"  {words.timeout_of(worker)}" if words.timeout_of(worker) else ""
+        return Content.assemble(
+            plain(self._slot).stylize("bold $primary"),
+            plain(f" · {words.gpu_name(slot)}  "),
+            (state, _STATE_STYLES.get(words.style_of(worker), "bold")),
+            (f"  attempt {worker.attempt}{pid}{at}", "$text-muted"),
+            plain(f"{job}{values}{left}"),
+        )
+
+    def show_title(self) -> None:
+        """Show the title, and below it why the page may be out of date, and what is wrong with the worker."""
+        super().show_title()
+        worker = self._worker
+        trouble = [Fact("▸", self.failure, "$warning")] if self.failure else []
+        if worker is not None:
+            trouble += facts.trouble_facts(worker, self._view.sample(self._slot))
+        lines = [plain(f"{fact.label} {fact.text}").stylize(fact.style) for fact in trouble]
+        self._notes.update(Content("\n").join(lines))
+
+    # Keys
+
+    def action_neighbour(self, step: int) -> None:
+        """Show and select the worker `step` slots on."""
+        slots = self._view.slots
+        if self._slot not in slots or not 0 <= slots.index(self._slot) + step < len(slots):
+            return
+        self._slot = slots[slots.index(self._slot) + step]
+        self._details = self._series = self._job = None
+        self._attempts.show([])
+        self.failure = ""
+        if self._view.choose(self._slot):
+            self.post_message(SelectionChanged())
+        self.update_snapshot()
+        self.poll()
+
+    def action_section(self, step: int) -> None:
+        """Show the next section, or the previous one."""
+        self._sections.active = TABS[(TABS.index(self._sections.active) + step) % len(TABS)]
+
+    def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
+        """Have the keys scroll what is shown now."""
+        scrolled = next((widget for widget in event.pane.query(Widget) if widget.can_focus and widget.display), None)
+        self.set_focus(scrolled)
+        self.refresh_bindings()
+
+    def on_data_table_row_highlighted(self) -> None:
+        """Show all about the selected attempt."""
+        self._show_attempt()
+
+    def _show_attempt(self) -> None:
+        attempt, worker = self._attempts.selected, self._worker
+        found = [] if attempt is None or worker is None else list(facts.attempt_facts(attempt, worker))
+        self._facts["attempt"].show(found)
+
+    async def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Do what `enter` does."""
+        event.stop()
+        await self.action_use_again()
+
+    async def action_use_again(self) -> None:
+        """Edit, beginning with the settings of the selected attempt."""
+        if self._attempts.selected is not None:
+            await self.app.run_action(f"app.edit({self._attempts.selected.number})")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whether the action is available: settings are used again where the attempts are shown."""
+        if action == "use_again" and self.is_mounted and self._sections.active != "attempts":
+            return False
+        return super().check_action(action, parameters)
+
+    def action_copy(self) -> None:
+        """Copy the command line with its environment to the terminal's clipboard."""
+        line = facts.shell_line(self._details) if self._details is not None else ""
+        if line:
+            self.app.copy_to_clipboard(line)
+        self.tell(
+            "Copied the command line, if the terminal allows it (OSC 52)." if line else "Nothing has started yet."
+        )
+
+
+def _attempt_style(attempt: Attempt) -> str:
+    return "error" if attempt.state.value == "failed" else "text"
+
+
+class Charts(Widget):
+    """The charts of a worker on one time axis, as many as there is room for."""
+
+    DEFAULT_CSS = "Charts { height: 1fr; width: 1fr; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tracks: list[Track] = []
+        self._marks: list[Mark] = []
+        self._series: Series | None = None
+
+    def show(
+        self, slot: Slot, worker: Worker, sample: GpuSample | None, series: Series | None, details: Details | None
+    ) -> None:
+        """Show the charts of `series`, with the newest values."""
+        drawn = (
+            list(tracks(slot, worker, sample, series)) if series is not None else [],
+            list(marks(details.attempts)) if details is not None else [],
+            series,
+        )
+        if drawn != (self._tracks, self._marks, self._series):
+            self._tracks, self._marks, self._series = drawn
+            self.refresh()
+
+    def render(self) -> Content:
+        """The charts at the present size."""
+        return Content("\n").join(self.lines(self.size))
+
+    def lines(self, size: Size) -> list[Content]:
+        """The lines of the charts at a size."""
+        series, shown = self._series, list(self._tracks)
+        if series is None:
+            return [Content.styled("Waiting for the engine", "$text-muted")]
+        while shown and least_height(len(shown)) > size.height:
+            shown.pop()
+        if not shown or size.width < _LEAST_WIDTH:
+            return [Content.styled("The terminal is too small for charts.", "$text-muted")]
+        column = resolution(len(series.fps), series.step_s, size.width)
+        shown[0] = shown[0]._replace(now=f"{shown[0].now}  {column}")
+        return stack(shown, self._marks, width=size.width, height=size.height, end=series.end, step_s=series.step_s)
+
+
+def marks(attempts: tuple[Attempt, ...]) -> Iterator[Mark]:
+    """Where attempts began: `r2` after a restart, `e3` after an edit of the arguments, `1` for the first."""
+    before: Attempt | None = None
+    for attempt in attempts:
+        edited = before is not None and before.args != attempt.args
+        letter = "" if before is None else "e" if edited else "r"
+        yield Mark(attempt.started, f"{letter}{attempt.number}", "$warning" if edited else "$primary")
+        before = attempt
+
+
+def tracks(slot: Slot, worker: Worker, sample: GpuSample | None, series: Series) -> Iterator[Track]:
+    """The charts, the most important first."""
+    rate = units.fps(worker.current_fps)
+    yield Track("FPS", rate, series.fps, _highest(series.fps), _edge, "$accent", fmean, "no rate yet")
+    gpu = slot.gpu
+    if gpu is None:
+        return
+    missing = "no sample yet"
+    if sample is not None:
+        missing = plain(sample.error).plain if sample.error else "n/a: not reported by the GPU"
+    now = sample or GpuSample(gpu.uuid)
+    full_mib = now.memory_total_mib or gpu.memory_total_mib
+    vram = [None if value is None else value / 1024 for value in series.memory_used_mib]
+    full_gib = full_mib / 1024 if full_mib else _highest(vram)
+    limit_w = now.power_limit_w or gpu.power_limit_w or _highest(series.power_w)
+    util, power = f"{units.whole(now.gpu_util_pct)} %", f"{units.whole(now.power_w)} of {units.whole(limit_w)} W"
+    memory = f"{units.gib(now.memory_used_mib)} of {units.gib(full_mib)} GiB"
+    yield Track("GPU", util, series.gpu_util_pct, 100.0, "{:.0f} %".format, "$success", fmean, missing)
+    if series.sm_pct:
+        busy = f"{units.whole(now.sm_pct)} % busy"
+        yield Track("SMs", busy, series.sm_pct, 100.0, "{:.0f} %".format, "$success", fmean, missing)
+    yield Track("VRAM", memory, vram, full_gib, "{:.0f} GiB".format, "$secondary", max, missing)
+    yield Track("power", power, series.power_w, limit_w, "{:.0f} W".format, "$warning", fmean, missing)
+
+
+def _edge(fps: float) -> str:
+    return units.short(fps) if fps else "0"
+
+
+def _highest(values: Values) -> float:
+    return ceiling(max((value for value in values if value is not None), default=0.0))

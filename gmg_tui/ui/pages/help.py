@@ -1,0 +1,108 @@
+"""The help: the basics, the keys, the states, and what the metrics mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import ActiveBinding, Binding, BindingType
+from textual.screen import Screen
+
+from gmg_tui.model import WorkerState
+from gmg_tui.ui import keys
+from gmg_tui.ui.dialogs import Dialog
+from gmg_tui.ui.drawing.appearance import UNICODE
+from gmg_tui.ui.pages.page import Scroll
+from gmg_tui.ui.text import Fact, Facts
+
+BASICS: Final[tuple[tuple[str, str], ...]] = (
+    ("select", "The arrows or the mouse select a worker; its log is below the workers."),
+    ("look", "{details} shows the selected worker's charts, metrics, attempts and setup; {back} goes back one step."),
+    ("log", "{search} searches, {next} and {previous} go to the matches, {follow} follows the end."),
+    (
+        "change",
+        "{edit} edits the arguments and restarts; {restart} restarts, {stop} stops; {mark} marks several first.",
+    ),
+    ("trouble", "{trouble} selects the next worker that has failed, is lost, stuck, slow or throttled."),
+    ("leave", "{quit} asks whether to stop the workers; {detach} leaves them running, gmg-tui attach returns."),
+    ("the rest", "{palette} finds every command by its words: sort, filter, stacks, pager, copy, themes."),
+)
+"""What a new user needs first; in braces the ids of bindings, for which their keys are filled in."""
+STATES: Final = {
+    WorkerState.WAITING: "for the start gate or for a job",
+    WorkerState.STARTING: "the process has been started and has printed nothing",
+    WorkerState.BUILDING: "Genesis initialises and builds the scene",
+    WorkerState.COMPILING: "Genesis compiles its kernels: minutes the first time, seconds from the cache",
+    WorkerState.RUNNING: "the script reports progress",
+    WorkerState.STOPPING: "a signal was sent, the process has not ended yet",
+    WorkerState.RESTARTING: "between two attempts",
+    WorkerState.FINISHED: "ended with exit code 0",
+    WorkerState.FAILED: "ended by itself in any other way; the details show why",
+    WorkerState.STOPPED: "ended by you",
+}
+"""What each state means, in a few words."""
+METRICS: Final = (
+    Fact("FPS", "environment steps per second of wall time over the last 10 s, of all environments of a worker"),
+    Fact(
+        "whole attempt", "the same from the first to the last count of an attempt, stalls included: what tables rank by"
+    ),
+    Fact("printed", "the number that the script printed last; it is in the details only, and in no sum"),
+    Fact("Σ", "the sum of the FPS of all running workers"),
+    Fact("FPS/W", "that sum divided by the power of the GPUs with running workers, where they report it"),
+    Fact("±", "half of the 95 % interval of the mean FPS, over all attempts with the same arguments"),
+    Fact("of the median", "how far a GPU's FPS is below the median of those that run the same, where it is over 3 %"),
+    Fact("–", "not known yet"),
+    Fact("n/a", "not reported by the GPU"),
+)
+"""How the metrics on the screen are defined."""
+
+
+class HelpScreen(Dialog[None]):
+    """The help, opened on `screen`: on a page it begins with the keys of that page."""
+
+    DEFAULT_CSS = """
+    HelpScreen {
+        & > #box { width: 100; height: 100%; }
+        Facts { margin-bottom: 1; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark", "cancel", "Close", show=False)]
+    heading = "Help"
+
+    def __init__(self, screen: Screen[Any], main: Screen[Any]) -> None:
+        super().__init__()
+        self._page = list(_keys(screen)) if screen is not main else []
+        self._main = list(_keys(main))
+        self._basics = [each for each in BASICS if each[0] != "change" or main.app.check_action("edit", ())]
+
+    def contents(self) -> ComposeResult:
+        """The sections, one below the other."""
+        states = [Fact(f"{UNICODE.states[state]} {state.value}", text) for state, text in STATES.items()]
+        stuck = Fact(f"{UNICODE.stuck} stuck", "no output, no progress and no CPU time for --stuck-after seconds")
+        lost = Fact(f"{UNICODE.warn} lost", "its node does not answer; what ran there starts again")
+        with Scroll():
+            if self._page:
+                yield Facts([Fact("Keys of this page"), *self._page], id="page")
+            yield Facts(
+                [
+                    Fact("Basics"),
+                    *(Fact(label, text.format_map(keys.displayed(self.app))) for label, text in self._basics),
+                ]
+            )
+            yield Facts([Fact("Keys"), *self._main])
+            yield Facts([Fact("States"), *states, stuck, lost])
+            yield Facts([Fact("Metrics"), *METRICS])
+
+
+def _keys(screen: Screen[Any]) -> Iterator[Fact]:
+    """The keys that work on `screen` now, with what they do; keys with the same action are together."""
+    active: dict[str, list[ActiveBinding]] = {}
+    for each in screen.active_bindings.values():
+        if each.enabled and each.binding.id:
+            active.setdefault(each.binding.action, []).append(each)
+    order = {name: number for number, name in enumerate(keys.ids())}
+    for bindings in sorted(active.values(), key=lambda bindings: order.get(bindings[0].binding.id or "", -1)):
+        displayed = dict.fromkeys(screen.app.get_key_display(each.binding) for each in bindings)
+        first = bindings[0]
+        yield Fact(" ".join(sorted(displayed, key=len)), first.tooltip or first.binding.description)

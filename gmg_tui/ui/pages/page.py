@@ -1,0 +1,184 @@
+"""What the pages share: a title, the keys, `esc`; and a table that follows the engine, with all about its selected row."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
+
+from textual import work
+from textual.app import ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import DataTable, Footer, Static
+
+from gmg_tui.errors import GmgError
+from gmg_tui.ui.drawing.appearance import safe
+from gmg_tui.ui.pages.table import RowTable
+from gmg_tui.ui.terminal.true_size import TrueSizeScreen
+
+if TYPE_CHECKING:
+    from gmg_tui.ui.app import GmgApp
+
+T = TypeVar("T")
+
+COMMON: Final[list[BindingType]] = [
+    Binding("question_mark", "app.help", "Help", id="help"),
+    Binding("q", "app.quit_session", "Quit", id="quit"),
+    Binding("d", "app.detach", "Detach", id="detach"),
+    Binding("escape", "back", "Back", id="back"),
+    Binding("ctrl+c", "app.quit_session", "Quit", show=False),
+]
+"""The keys of every page, which come before its own: a narrow footer is cut at its end."""
+
+
+class Scroll(VerticalScroll):
+    """Scrolls with the keys of the main screen too."""
+
+    DEFAULT_CSS = "Scroll { height: 1fr; scrollbar-size-vertical: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("k", "scroll_up", "Up", show=False, id="up"),
+        Binding("j", "scroll_down", "Down", show=False, id="down"),
+    ]
+
+
+class Page(TrueSizeScreen[None]):
+    """Fills the terminal over the main screen, until `esc`."""
+
+    DEFAULT_CSS = """
+    Page {
+        layout: vertical;
+        overflow: hidden;
+        #title { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    }
+    """
+    app: GmgApp
+    BINDINGS: ClassVar[list[BindingType]] = COMMON
+    TAKES: ClassVar[frozenset[str]] = frozenset({"quit_session", "detach", "help", "redraw", "command_palette"})
+    """The keys of the main screen that work here too: those that act on no worker."""
+    PERIOD_S: ClassVar[float] = 3.0
+    """Seconds from an answer of the engine to the next query."""
+
+    PALETTE: ClassVar[Sequence[tuple[str, str, str]]] = ()
+    """Commands without a key: title, help and action of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._title = Static(id="title")
+        self.failure = ""
+        """Why what is shown may be out of date."""
+
+    def compose(self) -> ComposeResult:
+        """The parts, from the top."""
+        yield self._title
+        yield from self.body()
+        yield Footer(compact=True, show_command_palette=False)
+
+    def body(self) -> ComposeResult:
+        """What is between the title and the keys."""
+        raise NotImplementedError
+
+    def title_text(self) -> Content:
+        """The title."""
+        raise NotImplementedError
+
+    def show_title(self) -> None:
+        """Show the title, and the failure."""
+        title = self.title_text()
+        if self.failure:
+            title = Content.styled(safe(f"⚠ {self.failure}  "), "$warning") + title
+        self._title.update(title, layout=False)
+
+    @work(exclusive=True, group="poll")
+    async def poll(self) -> None:
+        """Ask now, and again every `PERIOD_S`."""
+        while True:
+            try:
+                await self.ask()
+                self.failure = ""
+            except GmgError as error:
+                self.failure = str(error)
+            self.show_title()
+            await asyncio.sleep(self.PERIOD_S)
+
+    async def ask(self) -> None:
+        """Ask the engine for what snapshots do not have and show it. Raises `GmgError` when it does not answer."""
+        raise NotImplementedError
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whether the action is available; on a read-only screen none that changes something is."""
+        return self.app.permits(action)
+
+    def commands(self) -> Iterable[SystemCommand]:
+        """The page's own commands of the palette: its keys, and `PALETTE`."""
+        active = self.active_bindings.values()
+        keyed = [binding for node, binding, enabled, _ in active if node is self and enabled and binding.show]
+        own = [(binding.description, binding.key_display or binding.key, binding.action) for binding in keyed]
+        for title, text, action in (*own, *self.PALETTE):
+            if action != "back" and self.app.permits(action.partition("(")[0].removeprefix("app.")):
+                yield SystemCommand(title, text, partial(self.run_action, action))
+
+    def tell(self, text: str) -> None:
+        """Show why a key did nothing, or what it did."""
+        self.notify(text, markup=False)
+
+    def action_back(self) -> None:
+        """Return to the screen before."""
+        self.dismiss(None)
+
+
+class TablePage(Page, Generic[T]):
+    """A table of what the engine knows, and all about the row under the cursor."""
+
+    DEFAULT_CSS = """
+    TablePage {
+        RowTable { height: 1fr; scrollbar-size: 0 1; background: $background; }
+        #selected { height: 3; padding: 0 1; color: $text-muted; }
+    }
+    """
+    ENTER: ClassVar[str] = ""
+    """The action of a click on the selected row."""
+
+    def __init__(self, table: RowTable[T]) -> None:
+        super().__init__()
+        self.table = table
+        self._selected = Static(id="selected")
+
+    def body(self) -> ComposeResult:
+        """The table and the selected row."""
+        yield from (self.table, self._selected)
+
+    def selected_text(self, row: T) -> Content:
+        """All about the selected row, whose own cells may be cut."""
+        raise NotImplementedError
+
+    def show_rows(self, rows: list[T], empty: str = "") -> None:
+        """Show these rows, and the selected one below them, or why there are none."""
+        self.table.show(rows)
+        self.show_selected(empty)
+
+    def show_selected(self, empty: str = "") -> None:
+        """Show all about the selected row."""
+        row = self.table.selected
+        self._selected.update(Content(empty) if row is None else self.selected_text(row))
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        """Show all about the row to which the cursor has moved."""
+        event.stop()
+        if self.table.selected is not None:
+            self.show_selected()
+
+    async def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Do what `enter` does."""
+        event.stop()
+        if self.ENTER:
+            await self.app.run_action(self.ENTER, self)
+
+    def commands(self) -> Iterable[SystemCommand]:
+        """Those of the page, and the orders of its table."""
+        yield from super().commands()
+        for column in self.table.shown_columns:
+            sort = partial(self.table.sort_by, column.name)
+            yield SystemCommand(f"Sort by {column.heading}", "Sort the rows; again the other way round.", sort)

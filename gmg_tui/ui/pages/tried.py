@@ -1,0 +1,135 @@
+"""All that was tried in the session: each set of arguments with what it reached."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar, Final, NamedTuple
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+
+from gmg_tui import units
+from gmg_tui.client import Source
+from gmg_tui.columns import Column
+from gmg_tui.model import Tried
+from gmg_tui.model.tried import fastest
+from gmg_tui.ui import arguments
+from gmg_tui.ui.drawing.appearance import safe
+from gmg_tui.ui.messages import UseArguments
+from gmg_tui.ui.pages.page import COMMON, TablePage
+from gmg_tui.ui.pages.table import Order, RowTable
+
+
+class Row(NamedTuple):
+    """One set of arguments."""
+
+    tried: Tried
+    best: bool
+    """Whether no other is faster."""
+
+
+def written(tried: Tried) -> str:
+    """The arguments, after the variables that were given with them, as a shell takes them."""
+    variables = [arguments.join((f"{name}={value}",)) for name, value in tried.env.items()]
+    return " ".join([*variables, arguments.join(tried.args) or "no arguments"])
+
+
+def _state(row: Row) -> str:
+    """What stands out: that it runs, that it never ran, or that it is the best."""
+    if row.tried.failed == row.tried.attempts:
+        return "failed"
+    words = [*(["best"] if row.best else []), *(["running"] if row.tried.running else [])]
+    return " ".join(words)
+
+
+def _slots(row: Row) -> str:
+    slots = row.tried.slots
+    return slots[0] if len(slots) == 1 else f"{len(slots)} slots"
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+COLUMNS: Final = (
+    Column[Row]("state", _state, left=True),
+    Column[Row]("n_envs", lambda row: row.tried.n_envs, "envs"),
+    Column[Row]("rate", lambda row: row.tried.rate, "FPS", write=units.fps),
+    Column[Row]("margin", lambda row: row.tried.margin, "±", write=units.short),
+    Column[Row]("memory_peak_mib", lambda row: row.tried.memory_peak_mib, "VRAM", "GiB", units.gib),
+    Column[Row]("fps_per_watt", lambda row: row.tried.fps_per_watt, "FPS/W", write=units.short),
+    Column[Row]("gpu_util_pct", lambda row: row.tried.gpu_util_pct, "GPU", "%", units.whole),
+    Column[Row]("power_w", lambda row: row.tried.power_w, "W", write=units.whole),
+    Column[Row]("slots", _slots, left=True),
+    Column[Row]("arguments", lambda row: written(row.tried), left=True, limit=200),
+    Column[Row]("elapsed_s", lambda row: row.tried.elapsed_s, "time", write=units.span),
+    Column[Row]("attempts", lambda row: row.tried.attempts),
+    Column[Row]("started", lambda row: row.tried.started, "last start", write=_clock),
+)
+
+
+def _style(row: Row, column: Column[Row]) -> str:
+    if column.name == "rate" and row.best:
+        return "fps"
+    if column.name == "state":
+        return "error" if row.tried.failed == row.tried.attempts else "ok"
+    return "text"
+
+
+class TriedPage(TablePage[Row], inherit_bindings=False):
+    """What each set of arguments has reached, the fastest first."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *COMMON,
+        Binding("enter", "use", "Edit with these", id="details"),
+        Binding("a", "back", "Back", show=False, id="tried"),
+    ]
+
+    TAKES = TablePage.TAKES | {"use"}
+    ENTER = "use"
+
+    def __init__(self, engine: Source) -> None:
+        super().__init__(RowTable(COLUMNS, key=lambda row: written(row.tried), style=_style, order=Order("rate", True)))
+        self._engine = engine
+        self._left_out = 0
+
+    def on_mount(self) -> None:
+        """Begin to ask."""
+        self.poll()
+
+    async def ask(self) -> None:
+        """Ask what was tried."""
+        view = await self._engine.tried()
+        best = fastest(view.rows)
+        self._left_out = view.left_out
+        self.show_rows([Row(tried, tried is best) for tried in view.rows], "Nothing has been tried yet.")
+
+    def title_text(self) -> Content:
+        """How many sets of arguments there are."""
+        count = f"{units.count(self.table.row_count, 'set')} of arguments"
+        left_out = f", {self._left_out:,} older and slower ones left out" if self._left_out else ""
+        return Content.assemble(("Tried", "bold $primary"), (f"  {count}{left_out}", "$text-muted"))
+
+    def selected_text(self, row: Row) -> Content:
+        """The arguments in full, the attempts, and why they failed."""
+        tried = row.tried
+        counts = (
+            f"{tried.running:,} running" if tried.running else "",
+            f"{tried.failed:,} failed" if tried.failed else "",
+            f"FPS of {tried.measured:,}" if tried.measured and tried.measured != tried.attempts else "",
+        )
+        counted = ", ".join(filter(None, counts))
+        attempts = f"{units.count(tried.attempts, 'attempt')}{f' ({counted})' if counted else ''}"
+        lines = [
+            Content.styled(safe(written(tried)), "bold $foreground"),
+            Content(safe(f"{attempts} on {', '.join(tried.slots)}")),
+        ]
+        if tried.reason:
+            lines.append(Content.styled(safe(tried.reason), "$error"))
+        return Content("\n").join(lines)
+
+    def action_use(self) -> None:
+        """Open the edit dialog with the selected arguments."""
+        row = self.table.selected
+        if row is not None:
+            self.post_message(UseArguments(row.tried.args, row.tried.env))

@@ -1,0 +1,306 @@
+"""What is known of one worker and its GPU, as labels and texts."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import signal
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from gmg_tui import env_count, units
+from gmg_tui.columns import Column, plain
+from gmg_tui.gpu import xids
+from gmg_tui.model import (
+    Attempt,
+    Details,
+    Fps,
+    Gpu,
+    GpuActivity,
+    GpuHealth,
+    GpuSample,
+    Severity,
+    Slot,
+    Worker,
+)
+from gmg_tui.ui import arguments
+from gmg_tui.ui.drawing import groups, words
+from gmg_tui.ui.history import History
+from gmg_tui.ui.text import Fact
+
+SESSION_ID: Final = "GMG_SESSION_ID"
+"""By this the watchdog and `gmg-tui ls` find the processes of an engine that was killed, and end them."""
+_SPARK_CELLS: Final = 20
+_LEVELS: Final = "▁▂▃▄▅▆▇█"
+_VALUE_CHARS: Final = 2000
+"""Characters of a variable's value that are shown."""
+_STYLES: Final = {"error": "$error", "warn": "$warning", "dim": "$text-muted", "strong": "bold"}
+_COUNTED: Final = {"probe": "counted inside the script", "printed": "from the lines that the script prints"}
+
+
+class Subject(NamedTuple):
+    """One worker at one moment."""
+
+    slot: Slot
+    worker: Worker
+    sample: GpuSample | None
+    """None on a CPU slot, and before the first."""
+    details: Details | None
+    """None until the engine has answered."""
+    time: float
+    """Unix time of the snapshot, seconds."""
+
+
+# The worker
+
+
+def worker_facts(worker: Worker, history: History) -> Iterator[Fact]:
+    """The rates and their sources, what the script reports, and what its processes use."""
+    yield Fact("Worker")
+    if worker.group is not None:
+        yield Fact("group", groups.rank_name(worker.group))
+    yield from _rates(worker)
+    yield Fact("envs", _envs(worker))
+    if words.getting_ready(worker):
+        usual = words.usual(worker)
+        text = f"{words.phase_of(worker)} for {units.span(words.phase_s(worker))}"
+        yield Fact("phase", f"{text}, {usual[1]}" if usual is not None else text)
+    done = worker.progress
+    if done is not None:
+        pace = "" if done.pace_per_s is None else f", {units.short(done.pace_per_s)} {done.unit}/s"
+        left = "" if done.eta_s is None else f", {units.span(done.eta_s)} left"
+        yield Fact("progress", f"{done.unit} {done.done:,.0f} of {done.total:,.0f}{pace}{left}")
+    for name, value in worker.newest.metrics.items():
+        yield Fact(name, f"{plain(value)}  {sparkline(history.metrics.get(name, ()))}".rstrip())
+    cpu, memory = words.known(worker.cpu_pct, "{:.0f} %".format), words.known(worker.memory_rss_mib, units.mib)
+    yield Fact("processes", f"CPU {cpu}, RAM {memory}")
+    yield Fact("Genesis", _genesis(worker))
+
+
+def _rates(worker: Worker) -> Iterator[Fact]:
+    fps = worker.fps
+    if worker.fps_in_rank_0:
+        yield Fact("FPS", words.COUNTED if fps is None else f"{words.rate_of(worker)} now, {words.COUNTED}")
+    else:
+        all_ranks = f" of all {units.count(worker.group.world_size, 'rank')}" if worker.group else ""
+        yield Fact("FPS", f"{words.rate_of(worker)} now{all_ranks if worker.fps_of_group else ''}")
+    if worker.fps_silent_since is not None:
+        yield Fact("", words.beside_rate(worker).text, "$warning")
+    if fps is not None:
+        yield Fact("whole attempt", f"{units.fps(fps.mean)}, {_source(fps)}")
+        if fps.last is not None:
+            yield Fact("printed", f"{units.fps(fps.last)}, the last of {units.count(fps.samples, 'number')}")
+
+
+def _source(fps: Fps) -> str:
+    """Where the rate of the attempt comes from."""
+    return _COUNTED.get(fps.counted or "printed", _COUNTED["printed"])
+
+
+def _envs(worker: Worker) -> str:
+    """The number of environments, and that of the arguments where the script has reported another."""
+    attempt, given = worker.current, env_count.from_arguments(worker.args)
+    reported = attempt.printed_envs if attempt is not None else None
+    if reported is not None and given is not None and reported != given:
+        return f"{reported:,} reported, {given:,} in the arguments"
+    return words.known(worker.n_envs, "{:,}".format)
+
+
+def sparkline(values: Iterable[float]) -> str:
+    """The newest of `values` from their least to their greatest, at most `_SPARK_CELLS`; empty where they are all equal."""
+    shown = [value for value in values if math.isfinite(value)][-_SPARK_CELLS:]
+    low, high = min(shown, default=0.0), max(shown, default=0.0)
+    if low == high:
+        return ""
+    return "".join(_LEVELS[round((value - low) / (high - low) * (len(_LEVELS) - 1))] for value in shown)
+
+
+def _genesis(worker: Worker) -> str:
+    if worker.genesis_version is None and worker.device is None and worker.backend is None:
+        return "nothing reported yet"
+    version = worker.genesis_version or units.NOT_KNOWN
+    return f"{version} on {worker.backend or units.NOT_KNOWN}, {worker.device or units.NOT_KNOWN}"
+
+
+# Its GPU
+
+
+def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker) -> Iterator[Fact]:
+    """The newest sample of the GPU; `n/a` for what it does not report."""
+    late = sample is not None and sample.age_s is not None and not sample.silent
+    yield Fact(f"GPU {units.span(sample.age_s)} ago" if sample is not None and late else "GPU now")
+    if sample is None:
+        yield Fact("GPU", "no sample yet", "$text-muted")
+        return
+    activity = sample.activity or GpuActivity()
+    full_mib, limit_w = sample.memory_total_mib or gpu.memory_total_mib, sample.power_limit_w or gpu.power_limit_w
+    yield Fact("GPU", f"{_pct(sample.gpu_util_pct)}, memory {_pct(sample.memory_util_pct)}")
+    if activity.sm_pct is not None:
+        yield Fact("SMs busy", f"{_pct(activity.sm_pct)}, occupancy {_pct(activity.occupancy_pct)}")
+        yield Fact("tensor", f"{_pct(activity.tensor_pct)}, DRAM bandwidth {_pct(activity.dram_pct)}")
+    yield Fact("VRAM", f"{units.gib(sample.memory_used_mib)} of {units.gib(full_mib)} GiB")
+    yield Fact("power", f"{units.whole(sample.power_w)} of {units.whole(limit_w)} W")
+    yield Fact("temperature", _with_unit(sample.temperature_c, "°C"))
+    yield Fact("SM clock", f"{units.whole(sample.sm_clock_mhz)} of {units.whole(sample.sm_clock_max_mhz)} MHz")
+    if sample.throttle:
+        yield Fact("throttled", ", ".join(sample.throttle), "$warning")
+    else:
+        yield Fact("throttled", units.NOT_SUPPORTED if sample.throttle is None else "no")
+    yield Fact("fan", _pct(sample.fan_pct))
+    received = sample.pcie_rx_mib_s if activity.pcie_rx_mib_s is None else activity.pcie_rx_mib_s
+    sent = sample.pcie_tx_mib_s if activity.pcie_tx_mib_s is None else activity.pcie_tx_mib_s
+    known = received is not None or sent is not None
+    transfer = f"in {units.whole(received)}, out {units.whole(sent)} MiB/s"
+    yield Fact("PCIe", transfer if known else units.NOT_SUPPORTED)
+    if activity.nvlink_rx_mib_s is not None or activity.nvlink_tx_mib_s is not None:
+        linked = f"in {units.whole(activity.nvlink_rx_mib_s)}, out {units.whole(activity.nvlink_tx_mib_s)} MiB/s"
+        yield Fact("NVLink", linked)
+    yield Fact(
+        "energy",
+        f"{units.energy(worker.newest.energy_j)} by the attempt, {units.energy(sample.energy_j)} in total",
+    )
+
+
+def identity_facts(gpu: Gpu) -> Iterator[Fact]:
+    """What does not change about a GPU."""
+    yield Fact("GPU")
+    index = str(gpu.index) if gpu.mig_index is None else f"{gpu.index}, MIG instance {gpu.mig_index}"
+    yield Fact("name", gpu.name)
+    yield Fact("index", f"{index}, PCI {gpu.pci_bus_id or units.NOT_SUPPORTED}")
+    yield Fact("UUID", gpu.uuid)
+    yield Fact("persistence", {True: "on", False: "off", None: units.NOT_SUPPORTED}[gpu.persistence])
+    if gpu.driver is not None:
+        yield Fact("driver", f"{gpu.driver}{f', CUDA {gpu.cuda}' if gpu.cuda is not None else ''}")
+
+
+def health_facts(health: GpuHealth) -> Iterator[Fact]:
+    """All that is wrong, each with what to do, then every counter; `n/a` for what the GPU does not report."""
+    yield Fact("Health")
+    for trouble in health.troubles:
+        style = "$error" if trouble.severity is Severity.FATAL else "$warning"
+        yield Fact("", f"{trouble.text}; {trouble.advice}", style)
+    yield Fact("ECC errors", f"{_n(health.ecc_uncorrected)} uncorrected, {_n(health.ecc_corrected)} corrected")
+    ever = f"{_n(health.ecc_uncorrected_ever)} uncorrected, {_n(health.ecc_corrected_ever)} corrected"
+    yield Fact("", f"ever {ever}")
+    waits = {True: "one waits for a reset", False: "none waits", None: units.NOT_SUPPORTED}[health.remap_pending]
+    rows = f"{_n(health.remapped_uncorrected)} uncorrected, {_n(health.remapped_corrected)} corrected"
+    yield Fact("rows replaced", f"{rows}; {waits}")
+    yield Fact("HBM", _with_unit(health.memory_temperature_c, "°C"))
+    width = f"x{_n(health.pcie_width)} of x{_n(health.pcie_width_max)}"
+    yield Fact("PCIe link", f"generation {_n(health.pcie_gen)} of {_n(health.pcie_gen_max)}, {width}")
+    yield Fact("NVLink", f"{_n(health.nvlink_errors)} errors, {_n(health.nvlink_recoveries)} recoveries")
+    yield Fact("performance", units.NOT_SUPPORTED if health.pstate is None else f"state P{health.pstate}")
+    for number, xid in enumerate(reversed(health.xids)):
+        at = time.strftime("%H:%M:%S", time.localtime(xid.time))
+        text = f"{xid.code} at {at}, {units.count(xid.count, 'time')}: {xids.meaning(xid.code).text}"
+        yield Fact("" if number else "Xids", text)
+
+
+def trouble_facts(worker: Worker, sample: GpuSample | None) -> Iterator[Fact]:
+    """What is wrong with a worker and its GPU, the worst first."""
+    for note in words.trouble(worker, sample):
+        yield Fact("▸", note.text, _STYLES.get(note.style, ""))
+
+
+def _n(value: int | None) -> str:
+    return units.NOT_SUPPORTED if value is None else f"{value:,}"
+
+
+def _with_unit(value: float | None, unit: str) -> str:
+    return units.NOT_SUPPORTED if value is None else f"{value:.0f} {unit}"
+
+
+def _pct(value: float | None) -> str:
+    return _with_unit(value, "%")
+
+
+# Its attempts
+
+ATTEMPTS: Final = (
+    Column[Attempt]("number", lambda attempt: attempt.number, "#"),
+    Column[Attempt]("state", lambda attempt: attempt.state.value, left=True),
+    Column[Attempt]("exit", lambda attempt: exit_of(attempt.exit_code) or None, left=True),
+    Column[Attempt]("elapsed_s", lambda attempt: _elapsed_s(attempt), "elapsed", write=units.span),
+    Column[Attempt]("n_envs", lambda attempt: attempt.n_envs, "envs"),
+    Column[Attempt]("fps", lambda attempt: attempt.rate, "FPS", write=units.fps),
+    Column[Attempt]("gpu_util_mean_pct", lambda attempt: attempt.gpu_util_mean_pct, "GPU", "%", units.whole),
+    Column[Attempt]("memory_peak_mib", lambda attempt: attempt.memory_peak_mib, "VRAM", "GiB", units.gib),
+    Column[Attempt]("power_mean_w", lambda attempt: attempt.power_mean_w, "power", "W", units.whole),
+    Column[Attempt]("fps_per_w", lambda attempt: _fps_per_w(attempt), "FPS/W", write=units.short),
+    Column[Attempt]("args", lambda attempt: arguments.join(attempt.args), "arguments", left=True, limit=200),
+)
+"""The columns of the table of attempts."""
+
+
+def attempt_facts(attempt: Attempt, worker: Worker) -> Iterator[Fact]:
+    """An attempt's arguments in full, how it ended, its metrics, and its rate beside that of the newest attempt."""
+    yield Fact("arguments", arguments.join(attempt.args) or "none")
+    if attempt.reason:
+        yield Fact("reason", attempt.reason, "$error" if attempt.state.value == "failed" else "")
+    for name, value in attempt.metrics.items():
+        yield Fact(name, plain(value))
+    newest = worker.current
+    if newest is not None and newest.number != attempt.number and attempt.rate and newest.rate is not None:
+        yield Fact("newest", f"attempt {newest.number}, {words.difference(attempt.rate, newest.rate)} FPS")
+
+
+def _elapsed_s(attempt: Attempt) -> float:
+    return attempt.elapsed_s(attempt.started + words.since_s(attempt.started))
+
+
+def exit_of(code: int | None) -> str:
+    """An exit code in the usual notation: `0`, `1`, `SIGKILL`; empty while the process exists."""
+    if code is None:
+        return ""
+    if code >= 0:
+        return str(code)
+    try:
+        return signal.Signals(-code).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {-code}"
+
+
+def _fps_per_w(attempt: Attempt) -> float | None:
+    return attempt.rate / attempt.power_mean_w if attempt.rate is not None and attempt.power_mean_w else None
+
+
+# How it is started
+
+
+def setup_facts(details: Details, log: str | None, log_command: str) -> Iterator[Fact]:
+    """Command line, working directory, the `log` file and what prints it, environment."""
+    yield Fact("Command line")
+    yield Fact("command", arguments.join(details.command) or "not started yet")
+    yield Fact("folder", details.cwd)
+    yield Fact("as written", arguments.join(details.args) or "no arguments")
+    yield from _env_facts("--env", details.extra_env)
+    if log is not None:
+        yield Fact("log", log)
+        yield Fact("", log_command)
+    for rank, pid in sorted(details.ranks.items()):
+        yield Fact(f"rank {rank}", f"process {pid}")
+    yield Fact("Environment")
+    yield from _env_facts("set", details.env)
+    yield Fact("unset", " ".join(details.unset) or "nothing")
+    yield Fact("EGL", details.egl)
+
+
+def _env_facts(label: str, env: Mapping[str, str]) -> Iterator[Fact]:
+    for number, (key, value) in enumerate(env.items()):
+        yield Fact("" if number else label, f"{key}={value[:_VALUE_CHARS]}")
+
+
+def shell_line(details: Details) -> str:
+    """A line for a POSIX shell that starts the script as the last attempt was started; empty before the first.
+
+    `SESSION_ID` is left out: a process that has it is ended with the session.
+    """
+    if not details.command:
+        return ""
+    unset = (word for name in details.unset for word in ("-u", name))
+    variables = (f"{name}={value}" for name, value in details.env.items() if name != SESSION_ID)
+    command = details.command
+    if "=" in command[0]:  # env(1) would take it for a variable
+        command = ("sh", "-c", 'exec "$0" "$@"', *command)
+    return f"cd {shlex.quote(details.cwd)} && {shlex.join(['env', *unset, *variables, *command])}"

@@ -1,1 +1,0 @@
-"""All there is to know of one worker: charts, attempts, command line and environment, GPU."""

@@ -1,1 +1,0 @@
-"""The dialog that edits arguments and environment, and restarts workers with them."""

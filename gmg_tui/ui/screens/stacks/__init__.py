@@ -1,1 +1,0 @@
-"""The Python stacks of the ranks of a group, side by side."""

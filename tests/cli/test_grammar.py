@@ -1,0 +1,147 @@
+"""The grammar of the command line, what its options ask an engine for, and its help."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gmg_tui import cli
+from gmg_tui.commands.interactive import draws_utf8
+from gmg_tui.model import RestartMode, RunSpec, StartMode, Visible
+from gmg_tui.options import KEPT, RUN
+from tests.cli.conftest import Gmg
+from tests.cli.scripted import COMMAND, environ
+from tests.cli.scripted import gmg as run
+
+SpecOf = Callable[..., RunSpec]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("words", "args", "changes"),
+    [
+        ("sim.py ls -h --gpus 2 -- x", ("ls", "-h", "--gpus", "2", "--", "x"), {"own_options": ("--gpus",)}),
+        ("--cpu 2 sim.py --cpu 3", ("--cpu", "3"), {"cpu": 2}),
+        ("--name=ls sim.py", (), {"name": "ls"}),
+        ("run --cpu 2 -- sim.py -B 4", ("-B", "4"), {"cpu": 2}),
+        ("-m sim --x", ("--x",), {"module": True, "script": "sim"}),
+        ("--ddp sim.py --ddp 3", ("--ddp", "3"), {}),
+        ("--gpus 4 --ddp 2 sim.py 4", ("4",), {"gpus": "4"}),
+        ("tune sim.py {n_envs} --settle 3", ("{n_envs}", "--settle", "3"), {"own_options": ("--settle",)}),
+        ("sweep --script sim.py --repeat 2", ("--repeat", "2"), {}),
+    ],
+)
+def test_what_follows_the_script_is_the_scripts(
+    spec_of: SpecOf, words: str, args: tuple[str, ...], changes: dict[str, object]
+) -> None:
+    spec = spec_of(*words.split())
+    assert spec.args == args
+    assert {name: getattr(spec, name) for name in changes} == changes
+
+
+def _options(spec: RunSpec) -> dict[str, Any]:
+    unset = {"name", "folder", "socket", "script", "args", "cwd", "python", "host", "cpu"}
+    return {name: getattr(spec, name) for name in spec.__struct_fields__ if name not in unset}
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_not_given_is_left_as_the_model_has_it(spec_of: SpecOf) -> None:
+    defaults = RunSpec("far", "/far", "/far.sock", "sim.py", (), "/", "python")
+    assert _options(spec_of("--cpu", "1", "sim.py")) == _options(defaults)
+
+
+@pytest.mark.usefixtures("folder")
+def test_each_option_reaches_the_engine(spec_of: SpecOf) -> None:
+    words = (
+        "--cpu 1 --interval 2 --start staggered --restart failure --max-restarts 7 --stuck-after 90 --restart-stuck "
+        "--no-probe --sigint-wait 40 --sigterm-wait 0.5 --keep-slurm-env --visible uuid --log-max 1.5GiB "
+        "--pattern (?P<fps>\\d+) --notify bell --summary s.json"
+    )
+    changed = _options(spec_of(*words.split(), "sim.py"))
+    assert Path(changed.pop("summary")).name == "s.json"
+    expected = {
+        "interval_s": 2.0,
+        "start": StartMode.STAGGERED,
+        "restart": RestartMode.FAILURE,
+        "max_restarts": 7,
+        "stuck_after_s": 90.0,
+        "restart_stuck": True,
+        "probe": False,
+        "sigint_wait_s": 40.0,
+        "sigterm_wait_s": 0.5,
+        "keep_slurm_env": True,
+        "visible": Visible.UUID,
+        "log_max_bytes": 3 << 29,
+        "patterns": (r"(?P<fps>\d+)",),
+        "notify": ("bell",),
+    }
+    assert {name: changed[name] for name in expected} == expected
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("size", "most_bytes"), [("1M", 1 << 20), ("2g", 2 << 30), ("0.5T", 1 << 39), ("none", None)])
+def test_how_the_size_of_a_log_may_be_written(spec_of: SpecOf, size: str, most_bytes: int | None) -> None:
+    assert spec_of("--log-max", size, "sim.py").log_max_bytes == most_bytes
+
+
+@pytest.mark.usefixtures("folder")
+def test_simulated_gpus_run_the_bundled_script(spec_of: SpecOf) -> None:
+    spec = spec_of("demo", "--simulate", "8", "--", "--steps", "5")
+    assert (spec.name, spec.simulate, Path(spec.script).name) == ("simulated-1", 8, "worker.py")
+    assert spec.args == ("-B", "4096", "--race", "1", "--oom", "7", "--steps", "5")
+    assert spec_of("--simulate", "1").args == ("-B", "4096")
+    assert spec_of("tune", "--simulate", "2").args == ("-B", "{n_envs}")
+
+
+@pytest.mark.parametrize("command", ["", *cli._group.commands])
+def test_each_help_fits_on_a_screen(gmg: Gmg, command: str) -> None:
+    done = gmg(*command.split(), "--help")
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) <= 40
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_the_help_of_run_has_the_options_that_are_not_set_once_and_kept(gmg: Gmg) -> None:
+    output = gmg("run", "--help").stdout
+    for one in RUN:
+        assert (f" {one.long} " in output.replace("\n", " \n")) is (KEPT not in one.marks), one.name
+
+
+def test_without_a_word_ten_lines_are_printed(gmg: Gmg) -> None:
+    done = gmg()
+    assert (done.stdout.count("\n"), done.stderr, done.returncode) == (10, "", 2)
+
+
+def test_a_shell_completes_commands_options_and_sessions() -> None:
+    from gmg_tui import session as sessions
+
+    (sessions.sessions_folder() / "franka-1").mkdir(parents=True)
+    for line, answer in (("gmg-tui at", "attach"), ("gmg-tui run --gp", "--gpus"), ("gmg-tui report fr", "franka-1")):
+        done = run(_GMG_TUI_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(line.count(" ")))
+        assert done.stdout.split(",")[-1].strip() == answer, line
+
+
+@pytest.mark.parametrize(
+    ("environment", "encoding", "utf8"),
+    [
+        ({}, "utf-8", True),
+        ({"LANG": "de_DE.UTF-8"}, "utf-8", True),
+        ({"LANG": "C"}, "utf-8", True),
+        ({"LANG": "de_DE.ISO-8859-1@euro"}, "utf-8", False),
+        ({"LC_ALL": "C.utf8", "LANG": "de_DE.ISO-8859-1"}, "utf-8", True),
+        ({}, "ascii", False),
+    ],
+)
+def test_where_the_screen_draws_more_than_ascii(environment: dict[str, str], encoding: str, utf8: bool) -> None:
+    assert draws_utf8(environment, encoding) is utf8
+
+
+def test_a_full_standard_output_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*COMMAND, "ls"], stdout=full, stderr=subprocess.PIPE, text=True, env=environ())
+    error = "gmg-tui: cannot write standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, error)

@@ -1,0 +1,103 @@
+"""The manual: its commands are right, its reference is that of the declared options, and it opens on a terminal."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from gmg_tui import cli, config
+from gmg_tui.commands.guide import FOLDER, TOPICS, options_page
+from gmg_tui.ui.guide import GuideApp
+from tests.cli.conftest import Asked, Gmg
+
+_ROOT = FOLDER.parent.parent
+_PAGES = [FOLDER / f"{topic}.md" for topic in TOPICS]
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def test_every_page_is_a_topic() -> None:
+    assert {page.stem for page in FOLDER.glob("*.md")} == {*TOPICS}
+
+
+def test_the_reference_is_that_of_the_declared_options() -> None:
+    assert (FOLDER / "options.md").read_text() == options_page(), "write options_page() to gmg_tui/guide/options.md"
+
+
+@pytest.mark.parametrize("page", [*_PAGES, _ROOT / "README.md"], ids=lambda page: page.stem)
+def test_the_commands_of_a_page_run(
+    page: Path, folder: Path, gmg: Gmg, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to the start of an engine; where they need a session, up to its search."""
+    (folder / "train.py").write_text("")
+    (folder / "sweep.toml").write_text(_blocks(FOLDER / "sweeps.md", "toml")[0])
+    for name in ("doctor", "gpus", "guide", "metrics", "serve"):
+        monkeypatch.setattr(cli._group.commands[name], "callback", lambda **_: 0)
+    for words in (words for block in _blocks(page, "sh") for line in block.splitlines() for words in _commands(line)):
+        done = gmg(*words)
+        expected = ("far enough", "there is no session", "no session", "no running session", "there is no such session")
+        assert not done.returncode or any(text in done.stderr for text in expected), (words, done.stderr)
+
+
+def _commands(line: str) -> list[list[str]]:
+    """The calls of gmg-tui in a line of shell, without the programs around them."""
+    found = []
+    for part in re.split(r"&&|;", line):
+        words = shlex.split(part, comments=True)
+        if words and Path(words[0]).name == "gmg-tui":
+            found.append(words[1:])
+    return found
+
+
+def test_the_settings_of_the_manual_are_read(tmp_path: Path) -> None:
+    (block,) = _blocks(FOLDER / "options.md", "toml")
+    file = tmp_path / "config.toml"
+    file.write_text(block)
+    settings = config.read(file, "sweep", cli._OPTIONS)
+    assert settings.options == {
+        "theme": "light",
+        "sigint_wait": 30,
+        "env": ("WANDB_MODE=offline",),
+        "retries": 2,
+    }
+    assert settings.keys == {"restart": ("f5",)}
+
+
+def test_the_experiments_file_of_the_manual_is_read(tmp_path: Path) -> None:
+    from gmg_tui.sweep.settings import read
+
+    (block,) = _blocks(FOLDER / "sweeps.md", "toml")
+    (tmp_path / "sim.py").write_text("")
+    file = tmp_path / "sweep.toml"
+    file.write_text(block)
+    assert set(tomllib.loads(block)) == {"script", "args", "grid", "experiment", "env"}
+    assert read(str(file)).grid == {"n_envs": (1024, 4096), "lr": (0.1, 0.2)}
+
+
+def test_the_readme_is_short() -> None:
+    assert (_ROOT / "README.md").stat().st_size <= 10_000
+
+
+@pytest.mark.parametrize("topic", ["tuning", None])
+def test_without_a_terminal_the_manual_is_printed(topic: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["guide", *([topic] if topic else [])])
+    assert not caught.value.code
+    printed = capsys.readouterr().out
+    assert "# Tuning\n" in printed
+    assert ("# Sweeps\n" in printed) is (topic is None)
+
+
+async def test_on_a_terminal_it_opens_and_closes() -> None:
+    app = GuideApp((FOLDER / "running.md").read_text())
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        assert "Running a script" in str(app.query_one("MarkdownH1").render())
+        await pilot.press("q")
+    assert app.return_code == 0

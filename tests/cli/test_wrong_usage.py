@@ -1,0 +1,197 @@
+"""A mistake on the command line is one line on standard error with what to do, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from gmg_tui import session as sessions
+from gmg_tui.errors import GmgError
+from tests.cli.conftest import Gmg
+from tests.cli.scripted import environ
+from tests.cli.scripted import gmg as run
+from tests.nvml_sim import Sim
+
+
+@pytest.fixture(autouse=True)
+def files(folder: Path) -> Path:
+    """Scripts of many kinds in the current folder."""
+    (folder / "package").mkdir()
+    (folder / "loop").symlink_to("loop")
+    os.mkfifo(folder / "pipe.py")
+    (folder / "page.html").write_text("<html></html>")
+    (folder / "bin").mkdir()
+    for name, text in (("no-python", "exit 3"), ("bin/no-genesis", f'exec {sys.executable} -I -S "$@"')):
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    (folder / "sweep.toml").write_text('script = "sim.py"\nargs = ["{lr}"]\n[grid]\nlr = [1]\n[preset.quick]\n')
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(files: Path) -> Iterator[None]:
+    yield
+    assert not sessions.sessions_folder().exists() or not list(sessions.sessions_folder().iterdir())
+
+
+_ORDER = "is an option of the script, and goes after it: gmg-tui"
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("-B 4096 sim.py", f"-B {_ORDER} sim.py -B 4096"),
+        ("--cpu 2 -B 4096 sim.py --x", f"-B {_ORDER} --cpu 2 sim.py -B 4096 --x"),
+        ("tune --lr 1 sim.py", f"--lr {_ORDER} tune sim.py --lr 1"),
+        ("-B 4096", "there is no option -B; options of the script go after it: gmg-tui SCRIPT -B …"),
+        ("--gpsu 2 sim.py", "there is no option --gpsu; did you mean --gpus?"),
+        ("dmeo", "there is no command or script dmeo; did you mean demo?"),
+        ("sweeep", "there is no command or script sweeep; did you mean sweep?"),
+        ("atach", "there is no command or script atach; did you mean attach?"),
+        ("help", "there is no command help; see gmg-tui --help, or gmg-tui guide"),
+        ("--simulate 8 sim.py", "--simulate runs the bundled script, not sim.py: gmg-tui demo --simulate 8"),
+        ("--cpu 2 page.html", "page.html is not a Python script; give the path of a Python file"),
+        ("--cpu 2 sweep sweep.toml", "options go after the command: gmg-tui sweep --cpu 2 sweep.toml"),
+        ("--name x --headless", "give a SCRIPT, as in: gmg-tui sim.py -B 4096"),
+        ("demo --simulate 8 --bogus", "there is no option --bogus; gmg-tui demo --help lists them"),
+        ("guide slurm", "there is no topic slurm; see many-machines, options"),
+        ("guide tunig", "there is no topic tunig; did you mean tuning?"),
+        ("stop --all sim-1", "--all stops all running sessions; leave out the names and --gone"),
+        ("rm", "give session names, or --older AGE and --keep N, as in: gmg-tui rm --older 30d --keep 5"),
+        ("rm --older soon", "--older soon: give an age, as in 30d, 12h, 1d12h, 45m"),
+        ("logs a b c", "give the session's name and the slot or job: gmg-tui logs [NAME] SLOT|JOB"),
+        ("absent.py", "there is no script absent.py"),
+        ("package", "package is a folder without a __main__.py"),
+        ("pipe.py", "pipe.py is not a regular file"),
+        ("-m ../sim.py", "-m ../sim.py: give a module's name"),
+        ("--gpus 0 --cpu 2 sim.py", "--gpus and --cpu are mutually exclusive"),
+        ("--cpu 0 sim.py", "--cpu 0: give a number from 1"),
+        ("--cpu many sim.py", "--cpu many: give a number from 1 to 4,096"),
+        ("--env =1 sim.py", "--env =1: give KEY=VALUE"),
+        ("--log-max 900K sim.py", "--log-max 900K: give a size of at least 1M, such as 500M or 2G, or none"),
+        ("--interval nan sim.py", "--interval nan: give a number from 0.2 to 60 seconds"),
+        ("--notify= sim.py", "--notify is empty"),
+        ("--start later sim.py", "--start 'later' is not one of 'gated', 'together', 'staggered'"),
+        ("--virtual-local-rank sim.py", "--virtual-local-rank is for --ddp; give that too"),
+        ("--min-nodes 2 sim.py", "--min-nodes is for --nodes; give that too"),
+        ("--nodes k8s sim.py", "--nodes k8s: give slurm, ray, ssh:HOST,HOST, ssh:@FILE or local:N"),
+        ("--ddp 0 sim.py", "--ddp 0: give the number of ranks"),
+        ("--ddp --start gated sim.py", "--start gated: the ranks of a group wait for each other"),
+        ("--max-restarts -1 sim.py", "--max-restarts -1: give a number from 0 to 1,000,000"),
+        ("--stuck-after 0 sim.py", "--stuck-after 0: give a number from 2 to"),
+        ("--sigterm-wait inf sim.py", "--sigterm-wait inf: give a number from 0 to"),
+        ("--summary absent/s.json sim.py", "--summary absent/s.json: cannot write to the folder"),
+        ("--summary package sim.py", "--summary package: give the path of a file"),
+        ("--summary pipe.py sim.py", "--summary pipe.py: give the path of a file"),
+        ("--python absent sim.py", "--python absent"),
+        ("--name ../x --cpu 1 sim.py", "--name '../x': give up to 40 letters"),
+        ("--theme pink --cpu 1 sim.py", "--theme pink: choose one of dark, light, ansi, contrast"),
+        ("demo --simulate 65", "--simulate 65: give a number from 1 to 64 GPUs"),
+        ("demo --simulate 2 --cpu 2", "--simulate and --cpu are mutually exclusive; give one of them"),
+        (
+            "tune sim.py -B 4096",
+            "no {n_envs} in the script's arguments: write it where the number stands, as in: gmg-tui",
+        ),
+        ("tune --var x=9..1 sim.py {x}", "--var x=9..1: give LOW..HIGH from 1 to"),
+        ("tune --var gpu sim.py {gpu}", "--var gpu: {gpu} is filled in by gmg-tui itself"),
+        ("tune --budget soon sim.py {n_envs}", "--budget soon: give a time, such as 15m"),
+        ("tune --simulate 2 sim.py", "--simulate runs the bundled script instead of yours; leave out sim.py"),
+        ("sweep", "give a FILE, or --set KEY=V1,V2 --script SCRIPT, or --resume NAME"),
+        ("sweep --set n_envs 1024", "--set n_envs: give KEY=VALUE or KEY=VALUE,VALUE"),
+        ("sweep --set a=1 --script", "--script: give the SCRIPT and its arguments after it, at the end"),
+        ("sweep sweep.toml x", "x: only a SCRIPT (--script) has arguments"),
+        ("sweep absent.toml", "there is no experiments file absent.toml; give a TOML file"),
+        ("sweep sim.py", "sim.py is not an experiments file; without one: --set KEY=V1,V2 --script sim.py"),
+        ("sweep --script absent.py", "there is no script absent.py"),
+        ("sweep --all --script sim.py", "--preset and --all choose presets of a file; give a FILE"),
+        ("sweep sweep.toml --preset nope", "--preset nope: sweep.toml has no such preset; the presets: quick"),
+        ("sweep sweep.toml --env A={x}", "sweep.toml: env.A: {x} has no value"),
+        ("sweep sweep.toml --timeout 1w", "--timeout: timeout 1w: give a time"),
+        ("sweep sweep.toml --results sim.py", "--results sim.py: give the path of a folder"),
+        ("sweep sweep.toml --retry-failed", "--retry-failed needs --resume NAME"),
+        ("sweep sweep.toml --restart always", "--restart always: finished jobs would be restarted forever"),
+        ("sweep --resume ../x", "--resume '../x': give up to 40 letters"),
+        (
+            "sweep sweep.toml --resume a --set x=1 --all --name b",
+            "--resume a: its name and jobs cannot change; leave out --all, --name, --set, FILE",
+        ),
+        ("sweep --resume a --nodes slurm", "--resume a: its name and jobs cannot change; leave out --nodes"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_was_meant(gmg: Gmg, words: str, error: str) -> None:
+    result = gmg(*words.split())
+    assert result.stderr.removeprefix("gmg-tui: ").startswith(error)
+    assert (result.stdout, result.stderr.count("\n"), result.returncode) == ("", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("args", "order"),
+    [
+        ("--cpu 2", "gmg-tui --cpu 2 sim.py"),
+        ("-B 64 --headless --cpu=2", "gmg-tui --headless --cpu=2 sim.py -B 64"),
+        ("--help", "gmg-tui --help"),
+    ],
+)
+def test_without_a_gpu_options_after_the_script_are_put_before_it(
+    gmg: Gmg, monkeypatch: pytest.MonkeyPatch, args: str, order: str
+) -> None:
+    def no_gpu(*_: object, **__: object) -> int:
+        raise GmgError("no GPU: NVML is not on this machine")
+
+    monkeypatch.setattr("gmg_tui.commands.run.start", no_gpu)
+    assert gmg("sim.py", *args.split()).stderr == f"gmg-tui: no GPU; options go before the script: {order}\n"
+
+
+def _gmg(*words: str, **variables: str) -> str:
+    """The error of a command in a process of its own."""
+    done = run(*words, **variables)
+    assert (done.stdout, done.stderr.count("\n"), done.returncode) == ("", 1, 2)
+    return done.stderr.removeprefix("gmg-tui: ")
+
+
+def test_an_interpreter_without_genesis_is_told_how_to_get_it() -> None:
+    assert "has no Genesis; install it" in _gmg("demo", "--python", "bin/no-genesis")
+
+
+def test_arguments_that_are_no_text_are_refused() -> None:
+    assert "not UTF-8" in _gmg("--cpu", "1", "sim.py", "\udcff")
+
+
+@pytest.mark.parametrize("gpus", ["9", "0,9", "0,0", "GPU-unknown", "0", "-1", "x"])
+def test_gpus_that_do_not_exist_are_refused_by_the_engine(sim: Sim, gpus: str) -> None:
+    assert "--gpus" in _gmg(f"--gpus={gpus}", "sim.py", **sim.env())
+
+
+def test_without_a_driver_the_cpu_is_named(sim: Sim) -> None:
+    sim.no_driver()
+    assert "--cpu" in _gmg("sim.py", **sim.env())
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_script_that_may_not_be_read_is_refused(files: Path) -> None:
+    (files / "sim.py").chmod(0o000)
+    # All that is imported later comes from folders that the other user may not read either.
+    program = (
+        "import os, gmg_tui.cli, gmg_tui.commands.run; os.setuid(65534); gmg_tui.cli.main(['--cpu', '1', 'sim.py'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=environ(), capture_output=True, text=True)
+    assert "sim.py" in done.stderr
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("term", "size", "error"), [("dumb", (24, 80), "TERM is dumb"), ("xterm", (24, 19), "19 by 24")]
+)
+def test_a_terminal_that_cannot_show_the_screen_names_headless(term: str, size: tuple[int, int], error: str) -> None:
+    words = ["-m", "gmg_tui", "--cpu", "1", "sim.py"]
+    terminal = pexpect.spawn(sys.executable, words, env=environ(TERM=term), dimensions=size)
+    printed = terminal.read().decode()
+    assert error in printed
+    assert "--headless" in printed
+    assert terminal.wait() == 2

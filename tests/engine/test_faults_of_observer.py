@@ -1,0 +1,91 @@
+"""Faults of ours in what watches the workers: they are shown once, and no worker ends of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.model import Batch, RunSpec, WorkerState
+
+from .harness import running, spec_for, sweep_for
+
+_PARTS = (
+    ("engine.allocation", "AllocationWatch", "run"),
+    ("engine.gpus.samples", "GpuSamples", "expire"),
+    ("engine.gpus.samples", "GpuSamples", "shown"),
+    ("engine.output.history", "History", "add"),
+    ("engine.process_scan", "ProcessScan", "scan"),
+    ("engine.records.health_events", "HealthEvents", "take"),
+    ("engine.records.recorder", "Recorder", "_record"),
+    ("engine.records.recorder", "Recorder", "beat"),
+    ("engine.records.session_files", "SessionFiles", "beat"),
+    ("engine.records.session_files", "SessionFiles", "end"),
+    ("engine.records.session_files", "SessionFiles", "run"),
+    ("engine.notify", "Occurrences", "add"),
+    ("engine.workers.local_worker", "LocalWorker", "measure"),
+    ("engine.workers.local_worker", "LocalWorker", "settle"),
+    ("engine.workers.slot_state", "SlotState", "view"),
+    ("results.tried", "TriedArguments", "slow"),
+)
+_FAULTY = """
+import sys
+if "gmg_tui.engine" in sys.orig_argv:
+    from importlib import import_module
+
+    def fault(*_, **__):
+        raise KeyError("a fault of ours")
+
+    for module, *names in {parts!r}:
+        found = import_module("gmg_tui." + module)
+        for name in names[:-1]:
+            found = getattr(found, name)
+        setattr(found, names[-1], fault)
+"""
+_SCRIPT = """
+import time
+for number in range(40):
+    print("line", number, flush=True)
+    time.sleep(0.1)
+"""
+
+
+def _plain(script: Path) -> RunSpec:
+    script.write_text(_SCRIPT)
+    return spec_for(script=str(script), cpu=2)
+
+
+def _sweep(script: Path) -> RunSpec:
+    script.write_text(_SCRIPT)
+    return sweep_for([{}, {}, {}], Batch(script=str(script)), cpu=2)
+
+
+@pytest.mark.parametrize("make", [_plain, _sweep])
+async def test_workers_end_as_they_would_with_a_fault_in_every_part_that_watches_them(
+    tmp_path: Path, make: Callable[[Path], RunSpec]
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_FAULTY.format(parts=_PARTS))
+    async with running(make(tmp_path / "script.py"), {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
+        snapshot = await run.until(lambda snapshot: snapshot.ended)
+        assert {worker.state for worker in snapshot.workers} == {WorkerState.FINISHED}
+        texts = [note for note in snapshot.notes if "internal error (KeyError" in note]
+        assert len(texts) == len(set(texts)) >= 8
+        await run.leave()
+        assert await run.process.wait() == 0
+        logs = [path.read_bytes() for path in (run.folder / "logs").iterdir()]
+        assert len(logs) in (2, 3)
+        assert all(log.count(b"line") == 40 for log in logs)
+    assert 8 <= run.log().count("Traceback") <= 2 * len(_PARTS)
+
+
+async def test_a_part_that_does_not_end_as_it_should_keeps_no_other_from_its_end(tmp_path: Path) -> None:
+    parts = (("store.writer", "StoreWriter", "close"), ("engine.notify", "NotifyCommands", "finish"))
+    (tmp_path / "sitecustomize.py").write_text(_FAULTY.format(parts=parts))
+    async with running(_plain(tmp_path / "script.py"), {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        await run.leave()
+        assert await run.process.wait() == 0
+        assert run.record().ended is not None
+        assert not Path(run.spec.socket).exists()
+    assert run.log().count("has not ended as it should") == 2

@@ -1,0 +1,140 @@
+"""Pipes: every byte of each is read, however many there are and whatever one of them does."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+import pytest
+
+from gmg_tui.engine.output.pipes import Pipe, Pipes
+
+_PATIENCE_S = 30.0
+
+
+class Ends:
+    """Pipes, and what came out of each."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.pipes = Pipes(is_full=lambda: self.full)
+        self.taken: list[bytearray] = []
+        self.writing: list[int] = []
+        self._news = asyncio.Event()
+
+    def open(self, count: int = 1) -> list[Pipe]:
+        opened = []
+        for number in range(len(self.taken), len(self.taken) + count):
+            self.taken.append(bytearray())
+            pipe, writing = self.pipes.open(partial(self._take, number))
+            os.set_blocking(writing, False)
+            self.writing.append(writing)
+            opened.append(pipe)
+        return opened
+
+    def _take(self, number: int, data: bytes) -> None:
+        self.taken[number] += data
+        self._news.set()
+
+    def fill(self, number: int = 0) -> int:
+        """Write until the pipe is full. Returns how many bytes were written."""
+        written = 0
+        try:
+            while True:
+                written += os.write(self.writing[number], b"x" * (1 << 16))
+        except BlockingIOError:
+            return written
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        async with asyncio.timeout(_PATIENCE_S):
+            while not holds():
+                self._news.clear()
+                await self._news.wait()
+
+
+@pytest.fixture
+async def ends() -> AsyncIterator[Ends]:
+    ends = Ends()
+    yield ends
+    ends.pipes.close_all()
+
+
+async def test_every_pipe_of_many_is_read_to_its_end(ends: Ends) -> None:
+    ends.open(100)
+    for number, writing in enumerate(ends.writing):
+        os.write(writing, b"%d\n" % number)
+    await ends.until(lambda: all(ends.taken))
+    for writing in ends.writing:
+        os.write(writing, b"last")
+        os.close(writing)
+    await ends.until(lambda: all(taken.endswith(b"last") for taken in ends.taken))
+    assert ends.taken == [b"%d\nlast" % number for number in range(100)]
+    ends.open()
+    os.write(ends.writing[-1], b"after all others have ended\n")
+    await ends.until(lambda: ends.taken[-1])
+
+
+async def test_a_flooded_pipe_does_not_keep_the_others_waiting(ends: Ends) -> None:
+    ends.open(3)
+    ends.fill()
+    os.write(ends.writing[2], b"quiet\n")
+    await ends.until(lambda: ends.fill() and ends.taken[2])
+    assert ends.taken[2] == b"quiet\n"
+
+
+async def test_what_is_in_a_pipe_when_it_is_closed_is_read_and_its_number_may_be_used_again(ends: Ends) -> None:
+    (pipe,) = ends.open()
+    written = ends.fill()
+    ends.pipes.close(pipe)
+    assert len(ends.taken[0]) == written
+    (other,) = ends.open()
+    ends.pipes.close(pipe)
+    os.write(ends.writing[1], b"other")
+    await ends.until(lambda: ends.taken[1])
+    assert other.file == pipe.file
+
+
+async def test_nothing_is_read_while_the_queue_is_full_and_all_of_it_after_that(ends: Ends) -> None:
+    ends.full = True
+    ends.open()
+    written = 0
+    for _ in range(100):
+        written += ends.fill()
+        await asyncio.sleep(0)
+    assert not ends.taken[0]
+    ends.full = False
+    await ends.until(lambda: len(ends.taken[0]) == written)
+
+
+async def test_a_pipe_that_fills_quickly_is_read_before_it_is_full(ends: Ends) -> None:
+    ends.open()
+    # It would be full in a quarter of a second; as the clock is the loop's, a slow machine writes more slowly too.
+    piece = b"x" * (fcntl.fcntl(ends.writing[0], fcntl.F_GETPIPE_SZ) // 256)
+    written = 0
+    for _ in range(1500):
+        written += os.write(ends.writing[0], piece)  # raises where there is no room
+        await asyncio.sleep(0.001)
+    await ends.until(lambda: len(ends.taken[0]) == written)
+
+
+async def test_a_pipe_whose_taker_raises_is_read_on_and_so_are_all_others(
+    ends: Ends, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad: list[bytes] = []
+
+    def fail(data: bytes) -> None:
+        bad.append(data)
+        raise ZeroDivisionError
+
+    _, writing = ends.pipes.open(fail)
+    ends.open()
+    for expected in (b"good", b"goodgood"):
+        os.write(writing, b"bad")
+        os.write(ends.writing[0], b"good")
+        await ends.until(partial(ends.taken[0].__eq__, expected))
+    os.close(writing)
+    assert bad == [b"bad"] * 2
+    assert "ZeroDivisionError" in caplog.text

@@ -1,0 +1,85 @@
+"""Counters that only some GPUs have: GPM (Hopper and later), Xid events, MIG instances."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pynvml
+import pytest
+
+from gmg_tui.gpu.gpm import LEAST_S, Gpm
+from gmg_tui.gpu.xids import XidEvents, meaning
+from tests.hardware.conftest import Record
+
+pytestmark = [pytest.mark.gpu, pytest.mark.process, pytest.mark.timeout(240)]
+
+# Reads far outside of a tensor: the driver reports Xid 13, 31 or 43, none of which is the GPU's fault.
+ILLEGAL_ACCESS = """
+import torch
+x = torch.zeros(8, device="cuda")
+y = torch.as_strided(x, (1,), (1,), 1 << 40)
+y.add_(1)
+torch.cuda.synchronize()
+"""
+
+
+@pytest.fixture
+def handles(gpu_count: int) -> Iterator[list[Any]]:
+    """The NVML handles of all GPUs."""
+    pynvml.nvmlInit()
+    yield [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(gpu_count)]
+    pynvml.nvmlShutdown()
+
+
+def test_sm_activity_is_high_on_a_busy_gpu(handles: list[Any], record: Record, holder: subprocess.Popen[str]) -> None:
+    if not pynvml.nvmlGpmQueryDeviceSupport(handles[0]).isSupportedDevice:
+        pytest.skip("this GPU has no GPM counters")
+    gpm = Gpm(handles[0])
+    try:
+        gpm.read()
+        threading.Event().wait(LEAST_S + 0.5)  # GPM compares two samples that are about a second apart
+        activity = gpm.read()
+    finally:
+        gpm.free()
+    assert activity is not None
+    assert activity.sm_pct is not None
+    record.add("SM activity, %, busy", "gpu0", activity.sm_pct, "> 50", "GPM")
+    assert 50 < activity.sm_pct <= 100
+
+
+def test_an_illegal_access_is_an_xid_of_the_script(handles: list[Any], cuda: None, record: Record) -> None:
+    if not pynvml.nvmlDeviceGetSupportedEventTypes(handles[0]) & pynvml.nvmlEventTypeXidCriticalError:
+        pytest.skip("this GPU reports no Xids")
+    events = XidEvents()
+    try:
+        events.register("gpu0", handles[0])
+        command = [sys.executable, "-c", ILLEGAL_ACCESS]
+        assert subprocess.run(command, capture_output=True, timeout=120).returncode != 0
+        codes = [code for _, code in events.new()]
+    finally:
+        events.free()
+    record.add("Xids after an illegal access", "gpu0", codes, "13, 31 or 43", "NVML")
+    assert codes, "no Xid was reported"
+    assert all(meaning(code).severity is None for code in codes)
+
+
+def test_mig_instances_agree_with_nvidia_smi(handles: list[Any], record: Record) -> None:
+    modes = []
+    for handle in handles:
+        try:
+            modes.append(pynvml.nvmlDeviceGetMigMode(handle)[0])
+        except pynvml.NVMLError:
+            modes.append(pynvml.NVML_DEVICE_MIG_DISABLE)
+    if pynvml.NVML_DEVICE_MIG_ENABLE not in modes:
+        pytest.skip("no GPU is divided into MIG instances")
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True, timeout=60).stdout
+    uuids = {line.rpartition("UUID: ")[2].rstrip(")") for line in listed.splitlines() if "MIG" in line}
+    shown = subprocess.run(
+        [sys.executable, "-m", "gmg_tui", "gpus", "--json"], capture_output=True, text=True, timeout=120
+    ).stdout
+    record.add("MIG instances", "all", sum(uuid in shown for uuid in uuids), len(uuids), "nvidia-smi -L")
+    assert all(uuid in shown for uuid in uuids)

@@ -1,0 +1,203 @@
+"""The reporter without a screen, as a real process on a scripted engine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+
+import pytest
+from msgspec.structs import replace
+
+from gmg_tui.model import Attempt, Batch, Fps, JobRecord, SweepSpec, WorkerState
+from tests.cli.scripted import ScriptedEngine, environ
+
+_PROGRAM = (
+    "import sys; from pathlib import Path; from gmg_tui import headless; sys.exit(headless.run(Path(sys.argv[1])))"
+)
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[ScriptedEngine]:
+    async with ScriptedEngine() as engine:
+        yield engine
+
+
+async def _report(engine: ScriptedEngine, stdout: int = PIPE, **variables: str) -> Process:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _PROGRAM, engine.socket, stdout=stdout, stderr=PIPE, env=environ(**variables)
+    )
+    await engine.followed.wait()
+    return process
+
+
+async def _ended(process: Process) -> tuple[str, str, int | None]:
+    out, err = await process.communicate()
+    return (out or b"").decode(), err.decode(), process.returncode
+
+
+async def test_each_line_stands_after_its_slot_and_the_table_has_the_sum(engine: ScriptedEngine) -> None:
+    process = await _report(engine)
+    engine.say("cpu0", "Building scene", "Running at 1,000.00 FPS.")
+    engine.move("cpu0", WorkerState.RUNNING, fps=Fps(1000.0, 900.0, 1100.0, 7, settled=1000.0), n_envs=4096)
+    engine.move("cpu1", WorkerState.RUNNING, fps=Fps(500.0, 400.0, 600.0, 7, settled=500.0), n_envs=16)
+    (engine.folder / "summary.json").touch()
+    engine.end_all()
+    out, err, status = await _ended(process)
+    assert (err, status) == ("", 0)
+    lines = out.splitlines()
+    assert "cpu0 │ Building scene" in lines
+    assert not any("Running at" in line for line in lines)
+    assert "cpu0   running after 1 s" in lines
+    table = {line.split()[0]: line.split()[1:] for line in lines[-7:]}
+    assert {"finished", "900", "4,096"} <= set(table["cpu0"])
+    assert {"finished", "400", "16"} <= set(table["cpu1"])
+    assert any(line.startswith("2 finished  total 1,300 FPS") for line in lines)
+    assert f"summary: {engine.folder}/summary.json" in lines
+
+
+async def test_a_failure_is_told_with_its_reason_and_advice_and_is_the_exit_status(engine: ScriptedEngine) -> None:
+    process = await _report(engine)
+    engine.move("cpu0", WorkerState.FAILED, reason="out of memory", advice="take fewer environments")
+    engine.end_all()
+    out, _, status = await _ended(process)
+    assert status == 1
+    assert "cpu0   failed after 1 s: out of memory" in out
+    assert "cpu0 failed: out of memory\n     take fewer environments\n" in out
+
+
+async def test_the_first_interrupt_stops_the_workers_and_the_second_kills_them(engine: ScriptedEngine) -> None:
+    process = await _report(engine)
+    process.send_signal(signal.SIGINT)
+    assert (await engine.ends.get()).kill is False
+    engine.move("cpu0", WorkerState.STOPPING, stopping="SIGINT sent, waiting up to 15 s")
+    process.send_signal(signal.SIGINT)
+    assert (await engine.ends.get()).kill is True
+    engine.end_all(WorkerState.STOPPED)
+    out, err, status = await _ended(process)
+    assert status == 130
+    assert err == "stopping the workers (ctrl+c again kills them)\nkilling the workers\n"
+    assert "cpu0   stopping: SIGINT sent, waiting up to 15 s" in out
+
+
+async def test_sigterm_stops_in_order_however_often_it_comes(engine: ScriptedEngine) -> None:
+    process = await _report(engine)
+    process.send_signal(signal.SIGTERM)
+    assert (await engine.ends.get()).kill is False
+    process.send_signal(signal.SIGTERM)
+    engine.end_all(WorkerState.STOPPED)
+    assert (await _ended(process))[2] == 130
+    assert engine.ends.empty()
+
+
+async def test_lines_that_the_engine_left_out_are_counted(engine: ScriptedEngine) -> None:
+    process = await _report(engine)
+    engine.say("cpu1", "one")
+    engine.say("cpu1", "last", left_out=1234)
+    engine.end_all()
+    out, _, _ = await _ended(process)
+    assert "cpu1 │ one\ncpu1 │ … 1,234 lines left out; all are in logs/cpu1.log\ncpu1 │ last\n" in out
+
+
+async def test_interrupts_are_heard_while_nobody_reads_and_the_third_leaves(engine: ScriptedEngine) -> None:
+    unread, writing = os.pipe()
+    process = await _report(engine, writing)
+    os.close(writing)
+    for _ in range(40):
+        engine.say("cpu0", *("x" * 80 for _ in range(1000)))  # far more than a pipe and the reporter hold
+        await asyncio.sleep(0)
+    process.send_signal(signal.SIGINT)
+    assert (await engine.ends.get()).kill is False
+    process.send_signal(signal.SIGINT)
+    assert (await engine.ends.get()).kill is True
+    engine.end_all(WorkerState.STOPPED)
+    await engine.left.wait()  # the reporter has seen the end, and waits for its reader alone
+    assert process.returncode is None
+    process.send_signal(signal.SIGINT)
+    assert (await _ended(process))[2] == 130
+    os.close(unread)
+
+
+async def test_a_closed_standard_output_stops_the_session_in_order(engine: ScriptedEngine) -> None:
+    sample, writing = os.pipe()
+    process = await _report(engine, writing)
+    os.close(writing)
+    os.close(sample)
+    engine.say("cpu0", "to nobody")
+    assert (await engine.ends.get()).kill is False
+    engine.end_all(WorkerState.STOPPED)
+    assert await _ended(process) == ("", "", 1)
+
+
+async def test_a_full_disk_leaves_the_session_alone(engine: ScriptedEngine) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    process = await _report(engine, full)
+    os.close(full)
+    engine.say("cpu0", "one")
+    await engine.left.wait()
+    _, err, status = await _ended(process)
+    assert status == 1
+    assert f"gmg-tui attach {engine.session.spec.name}" in err
+    assert engine.ends.empty()
+
+
+async def test_an_encoding_without_signs_gets_ascii(engine: ScriptedEngine) -> None:
+    process = await _report(engine, PYTHONIOENCODING="ascii")
+    engine.say("cpu0", "größer", left_out=3)
+    engine.move("cpu0", WorkerState.RUNNING, stuck="no output")
+    engine.end_all()
+    out, _, status = await _ended(process)
+    assert status == 0
+    assert out.isascii()
+    assert "cpu0 | gr??er" in out
+    assert "! stuck: no output" in out
+
+
+async def test_an_engine_that_dies_is_an_error_that_names_its_log(engine: ScriptedEngine) -> None:
+    process = await _report(engine)
+    await engine.leave(ended=False)
+    _, err, status = await _ended(process)
+    assert status == 1
+    assert "the engine of session sim-1 was lost: it ended without a word" in err
+    assert f"{engine.folder}/engine.log" in err
+    assert "bytes" not in err
+
+
+async def test_each_job_of_a_sweep_is_told_also_one_that_no_snapshot_had() -> None:
+    async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Batch(),))) as engine:
+        first, second, third = (JobRecord(number, f"x={number}") for number in (1, 2, 3))
+        running = replace(first, state=WorkerState.RUNNING, slot="cpu0", last=Attempt(1))
+        engine.advance("cpu0", running, second, third)
+        process = await _report(engine)
+        ends = {"slot": "cpu0", "last": Attempt(1), "ended": time.time() + 9, "elapsed_s": 62.0}
+        failed = replace(second, state=WorkerState.FAILED, reason="out of memory", **ends)
+        finished = [replace(one, state=WorkerState.FINISHED, **ends) for one in (first, third)]
+        engine.advance("cpu0", failed, *finished)
+        out, err, status = await _ended(process)
+    assert (err, status) == ("", 1)
+    assert [line for line in out.splitlines() if " job " in line] == [
+        "cpu0   job 1/3 x=1 starts",
+        "cpu0   job 2/3 x=2 starts",
+        "cpu0   job 2/3 x=2 failed after 1:02: out of memory",
+        "cpu0   job 1/3 x=1 finished after 1:02",
+        "cpu0   job 3/3 x=3 starts",
+        "cpu0   job 3/3 x=3 finished after 1:02",
+    ]
+    assert "FPS last" not in out
+
+
+async def test_an_engine_that_leaves_before_it_has_told_of_all_jobs_holds_nothing_up() -> None:
+    async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Batch(),))) as engine:
+        job = JobRecord(1, "x=1", slot="cpu0", last=Attempt(1))
+        engine.advance("cpu0", replace(job, state=WorkerState.RUNNING))
+        engine.mute = True
+        process = await _report(engine)
+        await engine.asked.wait()
+        engine.advance("cpu0", replace(job, state=WorkerState.FINISHED, ended=time.time()))
+        await engine.leave(ended=True)
+        _, err, status = await _ended(process)
+    assert (err, status) == ("", 0)

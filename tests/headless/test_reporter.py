@@ -1,0 +1,229 @@
+"""What the reporter says of snapshots, and when."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gmg_tui.gpu.health import judged
+from gmg_tui.headless.reporter import Reporter
+from gmg_tui.headless.table import final
+from gmg_tui.model import (
+    Fps,
+    Gpu,
+    GpuHealth,
+    GpuSample,
+    NodeView,
+    Progress,
+    Slot,
+    SlotKind,
+    Snapshot,
+    Worker,
+    WorkerState,
+)
+from gmg_tui.protocol import Lines
+from tests.workers import changed as replace
+from tests.workers import session_of, worker_of
+
+_GPU = Gpu(0, "GPU-0", "H100 80GB")
+_SESSION = session_of(Slot("gpu0", SlotKind.GPU, _GPU), Slot("gpu10", SlotKind.GPU))
+
+
+def _snapshot(second: float, *workers: Worker, power_w: float | None = None, **sample: Any) -> Snapshot:
+    return Snapshot(second, second, workers, (GpuSample("GPU-0", power_w=power_w, **sample),))
+
+
+def _running(fps: float, slot: str = "gpu0") -> Worker:
+    return worker_of(slot, 0, WorkerState.RUNNING, fps=Fps(fps, fps, fps, 1, settled=fps), attempt=1)
+
+
+def test_the_status_comes_every_five_seconds_when_it_says_something_else_and_each_minute() -> None:
+    reporter = Reporter(_SESSION)
+    said = {
+        second: text
+        for second in range(200)
+        if (text := reporter.status(_snapshot(second, _running(100 + min(second, 12), "gpu0"), power_w=50.0)))
+    }
+    assert list(said) == [0, 5, 10, 15, 75, 135, 195]
+    assert said[15] == "sim-1  Σ 112 FPS  2.24 FPS/W  1 running  00:00:15"
+
+
+def test_lines_that_are_more_than_progress_are_printed() -> None:
+    mere = (
+        "[Genesis] [07:00:23] [INFO] Running at 24,013,029.12 FPS (5,862.56 FPS per env, 4096 envs).",
+        "[Genesis] [26-11-22 07:00:23.120] [INFO] Running at 59.03 FPS.",
+        "[Genesis 07:00:23] Running at 59.03 FPS (14.76 FPS per env, 4 envs).",
+        "INFO:genesis:Running at ~<1,989.47>~ FPS (~<124.34>~ FPS per env, ~<16>~ envs).",
+        " 43%|████▎     | 43/100 [00:04<00:05, 10.20it/s]",
+        "Epoch 3:  43%|████▎     | 43/100 [00:04<00:05, 10.20it/s, loss=0.3]",
+    )
+    others = (
+        "",
+        "eval: Running at 59.03 FPS. reward 3.4",
+        "[Genesis] [07:00:23] [WARNING] Running at the limit of what is stable",
+        "100%|██████████| 100/100 [00:09<00:00, 10.20it/s]",
+        "coverage 43%| of the table |",
+        "Learning iteration 5/100",
+        "Computation: 1234 steps/s (collection: 1.0s, learning 0.2s)",
+        "Mean reward: 12.3",
+    )
+    lines = Lines("gpu0", 0, (*mere, *others))
+    assert list(Reporter(_SESSION).output(lines)) == [f"gpu0  │ {line}" for line in others]
+    assert list(Reporter(_SESSION, verbose=True).output(lines)) == [f"gpu0  │ {line}" for line in (*mere, *others)]
+
+
+def test_the_status_has_the_age_of_metrics_that_are_late_and_na_are_in_no_sum() -> None:
+    reporter = Reporter(_SESSION)
+    worker = _running(100.0)
+    said = [
+        reporter.status(_snapshot(0, worker, power_w=50.0)),
+        reporter.status(_snapshot(7, worker, power_w=50.0, age_s=7.0)),
+        reporter.status(_snapshot(12, worker, power_w=50.0, age_s=12.0)),
+        reporter.status(_snapshot(17, worker, error="no answer from the driver", age_s=17.0)),
+        reporter.status(_snapshot(76, worker, error="no answer from the driver", age_s=76.0)),
+        reporter.status(_snapshot(77, worker, error="no answer from the driver", age_s=77.0)),
+    ]
+    assert said == [
+        "sim-1  Σ 100 FPS  2.00 FPS/W  1 running  00:00:00",
+        "sim-1  Σ 100 FPS  2.00 FPS/W  1 running  00:00:07  GPU metrics are 7 s old",
+        None,
+        "sim-1  Σ 100 FPS  1 running  00:00:17  no answer from the driver for 17 s",
+        None,
+        "sim-1  Σ 100 FPS  1 running  00:01:17  no answer from the driver for 1:17",
+    ]
+
+
+def test_what_a_worker_waits_for_is_told_when_it_changes_but_not_each_amount_of_it() -> None:
+    reporter = Reporter(_SESSION)
+    told: list[str] = []
+    for second, (state, reason) in enumerate(
+        [
+            (WorkerState.WAITING, "for gpu1 to write the mesh caches"),
+            (WorkerState.WAITING, None),
+            (WorkerState.WAITING, "for the NVIDIA driver to answer"),
+            (WorkerState.WAITING, "for the NVIDIA driver to answer"),
+            (WorkerState.RESTARTING, None),
+            (WorkerState.RESTARTING, "for 20.0 GiB on gpu0 to be released"),
+            (WorkerState.RESTARTING, "for 3.5 GiB on gpu0 to be released"),
+            (WorkerState.RUNNING, None),
+        ]
+    ):
+        told += reporter.events(_snapshot(second, worker_of("gpu0", 0, state, reason=reason)))
+    assert told == [
+        "gpu0    waiting: for gpu1 to write the mesh caches",
+        "gpu0    waiting: for the NVIDIA driver to answer",
+        "gpu0    restarting, attempt 1",
+        "gpu0    restarting, attempt 1: for 20.0 GiB on gpu0 to be released",
+        "gpu0    running",
+    ]
+
+
+def test_the_status_has_the_progress_of_the_slowest_worker() -> None:
+    fast = replace(_running(100.0), progress=Progress(90.0, 100.0, "it"))
+    slow = replace(_running(100.0, "gpu10"), progress=Progress(12.0, 96.0, "iteration"))
+    status = Reporter(_SESSION).status(_snapshot(9, fast, slow, _running(100.0)))
+    assert status == "sim-1  Σ 300 FPS  3 running  12 % done  00:00:09"
+
+
+def test_a_state_is_told_once_with_the_time_since_the_attempt_began() -> None:
+    reporter = Reporter(_SESSION)
+    starting = worker_of("gpu0", 0, WorkerState.STARTING, state_since=8.0, attempt=1)
+    assert list(reporter.events(_snapshot(10, starting))) == ["gpu0    starting"]
+    assert list(reporter.events(_snapshot(11, starting))) == []
+    compiling = worker_of("gpu0", 0, WorkerState.COMPILING, 19.0, attempt=1, attempt_started=8.0, phase_usual_s=100.0)
+    assert list(reporter.events(_snapshot(20, compiling))) == ["gpu0    compiling after 11 s; this took 1:40 last time"]
+    failed = worker_of(
+        "gpu0", 0, WorkerState.FAILED, attempt=1, attempt_started=8.0, attempt_ended=30.0, reason="out of memory"
+    )
+    assert list(reporter.events(_snapshot(30, failed))) == ["gpu0    failed after 22 s: out of memory"]
+    again = worker_of("gpu0", 0, WorkerState.RESTARTING, attempt=1, restart_at=35.0, reason="out of memory")
+    assert list(reporter.events(_snapshot(31, again))) == ["gpu0    restarting in 4 s, attempt 2: out of memory"]
+    assert list(reporter.events(_snapshot(35, replace(starting, attempt=2)))) == ["gpu0    starting, attempt 2"]
+
+
+def test_a_countdown_is_no_news_but_another_signal_is() -> None:
+    reporter = Reporter(_SESSION)
+    stopping = worker_of("gpu0", 0, WorkerState.STOPPING, attempt=1)
+    told = [
+        line
+        for second, text in enumerate(["SIGINT, SIGTERM in 2 s", "SIGINT, SIGTERM in 1 s", "SIGTERM, SIGKILL in 9 s"])
+        for line in reporter.events(_snapshot(second, replace(stopping, stopping=text)))
+    ]
+    assert told == ["gpu0    stopping: SIGINT, SIGTERM in 2 s", "gpu0    stopping: SIGTERM, SIGKILL in 9 s"]
+
+
+def test_being_stuck_warnings_and_notes_are_told_when_they_come() -> None:
+    reporter = Reporter(_SESSION)
+    worker = _running(100.0)
+    stuck = replace(worker, stuck="no output for 74 s", warnings=("runs on the CPU",))
+    first = replace(_snapshot(0, stuck), notes=("disk full",), nvml_error="driver gone")
+    assert list(reporter.events(first)) == [
+        "gpu0    running after 0 s",
+        "gpu0    ⚠ stuck: no output for 74 s",
+        "gpu0    warning: runs on the CPU",
+        "sim-1: disk full",
+        "sim-1: driver gone",
+    ]
+    assert list(reporter.events(first)) == []
+    assert list(reporter.events(_snapshot(1, worker))) == ["gpu0    no longer stuck"]
+
+
+def test_the_table_sums_what_is_known_and_invents_nothing() -> None:
+    fps = Fps(2000.0, 2000.0, 2000.0, 9, env_steps=6e6, seconds=3000.0, energy_j=1.5e6)
+    reached = {"gpu_util_mean_pct": 97.1, "memory_peak_mib": 30211, "power_mean_w": 480.0, "energy_j": 263000.0}
+    times = {"attempt_started": 1.0, "attempt_ended": 3662.0}
+    known = replace(_running(2000.0), state=WorkerState.FINISHED, fps=fps, **reached, **times)
+    lines = final(_SESSION, _snapshot(3662, known, worker_of("gpu10", 1, WorkerState.FAILED)))
+    rows = [re.split("  +", line.strip()) for line in lines]
+    assert rows[0] == ["slot", "state", "start", "time", "FPS", "VRAM GiB", "GPU %", "W", "energy", "steps/J"]
+    assert [*rows[1][:2], *rows[1][3:]] == ["gpu0", "finished", "1h 01m", "2,000", "29.5", "97", "480", "73 Wh", "4.00"]
+    assert rows[2] == ["gpu10", "failed", *["–"] * 8]
+    assert rows[3][:4] == [
+        "1 finished, 1 failed",
+        "total 2,000 FPS without 1 failed worker",
+        "4.00 FPS/W",
+        "time 01:01:01",
+    ]
+    assert lines[4] == "gpu10 failed: no reason known"
+
+
+def test_the_lines_that_explain_a_failure_come_before_it_but_are_not_waited_for_for_ever() -> None:
+    times = {"attempt_started": 0.0, "attempt_ended": 3.0}
+    failed = worker_of("gpu0", 0, WorkerState.FAILED, reason="KeyError: 'joint'", log_lines=2, **times)
+    for lines in (("Traceback …", "KeyError: 'joint'"), ()):
+        reporter = Reporter(_SESSION)
+        assert list(reporter.events(_snapshot(2, failed))) == []
+        printed = [f"gpu0  │ {line}" for line in lines]
+        assert list(reporter.output(Lines("gpu0", 0, lines))) == printed
+        assert list(reporter.events(_snapshot(3, failed))) == ["gpu0    failed after 3 s: KeyError: 'joint'"]
+        assert list(reporter.events(_snapshot(4, failed))) == []
+
+
+def test_what_is_wrong_with_a_gpu_is_reported_once_with_what_to_do() -> None:
+    reporter, worker = Reporter(_SESSION), replace(_running(1.0), advice="use fewer environments")
+    healths = (GpuHealth(ecc_uncorrected=0), *(judged(GpuHealth(ecc_uncorrected=errors)) for errors in (2, 3)))
+    first, second, third = (list(reporter.events(_snapshot(n, worker, health=one))) for n, one in enumerate(healths))
+    assert "gpu0    use fewer environments" in first
+    assert [line[:46] for line in second] == ["gpu0    warning: 2 ECC errors, uncorrected; wh"]
+    assert "nvidia-smi --gpu-reset" in second[0]
+    assert third == []
+
+
+def test_a_node_that_is_lost_is_said_once_each_time() -> None:
+    reporter = Reporter(replace(_SESSION, slots=(Slot("b/cpu0", SlotKind.CPU, node="b"),)))
+    running = _running(100, "b/cpu0")
+    assert len(list(reporter.events(Snapshot(0, 0, (running,), nodes=(NodeView("b"),))))) == 1
+
+    def lost(since: float, trouble: str) -> list[str]:
+        waits = replace(running, state=WorkerState.RESTARTING, reason="b is lost", lost_since=since)
+        notes = (f"b: lost since 12:00:0{since:.0f}: {trouble}",)
+        nodes = (NodeView("b", lost_since=since),)
+        return list(reporter.events(Snapshot(since, since, (waits,), nodes=nodes, notes=notes)))
+
+    assert lost(1.0, "the connection was lost") == ["sim-1: b: lost since 12:00:01: the connection was lost"]
+    assert lost(1.0, "No route to host") == []
+    back = Snapshot(5.0, 5.0, (replace(running, attempt=2),), notes=("b: lost since 12:00:01: No route to host",))
+    assert list(reporter.events(back)) == ["b/cpu0   running after 0 s"], (
+        "notes may be older than what stands beside them"
+    )
+    assert lost(9.0, "No route to host") == ["sim-1: b: lost since 12:00:09: No route to host"]

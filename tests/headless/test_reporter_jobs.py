@@ -1,0 +1,169 @@
+"""What the reporter says of a sweep: its jobs' starts and ends, and how far its queue is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gmg_tui.headless.jobs import Jobs
+from gmg_tui.headless.reporter import Reporter
+from gmg_tui.headless.table import exit_status, final
+from gmg_tui.model import (
+    Attempt,
+    Batch,
+    Fps,
+    JobRecord,
+    Queue,
+    Snapshot,
+    SweepSpec,
+    Worker,
+    WorkerState,
+)
+from gmg_tui.protocol import Lines
+from tests.workers import changed as replace
+from tests.workers import session_of, worker_of
+
+_SESSION = session_of("cpu0", "cpu1", name="sweep-1", started=1000.0, sweep=SweepSpec((Batch(),)))
+_QUEUE = Queue(waiting=5, running=2, finished=2, failed=1, stopped=0, version=1, eta_s=252.0)
+
+
+def _worker(job: int, slot: str = "cpu0", state: WorkerState = WorkerState.RUNNING, attempt: int = 1) -> Worker:
+    return worker_of(slot, 0, state, attempt=attempt, job=job, job_name=f"x={job}")
+
+
+def _snapshot(*workers: Worker, queue: Queue = _QUEUE, second: float = 0.0) -> Snapshot:
+    return Snapshot(1000.0 + second, second, workers, queue=queue)
+
+
+def _ended(
+    number: int, state: WorkerState = WorkerState.FINISHED, attempts: int = 1, fps: Fps | None = None, **changes: object
+) -> JobRecord:
+    last = Attempt(attempts, fps=fps)
+    made = JobRecord(
+        number, f"x={number}", state=state, slot="cpu1", last=last, started=1001.0, ended=1063.0, elapsed_s=62.0
+    )
+    return replace(made, **changes)
+
+
+class _Queue:
+    """The jobs that have ended, as an engine gives them."""
+
+    def __init__(self) -> None:
+        self.jobs = Jobs(_SESSION)
+        self.ended: list[JobRecord] = []
+        self.questions = self.version = 0
+
+    def told(self) -> Iterator[str]:
+        self.version += 1
+        queue = replace(_QUEUE, finished=len(self.ended), failed=0, version=self.version)
+        while (part := self.jobs.wanted(queue)) is not None:
+            self.questions += 1
+            waiting = JobRecord(99_999, "waiting")
+            first, number = part
+            yield from self.jobs.take(first, [*self.ended, waiting][first : first + number])
+
+
+def test_a_start_is_told_once_and_each_further_attempt_too() -> None:
+    jobs = Jobs(_SESSION)
+    assert list(jobs.starts(_snapshot(_worker(4), worker_of("cpu1", 1, WorkerState.WAITING)))) == [
+        "cpu0   job 4/10 x=4 starts"
+    ]
+    assert list(jobs.starts(_snapshot(_worker(4)))) == []
+    assert list(jobs.starts(_snapshot(_worker(4, attempt=2)))) == ["cpu0   job 4/10 x=4 starts, attempt 2"]
+    assert list(jobs.starts(_snapshot(_worker(5, state=WorkerState.STARTING)))) == ["cpu0   job 5/10 x=5 starts"]
+    assert list(jobs.starts(_snapshot(_worker(5, state=WorkerState.FINISHED)))) == []
+
+
+def test_an_end_says_state_time_attempts_speed_and_reason() -> None:
+    queue = _Queue()
+    assert list(queue.jobs.starts(_snapshot(_worker(1, "cpu1"), _worker(2)))) != []
+    failed: dict[str, Any] = {"reason": "out of memory", "attempts": 3}
+    queue.ended = [_ended(1, fps=Fps(1.0, 1500.0, 1.0, 1)), _ended(2, WorkerState.FAILED, **failed)]
+    queue.ended.append(JobRecord(3, "x=3", state=WorkerState.STOPPED, reason="skipped"))
+    assert list(queue.told()) == [
+        "cpu1   job 1/10 x=1 finished after 1:02 at 1,500 FPS",
+        "cpu1   job 2/10 x=2 starts, attempt 3",
+        "cpu1   job 2/10 x=2 failed after 1:02 in 3 attempts: out of memory",
+        "       job 3/10 x=3 stopped: skipped",
+    ]
+    assert list(queue.told()) == []
+    assert queue.jobs.wanted(replace(_QUEUE, version=queue.version)) is None
+
+
+def test_a_job_that_no_snapshot_had_is_told_with_its_start() -> None:
+    queue = _Queue()
+    queue.jobs.starts(_snapshot())
+    queue.ended = [_ended(number) for number in range(1, 1001)]
+    lines = list(queue.told())
+    assert len(lines) == 2000
+    assert lines[-1].endswith("x=1000 finished after 1:02")
+    assert queue.questions <= 1000 / 100
+
+
+def test_none_is_missed_or_told_twice_while_ended_ones_are_retried() -> None:
+    queue = _Queue()
+    queue.ended = [_ended(number) for number in range(1, 51)]
+    list(queue.told())
+    del queue.ended[10]  # it waits again, and those behind it have moved up
+    queue.ended.append(_ended(51))
+    assert [line for line in queue.told() if "finished" in line] == ["cpu1   job 51/57 x=51 finished after 1:02"]
+    queue.ended.append(_ended(11, attempts=2))
+    assert len([line for line in queue.told() if "x=11 finished" in line]) == 1
+
+
+def test_what_ended_before_a_resume_is_not_told_again() -> None:
+    queue = _Queue()
+    queue.ended = [_ended(1, ended=900.0), _ended(2)]
+    assert [line.split()[-1] for line in queue.told() if "finished" in line] == ["1:02"]
+
+
+def test_the_status_has_the_queues_counts_and_the_time_left() -> None:
+    reporter = Reporter(_SESSION)
+    running = replace(_worker(4), fps=Fps(1500.0, 1.0, 1.0, 1, settled=1500.0))
+    assert reporter.status(_snapshot(running)) == (
+        "sweep-1  Σ 1,500 FPS  3/10 jobs, 2 running, 1 failed  00:00:00  00:04:12 left"
+    )
+    later = replace(_QUEUE, eta_s=200.0)
+    assert reporter.status(_snapshot(running, queue=later, second=10)) is None  # nothing but the time has changed
+
+
+def test_states_between_start_and_end_are_left_out_but_not_what_is_out_of_the_ordinary() -> None:
+    reporter = Reporter(_SESSION)
+    for state in (WorkerState.STARTING, WorkerState.BUILDING, WorkerState.RUNNING, WorkerState.STOPPING):
+        assert list(reporter.events(_snapshot(_worker(4, state=state)))) == []
+    odd = replace(_worker(4), stuck="no output for 74 s", warnings=("runs on the CPU",))
+    assert list(reporter.events(_snapshot(odd))) == [
+        "cpu0   ⚠ stuck: no output for 74 s",
+        "cpu0   warning: runs on the CPU",
+    ]
+    again = replace(_worker(4, state=WorkerState.RESTARTING), restart_at=1004.0, reason="out of memory")
+    assert list(reporter.events(_snapshot(again))) == [
+        "cpu0   restarting in 4 s, attempt 2: out of memory",
+        "cpu0   no longer stuck",
+    ]
+    assert list(reporter.events(_snapshot(replace(_worker(5), warnings=("runs on the CPU",))))) == [
+        "cpu0   warning: runs on the CPU"
+    ]
+
+
+def test_lines_left_out_are_said_to_be_in_the_folder_where_each_job_has_a_log() -> None:
+    told = list(Reporter(_SESSION).output(Lines("cpu0", 3, ("last",))))
+    assert told == ["cpu0 │ … 3 lines left out; all are in logs/", "cpu0 │ last"]
+
+
+@pytest.mark.parametrize(
+    ("queue", "status"),
+    [
+        (Queue(0, 0, 5, 0, 0, 1), 0),
+        (Queue(0, 0, 4, 1, 0, 1), 1),
+        (Queue(0, 0, 4, 0, 1, 1), 130),
+        (Queue(2, 0, 3, 0, 0, 1), 130),
+    ],
+)
+def test_every_job_counts_for_the_exit_status_and_there_is_no_table_of_slots(queue: Queue, status: int) -> None:
+    snapshot = _snapshot(_worker(4, state=WorkerState.FINISHED), queue=replace(queue, ended=True))
+    assert exit_status(snapshot, interrupted=False) == status
+    assert exit_status(snapshot, interrupted=True) == 130
+    assert final(_SESSION, snapshot) == ["logs: /state/sweep-1/logs/"]

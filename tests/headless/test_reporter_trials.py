@@ -1,0 +1,111 @@
+"""What the reporter says of a tuning: its steps, its trials and its answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from gmg_tui.headless import _Headless
+from gmg_tui.headless.jobs import Trials
+from gmg_tui.headless.table import exit_status, final
+from gmg_tui.model import TrialState, Tuning
+from tests import tunings
+from tests.ui.fake_engine import FakeEngine
+
+
+def _said(*found: Tuning) -> list[list[str]]:
+    trials = Trials(tunings.session(found[0]))
+    return [list(trials.events(one)) for one in found]
+
+
+def test_a_start_an_end_and_a_step_are_told_once_each() -> None:
+    first, again, ladder, same = _said(tunings.FIRST, tunings.FIRST, tunings.LADDER, tunings.LADDER)
+    assert first == ["n_envs: doubled values, while that is faster", "gpu0   trial 1: n_envs=64 starts (ladder)"]
+    assert again == same == []
+    assert ladder == [
+        "gpu0   trial 1: n_envs=64 measured 133,472 FPS ±0.9 %, 481 MiB",
+        "gpu1   trial 2: n_envs=256 starts (ladder)",
+        "gpu1   trial 2: n_envs=256 measured 521,484 FPS ±0.9 %, 632 MiB",
+        "gpu2   trial 3: n_envs=1,024 starts (ladder)",
+        "gpu2   trial 3: n_envs=1,024 measured 1,916,211 FPS ±0.9 %, 1.2 GiB",
+        "gpu3   trial 4: n_envs=4,096 starts (ladder)",
+        "gpu3   trial 4: n_envs=4,096 measured 5,696,782 FPS ±0.9 %, 3.6 GiB",
+        "n_envs: ladder: up to 16,384 (about 5:12 left)",
+        "gpu4   trial 5: n_envs=8,192 starts (ladder)",
+        "gpu5   trial 6: n_envs=16,384 starts (ladder)",
+        "gpu6   trial 7: n_envs=4,096 starts (common)",
+    ]
+
+
+def test_a_failure_has_its_reason_and_what_never_ran_no_start() -> None:
+    _, told = _said(tunings.LADDER, tunings.EDGE)
+    assert f"gpu7   trial 10: n_envs=20,000 failed: {tunings.OUT_OF_MEMORY}" in told
+    skipped = [line for line in told if "trial 14" in line]
+    assert skipped == ["gpu6   trial 14: n_envs=15,000 skipped: gpu6 was throttled: measured again"]
+
+
+def test_a_trial_that_is_measured_again_is_told_again() -> None:
+    running = replace(tunings.FIRST, trials=(tunings.measuring(1, 64, "gpu0"),))
+    skipped = replace(running, trials=(replace(running.trials[0], state=TrialState.SKIPPED, reason="lost"),))
+    told = _said(running, skipped, running)
+    assert told[1] == ["gpu0   trial 1: n_envs=64 skipped: lost"]
+    assert told[2] == ["gpu0   trial 1: n_envs=64 starts (ladder)"]
+
+
+def test_the_answer_is_a_short_table_with_the_command() -> None:
+    assert final(tunings.session(tunings.ENDED), tunings.snapshot(tunings.ENDED)) == [
+        "n_envs = 15,000 on 8 slots: 86,011,956 FPS ±0.4 %, 98.9 % of the same slots alone",
+        "answer       n_envs         FPS      ±      VRAM  GPU %    W  FPS/W",
+        "recommended  15,000  10,975,342  0.6 %  12.0 GiB     97  610  18.0k",
+        "fastest      17,000  11,443,958  0.6 %  13.5 GiB     97  610  18.8k",
+        "largest      18,000  11,126,934  0.6 %  14.3 GiB     97  610  18.2k",
+        f"next: 20,000 did not run: {tunings.OUT_OF_MEMORY}",
+        "slots: gpu5 −8.0 %",
+        "warning: gpu5 is 8 % slower than the other GPUs of its model",
+        "n_envs changes what is learned too, not only how fast.",
+        "run it: gmg-tui franka.py -B 15000 --seed '{seed}'",
+        "tuning: /home/me/.local/state/gmg-tui/sessions/tune-1/tune.json",
+        "logs: /home/me/.local/state/gmg-tui/sessions/tune-1/logs/",
+    ]
+
+
+def test_without_an_answer_it_says_so() -> None:
+    ended = replace(tunings.FIRST, ended=True)
+    assert final(tunings.session(ended), tunings.snapshot(ended))[0] == "no value of n_envs was measured"
+
+
+@pytest.mark.parametrize(
+    ("tuning", "interrupted", "status"),
+    [
+        (tunings.ENDED, False, 0),
+        (tunings.ENDED, True, 130),
+        (replace(tunings.EDGE, ended=True, stopped=True), False, 130),
+        (replace(tunings.FIRST, ended=True), False, 1),
+    ],
+)
+def test_failed_trials_are_no_failure(tuning: Tuning, interrupted: bool, status: int) -> None:
+    assert exit_status(tunings.snapshot(tuning), interrupted=interrupted) == status
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+async def test_the_workers_lines_are_printed_if_it_is_verbose_alone(
+    verbose: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    engine = FakeEngine(
+        tunings.session(tunings.EDGE),
+        replace(tunings.snapshot(tunings.EDGE), workers=()),
+        log={"gpu0": ["a line of the worker"]},
+    )
+    reporter = _Headless(engine, ascii_only=False, verbose=verbose)
+    ended = replace(tunings.snapshot(tunings.ENDED), workers=())
+    asyncio.get_running_loop().call_soon(engine.push, ended)  # after the lines, which come at once
+    await reporter.follow()
+    await reporter.conclude()
+    out = capfd.readouterr().out
+    assert ("gpu0 │ a line of the worker" in out) is verbose
+    assert "gpu0   trial 15: n_envs=15,000 measured 10,975,342 FPS" in out
+    assert "run it: gmg-tui franka.py -B 15000" in out
+    assert reporter.status == 0
+    assert "job " not in out

@@ -1,0 +1,46 @@
+"""A connection to an agent that does not come about leaves no process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import psutil
+import pytest
+
+from gmg_tui.engine.launchers.launcher import Launcher
+from gmg_tui.engine.nodes.node import Node
+from gmg_tui.errors import GmgError
+from gmg_tui.session import AGENT_MARK
+from tests.engine.harness import spec_for
+
+_GREETED = f"""echo '{AGENT_MARK}{{"ok":true}}'; """
+
+
+class Shell(Launcher):
+    """Its agents are commands of a shell."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+
+    async def nodes(self) -> tuple[str, ...]:
+        return ("n1",)
+
+    def command(self, node: str) -> Sequence[str]:
+        return ("sh", "-c", self._command)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ("echo no route to it >&2; exec 1>&-; sleep 600", "n1: no route to it"),
+        (f"{_GREETED} head -c 1000 /dev/zero; sleep 600", "it sent something that is no message"),
+        (f"{_GREETED} exec 1>&-; sleep 600", "it ended without a word"),
+    ],
+    ids=["unreachable", "nonsense", "broken"],
+)
+async def test_nothing_is_left_of_a_connection_that_fails(command: str, error: str) -> None:
+    node = Node("n1", spec_for(), Shell(command), lambda: None, lambda _: None, 15.0)
+    with pytest.raises(GmgError, match=error):
+        await node.begin()
+    assert not [child for child in psutil.Process().children(recursive=True) if "sleep" in child.cmdline()]

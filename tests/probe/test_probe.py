@@ -1,0 +1,149 @@
+"""The probe in a worker's interpreter: it counts what is stepped, and a script runs as it does without."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.probe.site import gmg_probe as probe
+
+from .scripts import SCENE, Sandbox
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Sandbox:
+    return Sandbox(tmp_path)
+
+
+def test_each_step_is_counted_with_its_environments(sandbox: Sandbox) -> None:
+    assert sandbox.run(SCENE + "for _ in range(10): assert scene.step() == 'stepped'\n", RANK="1") == ""
+    (words,) = sandbox.counted
+    assert words["magic"] == probe.MAGIC
+    assert (words["steps"], words["environment_steps"], words["environments"]) == (10, 40, 4)
+    assert (words["phase"], words["rank"]) == (probe.STEPPING, 1)
+    assert words["phase_ns"] > 0 < words["first_ns"] < words["last_ns"]
+
+
+@pytest.mark.parametrize(
+    ("code", "phase"),
+    [
+        ("print()", 0),
+        ("import genesis", probe.IMPORTING),
+        ("import genesis as gs; gs.init()", probe.PHASES.index("initialising")),
+        ("import genesis as gs; gs.init(); gs.Scene()", probe.PHASES.index("created")),
+        (SCENE, probe.PHASES.index("built")),
+        (SCENE + "gs.Scene()", probe.PHASES.index("created")),
+        ("import genesis as gs\ngs.Scene.build(gs.Scene(), n_envs=[].pop())", probe.PHASES.index("created")),
+    ],
+)
+def test_the_phase_is_the_last_that_was_reached(sandbox: Sandbox, code: str, phase: int) -> None:
+    sandbox.run(code)
+    assert [words["phase"] for words in sandbox.counted] == [phase]
+
+
+def test_meshes_are_written_while_kernels_are_compiled(sandbox: Sandbox) -> None:
+    sandbox.run("import genesis as gs\ngs.Scene().build.__func__.__wrapped__(gs.Scene())")
+    (words,) = sandbox.counted
+    assert words["phase"] == probe.PHASES.index("compiling")
+
+
+def test_an_exception_of_a_step_passes_through_and_is_not_counted(sandbox: Sandbox) -> None:
+    output = sandbox.run(SCENE + "scene.step()\nscene.step(fail=True)\n")
+    assert output.endswith("ValueError: too fast\n")
+    assert sandbox.counted[0]["steps"] == 1
+
+
+def test_a_wrapped_method_looks_as_before(sandbox: Sandbox) -> None:
+    code = (
+        "import genesis as gs, inspect; print(gs.Scene.step.__doc__, inspect.signature(gs.Scene.step), gs.init.__doc__)"
+    )
+    assert sandbox.run(code) == "One step. (self, fail=False) Begin.\n"
+
+
+def test_nested_environments_count_once_and_the_simulator_wins(sandbox: Sandbox) -> None:
+    vector = (
+        "from gymnasium.vector import *\nenvs = VectorWrapper(SyncVectorEnv({step}))\nfor _ in range(5): envs.step(0)\n"
+    )
+    sandbox.run(vector.format(step=""))
+    assert [(words["kind"], words["environment_steps"]) for words in sandbox.counted] == [
+        (probe.KINDS.index("vector"), 15)
+    ]
+    sandbox.run(SCENE + vector.format(step="scene.step"))
+    assert {(words["kind"], words["environment_steps"]) for words in sandbox.counted} == {
+        (probe.KINDS.index("vector"), 15),
+        (probe.KINDS.index("simulator"), 20),
+    }
+
+
+_CHILD = "def work():\n    from genesis import Scene\n    scene = Scene()\n    scene.build()\n    for _ in range(7): scene.step()\n"
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_child_counts_for_itself(sandbox: Sandbox, method: str) -> None:
+    code = _CHILD + (
+        "if __name__ == '__main__':\n"
+        "    import multiprocessing\n"
+        "    work()\n"
+        f"    child = multiprocessing.get_context('{method}').Process(target=work)\n"
+        "    child.start()\n    child.join()\n    work()\n"
+    )
+    assert sandbox.run(code) == ""
+    assert sorted(words["environment_steps"] for words in sandbox.counted) == [7, 14]
+
+
+def test_a_child_that_simulates_nothing_has_no_file(sandbox: Sandbox) -> None:
+    code = "import os, subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import json'])\nif not os.fork(): os._exit(0)\n"
+    assert sandbox.run(code + "os.wait()") == ""
+    assert len(sandbox.counted) == 1
+
+
+@pytest.mark.parametrize("option", ["-I", "-S"])
+def test_an_isolated_python_goes_without(sandbox: Sandbox, option: str) -> None:
+    packages = f"import sys; sys.path.insert(0, {str(sandbox.packages)!r})\n"
+    assert sandbox.run(packages + SCENE + "print(scene.step())", option) == "stepped\n"
+    assert sandbox.counted == []
+
+
+def test_the_sitecustomize_that_ours_hides_runs_and_may_import_genesis(sandbox: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "sitecustomize.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(sandbox.packages)!r})\n{SCENE}"
+    )
+    assert (
+        sandbox.run("import genesis; print(genesis.Scene.step.__doc__)", PYTHONPATH=str(tmp_path / "foreign"))
+        == "One step.\n"
+    )
+    assert sandbox.counted[0]["phase"] == probe.PHASES.index("built")
+
+
+def test_a_folder_that_is_gone_is_no_failure(sandbox: Sandbox) -> None:
+    remove = f"import shutil; shutil.rmtree({str(sandbox.folder)!r})\n"
+    assert sandbox.run(SCENE + remove + "print(scene.step())") == "stepped\n"
+    assert sandbox.run(SCENE + "print(scene.step())") == "stepped\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="a small tmpfs needs root")
+def test_a_full_disk_is_no_failure(sandbox: Sandbox) -> None:
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(sandbox.folder)], check=False)
+    if mounted.returncode:
+        pytest.skip("no tmpfs may be mounted here")
+    try:
+        (sandbox.folder / "full").write_bytes(bytes(8192))
+        assert sandbox.run(SCENE + "print(scene.step())") == "stepped\n"
+    finally:
+        subprocess.run(["umount", str(sandbox.folder)], check=True)
+
+
+def test_it_imports_nothing_of_the_project_and_little_else() -> None:
+    code = "import sys; before = set(sys.modules); import gmg_probe; print(*sorted(set(sys.modules) - before))"
+    site = Path(probe.__file__).parent
+    done = subprocess.run([sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(site)!r}); {code}"],
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    assert set(done.stdout.split()) <= {"_struct", "gmg_probe", "struct"}

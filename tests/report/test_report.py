@@ -1,0 +1,252 @@
+"""`gmg-tui report` of one session: rows, order, totals, and every output."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from gmg_tui import session as sessions
+from gmg_tui.engine.gpus.meter import Meter
+from gmg_tui.errors import GmgError
+from gmg_tui.genesis.output.printed_rate import PrintedRate
+from gmg_tui.model import Attempt, Fps, Gpu, GpuSample, JobRecord, Slot, SlotKind, WorkerState
+from gmg_tui.report import text
+from gmg_tui.report.data import ReportData, choose_order, ordered
+from gmg_tui.results import TABLE
+from gmg_tui.session import STORE, SUMMARY
+from gmg_tui.session.records import Loss
+from gmg_tui.store.records import Event, JobAttempt
+from gmg_tui.store.writer import StoreWriter
+from tests import tunings
+from tests.report import stored
+from tests.report.stored import report
+from tests.store import records
+from tests.store.records import START, attempt_of, finished
+
+
+def _data(*jobs: JobRecord, attempts: tuple[JobAttempt, ...] | None = None, state: str = "ended") -> ReportData:
+    by_job: dict[int, list[JobAttempt]] = {}
+    for one in [attempt_of(job) for job in jobs if job.started] if attempts is None else attempts:
+        by_job.setdefault(one.job, []).append(one)
+    return ReportData("sim-1", Path("/sim-1"), state, None, START + 1000, list(jobs), by_job, [], None)
+
+
+def _ran(number: int, begin: float, end: float, **more: Any) -> JobRecord:
+    return finished(number, started=START + begin, ended=START + end, elapsed_s=end - begin, **more)
+
+
+def test_totals_have_how_many_jobs_ran_on_average() -> None:
+    totals = _data(_ran(1, 0, 100), _ran(2, 0, 100), _ran(3, 100, 200, energy_j=3600.0)).totals()
+    assert (totals.total_s, totals.jobs_s, totals.energy_j) == (200.0, 300.0, 3600.0)
+    assert dict(totals.named)["jobs running on average"] == "1.5"
+    short = _data(_ran(1, 0, 1.7), _ran(2, 0.1, 1.8)).totals()
+    assert "jobs running on average" not in dict(short.named)
+    assert _data(JobRecord(1, "a")).totals() == ({"waiting": 1}, None, None, None)
+
+
+def test_a_night_between_death_and_resume_is_no_part_of_the_time() -> None:
+    assert _data(_ran(1, 0, 100), _ran(2, 130, 200), _ran(3, 40_000, 40_100)).totals().total_s == 300.0
+
+
+def test_a_running_job_counts_up_to_now_and_an_interrupted_one_is_named() -> None:
+    job = JobRecord(1, "a", state=WorkerState.RUNNING, slot="cpu0", started=START + 400, last=Attempt(2), elapsed_s=3.0)
+    job = structs.replace(job, updated=START + 998)
+    first, second = (attempt_of(job, n, started=START + at, ended=None) for n, at in ((1, 10), (2, 400)))
+    data = _data(job, attempts=(first, second), state="running")
+    assert data.totals().jobs_s == 5.0
+    assert (data.span(first), data.span(second)) == ((START + 10, START + 10), (START + 400, START + 1000))
+    assert data.interrupted == []
+    assert _data(job, attempts=(first, second)).interrupted == [job]
+
+
+def test_each_attempt_is_a_row_with_what_it_reached() -> None:
+    job = finished(1, args=("-B", "32"), energy_j=100.0)
+    reached = {"fps": Fps(5.0, 5.0, 5.0, 1), "n_envs": 64, "memory_peak_mib": 9.0}
+    first = attempt_of(job, 1, state=WorkerState.FAILED, args=("-B", "64"), reason="oom", **reached)
+    last = attempt_of(job, 2, args=("-B", "32"))
+    rows = _data(job, attempts=(first, last)).rows()
+    assert [(row.state.value, row.last.args, row.last.rate) for row in rows] == [
+        ("failed", ("-B", "64"), 5.0),
+        ("finished", ("-B", "32"), 90.0),
+    ]
+    assert [row.energy_j for row in rows] == [None, 100.0]
+    ranks = tuple(structs.replace(last, rank=rank) for rank in range(4))
+    assert len(_data(job, attempts=ranks).rows()) == 1
+
+
+def test_the_rate_is_steps_by_wall_time_and_its_energy_that_of_the_same_seconds() -> None:
+    counted, meter = PrintedRate(), Meter()
+    for second in range(30):  # building for 5 s, 12 s at 1,000 FPS, 8 s at 100 FPS, then ending
+        steps = 1000 * min(second - 5, 12) + 100 * min(max(0, second - 17), 8)
+        if 5 <= second <= 25:
+            counted.count(steps, float(second))
+        power_w = 320.0 if 5 < second <= 25 else 50.0
+        ran = (5.0, min(second, 25.0)) if second > 5 else None
+        meter.add(GpuSample("u", power_w=power_w, energy_j=None), running=True, now=float(second), counted=ran)
+    fps = counted.fps()
+    assert fps is not None
+    assert (fps.mean, fps.env_steps, fps.seconds) == (640.0, 12_800.0, 20.0)
+    fps = structs.replace(fps, energy_j=20.0 * (meter.counted_power_w or 0.0))
+    table = text.render(_data(finished(1, fps=fps)), None, None, False).splitlines()
+    assert " 640  " in table[1]
+    assert fps.env_steps_per_j == pytest.approx(2.0, rel=0.03)
+
+
+def _rows(scores: dict[int, Any]) -> list[JobRecord]:
+    return [JobRecord(number, "a", result={"score": score}) for number, score in scores.items()]
+
+
+@pytest.mark.parametrize(("best", "expected"), [("score", [3, 5, 1, 2, 4]), ("-score", [2, 1, 5, 3, 4])])
+def test_the_best_stand_first_and_those_without_a_figure_last(best: str, expected: list[int]) -> None:
+    rows = _rows({1: 0.5, 2: "none", 3: 2**2000, 4: float("nan"), 5: True})
+    assert [row.number for row in ordered(rows, choose_order(rows, best))] == expected
+
+
+@pytest.mark.parametrize("best", ["FPS", "fps", "fps_mean", "-VRAM", "-vram gib"])
+def test_an_order_is_by_the_name_or_heading_of_a_column(best: str) -> None:
+    rows = [finished(1, memory_peak_mib=5.0)]
+    order = choose_order(rows, best)
+    assert order.column is not None
+    assert order.smallest_first == best.startswith("-")
+
+
+def test_a_failed_job_is_never_the_best_and_an_unknown_column_lists_those_that_are() -> None:
+    rows = [
+        JobRecord(1, "a", state=WorkerState.FAILED, result={"score": 9}),
+        JobRecord(2, "b", state=WorkerState.FINISHED, result={"score": 1}),
+    ]
+    order = choose_order(rows, None)
+    assert order.text == "by score, the largest first"
+    assert [row.number for row in ordered(rows, order)] == [2, 1]
+    with pytest.raises(GmgError, match="no column nope; there are: job, name, state"):
+        choose_order(rows, "-nope")
+
+
+def test_a_gpu_that_is_slower_than_the_others_is_named() -> None:
+    rates = {"gpu0": 100.0, "gpu1": 101.0, "gpu2": 92.0, "gpu3": 100.0}
+    slots = tuple(Slot(name, SlotKind.GPU, Gpu(n, name, "H100")) for n, name in enumerate(rates))
+    attempts = [
+        JobAttempt(
+            n,
+            slot,
+            slot,
+            Attempt(1, fps=Fps(rate, rate, rate, 9), comparable=True),
+        )
+        for n, (slot, rate) in enumerate(rates.items(), 1)
+    ]
+    data = _data(*(finished(n) for n in range(1, 5)), attempts=tuple(attempts))
+    session = structs.replace(records.session(Path("/sim-1")), slots=slots)
+    assert structs.replace(data, session=session).slow_gpus() == ["gpu2: −8 % of the median"]
+
+
+def test_a_narrow_terminal_names_what_it_drops_and_a_pipe_gets_everything() -> None:
+    jobs = [finished(n, memory_peak_mib=5e4, gpu_util_mean_pct=97.0, energy_j=1e4, slot="gpu0") for n in range(1, 60)]
+    narrow = text.render(_data(*jobs), None, 80, False).splitlines()
+    table = narrow[: next(n for n, line in enumerate(narrow) if line.startswith("no room for"))]
+    assert max(map(len, table)) <= 80
+    assert len(table) == 31
+    assert "the first 30 of 59 jobs" in "\n".join(narrow)
+    piped = text.render(_data(*jobs), None, None, False)
+    assert "no room for" not in piped
+    assert piped.count("\njob-") == 0
+    assert len([line for line in piped.splitlines() if " job-" in line]) == 59
+    assert {"slot", "VRAM", "energy", "tm_score"} <= set(piped.split("\n")[0].split())
+
+
+async def test_the_newest_session_without_a_name_and_its_failures() -> None:
+    await stored.session("old", stored.jobs(2))
+    xid = Event(START, "xid", "GPU 3 (GPU-3): Xid 79: the GPU has fallen off the bus; reboot", "gpu3")
+    await stored.session("young", stored.jobs(5), started=START + 5, events=[xid])
+    out, err, status = report()
+    assert (err, status) == ("", 0)
+    assert out.startswith("young  ended  sim.py  since 20")
+    assert "5 jobs, by tm_score, the largest first" in out
+    assert "job-5 failed: out of memory" in out
+    assert "Xid 79" in out
+    assert "4 finished, 1 failed" in out
+    assert report("old")[0].startswith("old  ended")
+
+
+async def test_a_plain_runs_total_is_without_failed_workers_and_says_so() -> None:
+    await stored.session("sim-1", stored.jobs(5), snapshot=stored.snapshot(gpu0=100.0, gpu1=50.0, gpu2=None))
+    assert "total 150 FPS without 1 failed worker" in report()[0]
+
+
+async def test_json_and_csv_are_the_results_files() -> None:
+    folder = await stored.session("sim-1", stored.jobs(12), events=[Event(START, "note", "hello")], best="fps")
+    data = json.loads(report("--json")[0])
+    assert [job["number"] for job in data["jobs"]] == list(range(1, 13))
+    assert data["events"] == [
+        {"time": "2026-11-18T11:06:40.000Z", "kind": "note", "text": "hello", "slot": None, "job": None}
+    ]
+    assert report("--csv")[0] == (folder / TABLE).read_text()
+
+
+async def test_a_lost_session_has_what_its_store_has_though_its_files_are_old() -> None:
+    folder = await stored.session("sim-1", stored.jobs(2), ended=False)
+    writer = StoreWriter(folder / STORE, lambda line: None)
+    writer.start()
+    writer.put(JobRecord(3, "job-3", state=WorkerState.RUNNING, slot="cpu0", started=START))
+    await writer.close()
+    out, _, status = report("sim-1")
+    assert status == 0
+    assert "sim-1  lost" in out
+    assert "1 job running when the engine died" in out
+    assert "sim-1 was lost" in out
+    assert "\n3,job-3,,,running,cpu0" in report("--csv")[0]
+
+
+async def test_a_lost_plain_runs_workers_count_up_to_its_death() -> None:
+    job = JobRecord(1, "cpu0", state=WorkerState.RUNNING, slot="cpu0", started=START, elapsed_s=0.1)
+    folder = await stored.session("sim-1", [job], snapshot=stored.snapshot(cpu0=None))
+    read = sessions.read_record(folder)
+    assert read is not None
+    sessions.write_record(structs.replace(read[0], ended=START + 50, loss=Loss(START + 50)))
+    (folder / SUMMARY).unlink(missing_ok=True)
+    out, _, _ = report("sim-1")
+    assert "time 00:00:50" in out
+    assert "50.0 s" in out
+    assert "1 worker running when the engine died" in out
+    assert "summary:" not in out
+
+
+async def test_a_tuning_has_its_trials_and_answer_unless_an_order_is_asked_for() -> None:
+    snapshot = structs.replace(stored.snapshot(gpu0=1.0), tuning=tunings.ENDED)
+    folder = await stored.session("tune-1", stored.jobs(3), snapshot=snapshot)
+    out, err, status = report("tune-1")
+    lines = out.splitlines()
+    assert (status, err) == (0, "")
+    assert lines[1].split()[:4] == ["#", "n_envs", "slot", "for"]
+    assert [line for line in lines if line.startswith("run it: ")]
+    assert lines[-1] == f"tuning: {folder}/tune.json"
+    assert "job-1" in report("tune-1", "--best", "fps")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "status"),
+    [
+        (["nobody"], "there is no session nobody; gmg-tui ls lists them", 1),
+        (["--json", "--csv"], "mutually exclusive", 2),
+        (["--html", "/nowhere/at/all.html"], "--html /nowhere/at/all.html: No such file", 1),
+        (["--best", "nope"], "no column nope; there are: job, name, lr", 2),
+        (["sim-1", "sim-1"], "sim-1 is named twice", 2),
+        (["sim-1", "other", "--best", "job"], "--best orders the jobs of one session", 2),
+    ],
+)
+async def test_what_cannot_be_done_gives_one_line(words: list[str], error: str, status: int) -> None:
+    await stored.session("sim-1", stored.jobs(2))
+    out, err, code = report(*words)
+    assert (out, code, err.count("\n")) == ("", status, 1)
+    assert error in err
+
+
+async def test_a_session_without_a_store_gives_one_line() -> None:
+    folder = await stored.session("sim-1", stored.jobs(2))
+    (folder / STORE).unlink()
+    out, err, status = report()
+    assert (out, status, err.count("\n")) == ("", 1, 1)
+    assert "there is no store" in err

@@ -1,0 +1,190 @@
+"""The files that are generated from a store hold every job, and are read back as they were meant."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from gmg_tui.model import (
+    Batch,
+    Fps,
+    Gpu,
+    JobRecord,
+    Rank,
+    Slot,
+    SlotKind,
+    Snapshot,
+    SweepSpec,
+    WorkerState,
+)
+from gmg_tui.results import DETAILED, TABLE, TUNE
+from gmg_tui.results.files import export
+from gmg_tui.results.summary import summary
+from gmg_tui.session import STORE, SUMMARY
+from gmg_tui.store.writer import StoreWriter
+from tests import tunings
+from tests.store import records
+from tests.workers import changed, worker_of
+
+
+async def _exported(folder: Path, *jobs: JobRecord, snapshot: Snapshot | None = None, **spec: Any) -> None:
+    """The files of a session with these jobs, each with one attempt."""
+    session = records.session(folder)
+    session = structs.replace(session, spec=structs.replace(session.spec, **{"sweep": SweepSpec((Batch(),)), **spec}))
+    writer = StoreWriter(folder / STORE, lambda line: None)
+    writer.start()
+    writer.put(session)
+    if snapshot is not None:
+        writer.put(snapshot)
+    for job in jobs:
+        writer.put(job)
+        if job.started:
+            writer.put(records.attempt_of(job))
+    await writer.close()
+    export(folder)
+
+
+def _table(folder: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO((folder / TABLE).read_text(), newline="")))
+
+
+async def test_a_job_in_full_and_one_of_which_nothing_is_known(tmp_path: Path) -> None:
+    fps = Fps(100.0, 90.0, 110.0, 8, env_steps=900.0, seconds=10.0, energy_j=450.0)
+    job = records.finished(1, gpu_index=2, gpu_uuid="GPU-ab", slot="gpu2", memory_peak_mib=30211.0, fps=fps)
+    await _exported(tmp_path, job, JobRecord(2, "b"))
+    first, second = json.loads((tmp_path / DETAILED).read_text())["jobs"]
+    assert first["fps"]["mean"] == 90.0
+    assert (first["log"], first["gpu_uuid"], first["result"]) == (job.log, "GPU-ab", {"tm_score": 0.01})
+    assert first["attempts"][0]["started"] == "2026-11-18T11:06:50.000Z"
+    assert first["attempts"][0]["args"] == ["--lr", "0.1"]
+    assert {second[name] for name in ("reason", "fps", "energy_j", "started")} == {None}
+    row, waiting = _table(tmp_path)
+    assert (row["job"], row["slots"], row["fps_mean"], row["env_steps_per_j"]) == ("1", "gpu2", "90.0", "2.0")
+    assert (row["lr"], row["tm_score"], row["args"]) == ("0.1", "0.01", "'--lr 0.1")
+    assert {name: cell for name, cell in waiting.items() if cell} == {
+        "job": "2",
+        "name": "b",
+        "state": "waiting",
+        "attempts": "0",
+    }
+
+
+async def test_no_two_columns_have_one_name(tmp_path: Path) -> None:
+    result = {"lr": 3, "state": "x", "result_lr": 4, "no": None, "nested": {"a": 1}, "loss": 1.25e-7}
+    await _exported(tmp_path, JobRecord(1, "a", values={"lr": 0.5, "n_envs": 8, "fast": True}, result=result))
+    header = next(csv.reader((tmp_path / TABLE).open()))
+    assert len(set(header)) == len(header)
+    (row,) = _table(tmp_path)
+    assert (row["lr"], row["value_n_envs"], row["fast"]) == ("0.5", "8", "true")
+    assert (row["result_result_lr"], row["result_lr"], row["result_state"]) == ("3", "4", "x")
+    assert "nested" not in row
+    assert row["loss"] == "1.25e-07"
+
+
+async def test_results_that_no_table_can_hold_are_in_the_json(tmp_path: Path) -> None:
+    result = {"long": "x" * 100_000, "huge": 2**2000, "nan": float("nan")}
+    await _exported(tmp_path, records.finished(1, result=result))
+    (job,) = json.loads((tmp_path / DETAILED).read_text())["jobs"]
+    assert (len(job["result"]["long"]), job["result"]["huge"], job["result"]["nan"]) == (100_000, 2**2000, None)
+    (row,) = _table(tmp_path)
+    assert "long" not in row
+    assert row["huge"] == str(2**2000)
+
+
+async def test_a_further_folder_has_the_same_files_and_one_that_cannot_be_made_fails(tmp_path: Path) -> None:
+    folder = tmp_path / "session"
+    folder.mkdir()
+    sweep = SweepSpec((Batch(),), results=str(tmp_path / "far"))
+    await _exported(folder, records.finished(1), sweep=sweep)
+    for name in (DETAILED, TABLE):
+        assert (tmp_path / "far" / name).read_bytes() == (folder / name).read_bytes()
+    (tmp_path / "far" / TABLE).unlink()
+    (tmp_path / "far" / TABLE).mkdir()
+    (folder / DETAILED).unlink()
+    with pytest.raises(OSError, match="far"):
+        export(folder)
+    assert (folder / DETAILED).exists()
+
+
+def _snapshot(**worker: Any) -> Snapshot:
+    workers = (
+        worker_of(
+            "gpu0", 0, WorkerState.FINISHED, attempt=1, fps=Fps(100.0, 90.12345, 110.0, 8, 95.0, 9e6, 1e5, "probe")
+        ),
+        worker_of("gpu1", 1, WorkerState.FAILED, attempt=3, reason="out of memory", fps=Fps(50.0, 50.0, 50.0, 1, 50.0)),
+    )
+    return Snapshot(records.START, 412.3456, tuple(changed(one, **worker) for one in workers))
+
+
+def test_the_summary_has_its_form(tmp_path: Path) -> None:
+    gpu = Gpu(0, "GPU-a", "NVIDIA H100", memory_total_mib=81920)
+    session = records.session(tmp_path)
+    session = structs.replace(session, slots=(Slot("gpu0", SlotKind.GPU, gpu), Slot("gpu1", SlotKind.GPU, gpu)))
+    found = summary(session, _snapshot())
+    first, second = found["workers"]
+    assert {name: found[name] for name in ("elapsed_s", "total_fps", "total_fps_settled")} == {
+        "elapsed_s": 412.346,
+        "total_fps": 100.0,
+        "total_fps_settled": 95.0,
+    }
+    assert found["started"] == "2026-11-18T11:06:40Z"
+    assert first == {
+        "slot": "gpu0",
+        "gpu": {"index": 0, "uuid": "GPU-a", "name": "NVIDIA H100", "memory_total_mib": 81920},
+        "state": "finished",
+        "reason": None,
+        "exit_code": None,
+        "attempts": 1,
+        "n_envs": None,
+        "fps": {"last": 100.0, "mean": 90.123, "max": 110.0, "samples": 8, "settled": 95.0},
+        "env_steps": 9e6,
+        "counted": "probe",
+        "gpu_util_mean_pct": None,
+        "memory_peak_mib": None,
+        "power_mean_w": None,
+        "energy_j": None,
+        "log": "logs/gpu0.log",
+    }
+    assert (second["state"], second["reason"]) == ("failed", "out of memory")
+
+
+def test_of_a_group_only_the_rank_that_reports_for_all_counts(tmp_path: Path) -> None:
+    snapshot = _snapshot(state=WorkerState.FINISHED)
+    ranks = [structs.replace(one, group=Rank("g0", rank, 2)) for rank, one in enumerate(snapshot.workers)]
+    ranks[0] = changed(ranks[0], fps_of_group=True)
+    found = summary(records.session(tmp_path), structs.replace(snapshot, workers=tuple(ranks)))
+    assert found["total_fps"] == 100.0
+    assert found["workers"][1]["group"] == {"id": "g0", "rank": 1, "world_size": 2}
+
+
+async def test_a_tuning_has_its_file_and_the_summary_that_is_asked_for_is_that(tmp_path: Path) -> None:
+    asked = tmp_path / "asked.json"
+    snapshot = structs.replace(_snapshot(), tuning=tunings.ENDED)
+    await _exported(tmp_path, snapshot=snapshot, summary=str(asked), tune=tunings.SPEC)
+    assert (tmp_path / SUMMARY).exists()
+    found = json.loads((tmp_path / TUNE).read_text())
+    assert found == json.loads(asked.read_text())
+    assert (found["variable"], found["metric"], found["goal"]) == ("n_envs", "fps", "max")
+    assert len(found["trials"]) == len(tunings.ENDED.trials)
+    assert found["fastest"]["value"] == 17_000
+    assert found["trials"][0]["reason"] is None
+
+
+async def test_the_summary_that_is_asked_for_is_written_at_the_end_only(tmp_path: Path) -> None:
+    asked = tmp_path / "asked.json"
+    await _exported(tmp_path, snapshot=_snapshot(state=WorkerState.RUNNING), summary=str(asked))
+    assert not asked.exists()
+    await _exported(tmp_path, snapshot=_snapshot(), summary=str(asked))
+    assert json.loads(asked.read_text())["session"] == tmp_path.name
+
+
+async def test_ten_thousand_jobs(tmp_path: Path) -> None:
+    await _exported(tmp_path, *(records.finished(number) for number in range(1, 10_001)))
+    assert len(json.loads((tmp_path / DETAILED).read_text())["jobs"]) == 10_000
+    assert [int(row["job"]) for row in _table(tmp_path)] == list(range(1, 10_001))

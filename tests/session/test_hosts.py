@@ -1,0 +1,182 @@
+"""Sessions of another machine in a state folder that several share: what the commands say and do about them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from gmg_tui import session as sessions
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Batch, JobRecord, SweepSpec, WorkerState
+from gmg_tui.session import machine, paths, recovery
+from gmg_tui.store import reader
+from gmg_tui.store.writer import StoreWriter
+from tests.cli.scripted import ScriptedEngine, environ, in_process
+from tests.harm.patience import eventually
+from tests.report import stored
+
+pytestmark = pytest.mark.usefixtures("gmg")
+_RUNS = r"sim-1 runs on node7 \(its files were last written \d+ s ago\): "
+
+
+def _move(
+    folder: Path,
+    host: str = "node7",
+    boot_id: str = "another",
+    pid_namespace: str = "",
+    ended: float | None = None,
+) -> None:
+    """Have a session's record say that it is another machine's."""
+    read = sessions.read_record(folder)
+    assert read is not None
+    session = read[0].session
+    spec = structs.replace(session.spec, host=host)
+    session = structs.replace(session, spec=spec, boot_id=boot_id, pid_namespace=pid_namespace)
+    sessions.write_record(structs.replace(read[0], session=session, ended=ended))
+
+
+def _written(folder: Path, moment: float) -> None:
+    os.utime(folder / sessions.RECORD, (moment, moment))
+
+
+@pytest.fixture
+def engine() -> ScriptedEngine:
+    """A session that has a folder and a record, and whose engine, on another machine, holds no lock that is seen here."""
+    engine = ScriptedEngine(("cpu0", "cpu1"))
+    sessions.write_record(sessions.Record(engine.session, engine.briefs))
+    (engine.folder / sessions.ENGINE_LOG).touch()
+    _move(engine.folder)
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("words", "there"),
+    [
+        (("attach", "sim-1"), "ssh node7 -t gmg-tui attach sim-1"),
+        (("attach",), "ssh node7 -t gmg-tui attach sim-1"),
+        (("stop", "sim-1"), "ssh node7 gmg-tui stop sim-1"),
+        (("stop",), "ssh node7 gmg-tui stop sim-1"),
+        (("sweep", "--resume", "sim-1"), "ssh node7 gmg-tui stop sim-1"),
+    ],
+)
+def test_what_must_be_done_there_is_said_with_the_host_and_the_command(
+    engine: ScriptedEngine, words: tuple[str, ...], there: str
+) -> None:
+    before = (engine.folder / sessions.RECORD).read_bytes()
+    done = in_process(*words)
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert re.fullmatch(f"gmg-tui: {_RUNS}{there}\n", done.stderr)
+    assert (engine.folder / sessions.RECORD).read_bytes() == before
+
+
+def test_it_is_running_until_its_record_says_otherwise(engine: ScriptedEngine) -> None:
+    (row,) = json.loads(in_process("ls", "--json").stdout)
+    assert (row["state"], row["host"], row["workers"][0]["state"]) == ("running", "node7", "starting")
+    header, line, remark = in_process("ls").stdout.splitlines()
+    assert header.split()[:4] == ["name", "state", "host", "script"]
+    assert line.split()[:4] == ["sim-1", "running", "node7", "sim.py"]
+    assert re.fullmatch(f"{_RUNS}ssh node7 -t gmg-tui attach sim-1", remark)
+    _move(engine.folder, ended=time.time())
+    (row,) = json.loads(in_process("ls", "--json").stdout)
+    assert (row["state"], row["host"]) == ("ended", "node7")
+    assert "for what it did: gmg-tui report sim-1" in in_process("attach", "sim-1").stderr
+
+
+async def test_a_session_of_this_machine_comes_first() -> None:
+    async with ScriptedEngine():
+        other = ScriptedEngine()
+        sessions.write_record(sessions.Record(other.session, other.briefs))
+        _move(other.folder)
+        assert [one.name for one in sessions.listing()] == ["sim-2", "sim-1"]
+        assert sessions.find(None, running=True).name == "sim-1"
+
+
+def test_logs_are_printed_from_its_files(engine: ScriptedEngine) -> None:
+    log = engine.folder / sessions.LOGS / "cpu1.log"
+    log.write_text("one\n")
+    assert in_process("logs", "sim-1", "cpu1").stdout == "one\n"
+    command = [sys.executable, "-m", "gmg_tui", "logs", "sim-1", "cpu1", "-f"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ()) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "one\n"
+        with log.open("a") as file:
+            file.write("two\n")
+        assert process.stdout.readline() == "two\n"
+        _move(engine.folder, ended=time.time())
+        assert process.wait() == 0
+
+
+async def test_its_store_is_read_while_it_is_written_there() -> None:
+    folder = await stored.session("sim-1", stored.jobs(2), ended=False)
+    _move(folder)
+    writer = StoreWriter(folder / sessions.STORE, lambda line: None)
+    writer.start()
+    writer.put(JobRecord(3, "job-3", state=WorkerState.RUNNING, slot="cpu0", started=time.time()))
+    await eventually(lambda: len(reader.load_jobs(folder / sessions.STORE)) == 3)
+    done = in_process("report", "sim-1")
+    await writer.close()
+    assert done.stdout.startswith("sim-1  running")
+    assert "3 jobs" in done.stdout
+    assert re.fullmatch(f"{_RUNS}ssh node7 -t gmg-tui attach sim-1", done.stdout.splitlines()[-1])
+
+
+@pytest.mark.process
+def test_a_sweep_that_ended_there_goes_on_here(engine: ScriptedEngine) -> None:
+    spec = structs.replace(engine.session.spec, sweep=SweepSpec((Batch(script="sim.py"),)))
+    record = sessions.Record(structs.replace(engine.session, spec=spec), engine.briefs, time.time())
+    sessions.write_record(record)
+    reader.create(engine.folder / sessions.STORE, [JobRecord(1, "one")])
+    _move(engine.folder, ended=time.time())
+    assert "runs on" not in in_process("sweep", "--resume", "sim-1", "--dry-run").stderr
+
+
+def test_a_machine_that_is_gone_can_be_given_up(engine: ScriptedEngine) -> None:
+    alive = in_process("stop", "--gone", "sim-1")
+    assert alive.returncode == 1
+    assert alive.stderr.startswith("gmg-tui: sim-1 is alive: sim-1 runs on node7")
+    _written(engine.folder, time.time() - 3600)
+    assert "if that machine is gone for good: gmg-tui stop --gone sim-1" in in_process("ls").stdout
+    assert in_process("stop", "--gone").returncode == 2
+    given_up = in_process("stop", "--gone", "sim-1")
+    assert (given_up.stderr, given_up.returncode) == ("sim-1 is marked as lost\n", 0)
+    assert "sim-1 was lost on node7: its machine has not responded since" in in_process("ls").stdout
+    assert "is lost, and not on another machine" in in_process("stop", "--gone", "sim-1").stderr
+
+
+def test_a_machine_is_not_given_up_while_its_lock_is_seen(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _written(engine.folder, time.time() - 3600)
+    monkeypatch.setattr(paths, "_LOCK_TIMEOUT_S", 0.05)
+    held = sessions.lock(engine.folder)
+    with pytest.raises(GmgError, match="an engine is already running"):
+        recovery.give_up(sessions.find("sim-1", running=False))
+    os.close(held)
+
+
+@pytest.mark.parametrize(
+    ("host", "boot_id", "pid_namespace", "age_s", "here"),
+    [
+        (machine.name(), "", "", 0, True),
+        ("node7", "", "", 0, False),
+        ("renamed", machine.boot_id(), machine.pid_namespace(), 0, True),
+        ("container", machine.boot_id(), "pid:[1]", 0, False),
+        (machine.name(), "boot before this", "pid:[1]", 1e9, True),
+        (machine.name(), "namesake", "pid:[1]", 0, False),
+    ],
+)
+def test_only_its_own_machine_knows_that_an_engine_died(
+    engine: ScriptedEngine, host: str, boot_id: str, pid_namespace: str, age_s: float, here: bool
+) -> None:
+    _move(engine.folder, host, boot_id, pid_namespace)
+    _written(engine.folder, max(1.0, time.time() - age_s))
+    found = sessions.find("sim-1", running=False)
+    assert (found.here, found.state) == (here, "lost" if here else "running")

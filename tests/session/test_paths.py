@@ -1,0 +1,74 @@
+"""Names of sessions, who may look into their folders, and the engine's lock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from gmg_tui import session as sessions
+from gmg_tui.errors import GmgError
+from gmg_tui.session import paths
+
+
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [
+        ("a/sim.py", "sim-1"),
+        ("torch.distributed.run", "torch.distributed.run-1"),
+        ("exp.v2.toml", "exp.v2-1"),
+        ("pkg/", "pkg-1"),
+        ("…", "session-1"),
+    ],
+)
+def test_a_session_is_named_after_its_script_or_the_whole_of_its_module(script: str, name: str) -> None:
+    assert sessions.create(None, script)[0] == name
+
+
+@pytest.mark.parametrize("name", ["", "../x", "-x", "a" * 41, "a b"])
+def test_a_name_that_could_leave_its_folder_is_refused(name: str) -> None:
+    with pytest.raises(GmgError, match="--name"):
+        sessions.create(name, "sim.py")
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_a_sessions_folders_are_this_users_alone_whatever_the_umask(umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        _, folder = sessions.create(None, "sim.py")
+    finally:
+        os.umask(before)
+    state = sessions.sessions_folder().parent
+    made = (state.parent, state, sessions.sessions_folder(), folder, folder / sessions.LOGS)
+    assert [stat.S_IMODE(one.stat().st_mode) for one in made] == [0o700] * 5
+
+
+def test_a_state_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with pytest.raises(GmgError, match="set XDG_STATE_HOME") as caught:
+        sessions.create(None, "sim.py")
+    assert caught.value.exit_code == 1
+
+
+def test_an_engine_begins_although_somebody_looks_at_its_session(tmp_path: Path) -> None:
+    looking = os.open(tmp_path / sessions.ENGINE_LOG, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    leaving = threading.Timer(1.5, os.close, [looking])  # it had to wait for the CPU meanwhile
+    leaving.start()
+    try:
+        os.close(sessions.lock(tmp_path))
+    finally:
+        leaving.join()
+
+
+def test_two_engines_do_not_run_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "_LOCK_TIMEOUT_S", 0.05)
+    locked = sessions.lock(tmp_path)
+    with pytest.raises(GmgError, match="an engine is already running in"):
+        sessions.lock(tmp_path)
+    os.close(locked)

@@ -1,0 +1,145 @@
+"""Sessions whose engine was killed, as `ls`, `attach` and `stop` find them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+from msgspec import structs
+
+from gmg_tui import session as sessions
+from gmg_tui.session import records, recovery
+from gmg_tui.session.paths import lock
+from tests.cli.scripted import WORKER, ScriptedEngine, environ, gmg
+from tests.harm.namesakes import alive
+
+
+def _detached(*words: str) -> list[psutil.Process]:
+    """A detached session whose worker is silent for ever: its engine, the engine's watchdog, and the worker."""
+    assert gmg("--detach", "--cpu", "1", *words, WORKER, "--hang", "compiling").returncode == 0
+    while True:
+        (listed,) = json.loads(gmg("ls", "--json").stdout)
+        (worker,) = listed["workers"]
+        if worker["state"] == "compiling":
+            break
+    engine = psutil.Process(listed["engine_pid"])
+    (watchdog,) = (child for child in engine.children() if "watchdog/process.py" in " ".join(child.cmdline()))
+    return [engine, watchdog, psutil.Process(worker["pid"])]
+
+
+def _until_unlocked(folder: Path) -> sessions.SessionEntry:
+    while (found := sessions.inspect(folder)) is None or found.state == "running":
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture
+def stranger() -> Iterator[psutil.Process]:
+    """A process of a session of the same name under another state folder."""
+    with subprocess.Popen(["sleep", "600"], env=environ(GMG_SESSION="far", GMG_SESSION_ID="other")) as process:
+        yield psutil.Process(process.pid)
+        process.kill()
+
+
+def test_every_command_reports_a_killed_engine() -> None:
+    engine, _, worker = _detached("--name", "far")
+    engine.kill()
+    found = _until_unlocked(sessions.sessions_folder() / "far")
+    socket_path = Path(found.record.session.spec.socket)
+    assert socket_path.exists()
+    stopped = gmg("stop", "far")
+    assert stopped.returncode == 1
+    assert re.fullmatch(
+        rf"gmg-tui: far was lost: its engine died at about [-\d]+ [:\d]+, and its workers were ended; "
+        rf"its logs are in {found.folder}/logs\n",
+        stopped.stderr,
+    )
+    assert gmg("attach").stderr == f"{stopped.stderr.rstrip()}; the newest that has ended: gmg-tui attach far\n"
+    assert gmg("ls").stdout.splitlines()[-1] == stopped.stderr.removeprefix("gmg-tui: ").rstrip()
+    assert not socket_path.exists()
+    (row,) = json.loads(gmg("ls", "--json").stdout)
+    assert (row["state"], row["workers"][0]["state"], row["workers"][0]["pid"]) == ("lost", "failed", None)
+    assert not alive(worker)
+
+
+def test_what_outlived_engine_and_watchdog_is_named_and_killed_once(stranger: psutil.Process) -> None:
+    engine, watchdog, worker = _detached("--name", "far")
+    engine.suspend()  # else it starts another watchdog a second after the end of this one
+    watchdog.kill()
+    engine.kill()
+    _until_unlocked(sessions.sessions_folder() / "far")
+    assert worker.is_running()
+    listed = gmg("ls")
+    assert re.fullmatch(rf"far: ending process {worker.pid} \(.*fake_worker\.py.*\)\n", listed.stderr)
+    assert not alive(worker)
+    assert stranger.is_running()
+    again = gmg("ls")
+    assert (again.stdout.splitlines()[-1], again.stderr) == (listed.stdout.splitlines()[-1], "")
+
+
+def test_an_engine_that_ends_while_it_is_looked_at_is_not_taken_for_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = ScriptedEngine()
+    record = sessions.Record(engine.session, engine.briefs)
+    sessions.write_record(record)
+    held = sessions.lock(engine.folder)
+
+    def ends_meanwhile(folder: Path) -> bool:
+        sessions.write_record(sessions.Record(engine.session, engine.briefs, ended=1.0))
+        os.close(held)
+        return False
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "is_locked", ends_meanwhile)
+        found = sessions.inspect(engine.folder)
+    assert found is not None
+    assert found.state == "ended"
+
+
+async def test_the_watchdog_of_an_engine_that_ended_in_order_is_no_orphan() -> None:
+    engine = ScriptedEngine()
+    async with engine:
+        await engine.leave(ended=True)
+    read = records.read_record(engine.folder)
+    assert read is not None
+    gone = await asyncio.create_subprocess_exec("true")
+    await gone.wait()
+    session = structs.replace(read[0].session, engine_pid=gone.pid)
+    sessions.write_record(structs.replace(read[0], session=session))
+    held, lines = lock(engine.folder), list[str]()
+    try:
+        recovery.clear(lines.append)
+    finally:
+        os.close(held)
+    assert lines == []
+
+
+def test_a_process_that_runs_gmg_tui_itself_is_spared() -> None:
+    session = structs.replace(ScriptedEngine().session, id=f"{os.getpid():x}f")  # not that of another run of this test
+    program = (
+        "import sys, msgspec; from gmg_tui.session import recovery; from gmg_tui.model import Session; "
+        "print(recovery.processes(msgspec.json.decode(sys.argv[1], type=Session)))"
+    )
+    shell = [
+        "sh",
+        "-c",
+        f'"{sys.executable}" -c "$1" "$2"; exit 7',
+        "sh",
+        program,
+        msgspec.json.encode(session).decode(),
+    ]
+    done = subprocess.run(shell, env=environ(GMG_SESSION_ID=session.id), capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("[]\n", 7)
+
+
+def test_nothing_belongs_to_a_session_without_an_id() -> None:
+    assert recovery.processes(ScriptedEngine().session) == []

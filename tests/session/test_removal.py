@@ -1,0 +1,300 @@
+"""`rm` as a real process, and what `ls` reports of folders in which no session began."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pexpect
+import pytest
+from msgspec import structs
+
+from gmg_tui import session as sessions
+from gmg_tui.errors import GmgError
+from gmg_tui.session import paths, removal
+from tests.cli.scripted import COMMAND, ScriptedEngine, environ, in_process
+
+_DAY_S = 86400.0
+
+
+def _ended(name: str, days: float = 1.0, **place: str) -> Path:
+    """The folder of a session that ended so many days ago."""
+    moment = time.time() - days * _DAY_S
+    made = ScriptedEngine(script=f"{name}.py")
+    folder = made.folder.rename(made.folder.with_name(name))
+    spec = structs.replace(made.session.spec, name=name, folder=str(folder), host=place.pop("host", ""))
+    session = structs.replace(made.session, spec=spec, started=moment - 60, **place)
+    sessions.write_record(sessions.Record(session, made.briefs, moment))
+    (folder / sessions.ENGINE_LOG).touch()
+    return folder
+
+
+def _rewrite(folder: Path, ended: float | None, **spec: str) -> None:
+    """Have a session's record say something else."""
+    read = sessions.read_record(folder)
+    assert read is not None
+    session = structs.replace(read[0].session, spec=structs.replace(read[0].session.spec, **spec))
+    sessions.write_record(structs.replace(read[0], session=session, ended=ended))
+
+
+def _unbegun(name: str) -> Path:
+    """The folder of a session whose launcher was killed an hour ago, before the engine had its order."""
+    _, folder = sessions.create(name, "sim.py")
+    os.utime(folder, (time.time() - 3600,) * 2)
+    return folder
+
+
+def _left() -> list[str]:
+    return sorted(path.name for path in sessions.sessions_folder().iterdir())
+
+
+def test_what_goes_is_named_with_its_size_and_what_its_jobs_wrote() -> None:
+    folder = _ended("exp-1")
+    _ended("other")
+    for name, size in (("x=1", 3 << 20), ("x=2", 1 << 20)):
+        (folder / "jobs" / name).mkdir(parents=True)
+        (folder / "jobs" / name / "model.pt").write_bytes(os.urandom(size))
+    (folder / "logs" / "cpu0.log").write_bytes(os.urandom(2 << 20))
+    done = in_process("rm", "exp-1", "--yes")
+    header, line, last = done.stdout.splitlines()
+    assert header.split("  ")[-2:] == ["size", "by jobs"]
+    assert line.split()[:2] == ["exp-1", "ended"]
+    assert re.findall(r"\d+ MiB", line) == ["6 MiB", "4 MiB"]
+    assert (last, done.stderr, done.returncode) == ("1 session (6 MiB) removed", "", 0)
+    assert _left() == ["other"]
+
+
+def test_nothing_goes_without_a_terminal_to_ask_on_or_yes() -> None:
+    _ended("sim-1")
+    for words in (("rm", "sim-1"), ("rm", "--keep", "0")):
+        done = in_process(*words)
+        assert "sim-1  ended" in done.stdout
+        assert done.stderr == "gmg-tui: there is no terminal to ask on: add --yes to remove them\n"
+        assert done.returncode == 2
+    assert _left() == ["sim-1"]
+
+
+@pytest.mark.parametrize(("answer", "left", "status"), [("n", ["sim-1"], 1), ("", ["sim-1"], 1), ("y", [], 0)])
+def test_a_terminal_is_asked(answer: str, left: list[str], status: int) -> None:
+    _ended("sim-1")
+    terminal = pexpect.spawn(sys.executable, [*COMMAND[1:], "rm", "sim-1"], env=environ(), encoding="utf-8")
+    terminal.expect_exact("remove 1 session? [y/N]: ")
+    terminal.sendline(answer)
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert (_left(), terminal.exitstatus) == (left, status)
+
+
+async def test_what_cannot_be_removed_is_said_and_the_others_go() -> None:
+    _ended("sim-7")
+    _ended("far", host="node7", boot_id="another")
+    away = _ended("away")
+    _rewrite(away, None, host="node7")
+    async with ScriptedEngine():
+        done = in_process("rm", "sim-1", "nobody", "../sessions", "away", "sim-7", "far", "--yes")
+        assert _left() == ["away", "sim-1"]
+    said = done.stderr.splitlines()
+    assert said[:3] == [
+        "gmg-tui: sim-1 is running; end it first: gmg-tui stop sim-1",
+        "gmg-tui: there is no session nobody; gmg-tui ls lists them",
+        "gmg-tui: there is no session ../sessions; gmg-tui ls lists them",
+    ]
+    assert said[3].startswith("gmg-tui: away runs on node7 (")
+    assert said[3].endswith(": ssh node7 gmg-tui stop away")
+    assert (len(said), done.returncode) == (4, 1)
+
+
+async def test_a_lost_session_is_cleared_first_and_then_removed() -> None:
+    engine = ScriptedEngine()
+    async with engine:
+        await engine.leave(ended=False)
+    listed = in_process("rm", "sim-1", "--yes")
+    assert "sim-1  lost " in listed.stdout
+    assert (_left(), engine.socket.exists()) == ([], False)
+
+
+def test_one_whose_processes_the_kernel_does_not_end_stays() -> None:
+    folder = _ended("sim-1")
+    read = sessions.read_record(folder)
+    assert read is not None
+    session = structs.replace(read[0].session, id="test-removal")
+    sessions.write_record(structs.replace(read[0], session=session, ended=None))
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, "GMG_SESSION_ID": session.id}) as left:
+        try:
+            with pytest.raises(GmgError, match=r"sim-1 was lost and some of its processes are still running$"):
+                removal.removable("sim-1")
+        finally:
+            left.kill()
+
+
+def test_a_lost_session_whose_end_a_full_disk_has_no_room_for_can_be_removed() -> None:
+    folder = _ended("sim-1")
+    read = sessions.read_record(folder)
+    assert read is not None
+    sessions.write_record(structs.replace(read[0], ended=None))
+    removal.remove(removal.removable("sim-1"))
+    assert _left() == []
+
+
+def test_what_another_command_has_removed_meanwhile_is_said_to_be_gone() -> None:
+    folder = _ended("sim-1")
+    one = removal.removable("sim-1")
+    removal.remove(one)
+    with pytest.raises(GmgError, match=r"^sim-1 is gone: another gmg-tui has removed it$"):
+        removal.remove(one)
+    with pytest.raises(GmgError, match="was removed meanwhile"):
+        sessions.lock(folder)
+
+
+def test_an_engine_that_begins_meanwhile_keeps_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = _ended("sim-1")
+    one = removal.removable("sim-1")
+    monkeypatch.setattr(paths, "_LOCK_TIMEOUT_S", 0.05)
+    held = sessions.lock(folder)
+    with pytest.raises(GmgError, match="sim-1 is running"):
+        removal.remove(one)
+    _rewrite(folder, time.time())
+    os.close(held)
+    with pytest.raises(GmgError, match="sim-1 was started again meanwhile"):
+        removal.remove(one)
+    assert _left() == ["sim-1"]
+
+
+def test_an_engine_that_comes_too_late_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = _ended("sim-1")
+    # It has opened the file that is the lock, and waits for it while the folder is removed.
+    opened = os.open(folder / sessions.ENGINE_LOG, os.O_RDWR)
+    removal.remove(removal.removable("sim-1"))
+    monkeypatch.setattr(os, "open", lambda *_: opened)
+    with pytest.raises(GmgError, match="was removed meanwhile"):
+        sessions.lock(folder)
+
+
+def test_the_lock_is_held_while_everything_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = _ended("sim-1")
+    looking = os.open(folder / sessions.ENGINE_LOG, os.O_RDWR)
+    seen = []
+
+    def look(path: str, **options: int) -> None:
+        try:
+            fcntl.flock(looking, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            seen.append(_left())
+        unlink(path, **options)
+
+    unlink = os.unlink
+    monkeypatch.setattr(os, "unlink", look)
+    removal.remove(removal.removable("sim-1"))
+    fcntl.flock(looking, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(looking)
+    assert seen
+    assert all(name.startswith(".removed-sim-1-") for (name,) in seen)  # its name was free all the time
+
+
+def test_no_link_is_followed_out_of_the_folder(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("x")
+    folder = _ended("sim-1")
+    (folder / "jobs").symlink_to(outside)
+    (folder / "root").symlink_to("/")
+    moved = _ended("moved").rename(tmp_path / "moved")
+    (sessions.sessions_folder() / "moved").symlink_to(moved)
+    log = _ended("log") / sessions.ENGINE_LOG
+    log.unlink()
+    log.symlink_to(outside / "kept")
+    done = in_process("rm", "sim-1", "moved", "log", "--yes")
+    assert done.returncode == 1
+    assert "moved is not a folder, but a link or file" in done.stderr
+    assert "cannot remove " in done.stderr
+    assert _left() == ["log", "moved"]
+    assert (outside / "kept").read_text() == "x"
+    assert (moved / sessions.RECORD).exists()
+
+
+def test_an_interrupted_removal_is_not_listed_and_finished_by_the_next_one() -> None:
+    hidden = _ended("sim-1").rename(sessions.sessions_folder() / ".removed-sim-1-0123")
+    (hidden / "jobs" / "x=1").mkdir(parents=True)
+    _ended("sim-2")
+    assert [session["name"] for session in json.loads(in_process("ls", "--json").stdout)] == ["sim-2"]
+    in_process("rm", "sim-2", "--yes")
+    assert _left() == []
+
+
+def test_folders_that_a_script_has_protected_go_too() -> None:
+    inner = _ended("sim-1") / "jobs" / "x=1" / "checkpoints"
+    inner.mkdir(parents=True)
+    (inner / "model.pt").touch()
+    for folder in (inner, inner.parent):
+        folder.chmod(0o555)
+    command = [*COMMAND, "rm", "sim-1", "--yes"]
+    if os.getuid() == 0:  # whom no mode stops
+        command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", *command]
+    done = subprocess.run(command, capture_output=True, text=True, env=environ())
+    assert (_left(), done.returncode) == ([], 0), done.stderr
+
+
+def test_another_file_system_in_a_session_stays_with_it() -> None:
+    folder = _ended("sim-1") / "jobs"
+    folder.mkdir()
+    script = f'mount -t tmpfs tmpfs {folder} && touch {folder}/kept && exec "$@"'
+    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh", *COMMAND, "rm", "sim-1", "-y"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environ())
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(done.stderr)
+    assert f"sim-1 stays: {folder} is another file system; unmount it" in done.stderr
+    assert (_left(), done.returncode) == (["sim-1"], 1)
+
+
+def test_rm_removes_what_is_older_and_not_among_the_last() -> None:
+    for number, days in enumerate((0.1, 10.0, 40.0, 50.0)):
+        _ended(f"s{number}", days)
+    before = _left()
+    for words, goes in (
+        (("--older", "30d"), ["s2", "s3"]),
+        (("--older", "30d", "--keep", "3"), ["s3"]),
+        (("--keep", "1"), ["s1", "s2", "s3"]),
+        (("--older", "2h", "--keep", "0"), ["s0", "s1", "s2", "s3"]),
+    ):
+        done = in_process("rm", *words)
+        header, *rows = done.stdout.splitlines()
+        assert (header.split()[0], [row.split()[0] for row in rows], done.returncode) == ("name", goes, 2)
+        assert _left() == before
+    assert in_process("rm", "--older", "30d", "--keep", "3", "-y").stdout.endswith("removed\n")
+    assert _left() == ["s0", "s1", "s2"]
+
+
+def test_a_folder_in_which_no_session_began_is_named_and_removed() -> None:
+    _unbegun("killed")
+    (_unbegun("damaged") / sessions.RECORD).write_text("{")
+    os.utime(sessions.sessions_folder() / "damaged", (1.0, 1.0))
+    os.mkfifo(_unbegun("pipe") / sessions.RECORD)
+    os.utime(sessions.sessions_folder() / "pipe", (1.0, 1.0))
+    sessions.create("young", "sim.py")
+    listed = sorted(in_process("ls").stdout.splitlines())
+    assert listed == [
+        f"{name} has no readable record; remove it with: gmg-tui rm {name}" for name in ("damaged", "killed", "pipe")
+    ]
+    assert in_process("ls", "--json").stdout == "[]\n"
+    pruned = in_process("rm", "--keep", "5", "--yes")
+    assert "killed  unbegun" in pruned.stdout
+    assert _left() == ["damaged", "pipe", "young"]
+    removed = in_process("rm", "damaged", "pipe", "young", "-y")
+    assert removed.stderr == "gmg-tui: young is about to begin, or has failed to; try again in a minute\n"
+    assert _left() == ["young"]
+
+
+def test_ls_cuts_the_scripts_where_the_terminal_is_narrow() -> None:
+    folder = _ended("sim-1")
+    _rewrite(folder, time.time(), script=f"experiments/{'long_' * 20}name.py")
+    for columns in (160, 40):
+        words, size = " ".join([*COMMAND, "ls"]), (24, columns)
+        shown = pexpect.run(words, env=environ(COLUMNS=str(columns)), encoding="utf-8", dimensions=size)
+        assert (re.search(r" …\w{32}name\.py ", shown) is not None) is (columns == 160), shown
+        assert ("no room for: script" in shown) is (columns == 40), shown

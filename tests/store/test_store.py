@@ -1,0 +1,311 @@
+"""Records come back from the store as they were; the writer keeps them whatever happens to the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from gmg_tui.model import JobRecord, Snapshot, WorkerState
+from gmg_tui.session import STORE
+from gmg_tui.store import database, writer
+from gmg_tui.store.reader import create, load_jobs, open_store
+from gmg_tui.store.records import Event, JobAttempt, MetricsRow, StoreError
+from tests.harm.patience import eventually
+
+from . import records
+from .conftest import Opened
+
+
+def _metrics(count: int) -> list[MetricsRow]:
+    return [MetricsRow(records.START + n, "cpu0", 1, float(n), n + 0.5, None, 10.0, None, None) for n in range(count)]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(records.jobs, max_size=3), st.lists(records.attempts, max_size=3), st.lists(records.events, max_size=3))
+def test_records_come_back_as_they_were(jobs: list[JobRecord], attempts: list[JobAttempt], events: list[Event]) -> None:
+    backlog = writer._Backlog()
+    kept: list[writer.Record] = [*jobs, *attempts, *events, *_metrics(2)]
+    for record in kept:
+        backlog.put(record)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, STORE)
+        create(path, [])
+        with contextlib.closing(database.open_for_writing(path)) as db:
+            writer._put(db, backlog)
+        with open_store(path) as stored:
+            assert stored.jobs == [backlog.jobs[number] for number in sorted(backlog.jobs)]
+            found = [one for each in stored.attempts.values() for one in each]
+            assert found == [backlog.attempts[key] for key in sorted(backlog.attempts)]
+            assert stored.events == events
+            assert stored.metrics(1000) == _metrics(2)
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ({"whole": 2**70}, '{"whole":1180591620717411303424}'),
+        ({"half": "\ud83d"}, '{"half":"?"}'),
+        ({"no number": float("nan")}, '{"no number":null}'),
+    ],
+)
+def test_what_a_script_reports_is_kept_as_far_as_json_can_hold_it(result: dict[str, Any], text: str) -> None:
+    assert database.job_row(records.finished(1, result=result, out_dir="/a/\udcff"))[2] == text
+
+
+def test_what_is_nested_or_long_without_an_end_is_not_kept() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert database.encode({"deep": deep}) == "null"
+    assert database.encode({"long": 10**5000}) == "null"
+
+
+def test_a_sweeps_value_that_is_no_number_is_kept_as_text(tmp_path: Path) -> None:
+    create(tmp_path / STORE, [JobRecord(1, "a", values={"lr": float("nan")})])
+    assert load_jobs(tmp_path / STORE)[0].values == {"lr": "nan"}
+
+
+def test_a_store_for_a_sweep_has_all_jobs_waiting_and_is_private(tmp_path: Path) -> None:
+    path = tmp_path / STORE
+    create(path, [JobRecord(1, "a", values={"lr": 0.1}), JobRecord(2, "b", batch=1, only="gpu3")])
+    assert load_jobs(path) == [
+        JobRecord(1, "a", 0, {"lr": 0.1}, WorkerState.WAITING, 1.0),
+        JobRecord(2, "b", 1, {}, WorkerState.WAITING, 2.0, only="gpu3"),
+    ]
+    assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(StoreError, match="the store exists already"):
+        create(path, [])
+
+
+def test_what_is_no_store_gives_one_line(tmp_path: Path) -> None:
+    path = tmp_path / STORE
+    with pytest.raises(StoreError, match="there is no store"):
+        load_jobs(path)
+    path.write_bytes(b"")
+    with pytest.raises(StoreError, match="empty"):
+        load_jobs(path)
+    path.write_bytes(b"no database at all" * 1000)
+    with pytest.raises(StoreError, match="cannot be read: file is not a database"):
+        load_jobs(path)
+    with pytest.raises(StoreError, match=r"cannot write .*/nowhere/store\.sqlite: No such file"):
+        create(tmp_path / "nowhere" / STORE, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [("PRAGMA user_version=99", "another gmg-tui"), ("""UPDATE jobs SET record = '{"state": "dancing"}'""", "dancing")],
+)
+def test_a_store_of_another_version_or_with_an_unknown_value_gives_one_line(
+    tmp_path: Path, change: str, error: str
+) -> None:
+    path = tmp_path / STORE
+    create(path, [JobRecord(1, "a")])
+    with sqlite3.connect(path) as db:
+        db.execute(change)
+    with pytest.raises(StoreError, match=error):
+        load_jobs(path)
+
+
+def test_many_metrics_are_thinned_evenly_and_states_are_changes(tmp_path: Path) -> None:
+    create(tmp_path / STORE, [])
+    backlog = writer._Backlog()
+    states = ["building"] * 100 + ["running"] * 900
+    for row, state in zip(_metrics(1000), states, strict=True):
+        backlog.put(row._replace(state=state))
+    with contextlib.closing(database.open_for_writing(tmp_path / STORE)) as db:
+        writer._put(db, backlog)
+    with open_store(tmp_path / STORE) as stored:
+        rows = stored.metrics(100)
+        assert stored.states() == [(records.START, "cpu0", "building"), (records.START + 100, "cpu0", "running")]
+    assert 99 <= len(rows) <= 101
+    assert sum(row.fps or 0 for row in rows) / len(rows) == pytest.approx(500, rel=0.02)
+
+
+async def test_what_is_written_is_in_the_store_while_the_writer_runs_and_after_it(folder: Path, opened: Opened) -> None:
+    store, heard = opened()
+    session, job = records.session(folder), records.finished(1)
+    store.put(session)
+    store.put(structs.replace(job, state=WorkerState.RUNNING))
+    store.put(job)
+    store.put(structs.replace(job, result=None))
+    store.put(Snapshot(1.0, 2.0, ()))
+    await eventually(lambda: records.jobs_so_far(folder / STORE) == [job])
+    store.put(*_metrics(3))
+    await store.close()
+    await store.close()
+    assert [(entry.name, entry.stat().st_mode & 0o777) for entry in folder.iterdir()] == [(STORE, 0o600)]
+    with open_store(folder / STORE) as stored:
+        assert (stored.session, stored.last_snapshot) == (session, Snapshot(1.0, 2.0, ()))
+        assert stored.metrics(1000) == _metrics(3)
+    assert heard.lines == []
+
+
+async def test_files_are_generated_after_an_end_and_at_the_end(folder: Path, opened: Opened) -> None:
+    calls = []
+    store, heard = opened(lambda: calls.append(len(records.jobs_so_far(folder / STORE))))
+    store.put(JobRecord(1, "a", state=WorkerState.RUNNING))
+    store.put(Snapshot(1.0, 2.0, ()))
+    await eventually(lambda: records.jobs_so_far(folder / STORE))
+    assert calls == []
+    store.put(records.finished(1))
+    store.put(Snapshot(2.0, 3.0, ()))
+    await eventually(lambda: calls == [1])
+    store.put(JobRecord(2, "b"))
+    await store.close()
+    assert (calls, heard.lines) == ([1, 2], [])
+
+
+async def test_files_that_cannot_be_written_are_reported_and_tried_again(folder: Path, opened: Opened) -> None:
+    failures = iter([True])
+
+    def export() -> None:
+        if next(failures, False):
+            raise OSError(28, "No space left on device", "/results/x.csv")
+
+    store, heard = opened(export)
+    store.put(records.finished(1))
+    await store.close()
+    assert heard.lines == ["/results/x.csv: No space left on device; the results' files are out of date", None]
+
+
+@pytest.mark.parametrize("harm", ["folder", "file", "other"])
+async def test_a_store_that_is_removed_or_exchanged_is_reported_and_nothing_else_is_touched(
+    folder: Path, opened: Opened, harm: str
+) -> None:
+    path = folder / STORE
+    store, heard = opened()
+    store.put(records.finished(1))
+    await eventually(lambda: records.jobs_so_far(path))
+    match harm:
+        case "folder":
+            shutil.rmtree(folder.rename(folder.with_name("removed")))
+        case "file":
+            path.unlink()
+        case "other":
+            create(folder / "other", [])
+            (folder / "other").replace(path)
+    store.put(records.finished(2))
+    await eventually(lambda: heard.now)
+    assert heard.now == f"{path} was removed; what happens from now on is not recorded"
+    store.put(records.finished(3))
+    await store.close()
+    assert path.exists() == (harm == "other")
+
+
+async def test_a_locked_store_is_reported_and_waited_for(
+    folder: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_BUSY_S", 0.1)
+    create(folder / STORE, [])
+    with contextlib.closing(sqlite3.connect(folder / STORE, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        store, heard = opened()
+        store.put(records.finished(1))
+        await eventually(lambda: heard.now)
+        assert heard.now == f"{folder / STORE}: database is locked"
+        other.execute("COMMIT")
+    await eventually(lambda: heard.now is None)
+    assert load_jobs(folder / STORE) == [records.finished(1)]
+    await store.close()
+
+
+def _remount(disk: Path, option: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{option}", str(disk)], check=True)
+
+
+def _fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+async def test_a_full_disk_is_reported_and_costs_no_job(small_disk: Path, opened: Opened) -> None:
+    store, heard = opened()
+    store.put(records.finished(1))
+    await eventually(lambda: records.jobs_so_far(small_disk / STORE))
+    _fill(small_disk / "filler")
+    for number in range(2, 300):
+        store.put(records.finished(number))
+    await eventually(lambda: heard.now)
+    for number in range(writer.MAX_EVENTS + 7):
+        store.put(Event(float(number), "note", "x"))
+    store.put(*_metrics(writer.MAX_METRICS + 9))
+    (small_disk / "filler").unlink()
+    _remount(small_disk, "size=64m")
+    await eventually(lambda: heard.now is None)
+    await store.close()
+    with open_store(small_disk / STORE) as stored:
+        assert len(stored.jobs) == 299
+        assert stored.events[-1].text.startswith("16 records dropped")
+        assert len(stored.metrics(10**6)) == writer.MAX_METRICS
+
+
+async def test_a_disk_that_stays_full_does_not_hold_up_the_end_and_a_frozen_one_is_read(
+    small_disk: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(small_disk / STORE, [JobRecord(1, "a")])
+    _remount(small_disk, "ro")
+    assert len(load_jobs(small_disk / STORE)) == 1
+    monkeypatch.setattr(writer, "_REFUSED_S", 1.0)
+    store, heard = opened()
+    store.put(records.finished(1))
+    await store.close()
+    assert "read" in (heard.now or "").lower()
+
+
+_ENDLESS = """
+import asyncio, sys
+from pathlib import Path
+from gmg_tui.store.writer import StoreWriter
+from tests.store import records
+
+async def main():
+    writer = StoreWriter(Path(sys.argv[1]), lambda line: print("trouble", line, flush=True))
+    writer.start()
+    for number in range(1, 1 << 40):
+        writer.put(records.finished(number))
+        await asyncio.sleep(0.0002)
+
+asyncio.run(main())
+"""
+
+
+def _endless(path: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", _ENDLESS, str(path)], stdout=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("least", [1, 300])
+async def test_a_store_whose_writer_is_killed_is_whole(folder: Path, opened: Opened, least: int) -> None:
+    path = folder / STORE
+    with _endless(path) as process:
+        await eventually(lambda: len(records.jobs_so_far(path)) >= least)
+        before = len(load_jobs(path))
+        process.send_signal(signal.SIGKILL)
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+    numbers = [job.number for job in load_jobs(path)]
+    assert len(numbers) >= before
+    assert all(after == this + 1 for this, after in pairwise([0, *numbers]))
+    store, heard = opened()
+    store.put(records.finished(numbers[-1] + 1))
+    await store.close()
+    assert heard.lines == []
+    assert len(load_jobs(path)) == len(numbers) + 1
+
+
+def test_the_engine_loads_no_sqlite_before_the_first_write() -> None:
+    code = "import sys, gmg_tui.store.writer; assert 'sqlite3' not in sys.modules"
+    subprocess.run((sys.executable, "-c", code), check=True)

@@ -1,0 +1,267 @@
+"""The jobs that a file and the command line make: their order, names and values."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gmg_tui.commands.checks import groups_of
+from gmg_tui.errors import GmgError
+from gmg_tui.model import Batch, DdpSpec, JobRecord
+from gmg_tui.options import RUN, Options
+from gmg_tui.sweep import names, plan
+from gmg_tui.sweep.plan import Plan
+from gmg_tui.sweep.settings import Settings
+from tests.sweep.making import made, no_check
+
+_FILE = """
+args = ["--num_samples", "{num_samples}", "--method", "{method}", "--branches", "{branch_counts}", "--out", "{out_dir}"]
+gpus = [0, 1, 2]
+per_gpu = 1
+retries = 1
+timeout = "30m"
+env = { NOISE = "{noise_scale}" }
+[grid]
+branch_counts = [2, 4, 8]
+method = ["sde_path_exploration", "divergence_free_ode"]
+[defaults]
+num_samples = 4
+noise_scale = 0.3
+[[experiment]]
+name = "wide"
+branch_counts = 16
+method = "x"
+[preset.quick_test]
+gpus = [0, 1]
+[preset.quick_test.defaults]
+num_samples = 2
+[preset.full]
+retries = 3
+env = { MODE = "full" }
+grid = { branch_counts = [1], method = ["a"] }
+experiment = []
+"""
+
+
+def _names(sweep: Plan) -> list[str]:
+    return [job.name for job in sweep.jobs]
+
+
+def test_the_grid_comes_in_the_files_order_and_the_experiments_after_it(tmp_path: Path) -> None:
+    sweep = made(tmp_path, _FILE)
+    methods = ("sde_path_exploration", "divergence_free_ode")
+    grid = [f"branch_counts={count},method={method}" for count, method in itertools.product((2, 4, 8), methods)]
+    assert _names(sweep) == [*grid, "wide"]
+    assert [job.number for job in sweep.jobs] == list(range(1, 8))
+    assert list(sweep.jobs[1].values.items()) == [
+        ("branch_counts", 2),
+        ("method", "divergence_free_ode"),
+        ("num_samples", 4),
+        ("noise_scale", 0.3),
+    ]
+    (batch,) = sweep.batches
+    assert (batch.gpus, batch.per_gpu, batch.retries, batch.timeout_s) == ("0,1,2", 1, 1, 1800.0)
+
+
+def test_a_preset_merges_values_and_variables_and_replaces_all_else(tmp_path: Path) -> None:
+    quick = made(tmp_path, _FILE, presets=("quick_test",))
+    (batch,) = quick.batches
+    assert (batch.name, batch.gpus, batch.retries) == ("quick_test", "0,1", 1)
+    assert quick.jobs[0].values["num_samples"] == 2
+    assert quick.jobs[0].values["noise_scale"] == 0.3
+    assert quick.jobs[0].name == "branch_counts=2,method=sde_path_exploration"
+    full = made(tmp_path, _FILE, presets=("full",))
+    assert full.batches[0].env == {"NOISE": "{noise_scale}", "MODE": "full"}
+    assert _names(full) == ["branch_counts=1,method=a"]
+
+
+def test_all_presets_run_one_after_another_under_their_names(tmp_path: Path) -> None:
+    sweep = made(tmp_path, _FILE, every=True)
+    assert [(batch.name, batch.retries) for batch in sweep.batches] == [("quick_test", 1), ("full", 3)]
+    assert [job.batch for job in sweep.jobs] == [0] * 7 + [1]
+    assert sweep.jobs[6].name == "quick_test-wide"
+    assert sweep.jobs[7] == JobRecord(
+        8,
+        "full-branch_counts=1,method=a",
+        1,
+        {"branch_counts": 1, "method": "a", "num_samples": 4, "noise_scale": 0.3},
+    )
+    turned = made(tmp_path, _FILE, presets=("full", "quick_test"))
+    assert [batch.name for batch in turned.batches] == ["full", "quick_test"]
+
+
+def test_the_command_line_wins_over_preset_and_file(tmp_path: Path) -> None:
+    sweep = made(
+        tmp_path,
+        _FILE,
+        "method=x",
+        "extra=1,2",
+        presets=("quick_test",),
+        args=("{method}", "{branch_counts}", "{num_samples}"),
+        per_gpu=2,
+        retries=0,
+        timeout="none",
+        min_free_mib=100.0,
+        out_dir="o/{job}",
+    )
+    (batch,) = sweep.batches
+    assert batch == Batch(
+        name="quick_test",
+        script="sim.py",
+        args=("{method}", "{branch_counts}", "{num_samples}"),
+        env={"NOISE": "{noise_scale}"},
+        gpus="0,1",
+        per_gpu=2,
+        min_free_mib=100.0,
+        out_dir="o/{job}",
+    )
+    assert _names(sweep) == [f"branch_counts={n},extra={e}" for n in (2, 4, 8) for e in (1, 2)] + ["wide"]
+    assert {job.values["method"] for job in sweep.jobs} == {"x"}
+
+
+def test_on_cpu_slots_no_cards_are_asked_for(tmp_path: Path) -> None:
+    assert made(tmp_path, _FILE, cpu=True).batches[0].gpus is None
+
+
+def test_one_value_set_for_experiments_alone_changes_them_and_adds_no_job(tmp_path: Path) -> None:
+    text = 'args = ["{a}", "{b}"]\n[[experiment]]\na = 1\nb = 2\n[[experiment]]\nname = "x"\na = 3\nb = 4\n'
+    assert [job.values for job in made(tmp_path, text, "b=5").jobs] == [{"a": 1, "b": 5}, {"a": 3, "b": 5}]
+    assert _names(made(tmp_path, text, "b=5")) == ["experiment-1", "x"]
+    text += "[defaults]\na = 0\n"
+    assert _names(made(tmp_path, text, "b=5,6")) == ["b=5", "b=6", "experiment-1", "x"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sets", "named"),
+    [
+        ("", (), ["sim"]),
+        ("[defaults]\na = 1\n", (), ["sim"]),
+        ("[grid]\n", (), ["sim"]),
+        ("[grid]\na = [1]\nb = [2]\n", (), ["a=1,b=2"]),
+        ("[grid]\na = [1]\nb = [2, 3]\n", (), ["b=2", "b=3"]),
+        ("[grid]\na = [1, 1, 1]\n", (), ["a=1", "a=1-2", "a=1-3"]),
+        ('[grid]\na = ["x", "x-2", "x"]\n', (), ["a=x", "a=x-2", "a=x-3"]),
+        ('[grid]\na = ["/data/a b.pt", "ä/ö", -1, true]\n', (), ["a=data-a-b.pt", "a=ä-ö", "a=-1", "a=true"]),
+        ('[grid]\nk = ["漢字", "漢 字", "a\u0308", "ä"]\n', (), ["k=漢字", "k=漢-字", "k=ä", "k=ä-2"]),
+        ('[grid]\nk = ["❤\ufe0f", "\u202eabc", "✓a✓"]\n', (), ["k=", "k=abc", "k=a"]),
+        ('[grid]\na = [1, 2]\n[[experiment]]\nname = "a=1"\n', (), ["a=1", "a=2", "a=1-2"]),
+        ("", ("lr=1e-5,0.5",), ["lr=1e-05", "lr=0.5"]),
+    ],
+)
+def test_jobs_are_named_after_what_varies(tmp_path: Path, text: str, sets: tuple[str, ...], named: list[str]) -> None:
+    assert _names(made(tmp_path, text, *sets)) == named
+
+
+def test_a_module_gives_its_last_part_as_the_name(tmp_path: Path) -> None:
+    assert _names(made(tmp_path, "", script="pkg.train", module=True)) == ["train"]
+
+
+def test_long_names_are_cut_and_stay_apart(tmp_path: Path) -> None:
+    values = [f"'{'x' * 90}{number}'" for number in range(12)]
+    found = _names(made(tmp_path, f"[grid]\nlong = [{', '.join(values)}]\n"))
+    assert len(set(found)) == 12
+    assert {len(name) for name in found} == {80}
+    assert found[0].endswith("x")
+    assert found[11].endswith("x-12")
+
+
+def test_names_of_other_scripts_are_cut_between_characters_and_stay_apart(tmp_path: Path) -> None:
+    found = _names(
+        made(tmp_path, f"[grid]\nk = [{', '.join(repr('漢' * 60 + str(number)) for number in range(12))}]\n")
+    )
+    assert found == ["k=" + "漢" * 26, *(f"k={'漢' * count}-{n}" for n in range(2, 13) for count in [25])]
+    for number, name in enumerate(found):
+        (tmp_path / f"{number:04}-{name}.log").touch()
+
+
+def test_a_file_may_name_a_job_in_any_script(tmp_path: Path) -> None:
+    assert _names(made(tmp_path, '[[experiment]]\nname = "Übung_漢字"\n[[experiment]]\nname = "A\u0308"\n')) == [
+        "Übung_漢字",
+        "Ä",
+    ]
+
+
+_VALUES = st.one_of(
+    st.booleans(), st.integers(-5, 5), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=100)
+)
+_KEYS = st.from_regex(r"[w-z]{1,3}", fullmatch=True)
+_GRIDS = st.dictionaries(_KEYS, st.lists(_VALUES, min_size=1, max_size=4).map(tuple), max_size=4)
+
+
+@given(_GRIDS, st.dictionaries(_KEYS, _VALUES, max_size=3), st.lists(st.dictionaries(_KEYS, _VALUES), max_size=2))
+def test_every_combination_is_one_job_and_every_name_a_files_own(
+    grid: dict[str, tuple[bool | int | float | str, ...]],
+    defaults: dict[str, bool | int | float | str],
+    singles: list[dict[str, bool | int | float | str]],
+) -> None:
+    settings = Settings(script="sim.py", grid=grid, defaults=defaults, experiment=tuple(singles))
+    sweep = plan.make([("one", settings), ("two", settings)], "sweep", {}, no_check, cpu=False)
+    half = len(sweep.jobs) // 2
+    first, second = sweep.jobs[:half], sweep.jobs[half:]
+    combined = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    expected = [*(combined if grid or not singles else []), *singles]
+    assert [job.values for job in first] == [{**defaults, **values} for values in expected]
+    assert [job.values for job in second] == [job.values for job in first]
+    assert len({job.name for job in sweep.jobs}) == len(sweep.jobs)
+    for job in sweep.jobs:
+        assert names.fits(job.name)
+
+
+@given(st.lists(st.text(st.characters(codec="ascii"), min_size=60, max_size=100)))
+def test_names_are_never_given_twice(drafts: list[str]) -> None:
+    taken = names.Names()
+    unique = [taken.unique(draft) for draft in drafts * 3]
+    assert len({*unique}) == len(unique)
+    assert all(len(name.encode()) <= names.MAX_BYTES for name in unique)
+
+
+def _widths(*jobs: JobRecord) -> list[tuple[int, int | None]]:
+    return [(job.gpus, job.world_size) for job in jobs]
+
+
+def test_a_job_is_a_process_a_group_of_ranks_or_one_process_on_several_gpus(tmp_path: Path) -> None:
+    assert _widths(*made(tmp_path, "").jobs) == [(1, None)]
+    assert _widths(*made(tmp_path, "ddp = 2").jobs) == [(2, 2)]
+    assert _widths(*made(tmp_path, "ddp = 1").jobs) == [(1, 1)]
+    assert _widths(*made(tmp_path, "gpus_per_job = 2").jobs) == [(2, None)]
+    text = "ddp = 2\n[preset.four]\nddp = 4\n[preset.two]\nretries = 1\n"
+    assert _widths(*made(tmp_path, text, every=True).jobs) == [(4, 4), (2, 2)]
+    assert _widths(*made(tmp_path, text, presets=("four",), ddp="8").jobs) == [(8, 8)]
+
+
+def test_the_number_of_ranks_may_be_a_value_of_the_job(tmp_path: Path) -> None:
+    grid = "[grid]\nranks = [1, 2, 4]\n"
+    sweep = made(tmp_path, 'ddp = "{ranks}"\n' + grid)
+    assert _widths(*sweep.jobs) == [(1, 1), (2, 2), (4, 4)]
+    assert sweep.warnings == (), "the value is used, though no argument has it"
+    assert _widths(*made(tmp_path, grid, ddp="{ranks}").jobs) == [(1, 1), (2, 2), (4, 4)]
+    assert _widths(*made(tmp_path, 'ddp = "{ranks}"\n[[experiment]]\nranks = 3\n').jobs) == [(3, 3)]
+
+
+def test_groups_start_together_and_only_ranks_have_a_local_rank(tmp_path: Path) -> None:
+    ranks, plain = made(tmp_path, "ddp = 2").jobs, made(tmp_path, "").jobs
+    assert groups_of(Options.of(RUN, virtual_local_rank=True), ranks) == DdpSpec(virtual_local_rank=True)
+    assert groups_of(Options.of(RUN), plain) is None
+    with pytest.raises(GmgError, match="--virtual-local-rank is for --ddp"):
+        groups_of(Options.of(RUN, virtual_local_rank=True), plain)
+    with pytest.raises(GmgError, match="--start gated: the ranks of a group wait for each other"):
+        groups_of(Options.of(RUN, start="gated"), ranks)
+
+
+def test_repeated_jobs_run_all_once_before_any_runs_again(tmp_path: Path) -> None:
+    jobs = made(tmp_path, "args = ['{n}']\nrepeat = 3\n[grid]\nx = [16, 64]\n").jobs
+    assert [job.name for job in jobs] == [f"x={value}-r{run}" for run in (1, 2, 3) for value in (16, 64)]
+    assert {job.only for job in jobs} == {None}
+
+
+def test_names_of_repeated_jobs_stay_unique_and_short_and_end_with_the_run(tmp_path: Path) -> None:
+    long = "x" * 79
+    text = f'repeat = 2\n[[experiment]]\nname = "{long}"\n[[experiment]]\nname = "a"\n[[experiment]]\nname = "a-r1"\n'
+    jobs = made(tmp_path, text).jobs
+    assert len({job.name for job in jobs}) == 6
+    assert all(names.fits(job.name) for job in jobs)
+    assert [job.name for job in jobs if job.name.startswith("x")] == [f"{long[:77]}-r1", f"{long[:77]}-r2"]

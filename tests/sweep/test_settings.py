@@ -1,0 +1,215 @@
+"""The experiments file and the options beside it: every error is one line with the file, the key, and what is wrong."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gmg_tui.errors import GmgError
+from gmg_tui.sweep.settings import Settings, read, sets, stored
+from tests.sweep.making import made, write
+
+
+def _error(folder: Path, text: str, *words: str, **options: object) -> str:
+    with pytest.raises(GmgError) as caught:
+        made(folder, text, *words, **options)  # type: ignore[arg-type]
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+    return str(caught.value).replace(f"{folder}/", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("retries = \n", "sweep.toml is not TOML: Invalid value (at line 2, column 11)"),
+        ("per_gpus = 2\n", "sweep.toml: unknown key per_gpus; did you mean per_gpu?"),
+        ("[presets.a]\n", "sweep.toml: unknown key presets; did you mean preset?"),
+        (
+            "lr = 2\n",
+            "sweep.toml: unknown key lr; if it is a placeholder, its value belongs under [defaults] or [grid]",
+        ),
+        ("[preset.a]\ntimeuot = 3\n", "sweep.toml: preset[...]: unknown key timeuot; did you mean timeout?"),
+        ("[preset.a.preset.b]\n", "sweep.toml: preset[...]: unknown key preset"),
+        ('[preset."a/b"]\n', "sweep.toml: preset a/b: give letters, digits and"),
+        ("module = 1\n", "sweep.toml: module: expected bool | null, got int"),
+        ("args = '-x'\n", "sweep.toml: args: expected array | null, got str"),
+        ("args = ['a', ['b']]\n", "sweep.toml: args[1]: expected bool | int | float | str, got array"),
+        ("env = { 'A-B' = 1 }\n", "sweep.toml: env: A-B is not a variable's name"),
+        ("per_gpu = 0\n", "sweep.toml: per_gpu: expected int >= 1"),
+        ("retries = true\n", "sweep.toml: retries: expected int | null, got bool"),
+        ("repeat = 1001\n", "sweep.toml: repeat: expected int <= 1000"),
+        ("timeout = '30 min'\n", "sweep.toml: timeout 30 min: give a time, as in"),
+        ("timeout = 0\n", "sweep.toml: timeout 0.0: give a time, as in"),
+        ("timeout = '367d'\n", "sweep.toml: timeout 367d: give a time, as in"),
+        ("[grid]\na = 4\n", "sweep.toml: grid[...]: expected array, got int"),
+        ("[grid]\na = []\n", "sweep.toml: grid[...]: expected array of length >= 1"),
+        ("[grid]\ngpu = [1]\n", "sweep.toml: {gpu} is filled in by gmg-tui itself; choose another name"),
+        ("[defaults]\n'a b' = 1\n", "sweep.toml: a b cannot be a placeholder"),
+        ("[[experiment]]\nname = 'a/b'\n", "sweep.toml: experiment 1: the name a/b has to be"),
+        ("ddp = 'two'\n", "sweep.toml: ddp two: give a number, or the placeholder of one"),
+        ("ddp = 0\n", "sweep.toml: ddp: expected int >= 1"),
+        (
+            "args = ['{lrr}']\n[grid]\nlr = [1]\n",
+            "sweep.toml: args[1]: {lrr} has no value in the grid; did you mean lr?",
+        ),
+        (
+            "args = ['{b}']\n[grid]\nb = [1]\n[[experiment]]\na = 1\n",
+            "sweep.toml: args[1]: {b} has no value in experiment 1",
+        ),
+        ("out_dir = '{out_dir}'\n", "sweep.toml: out_dir: {out_dir} is the folder itself"),
+        (
+            "out_dir = 'x'\n[grid]\na = [1, 2]\n",
+            "sweep.toml: out_dir is the same folder for a=1 and a=2; put {name} or {job}",
+        ),
+        (
+            "repeat = 2\nout_dir = 'x/{a}'\n[grid]\na = [1]\n",
+            "sweep.toml: out_dir is the same folder for a=1-r1 and a=1-r2",
+        ),
+        ("ddp = '{ranks}'\n", "sweep.toml: ddp: {ranks} has no value in the grid"),
+        ("ddp = '{job}'\n", "sweep.toml: ddp: {job} has no value in the grid"),
+        ("ddp = '{r}'\n[grid]\nr = [1, 'x']\n", "sweep.toml: ddp: {r} is x; give it whole numbers from 1 to 1024"),
+        ("ddp = 2\ngpus_per_job = 2\n", "sweep.toml: ddp has a process on each GPU, gpus_per_job one for all"),
+        ("ddp = 2\nper_gpu = 2\n", "sweep.toml: jobs that need several GPUs do not share them; leave out per_gpu"),
+    ],
+)
+def test_an_error_names_the_file_and_the_key(tmp_path: Path, text: str, error: str) -> None:
+    assert _error(tmp_path, text).startswith(error)
+
+
+def test_a_sweep_has_a_greatest_number_of_jobs(tmp_path: Path) -> None:
+    error = "sweep.toml: the grid makes 120,000 jobs; give fewer values: a sweep has at most 100,000"
+    assert _error(tmp_path, f"[grid]\na = {list(range(400))}\nb = {list(range(300))}\n") == error
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"presets": ("c",)}, "--preset c: sweep.toml has no such preset; the presets: a, b"),
+        ({"presets": ("a",), "every": True}, "--preset and --all are mutually exclusive; give one of them"),
+        ({"per_gpu": 0}, "--per-gpu: expected int >= 1"),
+        ({"retries": -1}, "--retries: expected int >= 0"),
+        ({"timeout": "soon"}, "--timeout: timeout soon: give a time, as in"),
+        ({"min_free_mib": -1.0}, "--min-free-mib: expected float >= 0.0"),
+        ({"out_dir": ""}, "--out-dir: expected str of length >= 1"),
+        ({"out_dir": "{x}"}, "sweep.toml: out_dir: {x} has no value"),
+    ],
+)
+def test_an_option_is_named_as_it_was_given(tmp_path: Path, options: dict[str, object], error: str) -> None:
+    assert _error(tmp_path, "[preset.a]\n[preset.b]\n", **options).startswith(error)
+
+
+def test_presets_are_only_asked_of_a_file_that_has_some(tmp_path: Path) -> None:
+    assert _error(tmp_path, "", presets=("a",)) == "--preset a: sweep.toml has no such preset; the presets: none"
+    assert _error(tmp_path, "", every=True) == "sweep.toml has no presets; leave out --all"
+
+
+def test_values_that_nothing_uses_are_a_warning(tmp_path: Path) -> None:
+    (warning,) = made(tmp_path, "args = ['{a}']\n[grid]\na = [1]\nb = [2]\n[defaults]\nc = 3\n").warnings
+    assert warning.endswith("sweep.toml: no placeholder uses b, c; write {b} where jobs should get it")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error"),
+    [
+        ("absent.toml", None, "there is no experiments file .*absent.toml; give a TOML file, or --set"),
+        ("latin.toml", b"script = '\xe4'", "cannot read .*latin.toml: it is not UTF-8"),
+        ("sim.py", b"print()", "sim.py is not an experiments file; without one: --set KEY=V1,V2 --script .*sim.py"),
+        ("deep.toml", b"a = " + b"[" * 5000, "deep.toml is not TOML"),
+        ("x" * 300, None, "cannot read|no experiments file"),
+        ("", None, "is not a regular file"),
+    ],
+)
+def test_what_is_no_experiments_file_is_named(tmp_path: Path, name: str, content: bytes | None, error: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(GmgError, match=error):
+        read(str(tmp_path / name))
+
+
+def test_a_script_is_looked_for_in_the_current_folder_and_then_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "file").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    write(tmp_path / "file", "[preset.a]\nscript = 'other.py'\n")
+    (tmp_path / "file" / "other.py").touch()
+    assert read("../file/sweep.toml").script == "sim.py"
+    assert read("../file/sweep.toml").preset["a"].script == "../file/other.py"
+    (tmp_path / "file" / "sim.py").touch()
+    assert read("../file/sweep.toml").script == "../file/sim.py"
+    (tmp_path / "here" / "sim.py").touch()
+    assert read("../file/sweep.toml").script == "sim.py"
+
+
+@pytest.mark.parametrize(
+    ("timeout", "seconds"),
+    [("30m", 1800.0), ("1h30m", 5400.0), ("90", 90.0), ("1d2h3m4s", 93784.0), (" 2M ", 120.0), (0.5, 0.5)],
+)
+def test_times_are_read(timeout: str | float, seconds: float) -> None:
+    assert Settings(timeout=timeout).timeout_s == seconds
+
+
+@pytest.mark.parametrize(
+    "timeout", ["", "m", "30 m", "1h30", "30m1h", "-5", "0", -1, math.nan, math.inf, "1m1m", "inf"]
+)
+def test_what_is_no_time_is_refused(timeout: str | float) -> None:
+    with pytest.raises(ValueError, match="give a time"):
+        Settings(timeout=timeout)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "option"), [((0, 1, 2), "0,1,2"), ((3,), "3,"), (("GPU-ab", 1), "GPU-ab,1"), ("all", "all"), (4, "4")]
+)
+def test_gpus_take_the_form_of_the_option(gpus: int | str | tuple[int | str, ...], option: str) -> None:
+    assert Settings(gpus=gpus).gpus_text == option
+
+
+@given(st.one_of(st.booleans(), st.integers(), st.floats(), st.text()))
+def test_every_value_survives_the_store(value: bool | int | float | str) -> None:
+    kept = stored(value)
+    again = msgspec.json.decode(msgspec.json.encode(kept), type=bool | int | float | str)
+    assert (again, type(again)) == (kept, type(kept))
+
+
+def test_values_of_the_command_line_are_read_as_toml_where_that_gives_a_number_or_boolean() -> None:
+    words = (
+        "a=1,2.5,-3,1e-3,1_000",
+        "b=true,false,True",
+        "c=adam, sgd ,1979-05-27,[1],0x10",
+        "optim.lr='1',\"x,y\",''",
+        "d=k=v,'[64,64]'",
+    )
+    assert sets(words) == {
+        "a": (1, 2.5, -3, 0.001, 1000),
+        "b": (True, False, "True"),
+        "c": ("adam", "sgd", "1979-05-27", "[1]", 16),
+        "optim.lr": ("1", "x,y", ""),
+        "d": ("k=v", "[64,64]"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("a",), "give KEY=VALUE"),
+        (("=1",), "give KEY=VALUE"),
+        (("a=",), "a value is missing"),
+        (("a=1,,2",), "a value is missing"),
+        (("a='1,2",), "a quote is not closed"),
+        (("a= ,2",), "a value is missing"),
+        (("a=[1,2]",), "leave out the brackets"),
+        (("gpu=1",), "filled in by gmg-tui itself"),
+        (("a b=1",), "cannot be a placeholder"),
+        (("a=1", "a=2"), "a is given twice"),
+    ],
+)
+def test_sets_that_cannot_be_meant_are_named(words: tuple[str, ...], error: str) -> None:
+    with pytest.raises(GmgError, match=f"^--set {re.escape(words[-1])}: .*{error}"):
+        sets(words)

@@ -1,0 +1,114 @@
+"""What a tuning promises, over many seeds: its interval holds the true rate, and its recommendation is nearly the best.
+
+`pytest -s --all tests/tune/test_promises.py` prints the table for 100 seeds of each case.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any, NamedTuple
+
+import pytest
+
+from gmg_tui.model.tuning import TuneSpec
+from tests.tune.curves import CASES, CURVES
+from tests.tune.simulated import tune
+
+KNEE = 0.97
+CONDITIONS: dict[str, dict[str, Any]] = {
+    "no noise": {},
+    "2 % noise": {"noise": 0.02, "within": 0.01},
+    "5 % noise": {"noise": 0.05, "within": 0.01},
+    "2 %, 10 % drift": {"noise": 0.02, "drift": 0.1},
+    "2 %, a slot 8 % slow": {"noise": 0.02, "speeds": {"gpu1": 0.92}},
+}
+FEW, MANY = 4, 100
+FOR_ALL = pytest.mark.parametrize("curve", CURVES)
+
+
+class Result(NamedTuple):
+    """How near one search came."""
+
+    covered: bool
+    """Whether the interval of the rate on all slots at once holds the true one."""
+    regret: float
+    """What the recommended value lacks of the slowest rate that is near enough, as a share."""
+    lost: float
+    """What the fastest value lacks of the true best, as a share."""
+    near: bool
+    """Whether the recommended value is within a factor of two of the smallest that is fast enough."""
+
+
+def results(curve: str, slots: int, condition: dict[str, Any], seeds: int) -> list[Result]:
+    case = CURVES[curve]
+    best = case.best()
+    smallest = next(value for value in case.grid() if case.rate(value) >= KNEE * best)
+    found = []
+    for seed in range(seeds):
+        world = case.world(slots=slots, seed=seed, **condition)
+        answer = tune(world, TuneSpec(low=case.low)).answer
+        together, recommended, fastest = answer.together, answer.recommended, answer.fastest
+        assert together is not None
+        assert recommended is not None
+        assert fastest is not None
+        assert together.value == recommended.value
+        assert together.rate_low is not None
+        assert together.rate_high is not None
+        found.append(
+            Result(
+                together.rate_low <= world.total(together.value) <= together.rate_high,
+                max(0.0, 1 - case.rate(recommended.value) / (KNEE * best)),
+                1 - case.rate(fastest.value) / best,
+                smallest / 2 <= recommended.value <= 2 * smallest,
+            )
+        )
+    return found
+
+
+def share(of: list[bool]) -> float:
+    return sum(of) / len(of)
+
+
+def at_95(of: list[float]) -> float:
+    return sorted(of)[int(0.95 * (len(of) - 1))]
+
+
+@FOR_ALL
+@pytest.mark.parametrize("slots", [1, 8])
+def test_intervals_hold_the_truth_and_recommendations_are_near_the_best(
+    curve: str, slots: int, pytestconfig: pytest.Config
+) -> None:
+    many = bool(pytestconfig.option.all)
+    every: list[Result] = []
+    for name, condition in CONDITIONS.items():
+        found = results(curve, slots, condition, 1 if not condition else MANY if many else FEW)
+        every += found if condition else []
+        regrets, lost = [one.regret for one in found], [one.lost for one in found]
+        print(  # the table
+            f"{curve:10}  {slots} slots  {name:20}  coverage {share([one.covered for one in found]):4.0%}"
+            f"  regret {median(regrets):5.1%} {at_95(regrets):5.1%}  fastest {median(lost):5.1%} {at_95(lost):5.1%}"
+            f"  within ×2 {share([one.near for one in found]):4.0%}"
+        )
+        if many or not condition:
+            assert share([one.covered for one in found]) >= 0.9
+            assert share([one.near for one in found]) >= 0.8
+            if "5 %" not in name:
+                assert median(regrets) <= 0.01
+                assert at_95(regrets) <= 0.04
+    assert median(one.regret for one in every) <= 0.02
+    assert share([one.covered for one in every]) >= 0.8
+    assert share([one.near for one in every]) >= 0.8
+
+
+@pytest.mark.parametrize("slots", [1, 2, 8])
+@pytest.mark.parametrize("name", CASES)
+def test_without_noise_the_best_is_found(name: str, slots: int) -> None:
+    case = CASES[name]
+    outcome = tune(case.world(slots=slots), TuneSpec(low=case.low))
+    answer = outcome.answer
+    assert answer.fastest is not None
+    assert answer.recommended is not None
+    assert case.rate(answer.fastest.value) >= 0.97 * case.best()
+    assert case.rate(answer.recommended.value) >= 0.96 * case.rate(answer.fastest.value)
+    assert answer.recommended.value <= answer.fastest.value
+    assert len(outcome.trials) <= 60

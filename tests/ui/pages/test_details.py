@@ -1,0 +1,464 @@
+"""The details of one worker: charts, metrics, attempts and setup, and the keys that act on the worker shown."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from textual.geometry import Size
+from textual.pilot import Pilot
+from textual.widgets import TabbedContent, TextArea
+
+from gmg_tui.gpu.health import judged
+from gmg_tui.model import (
+    Fps,
+    GpuActivity,
+    GpuHealth,
+    GpuSample,
+    Series,
+    Slot,
+    WorkerState,
+    Xid,
+)
+from gmg_tui.ui.history import METRIC_VALUES, METRICS, History
+from gmg_tui.ui.pages import worker_facts as facts
+from gmg_tui.ui.pages.details import Charts, DetailsPage
+from gmg_tui.ui.text import Fact
+from tests.rates import rate
+from tests.ui import play, sweeps
+from tests.ui.fake_engine import FakeEngine
+from tests.ui.screens import stage
+from tests.ui.screens.stage import asked, click, press
+from tests.ui.sessions import changed
+from tests.workers import reached
+
+SIZES = [(60, 12), (80, 24), (160, 48)]
+
+
+@asynccontextmanager
+async def detailed(
+    engine: FakeEngine | None = None, *keys: str, size: tuple[int, int] = (80, 24), slot: str = ""
+) -> AsyncIterator[Pilot[Any]]:
+    app = stage.app(engine)
+    async with app.run_test(size=size) as pilot:
+        app.view.choose(slot)
+        await press(pilot, "enter", *keys)
+        yield pilot
+
+
+def _texts(of: list[Fact]) -> list[str]:
+    return [" ".join(f"{fact.label} {fact.text}".split()) for fact in of]
+
+
+# Rates
+
+
+def test_a_rate_is_shown_with_its_source_and_beside_the_number_printed_last() -> None:
+    fps = Fps(24_200_311.0, 23_950_114.0, 24_410_777.0, 812, 24_013_029.0, counted="probe")
+    worker = changed(stage.snapshot().workers[0], fps=fps)
+    texts = _texts(list(facts.worker_facts(worker, History())))
+    assert "FPS 24,013,029 now" in texts
+    assert "whole attempt 23,950,114, counted inside the script" in texts
+    assert "printed 24,200,311, the last of 812 numbers" in texts
+    printed = changed(worker, fps=msgspec.structs.replace(fps, counted="printed"))
+    assert "whole attempt 23,950,114, from the lines that the script prints" in _texts(
+        list(facts.worker_facts(printed, History()))
+    )
+
+
+def test_counted_environments_stand_beside_the_number_of_the_arguments() -> None:
+    worker = changed(stage.snapshot().workers[0], args=("-B", "4096"), n_envs=2048, printed_envs=2048)
+    assert "envs 2,048 reported, 4,096 in the arguments" in _texts(list(facts.worker_facts(worker, History())))
+
+
+def test_the_metrics_of_a_script_are_shown_with_their_history() -> None:
+    worker, history = stage.snapshot().workers[0], History()
+    for second in range(5):
+        worker = changed(worker, metrics={"reward": 12.3456789 + second, "steps": 1e6})
+        history.add(stage.NOW + second, worker, None)
+    texts = _texts(list(facts.worker_facts(worker, history)))
+    assert {"reward 16.3457 ▁▃▅▆█", "steps 1,000,000", "progress iteration 412 of 1,000, 55:40 left"} <= set(texts)
+
+
+def test_the_history_of_metrics_is_bounded() -> None:
+    history = History()
+    for second in range(METRIC_VALUES + 50):
+        metrics = {f"metric-{second % 40}": float(second), "loss": float(second)}
+        history.add(float(second), changed(stage.snapshot().workers[0], metrics=metrics), None)
+    assert len(history.metrics) == METRICS
+    assert list(history.metrics["loss"]) == [float(second) for second in range(50, METRIC_VALUES + 50)]
+
+
+# The GPU
+
+
+def test_the_gpu_has_all_its_figures_with_their_units() -> None:
+    snapshot, gpu = stage.snapshot(), stage.gpu(0)
+    texts = _texts([*facts.identity_facts(gpu), *facts.gpu_facts(gpu, snapshot.samples[0], snapshot.workers[0])])
+    for text in (
+        "name NVIDIA H100 80GB HBM3",
+        "index 0, PCI 00000000:01:00.0",
+        "persistence on",
+        "GPU 97 %, memory 41 %",
+        "VRAM 30.2 of 79.6 GiB",
+        "power 612 of 700 W",
+        "temperature 61 °C",
+        "SM clock 1755 of 1980 MHz",
+        "throttled power cap",
+        "fan n/a",
+        "PCIe in 312, out 4 MiB/s",
+        "energy 397 Wh by the attempt, 25.4 kWh in total",
+    ):
+        assert text in texts, text
+
+
+def test_health_has_what_is_wrong_with_what_to_do() -> None:
+    health = judged(
+        GpuHealth(
+            ecc_corrected=1234,
+            ecc_uncorrected=2,
+            remap_pending=True,
+            memory_temperature_c=71.0,
+            pcie_gen=5,
+            pcie_gen_max=5,
+            pcie_width=8,
+            pcie_width_max=16,
+            pstate=0,
+            xids=(Xid(31, stage.NOW, 4),),
+        )
+    )
+    text = "\n".join(_texts(list(facts.health_facts(health))))
+    for words in (
+        "2 ECC errors, uncorrected; what was computed may be wrong: end what runs there and reset it",
+        "a memory row waits to be replaced; reset the GPU when nothing runs there",
+        "PCIe has 8 of 16 lanes; check",
+        "2 uncorrected, 1,234 corrected",
+        "ever n/a uncorrected, n/a corrected",
+        "71 °C",
+        "generation 5 of 5, x8 of x16",
+        "state P0",
+        "4 times: a kernel used memory that is not its own",
+    ):
+        assert words in text, words
+
+
+# Charts
+
+
+def _charts(width: int = 80, height: int = 40, **changes: Any) -> list[str]:
+    """The lines of the charts of a worker with `changes`."""
+    snapshot, charts = stage.snapshot(), Charts()
+    given: dict[str, Any] = {
+        "slot": stage.GPU_SESSION.slots[0],
+        "worker": snapshot.workers[0],
+        "sample": snapshot.samples[0],
+        "series": stage.series(),
+        "details": None,
+    }
+    charts.show(**(given | changes))
+    return [line.plain for line in charts.lines(Size(width, height))]
+
+
+def _plots(rows: list[str]) -> dict[str, list[str]]:
+    """The rows of each chart, right of the line, by the chart's title."""
+    found: dict[str, list[str]] = {}
+    title = ""
+    for row in rows:
+        label, line, plot = row.partition("│")
+        if line and found:
+            found[title].append(plot)
+        elif not label.startswith(" "):
+            title = row.split()[0]
+            found[title] = []
+    return found
+
+
+def _edges(rows: list[str], title: str) -> tuple[str, str]:
+    """What stands at the upper and at the lower edge of a chart."""
+    at = next(number for number, row in enumerate(rows) if row.startswith(title))
+    labels = [row.partition("│")[0].strip() for row in rows[at + 1 : at + 1 + len(_plots(rows)[title])]]
+    return labels[0], labels[-1]
+
+
+def test_the_charts_stand_on_one_time_axis_with_units_at_their_edges() -> None:
+    some = tuple(None if 40 <= step < 60 else 100.0 for step in range(142))
+    rows = _charts(series=Series("gpu0", stage.NOW, 4.0, some, some, some, some))
+    plots = _plots(rows)
+    assert list(plots) == ["FPS", "GPU", "VRAM", "power"]
+    for plot in plots.values():
+        assert [column for column, dots in enumerate(plot[-1]) if dots == " "] == list(range(20, 30))
+    ticks = [number for number, sign in enumerate(rows[-2]) if sign == "┬"]
+    ago = [(match.start() + match.end() - 1) / 2 for match in re.finditer(r"-\S+", rows[-1])]
+    assert [round(one) for one in ago] == pytest.approx(ticks, abs=1)
+    assert len(ticks) >= 2
+    rows = _charts()
+    titles = [row for row in rows if row[:1].strip() and "│" not in row]
+    assert titles[0].startswith("FPS 24,013,029  1 column = 16 s")
+    assert [title.rstrip() for title in titles[1:]] == ["GPU 97 %", "VRAM 30.2 of 79.6 GiB", "power 612 of 700 W"]
+    assert [_edges(rows, title) for title in plots] == [
+        ("25.0M", "0"),
+        ("100 %", "0 %"),
+        ("80 GiB", "0 GiB"),
+        ("700 W", "0 W"),
+    ]
+
+
+def test_the_height_of_a_column_is_its_value_on_its_scale_and_a_peak_of_memory_stays() -> None:
+    flat = Series("gpu0", stage.NOW, 1.0, (20e6,) * 10, (50.0,) * 10, (81559 / 4,) * 10, (700.0,) * 10)
+    heights = {
+        title: sum("⣿" in row for row in rows) for title, rows in _plots(_charts(height=38, series=flat)).items()
+    }
+    assert heights == {"FPS": 8, "GPU": 4, "VRAM": 2, "power": 8}
+    many = 1420
+    spike = tuple(81559.0 if step == 700 else 0.0 for step in range(many))
+    load = tuple(100.0 if step == 700 else 0.0 for step in range(many))
+    plots = _plots(_charts(series=Series("gpu0", stage.NOW, 1.0, (1.0,) * many, load, spike, (1.0,) * many)))
+    assert plots["VRAM"][0].strip()
+    assert not plots["GPU"][0].strip()
+
+
+def test_unknown_values_are_named_and_not_drawn_as_zero() -> None:
+    unknown = Series("gpu0", stage.NOW, 1.0, (None,) * 9, (None,) * 9, (None,) * 9, (None,) * 9)
+    worker = changed(stage.snapshot().workers[0], fps=None)
+    silent = GpuSample(stage.gpu(0).uuid, gpu_util_pct=3.0)
+    lost = GpuSample(stage.gpu(0).uuid, lost=True, error="GPU is lost (Xid 79)")
+    for sample, why, now in (
+        (None, "no sample yet", "GPU n/a %"),
+        (silent, "n/a: not reported by the GPU", "GPU 3 %"),
+        (lost, "GPU is lost (Xid 79)", "GPU n/a %"),
+    ):
+        rows = _charts(series=unknown, worker=worker, sample=sample)
+        assert sum(why in row for row in rows) == 3
+        assert sum("no rate yet" in row for row in rows) == 1
+        assert any(row.startswith(now) for row in rows)
+        assert not re.search("[⠁-⣿]", "".join(rows))
+
+
+@pytest.mark.parametrize(("height", "titles"), [(14, 4), (13, 3), (8, 2), (5, 1), (4, 0), (0, 0), (-3, 0)])
+def test_charts_give_way_from_below_where_rows_are_few(height: int, titles: int) -> None:
+    rows = _charts(height=height)
+    assert sum(bool(plot) for plot in _plots(rows).values()) == titles
+    assert len(rows) <= max(1, height)
+
+
+def test_a_share_of_the_cpu_has_one_chart_and_busy_sms_have_one_where_they_are_known() -> None:
+    slot = stage.CPU_SESSION.slots[0]
+    rows = _charts(slot=slot, sample=None, height=12, series=Series("cpu0", stage.NOW, 1.0, (100.0, 140.0)))
+    assert list(_plots(rows)) == ["FPS"]
+    assert _edges(rows, "FPS") == ("150", "0")
+    series = stage.series()
+    rows = _charts(
+        series=changed(series, sm_pct=tuple(41.0 for _ in series.fps)),
+        sample=changed(stage.sample(0), activity=GpuActivity(41.4)),
+    )
+    assert list(_plots(rows)) == ["FPS", "GPU", "SMs", "VRAM", "power"]
+
+
+def test_attempts_are_marked_on_the_axis() -> None:
+    assert "e2" in _charts(details=stage.details())[-2]
+
+
+# Sections
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_tab_and_the_mouse_show_each_section_and_keys_scroll_it(size: tuple[int, int]) -> None:
+    async with detailed(size=size) as pilot:
+        tabs = pilot.app.screen.query_one(TabbedContent)
+        await play.sees(pilot, "1 column")
+        for key, section in (("tab", "metrics"), ("tab", "attempts"), ("tab", "setup"), ("tab", "charts")):
+            await press(pilot, key)
+            assert tabs.active == section
+        await click(pilot, "Setup")
+        await play.sees(pilot, "franka.py -B 4096")
+        await press(pilot, "end")
+        await play.sees(pilot, "EGL device 0 is the card")
+        await press(pilot, "home", "j", "k")
+        await play.sees(pilot, "Command line", "esc")
+
+
+async def test_setup_has_command_environment_log_and_why_there_is_no_egl_device() -> None:
+    engine = stage.engine()
+    engine.details_of["gpu1"] = msgspec.structs.replace(stage.details("gpu1"), egl="unset: it is not open to this user")
+    async with detailed(engine, "shift+tab", slot="gpu1", size=(120, 36)) as pilot:
+        await play.sees(
+            pilot,
+            "/home/ada/venv/bin/python franka.py -B 4096 -e run-1 --seed 1",
+            "-B 4096 -e run-{i} --seed {seed}",
+            "GS_CACHE=/tmp/cache-{i}",
+            "CUDA_VISIBLE_DEVICES=1",
+            "DISPLAY LOCAL_RANK",
+            "sessions/franka-1/logs/gpu1.log",
+            "gmg-tui logs franka-1 gpu1",
+            "unset: it is not open",
+        )
+
+
+async def test_in_a_sweep_the_job_has_its_values_and_its_own_log() -> None:
+    app = sweeps.app()
+    async with app.run_test(size=(160, 36)) as pilot:
+        await press(pilot, "enter", "shift+tab")
+        await play.sees(pilot, "job #13 ", "sweep-1/logs/0013-", "gmg-tui logs sweep-1 13")
+
+
+# Attempts
+
+ATTEMPTS: tuple[tuple[int, tuple[str, ...], dict[str, str], float | None, WorkerState, str | None], ...] = (
+    (1, ("-B", "1024"), {}, 13e6, WorkerState.STOPPED, None),
+    (2, ("-B", "2048"), {"A": "{i}"}, 17e6, WorkerState.STOPPED, None),
+    (3, ("-B", "65536"), {}, None, WorkerState.FAILED, "out of memory [/"),
+    (4, ("-B", "4096"), {}, 24e6, WorkerState.RUNNING, None),
+)
+
+
+def _four_attempts() -> FakeEngine:
+    engine = stage.engine(attempt=4)
+    engine.details_of["gpu0"] = msgspec.structs.replace(
+        stage.details("gpu0"),
+        attempts=tuple(
+            reached(
+                number,
+                args,
+                None if fps is None else rate(fps),
+                state=state,
+                reason=reason,
+                env=env,
+                started=stage.NOW - 900,
+                ended=stage.NOW - 800,
+                exit_code=0,
+            )
+            for number, args, env, fps, state, reason in ATTEMPTS
+        ),
+        args=("-B", "4096"),
+        extra_env={},
+    )
+    return engine
+
+
+async def test_attempts_are_listed_and_the_selected_one_is_explained() -> None:
+    async with detailed(_four_attempts(), "tab", "tab", size=(160, 36)) as pilot:
+        await play.sees(pilot, "17,000,000", "1:40")
+        await press(pilot, "down")
+        await play.sees(pilot, "out of memory [/")
+        await press(pilot, "down")
+        await play.sees(pilot, "newest", "attempt 4, +41 % FPS")
+
+
+async def test_enter_edits_with_the_settings_of_an_earlier_attempt() -> None:
+    async with detailed(_four_attempts(), "tab", "tab", size=(160, 36)) as pilot:
+        await play.sees(pilot, "17,000,000")
+        await press(pilot, "down", "down", "enter")
+        await play.sees(pilot, "Edit gpu0", "gpu0 restarts with these settings")
+        args, env = pilot.app.screen.query(TextArea)
+        assert (args.text, env.text) == ("-B 2048", "A={i}")
+        await press(pilot, "enter")
+        assert asked(pilot.app.engine) == [("edit", ("gpu0",), ("-B", "2048"), {"A": "{i}"})]  # type: ignore[attr-defined]
+        assert isinstance(pilot.app.screen, DetailsPage)
+
+
+@pytest.mark.parametrize(("code", "text"), [(None, ""), (0, "0"), (3, "3"), (-9, "SIGKILL"), (-40, "signal 40")])
+def test_an_exit_code_is_named(code: int | None, text: str) -> None:
+    assert facts.exit_of(code) == text
+
+
+# Keys
+
+
+async def test_h_and_l_show_the_neighbour_and_select_it() -> None:
+    async with detailed(None, "shift+tab") as pilot:
+        await press(pilot, "l", "right", "h")
+        await play.sees(pilot, "gpu1", "-e run-1")
+        assert pilot.app.view.chosen == "gpu1"  # type: ignore[attr-defined]
+        await press(pilot, "h", "h", "left")
+        await play.sees(pilot, "gpu0", "-e run-0")
+        await press(pilot, *"llllll", "escape")
+        await play.sees(pilot, "gpu3 log")
+
+
+async def test_arrows_select_the_neighbour_in_the_table_of_attempts_too() -> None:
+    async with detailed(None, "tab", "tab", "right") as pilot:
+        await play.sees(pilot, "gpu1", "-e run-1")
+
+
+@pytest.mark.parametrize(
+    ("keys", "request_"),
+    [(["r"], ("restart", "gpu1")), (["x"], ("stop", "gpu1")), (["X", "y"], ("kill", "gpu1"))],
+)
+async def test_keys_act_on_the_worker_shown(keys: list[str], request_: tuple[object, ...]) -> None:
+    engine = stage.engine()
+    async with detailed(engine, "l", *keys) as pilot:
+        assert asked(engine) == [request_]
+        await play.sees(pilot, "2 of 4")
+
+
+async def test_other_screens_open_above_and_return() -> None:
+    async with detailed() as pilot:
+        await press(pilot, "p")
+        await play.sees(pilot, "Xorg")
+        await press(pilot, "escape")
+        await play.sees(pilot, "1 column")
+        await press(pilot, "q")
+        await play.sees(pilot, "Quit franka-1")
+
+
+# What changes
+
+
+async def test_each_snapshot_is_shown_with_what_is_wrong_above() -> None:
+    engine = stage.engine()
+    async with detailed(engine) as pilot:
+        await play.sees(pilot, "FPS 24,013,029", "attempt 2")
+        engine.push(
+            stage.snapshot(fps=Fps(31.5, 31.0, 32.0, 4, settled=31.5), stuck="no output for 74 s", attempt=3, pid=77)
+        )
+        await play.sees(pilot, "FPS 31.50", "attempt 3  PID 77", "STUCK running", "▸ no output for 74 s")
+        engine.push(
+            stage.snapshot(state=WorkerState.FAILED, reason="nan in entity 3 [/", advice="a smaller dt", pid=None)
+        )
+        await play.sees(pilot, "failed", "▸ nan in entity 3 [/", "▸ a smaller dt")
+        assert "STUCK" not in play.shown(pilot.app)
+
+
+async def test_an_engine_that_gives_no_details_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DetailsPage, "PERIOD_S", 0.01)
+    engine = stage.engine()
+    engine.refuse = "the engine is busy"
+    async with detailed(engine, "shift+tab") as pilot:
+        await play.sees(pilot, "the engine is busy")
+        engine.refuse = ""
+        await play.sees(pilot, "DISPLAY LOCAL_RANK")
+        await play.until(pilot, lambda: "busy" not in play.shown(pilot.app))
+
+
+async def test_a_slot_without_a_worker_breaks_nothing() -> None:
+    engine = stage.engine()
+    slots = (*stage.GPU_SESSION.slots, Slot("gpu9", stage.GPU_SESSION.slots[0].kind, stage.gpu(9)))
+    engine.welcome = msgspec.structs.replace(
+        engine.welcome, session=msgspec.structs.replace(stage.GPU_SESSION, slots=slots)
+    )
+    async with detailed(engine, slot="gpu9") as pilot:
+        await play.sees(pilot, "gpu9 is not in use any more")
+        await press(pilot, "tab", "h")
+        await play.sees(pilot, "4 of 5")
+
+
+# The command line
+
+
+async def test_the_command_line_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with detailed(None, "shift+tab") as pilot:
+        await play.sees(pilot, "DISPLAY")
+        sent: list[str] = []
+        driver = pilot.app._driver
+        assert driver is not None
+        monkeypatch.setattr(driver, "write", sent.append)
+        await press(pilot, "y")
+        (copied,) = [text for text in sent if text.startswith("\x1b]52;c;")]
+        text = base64.b64decode(copied.removeprefix("\x1b]52;c;").removesuffix("\a")).decode()
+        assert text == facts.shell_line(stage.details())
+        await play.sees(pilot, "Copied the command line")

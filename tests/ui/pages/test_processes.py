@@ -1,0 +1,134 @@
+"""The processes on a GPU: whose they are, and how those of others are ended."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from gmg_tui.model import GpuProcess
+from gmg_tui.ui.pages.processes import ProcessesPage
+from tests.ui import play
+from tests.ui.fake_engine import FakeEngine
+from tests.ui.pages import tables
+from tests.ui.screens import stage
+from tests.ui.screens.stage import asked, click, press
+
+SMALL = (80, 24)
+
+
+@asynccontextmanager
+async def opened(engine: FakeEngine, *texts: str) -> AsyncIterator[Pilot[Any]]:
+    """The page of gpu0."""
+    async with stage.app(engine).run_test(size=SMALL) as pilot:
+        await press(pilot, "p")
+        await play.sees(pilot, *texts)
+        yield pilot
+
+
+def _with(*processes: GpuProcess) -> FakeEngine:
+    engine = stage.engine()
+    engine.details_of["gpu0"] = msgspec.structs.replace(stage.details(), processes=processes)
+    return engine
+
+
+def _process(pid: int) -> GpuProcess:
+    return GpuProcess(pid, "python", float(pid), "eve", f"job-{pid}")
+
+
+async def test_each_row_has_the_owner_of_its_process() -> None:
+    async with opened(stage.engine(), "3 processes", "gpu0", "H100 80GB") as pilot:
+        assert tables.rows(pilot.app) == [
+            "5200 ada 39:12 29.4 GiB gpu0 worker /home/ada/venv/bin/python franka.py -B 4096",
+            "811 root 10d 00h 96 MiB not ours /usr/lib/xorg/Xorg :0",
+            "7340112 – – – not visible python",
+        ]
+        await press(pilot, "down", "escape")
+        assert not isinstance(pilot.app.screen, ProcessesPage)
+
+
+@pytest.mark.parametrize(("key", "signal", "kill"), [("x", "SIGTERM", False), ("X", "SIGKILL", True)])
+async def test_the_process_of_somebody_else_is_ended_after_a_confirmation(key: str, signal: str, kill: bool) -> None:
+    engine = stage.engine()
+    async with opened(engine, "Xorg") as pilot:
+        await press(pilot, "down", key)
+        await play.sees(pilot, f"Send {signal} to root's process 811, /usr/lib/xorg/Xorg :0?")
+        await press(pilot, "enter")
+        assert asked(engine) == []
+        await press(pilot, key, "y")
+        await play.sees(pilot, f"Sent {signal} to process 811.")
+        assert asked(engine) == [("end_process", "gpu0", 811, kill)]
+
+
+async def test_two_keys_in_one_burst_ask_once() -> None:
+    engine = stage.engine()
+    async with opened(engine, "Xorg") as pilot:
+        await press(pilot, "down")
+        play.burst(pilot, "x", "X")
+        await play.sees(pilot, "to root's process 811")
+        await press(pilot, "n")
+        assert isinstance(pilot.app.screen, ProcessesPage)
+        assert asked(engine) == []
+
+
+async def test_the_process_of_a_worker_is_not_ended_here() -> None:
+    engine = stage.engine()
+    async with opened(engine, "Xorg") as pilot:
+        await press(pilot, "x", "X")
+        await play.sees(pilot, "Process 5200 is the worker of gpu0")
+        assert asked(engine) == []
+
+
+async def test_a_refusal_of_the_engine_is_shown() -> None:
+    engine = stage.engine()
+    async with opened(engine, "Xorg") as pilot:
+        engine.refuse = "process 811 is root's: ask them, or use sudo kill 811"
+        await press(pilot, "j", "x", "y")
+        await play.sees(pilot, "process 811 is root's")
+
+
+async def test_the_cursor_stays_on_its_process_while_others_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProcessesPage, "PERIOD_S", 0.01)
+    engine = _with(_process(10), _process(20), _process(30))
+    async with opened(engine, "job-30") as pilot:
+        await press(pilot, "j")
+        for left, pid, count in (((20, 30), "20", "2 processes"), ((30,), "30", "1 process ")):
+            engine.details_of = _with(*map(_process, left)).details_of
+            await play.sees(pilot, count)
+            assert tables.selected(pilot.app).startswith(pid)
+        engine.details_of = _with().details_of
+        await play.sees(pilot, "No process uses memory on this GPU.")
+        await press(pilot, "x")
+        await play.sees(pilot, "There is no process to end.")
+
+
+async def test_many_processes_scroll_and_are_sorted_by_a_click_on_a_heading() -> None:
+    async with opened(_with(*(_process(1000 + n) for n in range(60))), "job-1000") as pilot:
+        await press(pilot, "end")
+        await play.sees(pilot, "job-1059")
+        await press(pilot, "up", "pageup", "home")
+        await play.sees(pilot, "job-1000")
+        await click(pilot, "VRAM")
+        assert tables.rows(pilot.app)[0].startswith("1059")
+        assert tables.selected(pilot.app).startswith("1000")
+        await click(pilot, "VRAM↓")
+        assert tables.rows(pilot.app)[0].startswith("1000")
+        await click(pilot, " 1002 ")
+        assert tables.selected(pilot.app).startswith("1002")
+
+
+async def test_a_share_of_the_cpu_has_no_gpu() -> None:
+    async with opened(stage.cpu_engine(), "cpu0 is a share of the CPU and has no GPU.") as pilot:
+        await press(pilot, "x")
+        await play.sees(pilot, "There is no process to end.")
+
+
+async def test_a_gpu_without_a_report_is_not_an_empty_one() -> None:
+    engine = stage.engine()
+    engine.details_of["gpu0"] = msgspec.structs.replace(stage.details(), processes=None)
+    async with opened(engine, "The driver does not report this GPU's processes."):
+        pass

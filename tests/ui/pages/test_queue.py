@@ -1,0 +1,353 @@
+"""The queue: what it shows, what it asks the engine for, and what its keys do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, cast
+
+import pytest
+from msgspec import structs
+from textual.pilot import Pilot
+
+from gmg_tui.model import Attempt, Fps, JobRecord, Lane, QueueAction, Rank, RankGroup, Snapshot, WorkerState
+from gmg_tui.model.jobs import SKIPPED
+from gmg_tui.ui.pages.gpus import devices_of
+from gmg_tui.ui.pages.queue import PART, QueuePage
+from tests.ui import play, sessions, sweeps
+from tests.ui.fake_engine import FakeEngine
+from tests.ui.pages import tables
+from tests.ui.play import FakedApp
+from tests.ui.screens.stage import click, press
+
+SMALL = (80, 24)
+
+
+class Queue(NamedTuple):
+    """The page of a queue."""
+
+    pilot: Pilot[Any]
+    engine: FakeEngine
+
+    @property
+    def app(self) -> FakedApp:
+        return cast("FakedApp", self.pilot.app)
+
+    @property
+    def selected(self) -> str:
+        """Number and name of the selected job."""
+        return " ".join(tables.selected(self.app).split()[:2])
+
+    def row(self, number: int) -> str:
+        """The row of a job."""
+        return next(row for row in tables.rows(self.app) if row.startswith(f"{number} "))
+
+    @property
+    def actions(self) -> list[tuple[object, ...]]:
+        """What the engine was asked to do."""
+        looks = {"follow", "queue", "details", "series"}
+        return [request for request in self.engine.asked if request[0] not in looks]
+
+    @property
+    def queries(self) -> list[tuple[object, ...]]:
+        """The parts of the queue that were asked for."""
+        return [request for request in self.engine.asked if request[0] == "queue"]
+
+    async def change(self, jobs: list[JobRecord], version: int = 2, **changes: Any) -> None:
+        """Send a snapshot of another queue."""
+        self.engine.jobs = jobs
+        await self.send(structs.replace(sweeps.snapshot(jobs, version=version), **changes))
+
+    async def send(self, snapshot: Snapshot) -> None:
+        """Send a snapshot."""
+        self.engine.push(snapshot)
+        for _ in range(4):
+            await self.pilot.pause()
+
+
+@asynccontextmanager
+async def opened(engine: FakeEngine | None = None, size: tuple[int, int] = SMALL) -> AsyncIterator[Queue]:
+    """The page, with all jobs."""
+    engine = engine or sweeps.engine()
+    async with sweeps.app(engine).run_test(size=size) as pilot:
+        await press(pilot, "Q")
+        await play.until(pilot, lambda: tables.page(pilot.app).table.row_count == len(engine.jobs), "all jobs")
+        yield Queue(pilot, engine)
+
+
+async def test_it_begins_at_the_first_job_that_runs() -> None:
+    async with opened() as queue:
+        await play.sees(queue.pilot, "12/30 jobs", "00:04:12 left", "#13 method=ode-b8", "branch_counts=8  quick=false")
+        assert tables.selected(queue.app).startswith("13 method=ode-b8 running gpu0 24,013,029 6:12 1")
+        assert queue.row(10).startswith("10 method=sde-b1 finished gpu0 14,000,000 3:33 1")
+        assert queue.row(5).endswith(sweeps.OUT_OF_MEMORY)
+        await press(queue.pilot, "Q")
+        assert queue.app.screen is queue.app.main
+
+
+@pytest.mark.parametrize("size", [(60, 15), (160, 48)])
+async def test_what_a_narrow_table_cuts_is_below_it(size: tuple[int, int]) -> None:
+    async with opened(size=size) as queue:
+        await press(queue.pilot, "home", *["down"] * 4)
+        await play.sees(queue.pilot, "CUDA out of memory: 61.4 GiB more were asked for", "logs/0005-method=ode-b1.log")
+        assert len(play.screen(queue.app)) == size[1]
+
+
+async def test_the_running_job_is_followed_until_the_cursor_is_moved_and_again_with_f() -> None:
+    async with opened() as queue:
+        await queue.change(sweeps.jobs(30, 15))
+        assert queue.selected.startswith("16 ")
+        await press(queue.pilot, "down")
+        await queue.change(sweeps.jobs(30, 20), version=3)
+        assert queue.selected.startswith("17 ")
+        await press(queue.pilot, "f")
+        assert queue.selected.startswith("21 ")
+
+
+async def test_of_ten_thousand_jobs_each_part_is_asked_for_once_and_then_what_has_changed() -> None:
+    async with opened(sweeps.engine(sweeps.jobs(10_000, 4000))) as queue:
+        assert queue.selected.startswith("4001 ")
+        parts = 10_000 // PART
+        assert len(queue.queries) == parts
+        for second in range(1, 6):
+            await queue.send(sweeps.snapshot(queue.engine.jobs, second=float(second)))
+        assert len(queue.queries) == parts  # nothing but figures has changed
+        await queue.change(sweeps.jobs(10_000, 4001))
+        assert queue.row(4001).split()[2] == "finished"
+        assert queue.selected.startswith("4002 ")
+        assert len(queue.queries) <= parts + 2
+        await press(queue.pilot, "end")
+        assert queue.selected.startswith("10000 ")
+        await press(queue.pilot, "home", "r")
+        assert queue.actions == [(QueueAction.RETRY, 1)]
+
+
+async def test_a_group_has_the_rate_of_all_its_ranks_and_all_its_slots() -> None:
+    slots = ("gpu0", "gpu1", "gpu2")
+    job = JobRecord(1, "wide", state=WorkerState.RUNNING, gpus=3, world_size=3, slot="gpu0", slots=slots)
+    engine = sweeps.engine([job])
+    first = structs.replace(engine.snapshot.workers[0], job=1, group=Rank("g1", 0, 3))
+    group = RankGroup("g1", slots, WorkerState.RUNNING, job=1, fps=1200.0)
+    engine.snapshot = structs.replace(engine.snapshot, workers=(first,), groups=(group,))
+    engine.welcome = structs.replace(engine.welcome, snapshot=engine.snapshot)
+    async with opened(engine) as queue:
+        assert queue.row(1).startswith("1 wide running gpu0 +2 1,200 ")
+
+
+async def test_a_skipped_job_is_labelled_so_and_one_that_runs_again_keeps_its_rate_until_it_has_another() -> None:
+    ran = Attempt(1, state=WorkerState.FINISHED, fps=Fps(9.0, 7500.0, 9.0, 3, settled=9.0))
+    jobs = [
+        JobRecord(1, "skipped", state=WorkerState.STOPPED, reason=SKIPPED, last=ran),
+        JobRecord(2, "again", state=WorkerState.FINISHED, last=ran, slot="gpu0"),
+    ]
+    async with opened(sweeps.engine(jobs)) as queue:
+        assert queue.row(1).startswith("1 skipped skipped")
+        building = sessions.changed(sessions.running(0), state=WorkerState.BUILDING, fps=None, job=2, attempt=2)
+        again = structs.replace(jobs[1], state=WorkerState.BUILDING, last=Attempt(2))
+        await queue.change([jobs[0], again], workers=(building,))
+        assert queue.row(2).startswith("2 again building gpu0 7,500")
+
+
+# Keys that act
+
+
+@pytest.mark.parametrize(
+    ("key", "action"),
+    [
+        ("do:screen.shift('up')", QueueAction.UP),
+        ("do:screen.shift('down')", QueueAction.DOWN),
+        ("do:screen.shift('top')", QueueAction.TOP),
+        ("r", QueueAction.RETRY),
+    ],
+)
+async def test_an_action_is_for_the_selected_job(key: str, action: QueueAction) -> None:
+    async with opened() as queue:
+        await press(queue.pilot, *["down"] * 5, key)
+        assert queue.actions == [(action, 18)]
+
+
+async def test_a_job_that_goes_to_the_top_stays_selected(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = sweeps.engine(sweeps.jobs(2000, 700))
+    act = engine.act_on_jobs
+
+    async def to_top(action: QueueAction, *numbers: int) -> None:
+        await act(action, *numbers)
+        engine.jobs.insert(703, engine.jobs.pop(numbers[0] - 1))
+
+    monkeypatch.setattr(engine, "act_on_jobs", to_top)
+    async with opened(engine) as queue:
+        await press(queue.pilot, "end", "do:screen.shift('top')")
+        await queue.change(engine.jobs)
+        assert queue.selected.startswith("2000 ")
+        assert tables.page(queue.app).table.cursor_row == 703
+
+
+async def test_x_skips_a_waiting_job_at_once_and_stops_a_running_one_after_a_confirmation() -> None:
+    async with opened() as queue:
+        await press(queue.pilot, "x")
+        await play.sees(queue.pilot, "Stop job 13 (method=ode-b8), which is running?")
+        await press(queue.pilot, "enter")
+        assert queue.actions == []
+        await press(queue.pilot, "x", "y")
+        assert queue.actions == [(QueueAction.STOP, 13)]
+        await press(queue.pilot, *["down"] * 5, "x")
+        assert queue.actions[1:] == [(QueueAction.SKIP, 18)]
+        await play.sees(queue.pilot, "Job 18 (method=sde-b8) is skipped.")
+
+
+async def test_a_job_that_has_begun_to_build_is_not_stopped_without_a_confirmation() -> None:
+    async with opened() as queue:
+        await press(queue.pilot, *["down"] * 3)
+        assert queue.selected.startswith("16 ")
+        building = sessions.changed(sessions.running(0), state=WorkerState.BUILDING, job=16)
+        await queue.send(structs.replace(queue.engine.snapshot, workers=(building,)))
+        await press(queue.pilot, "x")
+        await play.sees(queue.pilot, "Stop job 16 (method=sde-b2), which is running?")
+        assert queue.actions == []
+
+
+async def test_a_job_whose_record_is_still_that_of_its_end_is_not_skipped_while_it_runs_again() -> None:
+    jobs = sweeps.jobs()
+    jobs[12] = sessions.changed(jobs[12], state=WorkerState.STOPPED)
+    engine = sweeps.engine(jobs)
+    engine.snapshot = structs.replace(engine.snapshot, workers=sweeps.workers(sweeps.jobs()))
+    engine.welcome = structs.replace(engine.welcome, snapshot=engine.snapshot)
+    async with opened(engine) as queue:
+        await press(queue.pilot, "up")
+        assert queue.selected.startswith("13 ")
+        await press(queue.pilot, "x")
+        await play.sees(queue.pilot, "Stop job 13 (method=ode-b8), which is running?")
+
+
+@pytest.mark.parametrize("key", ["x", "enter"])
+async def test_two_keys_in_one_burst_open_one_screen(key: str) -> None:
+    async with opened() as queue:
+        before = len(queue.app.screen_stack)
+        play.burst(queue.pilot, key, key)
+        await play.until(queue.pilot, lambda: len(queue.app.screen_stack) > before, key)
+        for _ in range(4):
+            await queue.pilot.pause()
+        assert len(queue.app.screen_stack) <= before + 1
+        assert queue.actions == []
+
+
+async def test_all_that_failed_run_again_from_the_palette() -> None:
+    failed = tuple(range(3, 1000, 7))
+    async with opened(sweeps.engine(sweeps.jobs(2000, 1000, failed=failed))) as queue:
+        await press(queue.pilot, "ctrl+p", *"run failed")
+        await play.sees(queue.pilot, "Run failed jobs again")
+        await press(queue.pilot, "enter")
+        await play.sees(queue.pilot, f"Queued {len(failed)} failed jobs again.")
+        assert queue.actions == [(QueueAction.RETRY, *reversed(failed))]  # the first of them becomes the next
+        queue.engine.jobs = sweeps.jobs(2000, 1000, failed=())
+        await queue.change(queue.engine.jobs)
+        await press(queue.pilot, "do:screen.retry_failed")
+        await play.sees(queue.pilot, "No job has failed.")
+
+
+@pytest.mark.parametrize("keys", ["r", "x y", "do:screen.retry_failed", "down down down x"])
+async def test_a_refusal_is_shown_as_it_is(keys: str) -> None:
+    async with opened() as queue:
+        queue.engine.refuse = "job 13 [bold]runs[/bold]; it does not wait"
+        await press(queue.pilot, *keys.split())
+        await play.sees(queue.pilot, "job 13 [bold]runs[/bold]")
+
+
+async def test_an_engine_that_gives_no_queue_is_asked_again() -> None:
+    engine = sweeps.engine()
+    async with sweeps.app(engine).run_test(size=SMALL) as pilot:
+        engine.refuse = "the engine is busy"
+        await press(pilot, "Q")
+        await play.sees(pilot, "the engine is busy")
+        await press(pilot, "x", "r", "enter")
+        assert {request[0] for request in engine.asked} <= {"follow", "queue"}
+        engine.refuse = ""
+        engine.push(sweeps.snapshot(engine.jobs, second=1.0))
+        await play.sees(pilot, "#13 method=ode-b8")
+        assert "the engine is busy" not in play.shown(pilot.app)
+
+
+async def test_details_are_those_of_the_slot_of_the_job_also_where_a_filter_hides_it() -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=SMALL) as pilot:
+        app.view.show_only("gpu0")
+        await press(pilot, "Q", "down", "enter")
+        await play.sees(pilot, "job #14")
+        assert app.view.chosen == "gpu1"
+        await press(pilot, "escape", "up", "up", "enter")
+        await play.sees(pilot, "Job 12 has no slot now.")
+        await press(pilot, "escape")
+        await play.sees(pilot, "gpu1 log")
+
+
+async def test_keys_that_act_on_a_worker_do_nothing_here() -> None:
+    async with opened() as queue:
+        await press(queue.pilot, "X", "e", "p", "t", "slash")
+        assert queue.actions == []
+        assert isinstance(queue.app.screen, QueuePage)
+
+
+@pytest.mark.parametrize(("text", "action"), [("Details", ""), ("Run again", "retry"), ("Follow running", "")])
+async def test_every_key_of_the_footer_can_be_clicked(text: str, action: str) -> None:
+    async with opened(size=(120, 30)) as queue:
+        await press(queue.pilot, "home", "down") if text != "Details" else None
+        await click(queue.pilot, text)
+        if text == "Details":
+            await play.sees(queue.pilot, "job #13")
+        elif text == "Follow running":
+            assert queue.selected.startswith("13 ")
+        assert [name for name, *_ in queue.actions] == ([action] if action else [])
+
+
+async def test_hostile_names_and_reasons_are_text() -> None:
+    evil = "\x1b]0;owned\x07[/] [red]\u202e"
+    jobs = sweeps.jobs()
+    jobs[11] = structs.replace(jobs[11], name=evil, reason=evil, state=WorkerState.FAILED)
+    async with opened(sweeps.engine(jobs), size=(120, 36)) as queue:
+        await press(queue.pilot, "up")
+        await play.sees(queue.pilot, "[/] [red]")
+        assert "\x1b" not in play.shown(queue.app)
+
+
+# GPUs
+
+
+async def _open_gpus(queue: Queue, *texts: str) -> None:
+    await press(queue.pilot, "do:screen.gpus")
+    await play.sees(queue.pilot, "GPUs of the sweep", *texts)
+
+
+def _enabled(queue: Queue) -> list[str]:
+    from textual.widgets import SelectionList
+
+    return list(queue.app.screen.query_one(SelectionList).selected)
+
+
+async def test_a_gpu_is_disabled_and_enabled_again() -> None:
+    async with opened(sweeps.engine(used=3)) as queue:
+        await _open_gpus(queue, "gpu0 · H100 80GB HBM3  1 job running", "gpu3")
+        assert _enabled(queue) == ["gpu0", "gpu1", "gpu2"]
+        await press(queue.pilot, "down", "space")
+        assert queue.actions == [("use_slot", "gpu1", False)]
+        await press(queue.pilot, "down", "down", "enter")
+        assert queue.actions[1:] == [("use_slot", "gpu3", True)]
+        assert _enabled(queue) == ["gpu0", "gpu2", "gpu3"]
+        queue.engine.refuse = "no slot [gpu0]; there are none"
+        await press(queue.pilot, "space")
+        await play.sees(queue.pilot, "no slot [gpu0]; there are none")
+        await press(queue.pilot, "escape")
+        assert isinstance(queue.app.screen, QueuePage)
+
+
+async def test_the_slots_of_a_gpu_are_enabled_together() -> None:
+    one, two, *_ = sessions.session(2).slots
+    slots = tuple(structs.replace(slot, name=f"{slot.name}-{share}") for slot in (one, two) for share in (1, 2))
+    assert list(devices_of(slots)) == ["gpu0-1", "gpu1-1"]
+    engine = sweeps.engine(slots=2, used=2)
+    engine.welcome = structs.replace(engine.welcome, session=structs.replace(engine.welcome.session, slots=slots))
+    engine.lanes = [Lane(slot.name, job=13 if slot.name == "gpu0-2" else None) for slot in slots]
+    async with opened(engine) as queue:
+        await _open_gpus(queue, "gpu0 · H100 80GB HBM3  2 slots  1 job running")
+        await press(queue.pilot, "space")
+        assert queue.actions == [("use_slot", "gpu0-1", False)]

@@ -1,0 +1,152 @@
+"""All that was tried: what the rows have, their order, and the way into the edit dialog."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from msgspec import structs
+from textual.pilot import Pilot
+
+from gmg_tui.model import Tried, TriedView
+from gmg_tui.ui.pages.tried import TriedPage
+from tests.ui import play, sessions
+from tests.ui.fake_engine import FakeEngine
+from tests.ui.pages import tables
+from tests.ui.screens.pictures import LARGE, SMALL
+from tests.ui.screens.stage import asked, click, press
+
+
+def _tried(n_envs: int, rate: float | None, **more: Any) -> Tried:
+    fields: dict[str, Any] = {
+        "slots": tuple(f"gpu{index}" for index in range(8)),
+        "attempts": 8,
+        "started": sessions.NOW - n_envs,
+        "elapsed_s": 8 * 190.0,
+        "measured": 8 if rate else 0,
+        "rate": rate,
+        "margin": 0.004 * rate if rate else None,
+        "n_envs": n_envs,
+        "memory_peak_mib": 430 + 0.79 * n_envs,
+        "gpu_util_pct": 97.0,
+        "power_w": 612.0,
+        "fps_per_watt": rate / 612 if rate else None,
+    }
+    return Tried(("-B", str(n_envs), "--seed", "{seed}"), **(fields | more))
+
+
+OUT_OF_MEMORY = "CUDA out of memory: 61.4 GiB more were asked for, 12.1 GiB were free"
+ROWS = (
+    _tried(131_072, None, failed=8, reason=OUT_OF_MEMORY, power_w=None, elapsed_s=72.0),
+    _tried(16_384, 24_910_400.0, running=8),
+    _tried(32_768, 22_014_000.0, measured=1, margin=None, slots=("gpu3",), attempts=1),
+    _tried(4096, 21_100_000.0, env={"GS_ENABLE_NDARRAY": "0"}),
+    _tried(1024, 9_870_000.0),
+)
+
+
+def engine(rows: tuple[Tried, ...] = ROWS, left_out: int = 0) -> FakeEngine:
+    """An engine of eight workers on which `rows` were tried."""
+    fake = play.engine_of(sessions.busy_snapshot())
+    fake.tried_so_far = TriedView(rows, left_out)
+    return fake
+
+
+@asynccontextmanager
+async def opened(engine: FakeEngine, *texts: str, size: tuple[int, int] = SMALL) -> AsyncIterator[Pilot[Any]]:
+    """The page."""
+    async with play.app_of(engine).run_test(size=size) as pilot:
+        await press(pilot, "a")
+        await play.sees(pilot, "Tried", *texts)
+        yield pilot
+
+
+async def test_it_has_what_each_set_of_arguments_reached_the_best_first() -> None:
+    async with opened(engine(left_out=12), "5 sets of arguments, 12 older and slower ones left out") as pilot:
+        assert tables.headings(pilot.app).startswith("state envs FPS↓ ± VRAM GiB FPS/W GPU % W slots arguments time")
+        first, second, *_, last = tables.rows(pilot.app)
+        assert first.startswith("best running 16,384 24,910,400 99.6k 13.1 40.7k 97 612 8 slots -B 16384 --seed {seed}")
+        assert second.startswith("32,768 22,014,000 – 25.7")
+        assert last.startswith("failed 131,072 – – 101.5")
+        await play.sees(pilot, "-B 16384 --seed {seed}", "8 attempts (8 running) on gpu0, gpu1")
+        await press(pilot, "end")
+        await play.sees(pilot, "8 attempts (8 failed)", OUT_OF_MEMORY)
+
+
+async def test_a_wide_terminal_has_the_arguments_in_the_rows() -> None:
+    async with opened(engine(), "GS_ENABLE_NDARRAY=0 -B 4096 --seed {seed}", size=LARGE):
+        pass
+
+
+async def test_it_is_sorted_by_a_heading_and_from_the_palette_and_unknown_values_are_last() -> None:
+    async with opened(engine(), "16,384") as pilot:
+        app = pilot.app
+        assert tables.column(app, "n_envs") == ["16,384", "32,768", "4,096", "1,024", "131,072"]
+        await click(pilot, "FPS↓")
+        assert tables.column(app, "n_envs") == ["1,024", "4,096", "32,768", "16,384", "131,072"]
+        assert "16,384" in tables.selected(app)
+        await press(pilot, "ctrl+p", *"sort by envs")
+        await play.sees(pilot, "Sort by envs")
+        await press(pilot, "enter")
+        await play.until(pilot, lambda: "envs↓" in tables.headings(app))
+        assert tables.column(app, "n_envs") == ["131,072", "32,768", "16,384", "4,096", "1,024"]
+        assert "16,384" in tables.selected(app)
+
+
+async def test_the_rows_are_current_and_the_cursor_stays_on_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TriedPage, "PERIOD_S", 0.01)
+    fake = engine()
+    async with opened(fake, "16,384") as pilot:
+        await press(pilot, "down", "down")
+        better = structs.replace(ROWS[3], rate=25_000_000.0)
+        fake.tried_so_far = TriedView((_tried(2048, 23e6), *ROWS[:3], better, ROWS[4]))
+        await play.sees(pilot, "25,000,000")
+        assert tables.column(pilot.app, "n_envs") == ["4,096", "16,384", "2,048", "32,768", "1,024", "131,072"]
+        assert "25,000,000" in tables.selected(pilot.app)
+        fake.tried_so_far = TriedView(ROWS[:2])
+        await play.sees(pilot, "2 sets of arguments")
+        assert tables.column(pilot.app, "n_envs") == ["16,384", "131,072"]
+
+
+async def test_three_hundred_rows_are_gone_through_by_keys_and_the_mouse() -> None:
+    rows = tuple(_tried(number, 1000.0 - number) for number in range(1, 301))
+    async with opened(engine(rows), "300 sets of arguments") as pilot:
+        for key, n_envs in (("end", 300), ("up", 299), ("home", 1), ("j", 2)):
+            await press(pilot, key)
+            await play.sees(pilot, f"-B {n_envs} --seed")
+        await press(pilot, "pagedown", "pageup")
+        await click(pilot, " 997 ")
+        await play.sees(pilot, "-B 3 --seed")
+
+
+@pytest.mark.parametrize("how", ["enter", "click"])
+async def test_the_edit_dialog_opens_with_the_arguments(how: str) -> None:
+    fake = engine()
+    async with play.app_of(fake).run_test(size=LARGE) as pilot:
+        await press(pilot, "right", "a")
+        await play.sees(pilot, "16,384")
+        await press(pilot, "down", "down")
+        await (press(pilot, "enter") if how == "enter" else click(pilot, "21,100,000"))
+        if how == "click":
+            await click(pilot, "21,100,000")
+        await play.sees(pilot, "Edit gpu1", "-B 4096 --seed {seed}", "GS_ENABLE_NDARRAY=0")
+        await press(pilot, "ctrl+s")
+        await pilot.pause()
+        args, env = ("-B", "4096", "--seed", "{seed}"), {"GS_ENABLE_NDARRAY": "0"}
+        assert ("edit", ("gpu1",), args, env) in asked(fake)
+
+
+async def test_keys_that_act_on_a_worker_do_nothing_here() -> None:
+    fake = engine()
+    async with opened(fake) as pilot:
+        await press(pilot, "r", "x", "e", "p")
+        assert {request[0] for request in fake.asked} <= {"follow", "tried"}
+        await press(pilot, "escape")
+        await play.sees(pilot, "gpu0 log")
+
+
+async def test_before_anything_has_started_it_says_so() -> None:
+    async with opened(engine(()), "Nothing has been tried yet.") as pilot:
+        await press(pilot, "down", "enter", "right", "end")

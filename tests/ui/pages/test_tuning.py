@@ -1,0 +1,160 @@
+"""The page of a tuning: the answer, the curve and the trials."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from gmg_tui.model import Edge, QueueAction, Snapshot, Trial, TrialKind, TrialState, Tuning
+from gmg_tui.ui.drawing.appearance import safe
+from gmg_tui.ui.pages.tuning import TuningPage
+from tests import tunings
+from tests.ui import play
+from tests.ui.fake_engine import FakeEngine
+from tests.ui.pages import tables
+from tests.ui.play import FakedApp
+from tests.ui.screens.stage import EVIL, asked, click, press
+
+SMALL, LARGE = (80, 24), (160, 48)
+
+
+def engine_of(tuning: Tuning) -> FakeEngine:
+    """An engine that tunes."""
+    log = {slot.name: [f"line of {slot.name}"] for slot in tunings.session(tuning).slots}
+    return FakeEngine(tunings.session(tuning), tunings.snapshot(tuning), log=log)
+
+
+def app_of(tuning: Tuning, *, ascii_only: bool = False) -> FakedApp:
+    """The interface on it."""
+    return play.app_of(engine_of(tuning), ascii_only=ascii_only)
+
+
+async def test_a_tuning_opens_on_its_page_and_a_key_leads_there_again() -> None:
+    app = app_of(tunings.LADDER)
+    async with app.run_test(size=LARGE) as pilot:
+        await play.sees(pilot, "n_envs with the most FPS", "ladder: up to 16,384", "about 5:12 left", "8 trials")
+        await press(pilot, "escape")
+        await play.sees(pilot, "Q Queue")
+        await press(pilot, "Q")
+        await play.sees(pilot, "Answer so far")
+        app.engine.push(tunings.snapshot(tunings.CONFIRMING, 1.0))
+        await play.sees(pilot, "confirming 17,000 and 18,000", "00:11:21")
+
+
+async def test_the_title_has_that_it_is_simulated_and_read_only() -> None:
+    engine = engine_of(tunings.LADDER)
+    session = engine.welcome.session
+    engine.welcome = replace(
+        engine.welcome, readonly=True, session=replace(session, spec=replace(session.spec, simulate=8))
+    )
+    async with play.app_of(engine).run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "simulated", "read-only", "Answer so far")
+
+
+async def test_answer_curve_and_trials_are_there_at_once() -> None:
+    app = app_of(tunings.EDGE)
+    async with app.run_test(size=LARGE) as pilot:
+        await play.sees(pilot, "FPS over n_envs", "edge 20,000", "memory 19,200", "▸ R recommended")
+        text = play.shown(app)
+        assert "20,000 did not run: CUDA out of memory" in text
+        assert "$ gmg-tui franka.py -B 16384 --seed '{seed}'" in text
+        assert "n_envs changes what is learned too, not only how" in text
+        assert "gpu5 −8.0 %" in text
+        assert "gpu6 was throttled: measured again" in text
+        assert tables.headings(app).startswith("# n_envs slot for state FPS ±")
+
+
+@pytest.mark.parametrize("size", [(60, 15), SMALL])
+async def test_a_small_terminal_has_the_answer_the_curve_and_some_trials(size: tuple[int, int]) -> None:
+    app = app_of(tunings.EDGE)
+    async with app.run_test(size=size) as pilot:
+        await play.sees(pilot, "▸ R recommended  16,384", "$ gmg-tui", "n_envs  slot", "#15 n_envs=15,000 on gpu0")
+        assert ("FPS over n_envs" in play.shown(app)) is (size == SMALL)
+
+
+async def test_before_the_first_rate_there_is_no_answer() -> None:
+    app = app_of(tunings.FIRST)
+    async with app.run_test(size=LARGE) as pilot:
+        await play.sees(pilot, "doubled values", "no rate yet", "none yet")
+        await press(pilot, "y")
+        await play.sees(pilot, "There is no command line yet")
+        await press(pilot, "tab", "up", "end", "do:screen.model")
+        assert isinstance(app.screen, TuningPage)
+
+
+async def test_the_trials_are_sorted_and_unknown_rates_are_last() -> None:
+    app = app_of(tunings.EDGE)
+    async with app.run_test(size=LARGE) as pilot:
+        await play.sees(pilot, "#15 n_envs")
+        await press(pilot, "home")
+        await play.sees(pilot, "#1 n_envs=64 on gpu0")
+        for heading in ("n_envs", "n_envs↓"):
+            await click(pilot, f" {heading}  slot")
+        values = [int(text.replace(",", "")) for text in tables.column(app, "value")]
+        assert values == sorted(values)
+        tables.page(app).table.sort_by("rate")
+        assert tables.column(app, "rate")[-2:] == ["", ""]
+        assert "#1 n_envs=64" in play.shown(app)
+
+
+async def test_the_command_line_of_the_selected_value_is_copied() -> None:
+    app = app_of(tunings.EDGE)
+    async with app.run_test(size=LARGE) as pilot:
+        await press(pilot, "y")
+        assert app.clipboard == "gmg-tui franka.py -B 16384 --seed '{seed}'"
+        await press(pilot, "tab")
+        await play.sees(pilot, "▸ F fastest")
+        await press(pilot, "y")
+        assert app.clipboard == "gmg-tui franka.py -B 17000 --seed '{seed}'"
+        await press(pilot, "shift+tab", "shift+tab")
+        await play.sees(pilot, "▸ L largest")
+
+
+async def test_a_running_trial_is_stopped_after_a_confirmation_and_one_that_has_ended_is_not() -> None:
+    app = app_of(tunings.EDGE)
+    async with app.run_test(size=LARGE) as pilot:
+        running = next(trial for trial in tunings.EDGE.trials if trial.state is TrialState.RUNNING)
+        tables.page(app).table.select(str(running.number))
+        await press(pilot, "x")
+        await play.sees(pilot, f"Stop trial {running.number} (")
+        await press(pilot, "y")
+        assert asked(app.engine) == [(QueueAction.STOP, running.number)]
+        await press(pilot, "home", "x")
+        await play.sees(pilot, "Only a trial that waits or runs")
+
+
+async def test_each_model_of_gpu_has_its_own_answer_curve_and_trials() -> None:
+    app = app_of(tunings.TWO_MODELS)
+    async with app.run_test(size=LARGE) as pilot:
+        await play.sees(pilot, "H100 80GB HBM3, 6 slots  1 of 2 models")
+        await press(pilot, "do:screen.model")
+        await play.sees(pilot, "A100-SXM4-40GB, 2 slots  2 of 2 models", "memory 12,000")
+        assert "▲ gpu6" not in play.shown(app)
+        assert len(tables.rows(app)) == 3
+
+
+def _evil() -> Snapshot:
+    failed = Trial(99, 3, "gpu0", TrialKind.REFINE, TrialState.FAILED, reason=EVIL)
+    answer = replace(tunings.EDGE.answers[0], edge=Edge(30, EVIL), warnings=(EVIL,), model=EVIL)
+    spec = replace(tunings.SPEC, variable=EVIL, metric=EVIL)
+    tuning = Tuning(spec, EVIL, (*tunings.EDGE.trials, failed), (answer,), command=("gmg-tui", EVIL, "-B", "17000"))
+    return replace(tunings.snapshot(tunings.EDGE), tuning=tuning)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+async def test_hostile_texts_are_shown_and_do_nothing(size: tuple[int, int]) -> None:
+    engine = FakeEngine(tunings.session(tunings.EDGE), _evil())
+    engine.welcome = replace(engine.welcome, snapshot=_evil())
+    app = play.app_of(engine)
+    async with app.run_test(size=size) as pilot:
+        await play.sees(pilot, "[bold]")
+        assert all(safe(row) == row for row in play.screen(app))
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(60, 12), (97, 17), (129, 30), (200, 60)])
+@pytest.mark.parametrize("name", ["FIRST", "MINIMUM", "TWO_MODELS"])
+async def test_every_size_is_filled_and_nothing_overflows(columns: int, rows: int, name: str) -> None:
+    app = app_of(getattr(tunings, name))
+    async with app.run_test(size=(columns, rows)) as pilot:
+        await pilot.pause()
+        assert [len(row) for row in play.screen(app)] == [columns] * rows

@@ -1,0 +1,39 @@
+"""What `--ascii` draws: as many cells as without, all of them ASCII."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from gmg_tui.ui.drawing.appearance import UNICODE
+from gmg_tui.ui.terminal.ascii import in_ascii
+
+
+@pytest.mark.parametrize(
+    ("text", "drawn"),
+    [
+        ("╭─┬─╮ │ ┃ ┗━┛", "+-+-+ | # #=#"),
+        (UNICODE.levels, " .:-=+*##"),
+        ("⣀⣤⣶⣿ ⠁", ":=*# ."),
+        ("█▌░", "#=."),
+        ("2 → 4 … 61 °C ±3 %", "2 > 4 . 61  C ~3 %"),
+        ("é 好", "e ??"),
+    ],
+)
+def test_each_character_has_a_likeness(text: str, drawn: str) -> None:
+    assert in_ascii(text) == drawn
+
+
+@given(st.text())
+def test_every_text_keeps_its_cells(text: str) -> None:
+    assert in_ascii(text).isascii()
+    assert len(in_ascii(text)) == cell_len(text) or any(
+        ord(character) < 0x20 or ord(character) == 0x7F for character in text
+    )
+
+
+def test_the_states_have_different_signs() -> None:
+    signs = [in_ascii(sign) for sign in UNICODE.states.values()]
+    assert len(set(signs)) == len(signs)

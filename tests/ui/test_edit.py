@@ -1,0 +1,279 @@
+"""The dialog that edits arguments and environment, from the keyboard to the engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual._xterm_parser import XTermParser
+from textual.pilot import Pilot
+from textual.widgets import TextArea
+
+from gmg_tui.errors import GmgError
+from gmg_tui.protocol import Welcome
+from gmg_tui.ui import Outcome, arguments
+from gmg_tui.ui.edit import EditScreen
+from gmg_tui.ui.view import View
+from tests.ui import nodes, play, sessions, sweeps
+from tests.ui.fake_engine import FakeEngine
+from tests.ui.screens import stage
+from tests.ui.screens.stage import asked, click, press, write
+from tests.ui.sessions import changed
+
+ARGS, ENV = ("-B", "4096"), {"GS_CACHE": "/tmp/cache-{i}"}
+
+
+class Editing(NamedTuple):
+    """The dialog of a worker, open."""
+
+    pilot: Pilot[Outcome]
+    engine: FakeEngine
+
+    @property
+    def open(self) -> bool:
+        return isinstance(self.pilot.app.screen, EditScreen)
+
+    @property
+    def fields(self) -> tuple[TextArea, TextArea]:
+        args, env = self.pilot.app.screen.query(TextArea)
+        return args, env
+
+
+@asynccontextmanager
+async def editing(slot: str = "gpu0", args: tuple[str, ...] = ARGS) -> AsyncIterator[Editing]:
+    engine = stage.engine()
+    engine.details_of[slot] = msgspec.structs.replace(stage.details(slot), args=args, extra_env=ENV)
+    app = stage.app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.view.choose(slot)
+        await press(pilot, "e")
+        await play.sees(pilot, f"Edit {slot}", "unchanged")
+        yield Editing(pilot, engine)
+
+
+# Opening
+
+
+async def test_it_opens_at_once_and_can_be_left_while_the_engine_is_silent() -> None:
+    engine = stage.engine()
+    engine.answers.clear()
+    app = stage.app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "e")
+        await play.sees(pilot, "Edit gpu0", "waiting for the engine")
+        await press(pilot, "1", "enter", "ctrl+s")
+        assert isinstance(app.screen, EditScreen)
+        await press(pilot, "escape")
+        assert app.screen is app.main
+        engine.answers.set()
+        await pilot.pause()
+        assert [request for request in asked(engine) if request[0] == "edit"] == []
+
+
+async def test_it_shows_why_the_engine_has_no_settings_and_keeps_what_is_typed_from_the_workers() -> None:
+    engine = stage.engine()
+    engine.refuse = "gpu0 has no worker [/"
+    app = stage.app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "e")
+        await play.sees(pilot, "gpu0 has no worker [/")
+        await press(pilot, "x", "r", "ctrl+s")
+        assert asked(engine) == []
+        await press(pilot, "escape")
+        assert app.screen is app.main
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (("-B", "4096", "--seed", "7"), "-B 4096| --seed 7"),
+        (("task=go2", "env.num_envs=2048", "a b"), "task=go2 env.num_envs=2048| 'a b'"),
+        (("two words", "--n_envs", "8"), "'two words' --n_envs 8|"),
+        (("-B", "{n}", "-v"), "-B {n} -v|"),
+        ((), "|"),
+    ],
+)
+def test_the_cursor_begins_behind_the_number_of_environments(args: tuple[str, ...], line: str) -> None:
+    column = arguments.cursor_column(args)
+    assert f"{arguments.join(args)[:column]}|{arguments.join(args)[column:]}" == line
+
+
+# Writing
+
+
+@pytest.mark.parametrize(
+    ("typed", "error"),
+    [(' "half', "arguments: unclosed quotation mark"), (" half\\", "arguments: trailing backslash")],
+)
+async def test_arguments_that_cannot_be_read_are_not_sent(typed: str, error: str) -> None:
+    async with editing() as dialog:
+        await write(dialog.pilot, typed)
+        await play.sees(dialog.pilot, error)
+        await press(dialog.pilot, "ctrl+s", "enter")
+        await click(dialog.pilot, "Restart (ctrl+s)")
+        assert dialog.open
+        assert asked(dialog.engine) == []
+        dialog.fields[0].focus()
+        await press(dialog.pilot, *["backspace"] * len(typed))
+        await play.sees(dialog.pilot, "unchanged")
+
+
+@pytest.mark.parametrize(
+    ("typed", "error"),
+    [
+        ("GS_DEBUG", "environment, line 2: expected KEY=VALUE"),
+        ("2FAST=1", "environment, line 2: '2FAST' is not a valid variable name"),
+        ("GS_CACHE=1", "environment, line 2: GS_CACHE is set twice"),
+    ],
+)
+async def test_an_error_in_the_environment_names_its_line(typed: str, error: str) -> None:
+    async with editing() as dialog:
+        await press(dialog.pilot, "tab", "enter")
+        await write(dialog.pilot, typed)
+        await press(dialog.pilot, "ctrl+s")
+        await play.sees(dialog.pilot, error)
+        assert asked(dialog.engine) == []
+
+
+async def test_the_preview_is_what_this_worker_would_get() -> None:
+    async with editing("gpu2", stage.ARGS) as dialog:
+        await play.sees(dialog.pilot, "-B 4096 -e run-2 --seed 2001", "GS_CACHE=/tmp/cache-2", "{seed} 2001")
+        await press(dialog.pilot, "end")
+        await write(dialog.pilot, " {gpu}of{n}{{x}}")
+        await play.sees(dialog.pilot, "--seed 2001 2of4{x}")
+        await write(dialog.pilot, " {ii}")
+        await play.sees(dialog.pilot, "{ii} is not a placeholder and stays as written")
+
+
+def test_gpu_is_the_index_on_the_node_of_the_slot() -> None:
+    """It was the place among all slots: 6 for the third GPU of the second node."""
+    session = nodes.session(2, 4)
+    slot = session.slots[6]
+    assert slot.gpu is not None
+    here = changed(slot, gpu=changed(slot.gpu, index=2))
+    session = changed(session, slots=(*session.slots[:6], here, *session.slots[7:]))
+    view = View(Welcome(1, session, nodes.snapshot(sessions.busy_snapshot(8)), ()))
+    values = arguments.placeholder_values(view, "n2/gpu2", None)
+    assert (values["gpu"], values["i"], values["n"]) == (2, 6, 8)
+
+
+async def test_in_a_sweep_the_values_of_the_job_are_placeholders() -> None:
+    app = sweeps.app()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "e")
+        await play.sees(pilot, f"Edit {app.view.chosen}, job ", "{job} ", "{name} ")
+
+
+async def test_long_text_leaves_the_state_of_the_dialog_in_view() -> None:
+    async with editing(args=("-B", *map(str, range(400)))) as dialog:
+        await dialog.pilot.resize_terminal(60, 12)
+        dialog.fields[1].text = arguments.join_env({f"V{number}": "x" for number in range(40)})
+        await play.sees(dialog.pilot, "gpu0 restarts with these settings")
+        await dialog.pilot.resize_terminal(80, 48)
+        await play.sees(dialog.pilot, "and 37 more variables", "…")
+
+
+# Applying
+
+
+@pytest.mark.parametrize("how", ["enter", "ctrl+s", "click"])
+async def test_this_worker_restarts_with_the_arguments_as_written(how: str) -> None:
+    async with editing("gpu2", stage.ARGS) as dialog:
+        await press(dialog.pilot, "end")
+        await write(dialog.pilot, " --note 'two words'")
+        await (click(dialog.pilot, "Restart (ctrl+s)") if how == "click" else press(dialog.pilot, how))
+        assert asked(dialog.engine) == [("edit", ("gpu2",), (*stage.ARGS, "--note", "two words"), ENV)]
+        assert not dialog.open
+
+
+async def test_the_environment_is_sent_as_it_is_written_and_enter_begins_a_line_there() -> None:
+    async with editing() as dialog:
+        await press(dialog.pilot, "tab", "enter", "enter")
+        await write(dialog.pilot, "URL=a=b  {x} ")
+        await press(dialog.pilot, "ctrl+s")
+        assert asked(dialog.engine) == [("edit", ("gpu0",), ARGS, ENV | {"URL": "a=b  {x} "})]
+
+
+async def test_no_arguments_and_an_empty_argument_can_be_sent() -> None:
+    async with editing(args=("-B",)) as dialog:
+        await write(dialog.pilot, " ''")
+        await play.sees(dialog.pilot, "Expands to: -B ''")
+        await press(dialog.pilot, *["backspace"] * 5)
+        await play.sees(dialog.pilot, "Expands to: no arguments")
+        await press(dialog.pilot, "ctrl+s")
+        assert asked(dialog.engine) == [("edit", ("gpu0",), (), ENV)]
+
+
+@pytest.mark.parametrize("keys", ["escape", "click"])
+async def test_cancel_sends_nothing(keys: str) -> None:
+    async with editing() as dialog:
+        await write(dialog.pilot, "0")
+        await (click(dialog.pilot, "Cancel (esc)") if keys == "click" else press(dialog.pilot, keys))
+        assert not dialog.open
+        assert asked(dialog.engine) == []
+
+
+async def test_unchanged_settings_restart_nothing() -> None:
+    async with editing() as dialog:
+        await press(dialog.pilot, "enter")
+        await play.sees(dialog.pilot, "Nothing has been changed.")
+        assert dialog.open
+        assert asked(dialog.engine) == []
+
+
+@pytest.mark.parametrize("ending", ["\r", "\x13"], ids=["enter", "ctrl+s"])
+async def test_keys_that_arrive_together_are_handled_in_order(ending: str) -> None:
+    async with editing() as dialog:
+        driver = dialog.pilot.app._driver
+        assert driver is not None
+        for event in XTermParser().feed("\x7f" * 4 + "8192 -v\x7f\x7f\x7f" + ending):
+            driver.process_message(event)
+        await play.until(dialog.pilot, lambda: bool(asked(dialog.engine)))
+        assert asked(dialog.engine) == [("edit", ("gpu0",), ("-B", "8192"), ENV)]
+
+
+async def test_a_refusal_is_shown_and_nothing_typed_is_lost() -> None:
+    async with editing() as dialog:
+        await write(dialog.pilot, "0")
+        dialog.engine.refuse = "gpu0 is held by another [/"
+        await press(dialog.pilot, "ctrl+s")
+        await play.sees(dialog.pilot, "gpu0 is held by another [/", "-B 40960")
+        assert dialog.open
+        dialog.engine.refuse = ""
+        await press(dialog.pilot, "ctrl+s")
+        assert asked(dialog.engine)[-1] == ("edit", ("gpu0",), ("-B", "40960"), ENV)
+        assert not dialog.open
+
+
+@pytest.mark.parametrize(("keys", "slots"), [("", ("gpu0", "gpu1")), ("tab tab space", ("gpu1",))])
+async def test_with_marked_workers_the_scope_is_chosen(keys: str, slots: tuple[str, ...]) -> None:
+    app = stage.app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "space", "down", "space", "e")
+        await play.sees(pilot, "Apply to:", "this (gpu1)", "marked (2)", "2 marked workers restart")
+        await write(pilot, "0")
+        await press(pilot, *keys.split(), "ctrl+s")
+        assert asked(app.engine)[-1][1] == slots
+
+
+# Text
+
+
+@given(st.lists(st.text(max_size=8), max_size=6))
+def test_arguments_that_are_written_are_read_as_they_were(args: list[str]) -> None:
+    assert arguments.split(arguments.join(args)) == tuple(args)
+
+
+def test_placeholders_are_not_quoted_and_nothing_is_expanded() -> None:
+    assert arguments.join(("-e", "run-{i}", "$HOME", "a b")) == "-e run-{i} '$HOME' 'a b'"
+    assert arguments.split("$HOME *.py\n# no comment") == ("$HOME", "*.py", "#", "no", "comment")
+
+
+def test_blank_lines_of_the_environment_are_skipped_and_counted() -> None:
+    with pytest.raises(GmgError, match="line 3: expected KEY=VALUE"):
+        arguments.split_env("A=1\n\nB\nC")

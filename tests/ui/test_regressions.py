@@ -1,0 +1,143 @@
+"""One test for each bug of the screen that somebody has met."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.model import Fps
+from gmg_tui.protocol import Action, Lines
+from gmg_tui.ui.drawing import tile, words
+from gmg_tui.ui.history import History
+from gmg_tui.ui.remembered import Memory
+from gmg_tui.ui.terminal import pager
+from gmg_tui.ui.view import Layout
+from tests.ui import play, sessions, sweeps
+from tests.ui.play import FakedApp, press
+from tests.ui.screens import stage
+from tests.ui.sessions import NOW
+
+WIDE = (160, 48)
+
+
+def _long_running() -> FakedApp:
+    snapshot = sessions.busy_snapshot(8)
+    workers = tuple(sessions.changed(one, attempt_started=NOW - 7200.0) for one in snapshot.workers)
+    return play.app_of(play.engine_of(sessions.changed(snapshot, workers=workers)))
+
+
+async def test_an_edit_of_workers_that_have_run_for_long_asks_first() -> None:
+    app = _long_running()
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "e", "1", "ctrl+s")
+        await play.sees(pilot, "Restart gpu0?", "2h 00m")
+        assert not [one for one in app.engine.asked if one[0] == "edit"]
+        await press(pilot, "y")
+        await play.until(pilot, lambda: any(one[0] == "edit" for one in app.engine.asked))
+
+
+async def test_the_scope_of_an_edit_is_chosen_each_time() -> None:
+    app = play.busy()
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "space", "right", "space", "e", "1", "ctrl+s")
+        await play.until(pilot, lambda: any(one[0] == "edit" for one in app.engine.asked))
+        assert app.engine.asked[-1][1] == ("gpu0", "gpu1")
+        await press(pilot, "escape", "right", "e", "2", "ctrl+s")
+        await play.until(pilot, lambda: len([one for one in app.engine.asked if one[0] == "edit"]) == 2)
+        assert next(one for one in reversed(app.engine.asked) if one[0] == "edit")[1] == ("gpu2",)
+
+
+async def test_a_line_under_way_does_not_replace_the_log() -> None:
+    app = play.busy()
+    async with app.run_test(size=WIDE) as pilot:
+        await play.sees(pilot, "400 lines")
+        log = app.main.log_view
+        log.open("gpu0")
+        log.take(Lines("gpu0", 400, ("under way",)))
+        log.take(Lines("gpu0", 0, tuple(f"line {number}" for number in range(401))))
+        assert log.buffer.kept == log.buffer.known == 401
+        assert [row.end for row in log.buffer.rows] == sorted({row.end for row in log.buffer.rows})
+
+
+async def test_the_view_of_one_session_is_not_that_of_the_next(tmp_path: Path) -> None:
+    file = tmp_path / "screen.json"
+    app = FakedApp(play.engine_of(sessions.busy_snapshot()), memory=Memory(file))
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "t", "do:screen.sort_by('FPS')")
+    assert app.memory is not None
+    app.memory.close()
+    again = FakedApp(play.engine_of(sessions.busy_snapshot()), memory=Memory(file))
+    assert again.view.layout is Layout.AUTO
+
+
+async def test_no_key_acts_on_another_worker_when_the_slot_of_the_details_is_gone() -> None:
+    app = sweeps.app()
+    async with app.run_test(size=WIDE) as pilot:
+        slot = app.view.chosen
+        await press(pilot, "enter")
+        snapshot = app.view.snapshot
+        rest = tuple(one for one in snapshot.workers if one.slot != slot)
+        app.engine.push(sessions.changed(snapshot, workers=rest))
+        await play.sees(pilot, f"{slot} is not in use any more")
+        await press(pilot, "x", "r", "e")
+        assert not [one for one in app.engine.asked if one[0] in {Action.STOP, Action.RESTART, "edit"}]
+
+
+async def test_a_message_takes_no_row_from_the_workers_and_goes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gmg_tui.ui.app.MESSAGE_S", 2.0)
+    app = play.busy()
+    async with app.run_test(size=(160, 26)) as pilot:
+        tiles, rows = app.main.grid.plan.tiles, app.main.grid.region
+        await press(pilot, "exclamation_mark")
+        await play.sees(pilot, "No worker has problems.")
+        assert (app.main.grid.plan.tiles, app.main.grid.region) == (tiles, rows)
+        await play.until(pilot, lambda: "No worker has problems." not in play.shown(app))
+
+
+@pytest.mark.process
+async def test_the_loop_goes_on_while_the_pager_runs(tmp_path: Path) -> None:
+    ended = tmp_path / "ended"
+    script = tmp_path / "pager"
+    script.write_text(f"#!/bin/sh\nwhile [ ! -e {ended} ]; do sleep 0.05; done\n")
+    script.chmod(script.stat().st_mode | stat.S_IEXEC)
+    log = tmp_path / "gpu0.log"
+    log.write_text("line\n")
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while turns < 3:
+            await asyncio.sleep(0.01)
+            turns += 1
+        ended.touch()
+
+    await asyncio.wait_for(asyncio.gather(pager.show([str(script)], log), turn()), 30)
+    assert turns == 3
+
+
+def test_a_tile_has_one_rate() -> None:
+    appearance = stage.app().appearance
+    fps = Fps(24_200_000.0, 23_000_000.0, 24_400_000.0, 9, settled=22_723_000.0)
+    snapshot = stage.snapshot(before=None, fps=fps, last_line="Running at 24,188.68 FPS (5.91 FPS per env, 4096 envs).")
+    slot = stage.GPU_SESSION.slots[0]
+    shown = words.Shown(slot, snapshot.workers[0], snapshot.samples[0], History(), False, stage.NOW)
+    for tall in (False, True):
+        text = "\n".join(
+            "".join(segment.text for segment in row) for row in tile.tile(shown, 60, appearance, tall=tall)
+        )
+        assert "printed" not in text
+        assert "24.2" not in text
+        assert "24,188" not in text
+
+
+async def test_an_error_of_writing_the_settings_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    memory = Memory(tmp_path / "file" / "screen.json")
+    memory.trouble = ""
+    app = FakedApp(play.engine_of(sessions.busy_snapshot()), memory=memory)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "do:screen.sort_by('FPS')")
+        await play.sees(pilot, "settings are not remembered")

@@ -1,0 +1,51 @@
+"""How many environments a run has, by its arguments and by what it prints."""
+
+from __future__ import annotations
+
+import pytest
+
+from gmg_tui.env_count import from_arguments
+from gmg_tui.genesis.output.reader import Reader
+
+
+@pytest.mark.parametrize(
+    ("args", "count"),
+    [
+        (("-B", "4096"), 4096),
+        (("--num_envs", "8_192", "-e", "run"), 8192),
+        (("--n-envs=64",), 64),
+        (("-B64",), 64),
+        (("-B=64",), 64),
+        (("--num_envs64",), None),
+        (("-Bx64",), None),
+        (("--env.scene.num-envs", "512"), 512),
+        (("task=go2", "env.num_envs=2048"), 2048),
+        (("--eval_num_envs", "16", "--num_envs", "4096"), 4096),
+        (("eval.num_envs=16",), None),
+        (("-n", "30"), None),
+        (("-B",), None),
+        (("-B", "{n}"), None),
+        (("-B", "8_"), None),
+        (("num_envs", "5"), None),
+        (("--num_envs_to_draw", "5"), None),
+        ((), None),
+    ],
+)
+def test_arguments_name_it_as_genesis_examples_and_its_neighbours_do(args: tuple[str, ...], count: int | None) -> None:
+    assert from_arguments(args) == count
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("num_envs: 4096", 4096),
+        ("{'num_envs': 512, 'seed': 1}", 512),
+        ("Namespace(exp_name='go2', num_envs=64, n_envs_max=3)", 64),
+        ("max_num_envs_seen 4", None),
+        ("num_envs: many", None),
+    ],
+)
+def test_a_configuration_that_is_printed_names_it(line: str, count: int | None) -> None:
+    reader = Reader(gpu_slot=False, started=0.0)
+    reader.feed(f"{line}\n".encode(), 1.0)
+    assert reader.n_envs == count

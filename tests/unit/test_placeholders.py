@@ -1,0 +1,104 @@
+"""Placeholders in arguments and environment."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gmg_tui.model import Gpu, Slot, SlotKind
+from gmg_tui.placeholders import as_text, fill, fill_some, names_in, values_for
+
+CARD = Slot("gpu3", SlotKind.GPU, Gpu(3, "GPU-1234", "NVIDIA H100"))
+VALUES = values_for(CARD, 1, 8, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("run-{i}", "run-1"),
+        ("{slot}/{gpu}/{i}/{n}", "gpu3/5/1/8"),
+        ("{i}{i}", "11"),
+        ("{{i}}", "{i}"),
+        ("{{{i}}}", "{1}"),
+        ("{{}}", "{}"),
+        ("{other} {} { i } {I}", "{other} {} { i } {I}"),
+        ("${oc.env:HOME}", "${oc.env:HOME}"),
+        ("out=${seed}/${n}", "out=${seed}/${n}"),
+        ("${oc.env:RUN_{i}}", "${oc.env:RUN_1}"),
+        ("${{{i}}}", "${1}"),
+        ('{"a": {"b": 1}}', '{"a": {"b": 1}}'),
+        ('{"a": {"b": {i}}}', '{"a": {"b": 1}}'),
+        ('{{"a": {{"b": {i}}}}}', '{"a": {"b": 1}}'),
+        ("{{'x': {i}}}", "{'x': 1}"),
+    ],
+)
+def test_what_is_filled_in_and_what_stays(text: str, filled: str) -> None:
+    assert fill(text, VALUES) == filled
+
+
+@given(st.text(alphabet="{}ingx\n "))
+def test_filling_never_raises_and_leaves_text_without_braces_alone(text: str) -> None:
+    filled = fill(text, VALUES)
+    if "{" not in text:
+        assert filled == text
+
+
+def test_seeds_differ_from_worker_to_worker_and_not_from_attempt_to_attempt() -> None:
+    seeds = [values_for(CARD, index, 64, 0)["seed"] for index in range(64)]
+    assert len(set(seeds)) == 64
+    assert seeds == [values_for(CARD, index, 8, 5)["seed"] for index in range(64)]
+
+
+def test_on_a_cpu_slot_the_gpu_is_the_workers_number() -> None:
+    assert fill("{slot}:{gpu}", values_for(Slot("cpu1", SlotKind.CPU), 1, 2, None)) == "cpu1:1"
+
+
+JOB = {"lr": 0.3, "optim.lr": 1e-05, "method": "sde {lr} {{x}}", "on": True, "off": False, "batch-size": 4, "i": 7}
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("--lr={lr}", "--lr=0.3"),
+        ("{optim.lr} {batch-size}", "1e-05 4"),
+        ("{method}", "sde {lr} {{x}}"),
+        ("{on},{off}", "true,false"),
+        ("{slot}/{i}/{absent}", "{slot}/7/{absent}"),
+        ("{{lr}} ${lr} {lr", "{lr} ${lr} {lr"),
+        ('{{"lr": {lr}, "a": {{"b": {on}}}}}', '{"lr": 0.3, "a": {"b": true}}'),
+    ],
+)
+def test_the_values_of_a_job_are_filled_in_once(text: str, filled: str) -> None:
+    assert fill(text, JOB) == filled
+
+
+def test_the_placeholders_of_a_text_are_those_that_would_be_filled_in() -> None:
+    assert names_in("{a}-{b.c} {a} {{d}} ${e} {{{f}}} { g } {} {h-} {1} ${x:{y}}") == ("a", "b.c", "f", "y")
+
+
+_NAMES = st.from_regex(r"[A-Za-z_]([A-Za-z0-9_.-]{0,5}[A-Za-z0-9_])?", fullmatch=True)
+_SCALARS = st.one_of(st.booleans(), st.integers(), st.floats(allow_nan=False), st.text())
+
+
+@given(st.lists(st.tuples(st.text(st.characters(exclude_characters="{}$")), _NAMES, _SCALARS)))
+def test_a_text_made_of_parts_is_filled_part_by_part(parts: list[tuple[str, str, object]]) -> None:
+    values = {name: value for _, name, value in parts}
+    text = "".join(f"{plain}{{{name}}}" for plain, name, _ in parts)
+    assert fill(text, values) == "".join(plain + as_text(values[name]) for plain, name, _ in parts)
+    assert names_in(text) == tuple(values)
+    assert fill(text.replace("{", "{{").replace("}", "}}"), values) == text
+
+
+@given(st.text(alphabet="{}$ab. "))
+def test_a_text_names_exactly_the_placeholders_that_are_filled(text: str) -> None:
+    filled = fill(text, dict.fromkeys(names_in(text), "·"))
+    assert filled.count("·") >= len(names_in(text))
+    assert fill(text, {**dict.fromkeys(("a", "b", "ab", "a.b"), "·"), **dict.fromkeys(names_in(text), "·")}) == filled
+
+
+@pytest.mark.parametrize("value", ["x", "{i}", "{{i}}", "}", True, 7])
+@pytest.mark.parametrize("text", ["{a}-{i}", "{{a}} {a} {{{a}}}", "${a} {unknown} {a}", '{"k": {"a": "{a}"}}'])
+def test_filling_in_some_and_then_the_rest_is_filling_in_all(text: str, value: object) -> None:
+    some = fill_some(text, {"a": value})
+    assert fill(some, {"i": 3, "slot": "gpu0"}) == fill(text, {"i": 3, "slot": "gpu0", "a": value})

@@ -1,0 +1,56 @@
+"""Workers with an attempt, made from one list of fields."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from msgspec import Struct, structs
+
+from gmg_tui.model import Attempt, Fps, RunSpec, Session, Slot, SlotKind, Worker, WorkerState
+
+_S = TypeVar("_S", bound=Struct)
+_NUMBERED = {"attempt": "number", "attempt_started": "started", "attempt_ended": "ended"}
+_OF_ATTEMPT = frozenset(Attempt.__struct_fields__) - {"state", "reason"} | _NUMBERED.keys()
+
+
+def worker_of(slot: str, index: int, state: WorkerState, *rest: Any, **fields: Any) -> Worker:
+    """A worker; the fields of an attempt become those of its newest one, which is number 1 if none is given."""
+    args = fields.pop("args", ()) if fields.keys().isdisjoint(_OF_ATTEMPT - {"args"}) else ()
+    of_attempt = {name: fields.pop(name) for name in list(fields) if name in _OF_ATTEMPT}
+    made = structs.replace(Worker(slot, index, state, *rest), args_given=args, **fields)
+    return changed(made, **of_attempt) if of_attempt else made
+
+
+def changed(struct: _S, **fields: Any) -> _S:
+    """`struct` with other fields; those of a worker's attempt are changed there."""
+    if not isinstance(struct, Worker):
+        return structs.replace(struct, **fields)
+    of_attempt = {_NUMBERED.get(name, name): fields.pop(name) for name in list(fields) if name in _OF_ATTEMPT}
+    current = fields.pop("current", struct.current)
+    if of_attempt:
+        current = structs.replace(current or Attempt(1, struct.args), **of_attempt)
+    return structs.replace(struct, current=current, **fields)
+
+
+def reached(
+    number: int,
+    args: tuple[str, ...] = (),
+    fps: Fps | None = None,
+    n_envs: int | None = None,
+    gpu_util_pct: float | None = None,
+    memory_peak_mib: float | None = None,
+    power_w: float | None = None,
+    **more: Any,
+) -> Attempt:
+    """An attempt, by what it has reached."""
+    if fps is not None and fps.mean is not None and power_w is not None:
+        fps = structs.replace(fps, env_steps=60 * fps.mean, seconds=60.0, energy_j=60 * power_w)
+    made = Attempt(number, args, given=args, fps=fps, n_envs=n_envs, memory_peak_mib=memory_peak_mib)
+    return structs.replace(made, gpu_util_mean_pct=gpu_util_pct, power_mean_w=power_w, **more)
+
+
+def session_of(*slots: str | Slot, name: str = "sim-1", started: float = 0.0, **spec: Any) -> Session:
+    """A session on these slots, which are shares of the CPU where only a name is given."""
+    made = tuple(slot if isinstance(slot, Slot) else Slot(slot, SlotKind.CPU) for slot in slots)
+    asked = RunSpec(name, f"/state/{name}", f"/run/{name}.sock", "sim.py", (), "/", "python", **spec)
+    return Session(asked, made, 1, started, "0")
