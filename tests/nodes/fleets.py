@@ -15,8 +15,8 @@ from tests.harm.patience import wait_until
 SLOTS = ("n1/cpu0", "n1/cpu1", "n2/cpu0", "n2/cpu1")
 
 
-def nodes(count: int = 2, *, orphan_wait_s: float = 60.0, lost_after_s: float = 6.0) -> NodesSpec:
-    """So many agents here, which count as lost sooner than others."""
+def nodes(count: int = 2, *, orphan_wait_s: float = 60.0, lost_after_s: float = 15.0) -> NodesSpec:
+    """So many agents here; a busy machine may keep one silent for seconds."""
     return NodesSpec(LauncherKind.LOCAL, str(count), orphan_wait_s=orphan_wait_s, lost_after_s=lost_after_s)
 
 

@@ -146,11 +146,11 @@ async def test_what_has_ended_does_not_run_again_when_its_agent_is_killed() -> N
 
 
 async def test_an_engine_that_stands_still_for_a_moment_keeps_its_nodes() -> None:
-    spec = on_nodes(*ENDLESS, where=nodes(orphan_wait_s=2.0, lost_after_s=2.0))
+    spec = on_nodes(*ENDLESS, where=nodes(orphan_wait_s=2.0, lost_after_s=5.0))
     async with running(spec) as run:
         before = await all_run(run)
         run.process.send_signal(signal.SIGSTOP)
-        await asyncio.sleep(3.0)  # longer than either side waits: the connections stand, so nobody is an orphan yet
+        await asyncio.sleep(6.0)  # longer than either side waits: the connections stand, so nobody is an orphan yet
         run.process.send_signal(signal.SIGCONT)
         moment = run.snapshot.time
         await run.until(lambda snapshot: snapshot.time > moment + 3)

@@ -12,6 +12,7 @@ from gmg_tui.model import Batch, DdpSpec, WorkerState
 from gmg_tui.store import reader
 from tests.engine.harness import job_batch, running
 from tests.engine.test_groups import RANK
+from tests.harm.patience import eventually
 from tests.nodes.fleets import SLOTS, agent, nodes, nothing_left, sweep_on_nodes
 
 
@@ -49,10 +50,10 @@ async def test_the_jobs_of_a_node_that_is_lost_go_back_and_run(tmp_path: Path) -
     batch = job_batch("--marks", str(folder), "--value", "{value}", "--until", str(go))
     spec = sweep_on_nodes([{"value": f"v{number}"} for number in range(8)], batch)
     async with running(spec) as run:
-        await run.until(lambda snapshot: snapshot.queue is not None and snapshot.queue.running == 4)
         await run.until(lambda _: all(run.worker(slot).pid for slot in SLOTS))
         agent(spec, "n2").kill()
-        await run.until(lambda snapshot: snapshot.queue is not None and snapshot.queue.running == 2)
+        # Its next agent may take the jobs before a snapshot shows that they wait.
+        await eventually(lambda: "n2 is lost" in run.log())
         go.touch()
         queue = await run.until_done()
         assert (queue.finished, queue.failed) == (8, 0)
@@ -84,7 +85,8 @@ async def test_a_node_that_falls_silent_is_lost_and_its_jobs_run_elsewhere_thoug
         stopped.resume()
         await run.client.end()
     records = reader.load_jobs(run.folder / session.STORE)
-    assert Counter(record.slot for record in records) == {"n1/cpu0": 2, "n1/cpu1": 2}
+    assert {record.slot.partition("/")[0] for record in records if record.slot} == {"n1"}
+    assert [record.state for record in records] == [WorkerState.FINISHED] * 4
     nothing_left(spec)
 
 
