@@ -22,7 +22,7 @@ from gmg_tui.commands.declared import COMMANDS
 from gmg_tui.commands.grammar import PARSED, ScriptCommand
 from gmg_tui.config import Settings
 from gmg_tui.errors import GmgError, nearest
-from gmg_tui.options import RUN, SCREEN, SWEEP_ONLY, TUNE_ONLY, Opt, Options
+from gmg_tui.options import RUN, SCREEN, SWEEP_ONLY, TUNE_ONLY, Opt, Options, Program
 
 _INTERRUPTED = 130
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -196,6 +196,11 @@ _script = click.argument("script", required=False, metavar="SCRIPT")
 _args = click.argument("args", nargs=-1, type=click.UNPROCESSED)
 
 
+def _options(values: dict[str, Any]) -> Options:
+    parsed: grammar.Parsed = click.get_current_context().meta[PARSED]
+    return Options(**values, given=parsed.given, below=parsed.settings)
+
+
 @_group.command(cls=ScriptCommand, tables=(RUN,), short_help="Run SCRIPT on every GPU.")
 @_module
 @_script
@@ -206,8 +211,7 @@ def run(script: str | None, args: tuple[str, ...], module: bool, **values: Any) 
     Everything after SCRIPT belongs to it. In ARGS and --env, {slot}, {gpu}, {i}, {n} and {seed} are filled in for each
     worker; {{ is a literal brace. All options and settings: gmg-tui guide options.
     """
-    ctx = click.get_current_context()
-    options = Options(**values)
+    ctx, options = click.get_current_context(), _options(values)
     if options.simulate is not None:
         if script is not None:
             demo = f"gmg-tui demo --simulate {options.simulate}"
@@ -218,18 +222,22 @@ def run(script: str | None, args: tuple[str, ...], module: bool, **values: Any) 
     if not module and ctx.meta.get("gmg_tui.implied") and not os.path.exists(script):  # noqa: PTH110 - raises nothing
         _explain_script(ctx, script)
     ours, others = grammar.misplaced(ctx.command, args)
-    order = "gmg-tui --help" if "--help" in ours else shlex.join(["gmg-tui", *ours, script, *others])
     try:
-        return _start("run", "run", options, script=script, args=args, module=module, own_options=_names(ours))
+        return _start("run", "run", options, program=_program(script, args, module=module))
     except GmgError as error:
         if ours and str(error).startswith("no GPU"):
+            order = "gmg-tui --help" if "--help" in ours else shlex.join(["gmg-tui", *ours, script, *others])
             raise GmgError(f"no GPU; options go before the script: {order}", error.exit_code) from error
         raise
 
 
-def _names(words: Sequence[str]) -> tuple[str, ...]:
-    """The names of the options among `words`."""
-    return tuple(dict.fromkeys(name for word in words if (name := word.partition("=")[0]).startswith("--")))
+def _program(script: str | None, args: Sequence[str], *, module: bool) -> Program | None:
+    """What workers run, with the options of gmg-tui among the arguments, for the advice if the script rejects them."""
+    if script is None:
+        return None
+    ours, _ = grammar.misplaced(click.get_current_context().command, args)
+    names = [name for word in ours if (name := word.partition("=")[0]).startswith("--")]
+    return Program(script, tuple(args), module, tuple(dict.fromkeys(names)))
 
 
 def _explain_script(ctx: click.Context, script: str) -> None:
@@ -255,12 +263,10 @@ def tune(script: str | None, args: tuple[str, ...], module: bool, **values: Any)
     Prints the fastest value, the smallest that is nearly as fast, and the largest that runs. Everything after SCRIPT
     belongs to it. Takes the options of run too: gmg-tui run --help.
     """
-    ctx = click.get_current_context()
-    options = Options(**values)
+    options = _options(values)
     if options.resume is not None:
-        return _start("tune", "resume", options, ctx.meta[PARSED].given)
-    ours, _ = grammar.misplaced(ctx.command, args)
-    return _start("tune", "tune", options, script=script, args=args, module=module, own_options=_names(ours))
+        return _start("tune", "resume", options)
+    return _start("tune", "tune", options, program=_program(script, args, module=module))
 
 
 @_group.command(cls=ScriptCommand, tables=(SWEEP_ONLY, RUN), short_help="Queue many jobs on the slots.")
@@ -273,18 +279,28 @@ def sweep(words: tuple[str, ...], is_script: bool, module: bool, **values: Any) 
     Everything after SCRIPT belongs to it: sweep --set n_envs=16,64 --script sim.py -B {n_envs}. Options override
     FILE. Takes the options of run too: gmg-tui run --help.
     """
-    parsed: grammar.Parsed = click.get_current_context().meta[PARSED]
-    options = Options(**values)
+    options = _options(values)
     if options.resume is not None:
-        return _start("resume", "resume", options, parsed.given)
-    return _start("sweep", "sweep", words, options, parsed.given, parsed.settings, is_script=is_script, module=module)
+        return _start("sweep", "resume", options)
+    if options.simulate is not None and words:
+        raise GmgError(f"--simulate runs the bundled script instead of yours; leave out {words[0]}")
+    if is_script and not words:
+        raise GmgError("--script: give the SCRIPT and its arguments after it, at the end")
+    if is_script:
+        return _start("sweep", "sweep", options, file=None, program=_program(words[0], words[1:], module=module))
+    if len(words) > 1:
+        hint = "several values are --set KEY=V1,V2" if options.sets else "only a SCRIPT (--script) has arguments"
+        raise GmgError(f"{words[1]}: a sweep has one FILE; {hint}")
+    if not words and options.simulate is None:
+        raise GmgError("give a FILE, or --set KEY=V1,V2 --script SCRIPT, or --resume NAME")
+    return _start("sweep", "sweep", options, file=words[0] if words else None, program=None)
 
 
 @_group.command(cls=ScriptCommand, tables=(RUN,), short_help="Run the bundled Genesis example.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS]...")
 def demo(words: tuple[str, ...], **values: Any) -> int:
     """Run the bundled Genesis example: on the GPUs, or on two CPU slots if there are none."""
-    return _start("run", "demo", Options(**values), args=words)
+    return _start("run", "demo", _options(values), args=words)
 
 
 for _other in COMMANDS:

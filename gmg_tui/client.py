@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
@@ -27,6 +28,9 @@ ANSWER_S = 10.0
 """How long an engine may take to answer a request, which takes it milliseconds; a stopped one (SIGSTOP) never does."""
 _CLOSE_S = 1.0
 """How long what was sent last may take to reach the engine when the connection is closed."""
+_MISSING_S = 6.0
+"""How long a missing socket is waited for: an engine whose socket was deleted makes it again within 5 s."""
+_POLL_S = 0.1
 _HELLO_S = 10.0
 """How long an engine may take to answer the hello; a stopped one (SIGSTOP) never does."""
 _ANY: Mapping[str, Seen] = MappingProxyType({})
@@ -146,6 +150,9 @@ class EngineClient(Source):
         Raises:
             GmgError: None answers, or one of another version or session.
         """
+        deadline = time.monotonic() + _MISSING_S
+        while _is_missing(path) and time.monotonic() < deadline:  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(_POLL_S)
         connecting = partial(asyncio.open_unix_connection, str(path))
         return await cls._greet(connecting, str(path), session_id, readonly=readonly)
 
@@ -280,6 +287,10 @@ class EngineClient(Source):
             if not future.done():
                 future.set_exception(GmgError(reason, 1))
         self._answers.clear()
+
+
+def _is_missing(path: Path) -> bool:
+    return not path.exists()
 
 
 def _given(answer: T | None) -> T:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, Flag, auto
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
 
@@ -103,6 +103,7 @@ def _s(low: float, high: float) -> Limits:
 _DAY_S = 86400
 _GPUS, _COUNT = Limits(int, 1, 64, " GPUs"), Limits(int, 1, 1e6)
 _SLOTS, _VISIBLE = ("gpus", "cpu", "simulate", "nodes"), ("index", "uuid")
+THEMES = ("dark", "light", "ansi", "contrast")
 _STARTS, _RESTARTS = ("gated", "together", "staggered"), ("never", "startup", "failure", "always")
 _WHERE, _USUAL = COMPARED | SWEEP, KEPT | RESUMED
 RUN = (
@@ -137,7 +138,7 @@ RUN = (
     Opt("orphan_wait", _s(1, _DAY_S), "S", "Grace period before orphaned workers stop.", KEPT, 60.0),
     Opt("ddp", str, "[N]", "Groups of N ranks, as torchrun starts them.", COMPARED, beats=("start",)),
     Opt("virtual_local_rank", bool, "", "Each rank sees only its GPU.", SWEEP, False, needs="ddp"),
-    Opt("theme", str, "NAME", "Colour theme: dark, light, ansi or contrast.", _USUAL),
+    Opt("theme", THEMES, "NAME", "Colour theme: dark, light, ansi or contrast.", _USUAL),
     Opt("ascii_only", bool, "", "Draw with ASCII characters only.", _USUAL, False, flag="--ascii"),
     Opt("no_mouse", bool, "", "Leave the mouse to the terminal.", _USUAL, False),
     Opt("no_confirm", bool, "", "Restart and stop without asking.", _USUAL, False),
@@ -182,7 +183,15 @@ TUNE_ONLY = (
 
 
 class Options(SimpleNamespace):
-    """The values of a command's options, as attributes; a size in bytes, a span in seconds."""
+    """The values of a command's options, as attributes; a size in bytes, a span in seconds.
+
+    Attributes:
+        given: Those of the command line, by name.
+        below: Those of `config.toml` that the command line does not contradict, by name.
+    """
+
+    given: Mapping[str, Any] = MappingProxyType({})
+    below: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod
     def of(cls, options: Iterable[Opt], **values: Any) -> Options:
@@ -192,6 +201,17 @@ class Options(SimpleNamespace):
     def replace(self, **values: Any) -> Options:
         """These values, but for `values`."""
         return Options(**{**vars(self), **values})
+
+
+class Program(NamedTuple):
+    """What the workers run."""
+
+    script: str
+    args: tuple[str, ...] = ()
+    module: bool = False
+    """Whether the script is a module, as for `python -m`."""
+    own_options: tuple[str, ...] = ()
+    """Options among `args` that gmg-tui has too."""
 
 
 _SPAN = re.compile(r"(?=\d)" + "".join(rf"(?:(?P<{unit}>\d+(?:\.\d+)?){unit})?" for unit in "dhms"))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 import psutil
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from gmg_tui import interpreter, units
 from gmg_tui import session as sessions
@@ -74,7 +74,6 @@ class Finding(Struct, frozen=True):
     """One line of `gmg-tui doctor`."""
 
     check: str
-    """What was checked, in a word or two."""
     verdict: str
     found: str
     advice: str | None = None
@@ -183,12 +182,12 @@ def listed(nvml: NvmlView) -> Finding:
     if not nvml.whole and not nvml.silent:
         return Finding("GPUs", FAIL, "NVML reports none", "see dmesg; start a container with access to the GPUs")
     names = Counter(gpu.name for gpu in nvml.whole)
-    text = ", ".join(f"{number} x {name}" for name, number in names.items())
+    text = ", ".join(f"{number} x {name}" for name, number in names.items()) or "none answers"
     if instances := len(nvml.gpus) - len(nvml.whole):
         text += f" with {units.count(instances, 'MIG instance')}"
     if nvml.silent:
         reasons = "; ".join(f"GPU {index}: {reason}" for index, reason in nvml.silent)
-        return Finding("GPUs", WARN if nvml.whole else FAIL, f"{text or 'none answers'}; {reasons}")
+        return Finding("GPUs", WARN if nvml.whole else FAIL, f"{text}; {reasons}")
     return Finding("GPUs", OK, text)
 
 
@@ -265,35 +264,30 @@ def egl_devices(mapped: EglMap, nvml: NvmlView) -> Finding:
     return Finding("EGL", OK, devices or units.count(len(mapped.devices), "device"))
 
 
-def cache(check: str, path: Path, variable: str) -> Finding:
-    """The mesh cache of Genesis, which a worker needs to start, or the kernel cache of Quadrants."""
-    return _folder(check, path, variable, "" if path.is_dir() else ", cold")
+def cache(check: str, path: Path, variable: str, *, remark: str | None = None) -> Finding:
+    """Whether a folder can be written, and is on a disk of this machine; `variable` moves it elsewhere.
+
+    Without a `remark` it is a cache, which is cold where there is no folder.
+    """
+    existing = _existing(path)
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        return Finding(check, FAIL, f"{path} cannot be written", f"set {variable} to a writable folder")
+    found = f"{path}{remark if remark is not None else '' if path.is_dir() else ', cold'}"
+    if (kind := network(path)) is not None:
+        advice = f"set {variable} to a folder on a local disk"
+        return Finding(check, WARN, f"{found}, on a network disk ({kind})", advice)
+    return Finding(check, OK, found)
 
 
 def sessions_folder() -> Finding:
     """Whether sessions can be stored, and whether there is room for their logs."""
     folder = sessions.sessions_folder()
     free_mib = shutil.disk_usage(_existing(folder)).free / (1 << 20)
-    finding = _folder("sessions", folder, "XDG_STATE_HOME", f", {units.mib(free_mib)} free")
+    finding = cache("sessions", folder, "XDG_STATE_HOME", remark=f", {units.mib(free_mib)} free")
     if finding.verdict == FAIL or free_mib >= _LOW_MIB:
         return finding
-    return Finding(
-        "sessions",
-        FAIL if free_mib < _FULL_MIB else WARN,
-        finding.found,
-        "free some space there, or set XDG_STATE_HOME",
-    )
-
-
-def _folder(check: str, path: Path, variable: str, remark: str) -> Finding:
-    """Whether a folder can be written, and is on a disk of this machine; `variable` moves it elsewhere."""
-    existing = _existing(path)
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        return Finding(check, FAIL, f"{path} cannot be written", f"set {variable} to a writable folder")
-    if (kind := network(path)) is not None:
-        advice = f"set {variable} to a folder on a local disk"
-        return Finding(check, WARN, f"{path}{remark}, on a network disk ({kind})", advice)
-    return Finding(check, OK, f"{path}{remark}")
+    verdict = FAIL if free_mib < _FULL_MIB else WARN
+    return structs.replace(finding, verdict=verdict, advice="free some space there, or set XDG_STATE_HOME")
 
 
 def _existing(path: Path) -> Path:

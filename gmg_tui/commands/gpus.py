@@ -8,9 +8,9 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from gmg_tui import tables, units
+from gmg_tui import units
 from gmg_tui.columns import Column
-from gmg_tui.commands.messages import print_json, waiting
+from gmg_tui.commands.messages import print_json, print_table, waiting
 from gmg_tui.errors import GmgError
 from gmg_tui.gpu import silence
 from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
@@ -27,8 +27,7 @@ def gpus(*, as_json: bool) -> int:
     if as_json:
         print_json([row(*each) for each in read])
     else:
-        width, colour = tables.output()
-        print("\n".join(tables.terminal(COLUMNS, read, width=width, colour=colour)) or "the driver reports no GPU")
+        print_table(COLUMNS, read, *(() if read else ("the driver reports no GPU",)))
     return 0
 
 

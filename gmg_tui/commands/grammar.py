@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,65 +39,65 @@ class Parsed(NamedTuple):
 PARSED = "gmg_tui.parsed"
 
 
-class _Number(click.ParamType):  # type: ignore[type-arg]
-    """A number within limits; NaN is in none."""
+class _Value(click.ParamType):  # type: ignore[type-arg]
+    """A value that `parse` makes of a text, or raises `ValueError` with what to give instead."""
 
-    name = "number"
+    name = "value"
 
-    def __init__(self, kind: type, low: float, high: float, unit: str) -> None:
-        self._kind, self._low, self._high, self._unit = kind, low, high, unit
+    def __init__(self, parse: Callable[[str], Any]) -> None:
+        self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            number = self._kind(value)
-        except ValueError:
-            number = math.nan
-        if not self._low <= number <= self._high:
-            self.fail(f"{value}: give a number from {self._low:g} to {self._high:,.10g}{self._unit}", param, ctx)
-        return number
+            return self._parse(str(value))
+        except ValueError as error:
+            return self.fail(f"{value}: {error}", param, ctx)
 
 
-class _Span(click.ParamType):  # type: ignore[type-arg]
-    """A time such as 15m; in seconds."""
+def _number(text: str, limits: Limits) -> float:
+    """A number within limits; NaN is in none."""
+    kind, low, high, unit = limits
+    try:
+        number: float = kind(text)
+    except ValueError:
+        number = math.nan
+    if not low <= number <= high:
+        raise ValueError(f"give a number from {low:g} to {high:,.10g}{unit}")
+    return number
 
-    name = "span"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        seconds = span_s(str(value))
-        if not 1 <= seconds < math.inf:
-            self.fail(f"{value}: give a time, such as 15m, 1h30m or 90 (seconds)", param, ctx)
-        return seconds
+def _span(text: str) -> float:
+    """Seconds of a time such as 15m."""
+    seconds = span_s(text)
+    if not 1 <= seconds < math.inf:
+        raise ValueError("give a time, such as 15m, 1h30m or 90 (seconds)")
+    return seconds
 
 
-class _Size(click.ParamType):  # type: ignore[type-arg]
-    """A size such as 500M, in bytes; None for `none`."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        text = str(value).strip()
-        if text.lower() == "none":
-            return None
-        match = _SIZE.fullmatch(text)
-        number = float(match[1]) * (1 << 10 * (1 + "KMGT".index(match[2].upper()))) if match else 0.0
-        if not _LEAST_BYTES <= number < 1 << 60:
-            self.fail(f"{value}: give a size of at least 1M, such as 500M or 2G, or none", param, ctx)
-        return int(number)
+def _size(text: str) -> int | None:
+    """Bytes of a size such as 500M; None for `none`."""
+    if text.strip().lower() == "none":
+        return None
+    match = _SIZE.fullmatch(text.strip())
+    number = float(match[1]) * (1 << 10 * (1 + "KMGT".index(match[2].upper()))) if match else 0.0
+    if not _LEAST_BYTES <= number < 1 << 60:
+        raise ValueError("give a size of at least 1M, such as 500M or 2G, or none")
+    return int(number)
 
 
 def _type(opt: Opt) -> Any:
     match opt.kind:
-        case Limits(kind, low, high, unit):
-            return _Number(kind, low, high, unit)
+        case Limits():
+            return _Value(partial(_number, limits=opt.kind))
         case Form():
-            return _Size() if opt.kind is Form.SIZE else _Span()
+            return _Value(_size if opt.kind is Form.SIZE else _span)
         case tuple():
             return click.Choice(opt.kind)
     return opt.kind
 
 
 def option(opt: Opt, *, hidden: bool = False) -> click.Option:
-    """The option of a command that `one` declares."""
+    """The option of a command that `opt` declares."""
     flag, default = opt.kind is bool, opt.default
     if isinstance(default, float) and default.is_integer():
         default = int(default)  # as the help prints it

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from gmg_tui import session as sessions
+from gmg_tui.commands.messages import note, note_jobs_left
+from gmg_tui.commands.prestart import END_S
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Session
+from gmg_tui.model import RunSpec, Session, WorkerState
 from gmg_tui.options import Options
-from gmg_tui.session import SessionEntry
+from gmg_tui.session import STORE, SessionEntry
 
-MIN_COLUMNS = 20
-MIN_ROWS = 5
+_MIN_COLUMNS, _MIN_ROWS = 20, 5
+_INTERRUPTED = 130
 
 
 def is_terminal() -> bool:
@@ -29,9 +33,9 @@ def check_terminal(environ: Mapping[str, str]) -> None:
     if term in {"", "dumb"}:
         raise GmgError(f"TERM is {term or 'not set'}: the screen cannot be drawn; set TERM, or use --headless")
     size = os.get_terminal_size(sys.stdout.fileno())
-    if size.columns < MIN_COLUMNS or size.lines < MIN_ROWS:
+    if size.columns < _MIN_COLUMNS or size.lines < _MIN_ROWS:
         raise GmgError(
-            f"the terminal is {size.columns} by {size.lines}: the screen needs at least {MIN_COLUMNS} by {MIN_ROWS}; "
+            f"the terminal is {size.columns} by {size.lines}: the screen needs at least {_MIN_COLUMNS} by {_MIN_ROWS}; "
             "enlarge it, or use --headless"
         )
 
@@ -43,30 +47,17 @@ def draws_utf8(environ: Mapping[str, str], encoding: str) -> bool:
     return all(name.lower().replace("-", "") == "utf8" for name in (named, encoding) if name)
 
 
-def check_theme(theme: str | None) -> None:
-    """Raise `GmgError` unless the screen has a theme of that name, or none is asked for."""
-    if theme is None:
-        return
-    from gmg_tui.ui.drawing.themes import NAMES
-
-    if theme not in NAMES:
-        raise GmgError(f"--theme {theme}: choose one of {', '.join(NAMES)}")
-
-
-def show(
-    socket: Path, options: Options, settle: Callable[[], None], *, session_id: str = "", readonly: bool = False
-) -> int:
+def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool = False) -> int | None:
     """Open the screen on a session, and print its results if it ended there.
 
     Args:
         socket: Where the session's engine listens.
         options: How the screen is drawn.
-        settle: Called after the session has ended, before anything is printed.
-        session_id: The session's id; None to accept any session.
+        session_id: The session's id; empty to accept any session.
         readonly: Refuse all that would change the session.
 
     Returns:
-        The exit status.
+        The session's exit status; None when the user detached from it.
 
     Raises:
         GmgError: The engine does not answer, or died.
@@ -80,14 +71,54 @@ def show(
     if outcome.how == "detached":
         back = f"{'--readonly ' if readonly else ''}{name}"
         print(f"gmg-tui: session {name} keeps running; return with: gmg-tui attach {back}")
-        return 0
+        return None
     if outcome.how == "lost" or outcome.snapshot is None:
         raise GmgError(sessions.parting_text(outcome.session, outcome.reason or "it is gone"), 1)
     from gmg_tui.headless.table import exit_status, final  # not before the screen: it would wait for this
 
-    settle()
+    _await_end(outcome.session.engine_pid)
     print("\n".join(final(outcome.session, outcome.snapshot)))
     return exit_status(outcome.snapshot, interrupted=outcome.how == "stopped")
+
+
+def _await_end(engine_pid: int) -> None:
+    """Wait until the engine has written its files and ended, unless another client keeps it alive."""
+    with suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(engine_pid)
+        try:
+            select.select([descriptor], [], [], END_S)
+        finally:
+            os.close(descriptor)
+
+
+def conclude(spec: RunSpec, status: int) -> int:
+    """Print the results of a sweep that has ended, or how to continue a tuning; the exit status.
+
+    `status` is that of the session's last workers; 130 when the user interrupted it. That of a sweep depends on every job.
+    """
+    if spec.tune is not None:
+        if status == _INTERRUPTED:
+            note(f"continue with: gmg-tui tune --resume {spec.name}")
+        elif status:
+            note(f"no answer; for what was tried: gmg-tui report {spec.name}")
+        return status
+    if spec.sweep is None:
+        return status
+    from gmg_tui.report import text
+    from gmg_tui.store import reader
+
+    try:
+        jobs = reader.load_jobs(Path(spec.folder) / STORE)
+        print(text.final(sessions.find(spec.name, running=False)))
+    except GmgError as error:
+        note(f"gmg-tui: {error}")
+        return status or 1
+    states = {job.state for job in jobs}
+    left = sum(not job.state.ended for job in jobs)
+    note_jobs_left(left, spec.name)
+    if status != _INTERRUPTED and (WorkerState.FAILED in states or (left and status)):
+        return 1
+    return 0 if status != _INTERRUPTED and states <= {WorkerState.FINISHED} else _INTERRUPTED
 
 
 def show_ended(entry: SessionEntry, options: Options) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui import tables, units
+from gmg_tui import units
 from gmg_tui.client import EngineClient
 from gmg_tui.columns import Column
-from gmg_tui.commands.messages import note, print_json
+from gmg_tui.commands.messages import note, print_json, print_table
 from gmg_tui.errors import GmgError
 from gmg_tui.headless.jobs import counts
 from gmg_tui.headless.reporter import states
@@ -29,18 +29,19 @@ _JOB_STATES = ("waiting", "running", "finished", "failed", "stopped")
 def ls(*, as_json: bool) -> int:
     """Print the sessions, the newest first, after cleaning up after lost ones; the exit status."""
     recovery.clear(note)
-    entry = asyncio.run(_listing())
+    entries = asyncio.run(_listing())
     if as_json:
-        print_json([_row(session) for session in entry])
+        print_json([_row(entry) for entry in entries])
         return 0
-    remarks = [session.loss_text() if session.state == "lost" else session.away_text("attach") for session in entry]
+    remarks = [entry.loss_text() if entry.state == "lost" else entry.away_text("attach") for entry in entries]
     remarks += [
-        f"{session.name} has no readable record; remove it with: gmg-tui rm {session.name}"
-        for session in removal.unlisted()
+        f"{folder.name} has no readable record; remove it with: gmg-tui rm {folder.name}"
+        for folder in removal.unlisted()
     ]
-    width, colour = tables.output()
-    lines = [*tables.terminal(_COLUMNS, entry, width=width, colour=colour), *filter(None, remarks)]
-    print("\n".join(lines or ["no sessions yet; start one with: gmg-tui SCRIPT"]))
+    if entries or any(remarks):
+        print_table(_COLUMNS, entries, *filter(None, remarks))
+    else:
+        print("no sessions yet; start one with: gmg-tui SCRIPT")
     return 0
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from gmg_tui import units
+
+if TYPE_CHECKING:
+    from gmg_tui.columns import Column
+
+T = TypeVar("T")
 
 
 def note(text: str) -> None:
@@ -20,6 +25,15 @@ def note(text: str) -> None:
 def print_json(content: Any) -> None:
     """Print facts for programs on standard output."""
     print(msgspec.json.format(msgspec.json.encode(content), indent=2).decode())
+
+
+def print_table(columns: Sequence[Column[T]], rows: Sequence[T], *more: str) -> None:
+    """Print a table that fits the terminal (a pipe gets all columns), and further lines; nothing where there is nothing."""
+    from gmg_tui import tables  # not before a table is printed: it loads Rich
+
+    width, colour = tables.output()
+    if lines := [*tables.terminal(columns, rows, width=width, colour=colour), *more]:
+        print("\n".join(lines))
 
 
 def note_jobs_left(jobs: int, name: str) -> None:

@@ -23,10 +23,10 @@ _BOOT = (
 """Runs the engine as `python -m gmg_tui.engine` does, but (with `-P`) without the current folder on the path: a folder
 of scripts may contain a `queue.py`. Garbage collection starts after the imports (`engine/__main__.py`)."""
 _STDERR_BYTES = 1 << 16
-CONFIRMED = b"go\n"
+_CONFIRMED = b"go\n"
 END_S = 5.0
 """How long to wait for an engine to end after its workers; other clients may keep it alive longer."""
-STOP_S = 30.0
+_STOP_S = 30.0
 """How long an engine that is cancelled may take to end, beside its workers' timeouts."""
 
 
@@ -46,7 +46,7 @@ class PrestartedEngine:
         self._process: subprocess.Popen[bytes] | None = None
         self._failure: OSError | None = None
         self._ordered = False
-        self.stop_s = STOP_S
+        self.stop_s = _STOP_S
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _BOOT, str(root)],
@@ -93,7 +93,7 @@ class PrestartedEngine:
         """Have it start its workers, now that its reply was read; if it has already died, its clients find out."""
         if self.process.stdin is not None:
             with suppress(BrokenPipeError), self.process.stdin as stdin:
-                stdin.write(CONFIRMED)
+                stdin.write(_CONFIRMED)
 
     def settle(self) -> None:
         """Wait until it has written its files and ended, unless another client keeps it alive."""
@@ -101,7 +101,12 @@ class PrestartedEngine:
             self.process.wait(END_S)
 
     def cancel(self) -> None:
-        """End it: on SIGTERM it stops its workers first; on SIGKILL, which ctrl+c sends, its watchdog kills them."""
+        """End it: on SIGTERM it stops its workers first; on SIGKILL, which ctrl+c sends, its watchdog kills them.
+
+        One without a run is ended on leaving the context.
+        """
+        if not self._ordered:
+            return
         self.process.terminate()
         try:
             self.process.wait(self.stop_s)

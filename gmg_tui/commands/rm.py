@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 import click
 
 from gmg_tui import session as sessions
-from gmg_tui import tables, units
+from gmg_tui import units
 from gmg_tui.columns import Column
-from gmg_tui.commands.messages import note, waiting
+from gmg_tui.commands.messages import note, print_table, waiting
 from gmg_tui.errors import GmgError
 from gmg_tui.options import span_s
 from gmg_tui.session import recovery, removal
@@ -53,8 +53,7 @@ def rm(names: tuple[str, ...], *, older: str | None, keep: int | None, yes: bool
     for number, session in enumerate(chosen, 1):
         with waiting(f"measuring {session.name} ({number} of {len(chosen)})"):
             measured.append((session, removal.usage(session.folder)))
-    width, colour = tables.output()
-    print("\n".join(tables.terminal(_COLUMNS, measured, width=width, colour=colour)))
+    print_table(_COLUMNS, measured)
     return _remove(measured, yes=yes) or status
 
 

@@ -9,7 +9,6 @@ import socket
 import sys
 
 from gmg_tui import session as sessions
-from gmg_tui.commands.interactive import check_theme
 from gmg_tui.commands.messages import note
 from gmg_tui.errors import GmgError
 from gmg_tui.options import Options
@@ -20,7 +19,6 @@ _HOST = "127.0.0.1"
 
 def serve(name: str | None, port: int, options: Options) -> int:
     """Show a running session to browsers until ctrl+c; the exit status. Raises `GmgError`."""
-    check_theme(options.theme)
     try:
         from gmg_tui.web import server
     except ImportError as error:

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from msgspec import structs
 
 from gmg_tui import interpreter, placeholders, simulation
-from gmg_tui.commands.checks import check_queued, check_script
-from gmg_tui.commands.messages import note
+from gmg_tui.commands.launch import start
 from gmg_tui.commands.prestart import PrestartedEngine
-from gmg_tui.commands.resume import changed_spec, check_given, check_place, prepare, session_of
-from gmg_tui.commands.run import describe, start
-from gmg_tui.commands.sweep import with_store
+from gmg_tui.commands.resume import changed_spec, prepare, session_of
+from gmg_tui.commands.spec import check_queued, check_script, describe, with_store
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Batch, Goal, RunSpec, Session, SweepSpec, TuneSpec
-from gmg_tui.options import TUNE, TUNE_ONLY, Options
+from gmg_tui.options import TUNE, TUNE_ONLY, Options, Program
 
 _VARIABLE = re.compile(rf"(?P<name>{placeholders.NAME.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
 _SETTLE = re.compile(r"(?P<low>\d+(\.\d+)?)(\.\.(?P<high>\d+(\.\d+)?))?")
 _LARGEST = 10**12
-_INTERRUPTED = 130
 
 
-def tune(
-    options: Options,
-    engine: PrestartedEngine,
-    script: str | None,
-    args: tuple[str, ...],
-    *,
-    module: bool,
-    own_options: tuple[str, ...] = (),
-) -> int:
+def tune(options: Options, engine: PrestartedEngine, program: Program | None) -> int:
     """Have `engine` search for the best value of the number that `--var` names.
 
     Returns:
@@ -43,51 +30,49 @@ def tune(
         GmgError: An option is invalid, or the session cannot be started.
     """
     asked = _asked(options)
+    mark = f"{{{asked.variable}}}"
     if options.simulate is not None:
-        if script is not None:
-            raise GmgError(f"--simulate runs the bundled script instead of yours; leave out {script}")
-        script, args = str(simulation.SCRIPT), ("-B", f"{{{asked.variable}}}")
-    if script is None:
+        if program is not None:
+            raise GmgError(f"--simulate runs the bundled script instead of yours; leave out {program.script}")
+        program = Program(str(simulation.SCRIPT), ("-B", mark))
+    if program is None:
         raise GmgError("give a SCRIPT, as in: gmg-tui tune sim.py -B {n_envs}; or --resume NAME")
-    check_script(script, module)
+    check_script(program.script, program.module)
     fields = check_queued(options)
-    if not any(asked.variable in placeholders.names_in(text) for text in (*args, *fields["env"].values())):
-        mark = f"{{{asked.variable}}}"
+    if not any(asked.variable in placeholders.names_in(text) for text in (*program.args, *fields["env"].values())):
         raise GmgError(
             f"no {mark} in the script's arguments: write it where the number stands, as in: "
-            f"gmg-tui tune {script} -B {mark}"
+            f"gmg-tui tune {program.script} -B {mark}"
         )
 
     def make() -> RunSpec:
-        spec = describe(options, fields, script, args, module=module, after="tune")
-        return with_store(structs.replace(spec, tune=asked, sweep=_jobs(spec, asked), own_options=own_options))
+        spec = describe(options, fields, program, after="tune")
+        return with_store(structs.replace(spec, tune=asked, sweep=_jobs(spec, asked)))
 
-    return start(options, make, engine=engine, conclude=_conclude)
+    return start(options, make, engine=engine)
 
 
-def resume(options: Options, given: Mapping[str, Any], *, engine: PrestartedEngine) -> int:
+def resume(options: Options, engine: PrestartedEngine) -> int:
     """Continue the tuning called `options.resume`: trials that have ended count, all else is decided anew.
 
-    What the command line has (`given`) replaces the session's; a budget is that of the whole tuning. The exit status is
-    that of `tune`.
+    What the command line has replaces the session's; a budget is that of the whole tuning. The exit status is that of
+    `tune`.
 
     Raises:
         GmgError: There is no such tuning, it is running, or an option cannot be combined with `--resume`.
     """
-    name = options.resume or ""
     asked = _asked(options)
     fields = check_queued(options)
-    check_given(name, given, TUNE, "what is measured, and where,")
-    session = session_of(name)
+    session = session_of(options, TUNE, "what is measured, and where,")
     spec = session.spec
     if spec.tune is None:
-        raise GmgError(f"--resume {name}: that is not a tuning; gmg-tui ls lists the sessions")
-    check_place(spec)
-    named = [opt.spec_field for opt in TUNE_ONLY if opt.name in given and opt.spec_field in TuneSpec.__struct_fields__]
-    tuned = structs.replace(spec.tune, **{field: getattr(asked, field) for field in named})
-    changed = structs.replace(changed_spec(spec, fields, given), tune=tuned, sweep=_jobs(spec, tuned))
+        raise GmgError(f"--resume {spec.name}: that is not a tuning; gmg-tui ls lists the sessions")
+    tuned = [opt.spec_field for opt in TUNE_ONLY if opt.name in options.given]
+    changes = {field: getattr(asked, field) for field in tuned if field in TuneSpec.__struct_fields__}
+    tune = structs.replace(spec.tune, **changes)
+    changed = structs.replace(changed_spec(spec, fields, options), tune=tune, sweep=_jobs(spec, tune))
     check_comparable(session, changed)
-    return start(options, lambda: prepare(changed), engine=engine, fresh=False, conclude=_conclude)
+    return start(options, lambda: prepare(changed), engine=engine)
 
 
 def check_comparable(session: Session, changed: RunSpec) -> None:
@@ -113,15 +98,6 @@ def _jobs(spec: RunSpec, asked: TuneSpec) -> SweepSpec:
     """The jobs of a tuning, none of which is chosen yet."""
     batch = Batch("", spec.script, spec.args, module=spec.module, gpus=spec.gpus, timeout_s=asked.trial_time_s)
     return SweepSpec((batch,))
-
-
-def _conclude(spec: RunSpec, status: int) -> int:
-    """Report how to continue a tuning that has ended; the exit status, which is that of the screen or the reporter."""
-    if status == _INTERRUPTED:
-        note(f"continue with: gmg-tui tune --resume {spec.name}")
-    elif status:
-        note(f"no answer; for what was tried: gmg-tui report {spec.name}")
-    return status
 
 
 def _asked(options: Options) -> TuneSpec:

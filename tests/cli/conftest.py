@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.errors import GmgError
+from gmg_tui.commands import launch
 from gmg_tui.model import JobRecord, RunSpec
 from gmg_tui.session import STORE
 from gmg_tui.store import reader
@@ -46,6 +46,9 @@ class _NoEngine:
     def __exit__(self, *_: object) -> None:
         pass
 
+    def cancel(self) -> None:
+        pass
+
 
 @pytest.fixture
 def gmg(monkeypatch: pytest.MonkeyPatch) -> Gmg:
@@ -63,21 +66,19 @@ class Asked:
         self.fresh: list[bool] = []
         self.jobs: list[list[JobRecord]] = []
 
-    def launch(self, engine: object, spec: RunSpec, *, fresh: bool, **_: object) -> NoReturn:
+    def launch(self, engine: object, spec: RunSpec, options: object, *, fresh: bool, **_: object) -> NoReturn:
         self.specs.append(spec)
         self.fresh.append(fresh)
         store = Path(spec.folder) / STORE
         self.jobs.append(reader.load_jobs(store) if store.exists() else [])
-        raise GmgError("far enough")
+        raise launch._DiedError("far enough")  # the session's folder stays
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """What engines are asked for, none of which starts."""
-    from gmg_tui.commands import run
-
     asked = Asked()
-    monkeypatch.setattr(run, "launch", asked.launch)
+    monkeypatch.setattr(launch, "_launch", asked.launch)
     return asked
 
 

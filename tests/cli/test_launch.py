@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pexpect
@@ -15,6 +14,7 @@ from gmg_tui import session as sessions
 from gmg_tui.commands import launch, prestart
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec
+from gmg_tui.options import RUN, Options
 from tests.cli.scripted import WORKER, environ, gmg
 
 
@@ -24,16 +24,16 @@ def spec(tmp_path: Path) -> RunSpec:
     return RunSpec(name, str(folder), str(sessions.socket_path(name)), "sim.py", (), str(tmp_path), "python", cpu=1)
 
 
-def _launch(spec: RunSpec, meanwhile: Callable[[], object] = lambda: None) -> None:
+def _start(spec: RunSpec) -> None:
     with prestart.PrestartedEngine() as engine:
-        launch.launch(engine, spec, meanwhile=meanwhile)
+        launch.start(Options.of(RUN, headless=True), lambda: spec, engine=engine)
 
 
 @pytest.mark.process
 def test_an_engine_that_dies_leaves_its_last_words_in_its_log(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prestart, "_BOOT", "raise RuntimeError('broken installation')")
     with pytest.raises(GmgError, match=r"see .*far/engine\.log"):
-        _launch(spec)
+        _start(spec)
     assert "broken installation" in (Path(spec.folder) / "engine.log").read_text()
 
 
@@ -41,21 +41,23 @@ def test_an_engine_that_dies_leaves_its_last_words_in_its_log(spec: RunSpec, mon
 def test_a_refusal_is_handed_on_and_nothing_is_left(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prestart, "_BOOT", """print('{"ok": false, "error": "no such GPU", "exit_code": 2}')""")
     with pytest.raises(GmgError, match="no such GPU") as refusal:
-        _launch(spec)
+        _start(spec)
     assert refusal.value.exit_code == 2
     assert not Path(spec.folder).exists()
 
 
 @pytest.mark.process
-def test_an_engine_is_called_off_with_the_person_who_started_it(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prestart, "_BOOT", "import time; time.sleep(600)")
-
-    def interrupted() -> None:
+def test_an_engine_is_cancelled_with_the_command_that_started_it(
+    spec: RunSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*, headless: bool) -> None:
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(prestart, "_BOOT", "import time; time.sleep(600)")
+    monkeypatch.setattr(launch, "_load", interrupted)
     before = psutil.Process().children()  # of other tests, if nobody has waited for them
     with pytest.raises(KeyboardInterrupt):
-        _launch(spec, interrupted)
+        _start(spec)
     assert not Path(spec.folder).exists()
     assert set(psutil.Process().children()) <= set(before)
 
@@ -102,27 +104,27 @@ def test_modules_beside_the_script_do_not_take_the_place_of_pythons(tmp_path: Pa
 
 _LOST = (
     "import os, signal, sys; from gmg_tui import cli, headless\n"
-    "from gmg_tui.commands import {module} as place\n"
+    "from gmg_tui.commands import launch\n"
     "class Finalized:\n"
     "    def __del__(self): os.kill(os.getpid(), signal.SIGTERM)\n"
-    "before = place.{name}\n"
+    "before = launch.{name}\n"
     "def interrupted(*words, **options):\n"
     "    Finalized()\n"
     "    return before(*words, **options)\n"
-    "place.{name} = interrupted\n"
+    "launch.{name} = interrupted\n"
     "cli.main(sys.argv[1:])\n"
 )
 """Python drops what a handler raises in a finalizer."""
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "left"),
-    [("run", "_load", []), ("launch", "_answer", []), ("run", "_show", ["ended"])],
+    ("name", "left"),
+    [("_load", []), ("_answer", []), ("_show", ["ended"])],
     ids=["while loading", "before the start", "before the report"],
 )
-def test_a_signal_whose_exception_python_drops_ends_the_run(module: str, name: str, left: list[str]) -> None:
+def test_a_signal_whose_exception_python_drops_ends_the_run(name: str, left: list[str]) -> None:
     words = ["--cpu", "1", WORKER, "--lines", "0", "--rate", "20"]
-    program = _LOST.format(module=module, name=name)
+    program = _LOST.format(name=name)
     with subprocess.Popen(
         [sys.executable, "-c", program, *words], env=environ(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     ) as client:

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui.commands import sweep
+from gmg_tui.commands.interactive import conclude
 from gmg_tui.model import Attempt, Batch, JobRecord, RestartMode, RunSpec, Session, StartMode, SweepSpec, WorkerState
 from gmg_tui.session import STORE
 from gmg_tui.store import reader
@@ -209,11 +209,11 @@ def test_an_interrupted_sweep_reports_how_to_continue(
 ) -> None:
     old = earlier()
     _ends(old, job1=WorkerState.FINISHED, job2=WorkerState.FAILED)
-    assert sweep.conclude(old, 130) == 130
+    assert conclude(old, 130) == 130
     assert capsys.readouterr().err == "1 job left; continue with: gmg-tui sweep --resume old\n"
-    assert sweep.conclude(old, 0) == 1
+    assert conclude(old, 0) == 1
     (Path(old.folder) / STORE).write_bytes(b"no database at all, though it is as long as one" * 99)
-    assert (sweep.conclude(old, 0), sweep.conclude(old, 130)) == (1, 130)
+    assert (conclude(old, 0), conclude(old, 130)) == (1, 130)
 
 
 def test_why_a_sweep_cannot_be_resumed(earlier: Callable[..., RunSpec], gmg: Gmg, folder: Path, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_why_a_sweep_cannot_be_resumed(earlier: Callable[..., RunSpec], gmg: Gmg
         assert (done.returncode, done.stderr.count("\n")) == (status, 1)
         return done.stderr.removeprefix("gmg-tui: ").rstrip()
 
-    assert error(1) == "--resume old: there is no such session; gmg-tui ls lists them"
+    assert error(1) == "there is no session old; gmg-tui ls lists them"
     old = earlier()
     lock = sessions.lock(Path(old.folder))
     assert error(1) == "old is running; open it with: gmg-tui attach old"

@@ -91,7 +91,7 @@ _ORDER = "is an option of the script, and goes after it: gmg-tui"
         ("--summary pipe.py sim.py", "--summary pipe.py: give the path of a file"),
         ("--python absent sim.py", "--python absent"),
         ("--name ../x --cpu 1 sim.py", "--name '../x': give up to 40 letters"),
-        ("--theme pink --cpu 1 sim.py", "--theme pink: choose one of dark, light, ansi, contrast"),
+        ("--theme pink --cpu 1 sim.py", "--theme 'pink' is not one of 'dark', 'light', 'ansi', 'contrast'"),
         ("demo --simulate 65", "--simulate 65: give a number from 1 to 64 GPUs"),
         ("demo --simulate 2 --cpu 2", "--simulate and --cpu are mutually exclusive; give one of them"),
         (
@@ -105,7 +105,7 @@ _ORDER = "is an option of the script, and goes after it: gmg-tui"
         ("sweep", "give a FILE, or --set KEY=V1,V2 --script SCRIPT, or --resume NAME"),
         ("sweep --set n_envs 1024", "--set n_envs: give KEY=VALUE or KEY=VALUE,VALUE"),
         ("sweep --set a=1 --script", "--script: give the SCRIPT and its arguments after it, at the end"),
-        ("sweep sweep.toml x", "x: only a SCRIPT (--script) has arguments"),
+        ("sweep sweep.toml x", "x: a sweep has one FILE; only a SCRIPT (--script) has arguments"),
         ("sweep absent.toml", "there is no experiments file absent.toml; give a TOML file"),
         ("sweep sim.py", "sim.py is not an experiments file; without one: --set KEY=V1,V2 --script sim.py"),
         ("sweep --script absent.py", "there is no script absent.py"),
@@ -116,7 +116,6 @@ _ORDER = "is an option of the script, and goes after it: gmg-tui"
         ("sweep sweep.toml --results sim.py", "--results sim.py: give the path of a folder"),
         ("sweep sweep.toml --retry-failed", "--retry-failed needs --resume NAME"),
         ("sweep sweep.toml --restart always", "--restart always: finished jobs would be restarted forever"),
-        ("sweep --resume ../x", "--resume '../x': give up to 40 letters"),
         (
             "sweep sweep.toml --resume a --set x=1 --all --name b",
             "--resume a: its name and jobs cannot change; leave out --all, --name, --set, FILE",

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import psutil
-import pytest
 from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.client import EngineClient
-from gmg_tui.commands import resume
 from gmg_tui.commands.prestart import PrestartedEngine
-from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec, WorkerState
-from gmg_tui.options import RUN, SWEEP_ONLY, Options
 from gmg_tui.store import reader
 from tests.harm.patience import eventually
 
@@ -72,16 +69,19 @@ async def test_a_job_that_alone_is_ended_has_failed() -> None:
     assert _states(spec) == [FAILED]
 
 
-async def test_a_second_engine_that_comes_too_late_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_second_engine_that_comes_too_late_changes_nothing() -> None:
     spec = sweep_for([{"code": 3, "s": 0}, {"code": 0, "s": 60}], job_batch("--fail", "{code}", "--s", "{s}"), cpu=1)
     async with running(spec) as run:
         await run.until(lambda _: run.queue.failed == 1 and run.worker("cpu0").pid and run.queue.running == 1)
         socket = Path(spec.socket).stat().st_ino
         # Both have found the session ended, and the other one was quicker.
-        monkeypatch.setattr(resume, "session_of", lambda _: sessions.find(spec.name, running=True).record.session)
-        options = Options.of((*RUN, *SWEEP_ONLY), resume=spec.name, retry_failed=True, headless=True)
-        with PrestartedEngine() as engine, pytest.raises(GmgError, match=r"an engine is already running in"):
-            await asyncio.to_thread(resume.resume, options, {}, engine=engine)
+        assert spec.sweep is not None
+        again = structs.replace(spec, sweep=structs.replace(spec.sweep, retry_failed=True))
+        with PrestartedEngine() as engine:
+            assert engine.process.stdout is not None
+            engine.order(msgspec.json.encode(again) + b"\nconfirm\n")
+            assert b"an engine is already running in" in await asyncio.to_thread(engine.process.stdout.read)
+            engine.cancel()
         assert Path(spec.socket).stat().st_ino == socket
         assert _states(spec)[0] is FAILED
         client = await EngineClient.connect(Path(spec.socket))

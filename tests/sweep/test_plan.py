@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmg_tui.commands.checks import groups_of
+from gmg_tui.commands.spec import groups_of
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Batch, DdpSpec, JobRecord
 from gmg_tui.options import RUN, Options

@@ -1,20 +1,27 @@
-"""Every check of the options of a run that needs no engine, beyond those of single values (`grammar`)."""
+"""Makes the `RunSpec` of a session from options, with every check beyond single values (`grammar`) that needs no engine."""
 
 from __future__ import annotations
 
 import ast
 import os
 import re
+import shutil
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
 from gmg_tui import interpreter
+from gmg_tui import session as sessions
+from gmg_tui.config import Settings
+from gmg_tui.ddp import torchrun
 from gmg_tui.errors import GmgError
 from gmg_tui.model import DdpSpec, JobRecord, LauncherKind, NodesSpec, RestartMode, RunSpec, StartMode, Visible
-from gmg_tui.options import RUN, Options
+from gmg_tui.options import RUN, Options, Program
 from gmg_tui.readers import formats
+from gmg_tui.session import STORE, machine
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -68,6 +75,43 @@ def groups_of(options: Options, jobs: Sequence[JobRecord]) -> DdpSpec | None:
     if options.virtual_local_rank and not ranks:
         raise GmgError("--virtual-local-rank is for --ddp; give that too")
     return _groups(options.replace(ddp="all" if ranks else None))
+
+
+def describe(options: Options, fields: Mapping[str, Any], program: Program, *, after: str | None = None) -> RunSpec:
+    """The spec for options and their checked `fields`, in a folder that is created here.
+
+    The session is named after the file `after`, or else the script, if the options give no name.
+
+    Raises:
+        GmgError: The folder cannot be created.
+    """
+    if torchrun.starts(program.script, module=program.module) and fields["ddp"] is not None:
+        raise GmgError(
+            f"{program.script}: --ddp starts the ranks instead of torchrun; give the script alone: --ddp TRAIN.py"
+        )
+    name, folder = sessions.create(options.name, after or program.script)
+    try:
+        socket = sessions.socket_path(name)
+    except GmgError:
+        shutil.rmtree(folder)
+        raise
+    context = click.get_current_context(silent=True)
+    settings = context.find_object(Settings) if context is not None else None
+    readers = settings.readers if settings is not None else {}
+    where: dict[str, Any] = {"name": name, "folder": str(folder), "socket": str(socket), "host": machine.name()}
+    return RunSpec(**program._asdict(), **where, readers=readers, **fields)
+
+
+def with_store(spec: RunSpec, jobs: tuple[JobRecord, ...] = ()) -> RunSpec:
+    """`spec`, with a store of its jobs in its folder; raises `GmgError`, and then the folder is gone."""
+    from gmg_tui.store import reader
+
+    try:
+        reader.create(Path(spec.folder) / STORE, jobs)
+    except BaseException:
+        shutil.rmtree(spec.folder, ignore_errors=True)
+        raise
+    return spec
 
 
 def _groups(options: Options) -> DdpSpec | None:
@@ -146,6 +190,15 @@ def check_folder(option: str, folder: str) -> str:
     if not os.access(above, os.W_OK | os.X_OK):
         raise GmgError(f"{option} {folder}: the folder {above} is not writable; choose another one")
     return str(path)
+
+
+def make_results(results: str | None) -> None:
+    """Create the additional folder for the results, if there is one. Raises `GmgError`."""
+    try:
+        if results is not None:
+            Path(results).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GmgError(f"--results {results}: cannot be created: {error.strerror}") from error
 
 
 def environment(pairs: tuple[str, ...]) -> dict[str, str]:
