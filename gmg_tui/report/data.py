@@ -18,7 +18,7 @@ from gmg_tui.model import NO_ATTEMPT, Attempt, JobRecord, Session, Snapshot, Tun
 from gmg_tui.model.jobs import speed_up
 from gmg_tui.model.tried import SLOW_PCT, arguments_of, away_from_median, comparable_rate
 from gmg_tui.results.jobs import columns
-from gmg_tui.session import STORE, SessionEntry
+from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
 from gmg_tui.store.reader import Stored, open_store
 from gmg_tui.store.records import Event, JobAttempt, covered_s
 
@@ -115,7 +115,15 @@ class ReportData(Struct, frozen=True):
 
     def rows(self) -> list[JobRecord]:
         """Each attempt of each job as the job was at its end, and each job without one; an attempt's ranks are one row."""
-        return [row for job in self.jobs for row in self._rows_of(job)]
+        return [self._after_death(row) for job in self.jobs for row in self._rows_of(job)]
+
+    def _after_death(self, job: JobRecord) -> JobRecord:
+        """The job as its engine's death left it: a plain run's has failed, a sweep's runs again when it is continued."""
+        if self.state == "running" or not job.state.live:
+            return job
+        if self.queued:
+            return structs.replace(job, state=WorkerState.WAITING, reason=f"interrupted: {ENGINE_DIED}")
+        return structs.replace(job, state=WorkerState.FAILED, reason=ENGINE_DIED)
 
     def _rows_of(self, job: JobRecord) -> list[JobRecord]:
         attempts: dict[int, list[JobAttempt]] = {}
@@ -167,7 +175,7 @@ class ReportData(Struct, frozen=True):
         attempts = (ran for each in self.attempts.values() for ran in each)
         spans = [span for ran in attempts if (span := self.span(ran)) is not None]
         return Totals(
-            dict(Counter(job.state.value for job in self.jobs)),
+            dict(Counter(self._after_death(job).state.value for job in self.jobs)),
             covered_s(spans) if spans else None,
             sum(times) if times else None,
             sum(energies) if energies else None,

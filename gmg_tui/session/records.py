@@ -20,6 +20,8 @@ from gmg_tui.text import clean
 
 SILENT_S = 120.0
 """A running engine writes its record at least every 30 s; after this time its machine may be gone."""
+ENGINE_DIED = "the engine of its session died"
+"""Why the workers of a lost session have failed."""
 _LATEST = 253402300800.0
 """Unix seconds of the year 10000, which no calendar has."""
 _MOST_BYTES = 64 << 20

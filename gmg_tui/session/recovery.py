@@ -20,6 +20,7 @@ from gmg_tui.model import Session, WorkerState
 from gmg_tui.session import sockets
 from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, lock
 from gmg_tui.session.records import (
+    ENGINE_DIED,
     SILENT_S,
     Loss,
     SessionEntry,
@@ -161,8 +162,7 @@ def _dead(worker: WorkerBrief) -> WorkerBrief:
     """The worker once its engine has died; one that had ended before stays unchanged."""
     if worker.state in _ENDED:
         return worker
-    reason = "the engine of its session died"
-    return structs.replace(worker, state=WorkerState.FAILED.value, stuck=False, pid=None, reason=reason)
+    return structs.replace(worker, state=WorkerState.FAILED.value, stuck=False, pid=None, reason=ENGINE_DIED)
 
 
 def _last_written(folder: Path) -> float:

@@ -210,6 +210,7 @@ async def test_a_lost_plain_runs_workers_count_up_to_its_death() -> None:
     out, _, _ = report("sim-1")
     assert "time 00:00:50" in out
     assert "50.0 s" in out
+    assert "cpu0  failed" in out
     assert "1 worker running when the engine died" in out
     assert "summary:" not in out
 
