@@ -35,8 +35,6 @@ class Meeting(NamedTuple):
     """The same for all ranks, and no other group's."""
     error_file: str
     """Where `torch.distributed.elastic.multiprocessing.errors.record` writes an exception, absolute."""
-    stack_file: str = ""
-    """Where the rank writes its Python stacks when it is asked, absolute; empty for nowhere."""
     address: str = LOOPBACK
     """The machine of rank 0, as the others reach it."""
     local_rank: int = 0

@@ -25,7 +25,6 @@ from gmg_tui.engine.attempts.context import Context
 from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.faults import Faults
-from gmg_tui.engine.gpus.indices import GpuIndices
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.notify import NotifyCommands, Occurrences, how_it_ended
 from gmg_tui.engine.observer import Observer
@@ -157,9 +156,20 @@ class Engine:
         slot_states = {slot.name: SlotState(slot, index, count) for index, slot in enumerate(hardware.slots)}
         times = ScriptTimes(hardware.slots[0].kind, spec)
         at_once = max((len(names) for names in hardware.allowed), default=count)
-        gate, indices = Gate(spec.start or times.way(spec)), GpuIndices(hardware.nvml)
+        gate = Gate(spec.start or times.way(spec))
         context = Context(
-            *(session, at_once, self._pipes, self._logs, indices, self._egl, gate, self._watchdog, Scans(), times.of)
+            *(
+                session,
+                at_once,
+                self._pipes,
+                self._logs,
+                hardware.nvml,
+                self._egl,
+                gate,
+                self._watchdog,
+                Scans(),
+                times.of,
+            )
         )
         workplace = Workplace(session, partial(LocalWorker, context))
         if fleet is not None:

@@ -213,9 +213,7 @@ class Stacks(Struct, frozen=True, omit_defaults=True):
     rank: int | None = None
     """Its rank in its group; None where it is no rank."""
     text: str = ""
-    """The stacks of all threads, innermost frame first, as `source` writes them."""
-    source: str = ""
-    """Who has written them: `py-spy` or `faulthandler`."""
+    """The stacks of all threads, innermost frame first, as `faulthandler` writes them."""
     error: str | None = None
     """Why there are none, in one line."""
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from gmg_tui.engine.gpus import indices as gpu_indices
-from gmg_tui.engine.gpus.indices import DriverSilentError, GpuIndices
+from gmg_tui.engine.attempts.context import AWAITS_DRIVER, DriverSilentError, index_of
 from gmg_tui.gpu import silence
 from gmg_tui.gpu.nvml import Nvml
 from gmg_tui.model import DdpSpec, Gpu, RestartMode, StartMode, Visible, WorkerState
@@ -60,7 +59,7 @@ async def test_an_edit_that_comes_while_attempts_are_prepared_is_what_they_run_w
         sim.hangs = True
         sim.write()
         await run.client.act(Action.RESTART, "gpu0", "gpu1")
-        await run.until(lambda s: all(worker.reason == gpu_indices.WAITS for worker in s.workers))
+        await run.until(lambda s: all(worker.reason == AWAITS_DRIVER for worker in s.workers))
         await run.client.edit(("gpu0", "gpu1"), ("--lines", "9"), {})
         sim.hangs = False
         sim.write()
@@ -77,10 +76,8 @@ class _Silent(Nvml):
     def __init__(self) -> None:
         super().__init__()
         self.answers = threading.Event()
-        self.asked = 0
 
     def index_of(self, uuid: str) -> int:
-        self.asked += 1
         self.answers.wait()
         return 4
 
@@ -88,14 +85,11 @@ class _Silent(Nvml):
 async def test_a_driver_that_stays_silent_is_a_failure_that_a_retry_may_heal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silence, "LATE_S", 0.0)
     monkeypatch.setattr(silence, "GIVE_UP_S", 0.05)
-    nvml, said = _Silent(), list[str]()
-    indices = GpuIndices(nvml)
-    for _ in range(3):
-        with pytest.raises(DriverSilentError, match="has not answered"):
-            await indices.of(Gpu(4, "GPU-4", "H100"), said.append)
-    assert said == [gpu_indices.WAITS] * 3
-    assert nvml.asked == 1, "a thread that hangs is enough"
+    nvml, gpu, reports = _Silent(), Gpu(4, "GPU-4", "H100"), list[str]()
+    with pytest.raises(DriverSilentError, match="has not answered"):
+        await index_of(nvml, gpu, reports.append)
+    assert reports == [AWAITS_DRIVER]
     monkeypatch.setattr(silence, "GIVE_UP_S", 60.0)
-    asking = asyncio.create_task(indices.of(Gpu(4, "GPU-4", "H100"), said.append))
+    asking = asyncio.create_task(index_of(nvml, gpu, reports.append))
     nvml.answers.set()
     assert await asking == 4

@@ -10,12 +10,11 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from gmg_tui import env_count, units
+from gmg_tui import env_count, probe, units
 from gmg_tui.ddp import torchrun
 from gmg_tui.ddp.observations import Observations
 from gmg_tui.engine.attempts.context import Context, Launch
 from gmg_tui.engine.attempts.counts import Counts, make_folder
-from gmg_tui.engine.attempts.rank_seen import RankSeen
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.gpus.memory import GpuMemory
@@ -30,7 +29,6 @@ from gmg_tui.genesis.output.reader import Reader
 from gmg_tui.logs.attempts import first_line
 from gmg_tui.model import Attempt, Fps, GpuSample, Phase, WorkerState, added_up
 from gmg_tui.model.tried import SETTLE_S
-from gmg_tui.probe import FOLDER
 from gmg_tui.readers.formats import check_tables
 
 _log = logging.getLogger(__name__)
@@ -112,7 +110,6 @@ class RunningAttempt:
         """What was ended after the script, in one line."""
         self.fault: str | None = None
         """What went wrong in reading its output, by a fault of ours; every byte is in its log nonetheless."""
-        self._uuid = slot.gpu.uuid if slot.gpu is not None else ""
         self.memory = GpuMemory(slot.name)
         self.process = Process(context.pipes, context.scans, slot.name, self._take, changed)
         self.ended_clock: float | None = None
@@ -148,7 +145,7 @@ class RunningAttempt:
         if self._spec.probe:
             folder = await in_daemon_thread(make_folder)
             self.counts = Counts(folder)
-            env = env if folder is None else env | {FOLDER: str(folder)}
+            env = env if folder is None else env | probe.variables(folder)
         await self.process.start(self.launch.command, cwd=cwd, env=env)
 
     async def wait(self, overtime: Callable[[], None]) -> int:
@@ -201,30 +198,6 @@ class RunningAttempt:
     def printed_failure(self, exit_code: int) -> Failure:
         """Why it failed with `exit_code`, by its last lines."""
         return (self._ranks or self.reader).failure(exit_code)
-
-    def seen(self, *, lives: bool) -> RankSeen:
-        """What the watch of its group sees of it; `lives` is whether its worker does."""
-        reader, activity, stopped = self.reader, self.activity, self.activity.stopped
-        return RankSeen(
-            attempt=self.number,
-            settled=self.process.started and not self.process.is_stopping,
-            lives=lives and self.exit_code is None,
-            phase_started=reader.phase_started,
-            in_running=reader.phase is Phase.RUNNING,
-            progress_at=reader.pace.last_at,
-            progress_every_s=reader.pace.usual_s,
-            cpu_since=activity.seen_since,
-            cpu_pct=activity.cpu_pct,
-            busy=activity.busy,
-            idle_s=activity.seen_idle_s,
-            stopped=(stopped.pid, stopped.state) if stopped is not None else None,
-            observations=self.observations,
-        )
-
-    def advice(self, failure: Failure) -> str:
-        """What to do about its failure, by what other GPUs run at this moment."""
-        asked = self.n_envs or env_count.from_arguments(self.launch.args)
-        return self.launch.neighbours.advice(failure, self._uuid, asked)
 
     def _take(self, is_error: bool, chunk: bytes) -> None:
         self.output_bytes += len(chunk)
@@ -324,8 +297,6 @@ class RunningAttempt:
             sizes = [size for size in own if size is not None]
             own_mib, running = sum(sizes) if sizes else None, state is WorkerState.RUNNING
             self.meter.add(sample, running=running, now=now, sharers=sharers, own_mib=own_mib, counted=self._counted())
-            if running and self.n_envs:
-                self.launch.neighbours.runs(self._uuid, self.n_envs)
 
     @property
     def n_envs(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import logging
@@ -14,13 +15,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from gmg_tui import probe
-from gmg_tui.ddp import stack_signal, torchrun
+from gmg_tui.ddp import torchrun
 from gmg_tui.ddp.variables import Meeting, variables
 from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.daemon_thread import in_daemon_thread
-from gmg_tui.engine.gpus.indices import GpuIndices
-from gmg_tui.engine.gpus.neighbours import KindsOfRuns, Neighbours, run_of
 from gmg_tui.engine.output.logs import Log, LogWriter
 from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.engine.processes.process import Step
@@ -30,16 +29,27 @@ from gmg_tui.errors import GmgError
 from gmg_tui.genesis import caches
 from gmg_tui.genesis.environ import Environment, threads_each, worker_environment
 from gmg_tui.genesis.phase_times import PhaseTimes
+from gmg_tui.gpu import silence
+from gmg_tui.gpu.driver import Driver
 from gmg_tui.gpu.egl import EglMap
-from gmg_tui.model import RunSpec, Session, Slot, SlotKind, Visible
+from gmg_tui.gpu.nvml import NvmlUnavailable
+from gmg_tui.model import Gpu, RunSpec, Session, Slot, SlotKind, Visible
 from gmg_tui.placeholders import fill, fill_some, values_for
 from gmg_tui.simulation import FOLDER, VARIABLE
 
 _log = logging.getLogger(__name__)
 
 
+AWAITS_DRIVER = "for the NVIDIA driver to answer"
+"""What an attempt waits for when the driver is slow."""
+
+
 class NoRoomError(GmgError):
     """The disk has no room for a job's folder."""
+
+
+class DriverSilentError(NvmlUnavailable):
+    """The driver has not answered for long."""
 
 
 class Launch(NamedTuple):
@@ -58,8 +68,6 @@ class Launch(NamedTuple):
     environment: Environment
     written: tuple[str, ...]
     """The script's arguments as written."""
-    neighbours: Neighbours
-    """Which GPUs run the same."""
     out_dir: str | None = None
     """The job's own folder, absolute; None in a plain run."""
     gpu_index: int | None = None
@@ -79,7 +87,8 @@ class Context:
     """How many workers run at once."""
     pipes: Pipes
     logs: LogWriter
-    gpu_indices: GpuIndices
+    nvml: Driver | None
+    """Knows the GPUs; None where there are only CPU slots."""
     egl: Awaitable[EglMap]
     """The mapping from GPUs to EGL devices, once the probe has returned it."""
     gate: Gate
@@ -88,7 +97,6 @@ class Context:
     phase_times: Callable[[str, Sequence[str], bool], PhaseTimes]
     egl_notes: dict[str, str] = field(default_factory=dict)
     """How each slot's EGL index was determined, or why it is unset."""
-    kinds_of_runs: KindsOfRuns = field(default_factory=KindsOfRuns)
 
     @property
     def spec(self) -> RunSpec:
@@ -132,7 +140,7 @@ class Context:
         """
         gpu_index = egl_index = None
         if slot.gpu is not None:
-            gpu_index = await self.gpu_indices.of(slot.gpu, report)
+            gpu_index = await index_of(self.nvml, slot.gpu, report)
             egl_index, note = (await self.egl).index_of(slot.gpu)
         else:
             note = "a CPU slot: Genesis takes the first EGL device that works"
@@ -163,9 +171,8 @@ class Context:
             if meeting is None or not meeting.virtual_local_rank
             else (),
         )
-        added = stack_signal.variables(meeting.stack_file) if meeting is not None and meeting.stack_file else {}
-        if self.spec.probe or added:
-            added |= probe.on_path(environment.full)
+        if self.spec.probe:
+            added = probe.on_path(environment.full)
             environment = environment._replace(set=environment.set | added, full=environment.full | added)
         await in_daemon_thread(
             _make_ready, environment.full, out_dir, meeting.error_file if meeting is not None else None
@@ -173,7 +180,6 @@ class Context:
         module = ("-m",) if task.module else ()
         # A name that begins with a dash would be an option of the interpreter's.
         script = task.script if task.module or not task.script.startswith("-") else f"./{task.script}"
-        run = run_of(task.script, args, env, task.values, slot.gpu.name if slot.gpu is not None else "")
         return Launch(
             number,
             task,
@@ -183,7 +189,6 @@ class Context:
             (self.spec.python, *module, script, *filled),
             environment,
             args,
-            self.kinds_of_runs.of(run),
             out_dir,
             gpu_index,
             given=tuple(fill_some(arg, task.own_values) for arg in args),
@@ -199,10 +204,26 @@ class Context:
         named = []
         for card in cards:
             if card.gpu is not None:
-                index = await self.gpu_indices.of(card.gpu, report)
+                index = await index_of(self.nvml, card.gpu, report)
                 by_uuid = card.kind is SlotKind.MIG or self.spec.visible is Visible.UUID
                 named.append(card.gpu.uuid if by_uuid else str(index))
         return tuple(named)
+
+
+async def index_of(nvml: Driver | None, gpu: Gpu, report: Callable[[str], None]) -> int:
+    """The current NVML index of a GPU, or of the GPU that a MIG instance is on.
+
+    `report` gets a line while the driver is slow. Raises `NvmlUnavailable` if the GPU or the driver does not answer.
+    """
+    if nvml is None:
+        return gpu.index
+    asking = asyncio.create_task(in_daemon_thread(nvml.index_of, gpu.parent_uuid or gpu.uuid))
+    if not (await asyncio.wait([asking], timeout=silence.LATE_S))[0]:
+        report(AWAITS_DRIVER)
+        if not (await asyncio.wait([asking], timeout=silence.GIVE_UP_S - silence.LATE_S))[0]:
+            asking.cancel()
+            raise DriverSilentError(silence.gave_up(silence.GIVE_UP_S))
+    return asking.result()
 
 
 def _make_ready(environ: Mapping[str, str], out_dir: str | None, error_file: str | None) -> None:

@@ -134,6 +134,7 @@ class Counts:
     """The counts of all processes of an attempt, added up; all are 0, None or False where no probe is active.
 
     Attributes:
+        folder: That of the attempt's `GMG_PROBE_DIR`, which is removed at its end; None without a probe.
         active: Whether a probe has started in the attempt.
         phase: The phase of the process that has come furthest, and since when, monotonic seconds; None before.
         simulator: Whether the import of a simulator has begun.
@@ -147,8 +148,7 @@ class Counts:
     """
 
     def __init__(self, folder: Path | None) -> None:
-        """`folder` is that of the attempt's `GMG_PROBE_DIR`, which is removed at its end; None without a probe."""
-        self._folder = folder
+        self.folder = folder
         self._counters: dict[str, _Counter] = {}
         self.active = self.simulator = False
         self.phase: tuple[Phase, float] | None = None
@@ -172,12 +172,12 @@ class Counts:
 
     def read(self, now: float) -> None:
         """Read all files at `now`, monotonic seconds; they lie in memory, so that this takes microseconds."""
-        if self._folder is None:
+        if self.folder is None:
             return
         with contextlib.suppress(OSError):  # the script has removed the folder: what is open is read on
-            for name in os.listdir(self._folder) if len(self._counters) < _MOST else ():  # noqa: PTH208
+            for name in os.listdir(self.folder) if len(self._counters) < _MOST else ():  # noqa: PTH208
                 if name.isdigit() and name not in self._counters:
-                    self._counters[name] = _Counter(self._folder / name)
+                    self._counters[name] = _Counter(self.folder / name)
         for counter in self._counters.values():
             counter.read(now)
         valid = [counter for counter in self._counters.values() if counter.valid]
@@ -215,9 +215,9 @@ class Counts:
         for counter in self._counters.values():
             counter.close()
         self._counters.clear()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = None
 
 
 def make_folder() -> Path | None:

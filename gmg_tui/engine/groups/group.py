@@ -176,7 +176,6 @@ class Group:
             self._task.max_restarts,
             f"{session.id}-{self.id}",
             str(folder / "error.json"),
-            str(folder / "stacks.txt"),
             address,
             nodes[:rank].count(nodes[rank]),
             nodes.count(nodes[rank]),

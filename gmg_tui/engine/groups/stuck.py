@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gmg_tui.ddp.fault import at_fault
-from gmg_tui.engine.attempts.rank_seen import RankSeen
+from gmg_tui.engine.workers.member import RankSeen
 from gmg_tui.engine.workers.worker import Worker
 
 _TIMES_USUAL = 3.0

@@ -14,11 +14,10 @@ from msgspec import structs
 from gmg_tui import model
 from gmg_tui.client import EngineClient
 from gmg_tui.ddp.variables import Meeting
-from gmg_tui.engine.attempts.rank_seen import RankSeen
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.nodes.states import Stop, Wanted, WorkerReport
-from gmg_tui.engine.workers.member import Member, Outcome
+from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.worker import Watcher, Worker
 from gmg_tui.genesis.output.failures import Failure, FailureKind

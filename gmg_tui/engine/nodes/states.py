@@ -12,9 +12,8 @@ from msgspec import Struct
 
 from gmg_tui import model
 from gmg_tui.ddp.variables import Meeting
-from gmg_tui.engine.attempts.rank_seen import RankSeen
 from gmg_tui.engine.attempts.task import Task
-from gmg_tui.engine.workers.member import Outcome
+from gmg_tui.engine.workers.member import Outcome, RankSeen
 from gmg_tui.model import Rank
 
 

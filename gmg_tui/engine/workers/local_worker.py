@@ -17,15 +17,15 @@ from gmg_tui.ddp.torchrun import ranks_of
 from gmg_tui.engine.attempts.attempt import RunningAttempt
 from gmg_tui.engine.attempts.context import Context, Launch, NoRoomError
 from gmg_tui.engine.attempts.failure import failure_of, of_gpu, of_preparation
-from gmg_tui.engine.attempts.rank_seen import RankSeen
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.gpus.memory import GpuMemory
 from gmg_tui.engine.processes.process import KILL, TERMINATED, Step
-from gmg_tui.engine.workers import stacks, worker_view
-from gmg_tui.engine.workers.member import Member, Outcome
+from gmg_tui.engine.workers import worker_view
+from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.engine.workers.stacks import stacks_of
 from gmg_tui.engine.workers.worker import Watcher, Worker
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.failures import Failure, FailureKind
@@ -385,7 +385,25 @@ class LocalWorker(Worker):
 
     def seen(self) -> RankSeen:
         """What the watch of its group sees of it."""
-        return self.running.seen(lives=self.state.live) if self.running is not None else RankSeen()
+        attempt = self.running
+        if attempt is None:
+            return RankSeen()
+        reader, activity, stopped = attempt.reader, attempt.activity, attempt.activity.stopped
+        return RankSeen(
+            attempt=attempt.number,
+            settled=attempt.process.started and not attempt.process.is_stopping,
+            lives=self.state.live and attempt.exit_code is None,
+            phase_started=reader.phase_started,
+            in_running=reader.phase is Phase.RUNNING,
+            progress_at=reader.pace.last_at,
+            progress_every_s=reader.pace.usual_s,
+            cpu_since=activity.seen_since,
+            cpu_pct=activity.cpu_pct,
+            busy=activity.busy,
+            idle_s=activity.seen_idle_s,
+            stopped=(stopped.pid, stopped.state) if stopped is not None else None,
+            observations=attempt.observations,
+        )
 
     def view(self, index: int, now: float) -> model.Worker:
         """What clients see of it; `index` is its slot's number, `now` monotonic seconds."""
@@ -397,4 +415,4 @@ class LocalWorker(Worker):
 
     async def stacks(self) -> Stacks:
         """The Python stacks of its process, or why there are none."""
-        return await stacks.of(self.running if self.state.live else None, self.slot.name, self.rank)
+        return await stacks_of(self.running if self.state.live else None, self.slot.name, self.rank)

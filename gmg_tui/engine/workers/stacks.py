@@ -1,15 +1,13 @@
-"""Asks a worker's process for its Python stacks: by py-spy, else by the signal that the ranks of groups listen to."""
+"""Requests the Python stacks of a worker's process, by the signal that the probe has a handler for."""
 
 from __future__ import annotations
 
-import asyncio
-import shutil
 import time
 from pathlib import Path
 
 from msgspec import structs
 
-from gmg_tui.ddp import stack_signal
+from gmg_tui import probe
 from gmg_tui.engine.attempts.attempt import RunningAttempt
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.processes import process_tree
@@ -18,102 +16,57 @@ from gmg_tui.model import Rank, Stacks
 
 _ANSWER_S = 5.0
 """How long a process may take to write its stacks."""
-_PY_SPY_S = 3.0
-_SETTLED_S = 0.2
-"""A file that has not grown for so long has all that was written."""
-_LOOK_S = 0.05
-_MOST_BYTES = 256 << 10
-_STOPPED = "Tt"
-"""The states of a process that a signal or a debugger has stopped (proc(5))."""
+_COMPLETE_S = 0.2
+"""A file that has not grown for so long is complete."""
+_POLL_S = 0.05
+_MAX_BYTES = 256 << 10
 
 
-async def of(attempt: RunningAttempt | None, slot: str, rank: Rank | None) -> Stacks:
-    """The stacks of the process of an attempt (None where none lives) on a slot, or why there are none."""
+async def stacks_of(attempt: RunningAttempt | None, slot: str, rank: Rank | None) -> Stacks:
+    """The stacks of the first process of an attempt (None where none lives) on a slot, or why there are none."""
     stacks = Stacks(slot, rank.rank if rank is not None else None)
     if attempt is None or not attempt.process.started or attempt.exit_code is not None:
         return structs.replace(stacks, error="no process runs")
-    proc = process_tree.read(attempt.process.pid)
+    proc, folder = process_tree.read(attempt.process.pid), attempt.counts.folder
     if proc is None:
         return structs.replace(stacks, error="its process has just ended")
-    text = await _spied(proc)
+    if error := _stopped(proc):
+        return structs.replace(stacks, error=error)
+    if folder is None or not process_tree.handles(proc.pid, probe.STACK_SIGNAL):
+        error = "only a Python with the probe writes its stacks, and only once it has started"
+        return structs.replace(stacks, error=error)
+    try:
+        text = await in_daemon_thread(_written, proc, folder / probe.STACKS)
+    except OSError as problem:
+        return structs.replace(stacks, error=f"its stacks cannot be read: {problem.strerror}")
     if text:
-        return structs.replace(stacks, text=text, source="py-spy")
-    if proc.state in _STOPPED:
-        return structs.replace(stacks, error=_stopped(proc))
-    text, error = await _signalled(attempt, proc)
-    return structs.replace(stacks, text=text, source="faulthandler" if text else "", error=error)
+        return structs.replace(stacks, text=text)
+    later = process_tree.read(proc.pid)
+    error = (_stopped(later) if later is not None else None) or f"it has not answered for {_ANSWER_S:.0f} s"
+    return structs.replace(stacks, error=error)
 
 
-async def _spied(proc: Proc) -> str:
-    """What py-spy prints; empty where it is not installed or lacks permission."""
-    program = shutil.which("py-spy")
-    if program is None:
-        return ""
-    # A stopped process is read as it is; one that runs is paused meanwhile, or its frames would change.
-    way = ("--nonblocking",) if proc.state in _STOPPED else ()
-    try:
-        spy = await asyncio.create_subprocess_exec(
-            *(program, "dump", *way, "--pid", str(proc.pid)),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-    except OSError:
-        return ""
-    try:
-        async with asyncio.timeout(_PY_SPY_S):
-            output, _ = await spy.communicate()
-    except TimeoutError:
-        return ""
-    finally:
-        if spy.returncode is None:
-            spy.kill()
-    return _text(output) if spy.returncode == 0 else ""
-
-
-async def _signalled(attempt: RunningAttempt, proc: Proc) -> tuple[str, str | None]:
-    """What the process writes when it is asked by the signal, or why it does not."""
-    file = attempt.launch.environment.full.get("GMG_STACK_FILE")
-    if file is None:
-        return "", "py-spy is not installed or lacks permission, and only the ranks of groups answer without it"
-    if not process_tree.handles(proc.pid, stack_signal.SIGNAL):
-        return "", "it does not listen: it is not a Python that reads PYTHONPATH, or is just being started"
-    try:
-        text = await in_daemon_thread(_asked, proc, Path(file))
-    except OSError as error:
-        return "", f"its stacks cannot be read: {error.strerror}"
-    if text:
-        return text, None
-    after = process_tree.read(proc.pid)
-    if after is not None and after.state in _STOPPED:
-        return "", _stopped(after)
-    return "", f"it has not answered for {_ANSWER_S:.0f} s"
-
-
-def _stopped(proc: Proc) -> str:
+def _stopped(proc: Proc) -> str | None:
+    """Why a process that is stopped cannot answer; None for one that runs (states as in proc(5))."""
     if proc.state == "T":
         return f"it is stopped by a signal and cannot answer; kill -CONT {proc.pid}"
-    return "it is stopped by a debugger and cannot answer"
+    return "it is stopped by a debugger and cannot answer" if proc.state == "t" else None
 
 
-def _asked(proc: Proc, file: Path) -> str:
+def _written(proc: Proc, file: Path) -> str:
     """Send the signal, and wait for what the process writes; empty where it does not. Raises `OSError`."""
     before = file.stat().st_size
-    if not process_tree.send(proc, stack_signal.SIGNAL):
+    if not process_tree.send(proc, probe.STACK_SIGNAL):
         return ""
     deadline = time.monotonic() + _ANSWER_S
     size, grown_at = before, time.monotonic()
     while time.monotonic() < deadline:
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
         now = file.stat().st_size
         if now != size:
             size, grown_at = now, time.monotonic()
-        elif size > before and time.monotonic() - grown_at >= _SETTLED_S:
+        elif size > before and time.monotonic() - grown_at >= _COMPLETE_S:
             break
     with file.open("rb") as stream:
         stream.seek(before)
-        return _text(stream.read(_MOST_BYTES))
-
-
-def _text(output: bytes) -> str:
-    return output[:_MOST_BYTES].decode("utf-8", "replace").strip()
+        return stream.read(_MAX_BYTES).decode("utf-8", "replace").strip()

@@ -9,9 +9,9 @@ from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 from gmg_tui import model
-from gmg_tui.engine.attempts.rank_seen import RankSeen
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.gpus.memory import GpuMemory
+from gmg_tui.engine.workers.member import RankSeen
 from gmg_tui.genesis.output.failures import Failure
 from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, Rank, Slot, Stacks, WorkerState
 

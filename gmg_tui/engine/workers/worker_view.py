@@ -73,8 +73,6 @@ def _advice(worker: LocalWorker) -> str | None:
     attempt = worker.running
     if attempt is None:
         return worker.advice
-    if worker.failure is not None and worker.advice == worker.failure.advice:
-        return attempt.advice(worker.failure) or None
     return worker.advice or (attempt.reader.hint if attempt.fps is None and worker.state.live else None)
 
 

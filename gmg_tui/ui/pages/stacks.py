@@ -21,8 +21,7 @@ from gmg_tui.model import Stacks
 from gmg_tui.ui.drawing.appearance import safe
 from gmg_tui.ui.pages.page import COMMON, Page, Scroll
 
-_FAULTHANDLER: Final = re.compile(r'\s*File "(?P<path>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)')
-_PY_SPY: Final = re.compile(r"\s+(?P<name>\S.*) \((?P<path>[^()]+):(?P<line>\d+)\)")
+_FRAME: Final = re.compile(r'\s*File "(?P<path>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)')
 _ORDER: Final = re.compile(r" \(most recent call first\):$")
 _MIN_WIDTH: Final = 46
 """Cells that a stack needs; with less the ranks stand one under the other."""
@@ -37,7 +36,7 @@ def frames(stacks: Stacks) -> list[str]:
     """The text with its frames as `step  loop.py:12`, the thread that was asked first."""
     threads: list[list[str]] = [[]]
     for line in stacks.text.splitlines():
-        frame = _FAULTHANDLER.match(line) or _PY_SPY.match(line)
+        frame = _FRAME.match(line)
         if frame is not None:
             threads[-1].append(f"  {frame['name']}  {frame['path'].rpartition('/')[2]}:{frame['line']}")
         elif line.strip():
@@ -50,9 +49,7 @@ def frames(stacks: Stacks) -> list[str]:
 
 def copied(all_stacks: Sequence[Stacks]) -> str:
     """All of them as they were written, for the clipboard."""
-    return "\n\n".join(
-        f"{title(one)} ({one.source or 'no stack'})\n{one.text or one.error or ''}" for one in all_stacks
-    )
+    return "\n\n".join(f"{title(one)}\n{one.text or one.error or ''}" for one in all_stacks)
 
 
 class StacksPage(Page, inherit_bindings=False):
@@ -121,7 +118,7 @@ class StacksPage(Page, inherit_bindings=False):
             await self._grid.mount_all(Static(text) for text in texts)
 
     def _text(self, stacks: Stacks, lines: Sequence[str], shared: set[str]) -> Content:
-        parts = [Content.styled(safe(f"{title(stacks)}  {stacks.source or ''}"), "bold $primary")]
+        parts = [Content.styled(safe(title(stacks)), "bold $primary")]
         if stacks.error is not None:
             parts.append(Content.styled(safe(stacks.error), "$warning"))
         for line in lines:
