@@ -138,7 +138,7 @@ class EngineClient(Source):
         self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._gone: str | None = None
         self._workers = welcome.snapshot.workers
-        self.heard_agent: Callable[[msgspec.Raw], None] = lambda _: None
+        self.on_report: Callable[[msgspec.Raw], None] = lambda _: None
         """Called with what an agent reports of its workers."""
 
     @classmethod
@@ -210,7 +210,7 @@ class EngineClient(Source):
                         yield message
                         return
                     case SlotReports(body=body):
-                        self.heard_agent(body)
+                        self.on_report(body)
                     case Update():
                         yield self._complete(message)
                     case Lines():

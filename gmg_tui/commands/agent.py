@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
+import gmg_tui
 from gmg_tui import session as sessions
 from gmg_tui.commands.prestart import PrestartedEngine
 from gmg_tui.errors import GmgError
@@ -69,7 +70,9 @@ def _reach(line: bytes) -> socket.socket:
         raise GmgError(f"another version of gmg-tui? what it asks for is not understood: {error}", 1) from error
     if spec.agent is None:
         raise GmgError("`gmg-tui agent` is run by gmg-tui itself, on the nodes of a session")
-    about = spec.agent
+    about, version = spec.agent, gmg_tui.__version__
+    if about.version != version:
+        raise GmgError(f"it has gmg-tui {version}, and here is {about.version}; install the same", 1)
     mark = about.session_id[:8]
     path = sessions.socket_path(f"agent-{mark}-{zlib.crc32(about.node.encode()):08x}")
     connection = _connect(path)

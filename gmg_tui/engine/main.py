@@ -33,11 +33,10 @@ from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.engine.processes.process import adopt_orphans
 from gmg_tui.engine.processes.process_tree import Scans
 from gmg_tui.engine.records.recorder import Recorder
+from gmg_tui.engine.scheduling.job_queue import queue_of
 from gmg_tui.engine.scheduling.queue_scheduler import QueueParts, QueueScheduler
-from gmg_tui.engine.scheduling.replicated_scheduler import ReplicatedScheduler
-from gmg_tui.engine.scheduling.scheduler import Scheduler
-from gmg_tui.engine.scheduling.stored_queue import queue_of, search_of
-from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler
+from gmg_tui.engine.scheduling.scheduler import ReplicatedScheduler, Scheduler
+from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler, search_of
 from gmg_tui.engine.script_times import ScriptTimes
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.watchdog.client import WatchdogClient
@@ -106,7 +105,7 @@ class Engine:
             from gmg_tui.engine.nodes.fleet import Fleet  # most sessions have one machine, and start the sooner
 
             self._fleet = Fleet(self._spec, self._spec.nodes)
-            await self._fleet.gather(report or _log.info)
+            await self._fleet.start(report or _log.info)
             self._hardware = self._fleet.hardware
         self._measured = False
         self._sampling = self._sampler()  # first: GPUs are slow to answer, and the first frame needs their metrics
@@ -219,7 +218,7 @@ class Engine:
                 task.cancel()
             failures = await asyncio.gather(living, done, return_exceptions=True)
             await self._conclude()
-        if self._supervisor.agent is not None and await self._supervisor.agent.logs_sent():
+        if self._supervisor.agent is not None and await self._supervisor.agent.logs.all_sent():
             await in_daemon_thread(shutil.rmtree, self._spec.folder, ignore_errors=True)
         for failure in failures:
             if isinstance(failure, BaseException) and not isinstance(failure, asyncio.CancelledError):

@@ -53,6 +53,8 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """The session's name."""
     session_id: str
     """The id of the session's engine."""
+    version: str = ""
+    """The version of gmg-tui that the session's engine has; the agent's must be the same."""
     logs: str = ""
     """The session's folder, where this node sees it too, and the workers' logs are written to; empty where it does not."""
     orphan_wait_s: float = 60.0

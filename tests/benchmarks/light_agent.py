@@ -40,7 +40,7 @@ CARDS = 8
 class Light:
     """One worker."""
 
-    def __init__(self, slot: str, order: states.Wanted) -> None:
+    def __init__(self, slot: str, order: states.Assignment) -> None:
         self.slot, self.order = slot, order
         self.began = time.time()
         words = order.task.args
@@ -78,7 +78,7 @@ class Light:
             memory_rss_mib=4000.0,
         )
         outcome = Outcome(by_user=running is WorkerState.STOPPED) if running.ended else None
-        return states.WorkerReport(self.order.key, self.order.turn, view, outcome=outcome)
+        return states.WorkerReport(self.order.key, self.order.serial, view, outcome=outcome)
 
 
 class Agent:
@@ -121,18 +121,18 @@ class Agent:
         now = time.time()
         reports = tuple(worker.report(now) for worker in self.workers.values())
         self.say(protocol.Update(self.snapshot()))
-        self.say(protocol.SlotReports(states.encode(states.Report(reports))))
+        self.say(protocol.SlotReports(msgspec.Raw(msgspec.msgpack.encode(states.Report(reports)))))
 
     def take(self, request: protocol.SetSlot) -> None:
-        """Do what the session's engine wants."""
-        wanted = states.wanted_of(request.wanted)
+        """Run what the session's engine assigns."""
+        assigned = msgspec.msgpack.decode(request.wanted, type=states.Assignment | None)
         known = self.workers.get(request.slot)
-        if wanted is None:
+        if assigned is None:
             self.workers.pop(request.slot, None)
-        elif known is not None and (known.order.key, known.order.turn) == (wanted.key, wanted.turn):
-            known.order = wanted
+        elif known is not None and (known.order.key, known.order.serial) == (assigned.key, assigned.serial):
+            known.order = assigned
         else:
-            self.workers[request.slot] = Light(request.slot, wanted)
+            self.workers[request.slot] = Light(request.slot, assigned)
         self.say(protocol.Answer(request.id))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gmg_tui.engine.launchers.launcher import Launcher
 from gmg_tui.engine.nodes.node import Node
-from gmg_tui.errors import GmgError
+from gmg_tui.model import LauncherKind, NodesSpec
 from gmg_tui.session import AGENT_MARK
 from tests.engine.harness import spec_for
 
@@ -33,14 +33,18 @@ class Shell(Launcher):
 @pytest.mark.parametrize(
     ("command", "error"),
     [
-        ("echo no route to it >&2; exec 1>&-; sleep 600", "n1: no route to it"),
+        ("echo no route to it >&2; exec 1>&-; sleep 600", "no route to it"),
         (f"{_GREETED} head -c 1000 /dev/zero; sleep 600", "it sent something that is no message"),
-        (f"{_GREETED} exec 1>&-; sleep 600", "it ended without a word"),
+        (f"{_GREETED} exec 1>&-; sleep 600", "no engine answers at n1's agent"),
     ],
     ids=["unreachable", "nonsense", "broken"],
 )
 async def test_nothing_is_left_of_a_connection_that_fails(command: str, error: str) -> None:
-    node = Node("n1", spec_for(), Shell(command), lambda: None, lambda _: None, 15.0)
-    with pytest.raises(GmgError, match=error):
-        await node.begin()
+    spec = spec_for(nodes=NodesSpec(LauncherKind.LOCAL))
+    node = Node("n1", spec, Shell(command), lambda: None, lambda _: None)
+    node.start(spec)
+    failed = await node.answered
+    assert failed is not None
+    assert error in str(failed)
+    await node.end(kill=True, within_s=0.0)
     assert not [child for child in psutil.Process().children(recursive=True) if "sleep" in child.cmdline()]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from gmg_tui.engine.nodes.logs import Logs
+from gmg_tui.engine.nodes.logs import LogCopies
 from gmg_tui.logs import cut as log_cut
 from gmg_tui.protocol import LogPart
 
@@ -45,11 +44,11 @@ def read(there: Path) -> Read:
 
 
 @pytest.fixture
-def logs(here: Path) -> Logs:
-    return Logs(here.parents[2])
+def logs(here: Path) -> LogCopies:
+    return LogCopies(here.parents[2])
 
 
-async def copy(logs: Logs, read: Read) -> None:
+async def copy(logs: LogCopies, read: Read) -> None:
     logs.check(_LOG, object())
     await logs.catch_up(read)
 
@@ -58,7 +57,9 @@ def _lines(count: int) -> bytes:
     return b"".join(b"line %09d of the log\n" % number for number in range(count))
 
 
-async def test_a_log_whose_middle_is_cut_out_comes_whole_again(logs: Logs, read: Read, there: Path, here: Path) -> None:
+async def test_a_log_whose_middle_is_cut_out_comes_whole_again(
+    logs: LogCopies, read: Read, there: Path, here: Path
+) -> None:
     here.parent.mkdir(parents=True)
     here.write_bytes(b"what an earlier engine has left\n")
     there.write_bytes(_lines(200_000))
@@ -67,14 +68,3 @@ async def test_a_log_whose_middle_is_cut_out_comes_whole_again(logs: Logs, read:
     await copy(logs, read)
     assert here.read_bytes() == b"what an earlier engine has left\n" + there.read_bytes()
     assert b"bytes are cut out here" in here.read_bytes()
-
-
-async def test_a_copy_that_is_broken_off_goes_on_where_it_was(logs: Logs, read: Read, there: Path, here: Path) -> None:
-    there.write_bytes(_lines(300_000))
-    for _ in range(10):
-        copying = asyncio.create_task(copy(logs, read))
-        await asyncio.sleep(0)
-        copying.cancel()
-        await asyncio.gather(copying, return_exceptions=True)
-    await copy(logs, read)
-    assert here.read_bytes() == there.read_bytes()

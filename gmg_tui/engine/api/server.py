@@ -109,7 +109,7 @@ class _Client:
             if isinstance(request, protocol.AskStacks):
                 answer = Answer(request.id, stacks=await self._observer.stacks(request.slot))
             else:
-                log = await self._agent.read_log(request.path, request.offset) if self._agent is not None else None
+                log = await self._agent.logs.read(request.path, request.offset) if self._agent is not None else None
                 answer = Answer(request.id, log=log)
             self._answers.append(answer)
         except GmgError as error:
@@ -149,7 +149,7 @@ class _Client:
                 case protocol.SetSlot(id=number):
                     if self._agent is None:
                         raise GmgError("this engine is no agent of another", 1)
-                    self._agent.want(self, request)
+                    self._agent.assign(self, request)
                 case protocol.End(id=number, kill=kill):
                     supervisor.end(kill=kill)
                 case Hello() | Follow() | protocol.AskStacks() | protocol.ReadLog():

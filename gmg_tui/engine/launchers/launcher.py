@@ -1,4 +1,4 @@
-"""What a launcher does: it names the nodes, and starts a program for each, whose standard input and output reach the agent."""
+"""What a launcher does: it names the nodes, and starts a program for each that connects its standard streams to an agent."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ import msgspec
 from gmg_tui.errors import GmgError
 from gmg_tui.session import AGENT_MARK
 
+PROGRAM = (sys.executable, "-P", "-m", "gmg_tui", "agent")
+"""Starts the node's agent or finds it; a node that does not have this interpreter runs another gmg-tui."""
 _LIMIT_BYTES = 1 << 20
 """Of a line, before the connection carries frames."""
 _KEPT_LINES = 5
 _END_S = 2.0
-_WORDS_S = 1.0
 _NODE = "GMG_NODE"
 """Names the node in the environment of its agent, by which a simulated driver shows other cards."""
-_MOST = 4096
-PROGRAM = (sys.executable, "-P", "-m", "gmg_tui", "agent")
-"""This gmg-tui, which a node has at the same path, or another: it starts the node's agent, or finds it."""
+_MOST_LOCAL = 4096
 
 
 class Connection:
@@ -37,10 +36,10 @@ class Connection:
         assert process.stderr is not None
         self._process = process
         self.reader, self.writer = process.stdout, process.stdin
-        self._words: deque[str] = deque(maxlen=_KEPT_LINES)
-        self._listening = asyncio.create_task(self._listen(process.stderr))
+        self._errors: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._reading = asyncio.create_task(self._read_errors(process.stderr))
 
-    async def _listen(self, stream: asyncio.StreamReader) -> None:
+    async def _read_errors(self, stream: asyncio.StreamReader) -> None:
         while True:
             try:
                 line = await stream.readline()
@@ -48,12 +47,11 @@ class Connection:
                 continue
             if not line:
                 return
-            text = line.decode(errors="replace").strip()
-            if text:
-                self._words.append(text)
+            if text := line.decode(errors="replace").strip():
+                self._errors.append(text)
 
     async def greet(self, order: bytes) -> None:
-        """Send what the agent is to be, and wait until it is connected. Raises `GmgError`, `OSError`, `EOFError`."""
+        """Send the agent's spec, and wait until it is connected. Raises `GmgError`, `OSError`, `EOFError`."""
         self.writer.write(order + b"\n")
         await self.writer.drain()
         mark = AGENT_MARK.encode()
@@ -67,22 +65,25 @@ class Connection:
 
     def trouble(self) -> str:
         """The last line of its standard error; empty for none."""
-        return self._words[-1] if self._words else ""
+        return self._errors[-1] if self._errors else ""
+
+    def kill(self) -> None:
+        """End the program at once. The agent goes on."""
+        if self._process.returncode is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     async def close(self) -> None:
-        """End the program, and wait for it, and for its last words. The agent goes on."""
+        """End the program, and wait until it has ended and its error output is read. The agent goes on."""
         self.writer.close()
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_END_S):
                     await self._process.wait()
         finally:
-            if self._process.returncode is None:
-                os.killpg(self._process.pid, signal.SIGKILL)
+            self.kill()
             await self._process.wait()
-            # What it has started may hold its standard error open.
-            await asyncio.wait([self._listening], timeout=_WORDS_S)
-            self._listening.cancel()
+            await asyncio.wait([self._reading], timeout=_END_S)  # what it has started may hold its standard error open
+            self._reading.cancel()
 
 
 class Launcher(ABC):
@@ -90,7 +91,7 @@ class Launcher(ABC):
 
     @abstractmethod
     async def nodes(self) -> tuple[str, ...]:
-        """The names of the nodes, each another. Raises `GmgError` where they cannot be listed, or there are none."""
+        """The names of the nodes, all different. Raises `GmgError` where they cannot be listed, or there are none."""
 
     @abstractmethod
     def command(self, node: str) -> Sequence[str]:
@@ -118,15 +119,15 @@ class Launcher(ABC):
         return Connection(process)
 
     async def gone(self) -> str | None:
-        """Why no node will be reached any more, as with a job that has ended; None where one may be. Never raises."""
+        """Why no node can be reached any more, such as that a job has ended; None where one may be. Never raises."""
         return None
 
 
 class Local(Launcher):
-    """Agents on this machine, in the number that `where` has, for tests and simulations."""
+    """As many agents on this machine as `where` says, for tests and simulations."""
 
     def __init__(self, where: str) -> None:
-        if not where.isdecimal() or not 1 <= int(where) <= _MOST:
+        if not where.isdecimal() or not 1 <= int(where) <= _MOST_LOCAL:
             raise GmgError(f"--nodes local:{where}: give how many agents to start on this machine, as in local:2")
         self._count = int(where)
 

@@ -1,6 +1,6 @@
 """Agents on the nodes of a Ray cluster: `--nodes ray`, or `ray:ADDRESS`.
 
-Ray's client takes threads, signals and memory for itself, so each node has a process that speaks with the cluster
+Ray's client takes threads, signals and memory for itself, so each node has a process that is a client of the cluster
 (`ray_driver.py`), and connects an actor's standard input and output.
 """
 
@@ -40,60 +40,52 @@ class Ray(Launcher):
         # `ray://host:10001` is an address of Ray's own client.
         self._address = f"ray:{where}" if where.startswith("//") else where or "auto"
         self._kind = "cpu" if cpu else "gpu"
-        self._ids: dict[str, str] = {}
-        """Ray's names of the nodes, by ours. Ours stay: a node that joins replaces one that is gone."""
         self._gone_s = gone_s
         self._away_since: float | None = None
 
     async def nodes(self) -> tuple[str, ...]:
         """The names of the nodes that have GPUs; of all with CPU slots. Raises `GmgError`."""
-        died = {"error": f"Ray's client died while it spoke with {self._address}"}
         try:
-            asking = await self.connect("")
+            driver = await self.connect("")
             try:
                 async with asyncio.timeout(_ANSWER_S):
-                    line = await asking.reader.readline()
+                    line = await driver.reader.readline()
             finally:
-                await asking.close()
-            answer: dict[str, Any] = msgspec.json.decode(line) if line else died
+                await driver.close()
+            if not line:
+                raise GmgError(f"Ray's client died while it connected to {self._address}")
+            answer: dict[str, Any] = msgspec.json.decode(line)
+            if "error" in answer:
+                raise GmgError(answer["error"])
         except TimeoutError:
-            answer = {"error": f"the cluster at {self._address} has not answered for {_ANSWER_S:.0f} s"}
+            text = f"--nodes ray: the cluster at {self._address} has not answered for {_ANSWER_S:.0f} s"
+            raise GmgError(text) from None
         except GmgError as error:
-            answer = {"error": str(error)}
-        if "error" in answer:
-            raise GmgError(f"--nodes ray: {answer['error']}")
-        self._ids = dict(answer["nodes"])
-        return tuple(self._ids)
+            raise GmgError(f"--nodes ray: {error}") from error
+        return tuple(answer["nodes"])
 
     def command(self, node: str) -> Sequence[str]:
-        """What speaks with the cluster for a node; without one, it lists them all."""
-        return (
-            *_DRIVER,
-            self._address,
-            self._kind,
-            node,
-            *(f"{name}={node_id}" for name, node_id in self._ids.items()),
-        )
+        """What connects to the cluster for a node; without one, it lists them all."""
+        return (*_DRIVER, self._address, self._kind, node)
 
     async def connect(self, node: str) -> Connection:
         """As `Launcher.connect`, where a cluster answers."""
-        await self._knock()
+        await self._check_port()
         return await super().connect(node)
 
     async def gone(self) -> str | None:
         """That the cluster cannot be reached any more: its head is lost, and has not come back."""
         try:
-            await self._knock()
+            await self._check_port()
         except GmgError as error:
             self._away_since = self._away_since or time.monotonic()
             away_s = time.monotonic() - self._away_since
-            return (
-                f"the Ray cluster has been away for {units.span(away_s)}: {error}" if away_s >= self._gone_s else None
-            )
+            text = f"the Ray cluster has been away for {units.span(away_s)}: {error}"
+            return text if away_s >= self._gone_s else None
         self._away_since = None
         return None
 
-    async def _knock(self) -> None:
+    async def _check_port(self) -> None:
         """Raise `GmgError` where nothing listens at `host:port` or `ray://host`; Ray would try for most of a minute."""
         address = os.environ.get("RAY_ADDRESS", "") if self._address == "auto" else self._address
         url = urlsplit(address if "://" in address else f"//{address}")

@@ -1,6 +1,6 @@
-"""`python -m gmg_tui.engine.launchers.ray_driver ADDRESS gpu|cpu NODE [NAME=ID…]`: what speaks with a Ray cluster.
+"""`python -m gmg_tui.engine.launchers.ray_driver ADDRESS gpu|cpu NODE`: a client of a Ray cluster.
 
-Without a NODE (an empty word) it prints one line of JSON, `{"nodes": {name: id}}` or `{"error": "…"}`. With one it runs
+Without a NODE (an empty word) it prints one line of JSON, `{"nodes": [name, …]}` or `{"error": "…"}`. With one it runs
 an agent's program in an actor on that node, which holds all of the node's GPUs, and connects it to its own standard input
 and output until either side ends.
 """
@@ -47,32 +47,10 @@ class Carrier:
         return os.read(self._stdout.fileno(), _BYTES)
 
 
-def _alive(ray: Any, *, cpu: bool) -> dict[str, dict[str, Any]]:
-    """The nodes that can have slots, by Ray's names."""
+def _nodes(ray: Any, *, cpu: bool) -> dict[str, dict[str, Any]]:
+    """The nodes that can have slots, by name; a node that left and came back has the same name, and another id."""
     nodes = [node for node in ray.nodes() if node["Alive"] and (cpu or node["Resources"].get("GPU"))]
-    return {
-        str(node["NodeID"]): node for node in sorted(nodes, key=lambda node: (str(node["NodeName"]), node["NodeID"]))
-    }
-
-
-def _names(alive: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """Ray's names by the nodes' names, each another: nodes on one machine have the same."""
-    names: dict[str, str] = {}
-    for node_id, node in alive.items():
-        name = str(node["NodeName"])
-        count = sum(other == name or other.startswith(f"{name}-") for other in names)
-        names[f"{name}-{count + 1}" if count else name] = node_id
-    return names
-
-
-def _chosen(name: str, node_ids: dict[str, str], alive: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The node of that name; where it is gone, one that has joined. Raises `LookupError`."""
-    gone = [other for other, node_id in node_ids.items() if node_id not in alive]
-    joined = [node_id for node_id in alive if node_id not in node_ids.values()]
-    node_id = {**node_ids, **dict(zip(gone, joined, strict=False))}[name]
-    if node_id not in alive:
-        raise LookupError("it has left the Ray cluster")
-    return alive[node_id]
+    return {str(node["NodeName"]): node for node in sorted(nodes, key=lambda node: str(node["NodeName"]))}
 
 
 def _start(ray: Any, node: dict[str, Any], *, cpu: bool) -> Any:
@@ -109,19 +87,21 @@ def _carry(ray: Any, actor: Any) -> None:
 
 
 def main() -> None:
-    """Answer, or carry."""
-    address, kind, name, *words = sys.argv[1:]
-    cpu, node_ids = kind == "cpu", dict(word.rsplit("=", 1) for word in words)
+    """List the nodes, or connect to one."""
+    address, kind, name = sys.argv[1:]
+    cpu = kind == "cpu"
     answer: dict[str, object]
     try:
         import ray  # only this process loads it
 
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, namespace="gmg-tui")
-        alive = _alive(ray, cpu=cpu)
+        nodes = _nodes(ray, cpu=cpu)
         if name:
-            _carry(ray, _start(ray, _chosen(name, node_ids, alive), cpu=cpu))
-        answer = {"nodes": _names(alive)}
-        if not alive:
+            if name not in nodes:
+                raise LookupError("it has left the Ray cluster")
+            _carry(ray, _start(ray, nodes[name], cpu=cpu))
+        answer = {"nodes": list(nodes)}
+        if not nodes:
             answer = {"error": f"the cluster at {address} has no node with GPUs; --cpu N takes all nodes"}
     except ImportError:
         answer = {"error": "Ray is not installed here: pip install 'gmg-tui[ray]'"}

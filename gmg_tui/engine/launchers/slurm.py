@@ -18,10 +18,10 @@ from gmg_tui.slurm import allocation
 
 _STEP = ("SLURM_STEP_", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_TASK", "SLURM_NTASKS", "SLURM_NPROCS")
 """Variables of the step that gmg-tui itself may run in, which srun would take as options."""
-_THERE = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
-"""States of a job that has its nodes (squeue(1), "JOB STATE CODES")."""
-_AGAIN_S = 5.0
-"""For how long Slurm's answer on the job's state is reused."""
+_HAS_NODES = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
+"""States of a job (squeue(1), "JOB STATE CODES")."""
+_REUSED_S = 5.0
+"""For how long Slurm's answer on the job's state is reused: one is for all nodes."""
 
 
 class Slurm(Launcher):
@@ -35,17 +35,16 @@ class Slurm(Launcher):
             raise GmgError(
                 "--nodes slurm: this is not a Slurm job; use salloc or sbatch, or give the number of one: --nodes slurm:JOB"
             )
-        self._ask_at = 0.0
-        self._gone: str | None = None
         if shutil.which("srun") is None:
             raise GmgError("--nodes slurm: there is no srun here")
+        self._asked_at = -_REUSED_S
+        self._gone: str | None = None
 
     async def nodes(self) -> tuple[str, ...]:
         """The names that Slurm gives them. Raises `GmgError`."""
         names = os.environ.get("SLURM_JOB_NODELIST", "")
         if self._job != allocation.job_of(os.environ):
-            of_job = ("--noheader", "--states=RUNNING", "--format=%N", "--jobs", str(self._job))
-            _, names, _ = await _run("squeue", *of_job)
+            _, names, _ = await self._squeue("%N", "--states=RUNNING")
         if not names:
             raise GmgError(f"--nodes slurm: job {self._job} has no nodes: it has ended, or has not begun")
         status, hostnames, trouble = await _run("scontrol", "show", "hostnames", names)
@@ -54,41 +53,36 @@ class Slurm(Launcher):
         return tuple(hostnames.split())
 
     async def gone(self) -> str | None:
-        """That the job is over, or waits to be begun anew."""
-        if time.monotonic() >= self._ask_at:  # one answer is for all nodes
-            self._ask_at = time.monotonic() + _AGAIN_S
-            self._gone = await self._why_gone()
+        """That the job has ended, or waits to be requeued."""
+        if time.monotonic() - self._asked_at >= _REUSED_S:
+            self._asked_at = time.monotonic()
+            status, state, trouble = await self._squeue("%T")
+            unknown = status != 0 and "Invalid job id" not in trouble  # Slurm does not answer
+            ended = f"Slurm job {self._job} {f'is {state.lower()}' if state else 'has ended'}"
+            self._gone = None if unknown or state in _HAS_NODES else ended
         return self._gone
 
-    async def _why_gone(self) -> str | None:
-        status, state, trouble = await _run("squeue", "--noheader", "--format=%T", "--jobs", str(self._job))
-        if state in _THERE or (status != 0 and "Invalid job id" not in trouble):
-            return None  # or Slurm does not answer
-        return f"Slurm job {self._job} is {state.lower()}" if state else f"Slurm job {self._job} has ended"
+    async def _squeue(self, column: str, *options: str) -> tuple[int, str, str]:
+        return await _run("squeue", "--noheader", f"--format={column}", "--jobs", str(self._job), *options)
 
     def command(self, node: str) -> Sequence[str]:
         """A step on the node."""
         step = ("--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--mem=0", "--kill-on-bad-exit=0")
-        return ("srun", f"--jobid={self._job}", *step, *self._gpus, "--export=ALL", "--quiet", *PROGRAM)
-
-    @property
-    def _gpus(self) -> Sequence[str]:
-        on_node = os.environ.get("SLURM_GPUS_ON_NODE")
-        return (f"--gpus-per-node={on_node}",) if on_node and on_node.isdecimal() else ()
+        count = os.environ.get("SLURM_GPUS_ON_NODE", "")
+        gpus = (f"--gpus-per-node={count}",) if count.isdecimal() else ()
+        return ("srun", f"--jobid={self._job}", *step, *gpus, "--export=ALL", "--quiet", *PROGRAM)
 
     def environ(self, node: str) -> Mapping[str, str]:
-        """Without what a step of gmg-tui's own has set."""
+        """Without the variables of the step that gmg-tui itself runs in."""
         return {name: value for name, value in os.environ.items() if not name.startswith(_STEP)}
 
 
 async def _run(*command: str) -> tuple[int, str, str]:
     """The exit status of a command, its output, and its standard error; -1 where it cannot be run."""
-    pipe = asyncio.subprocess.PIPE
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     try:
-        asking = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
-        )
+        process = await asyncio.create_subprocess_exec(*command, stdin=nothing, stdout=pipe, stderr=pipe)
     except OSError as error:
         return -1, "", f"cannot run {command[0]}: {error.strerror}"
-    output, trouble = await asking.communicate()
-    return await asking.wait(), output.decode().strip(), trouble.decode().strip()
+    output, trouble = await process.communicate()
+    return await process.wait(), output.decode().strip(), trouble.decode().strip()

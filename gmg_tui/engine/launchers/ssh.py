@@ -31,21 +31,19 @@ class Ssh(Launcher):
     """The hosts that `where` names."""
 
     def __init__(self, where: str) -> None:
-        self._hosts = _hosts(where)
+        self._hosts = {_name(host): host for host in _hosts(where)}
         self._client = shlex.split(os.environ.get(COMMAND, "ssh"))
-        self._names = {_name(host): host for host in self._hosts}
 
     async def nodes(self) -> tuple[str, ...]:
         """The hosts, without their users."""
-        return tuple(self._names)
+        return tuple(self._hosts)
 
     def command(self, node: str) -> Sequence[str]:
         """Run the same program as here where the host has it, else the `gmg-tui` that it finds, in this folder."""
-        own, folder = shlex.join(PROGRAM), shlex.quote(os.getcwd())  # noqa: PTH109 - a string is wanted
-        python = shlex.quote(PROGRAM[0])
-        there = f"cd {folder} 2>/dev/null; if [ -x {python} ]; then exec {own}; else exec gmg-tui agent; fi"
+        same, python, folder = shlex.join(PROGRAM), shlex.quote(PROGRAM[0]), shlex.quote(str(Path.cwd()))
+        there = f"cd {folder} 2>/dev/null; if [ -x {python} ]; then exec {same}; else exec gmg-tui agent; fi"
         # The login shell may be any, such as fish or csh, which have no `if … then`.
-        return (*self._client, *_OPTIONS, self._names[node], f"exec sh -c {shlex.quote(there)}")
+        return (*self._client, *_OPTIONS, self._hosts[node], f"exec sh -c {shlex.quote(there)}")
 
 
 def _name(host: str) -> str:
@@ -62,14 +60,13 @@ def _hosts(where: str) -> tuple[str, ...]:
         except (OSError, UnicodeDecodeError) as error:
             raise GmgError(f"--nodes ssh:{where}: cannot read {path}: {error}") from error
         # What follows a host, such as `slots=8` of an MPI hostfile, is not for ssh.
-        words = [line.partition("#")[0].split()[0] for line in lines if line.partition("#")[0].strip()]
+        words = [next(iter(line.partition("#")[0].split()), "") for line in lines]
     hosts = tuple(word.strip() for word in words if word.strip())
     if not hosts:
         raise GmgError(f"--nodes ssh:{where}: give hosts, as in ssh:a,b, or a file of them, as in ssh:@hostfile")
     for host in hosts:
         if not _HOST.fullmatch(host):
             raise GmgError(f"--nodes ssh:{where}: {host!r} is no host")
-    twice = next((host for host in hosts if sum(_name(host) == _name(other) for other in hosts) > 1), None)
-    if twice is not None:
-        raise GmgError(f"--nodes ssh:{where}: {twice} is named twice; one agent runs all slots of a host")
+        if sum(_name(host) == _name(other) for other in hosts) > 1:
+            raise GmgError(f"--nodes ssh:{where}: {host} is named twice; one agent runs all slots of a host")
     return hosts

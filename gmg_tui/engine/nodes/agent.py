@@ -1,16 +1,15 @@
-"""The agent of a node: an engine whose scheduler has its slots run what the session's engine wants, and reports that."""
+"""The agent of a node: an engine whose scheduler runs on each slot what the session's engine assigns, and reports it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import socket
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 from msgspec import structs
@@ -19,8 +18,8 @@ from gmg_tui import protocol
 from gmg_tui.ddp.variables import LOOPBACK, Meeting, free_port
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.daemon_thread import in_daemon_thread
-from gmg_tui.engine.nodes import states
-from gmg_tui.engine.nodes.states import Report, Wanted, WorkerReport
+from gmg_tui.engine.nodes.logs import KeptLogs
+from gmg_tui.engine.nodes.states import Assignment, Report, WorkerReport
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.workers.local_worker import LocalWorker
@@ -30,74 +29,54 @@ from gmg_tui.engine.workers.slot_state import SlotState, Workplace
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.failures import Failure
 from gmg_tui.model import JobRecord, RestartMode, Snapshot, WorkerState
-from gmg_tui.protocol import LogPart, Update
-from gmg_tui.session import LOGS
+from gmg_tui.protocol import Update
 
 _log = logging.getLogger(__name__)
 
 _FIRST_S = 60.0
-"""How long it waits for a first leader at least: the launcher may take its time."""
+"""How long it waits at least for its first leader: the launcher may take its time."""
 _SILENT_S = 60.0
-"""How much longer it waits for a leader whose connection stands: the network may have stalled."""
-_LOOK_S = 1.0
-_PART_BYTES = 256 << 10
-"""Of a log at once: on a slow line reports come between two parts, before the node counts as lost."""
+"""How much longer it waits for a leader that is connected: the network may have stalled."""
+_CHECK_S = 1.0
 
 
-class Assigned(Member):
-    """A worker on a slot, what was last wanted of it, and its member of a group that the session's engine manages."""
+class AssignedWorker(Member):
+    """A worker on a slot, its newest assignment, and its part in a group that the session's engine manages."""
 
-    def __init__(self, wanted: Wanted, task: Task) -> None:
-        super().__init__(RestartPolicy(task), wanted.rank)
-        self.wanted = _undisturbed(wanted)
-        self.worker: LocalWorker
+    worker: LocalWorker
+
+    def __init__(self, assignment: Assignment, task: Task) -> None:
+        super().__init__(RestartPolicy(task), assignment.rank)
+        self.assignment = _without_commands(assignment)
         self.running: asyncio.Task[None] | None = None
         self.dismissed = False
         self._outcome: Outcome | None = None
 
     async def meet(self, report: Callable[[str | None], None]) -> Meeting | None:
         """All ranks are ready."""
-        return self.wanted.meeting
+        return self.assignment.meeting
 
     async def part(self, outcome: Outcome, report: Callable[[str | None], None]) -> Failure | None:
-        """The session's engine waits for the others."""
+        """The session's engine waits for the other ranks."""
         self._outcome = outcome
         return outcome.failure
 
-    async def run(self, before: Assigned | None) -> None:
-        """Run the worker once the one `before` it has ended, and has left the GPU's memory."""
-        if before is not None and before.running is not None:
-            before.running.cancel()
-            try:
-                await asyncio.wait([before.running])
-            except asyncio.CancelledError:
-                await asyncio.wait([before.running])  # the next task waits for this one
-                raise
-            if (last := before.worker.running) is not None:
-                shared = before.worker.has_neighbours
-                await last.memory.released(lambda awaited: setattr(self.worker, "reason", awaited), shared=shared)
-                self.worker.memory_kept = last.memory.still_taken(shared=shared)
-        if not self.dismissed:
-            await self.worker.run()
-
-    def want(self, wanted: Wanted) -> None:
-        """Do what has been asked for since the last time."""
-        before, self.wanted, worker = self.wanted, wanted, self.worker
-        if wanted.turn > before.turn:
-            before = _undisturbed(wanted)
+    def update(self, assignment: Assignment) -> None:
+        """Carry out what has changed since the last assignment."""
+        before, self.assignment, worker, task = self.assignment, assignment, self.worker, assignment.task
+        if assignment.serial > before.serial:
+            before = _without_commands(assignment)
             self.called_off, self._outcome = False, None
-            if (wanted.task.args, wanted.task.env) == (worker.args, worker.env):
+            if (task.args, task.env) == (worker.args, worker.env):
                 worker.restart()
             else:
-                worker.edit(wanted.task.args, dict(wanted.task.env))
-        if wanted.stop is not None and wanted.stop != before.stop:
-            worker.stop(kill=wanted.stop.kill, reason=wanted.stop.reason)
-        for number in wanted.signals[len(before.signals) :]:
+                worker.edit(task.args, dict(task.env))
+        if assignment.stop is not None and assignment.stop != before.stop:
+            worker.stop(kill=assignment.stop.kill, reason=assignment.stop.reason)
+        for number in assignment.signals[len(before.signals) :]:
             worker.pass_on(signal.Signals(number))
-        if wanted.carried and not before.carried:
-            worker.run_with_group()
-        if wanted.ends_with_group:
-            self.called_off = True  # before it has a process, it gets none
+        if assignment.ends_with_group:
+            self.called_off = True  # if it has no process yet, none is started
             worker.end_with_group()
 
     def report(self) -> WorkerReport:
@@ -106,28 +85,28 @@ class Assigned(Member):
         if worker.state is WorkerState.STOPPED and outcome is None:
             outcome = Outcome(by_user=True)
         return WorkerReport(
-            self.wanted.key,
-            self.wanted.turn,
+            self.assignment.key,
+            self.assignment.serial,
             worker.view(worker.task.index, now),
             worker.result,
             worker.unready,
             worker.out_dir,
-            worker.carried,
             worker.seen().later(-now) if self.rank is not None else None,
             outcome if worker.concluded.is_set() and not self.policy.pending else None,
         )
 
 
-def _undisturbed(wanted: Wanted) -> Wanted:
-    """The attempt as it begins."""
-    return structs.replace(wanted, stop=None, carried=False, ends_with_group=False)
+def _without_commands(assignment: Assignment) -> Assignment:
+    """The assignment as its attempt begins."""
+    return structs.replace(assignment, stop=None, ends_with_group=False)
 
 
 class Agent(Scheduler):
-    """Runs what is wanted, and calls `changed` when something that is reported has changed.
+    """Runs what is assigned, and calls `changed` when something that is reported has changed.
 
     Attributes:
-        orphaned: Called with the reason when nobody leads the agent any more; set before it runs.
+        orphaned: Called with the reason when no engine leads the agent any more; set before it runs.
+        logs: The logs that it keeps for the session's engine.
     """
 
     def __init__(
@@ -140,10 +119,13 @@ class Agent(Scheduler):
         assert workplace.spec.agent is not None
         self.orphaned: Callable[[str], None] = lambda _: None
         self._slot_states, self._workplace, self._recorder, self._changed = slot_states, workplace, recorder, changed
-        self._spec, self._about = workplace.spec, workplace.spec.agent
-        self._assigned: dict[str, Assigned] = {}
+        self._spec = workplace.spec.agent
+        self.logs = KeptLogs(workplace.spec.folder, shared=bool(self._spec.logs))
+        self._newest: dict[str, AssignedWorker] = {}
         """By slot."""
-        self._begun: asyncio.Queue[tuple[Assigned, Assigned | None]] = asyncio.Queue()
+        self._slot_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """Held by the worker that runs on a slot."""
+        self._started = asyncio.Event()
         self._ending = False
         self._leaders: set[object] = set()
         """The connections of the session's engine."""
@@ -152,32 +134,33 @@ class Agent(Scheduler):
         """When the session's engine last sent something, monotonic seconds."""
         self._address = ""
         """By which other machines reach this one."""
-        self._sent: dict[str, int] = {}
-        """How much of each log the session's engine has."""
 
     async def run(self) -> None:
-        """Run what is wanted until cancelled; whatever runs then is killed."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch_leader())
+        """Run what is assigned until cancelled; whatever runs then is killed."""
+        self._started.set()
+        try:
             self._address = await in_daemon_thread(_own_address)
-            while True:
-                assigned, before = await self._begun.get()
-                assigned.running = tasks.create_task(assigned.run(before), name=assigned.worker.slot.name)
+            await self._watch_leader()
+        finally:
+            tasks = [worker.running for worker in self._newest.values() if worker.running is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _watch_leader(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            wait_s = self._about.orphan_wait_s + (_SILENT_S if self._leaders else 0.0)
+        wait_s = 0.0
+        while not wait_s or time.monotonic() - self._received_at < wait_s:
+            await asyncio.sleep(_CHECK_S)
+            wait_s = self._spec.orphan_wait_s + (_SILENT_S if self._leaders else 0.0)
             if not self._was_led:
                 wait_s = max(wait_s, _FIRST_S)
-            if time.monotonic() - self._received_at >= wait_s:
-                self.orphaned(f"the session's engine has been silent for {wait_s:.0f} s")
-                return
+        self.orphaned(f"the session's engine has been silent for {wait_s:.0f} s")
+        await asyncio.get_running_loop().create_future()  # its workers end first
 
     # From the session's engine
 
-    def want(self, leader: object, request: protocol.SetSlot) -> None:
-        """Have a slot run what is wanted; who asks for it on a connection is the session's engine. Raises `GmgError`."""
+    def assign(self, leader: object, request: protocol.SetSlot) -> None:
+        """Have a slot run what is assigned; a client that sends this is the session's engine. Raises `GmgError`."""
         self._was_led = True
         self._leaders.add(leader)
         self.received(leader)
@@ -185,38 +168,51 @@ class Agent(Scheduler):
         if slot not in self._slot_states:
             raise GmgError(f"no slot {slot}", 1)
         try:
-            wanted = states.wanted_of(request.wanted)
+            assignment = msgspec.msgpack.decode(request.wanted, type=Assignment | None)
         except msgspec.MsgspecError as error:
-            raise GmgError(f"no state of a slot: {error}", 1) from error
-        before = self._assigned.get(slot)
-        if wanted is None:
-            if before is not None and not before.dismissed:
-                before.dismissed = True
-                if before.running is not None:
-                    before.running.cancel()
-        elif before is not None and not before.dismissed and before.wanted.key == wanted.key:
-            before.want(wanted)
-        elif not wanted.over:
-            self._assign(slot, wanted, before)
+            raise GmgError(f"not an assignment: {error}", 1) from error
+        current = self._newest.get(slot)
+        current = None if current is not None and current.dismissed else current
+        if current is not None and assignment is not None and current.assignment.key == assignment.key:
+            current.update(assignment)
+        elif assignment is None or not assignment.ended:
+            if current is not None:
+                current.dismissed = True
+                if current.running is not None:
+                    current.running.cancel()
+            if assignment is not None:
+                self._start(slot, assignment)
         self._changed()
 
-    def _assign(self, slot: str, wanted: Wanted, before: Assigned | None) -> None:
+    def _start(self, slot: str, assignment: Assignment) -> None:
         slot_state = self._slot_states[slot]
-        self._recorder.occupy(JobRecord(slot_state.index + 1, slot), {slot_state.slot: wanted.log})
+        self._recorder.occupy(JobRecord(slot_state.index + 1, slot), {slot_state.slot: assignment.log})
         # The GPUs are this machine's; another machine of the session may use the same numbers and names.
-        cards = [self._slot_states[card.name].slot for card in wanted.task.cards if card.name in self._slot_states]
-        task = replace(wanted.task, cards=tuple(cards), restart=RestartMode.NEVER, max_restarts=0, retries=0)
-        assigned = self._assigned[slot] = Assigned(wanted, task)
-        worker = self._workplace.worker(slot_state, task, wanted.log, self._recorder, assigned)
+        cards = [self._slot_states[card.name].slot for card in assignment.task.cards if card.name in self._slot_states]
+        task = replace(assignment.task, cards=tuple(cards), restart=RestartMode.NEVER, max_restarts=0, retries=0)
+        before = self._newest.get(slot)
+        assigned = self._newest[slot] = AssignedWorker(assignment, task)
+        worker = self._workplace.worker(slot_state, task, assignment.log, self._recorder, assigned)
         assert isinstance(worker, LocalWorker)
         slot_state.worker = assigned.worker = worker
-        assigned.want(wanted)
-        self._begun.put_nowait((assigned, before))
+        assigned.update(assignment)
         if self._ending:
             worker.stop()
+        running = self._run_worker(worker, self._slot_locks[slot], before.worker if before is not None else None)
+        assigned.running = asyncio.create_task(running, name=slot)
+
+    async def _run_worker(self, worker: LocalWorker, slot: asyncio.Lock, before: LocalWorker | None) -> None:
+        """Run a worker once the one `before` it has ended, and has released the GPU's memory."""
+        await self._started.wait()
+        async with slot:
+            if before is not None and before.running is not None:
+                memory, shared = before.running.memory, before.has_neighbours
+                await memory.released(lambda awaited: setattr(worker, "reason", awaited), shared=shared)
+                worker.memory_kept = memory.still_taken(shared=shared)
+            await worker.run()
 
     def received(self, client: object) -> None:
-        """Record that a client has sent something; a leader's messages keep the workers alive."""
+        """Record that a client has sent something; the leader's messages keep the workers alive."""
         if client in self._leaders:
             self._received_at = time.monotonic()
 
@@ -229,59 +225,38 @@ class Agent(Scheduler):
         """What the session's engine is sent instead of a snapshot; None for another client."""
         if client not in self._leaders:
             return None
-        workers = tuple(assigned.report() for assigned in self._wanted)
-        report = protocol.SlotReports(states.encode(Report(workers, (self._address, free_port()), self.ended)))
-        return protocol.frame(Update(structs.replace(snapshot, workers=(), groups=()))) + protocol.frame(report)
+        workers = tuple(assigned.report() for assigned in self._assigned)
+        report = msgspec.msgpack.encode(Report(workers, (self._address, free_port()), self.ended))
+        update = Update(structs.replace(snapshot, workers=(), groups=()))
+        return protocol.frame(update) + protocol.frame(protocol.SlotReports(msgspec.Raw(report)))
 
     # As any scheduler
 
     @property
-    def _wanted(self) -> list[Assigned]:
-        return [assigned for assigned in self._assigned.values() if not assigned.dismissed]
+    def _assigned(self) -> list[AssignedWorker]:
+        return [assigned for assigned in self._newest.values() if not assigned.dismissed]
 
     @property
     def ended(self) -> bool:
-        """Whether the session's engine needs the agent no more, and nothing runs."""
-        return self._ending and all(assigned.worker.state.ended for assigned in self._wanted)
+        """Whether the agent was asked to end, and nothing runs."""
+        return self._ending and all(assigned.worker.state.ended for assigned in self._assigned)
 
     def restart(self, slot: str) -> None:
-        """Restart the slot's worker."""
-        if slot in self._assigned:
-            self._assigned[slot].worker.restart()
+        """Raises `GmgError`: the session's engine decides when a worker restarts."""
+        raise GmgError("this is the agent of a node; restart the worker in its session", 1)
 
     def stop(self, slot: str, *, kill: bool) -> None:
         """Stop the slot's worker."""
-        if slot in self._assigned:
-            self._assigned[slot].worker.stop(kill=kill)
+        if slot in self._newest:
+            self._newest[slot].worker.stop(kill=kill)
 
     def end(self, *, kill: bool, reason: str | None) -> None:
         """Stop all workers, and run no others."""
         self._ending = True
-        for assigned in self._assigned.values():
+        for assigned in self._newest.values():
             if assigned.worker.state is not WorkerState.STOPPED:
                 assigned.worker.stop(kill=kill, reason=reason)
         self._changed()
-
-    # Logs
-
-    async def read_log(self, path: str, offset: int) -> LogPart:
-        """A part of a log, empty at its end; whoever asks for what follows `offset` has what precedes it.
-
-        Raises `GmgError`.
-        """
-        if not path.startswith(f"{LOGS}/") or ".." in path:
-            raise GmgError(f"{path} is no log", 1)
-        file = f"{self._spec.folder}/{path}"
-        self._sent[file] = offset
-        return await in_daemon_thread(_part, Path(file), offset)
-
-    async def logs_sent(self) -> bool:
-        """Whether the session's engine has all logs, so that those here are not needed any more."""
-        return bool(self._about.logs) or await in_daemon_thread(self._all_sent)
-
-    def _all_sent(self) -> bool:
-        files = [path for path in Path(self._spec.folder, LOGS).rglob("*") if path.is_file()]
-        return all(self._sent.get(str(path), 0) >= path.stat().st_size for path in files)
 
 
 def _own_address() -> str:
@@ -290,14 +265,3 @@ def _own_address() -> str:
         return socket.gethostbyname(socket.gethostname())
     except OSError:
         return LOOPBACK
-
-
-def _part(file: Path, offset: int) -> LogPart:
-    try:
-        with file.open("rb") as stream:
-            stream.seek(offset)
-            return LogPart(stream.read(_PART_BYTES), os.fstat(stream.fileno()).st_ino)
-    except FileNotFoundError:
-        return LogPart()
-    except OSError as error:
-        raise GmgError(f"{file.name} cannot be read: {error.strerror}", 1) from error

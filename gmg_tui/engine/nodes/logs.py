@@ -1,9 +1,8 @@
-"""The logs that a node keeps in a separate folder, as the session's is not visible there: they are copied while they grow."""
+"""The logs of a node that does not see the session's folder: its agent keeps them, and they are copied as they grow."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,72 +11,94 @@ from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.errors import GmgError
 from gmg_tui.files import make_private
 from gmg_tui.protocol import LogPart
+from gmg_tui.session import LOGS
 
-_log = logging.getLogger(__name__)
-
-_COPY_BYTES = 1 << 20
-_PAUSE_S = 1.0
+_PART_BYTES = 256 << 10
+"""Of a log at once: on a slow line reports come between two parts, before the node counts as lost."""
 
 
-class Logs:
-    """The logs of one node; `folder` is the session's."""
+class KeptLogs:
+    """The logs in an agent's `folder`, unless they are `shared`: written to the session's folder."""
+
+    def __init__(self, folder: str, *, shared: bool) -> None:
+        self._folder, self._shared = Path(folder), shared
+        self._sent: dict[Path, int] = {}
+        """How many bytes of each log the session's engine has."""
+
+    async def read(self, path: str, offset: int) -> LogPart:
+        """A part of a log, empty at its end; a request for `offset` confirms what precedes it. Raises `GmgError`."""
+        if not path.startswith(f"{LOGS}/") or ".." in path:
+            raise GmgError(f"{path} is no log", 1)
+        file = self._folder / path
+        self._sent[file] = offset
+        return await in_daemon_thread(_read, file, offset)
+
+    async def all_sent(self) -> bool:
+        """Whether the session's engine has all of them, so that they can be deleted here."""
+        return self._shared or await in_daemon_thread(self._check_sent)
+
+    def _check_sent(self) -> bool:
+        files = [path for path in (self._folder / LOGS).rglob("*") if path.is_file()]
+        return all(self._sent.get(path, 0) >= path.stat().st_size for path in files)
+
+
+def _read(file: Path, offset: int) -> LogPart:
+    try:
+        with file.open("rb") as stream:
+            stream.seek(offset)
+            return LogPart(stream.read(_PART_BYTES), os.fstat(stream.fileno()).st_ino)
+    except FileNotFoundError:
+        return LogPart()
+    except OSError as error:
+        raise GmgError(f"{file.name} cannot be read: {error.strerror}", 1) from error
+
+
+class LogCopies:
+    """The copies of one node's logs in the session's `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._copied: dict[str, tuple[int, int]] = {}
-        """How many bytes of each log are here, and the inode of its file, which another replaces once it was cut."""
+        """How many bytes of each log are here, and the inode of its file, which changes when its middle is cut out."""
         self._grown: dict[str, None] = {}
-        """Logs of which more may come, the next first."""
+        """Logs of which there may be more, the next first."""
         self._marks: dict[str, object] = {}
         """By log, the mark of its worker when it last grew."""
-        self._writing: asyncio.Future[None] | None = None
+        self._copying = asyncio.Lock()
 
     def check(self, path: str, mark: object) -> None:
-        """There is more of the log at this path of the session's folder if `mark` is another than the last time."""
+        """Mark that there is more of the log at this path of the session's folder, if `mark` has changed."""
         if self._marks.get(path) != mark:
             self._marks[path] = mark
             self._grown[path] = None
 
-    async def keep_up(self, read: Callable[[str, int], Awaitable[LogPart]]) -> None:
-        """Copy what grows until cancelled; `read` asks the node for the part of a log after an offset."""
-        while True:
-            try:
-                await self.catch_up(read)
-            except (GmgError, OSError) as error:
-                _log.warning("a log cannot be copied: %s", error)
-            await asyncio.sleep(_PAUSE_S)
-
     async def catch_up(self, read: Callable[[str, int], Awaitable[LogPart]]) -> None:
-        """Copy all that is missing, a part of each log in turn. Raises `GmgError`, `OSError`."""
-        while self._grown:
-            path = next(iter(self._grown))
-            del self._grown[path]
-            try:
-                more = await self._copy(path, read)
-            except BaseException:
-                self._grown[path] = None
-                raise
-            if more:
-                self._grown[path] = None
+        """Copy what is missing, a part of each log in turn, with `read` (`EngineClient.read_log`).
+
+        Raises `GmgError` or `OSError`.
+        """
+        async with self._copying:
+            while self._grown:
+                path, more = next(iter(self._grown)), True
+                del self._grown[path]
+                try:
+                    more = await self._copy(path, read)
+                finally:
+                    if more:
+                        self._grown[path] = None
 
     async def _copy(self, path: str, read: Callable[[str, int], Awaitable[LogPart]]) -> bool:
         """Copy a part of a log. Returns whether there may be more."""
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
-        offset, file = self._copied.get(path, (0, 0))
-        part = await read(path, offset)
-        if offset and part.file != file:  # its middle was cut out: it comes whole again
-            await in_daemon_thread(_cut_back, self._folder / path, offset)
+        copied, inode = self._copied.get(path, (0, 0))
+        part = await read(path, copied)
+        if copied and part.file != inode:  # its middle was cut out there: copy it anew
+            await in_daemon_thread(_shorten, self._folder / path, copied)
             self._copied[path] = 0, 0
             return True
         if part.data:
-            self._writing = asyncio.ensure_future(self._write(path, offset, part))
-            await asyncio.shield(self._writing)  # it goes on when this is cancelled: what is written is counted
+            await in_daemon_thread(_append, self._folder / path, part.data)
+            self._copied[path] = copied + len(part.data), part.file
         return bool(part.data)
-
-    async def _write(self, path: str, offset: int, part: LogPart) -> None:
-        await in_daemon_thread(_append, self._folder / path, part.data)
-        self._copied[path] = offset + len(part.data), part.file
 
 
 def _append(path: Path, data: bytes) -> None:
@@ -86,12 +107,6 @@ def _append(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def _cut_back(path: Path, length: int) -> None:
-    """Take the last `length` bytes off a file; it is replaced, for who reads it to notice."""
-    temporary = path.with_name(f".{path.name}.cut")
-    with path.open("rb") as old, temporary.open("wb") as file:
-        left = max(0, os.fstat(old.fileno()).st_size - length)
-        while left and (data := old.read(min(left, _COPY_BYTES))):
-            file.write(data)
-            left -= len(data)
-    temporary.replace(path)
+def _shorten(path: Path, by_bytes: int) -> None:
+    """Remove the last bytes of a file; an earlier engine of the session may have written the others."""
+    os.truncate(path, max(0, path.stat().st_size - by_bytes))

@@ -1,13 +1,12 @@
-"""What a slot of a node is to run, as the session's engine wants it, and what it runs, as the node's agent reports it.
+"""The messages between a session's engine and a node's agent: what a slot is to run, and what the node's workers do.
 
-Both are whole states: what is lost on the way is sent again, and what comes twice does no harm.
+Both are complete states: the next message replaces one that is lost, and repeating one changes nothing.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from gmg_tui import model
@@ -18,48 +17,45 @@ from gmg_tui.model import Rank
 
 
 class Stop(Struct, frozen=True, omit_defaults=True):
-    """As `Worker.stop`."""
+    """The arguments of `Worker.stop`."""
 
     kill: bool = False
     reason: str | None = None
 
 
-class Wanted(Struct, frozen=True, omit_defaults=True):
-    """What a slot is to run: one attempt of a worker. Whether another follows is the session's engine's decision."""
+class Assignment(Struct, frozen=True, omit_defaults=True):
+    """What a slot is to run: one attempt of a worker. The session's engine decides whether another follows."""
 
     key: int
-    """Of the worker; no other of the session has it. It replaces one with another key."""
-    turn: int
-    """The number of the attempt among those that were wanted of this worker, from 1."""
+    """The worker's, unique in the session. An assignment with another key replaces the worker."""
+    serial: int
+    """Counts the attempts that were assigned to this worker, from 1."""
     task: Task
     """With the arguments and the environment of this attempt."""
     log: str
-    """A path in the session's folder, or where that is not visible in the agent's."""
+    """A path in the session's folder or, where the node does not see that, in the agent's."""
     rank: Rank | None = None
     meeting: Meeting | None = None
-    """Of a rank: where it meets the others."""
+    """Where a rank meets the others of its group."""
     stop: Stop | None = None
     signals: tuple[int, ...] = ()
-    """Those that were passed on, in their order."""
-    carried: bool = False
-    """As `Worker.run_with_group`."""
+    """The signals to pass on to the process, in their order."""
     ends_with_group: bool = False
-    """As `Worker.end_with_group`."""
-    over: bool = False
-    """Whether the attempt has ended: an agent that has not run it does not begin it."""
+    """Whether another rank of its group has failed (`Worker.end_with_group`)."""
+    ended: bool = False
+    """Whether the attempt has ended: an agent that has not run it must not start it."""
 
 
 class WorkerReport(Struct, frozen=True, omit_defaults=True):
-    """A worker at one moment; `key` and `turn` are those of `Wanted`."""
+    """A worker at one moment; `key` and `serial` are those of its `Assignment`."""
 
     key: int
-    turn: int
+    serial: int
     view: model.Worker
     result: dict[str, Any] = {}
     """As `Worker.result`."""
     unready: str | None = None
     out_dir: str | None = None
-    carried: bool = False
     seen: RankSeen | None = None
     """Of a rank only. Moments are seconds before the report."""
     outcome: Outcome | None = None
@@ -71,26 +67,6 @@ class Report(Struct, frozen=True, omit_defaults=True):
 
     workers: tuple[WorkerReport, ...] = ()
     address: tuple[str, int] = ("", 0)
-    """Where ranks may meet: the address by which other machines reach this one, and a port that is free; 0 for none."""
+    """Where ranks can meet: the address by which other machines reach this one, and a free port; 0 for none."""
     ended: bool = False
     """Whether the agent was asked to end, and nothing runs."""
-
-
-_encoder = msgspec.msgpack.Encoder()
-_wanted: msgspec.msgpack.Decoder[Wanted | None] = msgspec.msgpack.Decoder(Wanted | None)
-_reports: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
-
-
-def encode(state: Wanted | Report | None) -> msgspec.Raw:
-    """The bytes of a state."""
-    return msgspec.Raw(_encoder.encode(state))
-
-
-def wanted_of(body: msgspec.Raw) -> Wanted | None:
-    """What a slot is to run; None for nothing. Raises `msgspec.MsgspecError`."""
-    return _wanted.decode(body)
-
-
-def report_of(body: msgspec.Raw) -> Report:
-    """What an agent reports. Raises `msgspec.MsgspecError`."""
-    return _reports.decode(body)

@@ -28,20 +28,19 @@ class Bench:
         self._failed: dict[str, list[int]] = {}
         """The jobs that have failed on a GPU since the last one that computed there."""
         self._reasons: dict[str, str] = {}
+        """Why a GPU is benched."""
         self._requeued: dict[int, str] = {}
         """Jobs that were queued again, and the GPU they had failed on. A job that fails on two GPUs keeps its failure."""
         self._lost_since: dict[str, float] = {}
-        self._fatal: dict[str, str] = {}
-        """The worst that the driver has reported of a GPU, if that is fatal."""
-        self._known: dict[str, str] = {}
-        """What it had reported when the user released the GPU."""
+        self._errors: dict[str, str] = {}
+        """The last fatal error that the driver has reported of a GPU; it benches the GPU once."""
 
     def why(self, gpu: str | None) -> str | None:
         """Why a GPU is benched, in one line; None where it is not, and on the CPU."""
         return self._reasons.get(gpu) if gpu is not None else None
 
     def judge(self, gpu: str, worker: Worker, sample: GpuSample | None) -> tuple[int, ...]:
-        """Take note of how a job ended on a GPU.
+        """Count how a job has ended on a GPU.
 
         Args:
             gpu: The GPU's UUID.
@@ -79,25 +78,21 @@ class Bench:
         return tuple(row)
 
     def check(self, sample: GpuSample, now: float) -> bool:
-        """Take a sample at `now`, monotonic seconds. Returns whether that has benched the GPU."""
+        """Check a sample at `now`, monotonic seconds. Returns whether it has benched the GPU."""
         gpu, fatal = sample.uuid, sample.health.fatal if sample.health is not None else None
-        if fatal is not None:
-            self._fatal[gpu] = fatal.text
-            if gpu not in self._reasons and self._known.get(gpu) != fatal.text:
-                self._reasons[gpu] = f"{fatal.text}; {fatal.advice}"
-                return True
+        benched = gpu in self._reasons
+        if fatal is not None and self._errors.get(gpu) != fatal.text:
+            self._errors[gpu] = fatal.text
+            self._reasons.setdefault(gpu, f"{fatal.text}; {fatal.advice}")
         if not sample.lost:
             self._lost_since.pop(gpu, None)
-        elif gpu not in self._reasons and now - self._lost_since.setdefault(gpu, now) >= LOST_S:
-            self._reasons[gpu] = f"lost: {sample.error or 'the driver does not reach it'}"
-            return True
-        return False
+        elif now - self._lost_since.setdefault(gpu, now) >= LOST_S:
+            self._reasons.setdefault(gpu, f"lost: {sample.error or 'the driver does not reach it'}")
+        return not benched and gpu in self._reasons
 
     def release(self, gpu: str) -> None:
         """Let jobs start on a GPU again."""
         self._reasons.pop(gpu, None)
         self._failed.pop(gpu, None)
         self._lost_since.pop(gpu, None)
-        if gpu in self._fatal:
-            self._known[gpu] = self._fatal[gpu]
         self._requeued = {job: other for job, other in self._requeued.items() if other != gpu}

@@ -5,12 +5,21 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from msgspec import structs
 
+from gmg_tui import units
+from gmg_tui.engine.hardware import Hardware
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Batch, JobRecord, QueueAction, Value, WorkerState
+from gmg_tui.model import Batch, JobRecord, QueueAction, SweepSpec, Value, WorkerState
 from gmg_tui.model.jobs import SKIPPED
+from gmg_tui.results.tried import TriedArguments
+from gmg_tui.store.reader import open_store
+from gmg_tui.store.records import covered_s
+from gmg_tui.store.writer import StoreWriter
+
+_KILLED = "interrupted: the engine was killed"
 
 
 class JobQueue:
@@ -246,3 +255,49 @@ def displayed(record: JobRecord) -> JobRecord:
 def _fits(value: Value) -> bool:
     """Whether a message can hold `value`; MessagePack's integers end at 64 bits."""
     return not isinstance(value, int) or -(1 << 63) <= value < 1 << 64
+
+
+def queue_of(
+    path: Path, sweep: SweepSpec, hardware: Hardware, store: StoreWriter, tried: TriedArguments
+) -> tuple[JobQueue, float]:
+    """The queue of a sweep, from its store, and how many seconds it has worked. Raises `StoreError`.
+
+    Jobs that a killed engine left running wait again, and failed ones where that is asked for; `tried` is given all
+    attempts.
+    """
+    with open_store(path) as stored:
+        before, attempts = stored.jobs, [ran for those in stored.attempts.values() for ran in those]
+    for ran in attempts:
+        attempt = ran.attempt
+        if attempt.ended is None and not attempt.state.ended:
+            attempt = structs.replace(attempt, state=WorkerState.STOPPED, reason=_KILLED)
+            store.put(structs.replace(ran, attempt=attempt))
+        tried.add(ran.slot, attempt)
+    records = [_waiting_again(record, retry_failed=sweep.retry_failed) for record in before]
+    for was, record in zip(before, records, strict=True):
+        if record is not was:
+            store.put(record)
+    spans = [(ran.attempt.started, ran.attempt.ended or ran.attempt.started) for ran in attempts]
+    queue = JobQueue([_without_slot(record, hardware, store) for record in records], sweep.batches)
+    return queue, covered_s(spans)
+
+
+def _waiting_again(record: JobRecord, *, retry_failed: bool) -> JobRecord:
+    if retry_failed and record.state is WorkerState.FAILED:
+        return structs.replace(record, state=WorkerState.WAITING, reason=None, ended=None)
+    if record.state.ended or record.state is WorkerState.WAITING:
+        return record
+    return structs.replace(record, state=WorkerState.WAITING, reason=_KILLED)
+
+
+def _without_slot(record: JobRecord, hardware: Hardware, store: StoreWriter) -> JobRecord:
+    """The record of a job; a failed one where the job needs slots that its batch has not, and would wait for ever."""
+    slots = hardware.allowed[record.batch]
+    if record.state.ended or (record.only in (None, *slots) and record.gpus <= len(slots)):
+        return record
+    reason = f"needs {units.count(record.gpus, 'slot')} at once, and its batch has {len(slots)}"
+    if record.only not in (None, *slots):
+        reason = f"must run on {record.only}, which is not among its slots: {', '.join(sorted(slots))}"
+    failed = structs.replace(record, state=WorkerState.FAILED, reason=reason)
+    store.put(failed)
+    return failed

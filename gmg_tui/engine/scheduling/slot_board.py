@@ -10,7 +10,6 @@ from gmg_tui import units
 from gmg_tui.engine.scheduling.benched_gpus import Bench
 from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.engine.workers.slot_state import SlotState
-from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
 from gmg_tui.model import GpuSample, JobRecord, Lane, WorkerState
 
@@ -34,7 +33,7 @@ class Reservation(NamedTuple):
 
     job: int
     """Its number."""
-    held: tuple[str, ...]
+    slots: tuple[str, ...]
     """Slots that are free, and left so."""
     missing: int
     """How many more it needs."""
@@ -112,7 +111,7 @@ class SlotBoard:
         if self.bench.why(self._slot_states[slot].gpu_uuid) is not None:
             return SlotUse.QUARANTINED
         kept = self._reservation
-        return SlotUse.RESERVED if kept is not None and slot in kept.held else SlotUse.FREE
+        return SlotUse.RESERVED if kept is not None and slot in kept.slots else SlotUse.FREE
 
     def used(self, slot: str) -> bool:
         """Whether jobs of the current batch may start on a slot."""
@@ -154,9 +153,7 @@ class SlotBoard:
     def stranded(self) -> bool:
         """Whether jobs wait, none of which can ever start because slots that they may use are benched."""
         used = [name for name in self._slot_states if self.used(name)]
-        left = [name for name in used if self.bench.why(self._slot_states[name].gpu_uuid) is None]
-        if len(left) == len(used):
-            return False
+        left = [name for name in used if name not in self.benched()]
         kinds = list(self._queue.kinds)
         return any(_enough(used, *kind) for kind in kinds) and not any(_enough(left, *kind) for kind in kinds)
 
@@ -164,20 +161,24 @@ class SlotBoard:
 
     def next(self) -> Allotment:
         """The job that can start now, and where; what is kept for the first one that cannot stays reserved."""
-        states = self._slot_states.items()
-        usable = [name for name, state in states if self.used(name) and self._why_closed(state) is None]
-        free = [name for name in usable if name not in self.jobs and self._why_not(self._slot_states[name]) is None]
-        allotment = Allotment() if self.ending else allot(self._queue.next_jobs(), free, usable)
+        usable = [state for state in self._slot_states.values() if self._usable(state)]
+        free = [
+            state.slot.name for state in usable if state.slot.name not in self.jobs and self._awaited(state) is None
+        ]
+        names = [state.slot.name for state in usable]
+        allotment = Allotment() if self.ending else allot(self._queue.next_jobs(), free, names)
         self._reservation = allotment.reservation
         return allotment
 
     def open(self) -> Iterator[SlotState]:
         """The slots on which a job could start now, were there one for them: the last one's memory is released."""
         for name, slot_state in self._slot_states.items():
-            if name not in self.jobs and self.used(name) and self._why_closed(slot_state) is None:
-                memory = slot_state.memory
-                if memory is None or memory.awaited(shared=bool(self.neighbours(slot_state))) is None:
-                    yield slot_state
+            if name not in self.jobs and self._usable(slot_state) and self._memory_awaited(slot_state) is None:
+                yield slot_state
+
+    def _usable(self, slot_state: SlotState) -> bool:
+        """Whether jobs may start on a slot now or once something has happened that is sure to."""
+        return self.used(slot_state.slot.name) and self._why_closed(slot_state) is None
 
     def _why_closed(self, slot_state: SlotState) -> str | None:
         """Why no job at all starts on a slot; None if one may."""
@@ -189,22 +190,32 @@ class SlotBoard:
         unready = self.unready.get(slot_state.slot.name)
         return f"for a while: {unready}" if unready is not None else None
 
-    def _why_not(self, slot_state: SlotState) -> str | None:
-        """Why no job of the current batch starts on an idle slot, whatever it needs otherwise; None if one may."""
-        closed = self._why_closed(slot_state)
-        if closed is not None or slot_state.slot.gpu is None:
-            return closed
+    def _memory_awaited(self, slot_state: SlotState) -> str | None:
+        """That the memory of the last job is not released yet; None where it is."""
+        memory = slot_state.memory
+        return memory.awaited(shared=bool(self.neighbours(slot_state))) if memory is not None else None
+
+    def _awaited(self, slot_state: SlotState) -> str | None:
+        """What has to happen before a job of the current batch starts on a slot, whatever the job needs; None for nothing."""
+        if slot_state.slot.gpu is None:
+            return None
         if self._nvml_error is not None:
             return f"for NVML: {self._nvml_error}"
-        sample, neighbours = self.sample(slot_state), self.neighbours(slot_state)
+        sample = self.sample(slot_state)
         if sample is not None and sample.lost:
             return f"for its GPU: {sample.error or 'it is lost'}"
-        memory = slot_state.memory
-        awaited = memory.awaited(shared=bool(neighbours)) if memory is not None else None
         least_mib = self._queue.batches[self._queue.batch].min_free_mib
+        awaited = self._memory_awaited(slot_state)
         if awaited is not None or least_mib is None:
             return awaited
-        return _why_too_little(least_mib, sample, [other.worker for other in neighbours if other.worker is not None])
+        starting = [other.slot.name for other in self.neighbours(slot_state) if _starts(other)]
+        if starting:
+            return f"for the job on {starting[0]} to take its memory"
+        free_mib = sample.memory_free_mib if sample is not None else None
+        if free_mib is None:
+            return "for the GPU to report how much of its memory is free"
+        too_little = f"for {units.mib(least_mib)} of free VRAM ({units.mib(max(0.0, free_mib))} free; the list of its"
+        return f"{too_little} processes shows what is taken)" if free_mib < least_mib else None
 
     # For screens
 
@@ -217,9 +228,9 @@ class SlotBoard:
             if not self._queue.waiting:
                 return "no job is left"
             return "for the jobs of the previous preset" if self._queue.between else "no job is left for this slot"
-        closed, kept = self._why_not(slot_state), self._reservation
-        if closed is not None:
-            return closed
+        awaited, kept = self._why_closed(slot_state) or self._awaited(slot_state), self._reservation
+        if awaited is not None:
+            return awaited
         if kept is not None and self.state(name) is SlotUse.RESERVED:
             return f"kept for job {kept.job}, which needs {units.count(kept.missing, 'more slot')}"
         least = min(gpus for gpus, only in self._queue.kinds if only in (None, name))
@@ -230,7 +241,8 @@ class SlotBoard:
         kept = self._reservation
         if kept is None or kept.job != number:
             return None
-        held = f"; {' and '.join(kept.held)} {'is' if len(kept.held) == 1 else 'are'} kept for it" if kept.held else ""
+        verb = "is" if len(kept.slots) == 1 else "are"
+        held = f"; {' and '.join(kept.slots)} {verb} kept for it" if kept.slots else ""
         return f"for {units.count(kept.missing, 'more slot')}{held}"
 
     def update(self) -> None:
@@ -258,23 +270,7 @@ def _enough(slots: Sequence[str], gpus: int, only: str | None) -> bool:
     return sum(only in (None, name) for name in slots) >= gpus
 
 
-def _why_too_little(least_mib: float, sample: GpuSample | None, neighbours: Sequence[Worker]) -> str | None:
-    """Why a GPU has no room for a job that needs so much of its memory free; None where it has."""
-    free = sample.memory_free_mib if sample is not None else None
-    if sample is None or free is None:
-        return "for the GPU to report how much of its memory is free"
-    spoken_for = sum(_still_to_take(worker, least_mib, sample) for worker in neighbours)
-    if free - spoken_for >= least_mib:
-        return None
-    others = f", {units.mib(spoken_for)} of it for the jobs that have begun" if spoken_for else ""
-    there = f"{units.mib(max(0.0, free))} free{others}"
-    return f"for {units.mib(least_mib)} of free VRAM ({there}; the list of its processes shows what is taken)"
-
-
-def _still_to_take(worker: Worker, least_mib: float, sample: GpuSample) -> float:
-    """How much of the memory reserved for a job that has begun it may still take, MiB."""
-    taken = [process.memory_mib or 0.0 for process in sample.processes or () if process.own_pid in worker.pids]
-    if taken:
-        return max(0.0, least_mib - sum(taken))
-    # NVML does not list its processes: it has not reached the GPU yet, or its PIDs are the host's.
-    return 0.0 if worker.state is WorkerState.RUNNING or worker.state.ended else least_mib
+def _starts(slot_state: SlotState) -> bool:
+    """Whether the job on a slot has begun and does not run yet: it may still take its memory."""
+    worker = slot_state.worker
+    return worker is not None and not worker.state.ended and worker.state is not WorkerState.RUNNING

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from gmg_tui import session as sessions
+from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.output import script_results
 from gmg_tui.engine.scheduling.job_run import JobRun
 from gmg_tui.engine.scheduling.queue_scheduler import QueueParts, QueueScheduler
@@ -14,15 +16,34 @@ from gmg_tui.engine.scheduling.trial_run import TrialRun, reported
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
-from gmg_tui.model import JobRecord, QueueAction, RunSpec, Trial, TrialKind, TrialState, Tuning, WorkerState
+from gmg_tui.model import JobRecord, QueueAction, RunSpec, Trial, TrialKind, TrialState, TuneSpec, Tuning, WorkerState
+from gmg_tui.store.reader import open_store
 from gmg_tui.tune import words
+from gmg_tui.tune.record import TuneSlot
 from gmg_tui.tune.search import Search
 
 _log = logging.getLogger(__name__)
 
-MEASURED = "measured"
+_MEASURED = "measured"
 _STOPPED = "the tuning was stopped"
 _NO_USE = "its slot is not used any more"
+
+
+def search_of(spec: RunSpec, tune: TuneSpec, hardware: Hardware) -> tuple[Search, list[Trial]]:
+    """The search of a tuning, and the trials that have ended, from the session's store. Raises `GmgError`."""
+    slots = [
+        TuneSlot(slot.name, slot.gpu.name if slot.gpu else "CPU", slot.gpu.memory_total_mib if slot.gpu else None)
+        for slot in hardware.slots
+        if slot.name in hardware.allowed[0]
+    ]
+    with open_store(Path(spec.folder) / sessions.STORE) as stored:
+        snapshot = stored.last_snapshot
+    before = snapshot.tuning if snapshot is not None else None
+    if before is not None and before.spec.variable != tune.variable:
+        raise GmgError(f"{spec.name} has tuned {before.spec.variable}, not {tune.variable}", 1)
+    trials = before.trials if before is not None else ()
+    ended = [trial for trial in trials if trial.state.ended and trial.value >= tune.low]
+    return Search(tune, slots, ended), ended
 
 
 class TuneScheduler(QueueScheduler):
@@ -39,8 +60,6 @@ class TuneScheduler(QueueScheduler):
         """The trials that wait or run, by their jobs' numbers."""
         self._planned_s: dict[str, float] = {}
         """When the last trial of each slot was planned, in seconds of the tuning."""
-        self._disturbed: set[tuple[int, str]] = set()
-        """The values and slots of trials that were disturbed: they are not run a third time."""
         self._started = time.monotonic()
         self._stopped = False
         super().__init__(parts)
@@ -68,8 +87,7 @@ class TuneScheduler(QueueScheduler):
         for plan in plans:
             self._planned_s[plan.slot] = self._now_s
             number = max(self._queue.records, default=0) + 1
-            once_more = plan.kind is not TrialKind.TOGETHER and (plan.value, plan.slot) not in self._disturbed
-            self._trial_runs[number] = TrialRun(number, plan, self._spec, careful=once_more)
+            self._trial_runs[number] = TrialRun(number, plan, self._spec)
             self._add(number, plan.value, plan.slot)
         benched = self._board.benched()
         if not self._trial_runs and not self._search.ended and len(benched) == len(self._slot_states):
@@ -92,7 +110,7 @@ class TuneScheduler(QueueScheduler):
         run = self._trial_runs.get(record.number)
         if run is not None and record.state.ended:
             del self._trial_runs[record.number]
-            self._take(run.result or run.lost(record.reason))
+            self._take(run.result or run.unmeasured(record.reason))
         super()._free(record, slots)
 
     def _take(self, trial: Trial) -> None:
@@ -114,11 +132,9 @@ class TuneScheduler(QueueScheduler):
         from_file = await script_results.in_folder(Path(worker.out_dir)) if worker.out_dir is not None else {}
         sample = self._board.sample(slot_state)
         lost = "its GPU is lost" if sample is not None and sample.lost else None
-        skipped = _STOPPED if self._search.ended and not run.over else lost
+        skipped = _STOPPED if self._search.ended and not run.measured else lost
         trial = run.conclude(worker, {**from_file, **reported(worker)}, skipped=skipped)
         self._judge_gpu(slot_state, trial)
-        if run.disturbed is not None:
-            self._disturbed.add((run.plan.value, run.plan.slot))
         if trial.state is TrialState.FAILED and self._is_of_the_script(worker, run):
             self._stop_search(trial.reason or "the script cannot be tuned")
         return self._recorder.release(worker, from_file, state=_STATES[trial.state], reason=trial.reason)
@@ -139,7 +155,7 @@ class TuneScheduler(QueueScheduler):
         """Whether a failure means that the script cannot be tuned, rather than that the value is too large."""
         measured = any(trial.state is TrialState.MEASURED for trial in self._trials)
         ended = worker.state is WorkerState.FINISHED and run.plan.value == self._spec.low and not measured
-        return run.ignores is not None or ended
+        return run.ignores_value is not None or ended
 
     # Measuring
 
@@ -148,19 +164,16 @@ class TuneScheduler(QueueScheduler):
         if self._spec.budget_s is not None and self._now_s >= self._spec.budget_s and not self._search.ended:
             self._stop_search("the budget is used up")
         running = self._running_trials()
-        own = frozenset(pid for _, worker in running for pid in worker.pids)
         together = [run for run, _ in running if run.plan.kind is TrialKind.TOGETHER]
         expected = sum(run.plan.kind is TrialKind.TOGETHER for run in self._trial_runs.values())
         all_measure = len(together) == expected and all(run.measures for run in together)
         for run, worker in running:
-            alone = run.plan.kind is not TrialKind.TOGETHER
-            sample = self._board.sample(self._slot_states[run.plan.slot])
-            run.check(worker, sample, own, counts=alone or all_measure)
-        all_over = all_measure and all(run.over for run in together)
+            run.check(worker, counts=all_measure or run not in together)
+        all_measured = all_measure and all(run.measured for run in together)
         for run, worker in running:
-            done = run.over if run.plan.kind is not TrialKind.TOGETHER else all_over
-            if worker.state.live and worker.state is not WorkerState.STOPPING and (done or run.spoilt or run.ignores):
-                worker.stop(reason=MEASURED if done else run.ignores or run.disturbed)
+            done = all_measured if run in together else run.measured
+            if worker.state.live and worker.state is not WorkerState.STOPPING and (done or run.ignores_value):
+                worker.stop(reason=_MEASURED if done else run.ignores_value)
         self._skip_unused()
         if not self._search.ended and any(self._board.open()):
             self._wake.set()  # the search may have waited for a slot that is gone
@@ -186,7 +199,7 @@ class TuneScheduler(QueueScheduler):
         """Give up a trial that waits."""
         for record in self._queue.act(QueueAction.SKIP, number):
             self._recorder.keep(record)
-        self._take(self._trial_runs.pop(number).lost(reason, TrialState.SKIPPED))
+        self._take(self._trial_runs.pop(number).unmeasured(reason, TrialState.SKIPPED))
         self._wake.set()
 
     # State
