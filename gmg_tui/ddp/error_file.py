@@ -35,21 +35,15 @@ def read(path: Path) -> Recorded | None:
     Only a regular file of at most 1 MiB is read. May wait for a disk.
     """
     try:
-        descriptor = open_regular(path)
-        with os.fdopen(descriptor, "rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise ValueError(f"it has more than {_MAX_BYTES} bytes")
+        return _recorded(json.loads(data))
     except FileNotFoundError:
         return None
-    except OSError as error:
-        _log.warning("%s cannot be read: %s", path, error.strerror)
-        return None
-    if len(data) > _MAX_BYTES:
-        _log.warning("%s has more than %d bytes and is ignored", path, _MAX_BYTES)
-        return None
-    try:
-        return _recorded(json.loads(data))
-    except (ValueError, RecursionError):
-        _log.warning("%s is no JSON and is ignored", path)
+    except (OSError, ValueError, RecursionError) as error:
+        _log.warning("%s is ignored: %s", path, error)
         return None
 
 

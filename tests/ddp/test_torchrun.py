@@ -18,11 +18,8 @@ from tests.harm.patience import wait_until
     ("script", "module", "expected"),
     [
         ("torch.distributed.run", True, True),
-        ("torch.distributed.launch", True, True),
-        ("torchrun", False, True),
         ("/opt/venv/bin/torchrun", False, True),
         ("train.py", False, False),
-        ("torchrun.py", False, False),
         ("torchrun", True, False),
     ],
 )

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from gmg_tui import env_count, probe, units
 from gmg_tui.ddp import torchrun
-from gmg_tui.ddp.observations import Observations
+from gmg_tui.ddp.collectives import Observations
 from gmg_tui.engine.attempts.context import Context, Launch
 from gmg_tui.engine.attempts.counts import Counts, make_folder
 from gmg_tui.engine.clock import unix

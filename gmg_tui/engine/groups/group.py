@@ -30,16 +30,8 @@ _BLIND_S = 10.0
 _NOTABLE_PCT = 3.0
 """Ranks whose rates differ by less are equally fast."""
 _ORDER = (
-    WorkerState.STOPPING,
-    WorkerState.RESTARTING,
-    WorkerState.WAITING,
-    WorkerState.STARTING,
-    WorkerState.BUILDING,
-    WorkerState.COMPILING,
-    WorkerState.RUNNING,
-    WorkerState.FAILED,
-    WorkerState.STOPPED,
-    WorkerState.FINISHED,
+    *("stopping", "restarting", "waiting", "starting", "building"),
+    *("compiling", "running", "failed", "stopped", "finished"),
 )
 """A group is in the first of these states in which one of its ranks is."""
 _Report = Callable[[str | None], None]
@@ -49,7 +41,7 @@ _Report = Callable[[str | None], None]
 class _Attempt:
     """One attempt of all ranks."""
 
-    arrived: set[int] = field(default_factory=set)
+    ready: set[int] = field(default_factory=set)
     """The ranks that are ready to start."""
     address: tuple[str, int] | None = None
     """Where the ranks meet: an address and a port; None until all are ready."""
@@ -61,7 +53,7 @@ class _Attempt:
     """The ranks that failed, the first one first."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     """Of the ranks that have ended."""
-    over: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def cause(self) -> tuple[int, Failure] | None:
@@ -103,7 +95,7 @@ class Group:
         self._attempt = _Attempt()
         self._attempts = self._ports_taken = 0
         """How many attempts have started, and how many in a row failed because their port was in use."""
-        self._news = asyncio.Event()
+        self._change = asyncio.Event()
         self._checked_at = self._checks_since = 0.0
         """The last check, and the first since when there was no break, monotonic seconds."""
 
@@ -122,11 +114,11 @@ class Group:
             for member in self.members:
                 member.called_off = False
                 member.due.set()
-            await self._attempt.over.wait()
+            await self._attempt.ended.wait()
 
     def _changed(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+        self._change.set()
+        self._change = asyncio.Event()
 
     def end(self, stuck: str | None = None) -> None:
         """End all ranks of the attempt, and let none start; `stuck` is the reason where another attempt replaces it."""
@@ -149,16 +141,16 @@ class Group:
     async def meet(self, rank: int, report: _Report) -> Meeting | None:
         """Wait until all ranks are ready. None: the attempt is called off."""
         attempt = self._attempt
-        attempt.arrived.add(rank)
-        if not self._other_than(attempt.arrived) and not attempt.called_off:
+        attempt.ready.add(rank)
+        if not self._without(attempt.ready) and not attempt.called_off:
             self._attempts += 1
             self.policy.begun()
             attempt.address = await self._workplace.meeting_place(self.slots)
         self._changed()
         while attempt.address is None and not attempt.called_off:
-            absent = self._other_than(attempt.arrived)
+            absent = self._without(attempt.ready)
             report(f"for {self._named(absent)}" if absent else None)
-            await self._news.wait()
+            await self._change.wait()
         report(None)
         return None if attempt.called_off or attempt.address is None else self._meeting(rank, *attempt.address)
 
@@ -190,13 +182,13 @@ class Group:
         if outcome.failure is not None or outcome.by_user:
             self.fail(rank)
         attempt.outcomes[rank] = outcome
-        if not self._other_than(attempt.outcomes):
+        if not self._without(attempt.outcomes):
             self._judge()
-            attempt.over.set()
+            attempt.ended.set()
         self._changed()
-        while not attempt.over.is_set():
-            report(f"for {self._named(self._other_than(attempt.outcomes))} to end")
-            await self._news.wait()
+        while not attempt.ended.is_set():
+            report(f"for {self._named(self._without(attempt.outcomes))} to end")
+            await self._change.wait()
         report(None)
         return attempt.failure_of(rank)
 
@@ -217,7 +209,7 @@ class Group:
             running_s = max(outcome.running_s for outcome in outcomes)
             self.policy.after(failure, had_progress=had_progress, running_s=running_s)
 
-    def _other_than(self, ranks: Iterable[int]) -> list[int]:
+    def _without(self, ranks: Iterable[int]) -> list[int]:
         return sorted(set(range(len(self.slots))).difference(ranks))
 
     def _named(self, ranks: Iterable[int]) -> str:
@@ -235,9 +227,8 @@ class Group:
         if any(worker.reports_for_all for worker in workers):
             for worker in workers:  # it steps with the others, who print nothing
                 worker.run_with_group()
-        diagnosed = (
-            None if self._attempt.called_off else diagnosis(workers, spec.stuck_after_s, self._checks_since, now)
-        )
+        checked = () if self._attempt.called_off else workers
+        diagnosed = diagnosis(checked, spec.stuck_after_s, self._checks_since, now)
         if (self.stuck is None) != (diagnosed is None):
             _log.info("%s: %s", self.id, f"stuck: {diagnosed.text}" if diagnosed is not None else "no longer stuck")
         self.stuck = diagnosed.text if diagnosed is not None else None
@@ -273,7 +264,7 @@ class Group:
         """The group at this moment."""
         state, workers, attempt, at = self.state, self.workers, self._attempt, self.policy.at
         since = max(worker.state_since for worker in workers if worker.state is state)
-        waits = bool(attempt.arrived) and attempt.address is None and not attempt.called_off
+        waits = bool(attempt.ready) and attempt.address is None and not attempt.called_off
         slowest, behind_pct = self._slowest()
         attempts = [worker.attempt for worker in workers]
         return RankGroup(
@@ -289,7 +280,7 @@ class Group:
             progress=next((each.progress for each in attempts if each is not None and each.progress is not None), None),
             slowest=slowest,
             behind_pct=behind_pct,
-            waits_for=tuple(self._other_than(attempt.arrived)) if waits else (),
+            waits_for=tuple(self._without(attempt.ready)) if waits else (),
             stuck=self.stuck if not attempt.called_off else None,
             reason=self.cause if state in (WorkerState.FAILED, WorkerState.RESTARTING, WorkerState.STOPPING) else None,
             advice=next((worker.advice for worker in workers if worker.advice), None),

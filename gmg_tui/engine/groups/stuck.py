@@ -5,10 +5,10 @@ A deadlocked collective appears busy: the GPU is at 100 % and a CPU core too. Th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gmg_tui.ddp.fault import at_fault
+from gmg_tui.ddp.collectives import at_fault
 from gmg_tui.engine.workers.member import RankSeen
 from gmg_tui.engine.workers.worker import Worker
 
@@ -24,37 +24,24 @@ class Diagnosis(NamedTuple):
     """Those at fault; empty where that is unknown."""
 
 
-class _Running(NamedTuple):
-    """A rank whose process lives."""
-
-    rank: int
-    slot: str
-    seen: RankSeen
-
-    def __str__(self) -> str:
-        return f"rank {self.rank} ({self.slot})"
-
-
 def diagnosis(workers: Sequence[Worker], stuck_after_s: float, since: float, now: float) -> Diagnosis | None:
     """Why the group with these ranks is stuck; None where it is not, or a rank is being started, held or ended.
 
     `since` is the moment from which on the ranks were watched, as `now` in monotonic seconds.
     """
-    seen = [worker.seen() for worker in workers]
-    if len({rank.attempt for rank in seen}) > 1 or not all(rank.settled for rank in seen):
+    ranks = [worker.seen() for worker in workers]
+    if len({seen.attempt for seen in ranks}) > 1 or not all(seen.settled for seen in ranks):
         return None
-    pairs = enumerate(zip(workers, seen, strict=True))
-    running = [_Running(rank, worker.slot.name, state) for rank, (worker, state) in pairs if state.lives]
-    if not running:
-        return None
-    observed = {rank.rank: lines for rank in running if (lines := rank.seen.observations) is not None}
+    running = {rank: seen for rank, seen in enumerate(ranks) if seen.lives}
+    observed = {rank: seen.observations for rank, seen in running.items() if seen.observations is not None}
     if (printed := at_fault(observed)) is not None:
         return Diagnosis(printed)
-    silent_s = _silent_s([rank.seen for rank in running], stuck_after_s, since, now)
+    silent_s = _silent_s(list(running.values()), stuck_after_s, since, now) if running else None
     if silent_s is None:
         return None
     tail = f"no rank has made progress for {silent_s:.0f} s"
-    cause = _stopped(running) or _unlike(running, on_gpu=workers[0].slot.gpu is not None)
+    names = [f"rank {rank} ({worker.slot.name})" for rank, worker in enumerate(workers)]
+    cause = _stopped(running, names) or _unlike(running, names, on_gpu=workers[0].slot.gpu is not None)
     return Diagnosis(f"{cause.text}; {tail}", cause.ranks) if cause is not None else Diagnosis(tail)
 
 
@@ -77,26 +64,19 @@ def _builds(seen: RankSeen, last: float) -> bool:
     return not seen.in_running and (seen.progress_at is not None or seen.phase_started > last)
 
 
-def _stopped(running: Sequence[_Running]) -> Diagnosis | None:
-    stopped = [(rank, *proc) for rank in running if (proc := rank.seen.stopped) is not None]
-    if not stopped:
-        return None
+def _stopped(running: Mapping[int, RankSeen], names: Sequence[str]) -> Diagnosis | None:
+    stopped = {rank: seen.stopped for rank, seen in running.items() if seen.stopped is not None}
     texts = [
-        f"{rank} is stopped by a signal; kill -CONT {pid}"
-        if state == "T"
-        else f"{rank}: process {pid} is stopped by a debugger"
-        for rank, pid, state in stopped
+        f"{names[rank]} is stopped by {f'a signal; kill -CONT {pid}' if state == 'T' else f'a debugger (process {pid})'}"
+        for rank, (pid, state) in stopped.items()
     ]
-    return Diagnosis("; ".join(texts), tuple(rank.rank for rank, *_ in stopped))
+    return Diagnosis("; ".join(texts), tuple(stopped)) if stopped else None
 
 
-def _unlike(running: Sequence[_Running], *, on_gpu: bool) -> Diagnosis | None:
+def _unlike(running: Mapping[int, RankSeen], names: Sequence[str], *, on_gpu: bool) -> Diagnosis | None:
     """Ranks that wait in NCCL are busy, in gloo idle: who is not as most are does something else."""
-    if any(rank.seen.cpu_pct is None for rank in running):
-        return None
-    odd = [rank for rank in running if rank.seen.busy != on_gpu]
-    if not odd or 2 * len(odd) > len(running):
+    odd = [rank for rank, seen in running.items() if seen.busy != on_gpu]
+    if not odd or 2 * len(odd) > len(running) or any(seen.cpu_pct is None for seen in running.values()):
         return None
     what = "without CPU time while the others wait" if on_gpu else "busy while the others wait"
-    names = ", ".join(map(str, odd))
-    return Diagnosis(f"{names} {'is' if len(odd) == 1 else 'are'} {what}", tuple(rank.rank for rank in odd))
+    return Diagnosis(f"{', '.join(names[rank] for rank in odd)} {'is' if len(odd) == 1 else 'are'} {what}", tuple(odd))

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from gmg_tui.ddp import torchrun
+from gmg_tui.ddp.collectives import Observations
 from gmg_tui.ddp.error_file import Recorded
-from gmg_tui.ddp.observations import Observations
 from gmg_tui.genesis.output import lines
 from gmg_tui.genesis.output.failure_signs import FailureKind, Sign, sign_in, sign_of, table
 from gmg_tui.text import clean
