@@ -79,7 +79,10 @@ def test_only_a_regular_file_is_read(tmp_path: Path, kind: str) -> None:
     ("recorded", "kind", "reason"),
     [
         (
-            Recorded("OutOfMemoryError: CUDA out of memory.", "…\ntorch.OutOfMemoryError: CUDA out of memory.\n"),
+            Recorded(
+                "OutOfMemoryError: CUDA out of memory.",
+                "Traceback (most recent call last)\ntorch.OutOfMemoryError: CUDA out of memory.\n",
+            ),
             FailureKind.MEMORY,
             "torch.OutOfMemoryError: CUDA out of memory.",
         ),
