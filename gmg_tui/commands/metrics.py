@@ -22,14 +22,13 @@ _MOST_PORT = 65535
 _EVERY_S = 15.0
 """How often the text file is written."""
 _FIRST_S = 2.0
-_INTERRUPTED = 130
 
 
 def metrics(names: tuple[str, ...], *, listen: str | None, textfile: str | None) -> int:
     """Export the running sessions, or those that are named, until a signal ends it.
 
     Returns:
-        The exit status: 130 after ctrl+c, else 0; with names it also ends when those sessions have.
+        The exit status 0, after SIGTERM too; with names it also ends when those sessions have.
 
     Raises:
         GmgError: An option is wrong, a session is not running, or the address or file cannot be used.
@@ -69,9 +68,6 @@ async def _export(names: tuple[str, ...], address: tuple[str, int], textfile: Pa
     from gmg_tui.metrics.collector import SessionsCollector
     from gmg_tui.metrics.following import Following
 
-    stopped = asyncio.get_running_loop().create_future()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, _stop, stopped, number)
     following = Following(names, note)
     registry = CollectorRegistry()
     registry.register(SessionsCollector(following))
@@ -80,16 +76,18 @@ async def _export(names: tuple[str, ...], address: tuple[str, int], textfile: Pa
         tasks.append(asyncio.create_task(_write(textfile, registry)))
     else:
         _serve(*address, registry)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, tasks[0].cancel)
     try:
-        await asyncio.wait([*tasks, stopped], return_when="FIRST_COMPLETED")
-    finally:
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:  # after ctrl+c, too, which cancels this
         for task in tasks:
             task.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-    return _INTERRUPTED if stopped.done() and stopped.result() == signal.SIGINT else 0
+        await asyncio.wait(tasks)
+    for task in ended:
+        if not task.cancelled():
+            task.result()
+    return 0
 
 
 def _serve(host: str, port: int, registry: CollectorRegistry) -> None:
@@ -121,8 +119,3 @@ async def _write(path: Path, registry: CollectorRegistry) -> None:
         raise GmgError(f"--textfile {path}: cannot be written: {error.strerror}", 1) from error
     finally:
         path.unlink(missing_ok=True)  # noqa: ASYNC240 - nothing else is left to be held up
-
-
-def _stop(stopped: asyncio.Future[int], number: int) -> None:
-    if not stopped.done():
-        stopped.set_result(number)

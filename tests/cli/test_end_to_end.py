@@ -74,31 +74,6 @@ def test_a_run_to_the_end_gives_every_line_and_a_summary_that_agrees_with_the_lo
     _nothing_is_left(folder)
 
 
-def test_the_status_line_stands_for_lines_that_say_nothing_but_progress() -> None:
-    done = gmg("--cpu", "2", WORKER, "--lines", "300", "--rate", "1000", "-B", "16")
-    folder = sessions.find(None, running=False).folder
-    for slot in ("cpu0", "cpu1"):
-        printed = [clean(line) for line in (folder / "logs" / f"{slot}.log").read_bytes().split(b"\n")[:-1]]
-        others = [line for line in printed if "] Running at " not in line]
-        assert len(printed) - len(others) == 300
-        prefix = f"{slot} │ "
-        assert [line for line in done.stdout.splitlines() if line.startswith(prefix)] == [
-            prefix + line for line in others
-        ]
-    assert "lines left out" not in done.stdout
-    assert re.search(r"^fake_worker-1  Σ .* FPS  ", done.stdout, re.MULTILINE)
-
-
-def test_a_race_is_not_tried_again_where_that_is_not_wanted() -> None:
-    done = gmg("--cpu", "1", "--restart", "never", WORKER, "--crash", "race", "--lines", "3")
-    assert done.returncode == 1
-    assert re.search(r"^cpu0 failed: .*pickle data was truncated", done.stdout, re.MULTILINE)
-    assert "attempt 2" not in done.stdout
-    again = gmg("--cpu", "1", WORKER, "--crash", "race", "--crash-attempt", "1", "--lines", "3")
-    assert (again.stderr, again.returncode) == ("", 0), again.stdout
-    assert "attempt 2" in again.stdout
-
-
 def test_a_stale_lock_of_the_kernel_cache_goes_before_a_worker_starts(tmp_path: Path) -> None:
     lock = tmp_path / "kernel_compilation_manager" / "qdcache.lock"
     lock.parent.mkdir()

@@ -31,20 +31,6 @@ def _engine_at_work() -> int:
             return int(rows[0]["engine_pid"])
 
 
-def test_a_tuning_that_is_cut_off_says_how_to_go_on_with_it() -> None:
-    script = str(ROOT / "tests" / "tuned_worker.py")
-    tune = ("tune", "--cpu", "1", "--settle", "60", "--name", "one", "--detach", script, "-B", "{n_envs}")
-    assert gmg(*tune).returncode == 0
-    engine = _engine_at_work()
-    stopped = gmg("stop", "one")
-    assert stopped.stderr.splitlines()[-2:] == ["one has ended", "continue with: gmg-tui tune --resume one"]
-    assert gmg("tune", "--resume", "one", "--detach").returncode == 0
-    while (again := _engine_at_work()) == engine:
-        pass
-    os.kill(again, signal.SIGKILL)
-    assert "continue with: gmg-tui tune --resume one" in gmg("ls").stdout
-
-
 def test_a_sweep_whose_engine_is_killed_says_so_in_plain_words_and_how_to_go_on() -> None:
     command = [*COMMAND, *_SWEEP]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ()) as client:

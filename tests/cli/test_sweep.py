@@ -13,11 +13,10 @@ from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.commands.interactive import conclude
-from gmg_tui.model import Attempt, Batch, JobRecord, RestartMode, RunSpec, Session, StartMode, SweepSpec, WorkerState
+from gmg_tui.model import Attempt, Batch, RestartMode, RunSpec, Session, StartMode, SweepSpec, WorkerState
 from gmg_tui.session import STORE
 from gmg_tui.store import reader
 from gmg_tui.store.writer import StoreWriter
-from gmg_tui.sweep import dry_run
 from tests.cli.conftest import Asked, Gmg
 
 SpecOf = Callable[..., RunSpec]
@@ -178,18 +177,6 @@ def test_ended_jobs_stay_ended_and_the_others_are_listed(earlier: Callable[..., 
     ]
 
 
-def test_failed_jobs_run_again_this_time_only(earlier: Callable[..., RunSpec], spec_of: SpecOf) -> None:
-    old = earlier()
-    _ends(old, job1=WorkerState.FINISHED, job2=WorkerState.FAILED, job3=WorkerState.STOPPED)
-    again = spec_of("sweep", "--resume", "old", "--retry-failed")
-    sessions.write_record(sessions.Record(Session(again, (), 1, 0.0, "0"), (), 1.0))
-    _ends(old, job3=WorkerState.RUNNING)
-    later = spec_of("sweep", "--resume", "old")
-    assert again.sweep is not None
-    assert later.sweep is not None
-    assert (again.sweep.retry_failed, later.sweep.retry_failed) == (True, False)
-
-
 def test_a_sweep_whose_jobs_have_all_ended_prints_its_results(earlier: Callable[..., RunSpec], gmg: Gmg) -> None:
     old = earlier()
     ended = dict.fromkeys(("job1", "job2", "job3"), WorkerState.FINISHED)
@@ -244,9 +231,3 @@ def test_a_lost_sweep_is_cleared_away_and_goes_on(earlier: Callable[..., RunSpec
     found = sessions.inspect(Path(old.folder))
     assert found is not None
     assert found.record.loss is not None
-
-
-def test_a_job_that_is_shown_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    batch = Batch(script="sim.py", args=("{a}",))
-    dry_run.show((batch,), (JobRecord(1, "x", values={"a": "one\ntwo\x1b[2J"}),), total=1)
-    assert capsys.readouterr().out.count("\n") == 3

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,13 +13,8 @@ from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Batch, JobRecord, SweepSpec, WorkerState
 from gmg_tui.session import machine, paths, recovery
-from gmg_tui.store import reader
-from gmg_tui.store.writer import StoreWriter
-from tests.cli.scripted import ScriptedEngine, environ, in_process
-from tests.harm.patience import eventually
-from tests.report import stored
+from tests.cli.scripted import ScriptedEngine, in_process
 
 pytestmark = pytest.mark.usefixtures("gmg")
 _RUNS = r"sim-1 runs on node7 \(its files were last written \d+ s ago\): "
@@ -97,45 +90,6 @@ async def test_a_session_of_this_machine_comes_first() -> None:
         _move(other.folder)
         assert [one.name for one in sessions.listing()] == ["sim-2", "sim-1"]
         assert sessions.find(None, running=True).name == "sim-1"
-
-
-def test_logs_are_printed_from_its_files(engine: ScriptedEngine) -> None:
-    log = engine.folder / sessions.LOGS / "cpu1.log"
-    log.write_text("one\n")
-    assert in_process("logs", "sim-1", "cpu1").stdout == "one\n"
-    command = [sys.executable, "-m", "gmg_tui", "logs", "sim-1", "cpu1", "-f"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ()) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "one\n"
-        with log.open("a") as file:
-            file.write("two\n")
-        assert process.stdout.readline() == "two\n"
-        _move(engine.folder, ended=time.time())
-        assert process.wait() == 0
-
-
-async def test_its_store_is_read_while_it_is_written_there() -> None:
-    folder = await stored.session("sim-1", stored.jobs(2), ended=False)
-    _move(folder)
-    writer = StoreWriter(folder / sessions.STORE, lambda line: None)
-    writer.start()
-    writer.put(JobRecord(3, "job-3", state=WorkerState.RUNNING, slot="cpu0", started=time.time()))
-    await eventually(lambda: len(reader.load_jobs(folder / sessions.STORE)) == 3)
-    done = in_process("report", "sim-1")
-    await writer.close()
-    assert done.stdout.startswith("sim-1  running")
-    assert "3 jobs" in done.stdout
-    assert re.fullmatch(f"{_RUNS}ssh node7 -t gmg-tui attach sim-1", done.stdout.splitlines()[-1])
-
-
-@pytest.mark.process
-def test_a_sweep_that_ended_there_goes_on_here(engine: ScriptedEngine) -> None:
-    spec = structs.replace(engine.session.spec, sweep=SweepSpec((Batch(script="sim.py"),)))
-    record = sessions.Record(structs.replace(engine.session, spec=spec), engine.briefs, time.time())
-    sessions.write_record(record)
-    reader.create(engine.folder / sessions.STORE, [JobRecord(1, "one")])
-    _move(engine.folder, ended=time.time())
-    assert "runs on" not in in_process("sweep", "--resume", "sim-1", "--dry-run").stderr
 
 
 def test_a_machine_that_is_gone_can_be_given_up(engine: ScriptedEngine) -> None:

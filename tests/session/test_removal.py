@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -176,27 +175,6 @@ def test_an_engine_that_comes_too_late_does_not_begin(monkeypatch: pytest.Monkey
         sessions.lock(folder)
 
 
-def test_the_lock_is_held_while_everything_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = _ended("sim-1")
-    looking = os.open(folder / sessions.ENGINE_LOG, os.O_RDWR)
-    seen = []
-
-    def look(path: str, **options: int) -> None:
-        try:
-            fcntl.flock(looking, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            seen.append(_left())
-        unlink(path, **options)
-
-    unlink = os.unlink
-    monkeypatch.setattr(os, "unlink", look)
-    removal.remove(removal.removable("sim-1"))
-    fcntl.flock(looking, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.close(looking)
-    assert seen
-    assert all(name.startswith(".removed-sim-1-") for (name,) in seen)  # its name was free all the time
-
-
 def test_no_link_is_followed_out_of_the_folder(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -288,13 +266,3 @@ def test_a_folder_in_which_no_session_began_is_named_and_removed() -> None:
     removed = in_process("rm", "damaged", "pipe", "young", "-y")
     assert removed.stderr == "gmg-tui: young is about to begin, or has failed to; try again in a minute\n"
     assert _left() == ["young"]
-
-
-def test_ls_cuts_the_scripts_where_the_terminal_is_narrow() -> None:
-    folder = _ended("sim-1")
-    _rewrite(folder, time.time(), script=f"experiments/{'long_' * 20}name.py")
-    for columns in (160, 40):
-        words, size = " ".join([*COMMAND, "ls"]), (24, columns)
-        shown = pexpect.run(words, env=environ(COLUMNS=str(columns)), encoding="utf-8", dimensions=size)
-        assert (re.search(r" …\w{32}name\.py ", shown) is not None) is (columns == 160), shown
-        assert ("no room for: script" in shown) is (columns == 40), shown

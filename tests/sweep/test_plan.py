@@ -123,10 +123,6 @@ def test_the_command_line_wins_over_preset_and_file(tmp_path: Path) -> None:
     assert {job.values["method"] for job in sweep.jobs} == {"x"}
 
 
-def test_on_cpu_slots_no_cards_are_asked_for(tmp_path: Path) -> None:
-    assert made(tmp_path, _FILE, cpu=True).batches[0].gpus is None
-
-
 def test_one_value_set_for_experiments_alone_changes_them_and_adds_no_job(tmp_path: Path) -> None:
     text = 'args = ["{a}", "{b}"]\n[[experiment]]\na = 1\nb = 2\n[[experiment]]\nname = "x"\na = 3\nb = 4\n'
     assert [job.values for job in made(tmp_path, text, "b=5").jobs] == [{"a": 1, "b": 5}, {"a": 3, "b": 5}]
@@ -158,15 +154,6 @@ def test_jobs_are_named_after_what_varies(tmp_path: Path, text: str, sets: tuple
 
 def test_a_module_gives_its_last_part_as_the_name(tmp_path: Path) -> None:
     assert _names(made(tmp_path, "", script="pkg.train", module=True)) == ["train"]
-
-
-def test_long_names_are_cut_and_stay_apart(tmp_path: Path) -> None:
-    values = [f"'{'x' * 90}{number}'" for number in range(12)]
-    found = _names(made(tmp_path, f"[grid]\nlong = [{', '.join(values)}]\n"))
-    assert len(set(found)) == 12
-    assert {len(name) for name in found} == {80}
-    assert found[0].endswith("x")
-    assert found[11].endswith("x-12")
 
 
 def test_names_of_other_scripts_are_cut_between_characters_and_stay_apart(tmp_path: Path) -> None:
@@ -209,14 +196,6 @@ def test_every_combination_is_one_job_and_every_name_a_files_own(
     assert len({job.name for job in sweep.jobs}) == len(sweep.jobs)
     for job in sweep.jobs:
         assert names.fits(job.name)
-
-
-@given(st.lists(st.text(st.characters(codec="ascii"), min_size=60, max_size=100)))
-def test_names_are_never_given_twice(drafts: list[str]) -> None:
-    taken = names.Names()
-    unique = [taken.unique(draft) for draft in drafts * 3]
-    assert len({*unique}) == len(unique)
-    assert all(len(name.encode()) <= names.MAX_BYTES for name in unique)
 
 
 def _widths(*jobs: JobRecord) -> list[tuple[int, int | None]]:

@@ -90,13 +90,6 @@ def test_a_text_made_of_parts_is_filled_part_by_part(parts: list[tuple[str, str,
     assert fill(text.replace("{", "{{").replace("}", "}}"), values) == text
 
 
-@given(st.text(alphabet="{}$ab. "))
-def test_a_text_names_exactly_the_placeholders_that_are_filled(text: str) -> None:
-    filled = fill(text, dict.fromkeys(names_in(text), "·"))
-    assert filled.count("·") >= len(names_in(text))
-    assert fill(text, {**dict.fromkeys(("a", "b", "ab", "a.b"), "·"), **dict.fromkeys(names_in(text), "·")}) == filled
-
-
 @pytest.mark.parametrize("value", ["x", "{i}", "{{i}}", "}", True, 7])
 @pytest.mark.parametrize("text", ["{a}-{i}", "{{a}} {a} {{{a}}}", "${a} {unknown} {a}", '{"k": {"a": "{a}"}}'])
 def test_filling_in_some_and_then_the_rest_is_filling_in_all(text: str, value: object) -> None:

@@ -122,11 +122,6 @@ def test_what_could_harm_a_terminal_is_gone(raw: bytes, text: str) -> None:
     assert clean(raw) == text
 
 
-@given(st.binary(max_size=400))
-def test_cleaned_text_has_no_control_character(raw: bytes) -> None:
-    assert not any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in clean(raw))
-
-
 def test_a_long_line_is_cut_and_says_by_how_much() -> None:
     text = clean(b"x" * (MAX_LINE_BYTES + 1234))
     assert text.endswith("1,234 bytes)")
