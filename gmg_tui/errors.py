@@ -23,3 +23,13 @@ def nearest(word: str, words: Iterable[str], likeness: float = 0.6) -> str:
 
     near = difflib.get_close_matches(word, sorted(words), 1, likeness)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+_LISTED = 16
+
+
+def listed(words: Iterable[str]) -> str:
+    """The first of `words`, and the number of the others."""
+    chosen = list(words)
+    more = f" and {len(chosen) - _LISTED} more" if len(chosen) > _LISTED else ""
+    return ", ".join(chosen[:_LISTED]) + more

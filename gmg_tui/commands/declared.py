@@ -33,7 +33,10 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_name
 @click.option("--readonly", is_flag=True, help="Do not change anything.")
 def attach(name: str | None, readonly: bool, **values: Any) -> int:
-    """Open the screen on a session, by default the newest; on one that has ended, read-only."""
+    """Open the screen on a session, by default the newest.
+
+    A session that has ended is named; its last moment and its logs are shown, read-only.
+    """
     return _call("attach", name, Options(**values), readonly=readonly)
 
 

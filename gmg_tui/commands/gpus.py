@@ -97,27 +97,23 @@ def _of(used: float | None, limit: float | None, write: Callable[[float | None],
     return None if used is None and limit is None else f"{write(used)}/{write(limit)}"
 
 
-def _memory(read: _Read) -> str | None:
-    return _of(read[1].memory_used_mib, read[1].memory_total_mib, units.gib)
-
-
-def _power(read: _Read) -> str | None:
-    return _of(read[1].power_w, read[1].power_limit_w, units.whole)
-
-
-def _processes(read: _Read) -> int | None:
-    return None if read[1].processes is None else len(read[1].processes)
-
-
 COLUMNS = (
     Column[_Read]("index", lambda read: read[0].index, "GPU", priority=100),
     Column[_Read]("name", _name, priority=40, left=True, limit=30),
     Column[_Read]("gpu_util_pct", lambda read: read[1].gpu_util_pct, "util", "%", units.whole, priority=90),
-    Column[_Read]("memory", _memory, "VRAM", "GiB", priority=80),
-    Column[_Read]("power", _power, "power", "W", priority=70),
+    Column[_Read](
+        "memory",
+        lambda read: _of(read[1].memory_used_mib, read[1].memory_total_mib, units.gib),
+        "VRAM",
+        "GiB",
+        priority=80,
+    ),
+    Column[_Read](
+        "power", lambda read: _of(read[1].power_w, read[1].power_limit_w, units.whole), "power", "W", priority=70
+    ),
     Column[_Read]("temperature_c", lambda read: read[1].temperature_c, "", "°C", units.whole, priority=60),
     Column[_Read]("sm_clock_mhz", lambda read: read[1].sm_clock_mhz, "SM", "MHz", units.whole, priority=50),
-    Column[_Read]("processes", _processes, priority=55),
+    Column[_Read]("processes", lambda read: None if read[1].processes is None else len(read[1].processes), priority=55),
     Column[_Read]("remark", _remark, priority=85, left=True),
 )
 """The columns of the table for people."""

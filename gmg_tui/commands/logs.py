@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from gmg_tui import session as sessions
-from gmg_tui.errors import GmgError, nearest
+from gmg_tui.errors import GmgError, listed, nearest
 from gmg_tui.logs import cut as log_cut
 from gmg_tui.model import JobRecord, WorkerState
 from gmg_tui.session import SessionEntry
@@ -24,7 +24,6 @@ _POLL_S = 0.2
 """How often a followed file is polled: the standard library cannot wait for a file to grow."""
 _JOB_POLL_S = 1.0
 """How often the store is asked whether a followed job has ended."""
-_LISTED = 16
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
 """A carriage return ends a line too (progress bars); at the end of a block it may be half of a pair."""
 
@@ -116,11 +115,8 @@ def _only(entry: SessionEntry, states: Mapping[str, str], labels: Mapping[str, s
     for names in (list(states), failed):
         if len(names) == 1:
             return names[0]
-    choices = list(labels.values())
-    more = f" and {len(choices) - _LISTED} more" if len(choices) > _LISTED else ""
-    listed = ", ".join(choices[:_LISTED]) or "no worker yet"
     example = f"gmg-tui logs {entry.name} {next(iter(states), 'SLOT')}"
-    raise GmgError(f"{entry.name} has {listed}{more}; choose one, as in: {example}")
+    raise GmgError(f"{entry.name} has {listed(labels.values()) or 'no worker yet'}; choose one, as in: {example}")
 
 
 def _has_ended(log: _Log) -> bool:

@@ -42,18 +42,9 @@ def stop(names: tuple[str, ...], *, everything: bool, gone: bool) -> int:
         recovery.give_up(sessions.find(names[0], running=False))
         note(f"{names[0]} is marked as lost")
         return 0
-    chosen = _chosen(names, everything=everything)
-    ends = asyncio.run(_stop(chosen))
-    errors = []
-    for entry, end in zip(chosen, ends, strict=True):
-        try:
-            if isinstance(end, GmgError):
-                raise end
-            _conclude(entry, end)
-        except GmgError as error:
-            errors.append(error)
-    for earlier in errors[:-1]:
-        note(f"gmg-tui: {earlier}")
+    errors = asyncio.run(_stop(_chosen(names, everything=everything)))
+    for error in errors[:-1]:
+        note(f"gmg-tui: {error}")
     if errors:
         raise errors[-1]
     return 0
@@ -70,84 +61,72 @@ def _chosen(names: tuple[str, ...], *, everything: bool) -> list[SessionEntry]:
     return running or [sessions.find(None, running=True, command="stop")]
 
 
-async def _stop(chosen: list[SessionEntry]) -> list[Snapshot | GmgError]:
-    """End the workers of sessions; the last snapshot of each, or why it could not be stopped."""
-    stoppings = [_Stopping(entry.record.session) for entry in chosen]
-    interrupted = False
+async def _stop(chosen: list[SessionEntry]) -> list[GmgError]:
+    """End sessions, and wait for their engines; why some could not be stopped."""
+    clients, kills, interrupted = set[EngineClient](), set[asyncio.Task[None]](), False
 
     def interrupt() -> None:
         nonlocal interrupted
         note("killing the workers" if interrupted else "ctrl+c again kills the workers")
-        for stopping in stoppings if interrupted else ():
-            stopping.kill()
+        kills.update(asyncio.create_task(_ask(client, kill=True)) for client in clients if interrupted)
         interrupted = True
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
-    return await asyncio.gather(*(stopping.run() for stopping in stoppings))
+    ends = await asyncio.gather(*(_end(entry, clients) for entry in chosen), return_exceptions=True)
+    for end in ends:
+        if end is not None and not isinstance(end, GmgError):
+            raise end
+    return [end for end in ends if isinstance(end, GmgError)]
 
 
-class _Stopping:
-    """Ends the workers of a session."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._client: EngineClient | None = None
-        self._requests: list[asyncio.Task[None]] = []
-
-    async def run(self) -> Snapshot | GmgError:
-        """The last snapshot, once all workers have ended or the engine has; or why that did not happen."""
-        note(f"stopping {self._session.spec.name}")
-        try:
-            return await self._until_ended()
-        except GmgError as error:
-            return error
-
-    def kill(self) -> None:
-        """Kill the workers."""
-        if self._client is not None:
-            self._requests.append(asyncio.ensure_future(self._client.end(kill=True)))
-
-    async def _until_ended(self) -> Snapshot:
-        client = self._client = await EngineClient.connect(Path(self._session.spec.socket), self._session.id)
-        events = client.events()
-        self._requests.append(asyncio.create_task(client.end(kill=False)))
-        snapshot, printed = client.welcome.snapshot, ""
-        try:
-            while not snapshot.ended:
-                event = await self._answered(asyncio.ensure_future(anext(events, Bye(""))))
-                if isinstance(event, Bye):
-                    break
-                if isinstance(event, Update):
-                    snapshot = event.snapshot
-                    if (text := _left(snapshot)) not in {printed, ""}:
-                        printed = text
-                        note(text)
-        finally:
-            self._client = None
-            await client.close()
-            for request in self._requests:
-                with suppress(GmgError):  # the engine is gone, and with it the workers
-                    await request
-        return snapshot
-
-    async def _answered(self, event: asyncio.Future[Update | Lines | Bye]) -> Update | Lines | Bye:
-        """The next event. Raises `GmgError` when the engine, which sends something each second, has been silent."""
-        for _ in range(round(ANSWER_S)):  # by the second: time in which this process itself was stopped counts as one
-            if (await asyncio.wait([event], timeout=1.0))[0]:
-                return event.result()
-        event.cancel()
-        name = self._session.spec.name
-        raise GmgError(f"the engine of {name} has not answered for {ANSWER_S:.0f} s{_frozen(self._session)}", 1)
+async def _ask(client: EngineClient, *, kill: bool) -> None:
+    """Ask an engine to end its workers."""
+    with suppress(GmgError):  # the engine is gone, and with it the workers
+        await client.end(kill=kill)
 
 
-def _conclude(entry: SessionEntry, last: Snapshot) -> None:
+async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
+    """End the workers of a session, with its client among `clients` meanwhile, and wait for its engine. Raises `GmgError`."""
+    session = entry.record.session
+    note(f"stopping {entry.name}")
+    client = await EngineClient.connect(Path(session.spec.socket), session.id)
+    events, snapshot, printed = client.events(), client.welcome.snapshot, ""
+    clients.add(client)
+    request = asyncio.create_task(_ask(client, kill=False))
+    try:
+        while not snapshot.ended:
+            event = await _answered(asyncio.ensure_future(anext(events, Bye(""))), session)
+            if isinstance(event, Bye):
+                break
+            if isinstance(event, Update):
+                snapshot = event.snapshot
+                if (text := _left(snapshot)) not in {printed, ""}:
+                    printed = text
+                    note(text)
+    finally:
+        clients.discard(client)
+        await client.close()
+        await request
+    await _conclude(entry, snapshot)
+
+
+async def _answered(event: asyncio.Future[Update | Lines | Bye], session: Session) -> Update | Lines | Bye:
+    """The next event. Raises `GmgError` when the engine, which sends something each second, has been silent."""
+    for _ in range(round(ANSWER_S)):  # by the second: time in which this process itself was stopped counts as one
+        if (await asyncio.wait([event], timeout=1.0))[0]:
+            return event.result()
+    event.cancel()
+    raise GmgError(f"the engine of {session.spec.name} has not answered for {ANSWER_S:.0f} s{_frozen(session)}", 1)
+
+
+async def _conclude(entry: SessionEntry, last: Snapshot) -> None:
     """Wait for the engine of a session whose workers have ended, and report what is left of it. Raises `GmgError`."""
     queue = last.queue
     if last.ended and last.clients > 1:
         others = units.count(last.clients - 1, "client")
         note(f"all workers of {entry.name} have ended; the engine ends once nobody is attached ({others} left)")
     else:
-        _await_engine(entry)
+        await _await_engine(entry)
         ended = sessions.inspect(entry.folder)
         if ended is not None and ended.state == "lost":
             raise GmgError(ended.loss_text(), 1)
@@ -166,14 +145,14 @@ def _left(snapshot: Snapshot) -> str:
     return f"still running: {', '.join(ignoring)}" if ignoring else ""
 
 
-def _await_engine(entry: SessionEntry) -> None:
-    """Block until the engine has released its lock. Raises `GmgError` when it does not."""
+async def _await_engine(entry: SessionEntry) -> None:
+    """Wait until the engine has released its lock. Raises `GmgError` when it does not."""
     deadline = time.monotonic() + _END_S
     while sessions.is_locked(entry.folder):
         if time.monotonic() > deadline:
             frozen = _frozen(entry.record.session)
             raise GmgError(f"all workers have ended, but not the engine of {entry.name}{frozen}", 1)
-        time.sleep(_POLL_S)  # nothing to wait on: another process lets go of a lock
+        await asyncio.sleep(_POLL_S)  # nothing to wait on: another process lets go of a lock
 
 
 def _frozen(session: Session) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from gmg_tui.errors import GmgError, nearest
+from gmg_tui.errors import GmgError, listed, nearest
 from gmg_tui.model import Batch, JobRecord, Value
 from gmg_tui.placeholders import as_text, fill, names_in
 from gmg_tui.sweep import names
@@ -21,7 +21,6 @@ _DIFFERENT = frozenset({"job", "name", "i", "seed"})
 """Placeholders that differ between any two jobs."""
 _WIDTHS = ("ddp", "gpus_per_job")
 _LIMITS = ("per_gpu", "retries", "min_free_mib")
-_LISTED = 16
 
 
 class Plan(NamedTuple):
@@ -223,10 +222,3 @@ def _check_out_dirs(builders: Sequence[_Builder], jobs: Sequence[JobRecord]) -> 
                 f"{builders[0].where}: out_dir is the same folder for {other.name} and {job.name}; "
                 "put {name} or {job} into it"
             )
-
-
-def listed(words: Sequence[str] | Mapping[str, object]) -> str:
-    """The first of `words`, and the number of the others."""
-    chosen = list(words)
-    more = f" and {len(chosen) - _LISTED} more" if len(chosen) > _LISTED else ""
-    return ", ".join(chosen[:_LISTED]) + more

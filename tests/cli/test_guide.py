@@ -35,6 +35,7 @@ def test_the_commands_of_a_page_run(
     page: Path, folder: Path, gmg: Gmg, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Up to the start of an engine; where they need a session, up to its search."""
+    monkeypatch.setattr("gmg_tui.interpreter.check_python", lambda path: path)
     (folder / "train.py").write_text("")
     (folder / "sweep.toml").write_text(_blocks(FOLDER / "sweeps.md", "toml")[0])
     for name in ("doctor", "gpus", "guide", "metrics", "serve"):
