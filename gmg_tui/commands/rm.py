@@ -92,8 +92,6 @@ def _remove(measured: Sequence[_Measured], *, yes: bool) -> int:
     removed = []
     for number, (session, usage) in enumerate(measured, 1):
         try:
-            if usage.mounted is not None:
-                raise GmgError(f"{session.name} stays: {usage.mounted} is another file system; unmount it", 1)
             with waiting(f"removing {session.name} ({number} of {len(measured)})"):
                 removal.remove(session)
         except GmgError as error:

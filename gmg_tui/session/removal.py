@@ -46,8 +46,6 @@ class Usage(Struct):
     """Of all files; one with several links counts once for each."""
     jobs_bytes: int = 0
     """Of those that jobs wrote into their folders."""
-    mounted: str | None = None
-    """A folder in it that is another file system."""
 
 
 def removable(name: str) -> Removable:
@@ -93,7 +91,7 @@ def unlisted() -> Iterator[Removable]:
 
 def usage(folder: Path) -> Usage:
     """Measure a folder, following no links."""
-    measured, device = Usage(), folder.lstat().st_dev
+    measured = Usage()
     for path, inner, files, descriptor in os.fwalk(folder):
         in_jobs = Path(path).is_relative_to(folder / JOBS)
         for name in (*inner, *files):
@@ -101,8 +99,6 @@ def usage(folder: Path) -> Usage:
                 about = os.lstat(name, dir_fd=descriptor)
             except OSError:
                 continue  # removed meanwhile
-            if about.st_dev != device:
-                measured.mounted = measured.mounted or f"{path}/{name}"
             if not stat.S_ISDIR(about.st_mode):
                 measured.bytes += about.st_blocks * _BLOCK_BYTES
                 measured.jobs_bytes += about.st_blocks * _BLOCK_BYTES * in_jobs

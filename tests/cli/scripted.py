@@ -124,7 +124,7 @@ class ScriptedEngine:
             workers=workers,
             clients=len(self._writers),
         )
-        self._tell(Update(self.snapshot))
+        self._send(Update(self.snapshot))
 
     def advance(self, slot: str, *jobs: JobRecord) -> None:
         """Make `jobs` the queue, and have the slot hold the one of them that names it and has not ended."""
@@ -151,7 +151,7 @@ class ScriptedEngine:
         """Have a worker print lines; the clients never see `left_out` that came before them."""
         known = self._lines[slot]
         known.extend("" for _ in range(left_out))
-        self._tell(Lines(slot, len(known), lines))
+        self._send(Lines(slot, len(known), lines))
         known.extend(lines)
 
     def end_all(self, state: WorkerState = WorkerState.FINISHED) -> None:
@@ -163,7 +163,7 @@ class ScriptedEngine:
                 log_lines=len(self._lines[worker.slot]),
             )
 
-    def _tell(self, message: Message) -> None:
+    def _send(self, message: Message) -> None:
         for writer in self._writers:
             writer.write(protocol.frame(message))
 

@@ -141,7 +141,7 @@ def test_on_gpus_the_table_has_what_they_drew(sim: Sim) -> None:
     assert re.search(r"FPS/W  time 00:00:\d\d  energy ", table[3])
 
 
-def test_a_worker_that_waits_for_a_silent_driver_says_so_and_starts_when_it_answers(sim: Sim) -> None:
+def test_a_worker_that_waits_for_a_silent_driver_reports_that_and_starts_when_it_answers(sim: Sim) -> None:
     sim.gpus[1].fails = {"nvmlDeviceGetIndex": HANGS}
     sim.write()
     process = subprocess.Popen(

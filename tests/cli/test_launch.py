@@ -71,26 +71,26 @@ def test_an_engine_that_gets_no_order_is_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "told"), [((), "waiting for the engine; without"), (("--nodes", "local:1"), "waiting for the nodes")]
+    ("nodes", "message"), [((), "waiting for the engine; without"), (("--nodes", "local:1"), "waiting for the nodes")]
 )
-def test_a_wait_is_told_on_the_terminal_and_wiped_off(tmp_path: Path, nodes: tuple[str, ...], told: str) -> None:
+def test_a_wait_is_shown_on_the_terminal_and_wiped_off(tmp_path: Path, nodes: tuple[str, ...], message: str) -> None:
     (tmp_path / "slow.py").write_text(
         "import sys; from gmg_tui import cli; from gmg_tui.commands import prestart, launch\n"
         "launch._PATIENCE_S, waiting = 0.01, launch.waiting\n"
-        f"told = {str(tmp_path / 'told')!r}\n"
+        f"message = {str(tmp_path / 'message')!r}\n"
         "def noticed(text):\n"
-        "    open(told, 'w').close()\n"
+        "    open(message, 'w').close()\n"
         "    return waiting(text)\n"
         "launch.waiting = noticed\n"
         # However late that comes on a busy machine, the engine answers later.
-        "waits = f'import os, time\\nwhile not os.path.exists({told!r}): time.sleep(0.02)\\n'\n"
+        "waits = f'import os, time\\nwhile not os.path.exists({message!r}): time.sleep(0.02)\\n'\n"
         "prestart._BOOT = waits + prestart._BOOT\n"
         "cli.main(sys.argv[1:])\n"
     )
     words = [str(tmp_path / "slow.py"), *nodes, "--cpu", "1", "--name", "far", "--detach", WORKER, "--lines", "0"]
-    said = pexpect.spawn(sys.executable, words, env=environ()).read().decode()
-    assert told in said[:40]
-    assert said.endswith("\r\x1b[Kfar\r\n")
+    printed = pexpect.spawn(sys.executable, words, env=environ()).read().decode()
+    assert message in printed[:40]
+    assert printed.endswith("\r\x1b[Kfar\r\n")
     assert gmg("stop").returncode == 0
 
 
@@ -129,11 +129,11 @@ def test_a_signal_whose_exception_python_drops_ends_the_run(name: str, left: lis
         [sys.executable, "-c", program, *words], env=environ(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     ) as client:
         try:
-            _, said = client.communicate(timeout=90)
+            _, printed = client.communicate(timeout=90)
         finally:
             client.terminate()
-    assert b"Exception ignored" in said
-    assert (client.returncode, said.count(b"stopping the workers")) == (130, 1)
+    assert b"Exception ignored" in printed
+    assert (client.returncode, printed.count(b"stopping the workers")) == (130, 1)
     assert [found.state for found in sessions.listing()] == left
 
 

@@ -1,4 +1,4 @@
-"""Options of gmg-tui that stand after the script: where the script refuses them, the right order is said."""
+"""Options of gmg-tui that stand after the script: where the script refuses them, the correct order is shown."""
 
 from __future__ import annotations
 

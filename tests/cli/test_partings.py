@@ -1,4 +1,4 @@
-"""What is said when a sweep is stopped, or an engine is killed: in plain words, and how to go on."""
+"""What is printed when an engine is killed or frozen: what happened, and how to continue."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ def _engine_at_work() -> int:
             return int(rows[0]["engine_pid"])
 
 
-def test_a_sweep_whose_engine_is_killed_says_so_in_plain_words_and_how_to_go_on() -> None:
+def test_a_sweep_whose_engine_is_killed_reports_how_to_continue() -> None:
     command = [*COMMAND, *_SWEEP]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ()) as client:
         assert client.stdout is not None
         while " starts" not in client.stdout.readline():
             assert client.poll() is None
         os.kill(_engine_at_work(), signal.SIGKILL)
-        _, said = client.communicate()
+        _, printed = client.communicate()
     log = sessions.sessions_folder() / "torn" / "engine.log"
     assert client.returncode == 1
-    assert said == (
+    assert printed == (
         "gmg-tui: the engine of session torn was lost: it ended without a word, as when it is killed; "
         f"its watchdog ends its workers; see {log}; continue with: gmg-tui sweep --resume torn\n"
     )
     assert "continue with: gmg-tui sweep --resume torn" in gmg("ls").stdout
 
 
-async def test_stop_says_that_the_engine_was_killed_meanwhile() -> None:
+async def test_stop_reports_that_the_engine_was_killed_meanwhile() -> None:
     async with ScriptedEngine() as engine:
         command = [*COMMAND, "stop"]
         process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE, env=environ())
         await engine.ends.get()
         await engine.leave(ended=False)
-        _, said = await process.communicate()
+        _, printed = await process.communicate()
     assert process.returncode == 1
-    assert said.decode().splitlines()[-1].startswith("gmg-tui: sim-1 was lost: its engine died")
+    assert printed.decode().splitlines()[-1].startswith("gmg-tui: sim-1 was lost: its engine died")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ async def _gmg(*words: str) -> Done:
     return await asyncio.to_thread(in_process, *words)
 
 
-async def test_ls_without_a_session_says_what_to_do() -> None:
+async def test_ls_without_a_session_names_the_next_step() -> None:
     assert await _gmg("ls") == ("no sessions yet; start one with: gmg-tui SCRIPT\n", "", 0)
     assert await _gmg("ls", "--json") == ("[]\n", "", 0)
 

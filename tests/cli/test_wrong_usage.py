@@ -154,7 +154,7 @@ def _gmg(*words: str, **variables: str) -> str:
     return done.stderr.removeprefix("gmg-tui: ")
 
 
-def test_an_interpreter_without_genesis_is_told_how_to_get_it() -> None:
+def test_an_interpreter_without_genesis_names_the_command_that_installs_it() -> None:
     assert "has no Genesis; install it" in _gmg("demo", "--python", "bin/no-genesis")
 
 

@@ -76,7 +76,7 @@ def test_one_endless_line_is_cut_as_well(tmp_path: Path) -> None:
     _close(log)
 
 
-def test_a_log_that_cannot_be_cut_stays_whole_and_that_is_said(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_cut_stays_whole_and_that_is_reported(tmp_path: Path) -> None:
     (tmp_path / ".cpu0.log.cut").mkdir()
     log = Log(LogWriter(), tmp_path / "cpu0.log", MOST)
     log.append(b"x" * (MOST + 1), 0)

@@ -60,7 +60,7 @@ def engine() -> ScriptedEngine:
         (("sweep", "--resume", "sim-1"), "ssh node7 gmg-tui stop sim-1"),
     ],
 )
-def test_what_must_be_done_there_is_said_with_the_host_and_the_command(
+def test_what_must_be_done_there_is_reported_with_the_host_and_the_command(
     engine: ScriptedEngine, words: tuple[str, ...], there: str
 ) -> None:
     before = (engine.folder / sessions.RECORD).read_bytes()
@@ -70,7 +70,7 @@ def test_what_must_be_done_there_is_said_with_the_host_and_the_command(
     assert (engine.folder / sessions.RECORD).read_bytes() == before
 
 
-def test_it_is_running_until_its_record_says_otherwise(engine: ScriptedEngine) -> None:
+def test_it_is_running_until_its_record_has_its_end(engine: ScriptedEngine) -> None:
     (row,) = json.loads(in_process("ls", "--json").stdout)
     assert (row["state"], row["host"], row["workers"][0]["state"]) == ("running", "node7", "starting")
     header, line, remark = in_process("ls").stdout.splitlines()

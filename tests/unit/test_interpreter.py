@@ -49,7 +49,7 @@ def test_a_path_or_a_name_of_an_interpreter_becomes_absolute_and_links_stay(
 
 
 @pytest.mark.process
-def test_what_is_no_interpreter_is_said_to_be_none(tmp_path: Path) -> None:
+def test_what_is_no_interpreter_is_refused(tmp_path: Path) -> None:
     for path, says in (
         (str(tmp_path / "absent"), "not a program that can be run"),
         (str(tmp_path), "not a program that can be run"),

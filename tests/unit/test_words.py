@@ -122,7 +122,7 @@ def test_what_could_harm_a_terminal_is_gone(raw: bytes, text: str) -> None:
     assert clean(raw) == text
 
 
-def test_a_long_line_is_cut_and_says_by_how_much() -> None:
+def test_a_long_line_is_cut_and_reports_by_how_much() -> None:
     text = clean(b"x" * (MAX_LINE_BYTES + 1234))
     assert text.endswith("1,234 bytes)")
     assert len(text) < MAX_LINE_BYTES + 40

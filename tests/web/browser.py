@@ -46,13 +46,13 @@ class Page:
 
     async def _read(self) -> None:
         async for message in self._socket:
-            told = json.loads(message.data)
-            waiting = self._answers.pop(told.get("id", 0), None)
+            answer = json.loads(message.data)
+            waiting = self._answers.pop(answer.get("id", 0), None)
             if waiting is not None and not waiting.done():
-                waiting.set_result(told)
-            self._hear(told.get("method", ""), told.get("params", {}))
+                waiting.set_result(answer)
+            self._take(answer.get("method", ""), answer.get("params", {}))
 
-    def _hear(self, method: str, params: dict[str, Any]) -> None:
+    def _take(self, method: str, params: dict[str, Any]) -> None:
         if method == "Network.webSocketFrameReceived" and params["response"]["opcode"] == 2:
             self._received.append(base64.b64decode(params["response"]["payloadData"]))
         elif method == "Network.webSocketFrameSent":
@@ -69,11 +69,11 @@ class Page:
     async def call(self, method: str, **params: object) -> dict[str, Any]:
         """Call a method of the Chrome DevTools Protocol."""
         number = next(self._numbers)
-        answer = self._answers[number] = asyncio.get_running_loop().create_future()
+        future = self._answers[number] = asyncio.get_running_loop().create_future()
         await self._socket.send_str(json.dumps({"id": number, "method": method, "params": params}))
-        told = await asyncio.wait_for(answer, WAIT_S)
-        assert "error" not in told, told
-        result: dict[str, Any] = told["result"]
+        answer = await asyncio.wait_for(future, WAIT_S)
+        assert "error" not in answer, answer
+        result: dict[str, Any] = answer["result"]
         return result
 
     async def open(self, url: str) -> None:
@@ -90,7 +90,7 @@ class Page:
     async def until(self, script: str) -> None:
         """Wait until a script of the page is true."""
         async with asyncio.timeout(WAIT_S):
-            while not await self.evaluate(script):  # noqa: ASYNC110 - nothing tells
+            while not await self.evaluate(script):  # noqa: ASYNC110 - a page reports nothing
                 await asyncio.sleep(_LOOK_S)
 
     def screen(self) -> list[str]:
@@ -109,7 +109,7 @@ class Page:
         """Wait until the terminal's rows are so."""
         try:
             async with asyncio.timeout(WAIT_S):
-                while not holds(self.screen()):  # noqa: ASYNC110 - nothing tells
+                while not holds(self.screen()):  # noqa: ASYNC110 - a page reports nothing
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             shown = "\n".join(self.screen())
@@ -140,8 +140,8 @@ class Page:
 
     async def picture(self, path: Path) -> None:
         """Save what the page looks like."""
-        told = await self.call("Page.captureScreenshot", format="png")
-        await asyncio.to_thread(path.write_bytes, base64.b64decode(told["data"]))
+        answer = await self.call("Page.captureScreenshot", format="png")
+        await asyncio.to_thread(path.write_bytes, base64.b64decode(answer["data"]))
 
     async def close(self) -> None:
         """Leave the browser."""
