@@ -34,8 +34,9 @@ from gmg_tui.engine.processes.process import adopt_orphans
 from gmg_tui.engine.processes.process_tree import Scans
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.job_queue import queue_of
-from gmg_tui.engine.scheduling.queue_scheduler import QueueParts, QueueScheduler
+from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.scheduler import ReplicatedScheduler, Scheduler
+from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler, search_of
 from gmg_tui.engine.script_times import ScriptTimes
 from gmg_tui.engine.supervisor import Supervisor
@@ -188,12 +189,13 @@ class Engine:
         elif spec.sweep is None:
             scheduler = ReplicatedScheduler(slot_states, workplace, recorder)
         else:
-            queue, before_s = queue_of(folder / sessions.STORE, spec.sweep, hardware, self._store, tried)
-            parts = QueueParts(slot_states, hardware.allowed, queue, workplace, recorder, self._changed, before_s)
+            queue = queue_of(folder / sessions.STORE, spec.sweep, hardware, self._store, tried)
+            board = SlotBoard(slot_states, hardware.allowed, queue)
             if spec.tune is not None:
-                scheduler = TuneScheduler(parts, spec, *search_of(spec, spec.tune, hardware))
+                search_and_trials = search_of(spec, spec.tune, hardware)
+                scheduler = TuneScheduler(board, workplace, recorder, self._changed, *search_and_trials)
             else:
-                scheduler = QueueScheduler(parts)
+                scheduler = QueueScheduler(board, workplace, recorder, self._changed)
         self._store.put(session)
         self._supervisor = Supervisor(session, slot_states, scheduler, faults)
         self._supervisor.fleet, self._supervisor.agent = fleet, agent

@@ -76,15 +76,16 @@ def main(*environs: str) -> None:
 
     first, second = [json.loads(environ) for environ in environs] or ({}, {})
     cluster: Any = Cluster(
-        initialize_head=True, head_node_args={**_NODE, "include_dashboard": False, "env_vars": first}
+        initialize_head=True,
+        head_node_args={**_NODE, "node_name": "first", "include_dashboard": False, "env_vars": first},
     )
-    other = cluster.add_node(**_NODE, env_vars=second)
+    other = cluster.add_node(**_NODE, node_name="second", env_vars=second)
     print(cluster.address, flush=True)
     held: list[Any] = []
 
     def add() -> None:
         nonlocal other
-        other = cluster.add_node(**_NODE, env_vars=second)
+        other = cluster.add_node(**_NODE, node_name="second", env_vars=second)
 
     def free() -> float:
         ray.init(cluster.address, ignore_reinit_error=True)

@@ -47,7 +47,6 @@ async def test_workers_have_the_gpus_that_ray_counts(ray: RayCluster, tmp_path: 
     words = ("--lines", "20", "--phase-s", "0.01", "--print-env", str(tmp_path / "{i}.json"))
     async with running(spec_for(*words, cpu=None, nodes=ray.nodes())) as run:
         first, second = (node.name for node in run.snapshot.nodes)
-        assert second == f"{first}-2"
         slots = run.client.welcome.session.slots
         assert [slot.name for slot in slots] == [f"{node}/gpu{i}" for node in (first, second) for i in range(GPUS)]
         assert len({slot.gpu.uuid for slot in slots if slot.gpu is not None}) == 2 * GPUS

@@ -16,8 +16,6 @@ from tests.harm.patience import wait_until
 
 NEEDED = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "squeue", "scontrol")
 _PATIENCE_S = 240.0
-_LINES = 40
-"""Of a log, when a test has failed."""
 _CONF = """\
 ClusterName=gmg
 SlurmctldHost={host}(127.0.0.1)
@@ -86,7 +84,7 @@ class Cluster:
         return {**os.environ, "SLURM_CONF": self._conf}
 
     def ask(self, *command: str) -> str:
-        """What a command says."""
+        """The output of a command."""
         return self.run(*command).stdout
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
@@ -96,14 +94,6 @@ class Cluster:
     def _run(self, *command: str) -> None:
         subprocess.run(command, env=self._env, check=True, capture_output=True, timeout=_PATIENCE_S)
 
-    def told(self, folder: Path) -> str:
-        """What Slurm, and the sessions of a test that has its files in `folder`, have said, to see why it failed."""
-        commands = (("sinfo", "-N", "-o", "%N %t %E"), ("squeue", "-o", "%i %j %T %r %N %M"))
-        said = [(" ".join(command), self.ask(*command)) for command in commands]
-        logs = [*self.folder.glob("*.log"), *folder.glob("*.log"), *folder.glob("out"), *folder.rglob("engine.log")]
-        said += [(str(log), _end(log)) for log in logs]
-        return "\n".join(f"--- {what}\n{text}" for what, text in said)
-
     def kill(self, node: str) -> None:
         """Kill the slurmd of a node, as a fault does; what it has started goes on."""
         pid = int((self.folder / f"{node}.pid").read_text())
@@ -111,16 +101,12 @@ class Cluster:
         psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=30)
 
     def revive(self, node: str) -> None:
-        """Start the slurmd of a node again, and wait until the node is up."""
-        self._run("slurmd", "-N", node, "-f", self._conf)
-        self.resume(node)
+        """Start the slurmd of a node again, and wait until the node is up.
 
-    def resume(self, node: str) -> None:
-        """Use a node again that was down, and wait until it is up.
-
-        It is up by itself once its slurmd answers; but after a job has lost it, slurmctld (22.05.8) counts it as one
-        that still completes that job, and starts nothing on it that had to wait, until it builds its tables anew.
+        It would be up by itself once its slurmd answers; but after a job has lost it, slurmctld (22.05.8) counts it as
+        one that still completes that job, and starts nothing on it that had to wait, until it builds its tables anew.
         """
+        self._run("slurmd", "-N", node, "-f", self._conf)
         self.ask("scontrol", "update", f"NodeName={node}", "State=RESUME")
         self.ask("scontrol", "reconfigure")
         wait_until(lambda: self.ask("sinfo", "-h", "-n", node, "-o", "%t").strip() in ("idle", "alloc", "mix"))
@@ -130,33 +116,26 @@ class Cluster:
         self.ask("scancel", "-u", "root")
         with contextlib.suppress(AssertionError):
             wait_until(lambda: not self.ask("squeue", "-h").strip())
-        marks = str(self.folder)
         daemons = [
-            one
-            for one in psutil.process_iter(["cmdline"])
-            if marks in " ".join(one.info["cmdline"] or ()) and (one.info["cmdline"] or [""])[0].endswith(NEEDED[:3])
+            process
+            for process in psutil.process_iter(["cmdline"])
+            if str(self.folder) in " ".join(process.info["cmdline"] or ())
+            and (process.info["cmdline"] or [""])[0].endswith(NEEDED[:3])
         ]
-        for one in daemons:
-            one.terminate()
+        for process in daemons:
+            process.terminate()
         _, alive = psutil.wait_procs(daemons, timeout=30)
-        for one in alive:
-            one.kill()
-
-
-def _end(log: Path) -> str:
-    try:
-        return "\n".join(log.read_text(errors="replace").splitlines()[-_LINES:])
-    except OSError as error:
-        return f"({error.strerror})"
+        for process in alive:
+            process.kill()
 
 
 def _ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     try:
-        return [one.getsockname()[1] for one in sockets]
+        return [each.getsockname()[1] for each in sockets]
     finally:
-        for one in sockets:
-            one.close()
+        for each in sockets:
+            each.close()
 
 
 def missing() -> str | None:

@@ -26,10 +26,10 @@ _STEADY = ("--lines", "240", "--fps", "24000", "--steady", "-B", "4096")
 
 def test_a_session_says_how_long_its_job_has_left(slurm: Cluster, tmp_path: Path) -> None:
     worker = (*_GMG, "--headless", "--cpu", "1", str(_TESTS / "fake_worker.py"), *_STEADY)
-    said = slurm.ask("srun", "--ntasks=1", "--time=5", "--chdir", str(tmp_path), *worker)
-    found = re.search(r"Slurm (\d+): (\d):\d\d left", said)
-    assert found is not None, said
-    assert int(found[2]) in (3, 4)
+    printed = slurm.ask("srun", "--ntasks=1", "--time=5", "--chdir", str(tmp_path), *worker)
+    left = re.search(r"Slurm \d+: (\d):\d\d left", printed)
+    assert left is not None, printed
+    assert int(left[1]) < 5
 
 
 def test_the_guides_batch_script_continues_a_sweep_when_slurm_requeues_it(
@@ -38,13 +38,13 @@ def test_the_guides_batch_script_continues_a_sweep_when_slurm_requeues_it(
     guide = (_TESTS.parent / "gmg_tui" / "guide" / "many-machines.md").read_text()
     file = tmp_path / "sweep.sbatch"
     file.write_text(guide.split("```bash\n", 1)[1].split("```", 1)[0])
-    held = tmp_path / "go"
+    go = tmp_path / "go"
     script = tmp_path / "waits.py"
     script.write_text("import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists():\n    time.sleep(0.1)\n")
     done = tmp_path / "done"
     done.touch()
     (tmp_path / "sweep.toml").write_text(
-        f"script = {str(script)!r}\nargs = ['{{file}}']\n[grid]\nfile = [{str(done)!r}, {str(held)!r}]\n"
+        f"script = {str(script)!r}\nargs = ['{{file}}']\n[grid]\nfile = [{str(done)!r}, {str(go)!r}]\n"
     )
     settings = tmp_path / "config.toml"
     settings.write_text("cpu = 1\n")
@@ -60,7 +60,7 @@ def test_the_guides_batch_script_continues_a_sweep_when_slurm_requeues_it(
     wait_until(lambda: states()[:1] == [WorkerState.FINISHED] and states()[1].live)
     slurm.ask("scontrol", "requeue", number)
     wait_until(lambda: "PENDING" in slurm.ask("squeue", "-h", "-o", "%T", "-j", number))
-    held.touch()
+    go.touch()
     slurm.ask("scontrol", "update", f"JobId={number}", "StartTime=now")  # it waits for two minutes by itself
     wait_until(lambda: states() == [WorkerState.FINISHED] * 2)
     wait_until(lambda: not slurm.ask("squeue", "-h", "-j", number).strip())

@@ -49,24 +49,16 @@ def agents(name: str) -> list[psutil.Process]:
     return with_files_of(f"{session.nodes_folder()}/{name}@")
 
 
-def said(tmp_path: Path) -> str:
-    """What the session has printed."""
-    return (tmp_path / "out").read_text()
-
-
-def summary(name: str) -> dict[str, Any]:
-    """A session's summary."""
-    found: dict[str, Any] = json.loads((session.sessions_folder() / name / session.SUMMARY).read_text())
-    return found
+def workers(name: str) -> list[dict[str, Any]]:
+    """The workers in a session's summary."""
+    return list(json.loads((session.sessions_folder() / name / session.SUMMARY).read_text())["workers"])
 
 
 def test_a_run_has_the_slots_of_both_nodes(slurm: Cluster, tmp_path: Path) -> None:
     job = submit(slurm, tmp_path, "both", "run", "--cpu", "2", _FAKE, "--lines", "30", "--phase-s", "0.01")
     wait_until(lambda: ended(slurm, job))
-    assert "total" in said(tmp_path), said(tmp_path)
-    workers = summary("both")["workers"]
-    assert [worker["slot"] for worker in workers] == ["n1/cpu0", "n1/cpu1", "n2/cpu0", "n2/cpu1"]
-    assert {worker["state"] for worker in workers} == {"finished"}
+    slots = ("n1/cpu0", "n1/cpu1", "n2/cpu0", "n2/cpu1")
+    assert [(worker["slot"], worker["state"]) for worker in workers("both")] == [(slot, "finished") for slot in slots]
     wait_until(lambda: not marked("both") and not agents("both"))
 
 
@@ -79,8 +71,8 @@ def test_a_run_that_is_cancelled_leaves_nothing(slurm: Cluster, tmp_path: Path) 
 
 
 def test_a_session_whose_job_has_ended_elsewhere_ends(slurm: Cluster) -> None:
-    said = slurm.run("salloc", "--no-shell", "-N2", "--exclusive").stderr
-    (job,) = re.findall(r"Granted job allocation (\d+)", said)
+    granted = slurm.run("salloc", "--no-shell", "-N2", "--exclusive").stderr
+    (job,) = re.findall(r"Granted job allocation (\d+)", granted)
     gmg = (sys.executable, "-m", "gmg_tui", "--nodes", f"slurm:{job}", "--detach", *_WAITS)
     slurm.ask(*gmg, "--name", "gone", "--cpu", "1", _FAKE, "--lines", "1000000", "--phase-s", "0.01")
     wait_until(lambda: len(marked("gone")) == 2)
@@ -90,7 +82,7 @@ def test_a_session_whose_job_has_ended_elsewhere_ends(slurm: Cluster) -> None:
     log = (folder / session.ENGINE_LOG).read_text()
     assert re.search(rf"no node is left: Slurm job {job} (has ended|is \w+)", log), log
     # An agent may end its workers in order before its step is killed: `stopped`, else `failed`.
-    assert {worker["state"] for worker in summary("gone")["workers"]} <= {"failed", "stopped"}
+    assert {worker["state"] for worker in workers("gone")} <= {"failed", "stopped"}
     wait_until(lambda: not marked("gone") and not agents("gone"))
 
 
@@ -100,12 +92,12 @@ def test_a_slurmd_that_is_killed_costs_nothing_until_its_agent_is_gone(slurm: Cl
     job = submit(slurm, tmp_path, "alone", "sweep", *words, options=("--no-kill",))
     folder = session.sessions_folder() / "alone"
     wait_until(lambda: len(marked("alone")) == 2)
-    before = {one.pid for one in marked("alone")}
+    before = {worker.pid for worker in marked("alone")}
     try:
         slurm.kill("n2")
-        assert {one.pid for one in marked("alone")} == before
-        there = [one for one in agents("alone") if one.environ().get("SLURMD_NODENAME") == "n2"]
-        (agent,) = (one for one in there if "watchdog" not in " ".join(one.cmdline()))
+        assert {worker.pid for worker in marked("alone")} == before
+        on_n2 = [process for process in agents("alone") if process.environ().get("SLURMD_NODENAME") == "n2"]
+        (agent,) = (process for process in on_n2 if "watchdog" not in " ".join(process.cmdline()))
         agent.kill()
         wait_until(lambda: "n2 is lost" in (folder / session.ENGINE_LOG).read_text())
         go.touch()
@@ -114,6 +106,7 @@ def test_a_slurmd_that_is_killed_costs_nothing_until_its_agent_is_gone(slurm: Cl
         slurm.revive("n2")
     wait_until(lambda: ended(slurm, job))
     with reader.open_store(folder / session.STORE) as stored:
-        where = Counter(one.slot for those in stored.attempts.values() for one in those if one.attempt.exit_code == 0)
+        attempts = [ran for of_job in stored.attempts.values() for ran in of_job]
+    where = Counter(ran.slot for ran in attempts if ran.attempt.exit_code == 0)
     assert where == {"n1/cpu0": 4}
     wait_until(lambda: not marked("alone") and not agents("alone"))

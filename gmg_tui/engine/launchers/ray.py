@@ -10,14 +10,12 @@ import asyncio
 import os
 import socket
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from gmg_tui import units
 from gmg_tui.engine.launchers.launcher import Connection, Launcher
 from gmg_tui.errors import GmgError
 
@@ -31,17 +29,12 @@ _CLIENT_PORT = 10001
 
 
 class Ray(Launcher):
-    """The nodes of the cluster at `where`, or the one that `RAY_ADDRESS` or this machine's Ray names.
+    """The nodes of the cluster at `where`, or the one that `RAY_ADDRESS` or this machine's Ray names."""
 
-    After `gone_s` without an answer it counts as gone: its head may be started again before.
-    """
-
-    def __init__(self, where: str, *, cpu: bool = False, gone_s: float = 120.0) -> None:
+    def __init__(self, where: str, *, cpu: bool = False) -> None:
         # `ray://host:10001` is an address of Ray's own client.
         self._address = f"ray:{where}" if where.startswith("//") else where or "auto"
         self._kind = "cpu" if cpu else "gpu"
-        self._gone_s = gone_s
-        self._away_since: float | None = None
 
     async def nodes(self) -> tuple[str, ...]:
         """The names of the nodes that have GPUs; of all with CPU slots. Raises `GmgError`."""
@@ -72,18 +65,6 @@ class Ray(Launcher):
         """As `Launcher.connect`, where a cluster answers."""
         await self._check_port()
         return await super().connect(node)
-
-    async def gone(self) -> str | None:
-        """That the cluster cannot be reached any more: its head is lost, and has not come back."""
-        try:
-            await self._check_port()
-        except GmgError as error:
-            self._away_since = self._away_since or time.monotonic()
-            away_s = time.monotonic() - self._away_since
-            text = f"the Ray cluster has been away for {units.span(away_s)}: {error}"
-            return text if away_s >= self._gone_s else None
-        self._away_since = None
-        return None
 
     async def _check_port(self) -> None:
         """Raise `GmgError` where nothing listens at `host:port` or `ray://host`; Ray would try for most of a minute."""

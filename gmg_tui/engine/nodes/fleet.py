@@ -74,7 +74,6 @@ class Fleet:
         self._slot_states: Mapping[str, SlotState] = {}
         self._viewers: dict[object, tuple[str, ...]] = {}
         """The slots whose lines each of them follows."""
-        self._viewers_changed = asyncio.Event()
 
     # The start
 
@@ -114,22 +113,15 @@ class Fleet:
         return structs.replace(spec, nodes=None, agent=about, ddp=None, start=start, summary=None, notify=(), host="")
 
     def _check(self, missing: Sequence[str]) -> None:
-        """Raise `GmgError` where the nodes that have answered are too few, or differ."""
-        sessions = {node.name: node.session for node in self._nodes.values() if node.session is not None}
+        """Raise `GmgError` where too few nodes have answered."""
+        answered = len(self._nodes) - len(missing)
         least = self._least if self._least is not None else len(self._nodes)
-        if len(sessions) < max(1, least):
+        if answered < max(1, least):
             errors = "; ".join(error.rstrip(".") for error in missing[:_NAMED])
             more = f"; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-            advice = f"; --min-nodes {len(sessions)} goes on without" if sessions else ""
+            advice = f"; --min-nodes {answered} goes on without" if answered else ""
             count = units.count(len(self._nodes), "node")
             raise GmgError(f"{len(missing)} of {count} cannot be used: {errors}{more}{advice}", 1)
-        installed: dict[str, str] = {}
-        for name, session in sessions.items():
-            if session.versions is not None and session.versions.genesis is not None:
-                installed.setdefault(session.versions.genesis, name)
-        if len(installed) > 1:
-            (version, here), (other, there) = list(installed.items())[:2]
-            raise GmgError(f"the nodes differ: {here} has Genesis {version}, {there} has {other}; install the same", 1)
 
     async def _assemble(self, missing: Sequence[str]) -> Hardware:
         """The slots of the nodes that have answered, and of those that may join later: the same as the first has."""
@@ -171,16 +163,14 @@ class Fleet:
     # Running
 
     async def run(self) -> None:
-        """Notice lost nodes, and have the lines sent that clients follow, until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow())
-            checked_at = time.monotonic()
-            while True:
-                await asyncio.sleep(_CHECK_S)
-                now = time.monotonic()
-                for node in self._nodes.values():
-                    node.check(now, delayed_s=now - checked_at - _CHECK_S)
-                checked_at = now
+        """Notice lost nodes until cancelled."""
+        checked_at = time.monotonic()
+        while True:
+            await asyncio.sleep(_CHECK_S)
+            now = time.monotonic()
+            for node in self._nodes.values():
+                node.check(now, delayed_s=now - checked_at - _CHECK_S)
+            checked_at = now
 
     async def end(self, *, kill: bool = False) -> None:
         """Have all agents end, and wait for that."""
@@ -203,16 +193,9 @@ class Fleet:
         self._viewers[viewer] = tuple(slots)
         if not slots:
             del self._viewers[viewer]
-        self._viewers_changed.set()
-
-    async def _follow(self) -> None:
-        while True:
-            await self._viewers_changed.wait()
-            self._viewers_changed.clear()
-            by_node: dict[str, list[str]] = {name: [] for name in self._nodes}
-            for slot in dict.fromkeys(slot for slots in self._viewers.values() for slot in slots):
-                by_node[self._slot_states[slot].slot.node].append(slot)
-            await asyncio.gather(*(self._nodes[name].follow(slots) for name, slots in by_node.items()))
+        followed = dict.fromkeys(slot for each in self._viewers.values() for slot in each)
+        for node in self._nodes.values():
+            node.follow(tuple(slot for slot in followed if self._slot_states[slot].slot.node == node.name))
 
     def _lines(self, lines: Lines) -> None:
         """Take lines that a node sent; those that the ring buffer has already are left out."""
@@ -291,4 +274,4 @@ def _launcher(spec: NodesSpec, *, cpu: bool) -> Launcher:
         case LauncherKind.SLURM:
             return Slurm(spec.where)
         case LauncherKind.RAY:
-            return Ray(spec.where, cpu=cpu, gone_s=max(8 * spec.lost_after_s, spec.orphan_wait_s))
+            return Ray(spec.where, cpu=cpu)

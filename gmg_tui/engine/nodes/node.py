@@ -79,6 +79,8 @@ class Node:
         self._address = ("", 0)
         self._address_reported = asyncio.Event()
         self._logs = LogCopies(Path(spec.folder))
+        self._keeps_logs = False
+        """Whether its agent keeps the workers' logs, as it does not see the session's folder."""
         self._followed: tuple[str, ...] = ()
         self._ending = False
         self._retry = asyncio.Event()
@@ -149,6 +151,7 @@ class Node:
             self.gone = "it has other slots than the first node, and can only join with the same"
             raise GmgError(self.gone, 1)
         self.session, self.snapshot, self._client = session, client.welcome.snapshot, client
+        self._keeps_logs = session.spec.agent is not None and not session.spec.agent.logs
         self._trouble = self.lost_since = None
         self._received_at = time.monotonic()
         client.on_report = self._take_report
@@ -170,8 +173,6 @@ class Node:
         """Send assignments and take what the agent sends, until the connection ends. Returns why."""
         sending = asyncio.create_task(self._send(client))
         try:
-            if self._followed:
-                await client.follow(*self._followed, tail=_TAIL)
             async for event in client.events():
                 self._received_at = time.monotonic()
                 match event:
@@ -191,7 +192,6 @@ class Node:
     def _report_trouble(self, trouble: str) -> None:
         if trouble != self._trouble and not self._ending:
             self._trouble = trouble
-            _log.warning("%s: %s", self.name, trouble)
             self._changed()
 
     def _take_report(self, body: msgspec.Raw) -> None:
@@ -206,8 +206,9 @@ class Node:
                 worker.take_report(each)
             except Exception:  # an internal error in one worker must not take down the node
                 _log.exception("%s: a report cannot be taken", each.view.slot)
-            mark = each.key, each.serial, each.view.newest.output_bytes, each.view.state, each.outcome is not None
-            self._logs.check(worker.log, mark)
+            if self._keeps_logs:
+                mark = each.key, each.serial, each.view.newest.output_bytes, each.view.state, each.outcome is not None
+                self._logs.check(worker.log, mark)
         if report.ended:
             self._ended.set()
 
@@ -217,23 +218,23 @@ class Node:
         while True:
             await self._connected.wait()
             try:
-                await self._copy_new_logs()
+                await self._logs.catch_up(self.client.read_log)
             except (GmgError, OSError) as error:
                 _log.warning("%s: a log cannot be copied: %s", self.name, error)
             await asyncio.sleep(_LOGS_S)
 
-    async def _copy_new_logs(self) -> None:
-        agent = self.session.spec.agent if self.session is not None else None
-        if agent is not None and not agent.logs:  # it does not see the session's folder
-            await self._logs.catch_up(self.client.read_log)
-
     # What its slots are to run
 
     async def _send(self, client: EngineClient) -> None:
-        """Send each assignment that has changed, and now and then one that has not: the agent must hear of its leader."""
+        """Send what has changed, and now and then an assignment that has not, so that the agent knows its leader lives."""
         any_slot = client.welcome.session.slots[0].name
+        followed: tuple[str, ...] = ()
         while True:
             self._to_send.clear()
+            if self._followed != followed:
+                followed = self._followed
+                with suppress(GmgError, OSError):  # the connection breaks, and the next one follows them
+                    await client.follow(*followed, tail=_TAIL)
             due, self._unsent = self._unsent or {any_slot}, set()
             errors = await asyncio.gather(*(self._send_slot(client, slot) for slot in due))
             failed = {slot: error for slot, error in zip(due, errors, strict=True) if error is not None}
@@ -315,12 +316,10 @@ class Node:
         late_s = silent_s if silent_s >= self._late_s and self.session is not None else None
         return NodeView(self.name, self._client is not None, late_s, self.lost_since, self.gone or self._trouble)
 
-    async def follow(self, slots: Sequence[str]) -> None:
+    def follow(self, slots: tuple[str, ...]) -> None:
         """Have the lines of these slots sent from now on."""
-        changed, self._followed = tuple(slots) != self._followed, tuple(slots)
-        if changed and self._client is not None:
-            with suppress(GmgError, OSError):  # the connection may break; the next one follows them
-                await self._client.follow(*slots, tail=_TAIL)
+        self._followed = slots
+        self._to_send.set()
 
     @property
     def client(self) -> EngineClient:
@@ -342,7 +341,8 @@ class Node:
                 async with asyncio.timeout(within_s):
                     await self.client.end(kill=kill)
                     await self._ended.wait()
-                    await self._copy_new_logs()
+                    if self._keeps_logs:
+                        await self._logs.catch_up(self.client.read_log)
         except (GmgError, OSError, TimeoutError) as error:
             _log.warning("%s: its agent has not ended properly: %s", self.name, error or "no answer")
         for task in self._tasks:

@@ -80,15 +80,8 @@ class NodeWorker(Worker):
     def _empty_report(self) -> WorkerReport:
         """What is displayed until the agent reports: only the last attempt."""
         last = self._report.view.current if self.assignment is not None else None
-        view = model.Worker(
-            self.slot.name,
-            0,
-            WorkerState.WAITING,
-            current=last,
-            args_given=self.args,
-            job=self.task.job,
-            job_name=self.task.name,
-        )
+        slot, job, name = self.slot.name, self.task.job, self.task.name
+        view = model.Worker(slot, 0, WorkerState.WAITING, current=last, args_given=self.args, job=job, job_name=name)
         return WorkerReport(0, 0, view)
 
     # Attempts

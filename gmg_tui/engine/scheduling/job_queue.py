@@ -29,13 +29,15 @@ class JobQueue:
         records: The jobs' records, by number, without their results, which may be large: the store has them.
         version: Changes whenever the queue does.
         busy_s: How long the jobs that have ended occupied slots, in total over these, seconds.
+        before_s: How long jobs had run before the sweep was resumed, seconds.
     """
 
-    def __init__(self, records: Iterable[JobRecord], batches: Sequence[Batch]) -> None:
+    def __init__(self, records: Iterable[JobRecord], batches: Sequence[Batch], before_s: float = 0.0) -> None:
         self.records = {record.number: _bare(record) for record in records}
         self.version = 0
         self.batches = batches
         self.busy_s = 0.0
+        self.before_s = before_s
         self._waiting = [deque[int]() for _ in batches]
         self._kinds = [Counter[tuple[int, str | None]]() for _ in batches]
         """How many jobs wait in each batch, by the number of slots that they need, and the one that they must have."""
@@ -257,10 +259,8 @@ def _fits(value: Value) -> bool:
     return not isinstance(value, int) or -(1 << 63) <= value < 1 << 64
 
 
-def queue_of(
-    path: Path, sweep: SweepSpec, hardware: Hardware, store: StoreWriter, tried: TriedArguments
-) -> tuple[JobQueue, float]:
-    """The queue of a sweep, from its store, and how many seconds it has worked. Raises `StoreError`.
+def queue_of(path: Path, sweep: SweepSpec, hardware: Hardware, store: StoreWriter, tried: TriedArguments) -> JobQueue:
+    """The queue of a sweep, from its store. Raises `StoreError`.
 
     Jobs that a killed engine left running wait again, and failed ones where that is asked for; `tried` is given all
     attempts.
@@ -278,8 +278,7 @@ def queue_of(
         if record is not was:
             store.put(record)
     spans = [(ran.attempt.started, ran.attempt.ended or ran.attempt.started) for ran in attempts]
-    queue = JobQueue([_without_slot(record, hardware, store) for record in records], sweep.batches)
-    return queue, covered_s(spans)
+    return JobQueue([_without_slot(record, hardware, store) for record in records], sweep.batches, covered_s(spans))
 
 
 def _waiting_again(record: JobRecord, *, retry_failed: bool) -> JobRecord:

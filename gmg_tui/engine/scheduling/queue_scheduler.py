@@ -7,14 +7,13 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import structs
 
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.output import script_results
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.scheduling.job_queue import JobQueue, displayed
+from gmg_tui.engine.scheduling.job_queue import displayed
 from gmg_tui.engine.scheduling.job_run import JobRun, group_name, logs_of
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
@@ -30,35 +29,18 @@ _UNREADY_S = 5.0
 """How long a slot is left alone after its GPU has not answered, or a job has failed on a full disk."""
 
 
-class QueueParts(NamedTuple):
-    """What the scheduler of a queue works with."""
-
-    slot_states: Mapping[str, SlotState]
-    allowed: tuple[frozenset[str], ...]
-    """The names of the slots that each batch's jobs may use."""
-    queue: JobQueue
-    workplace: Workplace
-    recorder: Recorder
-    changed: Callable[[], None]
-    """Called when something that is displayed has changed."""
-    before_s: float
-    """How long the sweep had run before it was resumed, seconds."""
-
-
 class QueueScheduler(Scheduler):
-    """Runs the jobs of a queue."""
+    """Runs the jobs of the board's queue; `changed` is called when something that is displayed has changed."""
 
-    def __init__(self, parts: QueueParts) -> None:
-        self._slot_states, allowed, self._queue, self._workplace = parts[:4]
-        self._recorder, self._changed, self._before_s = parts[4:]
-        self._board = SlotBoard(self._slot_states, allowed, self._queue)
+    def __init__(self, board: SlotBoard, workplace: Workplace, recorder: Recorder, changed: Callable[[], None]) -> None:
+        self._board, self._queue, self._slot_states = board, board.queue, board.slot_states
+        self._workplace, self._recorder, self._changed = workplace, recorder, changed
         self._wake = asyncio.Event()
         self._runs: dict[int, JobRun] = {}
         """The jobs that occupy slots, by number."""
-        self._jobs = self._board.jobs
-        self._bench = self._board.bench
+        self._jobs = board.jobs
         self._interrupted = "interrupted: the session was stopped"
-        self._board.update()
+        board.update()
 
     # Life
 
@@ -173,7 +155,7 @@ class QueueScheduler(Scheduler):
         for slot_state, worker in run.placed():
             if slot_state.gpu_uuid is None:
                 continue
-            back = self._bench.judge(slot_state.gpu_uuid, worker, self._board.sample(slot_state))
+            back = self._board.bench.judge(slot_state.gpu_uuid, worker, self._board.sample(slot_state))
             name = slot_state.slot.name
             for number in back[:-1]:
                 record = self._queue.requeue(number, _failed_on(name))
@@ -185,7 +167,7 @@ class QueueScheduler(Scheduler):
         return None
 
     def _report_benched(self, slot_state: SlotState) -> None:
-        why, name = self._bench.why(slot_state.gpu_uuid), slot_state.slot.name
+        why, name = self._board.bench.why(slot_state.gpu_uuid), slot_state.slot.name
         if why is not None:
             self._queue.version += 1
             _log.warning("%s is benched: %s", name, why)
@@ -202,7 +184,7 @@ class QueueScheduler(Scheduler):
         now = time.monotonic()
         for slot_state in self._slot_states.values():
             sample = self._board.sample(slot_state)
-            if sample is not None and self._bench.check(sample, now):
+            if sample is not None and self._board.bench.check(sample, now):
                 self._report_benched(slot_state)
         if self._queue.waiting:
             self._wake.set()
@@ -241,7 +223,7 @@ class QueueScheduler(Scheduler):
             batch=self._queue.batches[queue.batch].name,
             eta_s=None if self._board.ending else queue.eta_s(occupied_s, lanes),
             busy_s=queue.busy_s + sum(seconds * queue.records[number].gpus for number, seconds in occupied_s.items()),
-            before_s=self._before_s,
+            before_s=queue.before_s,
             ended=self.ended,
             benched=benched,
             stranded=not self._jobs and not self._board.ending and self._board.stranded,

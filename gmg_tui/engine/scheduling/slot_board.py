@@ -80,6 +80,8 @@ class SlotBoard:
     """The slots of a queue; `allowed` has the names of those that each batch's jobs may use.
 
     Attributes:
+        slot_states: All slots, by name.
+        queue: The jobs.
         jobs: Numbers of the jobs that occupy slots, by slot.
         bench: The GPUs in quarantine.
         unready: Slots where nothing can be started for a while, and why.
@@ -94,7 +96,7 @@ class SlotBoard:
         self.unready: dict[str, str] = {}
         self.ending = False
         self._reservation: Reservation | None = None
-        self._slot_states, self._allowed, self._queue = slot_states, allowed, queue
+        self.slot_states, self._allowed, self.queue = slot_states, allowed, queue
         self._enabled: dict[str, bool] = {}
         """Slots that the user has enabled or disabled."""
         self._samples: Mapping[str, GpuSample] = {}
@@ -108,24 +110,24 @@ class SlotBoard:
             return SlotUse.OCCUPIED
         if not self.used(slot):
             return SlotUse.DISABLED
-        if self.bench.why(self._slot_states[slot].gpu_uuid) is not None:
+        if self.bench.why(self.slot_states[slot].gpu_uuid) is not None:
             return SlotUse.QUARANTINED
         kept = self._reservation
         return SlotUse.RESERVED if kept is not None and slot in kept.slots else SlotUse.FREE
 
     def used(self, slot: str) -> bool:
         """Whether jobs of the current batch may start on a slot."""
-        return self._enabled.get(slot, slot in self._allowed[self._queue.batch])
+        return self._enabled.get(slot, slot in self._allowed[self.queue.batch])
 
     def use(self, slot: str, *, used: bool) -> None:
         """Enable a slot, and its GPU's others, or disable them. Raises `GmgError` for an unknown slot."""
-        slot_state = self._slot_states.get(slot)
+        slot_state = self.slot_states.get(slot)
         if slot_state is None:
-            raise GmgError(f"no slot {slot}; there are {', '.join(self._slot_states)}", 1)
+            raise GmgError(f"no slot {slot}; there are {', '.join(self.slot_states)}", 1)
         uuid = slot_state.gpu_uuid
         if used and uuid is not None:
             self.bench.release(uuid)
-        for name, other in self._slot_states.items():
+        for name, other in self.slot_states.items():
             if name == slot or (uuid is not None and other.gpu_uuid == uuid):
                 self._enabled[name] = used
 
@@ -140,39 +142,39 @@ class SlotBoard:
     def neighbours(self, slot_state: SlotState) -> list[SlotState]:
         """The other slots of the same GPU that jobs occupy."""
         uuid = slot_state.gpu_uuid
-        others = (self._slot_states[name] for name in self.jobs if name != slot_state.slot.name)
+        others = (self.slot_states[name] for name in self.jobs if name != slot_state.slot.name)
         return [other for other in others if uuid is not None and other.gpu_uuid == uuid]
 
     def benched(self) -> dict[str, str]:
         """The slots whose GPU is benched, and why."""
         return {
-            name: why for name, slot_state in self._slot_states.items() if (why := self.bench.why(slot_state.gpu_uuid))
+            name: why for name, slot_state in self.slot_states.items() if (why := self.bench.why(slot_state.gpu_uuid))
         }
 
     @property
     def stranded(self) -> bool:
         """Whether jobs wait, none of which can ever start because slots that they may use are benched."""
-        used = [name for name in self._slot_states if self.used(name)]
+        used = [name for name in self.slot_states if self.used(name)]
         left = [name for name in used if name not in self.benched()]
-        kinds = list(self._queue.kinds)
+        kinds = list(self.queue.kinds)
         return any(_enough(used, *kind) for kind in kinds) and not any(_enough(left, *kind) for kind in kinds)
 
     # The next job
 
     def next(self) -> Allotment:
         """The job that can start now, and where; what is kept for the first one that cannot stays reserved."""
-        usable = [state for state in self._slot_states.values() if self._usable(state)]
+        usable = [state for state in self.slot_states.values() if self._usable(state)]
         free = [
             state.slot.name for state in usable if state.slot.name not in self.jobs and self._awaited(state) is None
         ]
         names = [state.slot.name for state in usable]
-        allotment = Allotment() if self.ending else allot(self._queue.next_jobs(), free, names)
+        allotment = Allotment() if self.ending else allot(self.queue.next_jobs(), free, names)
         self._reservation = allotment.reservation
         return allotment
 
     def open(self) -> Iterator[SlotState]:
         """The slots on which a job could start now, were there one for them: the last one's memory is released."""
-        for name, slot_state in self._slot_states.items():
+        for name, slot_state in self.slot_states.items():
             if name not in self.jobs and self._usable(slot_state) and self._memory_awaited(slot_state) is None:
                 yield slot_state
 
@@ -204,7 +206,7 @@ class SlotBoard:
         sample = self.sample(slot_state)
         if sample is not None and sample.lost:
             return f"for its GPU: {sample.error or 'it is lost'}"
-        least_mib = self._queue.batches[self._queue.batch].min_free_mib
+        least_mib = self.queue.batches[self.queue.batch].min_free_mib
         awaited = self._memory_awaited(slot_state)
         if awaited is not None or least_mib is None:
             return awaited
@@ -224,16 +226,16 @@ class SlotBoard:
         name = slot_state.slot.name
         if self.ending:
             return "the session is being stopped"
-        if not any(only in (None, name) for _, only in self._queue.kinds):
-            if not self._queue.waiting:
+        if not any(only in (None, name) for _, only in self.queue.kinds):
+            if not self.queue.waiting:
                 return "no job is left"
-            return "for the jobs of the previous preset" if self._queue.between else "no job is left for this slot"
+            return "for the jobs of the previous preset" if self.queue.between else "no job is left for this slot"
         awaited, kept = self._why_closed(slot_state) or self._awaited(slot_state), self._reservation
         if awaited is not None:
             return awaited
         if kept is not None and self.state(name) is SlotUse.RESERVED:
             return f"kept for job {kept.job}, which needs {units.count(kept.missing, 'more slot')}"
-        least = min(gpus for gpus, only in self._queue.kinds if only in (None, name))
+        least = min(gpus for gpus, only in self.queue.kinds if only in (None, name))
         return f"the jobs that wait need {units.count(least, 'slot')} at once"
 
     def why_waits(self, number: int) -> str | None:
@@ -247,10 +249,10 @@ class SlotBoard:
 
     def update(self) -> None:
         """Determine of each slot whether it is displayed and, if it is idle, what it waits for."""
-        for name, slot_state in self._slot_states.items():
+        for name, slot_state in self.slot_states.items():
             occupied = name in self.jobs
             slot_state.displayed = occupied or self.used(name)
-            slot_state.over = not occupied and (self.ending or not self._queue.waiting)
+            slot_state.over = not occupied and (self.ending or not self.queue.waiting)
             if not occupied:
                 slot_state.waits = self.why_idle(slot_state)
 
@@ -261,7 +263,7 @@ class SlotBoard:
             Lane(
                 name, self.used(name) and name not in benched, self.jobs.get(name), slot_state.waits, benched.get(name)
             )
-            for name, slot_state in self._slot_states.items()
+            for name, slot_state in self.slot_states.items()
         )
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from gmg_tui import session as sessions
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.output import script_results
+from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.job_run import JobRun
-from gmg_tui.engine.scheduling.queue_scheduler import QueueParts, QueueScheduler
+from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
+from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.scheduling.trial_run import TrialRun, reported
-from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.engine.workers.slot_state import SlotState, Workplace
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, QueueAction, RunSpec, Trial, TrialKind, TrialState, TuneSpec, Tuning, WorkerState
@@ -49,10 +51,17 @@ def search_of(spec: RunSpec, tune: TuneSpec, hardware: Hardware) -> tuple[Search
 class TuneScheduler(QueueScheduler):
     """Runs the trials that `search` asks for, and ends each as soon as it is measured."""
 
-    def __init__(self, parts: QueueParts, spec: RunSpec, search: Search, trials: Iterable[Trial] = ()) -> None:
-        assert spec.tune is not None
-        self._run_spec = spec
-        self._spec = spec.tune
+    def __init__(
+        self,
+        board: SlotBoard,
+        workplace: Workplace,
+        recorder: Recorder,
+        changed: Callable[[], None],
+        search: Search,
+        trials: Iterable[Trial] = (),
+    ) -> None:
+        assert workplace.spec.tune is not None
+        self._spec = workplace.spec.tune
         self._search = search
         self._trials = list(trials)
         """Those that have ended."""
@@ -62,7 +71,7 @@ class TuneScheduler(QueueScheduler):
         """When the last trial of each slot was planned, in seconds of the tuning."""
         self._started = time.monotonic()
         self._stopped = False
-        super().__init__(parts)
+        super().__init__(board, workplace, recorder, changed)
         for number in [number for number, record in self._queue.records.items() if not record.state.ended]:
             for record in self._queue.act(QueueAction.SKIP, number):  # of an earlier engine: the search decides anew
                 self._recorder.keep(record)
@@ -104,7 +113,7 @@ class TuneScheduler(QueueScheduler):
     @property
     def _now_s(self) -> float:
         """How long the tuning has gone on, with what it had before it was resumed."""
-        return self._before_s + time.monotonic() - self._started
+        return self._queue.before_s + time.monotonic() - self._started
 
     def _free(self, record: JobRecord, slots: Iterable[str]) -> None:
         run = self._trial_runs.get(record.number)
@@ -148,7 +157,7 @@ class TuneScheduler(QueueScheduler):
         uuid = slot_state.gpu_uuid
         if trial.state is not TrialState.FAILED or uuid is None or not elsewhere:
             return
-        if self._bench.failed(uuid, trial.number, trial.reason or "for an unknown reason"):
+        if self._board.bench.failed(uuid, trial.number, trial.reason or "for an unknown reason"):
             self._report_benched(slot_state)
 
     def _is_of_the_script(self, worker: Worker, run: TrialRun) -> bool:
@@ -219,7 +228,7 @@ class TuneScheduler(QueueScheduler):
             eta_s=self._search.eta_s(started_s, self._now_s),
             ended=self._search.ended,
             stopped=self._stopped,
-            command=words.command(self._run_spec, self._spec.variable, chosen.value) if chosen is not None else (),
+            command=words.command(self._workplace.spec, self._spec.variable, chosen.value) if chosen is not None else (),
         )
 
     # Commands
