@@ -1,4 +1,4 @@
-"""A rank without torch: meets the others at MASTER_PORT, steps with them, and does the harm that it is told to.
+"""A rank without torch: meets the others at MASTER_PORT, steps with them, and does harm on request.
 
 Prints Genesis' own lines, or with `--rsl` rank 0's table of rsl_rl. Only the standard library is used, as a worker's
 interpreter may have nothing else.
@@ -29,7 +29,7 @@ NCCL = """\
 [rank{rank}]:[E ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective operation timeout: \
 WorkNCCL(SeqNum=79, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) \
 ran for 600081 milliseconds before timing out."""
-"""What the ranks say that wait for one that never enters a collective."""
+"""What the ranks print that wait for one that never enters a collective."""
 
 
 def options() -> argparse.Namespace:
@@ -135,8 +135,8 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if asked.tell:
-        told = {name: os.environ.get(name) for name in NAMES}
-        Path(asked.tell, f"{rank}-{os.environ['GMG_ATTEMPT']}.json").write_text(json.dumps(told))
+        environ = {name: os.environ.get(name) for name in NAMES}
+        Path(asked.tell, f"{rank}-{os.environ['GMG_ATTEMPT']}.json").write_text(json.dumps(environ))
     harm(asked, "before")
     peers = meet(rank, size)
     for number in range(asked.steps):
@@ -158,8 +158,8 @@ def recorded() -> None:
     except Exception as error:
         if "--error-file" in sys.argv:
             extra = {"py_callstack": "Traceback …", "timestamp": str(int(time.time()))}
-            told = {"message": {"message": f"{type(error).__name__}: {error}", "extraInfo": extra}}
-            Path(os.environ["TORCHELASTIC_ERROR_FILE"]).write_text(json.dumps(told))
+            content = {"message": {"message": f"{type(error).__name__}: {error}", "extraInfo": extra}}
+            Path(os.environ["TORCHELASTIC_ERROR_FILE"]).write_text(json.dumps(content))
             os._exit(1)
         raise
 

@@ -69,13 +69,13 @@ def test_the_ranks_are_found_by_their_environment() -> None:
     environs = [{**os.environ, "RANK": "0"}, {**os.environ, "RANK": "1"}, {**os.environ, "RANK": ""}]
     running = [subprocess.Popen(sleeps, env=environ, stdout=subprocess.PIPE) for environ in environs]
     try:
-        for one in running:
-            assert one.stdout is not None
-            one.stdout.readline()
-        pids = [one.pid for one in running]
+        for process in running:
+            assert process.stdout is not None
+            process.stdout.readline()
+        pids = [process.pid for process in running]
         assert torchrun.ranks_of([*pids, 1 << 30]) == {0: pids[0], 1: pids[1]}
     finally:
-        for one in running:
-            one.kill()
-            one.communicate()
+        for process in running:
+            process.kill()
+            process.communicate()
     wait_until(lambda: torchrun.ranks_of(pids) == {})

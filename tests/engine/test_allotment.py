@@ -55,24 +55,24 @@ def _simulate(jobs: Sequence[JobRecord], seconds: Callable[[JobRecord], float], 
     now = 0.0
     while waiting or running:
         while True:
-            busy = {slot for one in running for slot in one.slots}
+            busy = {slot for job_run in running for slot in job_run.slots}
             free = [slot for slot in slots if slot not in busy]
-            found = allot(waiting, free, slots)
-            kept = found.reservation
-            if found.job is None:
+            allotment = allot(waiting, free, slots)
+            kept = allotment.reservation
+            if allotment.job is None:
                 break
             job = waiting[0]
-            assert job.number == found.job, "nobody passes another"
-            assert len(found.slots) == job.gpus
-            assert set(found.slots) <= set(free)
-            running.append(_Ran(job.number, found.slots, now, now + seconds(job)))
+            assert job.number == allotment.job, "nobody passes another"
+            assert len(allotment.slots) == job.gpus
+            assert set(allotment.slots) <= set(free)
+            running.append(_Ran(job.number, allotment.slots, now, now + seconds(job)))
             waiting.remove(job)
         fits = [job for job in waiting if job.gpus <= len(free)]
         assert not fits or kept is not None, "a slot is idle while a job fits, and is kept for nobody"
         assert running, "jobs wait, and nothing runs"
-        now = min(one.ended for one in running)
-        ended += [one for one in running if one.ended <= now]
-        running = [one for one in running if one.ended > now]
+        now = min(job_run.ended for job_run in running)
+        ended += [job_run for job_run in running if job_run.ended <= now]
+        running = [job_run for job_run in running if job_run.ended > now]
     return ended
 
 
@@ -84,4 +84,4 @@ def _simulate(jobs: Sequence[JobRecord], seconds: Callable[[JobRecord], float], 
 def test_a_queue_of_wide_and_narrow_jobs_ends_in_its_order(count: int, widths: list[int], seconds: list[float]) -> None:
     jobs = [job for job in jobs_of(*widths) if job.gpus <= count]
     ended = _simulate(jobs, lambda job: seconds[job.gpus - 1], count)
-    assert sorted(one.number for one in ended) == sorted(job.number for job in jobs)
+    assert sorted(job_run.number for job_run in ended) == sorted(job.number for job in jobs)

@@ -37,9 +37,8 @@ def group_of(*args: str, cpu: int | None = 2, ddp: DdpSpec | None = None, **more
     return spec_for(*args, cpu=cpu, script=RANK, ddp=ddp or DdpSpec(), **more)
 
 
-def _told(folder: Path, name: str) -> dict[str, str | None]:
-    found: dict[str, str | None] = json.loads((folder / f"{name}.json").read_text())
-    return found
+def _environ(folder: Path, name: str) -> dict[str, str | None]:
+    return dict(json.loads((folder / f"{name}.json").read_text()))
 
 
 def _all(snapshot: Snapshot, state: WorkerState) -> bool:
@@ -56,14 +55,16 @@ async def test_the_ranks_meet_and_step_together(tmp_path: Path) -> None:
             ("g0", rank, 3) for rank in range(3)
         ]
         await run.client.end()
-    told = [_told(tmp_path, f"{rank}-1") for rank in range(3)]
-    assert [one["RANK"] for one in told] == [one["LOCAL_RANK"] for one in told] == ["0", "1", "2"]
-    assert {one["WORLD_SIZE"] for one in told} == {"3"}
-    assert len({one["MASTER_PORT"] for one in told}) == len({one["TORCHELASTIC_RUN_ID"] for one in told}) == 1
-    assert {one["OMP_NUM_THREADS"] for one in told} == {"1"}
-    assert all(None not in one.values() for one in told)
+    environs = [_environ(tmp_path, f"{rank}-1") for rank in range(3)]
+    assert [each["RANK"] for each in environs] == [each["LOCAL_RANK"] for each in environs] == ["0", "1", "2"]
+    assert {each["WORLD_SIZE"] for each in environs} == {"3"}
+    assert (
+        len({each["MASTER_PORT"] for each in environs}) == len({each["TORCHELASTIC_RUN_ID"] for each in environs}) == 1
+    )
+    assert {each["OMP_NUM_THREADS"] for each in environs} == {"1"}
+    assert all(None not in each.values() for each in environs)
     summary = json.loads((run.folder / "summary.json").read_text())
-    assert [one["group"] for one in summary["workers"]] == [
+    assert [each["group"] for each in summary["workers"]] == [
         {"id": "g0", "rank": rank, "world_size": 3} for rank in range(3)
     ]
 
@@ -119,7 +120,7 @@ async def test_a_group_restarts_as_one_on_another_port(tmp_path: Path) -> None:
         assert [worker.attempt for worker in run.snapshot.workers] == [2, 2]
         assert run.snapshot.groups[0].restarts == 1
         await run.client.end()
-    first, second = _told(tmp_path, "0-1"), _told(tmp_path, "0-2")
+    first, second = _environ(tmp_path, "0-1"), _environ(tmp_path, "0-2")
     assert (first["TORCHELASTIC_RESTART_COUNT"], second["TORCHELASTIC_RESTART_COUNT"]) == ("0", "1")
     assert first["MASTER_PORT"] != second["MASTER_PORT"]
 

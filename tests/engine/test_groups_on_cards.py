@@ -50,12 +50,12 @@ async def test_ranks_see_the_cards_of_their_group_or_their_own(
         assert _states(run.snapshot) == [WorkerState.FINISHED] * 4
         shown = [(await run.client.details(f"gpu{index}")).env for index in range(8)]
         await run.client.end()
-    told = [json.loads((tmp_path / f"gpu{index}" / f"{index % 2}-1.json").read_text()) for index in range(8)]
-    for found in (shown, told):
-        assert [env["CUDA_VISIBLE_DEVICES"] for env in found] == visible
-        assert [env["LOCAL_RANK"] for env in found] == local
-        assert [env["RANK"] for env in found] == ["0", "1"] * 4
-        assert len({env["MASTER_PORT"] for env in found}) == 4
+    environs = [json.loads((tmp_path / f"gpu{index}" / f"{index % 2}-1.json").read_text()) for index in range(8)]
+    for envs in (shown, environs):
+        assert [env["CUDA_VISIBLE_DEVICES"] for env in envs] == visible
+        assert [env["LOCAL_RANK"] for env in envs] == local
+        assert [env["RANK"] for env in envs] == ["0", "1"] * 4
+        assert len({env["MASTER_PORT"] for env in envs}) == 4
 
 
 async def test_a_card_that_no_group_takes_is_named_on_the_screen_and_in_the_summaries(
@@ -66,9 +66,9 @@ async def test_a_card_that_no_group_takes_is_named_on_the_screen_and_in_the_summ
         await run.until(lambda snapshot: snapshot.ended)
         welcome = run.client.welcome
         assert [group.slots for group in run.snapshot.groups] == PAIRS[:3]
-        said = "gpu6 stays idle: 7 slots make groups of 2"
-        assert said in [note.text for note in notices(View(welcome))]
-        assert said in final(welcome.session, run.snapshot)
+        text = "gpu6 stays idle: 7 slots make groups of 2"
+        assert text in [note.text for note in notices(View(welcome))]
+        assert text in final(welcome.session, run.snapshot)
         await run.client.end()
     assert run.summary()["idle_slots"] == ["gpu6"]
 
@@ -113,9 +113,9 @@ async def test_a_group_whose_card_is_lost_is_not_begun_again_before_that_is_back
         sim.write()
         await run.until(lambda snapshot: snapshot.groups[1].state is WorkerState.FAILED)
         await run.client.act(Action.RESTART, "gpu3")
-        said = f"rank 0: {sim.gpus[2].uuid}: "
+        text = f"rank 0: {sim.gpus[2].uuid}: "
         snapshot = await run.until(
-            lambda s: s.groups[1].state is WorkerState.FAILED and (s.groups[1].reason or "").startswith(said)
+            lambda s: s.groups[1].state is WorkerState.FAILED and (s.groups[1].reason or "").startswith(text)
         )
         assert "\n" not in (snapshot.groups[1].reason or "")
         assert snapshot.groups[0].state is RUNNING

@@ -142,8 +142,8 @@ async def test_a_job_that_has_ended_waits_for_nothing_and_the_next_one_for_its_m
         waiting = await run.until(lambda s: "to be released" in (s.workers[0].reason or ""))
         assert waiting.queue is not None
         assert (waiting.queue.finished, waiting.queue.running) == (1, 0)
-        said = await run.jobs()
-        assert [(job.state, job.elapsed_s is not None) for job in said.values()] == [
+        records = await run.jobs()
+        assert [(job.state, job.elapsed_s is not None) for job in records.values()] == [
             (FINISHED, True),
             (WorkerState.WAITING, False),
         ]
@@ -177,10 +177,10 @@ async def test_whatever_becomes_of_a_job_its_card_is_given_back_and_the_results_
     ]
     async with running(sweep_for(jobs, *batches), sim.env()) as run:
         queue = await run.until_done()
-        said = await run.jobs()
+        records = await run.jobs()
     assert (queue.finished, queue.failed, queue.waiting) == (2, 4, 0)
     kept = stored(run)
-    assert {name: record.state for name, record in kept.items()} == {name: said[name].state for name in said}
+    assert {name: record.state for name, record in kept.items()} == {name: records[name].state for name in records}
     assert "cannot make the job's folder" in (kept["no-folder"].reason or "")
     assert kept["no-folder"].last.number == 0
     assert kept["slow"].reason == "timed out after 1 s"
@@ -293,7 +293,7 @@ async def test_cpu_slots_take_jobs_too(marked: Path) -> None:
 async def test_a_store_that_is_gone_is_an_error_in_one_line(sim: Sim) -> None:
     spec = sweep_for([{}], job_batch(**CARDS))
     (Path(spec.folder) / session.STORE).unlink()
-    process, said = await spawn(spec, sim.env())
+    process, answer = await spawn(spec, sim.env())
     await process.wait()
-    assert not said["ok"]
-    assert "\n" not in said["error"]
+    assert not answer["ok"]
+    assert "\n" not in answer["error"]

@@ -55,21 +55,21 @@ async def test_a_job_of_several_ranks_runs_as_one(tmp_path: Path) -> None:
     assert (records[1].group, records[1].world_size) == ("g1", 2)
     assert (records[2].slot, records[2].slots, records[2].world_size) == ("cpu2", (), 1)
     assert records[3].slots == ("cpu0", "cpu1", "cpu2")
-    one = records[2].last.fps
-    assert one is not None
+    single = records[2].last.fps
+    assert single is not None
     for number, ranks in ((1, 2), (3, 3)):
         fps = records[number].last.fps
         assert fps is not None
         assert fps.last is not None
-        assert one.last is not None
-        assert fps.last > one.last * (ranks - 0.5), "the rate of a group is that of all its ranks"
+        assert single.last is not None
+        assert fps.last > single.last * (ranks - 0.5), "the rate of a group is that of all its ranks"
     with reader.open_store(run.folder / session.STORE) as store:
-        assert [(one.rank, one.slot) for one in store.attempts[3]] == [(rank, f"cpu{rank}") for rank in range(3)]
-        assert len({one.log for one in store.attempts[3]}) == 3
+        assert [(ran.rank, ran.slot) for ran in store.attempts[3]] == [(rank, f"cpu{rank}") for rank in range(3)]
+        assert len({ran.log for ran in store.attempts[3]}) == 3
     detailed = json.loads((run.folder / "detailed_results.json").read_text())["jobs"]
     assert [attempt["rank"] for attempt in detailed[2]["attempts"]] == [0, 1, 2]
-    told = json.loads((tmp_path / "1-1.json").read_text())
-    assert told["WORLD_SIZE"] in ("2", "3")
+    environ = json.loads((tmp_path / "1-1.json").read_text())
+    assert environ["WORLD_SIZE"] in ("2", "3")
 
 
 async def test_a_job_whose_rank_fails_is_tried_again_as_one_and_then_counts_as_failed() -> None:
@@ -82,7 +82,7 @@ async def test_a_job_whose_rank_fails_is_tried_again_as_one_and_then_counts_as_f
     assert (record.reason or "").startswith("rank 1: ")
     assert record.last.number == 2
     with reader.open_store(run.folder / session.STORE) as store:
-        assert [(one.attempt.number, one.rank) for one in store.attempts[1]] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+        assert [(ran.attempt.number, ran.rank) for ran in store.attempts[1]] == [(1, 0), (1, 1), (2, 0), (2, 1)]
 
 
 async def test_a_stop_on_any_slot_is_for_the_whole_job_and_the_next_one_starts() -> None:

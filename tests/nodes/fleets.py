@@ -1,4 +1,4 @@
-"""Sessions on nodes that are agents of this machine, and what they have left behind."""
+"""Sessions on nodes that are agents of this machine, and the processes of such sessions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.engine.harness import spec_for, sweep_for
 from tests.harm.patience import wait_until
 
 SLOTS = ("n1/cpu0", "n1/cpu1", "n2/cpu0", "n2/cpu1")
+ENDLESS = ("--lines", "1000000", "--phase-s", "0.01")
 
 
 def nodes(count: int = 2, *, orphan_wait_s: float = 60.0, lost_after_s: float = 15.0) -> NodesSpec:
@@ -30,16 +31,16 @@ def sweep_on_nodes(jobs: Any, *batches: Any, cpu: int = 2, where: NodesSpec | No
     return sweep_for(jobs, *batches, cpu=cpu, nodes=where or nodes(), **more)
 
 
-def of_session(spec: RunSpec) -> list[psutil.Process]:
-    """The workers' processes of a session, by the marks in their environment."""
-    return marked(spec.name)
-
-
 def marked(name: str) -> list[psutil.Process]:
     """The workers' processes of a session of that name; sessions of other tests have it too."""
-    state = os.environ["XDG_STATE_HOME"]
-    marks = [(one, _environ(one)) for one in psutil.process_iter()]
-    return [one for one, env in marks if (env.get("GMG_SESSION"), env.get("XDG_STATE_HOME")) == (name, state)]
+    mark = (name, os.environ["XDG_STATE_HOME"])
+    environs = [(process, _environ(process)) for process in psutil.process_iter()]
+    return [process for process, env in environs if (env.get("GMG_SESSION"), env.get("XDG_STATE_HOME")) == mark]
+
+
+def of_session(spec: RunSpec) -> list[psutil.Process]:
+    """The workers' processes of a session."""
+    return marked(spec.name)
 
 
 def _environ(process: psutil.Process) -> dict[str, str]:
@@ -49,43 +50,37 @@ def _environ(process: psutil.Process) -> dict[str, str]:
         return {}
 
 
+def agents_of(name: str, node: str = "") -> list[psutil.Process]:
+    """The agents of a session, and their watchdogs: they have the agents' logs open."""
+    folder = f"{nodes_folder()}/{name}@{f'{node}-' if node else ''}"
+    agents = []
+    for process in psutil.process_iter():
+        try:
+            paths = [file.path for file in process.open_files()]
+        except psutil.Error:
+            continue
+        if any(folder in path and path.endswith("/engine.log") for path in paths):
+            agents.append(process)
+    return agents
+
+
 def agents(spec: RunSpec) -> list[psutil.Process]:
-    """The agents of a session, and their watchdogs: they hold their logs open, which lie beside the sessions."""
-    return with_files_of(f"{nodes_folder()}/{spec.name}@")
+    """The agents of a session, and their watchdogs."""
+    return agents_of(spec.name)
 
 
 def agent(spec: RunSpec, node: str) -> psutil.Process:
     """The agent of one node."""
-    held = with_files_of(f"{nodes_folder()}/{spec.name}@{node}-")
-    (found,) = (one for one in held if "watchdog" not in " ".join(one.cmdline()))
-    return found
-
-
-def with_files_of(folder: str) -> list[psutil.Process]:
-    """The processes that have the log of an agent open whose folder begins so."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            paths = [one.path for one in process.open_files()]
-        except psutil.Error:
-            continue
-        if any(folder in path and path.endswith("/engine.log") for path in paths):
-            found.append(process)
-    return found
+    processes = agents_of(spec.name, node)
+    (process,) = (each for each in processes if "watchdog" not in " ".join(each.cmdline()))
+    return process
 
 
 def bridge(engine_pid: int, node: str) -> psutil.Process:
     """The process by which the engine is connected to a node's agent."""
-    (found,) = (one for one in psutil.Process(engine_pid).children() if _is_bridge(one, node))
-    return found
-
-
-def _is_bridge(process: psutil.Process, node: str) -> bool:
-    try:
-        words = process.cmdline()
-    except psutil.Error:
-        return False
-    return words[-2:] == ["gmg_tui", "agent"] and _environ(process).get("GMG_NODE") == node
+    children = [child for child in psutil.Process(engine_pid).children() if _environ(child).get("GMG_NODE") == node]
+    (process,) = (child for child in children if child.cmdline()[-2:] == ["gmg_tui", "agent"])
+    return process
 
 
 def nothing_left(spec: RunSpec) -> None:

@@ -19,8 +19,6 @@ from gmg_tui.model import LauncherKind, NodesSpec
 ROOT = Path(__file__).parents[2]
 GPUS = 4
 """Of each node."""
-_IMPATIENT = {"RAY_gcs_rpc_server_reconnect_timeout_s": "5"}
-"""How long Ray's own parts try to reach a head that is gone; a minute by default."""
 _NODE: dict[str, Any] = {"num_cpus": 2, "num_gpus": GPUS}
 
 
@@ -41,7 +39,7 @@ class RayCluster:
             stderr=subprocess.DEVNULL,
             text=True,
             cwd=ROOT,
-            env={**os.environ, **_IMPATIENT, **folders},
+            env={**os.environ, **folders},
         )
         assert self.process.stdout is not None
         self.address = next((line for line in self.process.stdout if line[:1].isdigit()), "").strip()
@@ -60,7 +58,7 @@ class RayCluster:
 
     def nodes(self) -> NodesSpec:
         """What `--nodes ray:ADDRESS` says."""
-        return NodesSpec(LauncherKind.RAY, self.address, orphan_wait_s=2.0, lost_after_s=3.0)
+        return NodesSpec(LauncherKind.RAY, self.address, orphan_wait_s=2.0)
 
     def end(self) -> None:
         """End it, and wait for that."""
@@ -103,7 +101,6 @@ def main(*environs: str) -> None:
         "free": free,
         "hold": hold,  # one GPU, for a job of somebody else
         "release": lambda: ray.kill(held.pop()),
-        "lose": lambda: cluster.head_node.kill_gcs_server(check_alive=False),
     }
     for line in sys.stdin:
         print("done", commands[line.strip()](), flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from itertools import pairwise
 from pathlib import Path
@@ -13,11 +12,21 @@ from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
 from tests.engine.harness import Running, running, spec_for
 from tests.harm.patience import eventually
-from tests.nodes.fleets import SLOTS, agent, agents, bridge, connected, nodes, nothing_left, of_session, on_nodes
+from tests.nodes.fleets import (
+    ENDLESS,
+    SLOTS,
+    agent,
+    agents,
+    bridge,
+    connected,
+    nodes,
+    nothing_left,
+    of_session,
+    on_nodes,
+)
 from tests.nvml_sim import Process, Sim
 
 RUNNING = WorkerState.RUNNING
-ENDLESS = ("--lines", "1000000", "--phase-s", "0.01")
 
 
 async def all_run(run: Running) -> dict[str, int]:
@@ -36,18 +45,18 @@ def numbers(path: Path) -> list[int]:
 async def test_a_connection_that_is_cut_costs_no_line_and_no_worker(tmp_path: Path) -> None:
     spec = on_nodes(*ENDLESS, "--stamp", str(tmp_path / "{i}"))
     async with running(spec) as run:
-        before = await all_run(run)
+        pids = await all_run(run)
         await run.client.follow("n2/cpu0", tail=1000)
         bridge(run.process.pid, "n2").kill()
         await eventually(lambda: "n2 is connected again" in run.log())  # on a busy machine no snapshot shows the break
         await run.until(lambda snapshot: connected(snapshot)["n2"])
         end = run.worker("n2/cpu0").log_lines
         await run.until(lambda _: run.worker("n2/cpu0").log_lines > end + 20)
-        assert {slot: run.worker(slot).pid for slot in SLOTS} == before
+        assert {slot: run.worker(slot).pid for slot in SLOTS} == pids
         assert {run.worker(slot).attempt for slot in SLOTS} == {1}
         await run.until_lines("n2/cpu0", lambda lines: max(lines, default=0) > end + 20)
         seen = sorted(run.lines["n2/cpu0"])
-        assert all(after == one + 1 for one, after in pairwise(seen))
+        assert all(after == before + 1 for before, after in pairwise(seen))
         await run.client.end()
     written = numbers(tmp_path / "2")
     assert run.output("n2/cpu0").count(b"Running at") >= len(written)
@@ -95,9 +104,9 @@ async def test_a_process_is_attributed_to_no_worker_of_another_node(sim: Sim) ->
     spec = spec_for(*ENDLESS, cpu=None, gpus="0,", nodes=nodes())
     async with running(spec, sim.env()) as run:
         await run.until(lambda snapshot: all(worker.pid for worker in snapshot.workers))
-        sim.gpus[0].processes = [
-            Process(run.worker("n1/gpu0").pid or 0)
-        ]  # of whichever machine, the number is the same
+        pid = run.worker("n1/gpu0").pid
+        assert pid is not None
+        sim.gpus[0].processes = [Process(pid)]  # both nodes have this GPU: the number is the same on either machine
         sim.write()
 
         def owners() -> list[str | None]:
@@ -112,15 +121,7 @@ async def test_an_agent_that_is_killed_takes_its_workers_along_and_they_start_ag
     spec = on_nodes(*ENDLESS)
     async with running(spec) as run:
         before = await all_run(run)
-        seen: list[int] = []
-
-        def look(_: object) -> bool:
-            seen.append(run.worker("n2/cpu0").attempt)
-            return seen[-1] == 2
-
         agent(spec, "n2").kill()
-        await run.until(look)
-        assert set(seen) == {1, 2}
         for slot in ("n2/cpu0", "n2/cpu1"):
             await run.until_attempt(slot, 2)
             await run.until_state(slot, RUNNING)
@@ -142,21 +143,6 @@ async def test_what_has_ended_does_not_run_again_when_its_agent_is_killed() -> N
         await run.until(lambda snapshot: connected(snapshot)["n2"] and snapshot.time > moment + 2)
         assert not of_session(spec)
         assert {(run.worker(slot).state, run.worker(slot).attempt) for slot in SLOTS} == {(WorkerState.FINISHED, 1)}
-    nothing_left(spec)
-
-
-async def test_an_engine_that_stands_still_for_a_moment_keeps_its_nodes() -> None:
-    spec = on_nodes(*ENDLESS, where=nodes(orphan_wait_s=2.0, lost_after_s=5.0))
-    async with running(spec) as run:
-        before = await all_run(run)
-        run.process.send_signal(signal.SIGSTOP)
-        await asyncio.sleep(6.0)  # longer than either side waits: the connections stand, so nobody is an orphan yet
-        run.process.send_signal(signal.SIGCONT)
-        moment = run.snapshot.time
-        await run.until(lambda snapshot: snapshot.time > moment + 3)
-        assert {slot: run.worker(slot).pid for slot in SLOTS} == before
-        assert "is lost" not in run.log()
-        await run.client.end()
     nothing_left(spec)
 
 

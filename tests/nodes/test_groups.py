@@ -20,10 +20,9 @@ def group(*args: str, size: int | None = None, **more: Any) -> RunSpec:
     return on_nodes(*args, script=RANK, ddp=DdpSpec(size), **more)
 
 
-def told(folder: Path, rank: int, attempt: int) -> dict[str, str]:
+def variables(folder: Path, rank: int, attempt: int) -> dict[str, str]:
     """The variables that a rank was given."""
-    found: dict[str, str] = json.loads((folder / f"{rank}-{attempt}.json").read_text())
-    return found
+    return dict(json.loads((folder / f"{rank}-{attempt}.json").read_text()))
 
 
 def all_are(snapshot: Snapshot, state: WorkerState) -> bool:
@@ -36,15 +35,18 @@ async def test_the_ranks_of_a_group_over_nodes_meet_step_together_and_restart_as
     async with running(spec) as run:
         await run.until(lambda snapshot: snapshot.ended and all_are(snapshot, FINISHED))
         assert {worker.attempt for worker in run.snapshot.workers} == {2}
-        (one,) = run.snapshot.groups
-        assert (one.slots, one.state) == (SLOTS, FINISHED)
-    ranks = [told(tmp_path, rank, 1) for rank in range(4)]
-    assert [one["RANK"] for one in ranks] == ["0", "1", "2", "3"]
-    assert [one["LOCAL_RANK"] for one in ranks] == ["0", "1", "0", "1"]
-    assert [one["GROUP_RANK"] for one in ranks] == ["0", "0", "1", "1"]
-    assert {(one["WORLD_SIZE"], one["LOCAL_WORLD_SIZE"], one["GROUP_WORLD_SIZE"]) for one in ranks} == {("4", "2", "2")}
-    assert len({(one["MASTER_ADDR"], one["MASTER_PORT"]) for one in ranks}) == 1
-    assert {told(tmp_path, rank, 2)["TORCHELASTIC_RESTART_COUNT"] for rank in range(4)} == {"1"}
+        (ranks,) = run.snapshot.groups
+        assert (ranks.slots, ranks.state) == (SLOTS, FINISHED)
+    envs = [variables(tmp_path, rank, 1) for rank in range(4)]
+    assert [(env["RANK"], env["LOCAL_RANK"], env["GROUP_RANK"]) for env in envs] == [
+        ("0", "0", "0"),
+        ("1", "1", "0"),
+        ("2", "0", "1"),
+        ("3", "1", "1"),
+    ]
+    assert {(env["WORLD_SIZE"], env["LOCAL_WORLD_SIZE"], env["GROUP_WORLD_SIZE"]) for env in envs} == {("4", "2", "2")}
+    assert len({(env["MASTER_ADDR"], env["MASTER_PORT"]) for env in envs}) == 1
+    assert {variables(tmp_path, rank, 2)["TORCHELASTIC_RESTART_COUNT"] for rank in range(4)} == {"1"}
     nothing_left(spec)
 
 
@@ -52,8 +54,8 @@ async def test_a_group_on_one_node_meets_on_its_loopback(tmp_path: Path) -> None
     async with running(group("--steps", "3", "--tell", str(tmp_path), size=2)) as run:
         await run.until(lambda snapshot: snapshot.ended)
         assert all_are(run.snapshot, FINISHED)
-        assert [one.slots for one in run.snapshot.groups] == [SLOTS[:2], SLOTS[2:]]
-    assert told(tmp_path, 0, 1)["MASTER_ADDR"] == "127.0.0.1"
+        assert [group.slots for group in run.snapshot.groups] == [SLOTS[:2], SLOTS[2:]]
+    assert variables(tmp_path, 0, 1)["MASTER_ADDR"] == "127.0.0.1"
 
 
 async def test_a_group_over_nodes_is_stopped_and_started_by_the_user() -> None:

@@ -24,13 +24,8 @@ async def test_workers_of_all_nodes_are_one_session(tmp_path: Path) -> None:
         await run.until(lambda snapshot: snapshot.ended)
     for index, slot in enumerate(SLOTS):
         env = json.loads((tmp_path / f"{index}-of-4").read_text())["env"]
-        given = {name: env[name] for name in ("GMG_SESSION", "GMG_SLOT", "GMG_WORKER_INDEX", "GMG_NUM_WORKERS")}
-        assert given == {
-            "GMG_SESSION": spec.name,
-            "GMG_SLOT": slot,
-            "GMG_WORKER_INDEX": str(index),
-            "GMG_NUM_WORKERS": "4",
-        }
+        names = ("GMG_SESSION", "GMG_SLOT", "GMG_WORKER_INDEX", "GMG_NUM_WORKERS")
+        assert tuple(env[name] for name in names) == (spec.name, slot, str(index), "4")
         assert b"Running at" in run.output(slot)
     summary = run.summary()
     assert [worker["slot"] for worker in summary["workers"]] == list(SLOTS)
@@ -59,6 +54,6 @@ async def test_a_worker_on_a_node_is_stopped_restarted_and_edited() -> None:
 
 
 @pytest.mark.parametrize("where", ["0", "x", "-1"])
-def test_a_number_of_agents_that_is_none_is_refused(where: str) -> None:
+def test_the_number_of_agents_is_checked(where: str) -> None:
     with pytest.raises(GmgError, match=f"--nodes local:{where}: give how many agents to start on this machine"):
         Local(where)

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import socket
-from collections import Counter
 from pathlib import Path
 
 import psutil
@@ -20,14 +19,13 @@ from gmg_tui.model import WorkerState
 from gmg_tui.store import reader
 from tests.engine.harness import Running, job_batch, running, spawn, spec_for, sweep_for
 from tests.harm.patience import eventually, wait_until
-from tests.nodes.fleets import agents, connected, nothing_left, of_session
+from tests.nodes.fleets import ENDLESS, connected, nothing_left
 from tests.nodes.ray_cluster import GPUS, RayCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 
-ENDLESS = ("--lines", "1000000", "--phase-s", "0.01")
 LONG_S = 300.0
-"""Ray's own parts try for a minute to reach a head that is gone."""
+"""A client of Ray's takes seconds to start."""
 
 
 async def all_run(run: Running) -> dict[str, int]:
@@ -37,9 +35,9 @@ async def all_run(run: Running) -> dict[str, int]:
 
 
 def drivers(run: Running) -> list[psutil.Process]:
-    """The processes that speak with Ray, one for each node."""
-    children = [(one, one.cmdline()) for one in psutil.Process(run.process.pid).children()]
-    return [one for one, words in children if len(words) > 3 and words[3].endswith(".ray_driver")]
+    """The processes that are clients of Ray, one for each node."""
+    children = psutil.Process(run.process.pid).children()
+    return [child for child in children if any(word.endswith(".ray_driver") for word in child.cmdline())]
 
 
 async def test_workers_have_the_gpus_that_ray_counts(ray: RayCluster, tmp_path: Path) -> None:
@@ -74,15 +72,14 @@ async def test_the_jobs_of_a_node_that_leaves_run_on_the_other_and_on_one_that_t
         await run.until(lambda snapshot: any(node.lost_since for node in snapshot.nodes))
         (lost,) = (node.name for node in run.snapshot.nodes if node.lost_since)
         note = rf"{lost}: lost since [\d:]+: it has left the Ray cluster"
-        await run.until(lambda snapshot: any(re.fullmatch(note, one) for one in snapshot.notes))
+        await run.until(lambda snapshot: any(re.fullmatch(note, text) for text in snapshot.notes))
         await run.until(lambda _: run.queue.running == 1)
         ray.do("add")
         await run.until(lambda _: all(connected(run.snapshot).values()) and run.queue.running == 2, timeout_s=LONG_S)
         go.touch()
         await run.until_done()
     records = reader.load_jobs(run.folder / session.STORE)
-    assert Counter(record.state for record in records) == {WorkerState.FINISHED: 4}
-    assert sum(record.last.number for record in records) == 5
+    assert [record.state for record in records] == [WorkerState.FINISHED] * 4
     nothing_left(spec)
 
 
@@ -115,32 +112,12 @@ async def test_drivers_that_are_killed_are_started_again_and_cost_no_worker(ray:
     nothing_left(run.spec)
 
 
-@pytest.mark.timeout(600)
-async def test_a_head_that_is_lost_for_good_ends_the_session_and_leaves_nothing() -> None:
-    ray = RayCluster({name: os.environ[name] for name in ("XDG_STATE_HOME", "XDG_RUNTIME_DIR")})
-    if not ray.address:
-        pytest.skip("Ray does not start here")
-    async with running(spec_for(*ENDLESS, cpu=1, nodes=ray.nodes())) as run:
-        await all_run(run)
-        ray.do("lose")
-        await run.until(lambda snapshot: all(node.lost_since for node in snapshot.nodes), timeout_s=LONG_S)
-        # Its head might be started again; after a while that is not expected any more.
-        await run.until(lambda snapshot: snapshot.ended, timeout_s=LONG_S)
-        assert {worker.state for worker in run.snapshot.workers} == {WorkerState.FAILED}
-        why = rf"no node is left: the Ray cluster has been away for .*: nothing answers at {ray.address}: Connection refused"
-        assert re.search(why, run.log())
-        assert not of_session(run.spec)
-        assert not agents(run.spec)
-    nothing_left(run.spec)
-    ray.end()
-
-
 @pytest.mark.parametrize(
-    ("where", "said"),
+    ("where", "error"),
     [("127.0.0.1:1", "127.0.0.1:1: Connection refused"), ("//no.invalid", "no.invalid:10001: ")],
 )
-async def test_without_a_cluster_that_is_said_before_ray_is_asked(where: str, said: str) -> None:
-    with pytest.raises(GmgError, match=f"^--nodes ray: nothing answers at {said}"):  # a resolver has its own words
+async def test_an_address_where_no_cluster_is_fails_at_once(where: str, error: str) -> None:
+    with pytest.raises(GmgError, match=f"^--nodes ray: nothing answers at {error}"):  # a resolver has its own words
         await Ray(where).nodes()
 
 

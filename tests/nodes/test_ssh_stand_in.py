@@ -1,6 +1,6 @@
 """Hosts that do not share the session's folder, answer late, or have another version of gmg-tui.
 
-A program of this test stands in for ssh: it runs the command here, and has the agent told of another folder.
+A program of this test stands in for ssh: it runs the command here, and gives the agent another folder.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from msgspec import structs
 import gmg_tui
 from gmg_tui.model import LauncherKind, NodesSpec, WorkerState
 from gmg_tui.session import nodes_folder
-from tests.engine.harness import Running, job_batch, running, spawn, spec_for, sweep_for
+from tests.engine.harness import job_batch, running, spawn, spec_for, sweep_for
 from tests.harm.patience import eventually
-from tests.nodes.fleets import agents, nothing_left, of_session
+from tests.nodes.fleets import ENDLESS, agents, nothing_left, of_session
 
 _SSH = """\
 #!/bin/sh
@@ -59,7 +59,7 @@ async def test_logs_are_complete_at_the_end_and_not_before_is_the_hosts_copy_rem
 
 
 async def test_logs_that_an_engine_could_not_bring_stay_on_their_nodes(hosts: NodesSpec) -> None:
-    spec = spec_for("--lines", "1000000", "--phase-s", "0.01", cpu=1, nodes=structs.replace(hosts, orphan_wait_s=1.0))
+    spec = spec_for(*ENDLESS, cpu=1, nodes=structs.replace(hosts, orphan_wait_s=1.0))
     async with running(spec) as run:
         for slot in ("a/cpu0", "b/cpu0"):
             await run.until_state(slot, WorkerState.RUNNING)
@@ -75,7 +75,7 @@ async def test_a_host_that_answers_late_joins(hosts: NodesSpec, tmp_path: Path, 
     up = tmp_path / "up"
     (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", f'[ "$host" = a ] || [ -e {up} ] || exit 255\n{{ IFS', 1))
     some, go = structs.replace(hosts, least=1), tmp_path / "go"
-    spec = spec_for("--lines", "1000000", "--phase-s", "0.01", cpu=1, nodes=some)
+    spec = spec_for(*ENDLESS, cpu=1, nodes=some)
     if queued:
         spec = sweep_for([{}] * 2, job_batch("--until", str(go)), cpu=1, nodes=some)
     async with running(spec) as run:
@@ -107,23 +107,18 @@ async def test_hosts_whose_login_shell_is_fish_are_reached(
 
 
 async def test_logs_of_a_running_session_come_while_they_grow(hosts: NodesSpec) -> None:
-    spec = spec_for("--lines", "1000000", "--phase-s", "0.01", cpu=1, nodes=hosts)
+    spec = spec_for(*ENDLESS, cpu=1, nodes=hosts)
     async with running(spec) as run:
         await run.until_state("a/cpu0", WorkerState.RUNNING)
         here = run.folder / "logs" / "a" / "cpu0.log"
         await eventually(lambda: here.exists() and b"Running at" in here.read_bytes())
-        bridge_of(run, "a").kill()
+        (stand_in,) = (each for each in psutil.Process(run.process.pid).children() if "a" in each.cmdline())
+        stand_in.kill()
         size = here.stat().st_size
         await eventually(lambda: here.stat().st_size > size + 10_000)
         (there,) = nodes_folder().glob(f"{spec.name}@a-*")
         log = there / "logs" / "a" / "cpu0.log"
         assert log.read_bytes().startswith(here.read_bytes())
-
-
-def bridge_of(run: Running, host: str) -> psutil.Process:
-    """The stand-in's process by which the engine is connected to a host's agent."""
-    (found,) = (one for one in psutil.Process(run.process.pid).children() if host in one.cmdline())
-    return found
 
 
 async def test_another_version_of_gmg_tui_is_refused_with_both_versions(hosts: NodesSpec, tmp_path: Path) -> None:

@@ -10,14 +10,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from gmg_tui import session
 from gmg_tui.model import WorkerState
 from gmg_tui.store import reader
 from tests.harm.patience import wait_until
-from tests.nodes.fleets import marked, with_files_of
+from tests.nodes.fleets import agents_of, marked
 from tests.store.records import jobs_so_far
 
 from .cluster import Cluster
@@ -44,11 +43,6 @@ def ended(slurm: Cluster, job: str) -> bool:
     return not slurm.ask("squeue", "-h", "-j", job).strip()
 
 
-def agents(name: str) -> list[psutil.Process]:
-    """The agents of a session, and their watchdogs."""
-    return with_files_of(f"{session.nodes_folder()}/{name}@")
-
-
 def workers(name: str) -> list[dict[str, Any]]:
     """The workers in a session's summary."""
     return list(json.loads((session.sessions_folder() / name / session.SUMMARY).read_text())["workers"])
@@ -59,7 +53,7 @@ def test_a_run_has_the_slots_of_both_nodes(slurm: Cluster, tmp_path: Path) -> No
     wait_until(lambda: ended(slurm, job))
     slots = ("n1/cpu0", "n1/cpu1", "n2/cpu0", "n2/cpu1")
     assert [(worker["slot"], worker["state"]) for worker in workers("both")] == [(slot, "finished") for slot in slots]
-    wait_until(lambda: not marked("both") and not agents("both"))
+    wait_until(lambda: not marked("both") and not agents_of("both"))
 
 
 def test_a_run_that_is_cancelled_leaves_nothing(slurm: Cluster, tmp_path: Path) -> None:
@@ -67,7 +61,7 @@ def test_a_run_that_is_cancelled_leaves_nothing(slurm: Cluster, tmp_path: Path) 
     wait_until(lambda: len(marked("cancelled")) == 2)
     slurm.ask("scancel", job)
     wait_until(lambda: ended(slurm, job))
-    wait_until(lambda: not marked("cancelled") and not agents("cancelled"))
+    wait_until(lambda: not marked("cancelled") and not agents_of("cancelled"))
 
 
 def test_a_session_whose_job_has_ended_elsewhere_ends(slurm: Cluster) -> None:
@@ -83,7 +77,7 @@ def test_a_session_whose_job_has_ended_elsewhere_ends(slurm: Cluster) -> None:
     assert re.search(rf"no node is left: Slurm job {job} (has ended|is \w+)", log), log
     # An agent may end its workers in order before its step is killed: `stopped`, else `failed`.
     assert {worker["state"] for worker in workers("gone")} <= {"failed", "stopped"}
-    wait_until(lambda: not marked("gone") and not agents("gone"))
+    wait_until(lambda: not marked("gone") and not agents_of("gone"))
 
 
 def test_a_slurmd_that_is_killed_costs_nothing_until_its_agent_is_gone(slurm: Cluster, tmp_path: Path) -> None:
@@ -96,7 +90,7 @@ def test_a_slurmd_that_is_killed_costs_nothing_until_its_agent_is_gone(slurm: Cl
     try:
         slurm.kill("n2")
         assert {worker.pid for worker in marked("alone")} == before
-        on_n2 = [process for process in agents("alone") if process.environ().get("SLURMD_NODENAME") == "n2"]
+        on_n2 = [process for process in agents_of("alone") if process.environ().get("SLURMD_NODENAME") == "n2"]
         (agent,) = (process for process in on_n2 if "watchdog" not in " ".join(process.cmdline()))
         agent.kill()
         wait_until(lambda: "n2 is lost" in (folder / session.ENGINE_LOG).read_text())
@@ -109,4 +103,4 @@ def test_a_slurmd_that_is_killed_costs_nothing_until_its_agent_is_gone(slurm: Cl
         attempts = [ran for of_job in stored.attempts.values() for ran in of_job]
     where = Counter(ran.slot for ran in attempts if ran.attempt.exit_code == 0)
     assert where == {"n1/cpu0": 4}
-    wait_until(lambda: not marked("alone") and not agents("alone"))
+    wait_until(lambda: not marked("alone") and not agents_of("alone"))

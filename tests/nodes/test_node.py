@@ -1,7 +1,8 @@
-"""A connection to an agent that does not come about leaves no process."""
+"""One node: a connection that fails leaves no process, and silence makes it lost."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import psutil
@@ -9,7 +10,7 @@ import pytest
 
 from gmg_tui.engine.launchers.launcher import Launcher
 from gmg_tui.engine.nodes.node import Node
-from gmg_tui.model import LauncherKind, NodesSpec
+from gmg_tui.model import LauncherKind, NodesSpec, Session
 from gmg_tui.session import AGENT_MARK
 from tests.engine.harness import spec_for
 
@@ -48,3 +49,15 @@ async def test_nothing_is_left_of_a_connection_that_fails(command: str, error: s
     assert error in str(failed)
     await node.end(kill=True, within_s=0.0)
     assert not [child for child in psutil.Process().children(recursive=True) if "sleep" in child.cmdline()]
+
+
+async def test_a_silent_node_is_lost_unless_it_is_this_engine_that_was_stopped() -> None:
+    spec = spec_for(nodes=NodesSpec(LauncherKind.LOCAL))
+    node = Node("n1", spec, Shell("true"), lambda: None, lambda _: None)
+    node.session, now = Session(spec, (), 0, 0.0, ""), time.monotonic()
+    node.check(now + 100.0, delayed_s=99.0)
+    assert node.lost_since is None
+    node.check(now + 114.0, delayed_s=0.0)
+    assert node.lost_since is None
+    node.check(now + 116.0, delayed_s=0.0)
+    assert node.lost_since is not None
