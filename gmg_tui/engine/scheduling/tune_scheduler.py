@@ -218,7 +218,7 @@ class TuneScheduler(QueueScheduler):
         running = {run.number: run.so_far(worker) for run, worker in self._running_trials()}
         trials = [running.get(number) or run.waiting() for number, run in self._trial_runs.items()]
         answer = self._search.answer()
-        chosen = answer.recommended
+        chosen, spec = answer.recommended, self._workplace.spec
         started_s = {trial.slot: self._planned_s[trial.slot] for trial in running.values()}
         return Tuning(
             spec=self._spec,
@@ -228,7 +228,7 @@ class TuneScheduler(QueueScheduler):
             eta_s=self._search.eta_s(started_s, self._now_s),
             ended=self._search.ended,
             stopped=self._stopped,
-            command=words.command(self._workplace.spec, self._spec.variable, chosen.value) if chosen is not None else (),
+            command=words.command(spec, self._spec.variable, chosen.value) if chosen is not None else (),
         )
 
     # Commands
