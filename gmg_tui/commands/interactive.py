@@ -74,11 +74,11 @@ def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool
         return None
     if outcome.how == "lost" or outcome.snapshot is None:
         raise GmgError(sessions.parting_text(outcome.session, outcome.reason or "it is gone"), 1)
-    from gmg_tui.headless.table import exit_status, final  # not before the screen: it would wait for this
+    from gmg_tui.report.text import at_end  # not before the screen: it would wait for this
 
     _await_end(outcome.session.engine_pid)
-    print("\n".join(final(outcome.session, outcome.snapshot)))
-    return exit_status(outcome.snapshot, interrupted=outcome.how == "stopped")
+    print("\n".join(at_end(outcome.session, outcome.snapshot)))
+    return _INTERRUPTED if outcome.how == "stopped" else outcome.snapshot.exit_status
 
 
 def _await_end(engine_pid: int) -> None:

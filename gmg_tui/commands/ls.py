@@ -16,8 +16,7 @@ from gmg_tui.client import EngineClient
 from gmg_tui.columns import Column
 from gmg_tui.commands.messages import note, print_json, print_table
 from gmg_tui.errors import GmgError
-from gmg_tui.headless.jobs import counts
-from gmg_tui.headless.reporter import states
+from gmg_tui.headless.reporter import counts, states
 from gmg_tui.session import SessionEntry, WorkerBrief, recovery, removal
 
 _ANSWER_S = 2.0

@@ -13,7 +13,6 @@ from gmg_tui import units
 from gmg_tui.client import ANSWER_S, EngineClient
 from gmg_tui.commands.messages import note, note_jobs_left
 from gmg_tui.errors import GmgError
-from gmg_tui.headless.changes import signal_sent
 from gmg_tui.model import Session, Snapshot, WorkerState
 from gmg_tui.protocol import Bye, Lines, Update
 from gmg_tui.session import SessionEntry, recovery
@@ -140,7 +139,7 @@ async def _conclude(entry: SessionEntry, last: Snapshot) -> None:
 
 def _left(snapshot: Snapshot) -> str:
     """The workers that have ignored SIGINT, with the last signal sent to each; empty where none has."""
-    signals = {worker.slot: signal_sent(worker) for worker in snapshot.workers if worker.state is WorkerState.STOPPING}
+    signals = {worker.slot: worker.signal_sent for worker in snapshot.workers if worker.state is WorkerState.STOPPING}
     ignoring = [f"{slot} ({sent})" for slot, sent in signals.items() if sent and sent != signal.SIGINT.name]
     return f"still running: {', '.join(ignoring)}" if ignoring else ""
 

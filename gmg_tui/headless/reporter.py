@@ -1,26 +1,26 @@
-"""A session as lines of text: the workers' output, their state changes, and their throughput."""
+"""A session as lines of text: the workers' output, what changes, and the throughput."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
 from gmg_tui import units
 from gmg_tui.genesis.output import lines as genesis_lines
-from gmg_tui.headless import changes
-from gmg_tui.headless.changes import DIGITS
-from gmg_tui.headless.jobs import counts
-from gmg_tui.model import RankGroup, Session, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.model import Queue, RankGroup, RateOf, Session, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.protocol import Lines
 from gmg_tui.slurm import allocation
 
+_AMOUNT = re.compile(r"[\d:.]+")
+"""What may change in a text without making it a different one."""
 _LOST = re.compile(r"^(\S+: lost since [\d:]+).*")
 """The note on a lost node, the same whatever follows."""
 _STATUS_EVERY_S = 5.0
 """The shortest time between two status lines …"""
 _STATUS_AT_LEAST_S = 60.0
 """… and between two that differ in nothing but the time."""
+_WAITS = frozenset({WorkerState.WAITING, WorkerState.RESTARTING})
 
 
 class Reporter:
@@ -35,91 +35,98 @@ class Reporter:
         self._verbose = verbose
         self._width = max((len(slot.name) for slot in session.slots), default=0)
         self._next_line: Counter[str] = Counter()
-        self._workers: dict[str, Worker] = {}
-        self._groups: dict[str, RankGroup] = {}
-        self._held_back: set[str] = set()
-        """The slots whose failure is reported with the next snapshot, as the lines that explain it have not come yet."""
+        self._before: dict[str, Worker | RankGroup] = {}
+        """The workers by slot, and the groups by id, as they were reported last."""
         self._reported: set[tuple[str, str]] = set()
-        self._status = ""
+        self._status: Hashable = None
         self._status_time = float("-inf")
+
+    def line(self, slot: str, text: str) -> str:
+        """A line about a slot or a group."""
+        return f"{slot:<{self._width}}   {text}"
 
     def output(self, message: Lines) -> Iterator[str]:
         """A worker's lines, each after its slot; a separate line has how many were left out before them."""
         yield from self._left_out(message.slot, message.first)
         self._next_line[message.slot] = message.first + len(message.lines)
         for line in message.lines:
-            if not self._verbose and genesis_lines.is_mere(line):
-                continue
-            yield f"{message.slot:<{self._width}} │ {line}"
+            if self._verbose or not genesis_lines.is_mere(line):
+                yield f"{message.slot:<{self._width}} │ {line}"
 
     def missed(self, snapshot: Snapshot) -> Iterator[str]:
         """How many of the newest lines of each worker were left out."""
         for worker in snapshot.workers:
             yield from self._left_out(worker.slot, worker.log_lines)
 
-    def events(self, snapshot: Snapshot) -> Iterator[str]:
-        """The changes of the workers and the session since the previous snapshot.
+    def has_all_lines(self, snapshot: Snapshot) -> bool:
+        """Whether the lines of all workers have arrived."""
+        return all(self._next_line[worker.slot] >= worker.log_lines for worker in snapshot.workers)
 
-        For a sweep's workers only problems: `Jobs` reports the starts and ends of jobs. What the ranks of a group do is
-        reported of the group, once. A failure waits for its last lines, but no longer than until the next snapshot.
+    def _left_out(self, slot: str, up_to: int) -> Iterator[str]:
+        missing = up_to - self._next_line[slot]
+        if missing > 0:
+            self._next_line[slot] = up_to
+            file = f"{slot}.log" if self._session.spec.sweep is None else ""  # each job of a sweep has its own
+            yield f"{slot:<{self._width}} │ … {units.count(missing, 'line')} left out; all are in logs/{file}"
+
+    def events(self, snapshot: Snapshot) -> Iterator[str]:
+        """The changes of workers, groups, GPUs and the session since the previous snapshot.
+
+        What the ranks of a group do is reported once, of the group. Of a sweep's workers only problems are reported, as the
+        starts and ends of jobs have lines of their own.
         """
-        in_groups = frozenset(slot for group in snapshot.groups for slot in group.slots)
+        ranks = {slot for group in snapshot.groups for slot in group.slots}
         for worker in snapshot.workers:
-            yield from self._of_worker(worker, snapshot, in_group=worker.slot in in_groups)
+            if worker.slot not in ranks and worker.lost_since is None:  # the note on its node stands for all of them
+                yield from self._changes(worker.slot, worker, snapshot)
+            whose = worker.slot if worker.job is None else f"{worker.slot} {worker.job}"
+            advice = [worker.advice] if worker.advice and worker.state.live else []
+            for text in (*(f"warning: {warning}" for warning in worker.warnings), *advice):
+                yield from self._once(whose, text, self.line(worker.slot, text))
         for group in snapshot.groups:
-            before = self._groups.get(group.id)
-            # A failure is reported once the lines of all its ranks have come.
-            if group.state is not WorkerState.FAILED or self._held_back.isdisjoint(group.slots):
-                same = before if before is not None and before.job == group.job else None
-                for text in changes.of_group(same, group, snapshot.time):
-                    yield self._line(group.id, text)
-                self._groups[group.id] = group
+            yield from self._changes(group.id, group, snapshot)
         yield from self._of_gpus(snapshot)
-        for slot, why in (snapshot.queue.benched if snapshot.queue is not None else {}).items():
-            if self._first(slot, why):
-                yield self._line(slot, f"benched: {why}")
-        simulated = self._session.spec.simulate
-        if simulated is not None and self._first("", "simulated"):
-            yield f"{self._session.spec.name}: simulated: {units.count(simulated, 'GPU')}, and what runs on them"
-        notes = (*snapshot.notes, snapshot.nvml_error) if snapshot.nvml_error else snapshot.notes
-        for note in notes:
-            if self._first("", _LOST.sub(r"\1", note)):
-                yield f"{self._session.spec.name}: {note}"
+        name, simulated = self._session.spec.name, self._session.spec.simulate
+        notes = [f"simulated: {units.count(simulated, 'GPU')}, and what runs on them"] if simulated is not None else []
+        for note in (*notes, *snapshot.notes, *([snapshot.nvml_error] if snapshot.nvml_error else [])):
+            yield from self._once("", _LOST.sub(r"\1", note), f"{name}: {note}")
+
+    def _changes(self, name: str, now: Worker | RankGroup, snapshot: Snapshot) -> Iterator[str]:
+        """What has changed of a worker or a group since it was reported last."""
+        before = self._before.get(name)
+        if before is not None and before.job != now.job:
+            before = None
+        self._before[name] = now
+        reported = snapshot.queue is None or isinstance(now, RankGroup) or _is_problem(now)
+        if reported and (before is None or _identity(before) != _identity(now)):
+            yield self.line(name, _state(now, snapshot.time))
+        if (
+            isinstance(now, RankGroup)
+            and now.fps is not None
+            and (not isinstance(before, RankGroup) or before.fps is None)
+        ):
+            whose = "rank 0's, for all" if now.rate_of is RateOf.RANK_0 else "the sum of all ranks"
+            yield self.line(name, f"{units.fps(now.fps)} FPS ({whose})")
+        was_stuck = before is not None and before.stuck is not None
+        if now.stuck and not was_stuck:
+            yield self.line(name, f"⚠ stuck: {now.stuck}")
+        if was_stuck and not now.stuck and not now.state.ended:
+            yield self.line(name, "no longer stuck")
 
     def _of_gpus(self, snapshot: Snapshot) -> Iterator[str]:
         """What is wrong with the GPUs, each once; a growing figure is not reported again."""
         troubles = {sample.uuid: sample.health.troubles for sample in snapshot.samples if sample.health}
         for slot in self._session.slots:
             for trouble in troubles.get(slot.gpu.uuid, ()) if slot.gpu else ():
-                if self._first(slot.name, DIGITS.sub("", trouble.text)):
-                    yield self._line(slot.name, f"warning: {trouble.text}; {trouble.advice}")
+                line = self.line(slot.name, f"warning: {trouble.text}; {trouble.advice}")
+                yield from self._once(slot.name, _AMOUNT.sub("", trouble.text), line)
+        for name, why in (snapshot.queue.benched if snapshot.queue is not None else {}).items():
+            yield from self._once(name, why, self.line(name, f"benched: {why}"))
 
-    def _of_worker(self, worker: Worker, snapshot: Snapshot, *, in_group: bool) -> Iterator[str]:
-        """The changes of a worker; of a rank only what is not its group's."""
-        before = self._workers.get(worker.slot)
-        if before is not None and before.job != worker.job:
-            before = None
-        if self._awaits_lines(before, worker):
-            return
-        if not in_group and worker.lost_since is None:  # the note on its node stands for all of them
-            report = changes.of_worker if snapshot.queue is None else changes.problems
-            for text in report(before, worker, snapshot.time):
-                yield self._line(worker.slot, text)
-        whose = worker.slot if worker.job is None else f"{worker.slot} {worker.job}"
-        for warning in worker.warnings:
-            if self._first(whose, warning):
-                yield self._line(worker.slot, f"warning: {warning}")
-        if worker.advice and worker.state.live and self._first(whose, worker.advice):
-            yield self._line(worker.slot, worker.advice)
-        self._workers[worker.slot] = worker
-
-    def _awaits_lines(self, before: Worker | None, worker: Worker) -> bool:
-        failed = worker.state is WorkerState.FAILED and (before is None or before.state is not WorkerState.FAILED)
-        if not failed or self._next_line[worker.slot] >= worker.log_lines or worker.slot in self._held_back:
-            self._held_back.discard(worker.slot)
-            return False
-        self._held_back.add(worker.slot)
-        return True
+    def _once(self, whose: str, text: str, line: str) -> Iterator[str]:
+        if (whose, text) not in self._reported:
+            self._reported.add((whose, text))
+            yield line
 
     def status(self, snapshot: Snapshot) -> str | None:
         """The line with the sum and the states; None when it is not due or has not changed."""
@@ -127,15 +134,14 @@ class Reporter:
         if since_s < _STATUS_EVERY_S:
             return None
         text, late = "  ".join(self._totals(snapshot)), _late(snapshot)
-        key = text + DIGITS.split(late, maxsplit=1)[0]
-        if key == self._status and since_s < _STATUS_AT_LEAST_S:
+        same = text, _AMOUNT.split(late, maxsplit=1)[0]
+        if same == self._status and since_s < _STATUS_AT_LEAST_S:
             return None
-        self._status, self._status_time = key, snapshot.time
+        self._status, self._status_time = same, snapshot.time
         eta_s = snapshot.queue.eta_s if snapshot.queue is not None else None
         left = f"  {units.clock(eta_s)} left" if eta_s is not None else ""
         job = allocation.left(snapshot.allocation, snapshot.time)
-        slurm = f"  {job.text}" if job is not None else ""
-        return f"{text}  {units.clock(snapshot.elapsed_s)}{left}{slurm}{late}"
+        return f"{text}  {units.clock(snapshot.elapsed_s)}{left}{f'  {job.text}' if job is not None else ''}{late}"
 
     def _totals(self, snapshot: Snapshot) -> Iterator[str]:
         yield self._session.spec.name
@@ -145,37 +151,55 @@ class Reporter:
         per_watt = fps_per_watt(self._session, snapshot)
         if per_watt is not None:
             yield f"{units.short(per_watt)} FPS/W"
-        if snapshot.queue is None:
-            yield states(worker.state_word for worker in snapshot.workers)
-            shares = [
-                100 * progress.done / progress.total
-                for worker in snapshot.workers
-                if (progress := worker.progress) and progress.total
-            ]
-            if shares:
-                yield f"{units.whole(min(shares))} % done"
-        else:
+        if snapshot.queue is not None:
             yield counts(snapshot.queue)
+        else:
+            yield states(worker.state_word for worker in snapshot.workers)
+            done = [each.done / each.total for worker in snapshot.workers if (each := worker.progress) and each.total]
+            if done:
+                yield f"{units.whole(100 * min(done))} % done"
         stuck = sum(worker.stuck is not None for worker in snapshot.workers)
         if stuck:
             yield f"⚠ {stuck} stuck"
 
-    def _left_out(self, slot: str, up_to: int) -> Iterator[str]:
-        missing = up_to - self._next_line[slot]
-        if missing > 0:
-            self._next_line[slot] = up_to
-            left_out = units.count(missing, "line")
-            file = f"{slot}.log" if self._session.spec.sweep is None else ""  # each job of a sweep has its own
-            yield f"{slot:<{self._width}} │ … {left_out} left out; all are in logs/{file}"
 
-    def _line(self, slot: str, text: str) -> str:
-        return f"{slot:<{self._width}}   {text}"
+def _identity(of: Worker | RankGroup) -> Hashable:
+    """What makes its state a different one: of what it waits for, no amount; of a signal, not how long is left."""
+    waits_for = _AMOUNT.sub("", of.reason or "") if of.state in _WAITS else ""
+    if isinstance(of, RankGroup):
+        return of.state, of.restarts, of.waits_for, waits_for
+    return of.state, of.attempt, of.signal_sent, waits_for
 
-    def _first(self, slot: str, text: str) -> bool:
-        if (slot, text) in self._reported:
-            return False
-        self._reported.add((slot, text))
-        return True
+
+def _is_problem(worker: Worker) -> bool:
+    """Whether a job's worker does not simply run: it restarts, or what it waits for is known."""
+    waits = worker.state is WorkerState.WAITING and worker.job is not None and worker.reason is not None
+    return waits or worker.state is WorkerState.RESTARTING
+
+
+def _state(of: Worker | RankGroup, now: float) -> str:
+    """The state of a worker or a group in one line."""
+    if isinstance(of, RankGroup):
+        whole, attempt, after = f" {units.count(len(of.slots), 'rank')}", of.restarts + 1, ""
+        waits = f"{'rank' if len(of.waits_for) == 1 else 'ranks'} {', '.join(map(str, of.waits_for))}"
+        reason = f" for {waits}" if of.waits_for else f": {of.reason}" if of.reason else ""
+    else:
+        whole, attempt, reason = "", of.attempt, f": {of.reason}" if of.reason else ""
+        after = f" after {units.span(of.current.elapsed_s(of.state_since))}" if of.current is not None else ""
+    match of.state:
+        case WorkerState.STARTING:
+            return f"starting{whole}" + (f", attempt {attempt}" if attempt > 1 else "")
+        case WorkerState.RESTARTING:
+            left = "" if of.restart_at is None else f" in {units.span(max(0.0, of.restart_at - now))}"
+            return f"restarting{left}, attempt {attempt + 1}{reason}"
+        case WorkerState.STOPPING:
+            return f"stopping{whole}" + (f": {of.stopping}" if isinstance(of, Worker) and of.stopping else "")
+        case WorkerState.COMPILING if isinstance(of, Worker) and of.phase_usual_s is not None:
+            return f"compiling{after}; this took {units.span(of.phase_usual_s)} last time"
+        case WorkerState.WAITING:
+            return f"waiting{reason}"
+        case _:
+            return f"{of.state}{after}{reason}"
 
 
 def _late(snapshot: Snapshot) -> str:
@@ -187,6 +211,16 @@ def _late(snapshot: Snapshot) -> str:
     return f"  {oldest.error} for {age}" if oldest.silent else f"  GPU metrics are {age} old"
 
 
-def states(names: Iterator[str]) -> str:
+def states(names: Iterable[str]) -> str:
     """How many workers are in each state: `1 failed, 7 running`."""
     return ", ".join(f"{number} {state}" for state, number in sorted(Counter(names).items()))
+
+
+def counts(queue: Queue) -> str:
+    """The queue's progress: `12/30 jobs, 3 running, 1 failed`."""
+    named = (("running", queue.running), ("failed", queue.failed), ("stopped", queue.stopped))
+    parts = [
+        f"{queue.done:,}/{units.count(queue.jobs, 'job')}",
+        *(f"{number:,} {word}" for word, number in named if number),
+    ]
+    return ", ".join(parts)

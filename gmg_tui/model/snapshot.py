@@ -140,6 +140,11 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
         return "failed" if failed else "stopped" if stopped else "finished"
 
     @property
+    def exit_status(self) -> int:
+        """The command's exit status once it has ended: 0 finished, 1 failed, 130 stopped by the user."""
+        return {"finished": 0, "failed": 1, "stopped": 130}[self.outcome]
+
+    @property
     def counted(self) -> tuple[Worker, ...]:
         """The workers that count for the session's totals.
 

@@ -155,6 +155,11 @@ class Worker(Struct, frozen=True, omit_defaults=True):
         return self.state.value
 
     @property
+    def signal_sent(self) -> str:
+        """The signal that it was sent last, from `stopping`, whose rest counts down; empty where none was."""
+        return (self.stopping or "").partition(" ")[0].rstrip(",;:")
+
+    @property
     def current_fps(self) -> float | None:
         """The rate now; None unless it runs, and still reports it."""
         silent = self.fps_silent_since is not None or self.lost_since is not None

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from shlex import join
 
 from gmg_tui import tables, units
 from gmg_tui.columns import Column
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Answer, JobRecord, Trial, TrialState, TuneSpec, Tuning, WorkerState
+from gmg_tui.model import Answer, JobRecord, Session, Snapshot, Trial, TrialState, TuneSpec, Tuning, WorkerState
 from gmg_tui.report import data as report
 from gmg_tui.report.data import Order, ReportData
+from gmg_tui.results import TUNE
 from gmg_tui.results.jobs import columns, state_style
 from gmg_tui.session import LOGS, SUMMARY, SessionEntry
 from gmg_tui.text import clean
@@ -31,6 +33,26 @@ def final(entry: SessionEntry) -> str:
     """The table with its totals that a sweep prints at its end. Raises `StoreError`."""
     data = report.load(entry)
     return render(data, data.best, *tables.output())
+
+
+def at_end(session: Session, snapshot: Snapshot) -> list[str]:
+    """The results that are printed when all workers have ended: a plain run's table, a tuning's answer.
+
+    The table of a sweep is printed by its command, after these lines.
+    """
+    logs = f"logs: {Path(session.spec.folder) / LOGS}/"
+    if snapshot.tuning is not None:
+        return [*answer_lines(snapshot.tuning), f"tuning: {Path(session.spec.folder) / TUNE}", logs]
+    if snapshot.queue is None:
+        return render(report.at_end(session, snapshot), None, *tables.output()).splitlines()
+    if not snapshot.queue.stranded:
+        return [logs]
+    return [
+        "no job can start: every GPU that the jobs may use is benched",
+        *(f"{slot}: {why}" for slot, why in snapshot.queue.benched.items()),
+        "mend them (nvidia-smi, the kernel's log, gmg-tui doctor), or give others with --gpus, and continue the sweep",
+        logs,
+    ]
 
 
 def render(data: ReportData, best: str | None, width: int | None, colour: bool) -> str:

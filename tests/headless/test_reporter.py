@@ -7,7 +7,6 @@ from typing import Any
 
 from gmg_tui.gpu.health import judged
 from gmg_tui.headless.reporter import Reporter
-from gmg_tui.headless.table import final
 from gmg_tui.model import (
     Fps,
     Gpu,
@@ -22,6 +21,7 @@ from gmg_tui.model import (
     WorkerState,
 )
 from gmg_tui.protocol import Lines
+from gmg_tui.report.text import at_end
 from tests.workers import changed as replace
 from tests.workers import session_of, worker_of
 
@@ -111,6 +111,7 @@ def test_what_a_worker_waits_for_is_told_when_it_changes_but_not_each_amount_of_
         told += reporter.events(_snapshot(second, worker_of("gpu0", 0, state, reason=reason)))
     assert told == [
         "gpu0    waiting: for gpu1 to write the mesh caches",
+        "gpu0    waiting",
         "gpu0    waiting: for the NVIDIA driver to answer",
         "gpu0    restarting, attempt 1",
         "gpu0    restarting, attempt 1: for 20.0 GiB on gpu0 to be released",
@@ -173,7 +174,7 @@ def test_the_table_sums_what_is_known_and_invents_nothing() -> None:
     reached = {"gpu_util_mean_pct": 97.1, "memory_peak_mib": 30211, "power_mean_w": 480.0, "energy_j": 263000.0}
     times = {"attempt_started": 1.0, "attempt_ended": 3662.0}
     known = replace(_running(2000.0), state=WorkerState.FINISHED, fps=fps, **reached, **times)
-    lines = final(_SESSION, _snapshot(3662, known, worker_of("gpu10", 1, WorkerState.FAILED)))
+    lines = at_end(_SESSION, _snapshot(3662, known, worker_of("gpu10", 1, WorkerState.FAILED)))
     rows = [re.split("  +", line.strip()) for line in lines]
     assert rows[0] == ["slot", "state", "start", "time", "FPS", "VRAM GiB", "GPU %", "W", "energy", "steps/J"]
     assert [*rows[1][:2], *rows[1][3:]] == ["gpu0", "finished", "1h 01m", "2,000", "29.5", "97", "480", "73 Wh", "4.00"]
@@ -185,18 +186,6 @@ def test_the_table_sums_what_is_known_and_invents_nothing() -> None:
         "time 01:01:01",
     ]
     assert lines[4] == "gpu10 failed: no reason known"
-
-
-def test_the_lines_that_explain_a_failure_come_before_it_but_are_not_waited_for_for_ever() -> None:
-    times = {"attempt_started": 0.0, "attempt_ended": 3.0}
-    failed = worker_of("gpu0", 0, WorkerState.FAILED, reason="KeyError: 'joint'", log_lines=2, **times)
-    for lines in (("Traceback …", "KeyError: 'joint'"), ()):
-        reporter = Reporter(_SESSION)
-        assert list(reporter.events(_snapshot(2, failed))) == []
-        printed = [f"gpu0  │ {line}" for line in lines]
-        assert list(reporter.output(Lines("gpu0", 0, lines))) == printed
-        assert list(reporter.events(_snapshot(3, failed))) == ["gpu0    failed after 3 s: KeyError: 'joint'"]
-        assert list(reporter.events(_snapshot(4, failed))) == []
 
 
 def test_what_is_wrong_with_a_gpu_is_reported_once_with_what_to_do() -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 
-import msgspec
-
 from gmg_tui.headless.reporter import Reporter
-from gmg_tui.headless.table import final
 from gmg_tui.model import (
     DdpSpec,
     Fps,
@@ -18,8 +14,7 @@ from gmg_tui.model import (
     Snapshot,
     WorkerState,
 )
-from gmg_tui.protocol import Lines
-from gmg_tui.session import WorkerBrief
+from gmg_tui.report.text import at_end
 from tests.workers import changed, session_of, worker_of
 
 _SLOTS = ("cpu0", "cpu1", "cpu2")
@@ -74,25 +69,15 @@ def test_a_group_is_told_once_and_not_its_ranks() -> None:
         "g0     5,000 FPS (rank 0's, for all)",
         "g0     ⚠ stuck: rank 1 never entered ALLREDUCE 3",
         "g0     no longer stuck",
-        "g0     ending 3 ranks",
+        "g0     stopping 3 ranks",
         f"g0     restarting in 5 s, attempt 2: {_CAUSE}",
         "g0     starting 3 ranks, attempt 2",
         f"g0     failed: {_CAUSE}",
     ]
 
 
-def test_a_failure_waits_for_the_lines_that_explain_it_but_not_for_ever() -> None:
-    reporter = Reporter(_SESSION)
-    assert list(reporter.events(_snapshot(0, WorkerState.RUNNING))) == ["g0     running"]
-    assert list(reporter.events(_snapshot(1, WorkerState.FAILED, log=1, reason=_CAUSE))) == []
-    assert list(reporter.output(Lines("cpu1", 0, ("ValueError: nan",)))) == ["cpu1 │ ValueError: nan"]
-    failed = _snapshot(2, WorkerState.FAILED, log=1, reason=_CAUSE)
-    assert list(reporter.events(failed)) == [f"g0     failed: {_CAUSE}"]
-    assert list(reporter.events(failed)) == []
-
-
 def test_the_final_table_has_group_and_rank_and_the_cause_once() -> None:
-    lines = final(_SESSION, _snapshot(9, WorkerState.FAILED, reason=_CAUSE, advice="smaller steps"))
+    lines = at_end(_SESSION, _snapshot(9, WorkerState.FAILED, reason=_CAUSE, advice="smaller steps"))
     assert lines[0].split()[:4] == ["slot", "state", "group", "rank"]
     assert [line.split()[:4] for line in lines[1:4]] == [
         [name, "failed", "g0", str(i)] for i, name in enumerate(_SLOTS)
@@ -112,13 +97,4 @@ def test_the_final_table_of_a_rate_for_all_counts_the_power_of_all_ranks() -> No
         *(changed(worker, power_mean_w=100.0) for worker in snapshot.workers[1:]),
     )
     ended = changed(snapshot, workers=workers)
-    assert any("total 6,000 FPS  20.0 FPS/W" in line for line in final(_SESSION, ended))
-
-
-def test_the_brief_form_of_a_worker_has_its_group_where_there_is_one() -> None:
-    rank, *_ = _snapshot(0, WorkerState.RUNNING).workers
-    told = json.loads(msgspec.json.encode(WorkerBrief.of((rank,))[0]))
-    assert told["group"] == {"id": "g0", "rank": 0, "world_size": 3}
-    alone = msgspec.json.encode(WorkerBrief.of((worker_of("cpu0", 0, WorkerState.RUNNING),))[0])
-    assert "group" not in json.loads(alone)
-    assert "group" not in msgspec.to_builtins(msgspec.json.decode(alone, type=WorkerBrief))
+    assert any("total 6,000 FPS  20.0 FPS/W" in line for line in at_end(_SESSION, ended))

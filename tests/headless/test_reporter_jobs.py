@@ -9,7 +9,6 @@ import pytest
 
 from gmg_tui.headless.jobs import Jobs
 from gmg_tui.headless.reporter import Reporter
-from gmg_tui.headless.table import exit_status, final
 from gmg_tui.model import (
     Attempt,
     Batch,
@@ -22,10 +21,12 @@ from gmg_tui.model import (
     WorkerState,
 )
 from gmg_tui.protocol import Lines
+from gmg_tui.report.text import at_end
 from tests.workers import changed as replace
 from tests.workers import session_of, worker_of
 
 _SESSION = session_of("cpu0", "cpu1", name="sweep-1", started=1000.0, sweep=SweepSpec((Batch(),)))
+_BEGUN = Queue(waiting=8, running=2, finished=0, failed=0, stopped=0, version=1)
 _QUEUE = Queue(waiting=5, running=2, finished=2, failed=1, stopped=0, version=1, eta_s=252.0)
 
 
@@ -51,34 +52,38 @@ class _Queue:
     """The jobs that have ended, as an engine gives them."""
 
     def __init__(self) -> None:
-        self.jobs = Jobs(_SESSION)
+        self.jobs = Jobs(_SESSION, Reporter(_SESSION).line)
         self.ended: list[JobRecord] = []
         self.questions = self.version = 0
 
     def told(self) -> Iterator[str]:
         self.version += 1
         queue = replace(_QUEUE, finished=len(self.ended), failed=0, version=self.version)
-        while (part := self.jobs.wanted(queue)) is not None:
+        while (part := self.jobs.part(queue)) is not None:
             self.questions += 1
             waiting = JobRecord(99_999, "waiting")
             first, number = part
-            yield from self.jobs.take(first, [*self.ended, waiting][first : first + number])
+            yield from self.jobs.ends(first, [*self.ended, waiting][first : first + number])
 
 
 def test_a_start_is_told_once_and_each_further_attempt_too() -> None:
-    jobs = Jobs(_SESSION)
-    assert list(jobs.starts(_snapshot(_worker(4), worker_of("cpu1", 1, WorkerState.WAITING)))) == [
+    jobs = Jobs(_SESSION, Reporter(_SESSION).line)
+    assert list(jobs.starts(_snapshot(_worker(4), worker_of("cpu1", 1, WorkerState.WAITING), queue=_BEGUN))) == [
         "cpu0   job 4/10 x=4 starts"
     ]
-    assert list(jobs.starts(_snapshot(_worker(4)))) == []
-    assert list(jobs.starts(_snapshot(_worker(4, attempt=2)))) == ["cpu0   job 4/10 x=4 starts, attempt 2"]
-    assert list(jobs.starts(_snapshot(_worker(5, state=WorkerState.STARTING)))) == ["cpu0   job 5/10 x=5 starts"]
-    assert list(jobs.starts(_snapshot(_worker(5, state=WorkerState.FINISHED)))) == []
+    assert list(jobs.starts(_snapshot(_worker(4), queue=_BEGUN))) == []
+    assert list(jobs.starts(_snapshot(_worker(4, attempt=2), queue=_BEGUN))) == [
+        "cpu0   job 4/10 x=4 starts, attempt 2"
+    ]
+    assert list(jobs.starts(_snapshot(_worker(5, state=WorkerState.STARTING), queue=_BEGUN))) == [
+        "cpu0   job 5/10 x=5 starts"
+    ]
+    assert list(jobs.starts(_snapshot(_worker(5, state=WorkerState.FINISHED), queue=_BEGUN))) == []
 
 
 def test_an_end_says_state_time_attempts_speed_and_reason() -> None:
     queue = _Queue()
-    assert list(queue.jobs.starts(_snapshot(_worker(1, "cpu1"), _worker(2)))) != []
+    assert list(queue.jobs.starts(_snapshot(_worker(1, "cpu1"), _worker(2), queue=_BEGUN))) != []
     failed: dict[str, Any] = {"reason": "out of memory", "attempts": 3}
     queue.ended = [_ended(1, fps=Fps(1.0, 1500.0, 1.0, 1)), _ended(2, WorkerState.FAILED, **failed)]
     queue.ended.append(JobRecord(3, "x=3", state=WorkerState.STOPPED, reason="skipped"))
@@ -89,7 +94,7 @@ def test_an_end_says_state_time_attempts_speed_and_reason() -> None:
         "       job 3/10 x=3 stopped: skipped",
     ]
     assert list(queue.told()) == []
-    assert queue.jobs.wanted(replace(_QUEUE, version=queue.version)) is None
+    assert queue.jobs.part(replace(_QUEUE, version=queue.version)) is None
 
 
 def test_a_job_that_no_snapshot_had_is_told_with_its_start() -> None:
@@ -164,6 +169,5 @@ def test_lines_left_out_are_said_to_be_in_the_folder_where_each_job_has_a_log() 
 )
 def test_every_job_counts_for_the_exit_status_and_there_is_no_table_of_slots(queue: Queue, status: int) -> None:
     snapshot = _snapshot(_worker(4, state=WorkerState.FINISHED), queue=replace(queue, ended=True))
-    assert exit_status(snapshot, interrupted=False) == status
-    assert exit_status(snapshot, interrupted=True) == 130
-    assert final(_SESSION, snapshot) == ["logs: /state/sweep-1/logs/"]
+    assert snapshot.exit_status == status
+    assert at_end(_SESSION, snapshot) == ["logs: /state/sweep-1/logs/"]

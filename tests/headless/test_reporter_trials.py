@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from msgspec.structs import replace
 
-from gmg_tui.headless import _Headless
 from gmg_tui.headless.jobs import Trials
-from gmg_tui.headless.table import exit_status, final
+from gmg_tui.headless.reporter import Reporter
 from gmg_tui.model import TrialState, Tuning
+from gmg_tui.report.text import at_end
 from tests import tunings
-from tests.ui.fake_engine import FakeEngine
 
 
 def _said(*found: Tuning) -> list[list[str]]:
-    trials = Trials(tunings.session(found[0]))
+    trials = Trials(Reporter(tunings.session(found[0])).line)
     return [list(trials.events(one)) for one in found]
 
 
@@ -55,7 +52,7 @@ def test_a_trial_that_is_measured_again_is_told_again() -> None:
 
 
 def test_the_answer_is_a_short_table_with_the_command() -> None:
-    assert final(tunings.session(tunings.ENDED), tunings.snapshot(tunings.ENDED)) == [
+    assert at_end(tunings.session(tunings.ENDED), tunings.snapshot(tunings.ENDED)) == [
         "n_envs = 15,000 on 8 slots: 86,011,956 FPS ±0.4 %, 98.9 % of the same slots alone",
         "answer       n_envs         FPS      ±      VRAM  GPU %    W  FPS/W",
         "recommended  15,000  10,975,342  0.6 %  12.0 GiB     97  610  18.0k",
@@ -73,39 +70,16 @@ def test_the_answer_is_a_short_table_with_the_command() -> None:
 
 def test_without_an_answer_it_says_so() -> None:
     ended = replace(tunings.FIRST, ended=True)
-    assert final(tunings.session(ended), tunings.snapshot(ended))[0] == "no value of n_envs was measured"
+    assert at_end(tunings.session(ended), tunings.snapshot(ended))[0] == "no value of n_envs was measured"
 
 
 @pytest.mark.parametrize(
-    ("tuning", "interrupted", "status"),
+    ("tuning", "status"),
     [
-        (tunings.ENDED, False, 0),
-        (tunings.ENDED, True, 130),
-        (replace(tunings.EDGE, ended=True, stopped=True), False, 130),
-        (replace(tunings.FIRST, ended=True), False, 1),
+        (tunings.ENDED, 0),
+        (replace(tunings.EDGE, ended=True, stopped=True), 130),
+        (replace(tunings.FIRST, ended=True), 1),
     ],
 )
-def test_failed_trials_are_no_failure(tuning: Tuning, interrupted: bool, status: int) -> None:
-    assert exit_status(tunings.snapshot(tuning), interrupted=interrupted) == status
-
-
-@pytest.mark.parametrize("verbose", [False, True])
-async def test_the_workers_lines_are_printed_if_it_is_verbose_alone(
-    verbose: bool, capfd: pytest.CaptureFixture[str]
-) -> None:
-    engine = FakeEngine(
-        tunings.session(tunings.EDGE),
-        replace(tunings.snapshot(tunings.EDGE), workers=()),
-        log={"gpu0": ["a line of the worker"]},
-    )
-    reporter = _Headless(engine, ascii_only=False, verbose=verbose)
-    ended = replace(tunings.snapshot(tunings.ENDED), workers=())
-    asyncio.get_running_loop().call_soon(engine.push, ended)  # after the lines, which come at once
-    await reporter.follow()
-    await reporter.conclude()
-    out = capfd.readouterr().out
-    assert ("gpu0 │ a line of the worker" in out) is verbose
-    assert "gpu0   trial 15: n_envs=15,000 measured 10,975,342 FPS" in out
-    assert "run it: gmg-tui franka.py -B 15000" in out
-    assert reporter.status == 0
-    assert "job " not in out
+def test_failed_trials_are_no_failure(tuning: Tuning, status: int) -> None:
+    assert tunings.snapshot(tuning).exit_status == status
