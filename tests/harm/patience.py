@@ -1,19 +1,22 @@
-"""Waiting for what nobody announces: files, descriptors, other programs' processes."""
+"""Waiting for what is not announced: files, descriptors, other programs' processes."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 
-_LOOK_S = 0.1
+import psutil
+
+_INTERVAL_S = 0.1
 
 
 async def eventually(holds: Callable[[], object], *, timeout_s: float = 90.0) -> None:
-    """Wait until `holds()` is true, while this test's own loop goes on."""
+    """Wait until `holds()` is true, while the test's own loop goes on."""
     async with asyncio.timeout(timeout_s):
-        while not holds():  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(_LOOK_S)
+        while not holds():  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(_INTERVAL_S)
 
 
 def wait_until(holds: Callable[[], object], *, timeout_s: float = 90.0) -> None:
@@ -21,4 +24,25 @@ def wait_until(holds: Callable[[], object], *, timeout_s: float = 90.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline, f"not so within {timeout_s:.0f} s"
-        time.sleep(_LOOK_S)
+        time.sleep(_INTERVAL_S)
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether a process runs. One that has ended counts as dead before its parent has waited for it."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def processes_of_test() -> list[psutil.Process]:
+    """All processes that carry this test's state folder in their environment, except pytest itself."""
+    processes = []
+    for process in psutil.process_iter():
+        try:
+            same_folder = process.environ().get("XDG_STATE_HOME") == os.environ["XDG_STATE_HOME"]
+        except (psutil.Error, OSError):
+            continue
+        if same_folder and process.pid != os.getpid() and alive(process):
+            processes.append(process)
+    return processes

@@ -1,4 +1,4 @@
-"""Sessions that run on their own, as a person finds them."""
+"""Sessions that run on their own, as a person finds them, and workers that count their lines."""
 
 from __future__ import annotations
 
@@ -13,37 +13,47 @@ from gmg_tui.client import EngineClient
 from gmg_tui.model import Snapshot
 
 STEPS = ("--plain", "--phase-s", "0", "--lines", "0", "--rate", "20")
-"""The worker prints `step 0`, `step 1` …, 20 a second, for ever."""
+"""The worker prints `step 0`, `step 1` …, 20 a second, until it is ended."""
 
 
 def the_session() -> sessions.SessionEntry:
     """The only session of this test."""
-    (found,) = sessions.listing()
-    return found
+    (entry,) = sessions.listing()
+    return entry
 
 
-def look(found: sessions.SessionEntry) -> Snapshot:
-    """How the session is now, from its engine."""
+def snapshot_of(entry: sessions.SessionEntry) -> Snapshot:
+    """The session's current snapshot, from its engine."""
 
     async def ask() -> Snapshot:
-        client = await EngineClient.connect(Path(found.record.session.spec.socket))
+        client = await EngineClient.connect(Path(entry.record.session.spec.socket))
         await client.close()
         return client.welcome.snapshot
 
     return asyncio.run(ask())
 
 
-def steps(found: sessions.SessionEntry, slot: str) -> list[int]:
-    """The numbers that the worker's log file has."""
-    text = (found.folder / sessions.LOGS / f"{slot}.log").read_bytes()
-    return [int(number) for number in re.findall(rb"^step (\d+)$", text, re.MULTILINE)]
+def steps_in(output: bytes) -> list[int]:
+    """The numbers of the lines `step N` in a worker's output."""
+    return [int(number) for number in re.findall(rb"^step (\d+)$", output, re.MULTILINE)]
 
 
-def shown(text: str) -> int:
+def steps(entry: sessions.SessionEntry, slot: str) -> list[int]:
+    """The same for a worker's log file."""
+    return steps_in((entry.folder / sessions.LOGS / f"{slot}.log").read_bytes())
+
+
+def newest_step(text: str) -> int:
     """The newest step on a screen with this text; -1 without one."""
     return max((int(number) for number in re.findall(r"step (\d+)", text)), default=-1)
 
 
-def stop(found: sessions.SessionEntry) -> None:
+def written(stamps: Path) -> int:
+    """How many lines a worker has written, by its own record (`fake_worker.py --stamp`)."""
+    complete = stamps.read_text().rpartition("\n")[0]
+    return int(complete.rpartition("\n")[2].split()[0]) if complete else 0
+
+
+def stop(entry: sessions.SessionEntry) -> None:
     """End the session as a person would."""
-    subprocess.run([sys.executable, "-m", "gmg_tui", "stop", found.name], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "gmg_tui", "stop", entry.name], check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""A run that is ended while it starts: nothing of it is left, at whatever moment that comes."""
+"""A run that is ended while it starts leaves nothing behind, and one whose launcher is killed runs whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,46 +16,17 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
+from gmg_tui.errors import GmgError
+from gmg_tui.model import WorkerState
 from tests.engine.harness import FAKE, spec_for
+from tests.engine.test_groups import RANK
 
-from .patience import eventually, wait_until
-from .sessions import STEPS
+from .patience import eventually, processes_of_test, wait_until
+from .sessions import STEPS, snapshot_of
 
-_HEADLESS = (sys.executable, "-m", "gmg_tui", "--headless", "--cpu", "2")
-
-
-def _carries(process: psutil.Process) -> bool:
-    try:
-        own = process.environ().get("XDG_STATE_HOME") == os.environ["XDG_STATE_HOME"]
-        return bool(own) and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
-
-
-def alive() -> list[psutil.Process]:
-    """The processes that carry this test's state folder."""
-    return [process for process in psutil.process_iter() if _carries(process)]
-
-
-def _folders() -> list[str]:
-    folder = sessions.sessions_folder()
-    return sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
-
-
-def _listed(client: subprocess.Popen[bytes]) -> list[str]:
-    """The states of all sessions, once nothing of the client's runs any more."""
-    try:
-        _, said = client.communicate(timeout=90)
-    except subprocess.TimeoutExpired:
-        client.send_signal(signal.SIGTERM)
-        raise AssertionError(f"it goes on; it had said: {client.communicate()[1].decode()}") from None
-    assert b"Traceback" not in said
-    wait_until(lambda: not alive())
-    for log in sessions.sessions_folder().glob("*/engine.log"):
-        assert "Traceback" not in log.read_text()
-    return [found.state for found in sessions.listing()]
-
-
+GMG = (sys.executable, "-m", "gmg_tui")
+WORKERS = (FAKE, *STEPS)
+GROUP = ("--ddp", RANK, "--steps", "1000000")
 MOMENTS = {
     "subprocess.Popen:1": 0,  # nothing of the session exists yet
     "os.mkdir:3": 0,  # the session's folder
@@ -68,38 +39,87 @@ MOMENTS = {
 
 
 def launch(number: signal.Signals, moment: str, *words: str) -> subprocess.Popen[bytes]:
-    """A launcher of `words`, after `--headless --cpu 2`, that gets a signal at a moment of its start."""
+    """A launcher of `words` on two slots that gets a signal at a moment of its start."""
     path = os.pathsep.join(filter(None, [str(Path(__file__).with_name("moment")), os.environ.get("PYTHONPATH")]))
     env = os.environ | {"PYTHONPATH": path, "GMG_TEST_MOMENT": f"{number.value}:{moment}"}
-    return subprocess.Popen([*_HEADLESS, *words], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    command = [*GMG, "--headless", "--cpu", "2", *words]
+    return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def _running() -> list[sessions.SessionEntry]:
+    return [entry for entry in sessions.listing() if entry.state == "running"]
+
+
+def _scripts() -> set[int]:
+    """The PIDs of the workers that live."""
+    pids = set()
+    for process in processes_of_test():
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            if words[1:2] in ([FAKE], [RANK]):
+                pids.add(process.pid)
+    return pids
+
+
+def _settled() -> bool:
+    """Whether nothing of the start is left, or both workers run in their first attempt, and no third."""
+    running = _running()
+    if not running:
+        return not processes_of_test()
+    try:
+        workers = snapshot_of(running[0]).workers
+    except GmgError:
+        return False
+    states = [(worker.state, worker.attempt) for worker in workers]
+    return states == [(WorkerState.RUNNING, 1)] * 2 and {worker.pid for worker in workers} == _scripts()
+
+
+def _end() -> None:
+    for entry in _running():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(entry.record.session.engine_pid, signal.SIGTERM)
+    _all_ended()
+
+
+def _all_ended() -> None:
+    wait_until(lambda: not processes_of_test())
+    # A process that ends loses its environment before its locks.
+    wait_until(lambda: {entry.state for entry in sessions.listing()} <= {"ended"})
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_sigterm_while_it_starts_leaves_nothing_running(moment: str) -> None:
-    client = launch(signal.SIGTERM, moment, FAKE, *STEPS)
-    assert _listed(client) == ["ended"] * MOMENTS[moment]
+    client = launch(signal.SIGTERM, moment, *WORKERS)
+    _, errors = client.communicate(timeout=90)
     assert client.returncode in {130, -signal.SIGTERM}
-    assert len(_folders()) == MOMENTS[moment]
+    _all_ended()
+    folders = sessions.sessions_folder()
+    assert len(list(folders.iterdir()) if folders.exists() else []) == MOMENTS[moment]
+    logs = [log.read_text() for log in folders.glob("*/engine.log")]
+    assert "Traceback" not in "\n".join([errors.decode(), *logs])
 
 
+@pytest.mark.parametrize("words", [WORKERS, GROUP], ids=["workers", "group"])
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_launcher_that_is_killed_leaves_a_session_or_nothing(moment: str) -> None:
-    client = launch(signal.SIGKILL, moment, FAKE, *STEPS)
+def test_a_launcher_that_is_killed_leaves_all_workers_or_none(moment: str, words: tuple[str, ...]) -> None:
+    client = launch(signal.SIGKILL, moment, *words)
     client.communicate()
     assert client.returncode == -signal.SIGKILL
-    # An engine whose launch was not confirmed ends by itself.
-    wait_until(lambda: not alive() or "running" in [each.state for each in sessions.listing()])
-    for listed in sessions.listing():
-        if listed.state == "running":
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(listed.record.session.engine_pid, signal.SIGTERM)
-    wait_until(lambda: not alive())
-    # A process that ends loses its environment before its locks.
-    wait_until(lambda: {each.state for each in sessions.listing()} <= {"ended"})
+    wait_until(_settled)
+    _end()
 
 
-async def _engine(spec_text: bytes, words: bytes) -> asyncio.subprocess.Process:
-    """An engine that has said that it listens, and has not been confirmed."""
+def test_a_group_runs_on_without_its_launcher() -> None:
+    client = launch(signal.SIGKILL, "never:1", *GROUP)
+    wait_until(lambda: bool(_running()) and _settled())
+    client.kill()
+    client.communicate()
+    assert _settled()
+    _end()
+
+
+async def _unconfirmed(spec_text: bytes, words: bytes) -> asyncio.subprocess.Process:
+    """An engine that has reported that it listens, and is not confirmed."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "gmg_tui.engine"),
         stdin=asyncio.subprocess.PIPE,
@@ -116,20 +136,19 @@ async def _engine(spec_text: bytes, words: bytes) -> asyncio.subprocess.Process:
 @pytest.mark.parametrize("fresh", [True, False])
 async def test_an_engine_whose_launcher_is_gone_ends_before_it_has_begun(fresh: bool) -> None:
     spec = spec_for(*STEPS)
-    process = await _engine(msgspec.json.encode(spec), b"confirm fresh" if fresh else b"confirm")
+    process = await _unconfirmed(msgspec.json.encode(spec), b"confirm fresh" if fresh else b"confirm")
     assert process.stdin is not None
-    await asyncio.sleep(0.3)
-    assert not psutil.Process(process.pid).children()
     process.stdin.close()
     assert await process.wait() == 0
     assert not Path(spec.socket).exists()
     assert Path(spec.folder).exists() != fresh
-    assert [found.state for found in sessions.listing()] == ([] if fresh else ["ended"])
+    assert [entry.state for entry in sessions.listing()] == ([] if fresh else ["ended"])
+    assert not list(Path(spec.folder).glob("logs/*.log"))  # no worker was started
 
 
-async def test_an_engine_that_is_told_to_end_before_it_was_confirmed_starts_nothing() -> None:
+async def test_an_engine_that_is_ended_before_it_was_confirmed_starts_nothing() -> None:
     spec = spec_for(*STEPS)
-    process = await _engine(msgspec.json.encode(spec), b"confirm fresh")
+    process = await _unconfirmed(msgspec.json.encode(spec), b"confirm fresh")
     process.terminate()
     assert await process.wait() == 0
     await eventually(lambda: not Path(spec.folder).exists())
@@ -142,28 +161,22 @@ def test_sigterm_before_the_reporter_listens_stops_the_session() -> None:
         "headless.run = terminated\n"
         "cli.main(sys.argv[1:])\n"
     )
-    words = [sys.executable, "-c", program, "--cpu", "1", FAKE, *STEPS]
-    done = subprocess.run(words, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program, "--cpu", "1", *WORKERS], capture_output=True, text=True)
     assert (done.stderr.strip(), done.returncode) == ("stopping the workers (ctrl+c again kills them)", 130)
-    assert [found.state for found in sessions.listing()] == ["ended"]
-    wait_until(lambda: not alive())
+    _all_ended()
 
 
 @pytest.mark.parametrize("sweep", [False, True])
 def test_sigterm_ends_a_client_whose_output_is_full_and_unread(sweep: bool, tmp_path: Path) -> None:
     stamps = tmp_path / "stamps"
     args = ["--plain", "--phase-s", "0", "--flood", "plain", "--lines", "0", "--stamp", str(stamps)]
-    if sweep:
-        words = ["sweep", "--set", "x=1", "--cpu", "1", "--headless", "--script", FAKE, *args]
-    else:
-        words = ["--headless", "--cpu", "1", FAKE, *args]
-    with subprocess.Popen(
-        [sys.executable, "-m", "gmg_tui", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as client:
+    words = ["sweep", "--set", "x=1", "--cpu", "1", "--headless", "--script", FAKE, *args]
+    command = [*GMG, *(words if sweep else ["--headless", "--cpu", "1", FAKE, *args])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as client:
         wait_until(lambda: stamps.exists() and stamps.read_bytes().count(b"\n") > 400)
         client.terminate()
         try:
             assert client.wait(60) == 130
         finally:
             client.kill()
-    assert [found.state for found in sessions.listing()] == ["ended"]
+    assert [entry.state for entry in sessions.listing()] == ["ended"]

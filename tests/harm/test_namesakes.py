@@ -1,24 +1,96 @@
-"""Sessions of one name in two state folders have nothing to do with one another."""
+"""Sessions of one name in two state folders do not affect each other."""
 
 from __future__ import annotations
 
+import json
+import os
 import signal
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import psutil
 import pytest
 from msgspec import structs
 
 from gmg_tui import session as sessions
+from tests.engine.harness import FAKE
 
-from .namesakes import Namesake, alive
-from .patience import wait_until
+from .patience import alive, wait_until
+from .sessions import STEPS
+
+NAME = "same"
+
+
+class Namesake:
+    """A detached session called `same`, with one worker that prints until it is ended.
+
+    Args:
+        environ: The environment of its commands.
+        state: The state folder that this environment leads to.
+    """
+
+    def __init__(self, environ: Mapping[str, str], state: Path) -> None:
+        self.environ = dict(environ)
+        self.folder = state / "gmg-tui" / "sessions" / NAME
+
+    def gmg(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `gmg-tui` with its state folder."""
+        command = [sys.executable, "-m", "gmg_tui", *words]
+        return subprocess.run(command, env=self.environ, capture_output=True, text=True)
+
+    def start(self) -> None:
+        """Start it, and wait until its worker is a process."""
+        done = self.gmg("--detach", "--cpu", "1", "--name", NAME, FAKE, *STEPS)
+        assert (done.stdout, done.returncode) == (f"{NAME}\n", 0), done.stderr
+        wait_until(lambda: self.entry.record.workers[0].pid)
+
+    @property
+    def entry(self) -> sessions.SessionEntry:
+        """The session according to its folder."""
+        entry = sessions.inspect(self.folder)
+        assert entry is not None
+        return entry
+
+    @property
+    def socket(self) -> Path:
+        """Where its engine listens."""
+        return Path(self.entry.record.session.spec.socket)
+
+    @property
+    def engine(self) -> psutil.Process:
+        """Its engine's process."""
+        return psutil.Process(self.entry.record.session.engine_pid)
+
+    @property
+    def worker(self) -> psutil.Process:
+        """Its worker's process."""
+        return psutil.Process(self.entry.record.workers[0].pid)
+
+    def answers(self) -> bool:
+        """Whether the engine that `ls` reaches is its own."""
+        (row,) = json.loads(self.gmg("ls", "--json").stdout)
+        return bool(row["workers"][0]["pid"] == self.worker.pid)
+
+    def until_ended(self) -> None:
+        """Wait until engine and watchdog are gone."""
+        wait_until(lambda: self.entry.state != "running")
+
+    def end(self) -> None:
+        """End it, whatever state it is in."""
+        if self.entry.state == "running":
+            self.engine.terminate()
+            self.until_ended()
 
 
 @pytest.fixture
 def first(tmp_path: Path) -> Iterator[Namesake]:
-    """The one in the state folder of a home, running."""
-    session = Namesake.at_home(tmp_path / "home")
+    """The one in the state folder of a home directory, running."""
+    home = tmp_path / "home"
+    home.mkdir()
+    rest = {name: value for name, value in os.environ.items() if name != "XDG_STATE_HOME"}
+    session = Namesake({**rest, "HOME": str(home)}, home / ".local" / "state")
     session.start()
     yield session
     session.end()
@@ -26,9 +98,8 @@ def first(tmp_path: Path) -> Iterator[Namesake]:
 
 @pytest.fixture
 def second(first: Namesake) -> Iterator[Namesake]:
-    """The other one, started after it."""
-    session = Namesake.elsewhere()
-    session.start()
+    """The other one, in the test's own state folder, not started yet."""
+    session = Namesake(os.environ, Path(os.environ["XDG_STATE_HOME"]))
     yield session
     session.end()
 
@@ -37,58 +108,57 @@ def second(first: Namesake) -> Iterator[Namesake]:
 def test_the_end_of_one_session_leaves_its_namesakes_workers_alone(
     first: Namesake, second: Namesake, number: signal.Signals
 ) -> None:
-    own, other = first.worker, second.worker
-    first.signal(number)
-    first.until_let_go()
-    wait_until(lambda: not alive(own))
+    second.start()
+    worker, other = first.worker, second.worker
+    first.engine.send_signal(number)
+    first.until_ended()
+    wait_until(lambda: not alive(worker))
     assert alive(other)
-    assert second.found.state == "running"
+    assert second.entry.state == "running"
 
 
 def test_each_of_two_namesakes_has_a_socket_of_its_own(first: Namesake, second: Namesake) -> None:
+    second.start()
     before = first.socket.lstat().st_ino
-    assert (first.socket.name, second.socket.parent) == ("sama.sock", first.socket.parent)
-    assert second.socket.name != "sama.sock"
-    workers = [session.listed["workers"][0]["pid"] for session in (first, second)]
-    assert workers == [first.worker.pid, second.worker.pid]
-    stopped = second.gmg("stop", "sama")
-    assert stopped.returncode == 0, stopped.stderr
-    assert (first.found.state, second.found.state) == ("running", "ended")
+    assert (first.socket.name, second.socket.parent) == (f"{NAME}.sock", first.socket.parent)
+    assert second.socket.name != first.socket.name
+    assert first.answers()
+    assert second.answers()
+    assert second.gmg("stop", NAME).returncode == 0
+    assert (first.entry.state, second.entry.state) == ("running", "ended")
     assert first.socket.lstat().st_ino == before
     assert first.gmg("stop").returncode == 0
 
 
-def test_a_namesakes_socket_is_not_taken_over_while_its_engine_is_stopped(first: Namesake) -> None:
-    first.signal(signal.SIGSTOP)
-    second = Namesake.elsewhere()
+def test_a_namesakes_socket_is_not_taken_over_while_its_engine_is_stopped(first: Namesake, second: Namesake) -> None:
+    first.engine.suspend()
     try:
         second.start()
         assert second.socket != first.socket
     finally:
-        first.signal(signal.SIGCONT)
-        second.end()
+        first.engine.resume()
 
 
-def test_a_lost_sessions_socket_that_a_namesake_has_taken_stays(first: Namesake) -> None:
-    first.signal(signal.SIGKILL)
-    first.until_let_go()
-    second = Namesake.elsewhere()
+def test_a_lost_sessions_socket_that_a_namesake_has_taken_stays(first: Namesake, second: Namesake) -> None:
+    first.engine.kill()
+    first.until_ended()
     second.start()
     assert second.socket == first.socket
-    assert "sama was lost" in first.gmg("ls").stdout
-    assert second.listed["workers"][0]["pid"] == second.worker.pid
-    assert second.gmg("stop").returncode == 0
+    assert f"{NAME} was lost" in first.gmg("ls").stdout
+    assert second.answers()
 
 
 def test_a_client_that_means_another_session_is_turned_away(first: Namesake, second: Namesake) -> None:
-    second.signal(signal.SIGSTOP)  # else it writes its record again
-    second.until_frozen()
+    second.start()
+    engine = second.engine
+    engine.suspend()  # else it writes its record again
+    wait_until(lambda: engine.status() == psutil.STATUS_STOPPED)
     try:
-        record = second.found.record
+        record = second.entry.record
         spec = structs.replace(record.session.spec, socket=str(first.socket))
         sessions.write_record(structs.replace(record, session=structs.replace(record.session, spec=spec)))
-        stopped = second.gmg("stop", "sama")
-        assert (stopped.returncode, first.found.state) == (1, "running")
+        stopped = second.gmg("stop", NAME)
+        assert (stopped.returncode, first.entry.state) == (1, "running")
         assert "another session's" in stopped.stderr
     finally:
-        second.signal(signal.SIGCONT)
+        engine.resume()

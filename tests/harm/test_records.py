@@ -1,4 +1,4 @@
-"""A session whose `session.json` or log is damaged, by a disk, a person or another version: the others are not affected."""
+"""Sessions whose `session.json` or log is damaged, by a disk, a person or another version, do not affect the others."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from gmg_tui import session as sessions
 from tests.cli.scripted import ScriptedEngine, environ
 
-_FAR = 1e300
-"""No moment."""
+_NEVER = 1e300
+"""Not a point in time."""
 
 
 def _gmg(*words: str) -> subprocess.CompletedProcess[str]:
@@ -26,12 +25,12 @@ def _gmg(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environ(), stdin=subprocess.DEVNULL)
 
 
-def _session(name: str) -> Path:
-    """The folder of a session that was lost."""
-    made = ScriptedEngine(script=f"{name}.py")
-    sessions.write_record(sessions.Record(made.session, made.briefs))
-    (made.folder / sessions.ENGINE_LOG).touch()
-    return made.folder
+def _lost_session(name: str) -> Path:
+    """The folder of a session called `NAME-1` whose engine was lost."""
+    engine = ScriptedEngine(script=f"{name}.py")
+    sessions.write_record(sessions.Record(engine.session, engine.briefs))
+    (engine.folder / sessions.ENGINE_LOG).touch()
+    return engine.folder
 
 
 def _with(change: Callable[[Any], object]) -> Callable[[Path], None]:
@@ -50,7 +49,7 @@ def _deep(folder: Path) -> None:
 
 def _no_utf_8(folder: Path) -> None:
     record = (folder / sessions.RECORD).read_bytes()
-    (folder / sessions.RECORD).write_bytes(record.replace(b"bad.py", b"bad\xff.py"))
+    (folder / sessions.RECORD).write_bytes(record.replace(b".py", b"\xff.py"))
 
 
 def _pipe(folder: Path) -> None:
@@ -58,31 +57,32 @@ def _pipe(folder: Path) -> None:
     os.mkfifo(folder / sessions.ENGINE_LOG)
 
 
-@pytest.mark.parametrize(
-    ("damage", "listed"),
-    [
-        (_deep, False),
-        (_no_utf_8, False),
-        (_with(lambda record: record["session"].update(started=_FAR)), False),
-        (_with(lambda record: record.update(ended=-_FAR)), False),
-        (_with(lambda record: record.update(loss={"died": _FAR, "pids": []})), False),
-        (_with(lambda record: record["workers"][0].update(state="of another version")), True),
-        (_pipe, True),
-    ],
-)
-@pytest.mark.parametrize("shift_s", [-3600.0, 3600.0])
-def test_one_damaged_session_keeps_nobody_from_the_others(
-    damage: Callable[[Path], None], listed: bool, shift_s: float
-) -> None:
-    """Its folder is from an hour ago, or from the future of a clock that has been set back since."""
-    folder = _session("bad")
-    damage(folder)
-    os.utime(folder, (time.time() + shift_s,) * 2)
-    _session("good")
-    found = _gmg("ls", "--json")
-    assert (found.returncode, found.stderr) == (0, "")
-    assert {row["name"] for row in json.loads(found.stdout)} == {"good-1", *(["bad-1"] if listed else [])}
-    told = _gmg("ls").stdout
-    assert ("remove it with: gmg-tui rm bad-1" in told) is not listed
-    removed = _gmg("rm", "bad-1", "--yes")
+UNREADABLE = {
+    "deep": _deep,
+    "bytes": _no_utf_8,
+    "started": _with(lambda record: record["session"].update(started=_NEVER)),
+    "ended": _with(lambda record: record.update(ended=-_NEVER)),
+    "loss": _with(lambda record: record.update(loss={"died": _NEVER, "pids": []})),
+}
+READABLE = {
+    "state": _with(lambda record: record["workers"][0].update(state="of another version")),
+    "pipe": _pipe,
+}
+
+
+def test_damaged_sessions_hide_no_other_and_can_be_removed() -> None:
+    """Some folders are from an hour ago, the others from the future of a clock that was set back since."""
+    for number, (name, damage) in enumerate({**UNREADABLE, **READABLE}.items()):
+        folder = _lost_session(name)
+        damage(folder)
+        os.utime(folder, (time.time() + (3600 if number % 2 else -3600),) * 2)
+    _lost_session("good")
+    listed = _gmg("ls", "--json")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert {row["name"] for row in json.loads(listed.stdout)} == {f"{name}-1" for name in ("good", *READABLE)}
+    table = _gmg("ls").stdout
+    for name in (*UNREADABLE, *READABLE):
+        assert (f"gmg-tui rm {name}-1" in table) == (name in UNREADABLE)
+    removed = _gmg("rm", "--yes", *(f"{name}-1" for name in (*UNREADABLE, *READABLE)))
     assert (removed.returncode, removed.stderr) == (0, "")
+    assert [entry.name for entry in sessions.listing()] == ["good-1"]

@@ -1,4 +1,4 @@
-"""A job's `result.json` that is no file, or that a disk does not give."""
+"""A job's `result.json` that is not a file, or that a disk does not return."""
 
 from __future__ import annotations
 
@@ -15,34 +15,37 @@ from gmg_tui.store import reader
 from tests.engine.harness import running, sweep_for
 
 _SCRIPT = """
-import os, sys
+import os, socket, sys, time
 from pathlib import Path
-here = Path(os.environ["GMG_OUT_DIR"])
-kind, result = sys.argv[1], here / "result.json"
+os.chdir(os.environ["GMG_OUT_DIR"])  # a socket's path has room for 107 bytes
+kind, result = sys.argv[1], Path("result.json")
 if kind == "fifo":
     os.mkfifo(result)
 elif kind == "socket":
-    import socket
-    os.chdir(here)  # a socket's path has room for 107 bytes
     socket.socket(socket.AF_UNIX).bind(result.name)
 elif kind == "to-fifo":
-    os.mkfifo(here / "fifo")
+    os.mkfifo("fifo")
     result.symlink_to("fifo")
-elif kind == "to-tty":
-    result.symlink_to("/dev/tty")
-elif kind == "to-zero":
-    result.symlink_to("/dev/zero")
 elif kind == "to-file":
-    (here / "real").write_text('{"score": 1}')
+    Path("real").write_text('{"score": 1}')
     result.symlink_to("real")
+else:
+    result.symlink_to(kind)
+time.sleep(float(sys.argv[2]))
 """
 
 
-async def test_only_a_regular_file_is_read_and_the_next_job_follows(tmp_path: Path) -> None:
-    script = tmp_path / "odd.py"
-    script.write_text(_SCRIPT)
-    kinds = ("fifo", "to-fifo", "to-tty", "to-zero", "socket", "to-file")
-    spec = sweep_for([{"kind": kind} for kind in kinds], Batch(script=str(script), args=("{kind}",)), cpu=2)
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    """Makes a `result.json` of the kind that it is given, and goes on for some seconds."""
+    path = tmp_path / "odd.py"
+    path.write_text(_SCRIPT)
+    return str(path)
+
+
+async def test_only_a_regular_file_is_read_and_the_next_job_follows(script: str) -> None:
+    kinds = ("fifo", "to-fifo", "/dev/tty", "/dev/zero", "socket", "to-file")
+    spec = sweep_for([{"kind": kind} for kind in kinds], Batch(script=script, args=("{kind}", "0")), cpu=2)
     async with running(spec) as run:
         queue = await run.until_done()
         assert (queue.finished, queue.jobs) == (6, 6)
@@ -61,10 +64,8 @@ async def test_a_disk_that_does_not_answer_is_not_waited_for(tmp_path: Path, mon
     answers.set()
 
 
-async def test_an_engine_is_ended_by_sigterm_while_a_job_has_a_pipe_for_a_result(tmp_path: Path) -> None:
-    script = tmp_path / "odd.py"
-    script.write_text(_SCRIPT + "import time; time.sleep(600)")
-    async with running(sweep_for([{}], Batch(script=str(script), args=("fifo",)), cpu=1)) as run:
+async def test_sigterm_ends_an_engine_while_a_job_has_a_pipe_for_a_result(script: str) -> None:
+    async with running(sweep_for([{}], Batch(script=script, args=("fifo", "600")), cpu=1)) as run:
         await run.until_state("cpu0", WorkerState.STARTING)
         run.process.terminate()
         async with asyncio.timeout(60):

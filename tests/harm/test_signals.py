@@ -57,6 +57,14 @@ async def _ready(run: Running, folder: Path, count: int) -> None:
     await run.until(lambda s: all(worker.pid for worker in s.workers))
 
 
+def _headless(script: Path, folder: Path) -> subprocess.Popen[str]:
+    """`gmg-tui --headless` with one worker, which is ready."""
+    words = [sys.executable, "-m", "gmg_tui", "--headless", "--cpu", "1", str(script)]
+    client = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: (folder / "cpu0-ready").exists())
+    return client
+
+
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
 async def test_scripts_that_save_on_a_signal_get_it_and_all_go_on(
     script: Path, tmp_path: Path, number: signal.Signals
@@ -65,8 +73,7 @@ async def test_scripts_that_save_on_a_signal_get_it_and_all_go_on(
         await _ready(run, tmp_path, 3)
         processes = [psutil.Process(worker.pid) for worker in run.snapshot.workers]
         os.kill(run.process.pid, number)
-        said = f"{number.name} received at "
-        (note,) = (await run.until(lambda s: [one for one in s.notes if said in one])).notes
+        (note,) = (await run.until(lambda s: f"{number.name} received at " in " ".join(s.notes))).notes
         assert note.endswith(": passed on to cpu0, cpu2")
         assert note in run.log()
         await eventually(lambda: _saved(tmp_path) == {f"cpu0-{number}": SAVED, f"cpu2-{number}": SAVED})
@@ -86,7 +93,7 @@ async def test_a_signal_that_comes_by_two_ways_is_passed_on_once(script: Path, t
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGXCPU])
-async def test_a_signal_that_ends_the_session_lets_workers_save_and_is_told(
+async def test_a_signal_that_ends_the_session_lets_workers_save_and_is_named(
     script: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     async with running(spec_for(script=str(script), cpu=2, sigint_wait_s=30.0)) as run:
@@ -99,7 +106,7 @@ async def test_a_signal_that_ends_the_session_lets_workers_save_and_is_told(
         await run.until(lambda s: why in s.notes)
         assert await run.process.wait() == 0
         assert _saved(tmp_path) == {"cpu0-2": SAVED, "cpu1-2": SAVED}
-        assert [(one["state"], one["reason"]) for one in run.summary()["workers"]] == [("stopped", why)] * 2
+        assert [(worker["state"], worker["reason"]) for worker in run.summary()["workers"]] == [("stopped", why)] * 2
         assert f"{number.name} received" in run.log()
 
 
@@ -117,26 +124,21 @@ async def test_a_job_that_a_signal_has_interrupted_says_which(script: Path, tmp_
         )
 
 
-def test_the_command_passes_signals_on_and_lives(script: Path, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "gmg_tui", "--headless", "--cpu", "1", str(script)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
-        wait_until(lambda: (tmp_path / "cpu0-ready").exists())
+def test_the_command_passes_signals_on_and_stops_the_workers_on_sigxcpu(script: Path, tmp_path: Path) -> None:
+    with _headless(script, tmp_path) as client:
         client.send_signal(signal.SIGUSR1)
         wait_until(lambda: _saved(tmp_path) == {f"cpu0-{signal.SIGUSR1:d}": SAVED})
         client.send_signal(signal.SIGXCPU)
-        out, err = client.communicate(timeout=90)
-    assert (err, client.returncode) == ("stopping the workers (ctrl+c again kills them)\n", 130)
-    assert "SIGUSR1 received at " in out
+        output, errors = client.communicate(timeout=90)
+    assert (errors, client.returncode) == ("stopping the workers (ctrl+c again kills them)\n", 130)
+    assert "SIGUSR1 received at " in output
     assert sessions.find(None, running=False).state == "ended"
 
 
-def test_a_command_whose_engine_is_told_to_end_says_so(script: Path, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "gmg_tui", "--headless", "--cpu", "1", str(script)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
-        wait_until(lambda: (tmp_path / "cpu0-ready").exists())
+def test_the_command_names_the_signal_that_ended_its_engine(script: Path, tmp_path: Path) -> None:
+    with _headless(script, tmp_path) as client:
         os.kill(sessions.find(None, running=True).record.session.engine_pid, signal.SIGTERM)
-        out, err = client.communicate(timeout=90)
-    assert (err, client.returncode) == ("", 130)
-    assert "the session was ended by SIGTERM" in out
-    assert "cpu0  stopped" in out
-    assert "\nthe session was ended by SIGTERM\n" in out
+        output, errors = client.communicate(timeout=90)
+    assert (errors, client.returncode) == ("", 130)
+    assert "cpu0  stopped" in output
+    assert "\nthe session was ended by SIGTERM\n" in output

@@ -1,19 +1,18 @@
-"""A sweep whose engine is killed again and again: every job is done once, and none is lost."""
+"""Sweeps whose engine is killed again and again, and whose GPUs fail: every job is done once, and none is lost."""
 
 from __future__ import annotations
 
 import csv
 import itertools
-import json
 import os
 import random
-import signal
+import re
 import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
+import psutil
 import pytest
 
 from gmg_tui import session as sessions
@@ -25,61 +24,70 @@ from tests.nvml_sim import Sim
 from .patience import wait_until
 from .sessions import the_session
 
-JOBS = 30
-KILLS = 10
-pytestmark = pytest.mark.slow
+JOBS = 24
+KILLS = 8
 
 
-def _gmg(*words: str, env: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "gmg_tui", "sweep", "--headless", *words],
-        env={**os.environ, **env},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
+def _sweep(sim: Sim, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "gmg_tui", "sweep", "--headless", *words]
+    env = {**os.environ, **sim.env()}
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def _begun(marks: Path) -> list[dict[str, Any]]:
-    """What the attempts have written down so far; one may be at it."""
-    texts = (path.read_text() for path in marks.iterdir())
-    return [json.loads(text) for text in texts if text.endswith("}")]
-
-
-def test_the_engine_is_killed_ten_times_and_every_job_is_finished_once(sim: Sim, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_the_engine_is_killed_at_random_moments_and_every_job_is_finished_once(sim: Sim, tmp_path: Path) -> None:
     chance = random.Random(4)
     marks = tmp_path / "marks"
     marks.mkdir()
     grid = ",".join(map(str, range(JOBS)))
-    words = ["--set", f"x={grid}", "--name", "much", "--gpus", "0,1,2"]
     args = ["--marks", str(marks), "--s", "0.4", "--value", "{x}"]
-    client = _gmg(*words, "--script", JOB, *args, env=sim.env())
+    client = _sweep(sim, "--set", f"x={grid}", "--name", "much", "--gpus", "0,1,2", "--script", JOB, *args)
     for _ in range(KILLS):
-        before = len(_begun(marks))
-        more = chance.randint(1, 3)
-        wait_until(lambda before=before, more=more: len(_begun(marks)) >= before + more)  # type: ignore[misc]
-        os.kill(the_session().record.session.engine_pid, signal.SIGKILL)
-        _, said = client.communicate(timeout=90)
-        assert client.returncode == 1, said
-        client = _gmg("--resume", "much", env=sim.env())
-    _, said = client.communicate(timeout=120)
-    assert client.returncode == 0, said
+        begun = len(list(marks.iterdir())) + chance.randint(1, 3)
+        wait_until(lambda begun=begun: len(list(marks.iterdir())) >= begun)  # type: ignore[misc]
+        psutil.Process(the_session().record.session.engine_pid).kill()
+        _, errors = client.communicate(timeout=90)
+        assert client.returncode == 1, errors
+        client = _sweep(sim, "--resume", "much")
+    _, errors = client.communicate(timeout=120)
+    assert client.returncode == 0, errors
 
     folder = the_session().folder
     with open_store(folder / sessions.STORE) as store:
         assert {record.state for record in store.jobs} == {WorkerState.FINISHED}
-        ends = {number: [one.attempt.state for one in attempts] for number, attempts in store.attempts.items()}
-        on_card = defaultdict(list)
-        for attempts in store.attempts.values():
-            for one in attempts:
-                on_card[one.gpu_uuid].append((one.attempt.started, one.attempt.ended))
+        ends = {number: [run.attempt.state for run in attempts] for number, attempts in store.attempts.items()}
+        by_gpu = defaultdict(list)
+        for run in itertools.chain.from_iterable(store.attempts.values()):
+            by_gpu[run.gpu_uuid].append((run.attempt.started, run.attempt.ended))
     assert sorted(ends) == list(range(1, JOBS + 1))
     assert all(states.count(WorkerState.FINISHED) == 1 for states in ends.values()), ends
     assert any(len(states) > 1 for states in ends.values()), "no kill has hit a job"
     with (folder / "summary_results.csv").open(newline="") as text:
         rows = list(csv.DictReader(text))
-    assert sorted(int(row["x"]) for row in rows) == list(range(JOBS))
-    assert {row["state"] for row in rows} == {"finished"}
-    assert len(on_card) == 3
-    for spans in on_card.values():
+    assert sorted((int(row["x"]), row["state"]) for row in rows) == [(number, "finished") for number in range(JOBS)]
+    assert len(by_gpu) == 3
+    for spans in by_gpu.values():
         for (_, ended), (began, _) in itertools.pairwise(sorted(spans)):
             assert ended is None or ended <= began
+
+
+def test_a_sweep_on_gpus_whose_cuda_fails_ends_with_its_jobs_and_goes_on_once_they_are_mended(
+    sim: Sim, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text('import sys; sys.exit("RuntimeError: No CUDA GPUs are available")')
+    words = ["--set", "x=1,2,3,4,5,6,7,8", "--gpus", "0,1", "--name", "torn", "--script", str(script), "{x}"]
+    sweep = _sweep(sim, *words)
+    output, errors = sweep.communicate(timeout=90)
+    assert sweep.returncode == 1, errors
+    for slot in ("gpu0", "gpu1"):
+        assert f"{slot}   benched: 3 jobs in a row failed there: RuntimeError: No CUDA GPUs" in output
+        assert re.search(rf"^{slot}: 3 jobs in a row failed there: ", output, re.MULTILINE)
+    assert "no job can start: every GPU that the jobs may use is benched" in output
+    assert "8 jobs left; continue with: gmg-tui sweep --resume torn" in errors
+    script.write_text("print('works')")
+    again = _sweep(sim, "--resume", "torn")
+    output, errors = again.communicate(timeout=90)
+    assert again.returncode == 0, errors
+    assert "8 finished" in output
+    assert "no job can start" not in output

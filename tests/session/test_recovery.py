@@ -21,7 +21,7 @@ from gmg_tui import session as sessions
 from gmg_tui.session import records, recovery
 from gmg_tui.session.paths import lock
 from tests.cli.scripted import WORKER, ScriptedEngine, environ, gmg
-from tests.harm.namesakes import alive
+from tests.harm.patience import alive
 
 
 def _detached(*words: str) -> list[psutil.Process]:
