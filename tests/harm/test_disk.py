@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -20,7 +21,7 @@ import pytest
 
 from gmg_tui import session as sessions
 from gmg_tui.client import EngineClient
-from gmg_tui.model import RestartMode, WorkerState
+from gmg_tui.model import RestartMode, Snapshot, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.store.reader import load_jobs
 from tests.engine.harness import FAKE, Running, job_batch, running, spawn, spec_for, sweep_for
@@ -203,6 +204,10 @@ def test_without_a_runtime_folder_a_session_has_its_socket_elsewhere() -> None:
         assert stopped.returncode == 0, stopped.stderr
 
 
+def _differs(time_s: float, by_s: float, snapshot: Snapshot) -> bool:
+    return abs(snapshot.time - time_s) > by_s
+
+
 @pytest.fixture
 def clock(tmp_path: Path) -> dict[str, str]:
     """An environment in which a program's wall clock is off by the seconds in the file `GMG_CLOCK_SIM`."""
@@ -225,7 +230,7 @@ async def test_a_clock_that_jumps_moves_no_duration_and_no_wait(clock: dict[str,
             await run.until(lambda _: run.worker("cpu0").fps)
             before_s = run.snapshot.time
             Path(clock["GMG_CLOCK_SIM"]).write_text(str(jump_s))
-            jumped = await run.until(lambda s, before_s=before_s: abs(s.time - before_s) > day_s / 2)
+            jumped = await run.until(partial(_differs, before_s, day_s / 2))
             assert jumped.workers[0].attempt == attempt
             psutil.Process(jumped.workers[0].pid).kill()
             waiting = await run.until_state("cpu0", WorkerState.RESTARTING)

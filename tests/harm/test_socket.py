@@ -171,7 +171,7 @@ async def test_clients_that_ask_and_never_read_are_disconnected_and_cost_no_memo
         deaf = []
         details = [protocol.AskDetails(number, "cpu0") for number in range(5000)]
         messages = [protocol.Hello(protocol.VERSION), protocol.Follow(("cpu0",), 4000), *details]
-        requests = b"".join(map(protocol.frame, messages))
+        requests = b"".join(protocol.frame(message) for message in messages)
         for _ in range(100):
             _, writer = await asyncio.open_unix_connection(run.spec.socket)
             writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport reads too
