@@ -24,8 +24,8 @@ import msgspec
 
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.main import Engine, any_of
-from gmg_tui.engine.output.logs import LogHandler, LogWriter
-from gmg_tui.engine.records import engine_log
+from gmg_tui.engine.output.logs import EngineLog, LogHandler, LogWriter
+from gmg_tui.engine.records.session_files import lock
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.environ import WORKER_VARIABLES
 from gmg_tui.model import RunSpec
@@ -45,20 +45,20 @@ def _answer(**fields: Any) -> None:
 
 
 def _log_by(logs: LogWriter) -> None:
-    handler = LogHandler(engine_log.EngineLog(logs, Path(ENGINE_LOG)))
+    handler = LogHandler(EngineLog(logs, Path(ENGINE_LOG)))
     logging.basicConfig(
         handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
 
 
-def _tell(text: str) -> None:
+def _report(text: str) -> None:
     """Report the progress of the start."""
     with suppress(BrokenPipeError):
         os.write(1, msgspec.json.encode({"progress": text}) + b"\n")
 
 
 async def _run(engine: Engine, words: list[bytes]) -> None:
-    socket = await engine.start(_tell if b"progress" in words else None)
+    socket = await engine.start(_report if b"progress" in words else None)
     _answer(ok=True, warnings=engine.warnings, socket=socket)
     if b"confirm" in words and not await _confirmed(engine.enough):
         await engine.cancel(fresh=b"fresh" in words)
@@ -104,7 +104,7 @@ def _main(logs: LogWriter) -> None:
         if not described:
             return  # the launcher is gone
         spec = msgspec.json.decode(described, type=RunSpec)
-        engine_log.lock(Path(spec.folder))
+        lock(Path(spec.folder))
         _log_by(logs)
         hardware = Hardware.find(spec) if spec.nodes is None else Hardware((), None)
         if spec.agent is not None:

@@ -56,12 +56,6 @@ def test_processes_that_were_there_before_are_strangers() -> None:
     assert _measured(memory, _sample(24_000, STRANGER)) is None
 
 
-def test_memory_that_grows_after_the_end_is_a_strangers() -> None:
-    memory = _after(_sample(500), _sample(30_000), before=_sample(500))
-    assert _measured(memory, _sample(29_000), _sample(28_000)) is not None
-    assert _measured(memory, _sample(28_500)) is None
-
-
 def test_others_of_the_session_on_the_card_make_it_unknowable_unless_there_are_names() -> None:
     unnamed = _after(_sample(500), _sample(30_000), before=_sample(500))
     named = _after(_sample(500), _sample(30_000, OURS), before=_sample(500))

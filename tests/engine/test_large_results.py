@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gmg_tui import protocol, session
-from gmg_tui.engine.api.frames import _MAX_LIST_BYTES, framed
+from gmg_tui.engine.api.client import _MAX_LIST_BYTES, framed
 from gmg_tui.engine.output.script_results import _MAX_BYTES, Reported
 from gmg_tui.model import Batch, Details, JobRecord, QueueView
 from gmg_tui.protocol import Answer

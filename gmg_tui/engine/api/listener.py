@@ -22,8 +22,6 @@ Visit = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 _CHECK_S = 5.0
 """How often the path is checked. The folder goes when the user's last login ends: systemd removes
 `$XDG_RUNTIME_DIR` then, and makes an empty one at the next login (user-runtime-dir@.service)."""
-_PAUSE_S = 1.0
-"""After an accept that failed for lack of descriptors."""
 _CLOSE_S = 2.0
 """How long a connection that is being closed may take to read the rest."""
 _MAX_UNKNOWN = 32
@@ -50,7 +48,6 @@ class Listener:
         self._identity: tuple[int, int] | None = None
         self._unknown: dict[asyncio.StreamWriter, None] = {}
         """The oldest first."""
-        self._visits: set[asyncio.Task[None]] = set()
         for path in paths:
             self.path = path
             if self._open():
@@ -59,7 +56,7 @@ class Listener:
 
     def _open(self) -> bool:
         """Listen at the path, unless somebody else does. Raises `OSError`."""
-        _own_folder(self.path.parent)
+        _make_private_folder(self.path.parent)
         listening = sockets.bind(self.path)
         if listening is None:
             return False
@@ -70,15 +67,11 @@ class Listener:
         """Accept connections until cancelled; `visit` serves each, and calls `identified` once it has its `Hello`."""
         self._visit = visit
         while True:
-            listening = self._socket
-            assert listening is not None
-            accepting = asyncio.create_task(self._accept(listening))
+            server = await asyncio.start_unix_server(self._talk, sock=self._socket)
             try:
                 await self._put_back()
             finally:
-                accepting.cancel()
-                await asyncio.wait([accepting])
-            listening.close()
+                server.close()
 
     async def _put_back(self) -> None:
         """Wait until the socket is gone from its path, and listen there again."""
@@ -106,26 +99,12 @@ class Listener:
             if _identity(self.path) == self._identity:
                 self.path.unlink(missing_ok=True)
 
-    async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                connection, _ = await loop.sock_accept(listening)
-                reader, writer = await asyncio.open_unix_connection(sock=connection)
-            except OSError as error:
-                _log.warning("a connection was not accepted: %s", error)
-                await asyncio.sleep(_PAUSE_S)
-                continue
-            self._unknown[writer] = None
-            if len(self._unknown) > _MAX_UNKNOWN:
-                oldest = next(iter(self._unknown))
-                self.identified(oldest)
-                oldest.transport.abort()
-            task = asyncio.create_task(self._talk(reader, writer))
-            self._visits.add(task)
-            task.add_done_callback(self._visits.discard)
-
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._unknown[writer] = None
+        if len(self._unknown) > _MAX_UNKNOWN:
+            oldest = next(iter(self._unknown))
+            self.identified(oldest)
+            oldest.transport.abort()
         try:
             await self._visit(reader, writer)
         except Exception:  # an internal error in one connection must not stop the listener
@@ -145,7 +124,7 @@ async def _part(writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
 
-def _own_folder(folder: Path) -> None:
+def _make_private_folder(folder: Path) -> None:
     """Make `folder` for this user alone. Raises `OSError` when it cannot be made or belongs to somebody else."""
     folder.mkdir(mode=0o700, exist_ok=True)
     about = folder.lstat()

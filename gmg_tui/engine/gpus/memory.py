@@ -22,9 +22,8 @@ class GpuMemory:
     """One attempt's share of its GPU's memory, as NVML sees it.
 
     If NVML has listed the attempt's processes on the GPU, their absence is proof enough. In a container NVML's PIDs are
-    not ours, or it lists nothing: then processes that were there before belong to others, and so does memory that grows
-    after the attempt's end. Without a sample from `before` the attempt the first one after its start counts, as a
-    script takes seconds to reach the GPU.
+    not ours, or it lists nothing: then processes that were there before the attempt belong to others. Without a sample
+    from before the attempt the first one after its start counts, as a script takes seconds to reach the GPU.
     """
 
     def __init__(self, slot: str) -> None:
@@ -33,12 +32,10 @@ class GpuMemory:
         self._peak_mib: float | None = None
         self._sample: GpuSample | None = None
         self._pids: Set[int] = frozenset()
-        self._own_named = False
+        self._is_named = False
         """Whether NVML has listed one of its processes on the GPU."""
-        self._any_named = False
+        self._are_any_named = False
         """Whether NVML has listed any process on the GPU."""
-        self._least_mib: float | None = None
-        """The lowest use of the GPU's memory since the attempt's end."""
         self._measured = asyncio.Event()
         self._ended: float | None = None
         """When the attempt ended, monotonic seconds."""
@@ -53,12 +50,10 @@ class GpuMemory:
         used_mib = sample.memory_used_mib if sample is not None else None
         if sample is not None and used_mib is not None:
             self._before = self._before or sample
-            self._own_named = self._own_named or any(process.own_pid in pids for process in sample.processes or ())
-            self._any_named = self._any_named or bool(sample.processes)
+            self._is_named = self._is_named or any(process.own_pid in pids for process in sample.processes or ())
+            self._are_any_named = self._are_any_named or bool(sample.processes)
             if live:
                 self._peak_mib = used_mib if self._peak_mib is None else max(self._peak_mib, used_mib)
-            elif self._ended is not None:
-                self._least_mib = used_mib if self._least_mib is None else min(self._least_mib, used_mib)
         self._measured.set()
         self._measured.clear()
 
@@ -70,17 +65,15 @@ class GpuMemory:
         used, before = sample.memory_used_mib, self._before.memory_used_mib or 0.0
         if used - before <= max(_KEPT_MIB, _KEPT_SHARE * (peak - before)):
             return None
-        return None if self._belongs_to_others(sample, used, shared) else used - before
+        return None if self._belongs_to_others(sample, self._before, shared) else used - before
 
-    def _belongs_to_others(self, sample: GpuSample, used_mib: float, shared: bool) -> bool:
+    def _belongs_to_others(self, sample: GpuSample, before: GpuSample, shared: bool) -> bool:
         """Whether the memory in use belongs to other processes, as far as NVML reports it."""
         listed = {process.pid for process in sample.processes or ()}
-        if self._own_named and sample.processes is not None:
+        if self._is_named and sample.processes is not None:
             return listed.isdisjoint(self._pids)
-        there = {process.pid for process in (self._before.processes if self._before is not None else None) or ()}
-        if shared or (self._any_named and sample.processes is not None and listed <= there):
-            return True
-        return self._least_mib is not None and used_mib > self._least_mib + _KEPT_MIB
+        are_known = self._are_any_named and sample.processes is not None
+        return shared or (are_known and listed <= {process.pid for process in before.processes or ()})
 
     @property
     def _rest_s(self) -> float:

@@ -31,13 +31,15 @@ FULL_BYTES = 16 << 20
 """What may wait for a disk that answers."""
 PATIENCE_S = 5.0
 """How long one write may take before the disk counts as hung."""
-MISSING = f"the disk did not answer, and {units.mib(MOST_BYTES >> 20)} waited for it"
+_MISSING = f"the disk did not answer, and {units.mib(MOST_BYTES >> 20)} waited for it"
 _SLOW_S = 5.0
 """For so long the disk counts as slow after the queue was full."""
 _GATHER_S = 0.01
 """What is queued within this time wakes the thread once."""
 _RETRY_S = 5.0
 """How long to wait after a failed write: a full disk should not be tried for each chunk."""
+_STDERR = 2
+"""Where the engine's own log is open."""
 _WRITTEN_S = 2.0
 """How long the end of an attempt is delayed until its log is written."""
 GIVEN_UP_S = 20.0
@@ -177,7 +179,7 @@ class Log:
     def append(self, data: bytes, left_out: int) -> None:
         """Append `data`, before which `left_out` bytes are missing; the thread calls this."""
         if left_out:
-            self._lost_bytes, self._lost_why = self._lost_bytes + left_out, MISSING
+            self._lost_bytes, self._lost_why = self._lost_bytes + left_out, _MISSING
         if self._trouble is not None and time.monotonic() < self._retry_at:
             self._lost_bytes += len(data)
             return
@@ -232,6 +234,16 @@ class Log:
             os.close(file)
         except OSError as error:  # a network file system or a quota may refuse only now what was written before
             self._trouble = f"log may be incomplete: {error.strerror} ({self.path})"
+
+
+class EngineLog(Log):
+    """The engine's own log; it stays open."""
+
+    def append(self, data: bytes, left_out: int) -> None:
+        """As `Log.append`; if the disk refuses it, there is nowhere left to report that."""
+        missing = f"[gmg-tui] {left_out:,} bytes are missing here: {_MISSING}\n".encode() if left_out else b""
+        with suppress(OSError):
+            os.write(_STDERR, missing + data)
 
 
 class LogHandler(logging.Handler):

@@ -1,9 +1,10 @@
-"""A session's files on the disk: `session.json`, the phases' times."""
+"""A session's files on the disk: `session.json`, the phases' times, and the lock, which is the engine's own log."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -13,15 +14,17 @@ from typing import Any
 from gmg_tui import session as sessions
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.output.logs import GIVEN_UP_S, PATIENCE_S
-from gmg_tui.engine.records import engine_log
 from gmg_tui.errors import GmgError
+from gmg_tui.files import make_private
 from gmg_tui.model import Session, Snapshot
 
 _log = logging.getLogger(__name__)
 
-_LOOK_S = 5.0
+_STDERR = 2
+"""The engine's standard error, which is its log, and the lock of the session."""
+_CHECK_S = 5.0
 """How often the folder's existence is checked."""
-_FIGURES_S = 30.0
+_WRITE_S = 30.0
 """How often new metrics alone are written: each write is flushed to the disk."""
 
 
@@ -49,7 +52,7 @@ class SessionFiles:
         self._writing = threading.Lock()
         self._written: object = None
         """The states that the files hold."""
-        self._look_due = self._figures_due = 0.0
+        self._check_due = self._write_due = 0.0
         """Monotonic seconds."""
         self._wanted = asyncio.Event()
         self._ended = False
@@ -57,7 +60,7 @@ class SessionFiles:
 
     def beat(self) -> None:
         """Called each second: see whether there is something to do."""
-        if time.monotonic() >= self._look_due or self._states() != self._written:
+        if time.monotonic() >= self._check_due or self._states() != self._written:
             self._wanted.set()
 
     async def run(self) -> None:
@@ -67,11 +70,11 @@ class SessionFiles:
             if await self._in_time(in_daemon_thread(self._put_back)):
                 self._written = None
             states = self._states()
-            if states != self._written or time.monotonic() >= self._figures_due:
+            if states != self._written or time.monotonic() >= self._write_due:
                 if await self._in_time(in_daemon_thread(self.write, self._snapshot())):
                     self._written = states
-                self._figures_due = time.monotonic() + _FIGURES_S
-            self._look_due = time.monotonic() + _LOOK_S
+                self._write_due = time.monotonic() + _WRITE_S
+            self._check_due = time.monotonic() + _CHECK_S
             self._wanted.clear()
 
     async def _in_time(self, work: Coroutine[Any, Any, bool]) -> bool:
@@ -99,7 +102,7 @@ class SessionFiles:
         """Recreate the session's folder, without which nobody finds the session. Returns whether it had been removed."""
         folder = self._session.spec.folder
         try:
-            removed = engine_log.put_back(Path(folder))
+            removed = put_back(Path(folder))
         except (OSError, GmgError) as error:
             self._note("folder", f"{folder} was removed: {error}")
             return False
@@ -124,3 +127,26 @@ class SessionFiles:
                 return False
             self._note("disk", None)
             return True
+
+
+def lock(folder: Path) -> None:
+    """Lock the session and send standard error to the engine's log, for the life of this process.
+
+    The lock belongs to the open file, which is standard error.
+    Raises `GmgError` when another engine has locked it, `OSError` when the folder is missing or cannot be written.
+    """
+    descriptor = sessions.lock(folder)
+    os.dup2(descriptor, _STDERR)
+    os.close(descriptor)
+
+
+def put_back(folder: Path) -> bool:
+    """Recreate the session's folder, its log and its lock if they were removed. Returns whether they had been.
+
+    Raises `GmgError` when another engine has locked the folder meanwhile, `OSError` when it cannot be made.
+    """
+    if os.fstat(_STDERR).st_nlink > 0:
+        return False
+    make_private(folder / sessions.LOGS)
+    lock(folder)
+    return True

@@ -1,0 +1,217 @@
+"""One connection of a client: its requests, their answers, and the lines and snapshots that it gets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from gmg_tui import protocol
+from gmg_tui.errors import GmgError
+from gmg_tui.protocol import Answer, Follow, Hello, Lines, Request, Welcome
+from gmg_tui.text import clean
+
+if TYPE_CHECKING:
+    from gmg_tui.engine.api.server import Server
+
+_log = logging.getLogger(__name__)
+
+_MAX_ANSWERS = 256
+"""How many may wait to be read by the client."""
+_MAX_LINES = 1000
+"""Lines in one message; beyond this the oldest are left out."""
+_MAX_LINES_BYTES = 1 << 20
+_MAX_LIST_BYTES = 4 << 20
+"""A part of the queue, or what was tried, unless it is a single row."""
+_READ_ONLY = "this connection is read-only"
+
+
+class Client:
+    """One connection. Once a message has gone out, the newest state follows; there is no queue."""
+
+    def __init__(
+        self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, readonly: bool
+    ) -> None:
+        self.writer = writer
+        self.readonly = readonly
+        """Whether it is read-only."""
+        self.wake = asyncio.Event()
+        self.snapshot_due = False
+        self._has = 0
+        """The number of the last snapshot that was sent; 0 before the first."""
+        self._server = server
+        self._supervisor, self._observer = server.supervisor, server.observer
+        self._reader = reader
+        self._answers: deque[Answer] = deque()
+        self._next_line: dict[str, int] = {}
+        self._agent = self._supervisor.agent
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether a followed worker has unsent lines."""
+        rings = self._supervisor.rings
+        return any(rings[slot].end > number for slot, number in self._next_line.items())
+
+    async def serve(self) -> None:
+        """Answer requests and send updates until the client goes."""
+        session, observer = self._supervisor.session, self._observer
+        welcome = Welcome(protocol.VERSION, session, observer.snapshot(), observer.recent(), self.readonly)
+        self.writer.write(protocol.frame(welcome))
+        async with asyncio.TaskGroup() as tasks:
+            reporting = tasks.create_task(self._report())
+            asking: set[asyncio.Task[None]] = set()
+            try:
+                await self._listen(tasks, asking)
+            finally:
+                if self._agent is not None:
+                    self._agent.left(self)
+                self._follow_on_nodes(())
+                for task in (reporting, *asking):
+                    task.cancel()
+
+    async def _listen(self, tasks: asyncio.TaskGroup, asking: set[asyncio.Task[None]]) -> None:
+        while True:
+            request = await protocol.read_request(self._reader)
+            if isinstance(request, Hello):
+                raise protocol.ProtocolError("a second hello")
+            if self._agent is not None:
+                self._agent.received(self)
+            if isinstance(request, Follow):
+                self._follow(request)
+                self.wake.set()
+            elif self.readonly and not isinstance(request, protocol.LOOKING):
+                self._reply(Answer(request.id, error=_READ_ONLY))
+            elif isinstance(
+                request, protocol.AskStacks | protocol.ReadLog
+            ):  # takes seconds: others are answered meanwhile
+                task = tasks.create_task(self._answer(request))
+                asking.add(task)
+                task.add_done_callback(asking.discard)
+            else:
+                await self._answer(request)
+            if len(asking) + len(self._answers) > _MAX_ANSWERS:
+                raise protocol.ProtocolError("more requests than answers read")
+
+    def _reply(self, answer: Answer) -> None:
+        self._answers.append(answer)
+        self.wake.set()
+
+    def _follow(self, request: Follow) -> None:
+        rings = self._supervisor.rings
+        slots = [slot for slot in request.slots if slot in rings]
+        self._next_line = {slot: max(rings[slot].end - request.tail, 0) for slot in slots}
+        if not self.readonly:
+            self._server.watched.set()
+        self._follow_on_nodes(slots)
+
+    def _follow_on_nodes(self, slots: Sequence[str]) -> None:
+        """Have the lines of slots on other machines come here, which nodes send only while a client follows them."""
+        if self._supervisor.fleet is not None:
+            self._supervisor.fleet.follow(self, slots)
+
+    async def _answer(self, request: Request) -> None:
+        assert not isinstance(request, Hello | Follow)
+        try:
+            self._reply(await self._result(request))
+        except GmgError as error:
+            self._reply(Answer(request.id, error=str(error)))
+
+    async def _result(self, request: Request) -> Answer:  # noqa: C901 - a case for each request
+        """Carry out a request, or answer a question. Raises `GmgError` if that is not possible."""
+        supervisor, observer, agent = self._supervisor, self._observer, self._agent
+        match request:
+            case protocol.AskDetails(id=number, slot=slot):
+                return Answer(number, details=await observer.details(slot))
+            case protocol.AskSeries(id=number, slot=slot):
+                return Answer(number, series=observer.series(slot))
+            case protocol.AskQueue(id=number, first=first, count=count):
+                return Answer(number, queue=supervisor.queue_view(first, count))
+            case protocol.AskTried(id=number):
+                return Answer(number, tried=observer.tried())
+            case protocol.AskStacks(id=number, slot=slot):
+                return Answer(number, stacks=await observer.stacks(slot))
+            case protocol.ReadLog(id=number, path=path, offset=offset):
+                return Answer(number, log=await agent.logs.read(path, offset) if agent is not None else None)
+            case protocol.Act(id=number, action=action, slots=slots, seen=seen):
+                supervisor.act(action, slots, seen)
+            case protocol.Edit(id=number, slots=slots, args=args, env=env, seen=seen):
+                supervisor.edit(slots, args, env, seen)
+            case protocol.EndProcess(id=number, slot=slot, process=process, kill=kill):
+                await observer.end_process(slot, process, kill=kill)
+            case protocol.ActOnJobs(id=number, action=queue_action, jobs=jobs):
+                supervisor.act_on_jobs(queue_action, jobs)
+            case protocol.UseSlot(id=number, slot=slot, used=used):
+                supervisor.use_slot(slot, used=used)
+            case protocol.SetSlot(id=number):
+                if agent is None:
+                    raise GmgError("this engine is no agent of another", 1)
+                agent.assign(self, request)
+            case protocol.End(id=number, kill=kill):
+                supervisor.end(kill=kill)
+            case Hello() | Follow():
+                raise AssertionError("neither has an answer")
+        return Answer(number)
+
+    async def _report(self) -> None:
+        while True:
+            await self.wake.wait()
+            self.wake.clear()
+            while self._answers:
+                self.writer.write(framed(self._answers.popleft()))
+            for slot, number in list(self._next_line.items()):
+                await self._send_lines(slot, number)
+            if self.snapshot_due:
+                self.snapshot_due = False
+                frames = self._agent.frames(self, self._server.snapshot) if self._agent is not None else None
+                if frames is None:
+                    frames, self._has = self._server.frame(self._has)
+                self.writer.write(frames)
+            await self.writer.drain()
+
+    async def _send_lines(self, slot: str, number: int) -> None:
+        ring = self._supervisor.rings[slot]
+        first, raw = ring.since(number, _MAX_LINES if number else _MAX_LINES * 8)
+        if not raw or self._next_line.get(slot) != number:
+            return  # nothing, or another Follow came in between
+        end, fitting = first + len(raw), _newest(raw)
+        self._next_line[slot] = end
+        self.writer.write(protocol.frame(Lines(slot, end - len(fitting), tuple(map(clean, fitting)))))
+        await self.writer.drain()
+
+
+def framed(answer: Answer) -> bytes:
+    """The frame of an answer: a long list is cut to its first rows, and what cannot be sent is an error."""
+    try:
+        data = protocol.frame(answer)
+        while len(data) > _MAX_LIST_BYTES and (shorter := _halved(answer)) is not None:
+            answer = shorter
+            data = protocol.frame(answer)
+    except (ValueError, OverflowError, RecursionError, TypeError) as error:
+        _log.exception("an answer cannot be encoded")
+        return protocol.frame(Answer(answer.id, error=f"the engine cannot send its answer: {type(error).__name__}"))
+    if len(data) > protocol.MAX_MESSAGE_BYTES:
+        return protocol.frame(Answer(answer.id, error=f"the engine's answer is too long: {len(data):,} bytes"))
+    return data
+
+
+def _halved(answer: Answer) -> Answer | None:
+    """The answer with half of its list; None where it has none of several rows."""
+    queue, tried = answer.queue, answer.tried
+    if queue is not None and len(queue.jobs) > 1:
+        return structs.replace(answer, queue=structs.replace(queue, jobs=queue.jobs[: len(queue.jobs) // 2]))
+    if tried is not None and len(tried.rows) > 1:
+        rows = tried.rows[: len(tried.rows) // 2]
+        left_out = tried.left_out + len(tried.rows) - len(rows)
+        return structs.replace(answer, tried=structs.replace(tried, rows=rows, left_out=left_out))
+    return None
+
+
+def _newest(lines: list[bytes]) -> list[bytes]:
+    """The newest of `lines` with no more than `_MAX_LINES_BYTES` together, at least one."""
+    sizes = accumulate(len(line) for line in reversed(lines))
+    return lines[-max(1, sum(1 for size in sizes if size <= _MAX_LINES_BYTES)) :]
