@@ -65,20 +65,6 @@ async def test_a_gpu_on_which_cuda_fails_does_not_drain_the_queue(sim: Sim, brok
     assert [job.last.exit_code for job in jobs] == [0] * 12
 
 
-async def test_where_every_gpu_fails_the_sweep_ends_and_its_jobs_wait(sim: Sim, broken: Path) -> None:
-    broken.write_text("0,1")
-    spec = _sweep(broken, 20, "0,1")
-    async with running(spec, sim.env()) as run:
-        queue = await run.until_done()
-        assert (queue.waiting, queue.failed, queue.stranded) == (20, 0, True)
-        waiting = await run.until(lambda s: all(worker.state is WAITING for worker in s.workers))
-        assert all((worker.reason or "").startswith("benched: 3 jobs") for worker in waiting.workers)
-        broken.write_text("1")
-        await run.client.use_slot("gpu0", used=True)
-        queue = (await run.until(lambda s: s.queue and s.queue.finished == 20)).queue or queue
-        assert (queue.finished, queue.stranded, list(queue.benched)) == (20, False, ["gpu1"])
-
-
 async def test_what_fails_after_progress_and_what_fails_twice_keeps_its_failure(sim: Sim, broken: Path) -> None:
     broken.write_text("0,late")
     spec = _sweep(broken, 4, "0,")

@@ -188,23 +188,3 @@ async def test_an_engine_that_cannot_start_says_why_in_one_line() -> None:
     assert said["ok"] is False
     assert "--cpu" in said["error"]
     assert "\n" not in said["error"]
-
-
-async def test_a_session_can_be_found_as_soon_as_it_is_said_to_have_begun() -> None:
-    process, said = await spawn(spec := spec_for(*NEVER))
-    found = inspect(Path(spec.folder))
-    process.terminate()
-    assert await process.wait() == 0
-    assert said["ok"] is True
-    assert found is not None
-    assert found.state == "running"
-
-
-async def test_a_worker_that_is_killed_from_outside_is_said_to_be() -> None:
-    async with running(spec_for(*NEVER)) as run:
-        worker = await run.until_state("cpu0", WorkerState.RUNNING)
-        assert worker.pid is not None
-        os.kill(worker.pid, signal.SIGKILL)
-        failed = await run.until_state("cpu0", WorkerState.FAILED)
-        assert failed.reason
-        assert "SIGKILL" in failed.reason

@@ -5,7 +5,6 @@ from __future__ import annotations
 from gmg_tui.engine.gpus.samples import GpuSamples
 from gmg_tui.gpu.silence import NO_ANSWER
 from gmg_tui.model import GpuSample, StartMode, WorkerState
-from gmg_tui.protocol import Action
 from tests.nvml_sim import Sim
 
 from .harness import running, spec_for
@@ -46,28 +45,6 @@ def test_that_a_gpu_is_lost_stays_true_and_what_it_lacks_has_no_age() -> None:
     assert list(ours.current(110.0)) == [lost, refused]
     ours.expire(120.0)
     assert list(ours.current(120.0)) == [lost, GpuSample("B", error=NO_ANSWER, age_s=20.0)]
-
-
-async def test_what_was_read_before_the_driver_hung_is_shown_with_its_age(sim: Sim) -> None:
-    spec = spec_for("--lines", "0", cpu=None, gpus="0,1", start=StartMode.TOGETHER)
-    async with running(spec, sim.env()) as run:
-        await run.until(lambda s: len(s.samples) == 2)
-        sim.hangs = True
-        sim.write()
-        late = await run.until(lambda s: all(sample.age_s is not None for sample in s.samples))
-        assert [sample.gpu_util_pct for sample in late.samples] == [90, 91]
-        sim.hangs = False
-        sim.write()
-        await run.until(lambda s: all(sample.age_s is None for sample in s.samples))
-        sim.hangs = True
-        sim.write()
-        await run.client.act(Action.RESTART, "gpu1")  # asks for the GPU's index, and gets no answer
-        waiting = await run.until(lambda _: run.worker("gpu1").reason == "for the NVIDIA driver to answer")
-        assert waiting.workers[1].state is WorkerState.RESTARTING
-        sim.hangs = False
-        sim.write()
-        restarted = await run.until_state("gpu1", WorkerState.RUNNING)
-        assert (restarted.attempt, restarted.reason) == (2, None)
 
 
 async def test_a_session_has_the_activity_and_the_health_of_its_gpus(sim: Sim) -> None:

@@ -94,7 +94,7 @@ async def test_a_rank_that_fails_ends_the_others(words: list[str], cause: str) -
 
 async def test_what_a_rank_recorded_in_an_earlier_life_of_the_session_is_not_its_failure() -> None:
     spec = group_of("--steps", "1000", "--die", "kill", restart=RestartMode.NEVER)
-    left = Path(spec.folder, "ranks", "cpu1-1", "error.json")
+    left = Path(spec.folder, "ranks", "g0-1-rank1", "error.json")
     left.parent.mkdir(parents=True)
     left.write_text(json.dumps({"message": {"message": "ValueError: of yesterday"}}))
     async with running(spec) as run:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import os
 import threading
 import time
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.engine.output import logs as module
-from gmg_tui.engine.output.logs import Log, LogHandler, LogWriter
+from gmg_tui.engine.output.logs import Log, LogWriter
 
 
 class Tape(Log):
@@ -97,12 +96,6 @@ def test_the_queue_is_full_until_a_slow_disk_has_taken_enough(
     assert not writer.is_full()
 
 
-def test_a_large_piece_is_taken_when_nothing_else_waits(writer: LogWriter, tape: Tape, small: None) -> None:
-    tape.write(b"x" * 100)
-    writer.close()
-    assert b"".join(tape.taken) == b"x" * 100
-
-
 async def test_the_end_of_an_attempt_is_not_put_off_for_ever(
     writer: LogWriter, tape: Tape, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,9 +144,3 @@ def test_what_a_full_disk_refuses_is_counted_in_the_log(
     log.append(b"found", 0)
     assert log.path.read_text() == f"\n[gmg-tui] 13 bytes are missing here: {why}\nfound"
     assert log.trouble is None
-
-
-def test_records_of_logging_are_written(writer: LogWriter, tape: Tape) -> None:
-    LogHandler(tape).emit(logging.LogRecord("name", logging.INFO, "", 0, "text \udcff", (), None))
-    writer.close()
-    assert tape.taken == [b"text \\udcff\n"]

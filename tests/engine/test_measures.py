@@ -23,10 +23,6 @@ def test_a_long_life_is_kept_in_bounded_memory_with_its_mean() -> None:
     assert recent.fps == tuple(float(second) for second in range(100_000 - RECENT_POINTS, 100_000))
 
 
-def test_no_points_is_an_empty_series() -> None:
-    assert History().whole("gpu0").fps == History().recent("gpu0").fps == ()
-
-
 def test_the_share_of_busy_sms_comes_where_it_was_ever_known() -> None:
     history, other = History(), History()
     for second in range(3):
@@ -64,13 +60,6 @@ def test_the_power_of_the_counted_seconds_is_without_building_and_ending() -> No
         meter.add(sample, running=True, now=float(second), counted=counted)
     assert meter.counted_power_w == pytest.approx(300.0)
     assert Meter().counted_power_w is None
-
-
-def test_energy_by_the_counter_starts_with_the_attempt() -> None:
-    meter = Meter()
-    for energy_j in (5000.0, 5600.0, 6200.0):
-        meter.add(GpuSample("u", power_w=1.0, energy_j=energy_j), running=False, now=0.0)
-    assert meter.energy_j == 1200.0
 
 
 def test_workers_on_one_gpu_share_its_power_and_its_energy() -> None:

@@ -114,20 +114,6 @@ async def test_a_command_is_no_process_of_the_worker_that_it_tells_of(tmp_path: 
         await eventually(done.exists)
 
 
-async def test_a_second_signal_does_not_wait_for_a_command(tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
-    # The worker hangs, so that its command has long begun when the session is to end.
-    command = f"echo $$ > {pid}.new; mv {pid}.new {pid}; trap '' TERM; while :; do sleep 1; done"
-    async with running(spec_for("--hang", "running", stuck_after_s=2.0, notify=(command,))) as run:
-        await eventually(pid.exists)
-        run.process.terminate()
-        await run.until_state("cpu0", WorkerState.STOPPED, WorkerState.STOPPING)
-        run.process.terminate()
-        await run.leave()
-        await run.process.wait()
-    await eventually(lambda: not lives(int(pid.read_text())))
-
-
 async def test_a_command_that_cannot_be_run_is_said_on_the_screen(tmp_path: Path) -> None:
     async with running(spec_for(notify=("no-such-program --to me",))) as run:
         snapshot = await run.until(lambda snapshot: any("--notify" in note for note in snapshot.notes))
@@ -184,24 +170,3 @@ async def test_commands_run_one_at_a_time_in_order_and_for_too_many_none_is_run(
     assert lines[1::2] == ["end"] * 34
     assert lines[::2] == [*(f"begin {number}" for number in range(33)), "begin last"]
     assert [one.reason for one in made.occurrences.newest] == [*(str(number) for number in range(86, 101)), "last"]
-
-
-@pytest.mark.process
-async def test_a_loud_command_is_not_stopped_by_a_full_pipe_and_its_last_words_are_kept() -> None:
-    made = _Commands("yes loud | head -c 3000000 >&2; echo finally >&2; exit 4")
-    made.happen()
-    await made.commands.finish()
-    (note,) = made.notes
-    assert note is not None
-    assert note.endswith("exit code 4: finally")
-
-
-def test_kinds_that_are_left_out_do_not_happen() -> None:
-    told: list[object] = []
-    occurrences = Occurrences(told.append, leave_out={OccurrenceKind.JOB_FAILED})
-    occurrences.add(OccurrenceKind.JOB_FAILED, "a trial")
-    occurrences.add(OccurrenceKind.ENDED, "all\nof\x1b[31m it")
-    assert [one.kind for one in occurrences.newest] == [OccurrenceKind.ENDED]
-    assert told == list(occurrences.newest)
-    assert "\n" not in occurrences.newest[0].text
-    assert "\x1b" not in occurrences.newest[0].text

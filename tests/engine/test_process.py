@@ -97,16 +97,6 @@ async def test_what_ignores_sigint_and_sigterm_is_killed() -> None:
     assert run.process.exit_code == -signal.SIGKILL
 
 
-@pytest.mark.process
-async def test_a_stopped_process_goes_on_to_end_in_order() -> None:
-    run = await Run().start("import time\ntry: print('up'); time.sleep(60)\nexcept KeyboardInterrupt: print('saved')")
-    await _spoken(run, b"up")
-    os.kill(run.process.pid, signal.SIGSTOP)
-    await run.stop()
-    assert run.sent == ["SIGINT"]
-    assert b"saved" in run.said[False]
-
-
 ESCAPE = """
 import os, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
@@ -151,22 +141,3 @@ async def test_a_group_that_has_the_pid_of_an_ended_first_process_by_now_is_left
     finally:
         stranger.kill()
         stranger.wait()
-
-
-@pytest.mark.process
-async def test_a_flood_is_read_while_the_loop_stays_free() -> None:
-    run = await Run().start("import sys\nfor _ in range(2000): sys.stdout.write('x' * 9_999 + '\\n')")
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    counting = asyncio.create_task(count())
-    await run.process.wait()
-    run.process.close_pipes()
-    counting.cancel()
-    assert len(run.said[False]) == 20_000_000
-    assert turns > 80

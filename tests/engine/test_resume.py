@@ -60,15 +60,6 @@ async def test_a_job_that_is_ended_together_with_its_engine_waits_again() -> Non
     ] * 2
 
 
-async def test_a_job_that_alone_is_ended_has_failed() -> None:
-    spec = sweep_for([{"s": 60}], job_batch("--s", "{s}"), cpu=1)
-    async with running(spec) as run:
-        await run.until(lambda _: run.queue.running == 1 and run.worker("cpu0").pid)
-        psutil.Process(run.worker("cpu0").pid).terminate()
-        await run.until_done()
-    assert _states(spec) == [FAILED]
-
-
 async def test_a_second_engine_that_comes_too_late_changes_nothing() -> None:
     spec = sweep_for([{"code": 3, "s": 0}, {"code": 0, "s": 60}], job_batch("--fail", "{code}", "--s", "{s}"), cpu=1)
     async with running(spec) as run:

@@ -12,33 +12,6 @@ from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process_tree import Scans
 
 
-async def test_all_that_ask_at_once_get_the_same_scan() -> None:
-    scans = Scans()
-    first, *others = await asyncio.gather(*(scans.table() for _ in range(16)))
-    assert os.getpid() in first.by_pid
-    assert all(other is first for other in others)
-
-
-async def test_who_asks_during_a_scan_gets_the_next_and_the_loop_is_free_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scan, began, go_on = process_tree.scan, threading.Event(), threading.Event()
-
-    def slow() -> process_tree.Table:
-        began.set()
-        go_on.wait()
-        return scan()
-
-    monkeypatch.setattr(process_tree, "scan", slow)
-    scans = Scans()
-    early = asyncio.create_task(scans.table())
-    await asyncio.to_thread(began.wait)
-    late = asyncio.create_task(scans.table())
-    await asyncio.sleep(0)
-    go_on.set()
-    assert await early is not await late
-
-
 async def test_a_child_whose_environment_cannot_be_read_keeps_no_scan_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a process that is stuck in a driver, with its memory map locked."""
     answer, slot_of = threading.Event(), process_tree.slot_of

@@ -53,13 +53,3 @@ async def test_the_workers_start_once_somebody_watches() -> None:
 async def test_the_workers_start_though_nobody_watches() -> None:
     async with _awaiting(spec_for("--lines", "1"), _BOOT) as run:
         await run.until_state("cpu0", WorkerState.FINISHED)
-
-
-async def test_a_session_that_is_stopped_before_that_starts_nothing() -> None:
-    async with _awaiting(spec_for("--lines", "1"), _LONG + _BOOT) as run:
-        await run.client.end()
-        worker = await run.until_state("cpu0", WorkerState.STOPPED)
-        assert worker.attempt == 0
-        await run.leave()
-        assert await run.process.wait() == 0
-        assert run.record().workers[0].pid is None

@@ -63,23 +63,6 @@ async def test_a_person_need_not_wait_for_a_restart_and_can_take_it_back() -> No
         assert [run.worker(slot).attempt for slot in ("cpu0", "cpu1")] == [4, 3]
 
 
-async def test_gated_workers_wait_for_the_first_and_say_so() -> None:
-    spec = spec_for(*NEVER, "--phase-s", "1", cpu=3, start=StartMode.GATED)
-    async with running(spec) as run:
-        waiting = await run.until(lambda s: s.workers[0].state is not WorkerState.WAITING)
-        for slot in ("cpu1", "cpu2"):
-            worker = waiting.worker(slot)
-            assert worker is not None
-            assert worker.state is WorkerState.WAITING
-            assert worker.reason
-            assert "cpu0" in worker.reason
-        await run.until(lambda s: all(w.state is RUNNING for w in s.workers))
-        first = run.output("cpu0").split(b"Compiling")[0]
-        assert first
-        details = [await run.client.details(slot) for slot in ("cpu0", "cpu1")]
-        assert details[1].attempts[0].started > details[0].attempts[0].started
-
-
 async def test_a_waiting_worker_starts_at_once_when_a_person_wants_it_to() -> None:
     async with running(spec_for("--hang", "adding", cpu=2, start=StartMode.GATED)) as run:
         await run.until_state("cpu1", WorkerState.WAITING)

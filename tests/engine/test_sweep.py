@@ -14,7 +14,6 @@ import pytest
 from gmg_tui import session
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, QueueAction, Value, WorkerState
-from gmg_tui.protocol import Action
 from gmg_tui.store import reader
 from tests.nvml_sim import Sim
 
@@ -263,31 +262,6 @@ async def test_a_sweep_that_was_stopped_goes_on_where_it_was(sim: Sim, marked: P
     assert queue.finished == 3
     assert stored(run)["job-2"].last.number == 2
     assert [mark["GMG_JOB"] for mark in marks(marked)] == ["1", "2", "2", "3"]
-
-
-async def test_a_restart_on_a_slot_is_of_its_job(sim: Sim, marked: Path) -> None:
-    batch = job_batch("--marks", str(marked), "--fail", "1", "--fail-attempts", "1", gpus="0,")
-    async with running(sweep_for([{}], batch), sim.env()) as run:
-        queue = await run.until_done()
-        assert queue.failed == 1
-        await run.client.act(Action.RESTART, "gpu0")
-        await run.until(lambda s: s.queue and s.queue.finished == 1)
-        with pytest.raises(GmgError, match=r"^job 1 has finished; run it again from the queue instead$"):
-            await run.client.act(Action.RESTART, "gpu0")
-        details = await run.client.details("gpu0")
-        assert details.attempts[-1].number == 2
-
-
-async def test_cpu_slots_take_jobs_too(marked: Path) -> None:
-    batch = job_batch("--marks", str(marked))
-    async with running(sweep_for([{}] * 4, batch, cpu=2)) as run:
-        assert (await run.until_done()).finished == 4
-    assert {mark["GMG_SLOT"] for mark in marks(marked)} == {"cpu0", "cpu1"}
-    assert {mark["CUDA_VISIBLE_DEVICES"] for mark in marks(marked)} == {""}
-    assert all(row["gpu"] == "" for row in rows(run.folder))
-    kept = run.record().queue
-    assert kept is not None
-    assert (kept.finished, kept.jobs) == (4, 4), "ls counts the jobs of a sweep that has ended too"
 
 
 async def test_a_store_that_is_gone_is_an_error_in_one_line(sim: Sim) -> None:

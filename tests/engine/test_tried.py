@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from gmg_tui.model import Attempt, Batch, JobRecord, Tried, WorkerState
+from gmg_tui.model import Attempt, Batch, Tried, WorkerState
 from gmg_tui.model.tried import Mean, below_median, fastest, t_95
-from gmg_tui.results.tried import MOST_SETS, Ran, TriedArguments
-from gmg_tui.session import STORE
-from gmg_tui.store.reader import create, load_jobs
-from tests.nvml_sim import Sim
+from gmg_tui.results.tried import Ran, TriedArguments
 from tests.rates import rate
 from tests.workers import reached
 
@@ -82,19 +78,6 @@ def test_what_runs_is_added_to_what_has_ended_and_not_kept() -> None:
         (row,) = tried.view([live], 130.0).rows
         assert (row.attempts, row.running, row.rate, row.elapsed_s) == (2, 1, 105.0, 90.0)
     assert _row(tried, "-B", "8").attempts == 1
-
-
-def test_of_a_hundred_thousand_jobs_the_fastest_and_the_newest_sets_are_kept_and_the_rest_is_counted() -> None:
-    tried = TriedArguments()
-    for number in range(100_000):
-        rate = 1e6 if number == 17 else float(number % 1000)
-        attempt = _attempt(rate, "-B", str(number))
-        tried.add("gpu0", structs.replace(attempt, started=float(number), ended=number + 1.0))
-    view = tried.view([], 0.0)
-    assert len(view.rows) <= MOST_SETS + 50
-    assert len(view.rows) + view.left_out == 100_000
-    assert fastest(view.rows) == _row(tried, "-B", "17")
-    assert view.rows[0].args == ("-B", "99999")
 
 
 def test_the_interval_is_that_of_students_t() -> None:
@@ -167,24 +150,3 @@ async def test_in_a_sweep_a_row_is_a_combination_and_stays_after_its_job_and_ove
         assert again.keys() == rows.keys()
         for value, row in again.items():
             assert (row.attempts, row.rate, row.slots) == (rows[value].attempts, rows[value].rate, ("cpu0",))
-
-
-async def test_the_runs_of_a_job_each_have_their_gpu_and_one_that_is_not_there_fails_instead_of_waiting(
-    sim: Sim,
-) -> None:
-    batch = Batch(script=FAKE, args=("-B", "64", "--lines", "10"), gpus="0,1,2")
-    spec = sweep_for([{"name": f"job-{index}"} for index in range(6)], batch)
-    store = Path(spec.folder) / STORE
-    jobs = load_jobs(store)
-    store.unlink()
-    wanted = ("gpu2", "gpu1", "gpu0", "gpu2", "gpu7", "gpu1")
-    create(store, [JobRecord(job.number, job.name, only=only) for job, only in zip(jobs, wanted, strict=True)])
-    async with running(spec, sim.env()) as run:
-        queue = await run.until_done()
-        assert (queue.finished, queue.failed) == (5, 1)
-        records = await run.jobs()
-        (row,) = (await run.client.tried()).rows
-    ran = [records[f"job-{index}"] for index in range(6)]
-    assert [job.slot for job in ran] == ["gpu2", "gpu1", "gpu0", "gpu2", None, "gpu1"]
-    assert ran[4].reason == "must run on gpu7, which is not among its slots: gpu0, gpu1, gpu2"
-    assert (row.attempts, sorted(row.slots)) == (5, ["gpu0", "gpu1", "gpu2"])

@@ -72,17 +72,6 @@ async def test_a_job_of_several_ranks_runs_as_one(tmp_path: Path) -> None:
     assert environ["WORLD_SIZE"] in ("2", "3")
 
 
-async def test_a_job_whose_rank_fails_is_tried_again_as_one_and_then_counts_as_failed() -> None:
-    args = ("--steps", "5", "--die", "middle", "--until", "9")
-    async with running(_ranks({"ranks": 2}, args=args, retries=1, restart=RestartMode.NEVER)) as run:
-        queue = await run.until_done()
-        assert (queue.failed, queue.jobs) == (1, 1)
-    record = _stored(run)[1]
-    assert record.state is FAILED
-    assert (record.reason or "").startswith("rank 1: ")
-    assert record.last.number == 2
-    with reader.open_store(run.folder / session.STORE) as store:
-        assert [(ran.attempt.number, ran.rank) for ran in store.attempts[1]] == [(1, 0), (1, 1), (2, 0), (2, 1)]
 
 
 async def test_a_stop_on_any_slot_is_for_the_whole_job_and_the_next_one_starts() -> None:
