@@ -18,7 +18,6 @@ from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.nodes.states import Assignment, Stop, WorkerReport
 from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
-from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.worker import Watcher, Worker
 from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, RunSpec, Slot, Stacks, WorkerState
@@ -59,17 +58,14 @@ class NodeWorker(Worker):
     def __init__(
         self, slot: Slot, node: Host, task: Task, log: str, watcher: Watcher, member: Member | None = None
     ) -> None:
-        super().__init__(slot, task, watcher, member.rank if member is not None else None)
+        super().__init__(slot, task, watcher, member)
         self.log, self.reason = log, f"for {node.name}"
         self.assignment: Assignment | None = None
         self._node = node
-        self._member: Member = member or Member(RestartPolicy(task))
         self._key = next(_keys)
         self._report = self._empty_report()
         self._reported_at = 0.0
         """When the report came, monotonic seconds."""
-        self._local_state: WorkerState | None = WorkerState.WAITING
-        """The state, where that is not the reported one: between two attempts, and while the node is lost."""
         self._last_started = self._last_ended = 0
         """Numbers of attempts."""
         self._outcome: asyncio.Future[Outcome] | None = None
@@ -90,22 +86,22 @@ class NodeWorker(Worker):
         """Have the node's agent run one attempt after another until cancelled; what runs then is killed there."""
         try:
             while True:
-                await self._member.policy.wait()
+                await self.policy.wait()
                 await self._run_attempt()
         finally:
             self._node.dismiss(self)
 
     async def _run_attempt(self) -> None:
         """Have an attempt run, once the node is available and the other ranks are ready; wait until all have ended."""
-        member, policy = self._member, self._member.policy
+        member, policy = self._member, self.policy
         await self._available_or_cancelled()
         meeting = await member.meet(self._wait_for)
         starts = not (self._cancelled.is_set() or member.called_off)
-        outcome = await self._attempt(meeting) if starts else Outcome(by_user=self._local_state is WorkerState.STOPPED)
+        outcome = await self._attempt(meeting) if starts else Outcome(by_user=self._state is WorkerState.STOPPED)
         if starts and self.rank is not None:
-            self._enter(WorkerState.STOPPING, None)
+            self._enter(WorkerState.STOPPING)
         self.failure = failure = await member.part(outcome, self._wait_for)
-        if self._local_state is not None and self._local_state.ended:
+        if self._state is not None and self._state.ended:
             return
         self.stuck = None
         state, reason = WorkerState.FINISHED, None
@@ -140,7 +136,7 @@ class NodeWorker(Worker):
 
     async def _attempt(self, meeting: Meeting | None) -> Outcome:
         """Have the agent run an attempt. Returns how it has ended."""
-        self._member.policy.begun()
+        self.policy.begun()
         self._outcome = asyncio.get_running_loop().create_future()
         first = self.task.first_attempt  # a group counts the attempts of its ranks
         number = first if self.rank is not None else max(first, self._last_started + 1)
@@ -181,20 +177,10 @@ class NodeWorker(Worker):
         self.assignment = structs.replace(self.assignment, **changes)
         self._node.assign(self)
 
-    def _enter(self, state: WorkerState, reason: str | None) -> None:
-        self._local_state, self.reason, self.advice, self.state_since = state, reason, None, time.monotonic()
-        (self.concluded.set if state.ended else self.concluded.clear)()
-        self._watcher.changed(self)
-
     def _cancel(self) -> None:
         """Do not start the attempt that is due, nor those of the other ranks."""
         self._cancelled.set()
         self._member.call_off()
-
-    def _wait_for(self, awaited: str | None) -> None:
-        if awaited != self.reason and not (self._local_state is not None and self._local_state.ended):
-            self.reason = awaited
-            self._watcher.changed(self)
 
     # From the node
 
@@ -210,7 +196,7 @@ class NodeWorker(Worker):
         if is_job or for_good:
             self.unready = reason
         if for_good and not is_rank:
-            self._member.policy.never()
+            self.policy.never()
         if not self._assigned:
             if self.unready is not None and self.state in (WorkerState.WAITING, WorkerState.RESTARTING):
                 self._cancel()
@@ -218,9 +204,9 @@ class NodeWorker(Worker):
                     self._enter(WorkerState.FAILED, reason)
         elif stopped or is_job or for_good or replaced or is_rank:
             if replaced and not (is_rank or is_job or stopped):
-                self._member.policy.again()
+                self.policy.again()
             failure = None if stopped else Failure(FailureKind.DEVICE, reason, "")
-            self._local_state = WorkerState.STOPPING  # until `_run_attempt` enters another
+            self._state = WorkerState.STOPPING  # until `_run_attempt` enters another
             self._settle(Outcome(failure, stopped, unprepared=is_job))
             self._member.has_ended(1)
         else:
@@ -238,7 +224,7 @@ class NodeWorker(Worker):
             report = structs.replace(report, seen=report.seen.later(now))
         if view.current is None and (last := self.attempt) is not None:
             report = _with_attempt(report, last)
-        self._report, self._reported_at, self._local_state = report, now, None
+        self._report, self._reported_at, self._state = report, now, None
         self.reason, self.advice = view.reason, view.advice
         self.unready, self.out_dir = report.unready, report.out_dir
         if not self.carried:
@@ -250,12 +236,12 @@ class NodeWorker(Worker):
         if attempt is not None and attempt.exit_code is not None and attempt.number > self._last_ended:
             self._member.has_ended(attempt.exit_code)
         if report.outcome is not None:
-            self._local_state = WorkerState.STOPPING
+            self._state = WorkerState.STOPPING
             self._settle(report.outcome)
             return
         if self.rank is None:  # a rank's group is checked as a whole
             self.stuck = view.stuck
-            if self.stuck and not was_stuck and self._node.spec.restart_stuck and self._member.policy.replace_stuck():
+            if self.stuck and not was_stuck and self._node.spec.restart_stuck and self.policy.replace_stuck():
                 self._assign(stop=Stop(reason=f"stuck: {self.stuck}"))
         if before != self._displayed():
             self._watcher.changed(self)
@@ -267,13 +253,13 @@ class NodeWorker(Worker):
 
     def restart(self) -> None:
         """As `Worker.restart`."""
-        self._member.policy.now()
+        self.policy.now()
         if self._assigned:
             self._assign(stop=Stop())
 
     def stop(self, *, kill: bool = False, reason: str | None = None) -> None:
         """As `Worker.stop`."""
-        self._member.policy.never()
+        self.policy.never()
         if self._assigned:
             self._assign(stop=Stop(kill, reason or self._stop_reason))
             if self._node.lost_since is not None:
@@ -310,12 +296,12 @@ class NodeWorker(Worker):
     def state(self) -> WorkerState:
         """As reported last; between two attempts, and while the node is lost, as determined here."""
         reported = self._report.view.state
-        return self._local_state or (WorkerState.RUNNING if self.carried and reported in _STARTED else reported)
+        return self._state or (WorkerState.RUNNING if self.carried and reported in _STARTED else reported)
 
     @property
     def phase(self) -> Phase:
         """The script's phase; `NONE` without a process."""
-        if self._local_state is not None:
+        if self._state is not None:
             return Phase.NONE
         return Phase.RUNNING if self.carried and self.state is WorkerState.RUNNING else self._report.view.phase
 
@@ -338,12 +324,12 @@ class NodeWorker(Worker):
 
     def seen(self) -> RankSeen:
         """As `Worker.seen`."""
-        return self._report.seen if self._report.seen is not None and self._local_state is None else RankSeen()
+        return self._report.seen if self._report.seen is not None and self._state is None else RankSeen()
 
     def view(self, index: int, now: float) -> model.Worker:
         """As `Worker.view`."""
-        view, lost_since, at = self._report.view, self._node.lost_since, self._member.policy.at
-        if self._local_state is not None:
+        view, lost_since, at = self._report.view, self._node.lost_since, self.policy.at
+        if self._state is not None:
             view = structs.replace(view, fps_silent_since=None, stopping=None)
         elif view.fps is not None and now - self._reported_at >= _STALE_S:
             view = structs.replace(view, fps_silent_since=unix(self._reported_at))
@@ -351,7 +337,7 @@ class NodeWorker(Worker):
             view,
             index=index,
             state=self.state,
-            state_since=unix(self.state_since) if self._local_state or self.carried else view.state_since,
+            state_since=unix(self.state_since) if self._state or self.carried else view.state_since,
             phase=self.phase,
             reason=self.reason,
             advice=self.advice,

@@ -23,7 +23,6 @@ from gmg_tui.engine.gpus.memory import GpuMemory
 from gmg_tui.engine.processes.process import KILL, TERMINATED, Step
 from gmg_tui.engine.workers import worker_view
 from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
-from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.stacks import stacks_of
 from gmg_tui.engine.workers.worker import Watcher, Worker
@@ -44,7 +43,7 @@ class LocalWorker(Worker):
     def __init__(
         self, context: Context, slot_state: SlotState, task: Task, log: str, watcher: Watcher, member: Member | None
     ) -> None:
-        super().__init__(slot_state.slot, task, watcher, member.rank if member is not None else None)
+        super().__init__(slot_state.slot, task, watcher, member)
         self.log, self.ring = context.open_log(log), slot_state.ring
         self.running: RunningAttempt | None = None
         """Its newest attempt, which may have ended."""
@@ -58,9 +57,7 @@ class LocalWorker(Worker):
         """Set when NVML sees this worker on another GPU."""
         self.raced = False
         """Whether an earlier attempt has failed by a race with another worker."""
-        self.restart_policy = member.policy if member is not None else RestartPolicy(task)
-        self._member = member or Member(self.restart_policy)
-        self._state = WorkerState.WAITING
+        self._state: WorkerState = WorkerState.WAITING
         self._read = (WorkerState.STARTING, Phase.IMPORTING)
         """The state and the phase that its output showed last."""
         self._stopped_by: str | None = None
@@ -112,13 +109,6 @@ class LocalWorker(Worker):
         """What its attempt has reported by `gmg:result` lines."""
         return dict(self.running.reported.values) if self.running is not None else {}
 
-    def _enter(self, state: WorkerState, reason: str | None = None, advice: str | None = None) -> None:
-        self._state = state
-        self.state_since = time.monotonic()
-        self.reason, self.advice = reason, advice
-        (self.concluded.set if state.ended else self.concluded.clear)()
-        self._changed()
-
     def _on_output(self) -> None:
         """The script has printed something that is displayed; only a new state or phase is worth an early snapshot."""
         assert self.running is not None
@@ -143,7 +133,7 @@ class LocalWorker(Worker):
 
     def restart(self) -> None:
         """Stop the process gracefully, if there is one, then start the next attempt; one that waits starts at once."""
-        self.restart_policy.now()
+        self.policy.now()
         self._hurry()
         if self.state.live:
             self._stop_for_user()
@@ -157,7 +147,7 @@ class LocalWorker(Worker):
 
     def stop(self, *, kill: bool = False, reason: str | None = None) -> None:
         """End the process, gracefully or at once, and start no other; `reason` is None where the user asked for it."""
-        self.restart_policy.never()
+        self.policy.never()
         self._stopped_by = reason or self._stopped_by
         self._hurry()
         if self.state in (WorkerState.WAITING, WorkerState.RESTARTING):
@@ -176,7 +166,7 @@ class LocalWorker(Worker):
 
     def replace_stuck(self) -> None:
         """Restart it as one that is stuck, if a restart is left."""
-        if self.restart_policy.replace_stuck():
+        if self.policy.replace_stuck():
             self._stop_process()
 
     def end_with_group(self) -> None:
@@ -201,7 +191,7 @@ class LocalWorker(Worker):
         """Run attempts until cancelled; a running attempt is killed then."""
         try:
             while True:
-                await self.restart_policy.wait()
+                await self.policy.wait()
                 try:
                     await self._run_attempt()
                 except (NvmlUnavailable, GmgError) as error:
@@ -276,9 +266,9 @@ class LocalWorker(Worker):
             if not self._is_cancelled():
                 ended = WorkerState.FAILED if failure is not None else WorkerState.STOPPED
                 reason = failure.reason if failure is not None else None
-                self._enter(WorkerState.RESTARTING if self.restart_policy.pending else ended, reason)
+                self._enter(WorkerState.RESTARTING if self.policy.pending else ended, reason)
             return
-        self.restart_policy.begun()
+        self.policy.begun()
         self.misplaced, self.carried = None, False
         self._read = (WorkerState.STARTING, Phase.IMPORTING)
         if self.running is not None:
@@ -320,14 +310,9 @@ class LocalWorker(Worker):
         if isinstance(error, NvmlUnavailable | NoRoomError):
             self.unready = failure.reason
         if self.task.job is None:
-            self.restart_policy.after(failure, had_progress=False, running_s=0.0)
+            self.policy.after(failure, had_progress=False, running_s=0.0)
         _log.info("%s: an attempt could not be prepared: %s", self.slot.name, failure.reason)
-        self._enter(WorkerState.RESTARTING if self.restart_policy.pending else WorkerState.FAILED, failure.reason)
-
-    def _wait_for(self, awaited: str | None) -> None:
-        if awaited != self.reason and not self._is_cancelled():
-            self.reason = awaited
-            self._changed()
+        self._enter(WorkerState.RESTARTING if self.policy.pending else WorkerState.FAILED, failure.reason)
 
     def _is_cancelled(self) -> bool:
         """Whether the user has stopped the worker before its attempt began."""
@@ -353,7 +338,7 @@ class LocalWorker(Worker):
             self._conclude(WorkerState.STOPPED, self._stopped_by)
             return
         self.failure = failure
-        self.restart_policy.after(failure, had_progress=had_progress, running_s=running_s)
+        self.policy.after(failure, had_progress=had_progress, running_s=running_s)
         if failure is None and attempt.by_group:
             self._conclude(WorkerState.STOPPED, self._stopped_by or "ended with the group")
         elif failure is None:
@@ -366,7 +351,7 @@ class LocalWorker(Worker):
         self.running.state, self.running.reason = state, reason
         self.stuck = None
         (self.context.gate.left if self.running.by_user else self.context.gate.ended)(self.slot.name)
-        self._enter(WorkerState.RESTARTING if self.restart_policy.pending else state, reason, advice)
+        self._enter(WorkerState.RESTARTING if self.policy.pending else state, reason, advice)
         self._watcher.ended(self)
         _log.info("%s: attempt %d %s %s", self.slot.name, self.running.number, state, reason or "")
 
@@ -385,25 +370,7 @@ class LocalWorker(Worker):
 
     def seen(self) -> RankSeen:
         """What the watch of its group sees of it."""
-        attempt = self.running
-        if attempt is None:
-            return RankSeen()
-        reader, activity, stopped = attempt.reader, attempt.activity, attempt.activity.stopped
-        return RankSeen(
-            attempt=attempt.number,
-            settled=attempt.process.started and not attempt.process.is_stopping,
-            lives=self.state.live and attempt.exit_code is None,
-            phase_started=reader.phase_started,
-            in_running=reader.phase is Phase.RUNNING,
-            progress_at=reader.pace.last_at,
-            progress_every_s=reader.pace.usual_s,
-            cpu_since=activity.seen_since,
-            cpu_pct=activity.cpu_pct,
-            busy=activity.busy,
-            idle_s=activity.seen_idle_s,
-            stopped=(stopped.pid, stopped.state) if stopped is not None else None,
-            observations=attempt.observations,
-        )
+        return worker_view.seen(self)
 
     def view(self, index: int, now: float) -> model.Worker:
         """What clients see of it; `index` is its slot's number, `now` monotonic seconds."""

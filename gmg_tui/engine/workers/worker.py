@@ -11,9 +11,10 @@ from typing import Any, Protocol
 from gmg_tui import model
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.gpus.memory import GpuMemory
-from gmg_tui.engine.workers.member import RankSeen
+from gmg_tui.engine.workers.member import Member, RankSeen
+from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.genesis.output.failures import Failure
-from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, Rank, Slot, Stacks, WorkerState
+from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, Slot, Stacks, WorkerState
 
 
 class Watcher(Protocol):
@@ -32,10 +33,13 @@ class Watcher(Protocol):
 class Worker(ABC):
     """A job on a slot: what schedulers decide by, what is recorded and displayed, and the commands that it takes."""
 
-    def __init__(self, slot: Slot, task: Task, watcher: Watcher, rank: Rank | None = None) -> None:
+    def __init__(self, slot: Slot, task: Task, watcher: Watcher, member: Member | None = None) -> None:
         self.slot = slot
         self.task = task
-        self.rank = rank
+        self._member = member or Member(RestartPolicy(task))
+        self.policy = self._member.policy
+        """When its next attempt is due; of a rank, when the group's is."""
+        self.rank = self._member.rank
         """Its rank in its group; None where it is in none."""
         self.args = task.args
         """Before placeholders are filled in."""
@@ -61,6 +65,21 @@ class Worker(ABC):
         self.concluded = asyncio.Event()
         """Set while it has ended: no process is left, and none follows unless the user asks for one."""
         self._watcher = watcher
+        self._state: WorkerState | None = WorkerState.WAITING
+        """The state that was entered last; None while its node reports it."""
+
+    def _enter(self, state: WorkerState, reason: str | None = None, advice: str | None = None) -> None:
+        """Change the state."""
+        self._state, self.reason, self.advice = state, reason, advice
+        self.state_since = time.monotonic()
+        (self.concluded.set if state.ended else self.concluded.clear)()
+        self._watcher.changed(self)
+
+    def _wait_for(self, awaited: str | None) -> None:
+        """Show what the next attempt, or the end of this one, waits for."""
+        if awaited != self.reason and not (self._state is not None and self._state.ended):
+            self.reason = awaited
+            self._watcher.changed(self)
 
     # Life and commands
 
@@ -145,7 +164,7 @@ class Worker(ABC):
         """Whether it runs, and reports what its whole group does."""
         return self.state is WorkerState.RUNNING and self.fps_of_group
 
-    # Look
+    # Observation
 
     @abstractmethod
     def measure(self, sample: GpuSample | None, now: float, sharers: int = 1) -> None:

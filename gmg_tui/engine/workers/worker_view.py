@@ -8,6 +8,7 @@ from msgspec import structs
 
 from gmg_tui import model
 from gmg_tui.engine.clock import unix
+from gmg_tui.engine.workers.member import RankSeen
 from gmg_tui.genesis.output.failures import FailureKind
 from gmg_tui.model import Details, Phase, WorkerState
 from gmg_tui.text import clean
@@ -20,7 +21,7 @@ def view(worker: LocalWorker, index: int, now: float) -> model.Worker:
     """The worker at this moment; `index` is its slot's number, `now` monotonic seconds."""
     attempt, state = worker.running, worker.state
     troubles = (worker.misplaced, worker.memory_kept, worker.log.trouble)
-    failed, restart_at = worker.failure if state is WorkerState.FAILED else None, worker.restart_policy.at
+    failed, restart_at = worker.failure if state is WorkerState.FAILED else None, worker.policy.at
     common = model.Worker(
         slot=worker.slot.name,
         index=index,
@@ -66,6 +67,29 @@ def view(worker: LocalWorker, index: int, now: float) -> model.Worker:
         memory_rss_mib=attempt.activity.memory_rss_mib if state.live else None,
         stuck=worker.stuck,
         healed=attempt.heals(raced=worker.raced),
+    )
+
+
+def seen(worker: LocalWorker) -> RankSeen:
+    """What the watch of its group sees of a rank."""
+    attempt = worker.running
+    if attempt is None:
+        return RankSeen()
+    reader, activity, stopped = attempt.reader, attempt.activity, attempt.activity.stopped
+    return RankSeen(
+        attempt=attempt.number,
+        settled=attempt.process.started and not attempt.process.is_stopping,
+        lives=worker.state.live and attempt.exit_code is None,
+        phase_started=reader.phase_started,
+        in_running=reader.phase is Phase.RUNNING,
+        progress_at=reader.pace.last_at,
+        progress_every_s=reader.pace.usual_s,
+        cpu_since=activity.seen_since,
+        cpu_pct=activity.cpu_pct,
+        busy=activity.busy,
+        idle_s=activity.seen_idle_s,
+        stopped=(stopped.pid, stopped.state) if stopped is not None else None,
+        observations=attempt.observations,
     )
 
 
