@@ -158,18 +158,16 @@ class Engine:
         at_once = max((len(names) for names in hardware.allowed), default=count)
         gate = Gate(spec.start or times.way(spec))
         context = Context(
-            *(
-                session,
-                at_once,
-                self._pipes,
-                self._logs,
-                hardware.nvml,
-                self._egl,
-                gate,
-                self._watchdog,
-                Scans(),
-                times.of,
-            )
+            session,
+            at_once,
+            self._pipes,
+            self._logs,
+            hardware.nvml,
+            self._egl,
+            gate,
+            self._watchdog,
+            scans=Scans(),
+            phase_times=times.of,
         )
         workplace = Workplace(session, partial(LocalWorker, context))
         if fleet is not None:
@@ -322,10 +320,10 @@ class Engine:
         ended = self._supervisor.all_ended.is_set()
         self._supervisor.changed()
         if self._supervisor.all_ended.is_set() and not ended:
-            self._supervisor.faults.guard("notifications", self._tell_end)
+            self._supervisor.faults.guard("notifications", self._notify_of_end)
         self._server.soon()
 
-    def _tell_end(self) -> None:
+    def _notify_of_end(self) -> None:
         text = f"{self._spec.name} has ended: {how_it_ended(self._observer.snapshot())}"
         self._occurrences.add(OccurrenceKind.ENDED, text)
 

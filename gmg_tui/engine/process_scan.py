@@ -94,13 +94,13 @@ class ProcessScan:
                 if process.own_pid is not None:
                     seen_on.setdefault(process.own_pid, set()).add(sample.uuid)
         for worker in workers:
-            own = worker.slot.gpu
-            if own is None or worker.slot.kind is not SlotKind.GPU:
+            gpu = worker.slot.gpu
+            if gpu is None or worker.slot.kind is not SlotKind.GPU:
                 continue
             on = {uuid for pid in worker.pids for uuid in seen_on.get(pid, ())}
             others = [
                 slot.name
-                for slot in (self._slots if on and own.uuid not in on else ())
+                for slot in (self._slots if on and gpu.uuid not in on else ())
                 if slot.gpu is not None and slot.gpu.uuid in on
             ]
             worker.misplaced = f"runs on {', '.join(others)} instead of {worker.slot.name}" if others else None

@@ -108,7 +108,7 @@ class Supervisor:
                     self.scheduler.stop(slot, kill=action is Action.KILL)
             except GmgError as error:
                 others[slot] = str(error)
-        _tell(others)
+        _raise_for(others)
 
     def edit(
         self, slots: tuple[str, ...], args: tuple[str, ...], env: dict[str, str], seen: Mapping[str, Seen]
@@ -125,7 +125,7 @@ class Supervisor:
                 others[slot] = f"no job runs on {slot}"
             else:
                 worker.edit(args, env)
-        _tell(others)
+        _raise_for(others)
 
     def _together(self, slots: Iterable[str]) -> tuple[str, ...]:
         """These slots, and all others of the groups whose ranks are on them, each once."""
@@ -199,7 +199,7 @@ def _other(slot_state: SlotState, meant: Seen | None) -> str | None:
     return None
 
 
-def _tell(others: Mapping[str, str]) -> None:
+def _raise_for(others: Mapping[str, str]) -> None:
     """Raise `GmgError` where slots were left alone, a clause for each."""
     if others:
         raise GmgError("; ".join(others.values()), 1)

@@ -75,9 +75,6 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """The newest line of output that is not blank, without control characters."""
     log_lines: int = 0
     """Lines of output so far, over all attempts."""
-    healed: bool = False
-    """Whether it runs despite a race with another worker, for a cache file or a folder: after a restart, or as Genesis
-    has rebuilt the file."""
     warning_lines: int = 0
     """Warnings that this attempt has printed, at most 9,999; `warnings` are what gmg-tui makes of some."""
     error_lines: int = 0

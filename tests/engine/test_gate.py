@@ -79,7 +79,7 @@ async def test_one_that_a_person_ends_leaves_the_lead_to_the_next() -> None:
 async def test_a_first_worker_is_waited_for_as_long_as_what_it_does_may_take(
     monkeypatch: pytest.MonkeyPatch, limit: str, phase: Phase | None, uses_genesis: bool
 ) -> None:
-    monkeypatch.setattr(gate, "LOOK_S", 0.01)
+    monkeypatch.setattr(gate, "CHECK_S", 0.01)
     for name in ("TIMEOUT_S", "LONGEST_S", "PLAIN_S"):
         monkeypatch.setattr(gate, name, 0.1 if name == limit else 1e6)
     asked = Asked(StartMode.GATED, "gpu0", "gpu1")

@@ -42,8 +42,3 @@ def test_warnings_that_all_workers_print_are_no_mark() -> None:
     other = changed(workers[0], warning_lines=2)
     assert words.remarks(other, words.shared_warnings([*workers, other])).style == "warn"
     assert words.shared_warnings(workers[:1]) == 0, "one alone shares nothing"
-
-
-def test_a_healed_race_leaves_a_mark() -> None:
-    worker = changed(sessions.running(0), healed=True)
-    assert words.notes(worker, sessions.sample(0), _LOOK)[-1] == ("race healed", "dim")

@@ -293,8 +293,8 @@ class RunningAttempt:
         """Take a sample of its GPU (None on a CPU slot), also after its end; the rest is as in `Meter.add`."""
         self.memory.measure(sample, self.activity.pids, live=state.live)
         if state.live and sample is not None:
-            own = [process.memory_mib for process in sample.processes or () if process.own_pid in self.activity.pids]
-            sizes = [size for size in own if size is not None]
+            used = [process.memory_mib for process in sample.processes or () if process.own_pid in self.activity.pids]
+            sizes = [size for size in used if size is not None]
             own_mib, running = sum(sizes) if sizes else None, state is WorkerState.RUNNING
             self.meter.add(sample, running=running, now=now, sharers=sharers, own_mib=own_mib, counted=self._counted())
 
@@ -310,12 +310,8 @@ class RunningAttempt:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user should know of it, a line each."""
-        own = (self.process.survivors, self.fault, self.reported.trouble, self.left_behind)
-        return (*(text for text in own if text is not None), *self.reader.warnings)
-
-    def heals(self, *, raced: bool) -> bool:
-        """Whether it runs despite a race with another worker; `raced` is whether an earlier one has failed by that."""
-        return self.reader.genesis.alerts.healed > 0 or (raced and self.reader.had_progress)
+        troubles = (self.process.survivors, self.fault, self.reported.trouble, self.left_behind)
+        return (*(text for text in troubles if text is not None), *self.reader.warnings)
 
     def _counted(self) -> tuple[float, float] | None:
         """When its environment steps were first and last counted, monotonic seconds; None before the second count."""

@@ -22,8 +22,8 @@ TIMEOUT_S = 120.0
 """The same for a worker without visible phases."""
 LONGEST_S = 900.0
 """The same while it builds a scene: convex decomposition of detailed meshes takes many minutes."""
-LOOK_S = 1.0
-"""How often the first worker is looked at."""
+CHECK_S = 1.0
+"""How often the first worker is checked."""
 STAGGER_S = 3.0
 
 _ANNOUNCED = frozenset({Phase.CREATING, Phase.BUILDING})
@@ -46,8 +46,8 @@ class Gate:
         """Whether the first worker may use Genesis, as far as that is seen."""
         self._since = 0.0
         """When the first worker began, monotonic seconds."""
-        self._looking: asyncio.Task[None] | None = None
-        self._news = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
+        self._change = asyncio.Event()
         """Set, and replaced, when any of this changes."""
 
     async def wait(self, slot: str, report: Callable[[str | None], None]) -> None:
@@ -62,11 +62,11 @@ class Gate:
             await asyncio.sleep(wait_s)
             return
         while not self._open and self._queue[0] != slot:
-            if self._looking is None:
+            if self._watching is None:
                 self._since = time.monotonic()
-                self._looking = asyncio.create_task(self._look())
+                self._watching = asyncio.create_task(self._watch())
             report(f"for {self._queue[0]} to write the mesh caches")
-            await self._news.wait()
+            await self._change.wait()
 
     def began(self, slot: str, may_build: Callable[[], bool]) -> None:
         """The worker on `slot` has a process; `may_build` is whether that may use Genesis, as far as that is visible."""
@@ -95,20 +95,20 @@ class Gate:
             self._queue.remove(slot)
             self._changed()
 
-    async def _look(self) -> None:
+    async def _watch(self) -> None:
         """Open the gate when the first worker takes too long."""
         while not self._open:
             longest_s = LONGEST_S if self._announced else TIMEOUT_S if self._may_build() else PLAIN_S
             if time.monotonic() - self._since > longest_s:
                 self._open_wide()
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await self._news.wait()
+                async with asyncio.timeout(CHECK_S):
+                    await self._change.wait()
 
     def _open_wide(self) -> None:
         self._open = True
         self._changed()
 
     def _changed(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+        self._change.set()
+        self._change = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The books of a session: its record and summary, its rows in the store, and the engine's own log.
+"""The records of a session: its files and its rows in the store.
 
 Schedulers report to the recorder; the supervisor and `engine.main` have the session's files written.
 """

@@ -219,10 +219,10 @@ class Recorder:
         elif slot not in self._stuck:
             self._stuck.add(slot)
             self.event("stuck", worker.stuck, slot=slot, job=worker.task.job)
-            self._tell(OccurrenceKind.STUCK, worker, f"{slot} is stuck: {worker.stuck}", worker.stuck)
-        self._tell_failure(worker)
+            self._notify(OccurrenceKind.STUCK, worker, f"{slot} is stuck: {worker.stuck}", worker.stuck)
+        self._notify_of_failure(worker)
 
-    def _tell_failure(self, worker: Worker) -> None:
+    def _notify_of_failure(self, worker: Worker) -> None:
         """A worker of a plain run may have failed; of a group, the rank that did is reported, not those that it ended."""
         slot = worker.slot.name
         if worker.state is not WorkerState.FAILED or worker.task.job is not None:
@@ -231,9 +231,9 @@ class Recorder:
             self._failed.add(slot)
             if worker.failure is None or worker.failure.kind is not FailureKind.GROUP:
                 text = f"{slot} has failed: {worker.reason}" if worker.reason else f"{slot} has failed"
-                self._tell(OccurrenceKind.FAILED, worker, text, worker.reason)
+                self._notify(OccurrenceKind.FAILED, worker, text, worker.reason)
 
-    def _tell(self, kind: OccurrenceKind, worker: Worker, text: str, reason: str | None) -> None:
+    def _notify(self, kind: OccurrenceKind, worker: Worker, text: str, reason: str | None) -> None:
         task = worker.task
         self.occurrences.add(
             kind,

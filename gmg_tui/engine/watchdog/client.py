@@ -31,7 +31,7 @@ class WatchdogClient:
         """Start the watchdog of the session with that id."""
         self._session_id = session_id
         await self._spawn()
-        self._tell_all()
+        self._send_all()
         self._watching = asyncio.create_task(self._watch())
 
     async def _spawn(self) -> None:
@@ -53,23 +53,23 @@ class WatchdogClient:
             await asyncio.sleep(_PAUSE_S)
             self._process = None
             await self._spawn()
-            self._tell_all()
+            self._send_all()
 
-    def _tell_all(self) -> None:
+    def _send_all(self) -> None:
         for group in self._groups:
-            self._tell(f"+{group}\n")
+            self._send(f"+{group}\n")
 
     def began(self, group: int) -> None:
         """A process group has begun."""
         self._groups.add(group)
-        self._tell(f"+{group}\n")
+        self._send(f"+{group}\n")
 
     def ended(self, group: int) -> None:
         """A process group has ended, with all in it."""
         self._groups.discard(group)
-        self._tell(f"-{group}\n")
+        self._send(f"-{group}\n")
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if self._process is None or self._process.stdin is None or self._process.stdin.is_closing():
             return
         self._process.stdin.write(line.encode())
@@ -81,7 +81,7 @@ class WatchdogClient:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watching
         if not self._groups:
-            self._tell(GOODBYE)
+            self._send(GOODBYE)
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             with contextlib.suppress(TimeoutError):

@@ -55,8 +55,6 @@ class LocalWorker(Worker):
         """Whether other workers of the session were live on its GPU at the last sample."""
         self.misplaced: str | None = None
         """Set when NVML sees this worker on another GPU."""
-        self.raced = False
-        """Whether an earlier attempt has failed by a race with another worker."""
         self._state: WorkerState = WorkerState.WAITING
         self._read = (WorkerState.STARTING, Phase.IMPORTING)
         """The state and the phase that its output showed last."""
@@ -258,7 +256,6 @@ class LocalWorker(Worker):
             self._waiting.cancel()
 
     async def _run_attempt(self) -> None:
-        self.raced |= self.failure is not None and self.failure.kind.is_race
         self.failure = None
         launch = await self._next_launch()
         if launch is None:  # the user has stopped the worker, or its group's attempt was called off
