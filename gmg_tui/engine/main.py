@@ -21,7 +21,7 @@ from gmg_tui import session as sessions
 from gmg_tui.ddp import torchrun
 from gmg_tui.engine.api.listener import Listener
 from gmg_tui.engine.api.server import Server
-from gmg_tui.engine.attempts.context import Context
+from gmg_tui.engine.attempts.context import Context, ScriptTimes
 from gmg_tui.engine.attempts.gate import Gate
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.faults import Faults
@@ -38,7 +38,6 @@ from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
 from gmg_tui.engine.scheduling.scheduler import ReplicatedScheduler, Scheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler, search_of
-from gmg_tui.engine.script_times import ScriptTimes
 from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.watchdog.client import WatchdogClient
 from gmg_tui.engine.workers.local_worker import LocalWorker
@@ -156,7 +155,7 @@ class Engine:
         slot_states = {slot.name: SlotState(slot, index, count) for index, slot in enumerate(hardware.slots)}
         times = ScriptTimes(hardware.slots[0].kind, spec)
         at_once = max((len(names) for names in hardware.allowed), default=count)
-        gate = Gate(spec.start or times.way(spec))
+        gate = Gate(spec.start or times.start_mode(spec))
         context = Context(
             session,
             at_once,
@@ -167,7 +166,7 @@ class Engine:
             gate,
             self._watchdog,
             scans=Scans(),
-            phase_times=times.of,
+            script_times=times,
         )
         workplace = Workplace(session, partial(LocalWorker, context))
         if fleet is not None:

@@ -6,14 +6,13 @@ import asyncio
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import structs
 
 from gmg_tui.engine import process_scan, strangers
 from gmg_tui.engine.allocation import AllocationWatch
 from gmg_tui.engine.daemon_thread import in_daemon_thread
-from gmg_tui.engine.gpus.samples import GpuSamples
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.process_scan import ProcessScan
 from gmg_tui.engine.processes.process_tree import Scans
@@ -23,8 +22,52 @@ from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.local_worker import LocalWorker
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
+from gmg_tui.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
 from gmg_tui.model import Details, GpuProcess, GpuSample, Series, Snapshot, Stacks, TriedView, WorkerState
 from gmg_tui.results.tried import Ran, TriedArguments
+
+_LATE_INTERVALS = 2.0
+_SILENT_INTERVALS = 3.0
+"""Samples that are wanted rarely are older; so many intervals are no silence."""
+
+
+class GpuSamples:
+    """The newest sample of each GPU.
+
+    Args:
+        uuids: The GPUs'.
+        interval_s: How often they should be sampled, seconds.
+        now: The moment from which they are, monotonic seconds as all moments here.
+    """
+
+    def __init__(self, uuids: Iterable[str], interval_s: float, now: float) -> None:
+        self._late_s = max(LATE_S, _LATE_INTERVALS * interval_s)
+        self._silent_s = max(SILENT_S, _SILENT_INTERVALS * interval_s)
+        self._read_at = dict.fromkeys(uuids, now)
+        self.newest: dict[str, GpuSample] = {}
+        """By UUID; none before the first. What the driver has not answered for too long is unknown in it."""
+
+    def take(self, samples: Iterable[GpuSample], now: float) -> None:
+        """Take what the sampler has read."""
+        for sample in samples:
+            self._read_at[sample.uuid] = now - (sample.age_s or 0.0)
+            self.newest[sample.uuid] = structs.replace(sample, age_s=None)
+
+    def expire(self, now: float) -> bool:
+        """Forget what is too old, but not that a GPU is lost. Returns whether there was something."""
+        before = dict(self.newest)
+        for uuid, read_at in self._read_at.items():
+            sample = before.get(uuid)
+            if now - read_at >= self._silent_s and (sample is None or not sample.lost):
+                self.newest[uuid] = GpuSample(uuid=uuid, error=NO_ANSWER)
+        return self.newest != before
+
+    def current(self, now: float) -> Iterator[GpuSample]:
+        """The samples with their age, where they have metrics, or had, and it is worth telling."""
+        for uuid, sample in self.newest.items():
+            age_s = now - self._read_at[uuid]
+            late = age_s >= self._late_s and sample.error in (None, NO_ANSWER)
+            yield structs.replace(sample, age_s=age_s) if late else sample
 
 
 class Observer:

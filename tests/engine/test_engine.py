@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gmg_tui.engine.script_times import PHASE_TIMES
+from gmg_tui.engine.attempts.context import PHASE_TIMES
 from gmg_tui.errors import GmgError
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action

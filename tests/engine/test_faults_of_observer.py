@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from .harness import running, spec_for, sweep_for
 
 _PARTS = (
     ("engine.allocation", "AllocationWatch", "run"),
-    ("engine.gpus.samples", "GpuSamples", "expire"),
-    ("engine.gpus.samples", "GpuSamples", "shown"),
+    ("engine.observer", "GpuSamples", "expire"),
+    ("engine.observer", "GpuSamples", "current"),
     ("engine.output.history", "History", "add"),
     ("engine.process_scan", "ProcessScan", "scan"),
     ("engine.records.health_events", "HealthEvents", "take"),
@@ -51,6 +52,10 @@ for number in range(40):
 """
 
 
+def _part(module: str, kind: str, name: str) -> object:
+    return getattr(getattr(import_module(f"gmg_tui.{module}"), kind), name)
+
+
 def _plain(script: Path) -> RunSpec:
     script.write_text(_SCRIPT)
     return spec_for(script=str(script), cpu=2)
@@ -65,6 +70,7 @@ def _sweep(script: Path) -> RunSpec:
 async def test_workers_end_as_they_would_with_a_fault_in_every_part_that_watches_them(
     tmp_path: Path, make: Callable[[Path], RunSpec]
 ) -> None:
+    assert all(callable(_part(*names)) for names in _PARTS), "a part that is gone has no fault"
     (tmp_path / "sitecustomize.py").write_text(_FAULTY.format(parts=_PARTS))
     async with running(make(tmp_path / "script.py"), {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
         snapshot = await run.until(lambda snapshot: snapshot.ended)

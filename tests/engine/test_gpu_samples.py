@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gmg_tui.engine.gpus.samples import GpuSamples
+from gmg_tui.engine.observer import GpuSamples
 from gmg_tui.gpu.silence import NO_ANSWER
 from gmg_tui.model import GpuSample, StartMode, WorkerState
 from tests.nvml_sim import Sim

@@ -122,7 +122,7 @@ class RunningAttempt:
         """Whether it was ended because another rank of its group has failed."""
         self.timed_out = False
         self.counts = Counts(None)
-        self._remembered = context.phase_times(task.script, launch.written, task.module)
+        self._remembered = context.script_times.of(task.script, launch.written, task.module)
         self._warm = self._remembered.kernels_saved
         self._log, self._ring, self._printed = log, ring, printed
         self._splitters = (LineSplitter(), LineSplitter())

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from gmg_tui import probe
+from gmg_tui import session as sessions
 from gmg_tui.ddp import torchrun
 from gmg_tui.ddp.variables import Meeting, variables
 from gmg_tui.engine.attempts.gate import Gate
@@ -28,12 +29,13 @@ from gmg_tui.engine.watchdog.client import WatchdogClient
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis import caches
 from gmg_tui.genesis.environ import Environment, threads_each, worker_environment
-from gmg_tui.genesis.phase_times import PhaseTimes
+from gmg_tui.genesis.phase_times import PhaseTimes, key_of
 from gmg_tui.gpu import silence
 from gmg_tui.gpu.driver import Driver
 from gmg_tui.gpu.egl import EglMap
 from gmg_tui.gpu.nvml import NvmlUnavailable
-from gmg_tui.model import Gpu, RunSpec, Session, Slot, SlotKind, Visible
+from gmg_tui.interpreter import genesis_versions
+from gmg_tui.model import Gpu, RunSpec, Session, Slot, SlotKind, StartMode, Visible
 from gmg_tui.placeholders import fill, fill_some, values_for
 from gmg_tui.simulation import FOLDER, VARIABLE
 
@@ -78,6 +80,43 @@ class Launch(NamedTuple):
     """The environment given for the worker, likewise."""
 
 
+PHASE_TIMES = "phase_times"
+"""Beside the sessions' folder: what is remembered of each script's starts."""
+
+
+class ScriptTimes:
+    """What is remembered of a session's scripts."""
+
+    def __init__(self, kind: SlotKind, spec: RunSpec) -> None:
+        self._kind = kind
+        self._cwd = spec.cwd
+        self._versions = genesis_versions(spec.python)
+        self._caches_exist = caches.exist({**os.environ, **spec.env})
+        self._known: dict[str, PhaseTimes] = {}
+
+    def of(self, script: str, args: Sequence[str], module: bool) -> PhaseTimes:
+        """What is remembered of a script with arguments, before placeholders are filled in."""
+        key = key_of(script if module else str(Path(self._cwd, script).resolve()), args, self._kind)
+        if key not in self._known:
+            folder = sessions.sessions_folder().parent / PHASE_TIMES
+            self._known[key] = PhaseTimes(folder, key, self._versions, caches_exist=self._caches_exist)
+        return self._known[key]
+
+    def save(self) -> None:
+        """Write what has changed. Raises `OSError`."""
+        for times in list(self._known.values()):
+            times.save()
+
+    def start_mode(self, spec: RunSpec) -> StartMode:
+        """How to start by default: gated if the mesh caches may be cold.
+
+        They are warm for a script that has simulated before. Ranks of one group wait for each other as they start.
+        """
+        times = self.of(spec.script, spec.args, spec.module)
+        ranks = spec.ddp is not None or all(name in spec.env or name in os.environ for name in ("RANK", "WORLD_SIZE"))
+        return StartMode.TOGETHER if times.meshes_written or ranks else StartMode.GATED
+
+
 @dataclass(eq=False)
 class Context:
     """Prepares attempts for all workers of a session."""
@@ -94,7 +133,7 @@ class Context:
     gate: Gate
     watchdog: WatchdogClient
     scans: Scans
-    phase_times: Callable[[str, Sequence[str], bool], PhaseTimes]
+    script_times: ScriptTimes
     egl_notes: dict[str, str] = field(default_factory=dict)
     """How each slot's EGL index was determined, or why it is unset."""
 
