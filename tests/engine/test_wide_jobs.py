@@ -72,8 +72,6 @@ async def test_a_job_of_several_ranks_runs_as_one(tmp_path: Path) -> None:
     assert environ["WORLD_SIZE"] in ("2", "3")
 
 
-
-
 async def test_a_stop_on_any_slot_is_for_the_whole_job_and_the_next_one_starts() -> None:
     args = ("--steps", "{steps}")
     async with running(_ranks({"ranks": 2, "steps": 100000}, {"ranks": 2, "steps": 3}, args=args)) as run:
