@@ -211,15 +211,16 @@ class Scans:
         table = await in_daemon_thread(scan)
         children = {proc.key for proc in table.children(os.getpid())}
         self._slots = {key: slot for key, slot in self._slots.items() if key in children}
-        asked = [asyncio.create_task(self._ask(key)) for key in children - self._slots.keys() - self._asking.keys()]
-        if asked:
-            await asyncio.wait(asked, timeout=_ENVIRON_S)
+        new = children - self._slots.keys() - self._asking.keys()
+        # Noted before they run: another scan may come in between.
+        self._asking |= {key: asyncio.create_task(self._ask(key)) for key in new}
+        if new:
+            await asyncio.wait([self._asking[key] for key in new], timeout=_ENVIRON_S)
         table.name_slots(self._slots)
         return table
 
     async def _ask(self, key: _Key) -> None:
         """Read a child's slot; one whose environment cannot be read keeps a thread waiting, and nobody else."""
-        self._asking[key] = asyncio.current_task()  # type: ignore[assignment] # it runs in one
         try:
             self._slots[key] = await in_daemon_thread(slot_of, key[0])
         finally:
