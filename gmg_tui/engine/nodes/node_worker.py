@@ -7,12 +7,11 @@ import signal
 import time
 from dataclasses import replace
 from itertools import count
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from gmg_tui import model
-from gmg_tui.client import EngineClient
 from gmg_tui.ddp.variables import Meeting
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
@@ -20,31 +19,15 @@ from gmg_tui.engine.nodes.states import Assignment, Stop, WorkerReport
 from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
 from gmg_tui.engine.workers.worker import Watcher, Worker
 from gmg_tui.genesis.output.failures import Failure, FailureKind
-from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, RunSpec, Slot, Stacks, WorkerState
+from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, Slot, Stacks, WorkerState
+
+if TYPE_CHECKING:
+    from gmg_tui.engine.nodes.node import Node
 
 _STALE_S = 10.0
 """A rate that was reported longer ago is not the rate now: the node is silent."""
 _STARTED = (WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING)
 _keys = count(1)
-
-
-class Host(Protocol):
-    """What workers use of their node."""
-
-    name: str
-    spec: RunSpec
-    lost_since: float | None
-    available: asyncio.Event
-
-    @property
-    def client(self) -> EngineClient:
-        """The connection to its agent. Raises `GmgError` where there is none."""
-
-    def assign(self, worker: NodeWorker) -> None:
-        """Have its slot run what this worker's assignment is now."""
-
-    def dismiss(self, worker: NodeWorker) -> None:
-        """Have its slot run nothing, unless another worker has it by now."""
 
 
 class NodeWorker(Worker):
@@ -56,7 +39,7 @@ class NodeWorker(Worker):
     """
 
     def __init__(
-        self, slot: Slot, node: Host, task: Task, log: str, watcher: Watcher, member: Member | None = None
+        self, slot: Slot, node: Node, task: Task, log: str, watcher: Watcher, member: Member | None = None
     ) -> None:
         super().__init__(slot, task, watcher, member)
         self.log, self.reason = log, f"for {node.name}"
