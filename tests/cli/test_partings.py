@@ -17,7 +17,7 @@ from tests.cli.scripted import COMMAND, ROOT, ScriptedEngine, environ, gmg
 
 _IMPATIENT = (
     "import sys; from gmg_tui import cli; from gmg_tui.commands import stop; "
-    "stop.ANSWER_S, stop._END_S = 1.0, 1.0; cli.main(sys.argv[1:])"
+    "stop.ANSWER_S, stop._END_S = {answer_s}, 1.0; cli.main(sys.argv[1:])"
 )
 _JOB = str(ROOT / "tests" / "job.py")
 _SWEEP = ("sweep", "--set", "x=1,2,3", "--cpu", "1", "--name", "torn", "--script", _JOB, "--s", "600", "--value", "{x}")
@@ -60,15 +60,15 @@ async def test_stop_reports_that_the_engine_was_killed_meanwhile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at_its_end", "trouble"),
+    ("at_its_end", "answer_s", "trouble"),
     [
-        (False, "the engine of sim-1 has not answered for 1 s"),
-        (True, "all workers have ended, but not the engine of sim-1"),
+        (False, 1.0, "the engine of sim-1 has not answered for 1 s"),
+        (True, 90.0, "all workers have ended, but not the engine of sim-1"),
     ],
 )
-async def test_stop_does_not_wait_for_an_engine_that_is_frozen(at_its_end: bool, trouble: str) -> None:
+async def test_stop_does_not_wait_for_an_engine_that_is_frozen(at_its_end: bool, answer_s: float, trouble: str) -> None:
     async with ScriptedEngine() as engine:
-        command = [sys.executable, "-c", _IMPATIENT, "stop"]
+        command = [sys.executable, "-c", _IMPATIENT.format(answer_s=answer_s), "stop"]
         process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE, env=environ())
         await engine.ends.get()  # and then nothing more
         if at_its_end:
