@@ -14,7 +14,7 @@ from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
-from gmg_tui.model import QueueAction, QueueView, Session
+from gmg_tui.model import Session
 from gmg_tui.protocol import Action, Seen
 
 if TYPE_CHECKING:
@@ -152,18 +152,6 @@ class Supervisor:
         receivers = [worker.slot.name for worker in self.workers if worker.pass_on(number)]
         result = f"passed on to {', '.join(receivers)}" if receivers else "no worker handles it"
         self.note(number.name, f"{number.name} received at {time.strftime('%H:%M:%S')}: {result}")
-
-    def queue_view(self, first: int, count: int) -> QueueView:
-        """A part of the queue. Raises `GmgError` in a plain run."""
-        return self.scheduler.view(first, count)
-
-    def act_on_jobs(self, action: QueueAction, numbers: tuple[int, ...]) -> None:
-        """Act on jobs of the queue. Raises `GmgError` if there is no queue, or no such job."""
-        self.scheduler.act(action, numbers)
-
-    def use_slot(self, slot: str, *, used: bool) -> None:
-        """Enable a slot for jobs, or disable it. Raises `GmgError` in a plain run."""
-        self.scheduler.use(slot, used=used)
 
     def _check_open(self) -> None:
         if self._ending:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gmg_tui.ddp import error_file
-from gmg_tui.engine.attempts import failure
 from gmg_tui.model import (
     Attempt,
     DdpSpec,
@@ -101,15 +97,6 @@ async def test_what_a_rank_recorded_in_an_earlier_life_of_the_session_is_not_its
         await run.until(lambda snapshot: snapshot.ended)
         assert (run.snapshot.groups[0].reason or "").startswith("rank 1: Killed by SIGKILL")
         await run.client.end()
-
-
-async def test_a_disk_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = threading.Event()
-    monkeypatch.setattr(error_file, "read", lambda _: answers.wait())
-    monkeypatch.setattr(failure, "_DISK_S", 0.05)
-    async with asyncio.timeout(30):
-        assert await failure.recorded_in(tmp_path / "error.json") is None
-    answers.set()
 
 
 async def test_a_group_restarts_as_one_on_another_port(tmp_path: Path) -> None:

@@ -101,14 +101,6 @@ def test_the_time_left_is_that_of_the_jobs_that_have_finished() -> None:
     assert queue.busy_s == 30.0
 
 
-def test_nobody_knows_when_a_job_ends_that_takes_longer_than_any_before() -> None:
-    queue = queue_of(2)
-    run(queue, elapsed_s=10.0)
-    queue.take(2)
-    assert queue.eta_s({2: 9.0}, 2) == pytest.approx(1.0)
-    assert queue.eta_s({2: 11.0}, 2) is None
-
-
 def test_a_queue_that_is_read_again_knows_what_has_ended() -> None:
     records = [
         JobRecord(1, "a", state=WorkerState.FINISHED, elapsed_s=4.0, ended=20.0),

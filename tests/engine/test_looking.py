@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui import protocol
 from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
 from gmg_tui.model import GpuProcess, QueueAction, WorkerState
@@ -47,12 +46,6 @@ async def _looking(run: Running) -> AsyncIterator[EngineClient]:
     finally:
         await client.close()
         await listening
-
-
-def test_every_request_is_known_as_looking_or_as_steering() -> None:
-    kinds = {kind.__name__ for kind in (*protocol.LOOKING, protocol.Hello)}
-    steering = {"Act", "Edit", "EndProcess", "ActOnJobs", "UseSlot", "AskStacks", "SetSlot", "ReadLog", "End"}
-    assert {kind.__name__ for kind in protocol.Request.__args__} == kinds | steering
 
 
 async def test_the_engine_refuses_what_a_connection_that_looks_asks_to_change() -> None:

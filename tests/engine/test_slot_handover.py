@@ -76,17 +76,6 @@ async def test_a_restart_of_a_job_whose_result_is_being_read_runs_it_again(
     assert [job.last.number for job in jobs] == [attempts, 1]
 
 
-async def test_a_job_that_has_finished_is_not_restarted_by_its_slot(tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    (tmp_path / "sitecustomize.py").write_text(_WHILE_IT_IS_READ.format(gate=str(gate)))
-    async with running(sweep_for([{}], job_batch(), cpu=1), {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
-        await run.until_state("cpu0", WorkerState.FINISHED)
-        with pytest.raises(GmgError, match=r"^job 1 has finished; run it again from the queue instead$"):
-            await run.client.act(Action.RESTART, "cpu0")
-        gate.touch()
-        await run.until_done()
-
-
 async def test_a_restart_of_a_trial_whose_result_is_being_read_is_refused_and_the_tuning_goes_on(
     tmp_path: Path,
 ) -> None:

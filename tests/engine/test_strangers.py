@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import psutil
 import pytest
 
 from gmg_tui.engine import strangers
@@ -50,21 +49,6 @@ def test_another_process_with_its_pid_is_left_alone() -> None:
         finally:
             other.kill()
             other.wait()
-
-
-def test_a_process_that_has_become_another_program_is_left_alone() -> None:
-    with _started("sh", "-c", "read line; echo; exec sleep 60") as process:
-        seen = _seen(process.pid)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(b"go on\n")
-        process.stdin.flush()
-        process.stdout.read(1)
-        while psutil.Process(process.pid).name() != "sleep":
-            os.sched_yield()
-        with pytest.raises(GmgError, match=f"process {process.pid} is sleep 60 now; select it again"):
-            strangers.end(seen, signal.SIGTERM)
-        assert process.poll() is None
 
 
 def test_one_that_has_ended_one_of_the_host_and_one_that_is_not_visible_are_said() -> None:

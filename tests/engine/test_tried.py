@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.model import Attempt, Batch, Tried, WorkerState
-from gmg_tui.model.tried import Mean, below_median, fastest, t_95
+from gmg_tui.model.tried import below_median, fastest
 from gmg_tui.results.tried import Ran, TriedArguments
 from tests.rates import rate
 from tests.workers import reached
@@ -78,16 +78,6 @@ def test_what_runs_is_added_to_what_has_ended_and_not_kept() -> None:
         (row,) = tried.view([live], 130.0).rows
         assert (row.attempts, row.running, row.rate, row.elapsed_s) == (2, 1, 105.0, 90.0)
     assert _row(tried, "-B", "8").attempts == 1
-
-
-def test_the_interval_is_that_of_students_t() -> None:
-    assert Mean().margin_95 is None
-    for freedom, quantile in ((1, 12.706), (8, 2.306), (11, 2.201), (30, 2.042), (1000, 1.962)):
-        assert t_95(freedom) == pytest.approx(quantile, rel=0.001)
-    mean = Mean()
-    for value in (1.0, None, 3.0):
-        mean.add(value)
-    assert mean.margin_95 == pytest.approx(12.706 * math.sqrt(2) / math.sqrt(2))
 
 
 def test_a_slot_is_slow_that_is_more_than_three_per_cent_below_the_median_of_three_or_more() -> None:

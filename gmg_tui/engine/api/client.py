@@ -130,7 +130,7 @@ class Client:
             case protocol.AskSeries(id=number, slot=slot):
                 return Answer(number, series=observer.series(slot))
             case protocol.AskQueue(id=number, first=first, count=count):
-                return Answer(number, queue=supervisor.queue_view(first, count))
+                return Answer(number, queue=supervisor.scheduler.view(first, count))
             case protocol.AskTried(id=number):
                 return Answer(number, tried=observer.tried())
             case protocol.AskStacks(id=number, slot=slot):
@@ -144,9 +144,9 @@ class Client:
             case protocol.EndProcess(id=number, slot=slot, process=process, kill=kill):
                 await observer.end_process(slot, process, kill=kill)
             case protocol.ActOnJobs(id=number, action=queue_action, jobs=jobs):
-                supervisor.act_on_jobs(queue_action, jobs)
+                supervisor.scheduler.act(queue_action, jobs)
             case protocol.UseSlot(id=number, slot=slot, used=used):
-                supervisor.use_slot(slot, used=used)
+                supervisor.scheduler.use(slot, used=used)
             case protocol.SetSlot(id=number):
                 if agent is None:
                     raise GmgError("this engine is no agent of another", 1)

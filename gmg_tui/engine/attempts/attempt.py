@@ -109,7 +109,7 @@ class RunningAttempt:
         self.left_behind: str | None = None
         """What was ended after the script, in one line."""
         self.fault: str | None = None
-        """What went wrong in reading its output, by a fault of ours; every byte is in its log nonetheless."""
+        """That an internal error has kept a part of its output from being parsed; every byte is in its log nonetheless."""
         self.memory = GpuMemory(slot.name)
         self.process = Process(context.pipes, context.scans, slot.name, self._take, changed)
         self.ended_clock: float | None = None
@@ -200,25 +200,19 @@ class RunningAttempt:
         return (self._ranks or self.reader).failure(exit_code)
 
     def _take(self, is_error: bool, chunk: bytes) -> None:
+        """Take what was read from a pipe: every byte goes to the log, whole lines to all that parses them."""
         self.output_bytes += len(chunk)
-        try:
-            raw, block = self._splitters[is_error].feed(chunk)
-        except Exception as error:
-            self._faulty(error)
-            raw, block = chunk, b""
+        raw, block = self._splitters[is_error].feed(chunk)
         self._log.write(raw)
-        self._give(block)
+        self._parse(block)
 
-    def _give(self, block: bytes) -> None:
+    def _parse(self, block: bytes) -> None:
         try:
             self._read(block)
-        except Exception as error:  # what comes next may be read all the same
-            self._faulty(error)
-
-    def _faulty(self, error: Exception) -> None:
-        if self.fault is None:
-            _log.error("%s: a part of its output could not be read", self.launch.slot.name, exc_info=error)
-            self.fault = f"a part of its output could not be read (gmg-tui: {type(error).__name__}); its log has all"
+        except Exception as error:  # the next block may be parsed all the same
+            if self.fault is None:
+                _log.exception("%s: a part of its output could not be parsed", self.launch.slot.name)
+                self.fault = f"a part of its output could not be parsed (internal error: {type(error).__name__}); its log is complete"
 
     def _read(self, block: bytes) -> None:
         if block:
@@ -251,7 +245,7 @@ class RunningAttempt:
         for splitter in self._splitters:
             raw, block = splitter.end()
             self._log.write(raw)
-            self._give(block)
+            self._parse(block)
         self._count()
         self.counts.close()
         self.mark_ended()
