@@ -157,7 +157,7 @@ class Answer(Struct, frozen=True, omit_defaults=True):
     memory: MemoryLine | None = None
     together: Together | None = None
     factors: dict[str, float] = {}
-    """How fast each slot is, as a multiple of a usual one, where it measured what others measured too."""
+    """The speed of each slot that differs by more than noise, as a multiple of a usual slot's."""
     warnings: tuple[str, ...] = ()
     """What to know before trusting it, a sentence each: a slow GPU, noise, values that were not tried."""
 

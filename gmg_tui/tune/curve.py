@@ -1,4 +1,4 @@
-"""The measured curve: where it is highest, where something higher may hide, and where it crosses a share of it.
+"""The measured curve: where it is highest, and where something higher may hide.
 
 A step of n environments takes a time t(n), which hardly ever grows slower further on: flat at first, then in proportion,
 with a step up here or there. `t = n / rate` is that time but for its unit, so that a straight line through two measured
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 _APART = 1.8
-"""Points are so far from each other at least, that their rates' noise does not make the line."""
+"""A line goes through points at least so far apart, as nearer ones would make it of noise."""
 
 
 class Point(NamedTuple):
@@ -59,34 +59,21 @@ class Curve:
         slope = 0.0 if before == point else max(0.0, (point.time - before.time) / (point.value - before.value))
         return max(point.score, end / (point.time + slope * (end - point.value)))
 
-    def crossing(self, index: int, target: float) -> float:
-        """Where the line of the time between this point, below the target, and the next, above it, reaches the target."""
-        below, above = self.points[index], self.points[index + 1]
-        slope = (above.time - below.time) / (above.value - below.value)
-        where = (below.time - slope * below.value) / (1 / target - slope)
-        return min(max(where, below.value), above.value)
-
     def _best_until(self, value: float) -> float:
         return max((point.score for point in self.points if point.value <= value), default=0.0)
 
 
-def grain(value: float) -> int:
-    """What values of this size are multiples of: 1 up to 127, 64 at 4,096, 256 at 16,384; at most 1.6 % of the value."""
-    return 1 << max(0, math.floor(math.log2(max(value, 1))) - 6)
+def rounded_down(value: float, *, nearest: bool = False) -> int:
+    """The greatest value that a person would type, not above `value`; or the nearest one.
 
-
-def rounded(value: float) -> int:
-    """The nearest value that a person would type."""
-    return round(value / grain(value)) * grain(value)
-
-
-def rounded_down(value: float) -> int:
-    """The greatest value that a person would type, not above `value`."""
-    return math.floor(value / grain(value)) * grain(value)
+    A multiple of a power of two: of 64 at 4,096, of 256 at 16,384, at most 1.6 % of the value; of 1 up to 127.
+    """
+    grain = 1 << max(0, math.floor(math.log2(max(value, 1))) - 6)
+    return math.floor(value / grain + nearest / 2) * grain
 
 
 def between(low: int, high: int, count: int = 1) -> list[int]:
     """Up to `count` values strictly between the two, evenly spaced in their logarithm; none where none has room."""
     ratio = (high / low) ** (1 / (count + 1))
-    values = {rounded(low * ratio**step) for step in range(1, count + 1)}
+    values = {rounded_down(low * ratio**step, nearest=True) for step in range(1, count + 1)}
     return sorted(value for value in values if low < value < high)

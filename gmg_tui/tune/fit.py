@@ -32,37 +32,39 @@ class Fit(NamedTuple):
     """Values and slots, as far as the trials distinguish them."""
 
     factors: dict[str, float]
-    """How fast each slot is that measured what another one measured too, as a multiple of a usual slot."""
-    corrections: dict[str, float]
-    """The logarithms of those factors that noise does not explain; rates are corrected by them."""
+    """The speed of each slot that differs by more than noise, as a multiple of a usual slot's."""
     spread: float
     """Standard deviation of a trial, as a share of the rate; infinite where no value was repeated."""
     freedom: int
     """Its degrees of freedom."""
 
     def corrected(self, sample: Sample) -> float:
-        """The logarithm of the rate on a usual slot."""
-        return sample.log - self.corrections.get(sample.slot, 0.0)
+        """Returns the logarithm of the rate on a usual slot."""
+        return sample.log - math.log(self.factors.get(sample.slot, 1.0))
 
-    def half(self, count: int) -> float | None:
-        """Half the 95 % interval of the mean of so many trials, as a share of it; None where too little was repeated.
+    def interval(self, rate: float, count: int = 1) -> tuple[float | None, float | None]:
+        """Returns the ends of the 95 % interval of a rate, the mean of so many trials; None where too little was repeated.
 
         One degree of freedom is what the choice of a value has cost.
         """
         if self.freedom < 2:
-            return None
+            return None, None
         left = self.freedom - 1
-        return max(LEAST, t95(left) * self.spread * math.sqrt(self.freedom / left / count))
+        half = max(LEAST, t95(left) * self.spread * math.sqrt(self.freedom / left / count))
+        return rate * (1 - half), rate * (1 + half)
 
 
 def t95(freedom: int) -> float:
-    """The two-sided 95 % quantile of Student's t."""
+    """Returns the two-sided 95 % quantile of Student's t."""
     return _T95[freedom - 1] if freedom <= len(_T95) else 1.96 + 2.5 / freedom
 
 
 def fit(samples: Sequence[Sample]) -> Fit:
-    """Estimate the factors of the slots and the spread of a trial by least squares."""
-    shared = _comparable(samples)
+    """Estimate the factors of the slots and the spread of a trial, by least squares over the values that slots share."""
+    slots_of: dict[tuple[int, bool], set[str]] = {}
+    for sample in samples:
+        slots_of.setdefault(sample.key, set()).add(sample.slot)
+    shared = [sample for sample in samples if len(slots_of[sample.key]) > 1]
     slots: dict[str, float] = dict.fromkeys(sorted({sample.slot for sample in shared}), 0.0)
     for _ in range(_ROUNDS if len(slots) > 1 else 0):
         keys = _means((sample.key, sample.log - slots[sample.slot]) for sample in shared)
@@ -77,24 +79,11 @@ def fit(samples: Sequence[Sample]) -> Fit:
         if abs(log) > (t95(freedom) * max(LEAST, spread * math.sqrt(2 / counts[slot])) if freedom else _UNKNOWN)
     }
     spread, freedom = _spread(samples, clear)
-    return Fit({slot: math.exp(log) for slot, log in slots.items()}, clear, spread, freedom)
-
-
-def _comparable(samples: Sequence[Sample]) -> list[Sample]:
-    """The largest group of trials whose slots are connected by values that several of them measured."""
-    group_of = {sample.slot: sample.slot for sample in samples}
-    first: dict[tuple[int, bool], str] = {}
-    for sample in samples:
-        mine, other = group_of[sample.slot], group_of[first.setdefault(sample.key, sample.slot)]
-        if mine != other:
-            group_of = {slot: other if group == mine else group for slot, group in group_of.items()}
-    sizes = Counter(group_of.values())
-    largest = max(sizes, key=sizes.__getitem__, default="")
-    return [sample for sample in samples if group_of[sample.slot] == largest]
+    return Fit({slot: math.exp(log) for slot, log in clear.items()}, spread, freedom)
 
 
 def _spread(samples: Sequence[Sample], slots: Mapping[str, float]) -> tuple[float, int]:
-    """The standard deviation of a trial whose slots differ by `slots`, and its degrees of freedom."""
+    """Returns the standard deviation of a trial whose slots differ by `slots`, and its degrees of freedom."""
     keys = _means((sample.key, sample.log - slots.get(sample.slot, 0.0)) for sample in samples)
     left = sum((sample.log - slots.get(sample.slot, 0.0) - keys[sample.key]) ** 2 for sample in samples)
     freedom = len(samples) - len(keys) - max(0, len(slots) - (1 if 0.0 in slots.values() else 0))

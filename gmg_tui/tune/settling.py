@@ -22,21 +22,17 @@ class Settling:
     left out. Between trials, not within them, is where the uncertainty of a rate shows, so that it has no interval here.
     """
 
-    def __init__(self, low_s: float, high_s: float, window_s: float) -> None:
-        self._low_s = low_s
-        self._high_s = max(low_s, high_s)
-        self._window_s = window_s
+    def __init__(self, spec: TuneSpec, kind: TrialKind) -> None:
+        """Measure a trial of this kind; all slots at once are measured for three times as long as one."""
+        low_s, high_s = spec.settle_s
+        self._low_s = 3 * low_s if kind is TrialKind.TOGETHER else low_s
+        self._high_s = max(self._low_s, high_s)
+        self._window_s = low_s / 2
         self._marks: list[Mark] = []
         """The ends of the windows; the first is where measuring began."""
         self._last: Mark | None = None
         self._steady_from = 0
         """Which of them begins the windows that agree with each other."""
-
-    @classmethod
-    def of(cls, spec: TuneSpec, kind: TrialKind) -> Settling:
-        """That of a trial; all slots at once are measured for three times as long as one."""
-        low_s, high_s = spec.settle_s
-        return cls(3 * low_s if kind is TrialKind.TOGETHER else low_s, high_s, low_s / 2)
 
     def take(self, amount: float, time_s: float) -> None:
         """Take a count so far; one that is smaller than the last begins anew, as another loop is counted."""

@@ -1,17 +1,15 @@
-"""A tuning in words and columns: the same on the screen, on standard output and in a report."""
+"""The texts and columns of a tuning, for the screen, standard output and reports."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from gmg_tui import units
 from gmg_tui.columns import Column
 from gmg_tui.model import FPS, Answer, Best, Goal, RunSpec, Together, Trial, TuneSpec, Visible
 from gmg_tui.placeholders import fill_some
 
-_SAME: Final = 0.005
-"""Slots that differ by less than this share are the same."""
 _Row = TypeVar("_Row")
 
 
@@ -26,14 +24,12 @@ def wanted(spec: TuneSpec) -> str:
 
 
 def spread_pct(of: Trial | Best | Together) -> float | None:
-    """How far the farther end of the interval is from the rate, per cent; None where either is unknown."""
-    if not of.rate or of.rate_low is None or of.rate_high is None:
-        return None
-    return 100 * max(of.rate_high - of.rate, of.rate - of.rate_low) / abs(of.rate)
+    """Half the interval as a share of the rate, per cent; None where either is unknown."""
+    return 100 * (of.rate_high / of.rate - 1) if of.rate and of.rate_high is not None else None
 
 
 def spread(of: Trial | Best | Together) -> str:
-    """The interval as `±0.6 %`."""
+    """The interval as text: `±0.6 %`."""
     pct = spread_pct(of)
     return units.NOT_KNOWN if pct is None else f"±{pct:.1f} %"
 
@@ -81,15 +77,14 @@ def together(answer: Answer, spec: TuneSpec) -> str:
     if of is None:
         return ""
     interval = "" if of.rate_low is None else f" {spread(of)}"
-    slots = f" on {units.count(len(of.rates), 'slot')}" if of.rates else ""
     share = "" if of.of_alone_pct is None or len(of.rates) < 2 else f", {of.of_alone_pct:.1f} % of the same slots alone"
-    return f"{of.value:,}{slots}: {rate(of.rate, spec)}{interval}{share}"
+    return f"{of.value:,} on {units.count(len(of.rates), 'slot')}: {rate(of.rate, spec)}{interval}{share}"
 
 
 def factors(answer: Answer) -> str:
     """The slots that are not as fast as a usual one, the slowest first: `gpu5 −8.0 %  gpu2 +1.2 %`."""
-    apart = sorted((factor, slot) for slot, factor in answer.factors.items() if abs(factor - 1) >= _SAME)
-    return "  ".join(f"{slot} {'−' if factor < 1 else '+'}{100 * abs(factor - 1):.1f} %" for factor, slot in apart)
+    by_factor = sorted((factor, slot) for slot, factor in answer.factors.items())
+    return "  ".join(f"{slot} {'−' if factor < 1 else '+'}{100 * abs(factor - 1):.1f} %" for factor, slot in by_factor)
 
 
 def caution(spec: TuneSpec) -> str:

@@ -95,7 +95,7 @@ class World:
         )
 
     def _measure(self, rate: float, plan: Plan, spec: TuneSpec) -> Settling:
-        settling, done, second = Settling.of(spec, plan.kind), 0.0, 0
+        settling, done, second = Settling(spec, plan.kind), 0.0, 0
         settling.take(0.0, 0.0)
         while not settling.over:
             warm = 1 - self.drift * max(0.0, 1 - second / 40)

@@ -23,7 +23,6 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     "2 %, a slot 8 % slow": {"noise": 0.02, "speeds": {"gpu1": 0.92}},
 }
 FEW, MANY = 4, 100
-FOR_ALL = pytest.mark.parametrize("curve", CURVES)
 
 
 class Result(NamedTuple):
@@ -43,7 +42,7 @@ def results(curve: str, slots: int, condition: dict[str, Any], seeds: int) -> li
     case = CURVES[curve]
     best = case.best()
     smallest = next(value for value in case.grid() if case.rate(value) >= KNEE * best)
-    found = []
+    outcomes = []
     for seed in range(seeds):
         world = case.world(slots=slots, seed=seed, **condition)
         answer = tune(world, TuneSpec(low=case.low)).answer
@@ -54,7 +53,7 @@ def results(curve: str, slots: int, condition: dict[str, Any], seeds: int) -> li
         assert together.value == recommended.value
         assert together.rate_low is not None
         assert together.rate_high is not None
-        found.append(
+        outcomes.append(
             Result(
                 together.rate_low <= world.total(together.value) <= together.rate_high,
                 max(0.0, 1 - case.rate(recommended.value) / (KNEE * best)),
@@ -62,7 +61,7 @@ def results(curve: str, slots: int, condition: dict[str, Any], seeds: int) -> li
                 smallest / 2 <= recommended.value <= 2 * smallest,
             )
         )
-    return found
+    return outcomes
 
 
 def share(of: list[bool]) -> float:
@@ -73,31 +72,26 @@ def at_95(of: list[float]) -> float:
     return sorted(of)[int(0.95 * (len(of) - 1))]
 
 
-@FOR_ALL
+@pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("slots", [1, 8])
+@pytest.mark.parametrize("curve", CURVES)
 def test_intervals_hold_the_truth_and_recommendations_are_near_the_best(
-    curve: str, slots: int, pytestconfig: pytest.Config
+    curve: str, slots: int, condition: str, pytestconfig: pytest.Config
 ) -> None:
-    many = bool(pytestconfig.option.all)
-    every: list[Result] = []
-    for name, condition in CONDITIONS.items():
-        found = results(curve, slots, condition, 1 if not condition else MANY if many else FEW)
-        every += found if condition else []
-        regrets, lost = [one.regret for one in found], [one.lost for one in found]
-        print(  # the table
-            f"{curve:10}  {slots} slots  {name:20}  coverage {share([one.covered for one in found]):4.0%}"
-            f"  regret {median(regrets):5.1%} {at_95(regrets):5.1%}  fastest {median(lost):5.1%} {at_95(lost):5.1%}"
-            f"  within ×2 {share([one.near for one in found]):4.0%}"
-        )
-        if many or not condition:
-            assert share([one.covered for one in found]) >= 0.9
-            assert share([one.near for one in found]) >= 0.8
-            if "5 %" not in name:
-                assert median(regrets) <= 0.01
-                assert at_95(regrets) <= 0.04
-    assert median(one.regret for one in every) <= 0.02
-    assert share([one.covered for one in every]) >= 0.8
-    assert share([one.near for one in every]) >= 0.8
+    has_noise, is_all = bool(CONDITIONS[condition]), bool(pytestconfig.option.all)
+    outcomes = results(curve, slots, CONDITIONS[condition], 1 if not has_noise else MANY if is_all else FEW)
+    regrets, lost = [each.regret for each in outcomes], [each.lost for each in outcomes]
+    covered, near = share([each.covered for each in outcomes]), share([each.near for each in outcomes])
+    print(  # a row of the table
+        f"{curve:10}  {slots} slots  {condition:20}  coverage {covered:4.0%}"
+        f"  regret {median(regrets):5.1%} {at_95(regrets):5.1%}  fastest {median(lost):5.1%} {at_95(lost):5.1%}"
+        f"  within ×2 {near:4.0%}"
+    )
+    assert median(regrets) <= (0.02 if "5 %" in condition else 0.01)
+    if is_all or not has_noise:
+        assert covered >= 0.9
+        assert near >= 0.8
+        assert "5 %" in condition or at_95(regrets) <= 0.04
 
 
 @pytest.mark.parametrize("slots", [1, 2, 8])

@@ -107,7 +107,7 @@ def test_a_value_that_fails_below_others_that_run_is_said() -> None:
 def test_a_slow_slot_is_named_and_taken_out(slots: int) -> None:
     answer = tune(FRANKA.world(slots=slots, speeds={"gpu1": 0.92})).answer
     assert answer.factors["gpu1"] == pytest.approx(0.92, abs=0.015)
-    assert len(answer.factors) == slots
+    assert list(answer.factors) == ["gpu1"]
     (warning,) = (warning for warning in answer.warnings if "gpu" in warning)
     assert re.fullmatch(r"gpu1 is [789] % slower than a usual slot\.", warning)
     assert answer.fastest is not None
@@ -205,16 +205,6 @@ def test_all_at_once_cut_short_is_measured_anew_after_resuming() -> None:
 
 
 @SLOTS
-@pytest.mark.parametrize("high", [1, 3, 8])
-def test_of_few_values_each_is_tried(slots: int, high: int) -> None:
-    world = World(lambda value: value / (1 + 0.1 * value * value), slots=slots)
-    outcome = tune(world, TuneSpec(low=1, high=high))
-    assert outcome.values == list(range(1, high + 1))
-    assert outcome.answer.fastest is not None
-    assert outcome.answer.fastest.value == min(3, high)
-
-
-@SLOTS
 def test_less_is_better_where_it_is_said(slots: int) -> None:
     world = World(lambda value: 100.0 + abs(value - 96) / 4, slots=slots)
     answer = tune(world, TuneSpec(low=8, high=512, metric="loss", goal=Goal.MIN)).answer
@@ -235,14 +225,6 @@ def test_a_rate_that_cannot_be_compared_is_a_failure(rate: float | None) -> None
         search.take(Trial(number, 64, "gpu0", TrialKind.LADDER, TrialState.MEASURED, rate=rate))
     assert search.plan(["gpu0"], 3) == []
     assert search.step.startswith("n_envs = 64 did not run: ")
-
-
-@SLOTS
-def test_the_time_bounds_it(slots: int) -> None:
-    short = tune(FRANKA.world(slots=slots), TuneSpec(budget_s=200))
-    assert short.step == "the time is used up"
-    assert short.seconds <= 200
-    assert short.answer.fastest is not None
 
 
 def test_stopping_keeps_the_answer_so_far() -> None:

@@ -56,7 +56,6 @@ def specs(draw: st.DrawFn) -> TuneSpec:
         high=draw(st.none() | st.integers(low, low * 1000)),
         goal=draw(st.sampled_from(Goal)),
         knee_pct=draw(st.sampled_from([0.0, 5.0, 50.0])),
-        budget_s=draw(st.none() | st.floats(1, 2000)),
     )
 
 

@@ -13,7 +13,7 @@ from gmg_tui.tune.settling import Settling
 
 def measured(rate: Callable[[float], float], every_s: float = 1.0, kind: TrialKind = TrialKind.LADDER) -> Settling:
     """A trial whose rate at a time is this, counted every so many seconds."""
-    settling, done, at_s = Settling.of(TuneSpec(), kind), 0.0, 0.0
+    settling, done, at_s = Settling(TuneSpec(), kind), 0.0, 0.0
     settling.take(done, at_s)
     while not settling.over:
         done += rate(at_s) * every_s
@@ -64,7 +64,7 @@ def test_iterations_longer_than_a_window_are_counted_whole() -> None:
 
 
 def test_another_loop_begins_anew() -> None:
-    settling = Settling.of(TuneSpec(), TrialKind.LADDER)
+    settling = Settling(TuneSpec(), TrialKind.LADDER)
     for second in range(15):
         settling.take(100.0 * second, second)
     settling.take(0.0, 0.0)
@@ -77,7 +77,7 @@ def test_another_loop_begins_anew() -> None:
 
 
 def test_before_the_second_count_there_is_no_rate() -> None:
-    settling = Settling.of(TuneSpec(), TrialKind.LADDER)
+    settling = Settling(TuneSpec(), TrialKind.LADDER)
     assert settling.rate is None
     settling.take(5.0, 1.0)
     assert settling.rate is None

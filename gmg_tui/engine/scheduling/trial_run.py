@@ -30,7 +30,7 @@ class TrialRun:
         self._spec = spec
         self._attempt = 0
         """The number of the attempt that is measured."""
-        self._settling = Settling.of(spec, plan.kind)
+        self._settling = Settling(spec, plan.kind)
         self._read_at_s: float | None = None
         """When a value of the script's metric was last read, in seconds of the attempt."""
         self._integral = 0.0
@@ -58,7 +58,7 @@ class TrialRun:
             return
         if attempt.number != self._attempt:
             self._attempt, self._start_s, self._read_at_s, self._integral = attempt.number, None, None, 0.0
-            self._settling = Settling.of(self._spec, self.plan.kind)
+            self._settling = Settling(self._spec, self.plan.kind)
         self._check_value(attempt)
         elapsed_s = attempt.elapsed_s(time.time())
         done = self._amount_done(worker, attempt, elapsed_s)
