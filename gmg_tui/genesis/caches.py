@@ -1,8 +1,8 @@
 """The caches of Genesis and Quadrants, and the locks that a killed process leaves there.
 
-A lock of Quadrants, as of Taichi before it, is an empty file made with `O_CREAT | O_EXCL` (quadrants/util/lock.h): it names
-no owner, does not expire, and exists for well under a second, while kernels are loaded or saved. A process that is killed
-meanwhile leaves it behind, and from then on every start warns `Lock … failed`, and neither loads nor saves a kernel.
+A lock of Quadrants, as of Taichi before it, is an empty file made with `O_CREAT | O_EXCL` (quadrants/util/lock.h). It has no
+owner, does not expire, and exists for well under a second, while kernels are loaded or saved. A process that is killed
+meanwhile leaves it behind; from then on every start warns `Lock … failed`, and neither loads nor saves kernels.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _LOCK_NAMES = ("qdcache.lock", "ptxcache.lock", "ticache.lock", "metadata.lock")
 
 
 def mesh_cache(environ: Mapping[str, str]) -> Path:
-    """The mesh cache: `GS_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (1.4.5: genesis/utils/cache.py)."""
+    """Returns the mesh cache: `GS_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (1.4.5: genesis/utils/cache.py)."""
     own = environ.get("GS_CACHE_FILE_PATH")
     return Path(own) if own else _base(environ) / "genesis"
 
 
 def kernel_cache(environ: Mapping[str, str]) -> Path:
-    """The kernel cache: `QD_OFFLINE_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (compile_config.h)."""
+    """Returns the kernel cache: `QD_OFFLINE_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (compile_config.h)."""
     own = environ.get("QD_OFFLINE_CACHE_FILE_PATH")
     return Path(own) if own else _base(environ) / "quadrants" / "qdcache"
 
@@ -45,7 +45,7 @@ def exist(environ: Mapping[str, str]) -> bool:
 
 
 def stale_locks(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """The stale locks of the kernel caches that a worker with this whole environment would use."""
+    """Returns the stale locks of the kernel caches that a worker with this environment would use."""
     own = environ.get("TI_OFFLINE_CACHE_FILE_PATH")  # as the cache was called before Genesis 0.4
     before = [Path(own)] if own else [_base(environ) / name / "ticache" for name in ("gstaichi", "taichi")]
     old = [path for root in (kernel_cache(environ), *before) for path in _locks(root) if _is_old(path)]

@@ -1,4 +1,4 @@
-"""What is remembered of a script's runs: whether its caches are written, and how long each phase took.
+"""Kept between the runs of a script: whether its caches are written, and how long each phase took.
 
 The kernels of a run are saved when it ends in order, its meshes before its first step. Cold and warm starts differ by
 minutes, so their times are kept apart. Each script has a file of its own.
@@ -19,7 +19,7 @@ from gmg_tui.files import open_regular, write_atomic
 from gmg_tui.model import Phase
 
 MAX_SCRIPTS = 200
-"""Scripts that are remembered; the one that was written longest ago is forgotten first."""
+"""Scripts that are kept; the file that was written longest ago is removed first."""
 _MAX_BYTES = 1 << 16
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d_,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.])")
 _SEED = re.compile(r"seed(?:$|=)", re.IGNORECASE)
@@ -27,7 +27,7 @@ _SEED = re.compile(r"seed(?:$|=)", re.IGNORECASE)
 
 
 def key_of(script: str, args: Sequence[str], kind: str) -> str:
-    """What a script is remembered by: its path or module, its slots' kind, and its arguments but for their numbers.
+    """Returns what identifies a script: its path or module, its slots' kind, and its arguments without their numbers.
 
     One warm cache serves every n_envs (Genesis 1.4.5, ndarray mode), and learning rates compile nothing. The number of a
     seed stays: each has kernels of its own (Genesis 1.4.5: `qd.init(random_seed=…)`, part of a compiled kernel's key).
@@ -40,7 +40,7 @@ def key_of(script: str, args: Sequence[str], kind: str) -> str:
 
 
 class _Stored(msgspec.Struct):
-    """What a file holds."""
+    """The contents of a file."""
 
     key: str
     versions: str
@@ -52,7 +52,7 @@ class _Stored(msgspec.Struct):
 
 
 class PhaseTimes:
-    """What is remembered of one script.
+    """The caches and times of one script.
 
     Attributes:
         meshes_written: Whether a run of this script has got past preparing its meshes.
@@ -60,9 +60,9 @@ class PhaseTimes:
     """
 
     def __init__(self, folder: Path, key: str, versions: str = "", *, caches_exist: bool = True) -> None:
-        """Read what `folder` holds of the script `key` (`key_of`); nothing where that is not what `save` writes.
+        """Read the file of the script `key` (`key_of`) in `folder`; one that is damaged counts as missing.
 
-        With other `versions` of Genesis and its compiler everything is compiled anew, as it is without caches.
+        With other `versions` of Genesis and its compiler everything is compiled again, as it is without caches.
         """
         self._path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
         stored = _read(self._path)
@@ -74,11 +74,11 @@ class PhaseTimes:
         self._written = msgspec.json.encode(stored)
 
     def usual(self, phase: Phase, *, warm: bool) -> float | None:
-        """How long `phase` took in the last start of this kind, seconds; None if unknown."""
+        """Returns how long `phase` took in the last start of this kind, seconds; None if unknown."""
         return (self._stored.warm if warm else self._stored.cold).get(phase.value)
 
     def record(self, times: Mapping[Phase, float], *, warm: bool) -> None:
-        """Remember how long each of an attempt's phases took, seconds."""
+        """Record how long each of an attempt's phases took, seconds."""
         durations_s = self._stored.warm if warm else self._stored.cold
         durations_s.update((phase.value, seconds) for phase, seconds in times.items() if phase is not Phase.RUNNING)
 
@@ -92,9 +92,9 @@ class PhaseTimes:
         folder.mkdir(mode=0o700, exist_ok=True)
         write_atomic(self._path, data + b"\n")
         self._written = data
-        with suppress(OSError):  # another session forgets some at the same time
-            kept = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
-            for path in kept[:-MAX_SCRIPTS]:
+        with suppress(OSError):  # another session may remove some at the same time
+            files = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
+            for path in files[:-MAX_SCRIPTS]:
                 path.unlink()
 
 

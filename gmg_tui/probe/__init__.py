@@ -1,4 +1,4 @@
-"""What runs in a worker's interpreter: it counts steps and marks phases where they happen (`site/gmg_probe.py`)."""
+"""The probe, which runs in a worker's interpreter, counts steps and records phases (`site/gmg_probe.py`)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def variables(folder: Path) -> dict[str, str]:
 
 
 def on_path(environ: Mapping[str, str]) -> dict[str, str]:
-    """What has Python import the `sitecustomize` in `SITE`, given the rest of its environment."""
+    """Returns the variable that makes Python import the `sitecustomize` in `SITE`, given its environment."""
     # An empty entry would be the working directory.
     return {"PYTHONPATH": os.pathsep.join(filter(None, (SITE, environ.get("PYTHONPATH"))))}

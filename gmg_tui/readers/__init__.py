@@ -1,1 +1,1 @@
-"""Reads what scripts print beside Genesis' own lines, which `gmg_tui.genesis.output` reads."""
+"""Readers of lines other than Genesis', which `gmg_tui.genesis.output` reads."""

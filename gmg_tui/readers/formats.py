@@ -2,8 +2,8 @@
 
 Beside them the lines of `gmg_tui.report_fps`: `gmg:fps {"fps": 5700000.0, "n_envs": 4096}`.
 
-An expression such as `(a+)+b` may take a time that grows exponentially with the line: of a line only the first `LINE`
-characters are matched with an expression of a user's.
+An expression such as `(a+)+b` may take a time that grows exponentially with the line, so a user's expressions are matched
+with the first `LINE` characters only.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     failures: dict[str, str] = {}
     """Expressions of a line that names a failure, and what to do about it."""
     source: str = ""
-    """Where the lines are printed, and in which version that was looked up."""
+    """The file and version that print the lines."""
 
 
 def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
-    """The patterns, each of which can be used.
+    """Returns the patterns, after checking each.
 
     Args:
         patterns: Regular expressions.
@@ -74,7 +74,7 @@ def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
 
 
 def check_tables(tables: Mapping[str, Any], where: str = "readers") -> dict[str, Format]:
-    """The tables `[readers.NAME]` of the settings, by name. Raises `GmgError` if one cannot be used."""
+    """Returns the tables `[readers.NAME]` of the settings, by name. Raises `GmgError` if one is invalid."""
     formats = {}
     for name, table in tables.items():
         here = f"{where}.{name}"
@@ -102,7 +102,7 @@ def _is_metric(name: str) -> bool:
 
 @cache
 def built_in() -> dict[str, Format]:
-    """The formats of `formats.toml`, by name."""
+    """Returns the formats of `formats.toml`, by name."""
     text = resources.files("gmg_tui.readers").joinpath("formats.toml").read_text("utf-8")
     return msgspec.convert(tomllib.loads(text), dict[str, Format])
 
@@ -121,11 +121,11 @@ class FormatLines(LineReader):
         self._counts_done = any("done" in pattern.groupindex for pattern in self._patterns)
 
     def read(self, block: bytes) -> Iterator[Figures]:
-        """The figures of each match."""
-        if not self._is_telling(block):
+        """Yields the figures of each match."""
+        if not self._has_word(block):
             return
         for raw in block.splitlines():
-            if not self._is_telling(raw):
+            if not self._has_word(raw):
                 continue
             text = strip_ansi(raw[: 8 * self._most]).decode("utf-8", "replace")[: self._most]
             for match in filter(None, (pattern.search(text) for pattern in self._patterns)):
@@ -134,7 +134,7 @@ class FormatLines(LineReader):
                 if pattern.search(text):
                     yield Figures(phase=phase)
 
-    def _is_telling(self, raw: bytes) -> bool:
+    def _has_word(self, raw: bytes) -> bool:
         return not self._words or any(word in raw for word in self._words)
 
     def _figures(self, match: re.Match[str]) -> Figures:
@@ -150,7 +150,7 @@ class FormatLines(LineReader):
 
 
 def trainers() -> tuple[FormatLines, ...]:
-    """Readers of the lines of all trainers in the table."""
+    """Returns a reader for each trainer in the table."""
     return tuple(FormatLines(row, most=_LONG_LINE) for row in built_in().values())
 
 
@@ -160,13 +160,13 @@ _json = msgspec.json.Decoder(dict[str, float])
 
 
 class ReportedLines(LineReader):
-    """Reads those of `report_fps`; a log's prefix may precede the mark."""
+    """Reads the lines of `report_fps`; a logger's prefix may precede the mark."""
 
     def __init__(self) -> None:
-        self._wrong = ""
+        self._error = ""
 
     def read(self, block: bytes) -> Iterator[Figures]:
-        """The figures of those lines."""
+        """Yields the figures of those lines."""
         for line in block.splitlines() if MARK in block else ():
             _, mark, text = line.partition(MARK)
             if not mark:
@@ -174,14 +174,14 @@ class ReportedLines(LineReader):
             try:
                 numbers = _json.decode(strip_ansi(text[:_MOST_BYTES]).strip())
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                self._wrong = f"a gmg:fps line is no JSON object of numbers: {str(error)[:120]}"
+                self._error = f"a gmg:fps line is no JSON object of numbers: {str(error)[:120]}"
                 continue
             yield figures(numbers, {name: value for name, value in numbers.items() if name not in NAMES})
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """That a line could not be read, and why."""
-        return (self._wrong,) if self._wrong else ()
+        """Why a line could not be read."""
+        return (self._error,) if self._error else ()
 
 
 _LABEL = r"(?:[a-z]\w{0,30}[_ /])?(?:fps|sps|steps?(?:/s(?:ec)?|[ _]per[ _]sec(?:ond)?))"
@@ -192,13 +192,13 @@ _RATES = re.compile(
 )
 _HINT_LINES = 3
 _HINT_S = 5.0
-"""So many lines with a rate, over at least so many seconds, are worth a pattern."""
+"""A pattern is suggested after so many lines with a rate, over at least so many seconds."""
 _HINT_BYTES = 2000
-"""Bytes of a block that are looked at."""
+"""Bytes of a block that are searched."""
 
 
 class PatternHint:
-    """Derives a `--pattern` from the first lines with a rate in a format that no table has."""
+    """Suggests a `--pattern` for lines with a rate that no reader knows."""
 
     def __init__(self) -> None:
         self._lines = 0
@@ -206,7 +206,7 @@ class PatternHint:
         self._pattern = ""
 
     def feed(self, block: bytes, now: float) -> None:
-        """Look at the end of a block, which came at `now` (monotonic seconds)."""
+        """Search the end of a block, which arrived at `now` (monotonic seconds)."""
         if self.text is not None:
             return
         for line in strip_ansi(block[-_HINT_BYTES:]).decode("utf-8", "replace").splitlines():
@@ -218,14 +218,14 @@ class PatternHint:
 
     @property
     def text(self) -> str | None:
-        """What to start the script with, to be pasted into a shell; None before enough lines were seen."""
+        """The suggestion, quoted for a shell; None before enough lines were read."""
         if self._lines < _HINT_LINES or self._last_at - self._first_at < _HINT_S:
             return None
         return f"its FPS are not known: start it with --pattern {shlex.quote(self._pattern)}"
 
 
 def _pattern_of(match: re.Match[str]) -> str:
-    """A pattern in which more than one space stands for any white space, without needless backslashes."""
+    """Returns a pattern without needless backslashes, in which several spaces are any white space."""
     before, after = (
         re.sub(r"\s{2,}|\t", lambda _: r"\s+", re.sub(r"([][(){}.*+?^$|\\])", r"\\\1", match[group] or ""))
         for group in ("label", "unit")

@@ -1,4 +1,4 @@
-"""The interface of what reads a script's lines: Genesis' own, those of trainers, and those that a user describes."""
+"""The interface of readers of lines: of Genesis, of trainers, and of formats that a user describes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 
 @dataclass(frozen=True)
 class Figures:
-    """What a line reports, or a block of progress lines; None where it does not."""
+    """The figures in a line, or in a block of progress lines; None where it has none."""
 
     rates: Sequence[float] = ()
     """The printed numbers, in order: environment steps per second over all environments."""
@@ -27,7 +27,7 @@ class Figures:
     n_envs: int | None = None
     done: float | None = None
     total: float | None = None
-    """How many of what the script counts there are."""
+    """The last of what the script counts."""
     unit: str = "step"
     metrics: Mapping[str, float] = field(default_factory=dict)
     phase: Phase | None = None
@@ -35,7 +35,7 @@ class Figures:
 
 
 class LineReader:
-    """Reads whole lines of output. The rate, the progress and the environments of an earlier reader win over a later's."""
+    """Reads whole lines of output. Where several readers find a rate, progress or environments, the first one counts."""
 
     whole_group: bool = False
     """Whether its rates are those of a whole group of ranks."""
@@ -46,16 +46,16 @@ class LineReader:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know of it, a line each."""
+        """Warnings for the user, one line each."""
         return ()
 
     def read(self, block: bytes) -> Iterator[Figures]:
-        """The figures in a block of whole lines, in their order; never raises for what a script may print."""
+        """Yields the figures in a block of whole lines, in their order; never raises for anything that a script prints."""
         raise NotImplementedError
 
 
 def figures(numbers: Mapping[str, float], metrics: Mapping[str, float], unit: str = "step") -> Figures:
-    """The figures of numbers by name; those that cannot be (negative, infinite, no environments) are left out."""
+    """Returns figures made of numbers by name, without impossible ones (negative, infinite, no environments)."""
 
     def figure(name: str) -> float | None:
         value = numbers.get(name)
@@ -74,7 +74,7 @@ def figures(numbers: Mapping[str, float], metrics: Mapping[str, float], unit: st
 
 
 def number(text: str) -> float | None:
-    """A number as scripts write it: `1,234.5`, `1_000`, `1e6`, `5.7M`, `12k`; None for anything else."""
+    """Returns a number as scripts write it: `1,234.5`, `1_000`, `1e6`, `5.7M`, `12k`; None for anything else."""
     text = text.strip()
     scale = _SCALES.get(text[-1:])
     digits = text[:-1].rstrip() if scale is not None else text

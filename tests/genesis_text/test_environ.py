@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gmg_tui.genesis.environ import Environment, task_variables, threads_each, worker_environment
+from gmg_tui.genesis.environ import Environment, task_variables, worker_environment
 from gmg_tui.model import Gpu, Slot, SlotKind, Visible
 
 CARD = Slot("gpu3", SlotKind.GPU, Gpu(3, "GPU-1234", "NVIDIA H100"))
@@ -155,18 +155,6 @@ def test_a_worker_is_no_task_of_the_step_that_gmg_tui_runs_in_but_knows_the_allo
     assert kept.full.items() >= OUTER.items()
 
 
-def test_a_task_that_a_person_gives_is_the_workers() -> None:
-    made = environment(CPU, OUTER, extra={"SLURM_PROCID": "0", "OMPI_MINE": "1"})
-    assert (made.full["SLURM_PROCID"], made.full["OMPI_MINE"]) == ("0", "1")
-    assert "SLURM_PROCID" not in made.unset
-    assert "SLURM_NTASKS" in made.unset
-
-
 def test_a_card_that_cannot_be_found_is_not_replaced_by_card_0() -> None:
     with pytest.raises(ValueError, match="gpu3"):
         environment(CARD, gpu_index=None)
-
-
-@pytest.mark.parametrize(("cores", "workers", "each"), [(64, 8, 8), (2, 8, 1), (7, 2, 3), (1, 1, 1), (8, 0, 8)])
-def test_cores_are_shared_out(cores: int, workers: int, each: int) -> None:
-    assert threads_each(cores, workers) == each

@@ -165,11 +165,6 @@ def test_a_failure_of_a_rank(output: bytes, code: int, kind: FailureKind, reason
     assert advice in failure.advice
 
 
-def test_another_segmentation_fault_is_no_matter_of_triton() -> None:
-    trace = b'Fatal Python error: Segmentation fault\n  File "/venv/torch/_dynamo/utils.py", line 80 in f\n'
-    assert explain(-11, trace.splitlines()).kind is K.KILLED
-
-
 @pytest.mark.parametrize(("server", "advice"), [(True, "init_process_group"), (False, "rank 0 has opened no store")])
 def test_what_torch_itself_says_when_ranks_do_not_meet(server: bool, advice: str) -> None:
     distributed = pytest.importorskip("torch.distributed")

@@ -59,12 +59,3 @@ def test_an_old_lock_that_a_process_has_open_is_left_alone(tmp_path: Path) -> No
         assert caches.stale_locks(environ) == ()
         process.communicate()
     assert caches.stale_locks(environ) == (tmp_path / "link" / "qdcache.lock",)
-
-
-def test_a_lock_that_was_taken_again_meanwhile_is_not_removed(tmp_path: Path) -> None:
-    path = lock(tmp_path / "qdcache.lock")
-    found = caches.stale_locks({"QD_OFFLINE_CACHE_FILE_PATH": str(tmp_path)})
-    lock(path, time.time())
-    assert found == (path,)
-    assert caches.remove_locks(found) == ()
-    assert path.exists()

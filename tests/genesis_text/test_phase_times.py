@@ -77,14 +77,3 @@ def test_what_is_no_such_file_is_as_good_as_none_and_is_replaced(tmp_path: Path,
     assert _usual(tmp_path, "a") is None
     _record(tmp_path, "a", 1.0)
     assert _usual(tmp_path, "a") == 1.0
-
-
-def test_what_could_not_be_written_is_written_the_next_time(tmp_path: Path) -> None:
-    folder = tmp_path / "not there" / "times"
-    times = PhaseTimes(folder, "a")
-    times.record({Phase.COMPILING: 1.0}, warm=False)
-    with pytest.raises(OSError, match="not there"):
-        times.save()
-    folder.parent.mkdir()
-    times.save()
-    assert _usual(folder, "a") == 1.0

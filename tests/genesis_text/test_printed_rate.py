@@ -72,11 +72,6 @@ def test_the_rate_is_steps_by_wall_time(smoothed: bool, steps_s: list[float], ne
     assert fps.counted == "printed"
 
 
-@pytest.mark.parametrize("every_s", [0.02, 1.0, 3.0])
-def test_lines_that_arrive_late_in_bunches_have_the_same_rate(every_s: float) -> None:
-    assert _read([0.01] * 3000, every_s=every_s).settled == pytest.approx(1600, rel=0.02)
-
-
 def test_the_first_number_which_includes_compiling_only_begins_the_average() -> None:
     rate = PrintedRate()
     rate.add([59.03], 1.0, smoothed=True, n_envs=16)
@@ -87,16 +82,6 @@ def test_the_first_number_which_includes_compiling_only_begins_the_average() -> 
     second = rate.fps()
     assert second is not None
     assert second.settled == pytest.approx(12_000)
-
-
-def test_numbers_that_are_no_average_of_genesis_count_as_they_are() -> None:
-    rate = PrintedRate()
-    for second in range(20):
-        rate.add([1000.0 if second % 2 else 100.0], float(second), smoothed=True, n_envs=1)
-    fps = rate.fps()
-    assert fps is not None
-    assert fps.mean is not None
-    assert fps.mean > 0
 
 
 def test_environment_steps_that_a_script_counts_need_no_number() -> None:
@@ -116,17 +101,6 @@ def test_environment_steps_that_a_script_counts_need_no_number() -> None:
 )
 def test_which_versions_print_an_average(version: str | None, smoothed: bool) -> None:
     assert is_smoothed(version) is smoothed
-
-
-def test_a_second_scene_begins_its_average_anew_and_the_attempt_goes_on() -> None:
-    reader = Reader()
-    for second in range(1, 4):
-        reader.feed(samples.fps_line(1000.0, 4), float(second))
-    reader.feed(samples.logged("Building scene <1234567>..."), 5.0)
-    reader.feed(samples.fps_line(50.0, 4), 9.0)
-    fps = reader.fps
-    assert fps is not None
-    assert (fps.settled, fps.samples, fps.max, fps.seconds) == (None, 4, 1000.0, 2.0)
 
 
 def _silent_after(gap_s: float) -> Reader:

@@ -126,20 +126,9 @@ def test_a_second_scene_goes_back_to_building_and_its_average_begins_anew() -> N
     assert (reader.fps.settled, reader.fps.samples, reader.fps.max) == (None, 3, 1000.0)
 
 
-def test_a_phase_that_an_exit_cuts_short_has_no_duration() -> None:
-    building, compiling = logged("Building scene <4bc769b>..."), logged("Compiling simulation kernels...")
-    reader = after(building, compiling, logged("💤 Exiting Genesis and caching compiled kernels..."))
-    assert reader.phase_times == {Phase.IMPORTING: 1.0, Phase.BUILDING: 1.0}
-
-
 def test_a_script_without_genesis_runs_from_its_first_line() -> None:
     reader = after(b"hello\n")
     assert (reader.state, reader.had_progress) == (WorkerState.RUNNING, False)
-
-
-def test_a_script_that_speaks_before_genesis_is_building_once_that_begins() -> None:
-    reader = after(b"loading the configuration\n", logged(DEVICE.format("NVIDIA H100", "cuda")))
-    assert (reader.state, reader.running_s(9.0)) == (WorkerState.BUILDING, 0.0)
 
 
 _ARGPARSE = """usage: train.py [-h] [-B NUM_ENVS]
@@ -190,15 +179,8 @@ def test_the_same_phase_through_the_root_logger_does_not_take_the_worker_back() 
     assert after(compiling, repeated).phase is Phase.COMPILING
 
 
-def test_genesis_rate_wins_over_rsl_rls() -> None:
-    reader = after(b"Steps per second: 100\n", fps_line(5000.0, 4), b"Steps per second: 100\n")
-    assert reader.fps is not None
-    assert (reader.fps.last, reader.fps.samples, reader.fps.mean) == (5000.0, 1, None)
-
-
 _LOCKED = b"[W 11/21/26 06:55:54.676 8640] [lock.h:lock@20] Lock /c/qdcache.lock failed. Please run 'qd cache'\n"
-_COLD = "kernel cache locked, this attempt may compile all its kernels anew: /c/qdcache.lock"
-_EXIT = logged("Exiting Genesis and caching compiled kernels...")
+_LOCK_WARNING = "kernel cache locked, kernels may have to be compiled again: /c/qdcache.lock"
 
 
 @pytest.mark.parametrize(
@@ -223,23 +205,13 @@ _EXIT = logged("Exiting Genesis and caching compiled kernels...")
             logged("Software rendering context detected. Shadows and plane reflection not supported."),
             "renders in software, slowly: EGL does not use the GPU",
         ),
-        (False, _LOCKED, _COLD),
-        (False, _EXIT + _LOCKED, "kernel cache locked, what this attempt has compiled is not kept: /c/qdcache.lock"),
-        (False, _EXIT + _LOCKED.replace(b"lock.h:lock", b"offline_cache.h:run"), None),
+        (False, _LOCKED, _LOCK_WARNING),
+        (False, _LOCKED.replace(b"lock.h:lock", b"offline_cache.h:run"), None),
     ],
 )
 def test_what_is_not_as_it_should_be_is_a_warning(gpu_slot: bool, printed: bytes, warning: str | None) -> None:
     assert after(printed, gpu_slot=gpu_slot).warnings == ((warning,) if warning else ())
 
 
-def test_a_lock_that_another_rank_holds_as_it_saves_the_same_kernels_is_no_warning() -> None:
-    assert after(_EXIT + _LOCKED, rank=True).warnings == ()
-    assert after(_LOCKED, rank=True).warnings == (_COLD,)
-
-
-def test_a_device_cannot_smuggle_escape_sequences_or_length() -> None:
-    reader = after(logged(DEVICE.format("\u202eevil\x07\x00" + "x" * 5000, "cpu")))
-    assert reader.genesis.device is not None
-    assert reader.genesis.device.startswith("·evil··x")
-    assert len(reader.genesis.device) <= 200
-    assert all(len(text) <= 200 for text in reader.warnings)
+def test_a_lock_that_another_rank_of_its_group_holds_is_no_warning() -> None:
+    assert after(_LOCKED, rank=True).warnings == ()

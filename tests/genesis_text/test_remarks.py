@@ -36,12 +36,6 @@ def test_the_head_of_a_line_in_every_form(line: str, clock: str, level: str, res
     assert log_text.without_head(line) == line[found.length :] == rest
 
 
-@pytest.mark.parametrize("line", ["[Genesis] x", "x [Genesis] [07:00:34] [INFO] y", "[Genes] [07:00:34] [INFO] y", ""])
-def test_other_lines_have_no_head(line: str) -> None:
-    assert log_text.head(line) is None
-    assert log_text.without_head(line) == line
-
-
 @pytest.mark.parametrize(
     ("line", "severity"),
     [
@@ -65,7 +59,7 @@ def test_how_serious_a_line_is(line: str, severity: Severity) -> None:
 def _counted(*blocks: bytes) -> tuple[int, int]:
     remarks = Remarks()
     for block in blocks:
-        remarks.take(block)
+        remarks.read(block)
     return remarks.warnings, remarks.errors
 
 
@@ -82,10 +76,6 @@ def test_an_interrupt_is_no_error() -> None:
     logged = b"[Genesis] [07:00:02] [ERROR] KeyboardInterrupt: \n"
     assert _counted(stopped) == _counted(stopped, logged) == _counted(stopped + logged) == (0, 0)
     assert _counted(stopped + logged + TRACEBACK) == (0, 1)
-
-
-def test_what_the_root_logger_repeats_counts_once() -> None:
-    assert _counted(b"[Genesis] [07:00:34] [WARNING] x\n", b"WARNING:genesis:x\n") == (1, 0)
 
 
 def test_no_more_are_counted_than_anyone_needs() -> None:

@@ -59,12 +59,3 @@ def test_the_exception_of_the_rank_that_failed_first_is_the_reason(mark: str) ->
 def test_a_rank_that_was_killed_is_said_to_be() -> None:
     kind, reason = _failure("rank 5 starts\n", -11)
     assert (kind, reason) == (FailureKind.KILLED, "rank 5: Killed by SIGSEGV (-11): segmentation fault")
-
-
-def test_a_rank_that_says_nothing_leaves_its_exit_code() -> None:
-    assert _failure("", 3)[1] == "rank 5: exit code 3"
-
-
-def test_a_summary_that_is_cut_is_left_as_it_is() -> None:
-    cut = _TORCHRUN.format(code=1).partition("Root Cause")[0]
-    assert "ChildFailedError" in explain(1, cut.encode().splitlines()).reason

@@ -10,7 +10,7 @@ import pytest
 from gmg_tui.model import WorkerState
 from tests.engine.harness import running, spec_for
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
     [
         ("stable_baselines3", "sb3_training.py", "--total-timesteps", 8192, "step"),
         ("rsl_rl", "rsl_training.py", "--max_iterations", 20, "iteration"),
+        ("skrl", "skrl_training.py", "--timesteps", 512, "it"),
     ],
 )
 async def test_a_training_has_its_rate_environments_progress_and_reward(
@@ -26,7 +27,7 @@ async def test_a_training_has_its_rate_environments_progress_and_reward(
     pytest.importorskip(package)
     args = (str(tmp_path / "{slot}"), "--num-envs", "8", option, str(total))
     async with running(spec_for(*args, cpu=2, script=str(Path(__file__).with_name(script)))) as run:
-        snapshot = await run.until(lambda snapshot: snapshot.ended, timeout_s=240)
+        snapshot = await run.until(lambda snapshot: snapshot.ended, timeout_s=840)
     for worker in snapshot.workers:
         assert worker.state is WorkerState.FINISHED, worker.reason
         counted = json.loads((tmp_path / worker.slot).read_text())

@@ -1,1 +1,1 @@
-"""What a worker prints, understood: phases, rates, progress, warnings, and the reason of a failure."""
+"""Reads what a worker prints: phases, rates, progress, warnings, and the reason of a failure."""

@@ -25,14 +25,14 @@ class FailureKind(StrEnum):
     DEVICE = "device"
     """The wrong GPU, none, or one that has failed."""
     LOST = "lost GPU"
-    """The driver does not reach the GPU any more."""
+    """The driver cannot reach the GPU."""
     DRIVER = "driver"
     """The driver does not answer."""
     NCCL = "NCCL"
     PORT = "port"
     """The port of a group's store is taken."""
     PEER = "peer"
-    """Another rank of the group is gone."""
+    """Another rank of the group has ended."""
     GROUP = "group"
     """Ended because another rank of the group has failed."""
     EGL = "EGL"
@@ -46,7 +46,7 @@ class FailureKind(StrEnum):
 
     @property
     def is_race(self) -> bool:
-        """Whether workers that started at the same time were in each other's way."""
+        """Whether workers that started at the same time interfered with each other."""
         return self in (FailureKind.CACHE_RACE, FailureKind.FOLDER_RACE)
 
     @property
@@ -63,11 +63,11 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Regular expressions."""
     advice: str
     vague: bool = False
-    """Whether other lines may name the failure more exactly."""
+    """Whether other lines may name the failure more precisely."""
 
 
 _GENERIC = frozenset({FailureKind.CONFIG, FailureKind.FOLDER_RACE, FailureKind.SCRIPT})
-"""Kinds whose signs also occur in harmless lines: looked for in the reason alone."""
+"""Kinds whose signs also occur in harmless lines: only the reason is searched for them."""
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,12 +75,12 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     sign: tuple[Sign, ...]
     signals: dict[str, tuple[str, str]]
-    """What it means that a signal has ended a process, by the signal's name, and what to do about it."""
+    """Why a signal ends a process, by the signal's name, and what to do about it."""
 
 
 @cache
 def table() -> Table:
-    """What `failures.toml` holds."""
+    """Returns the contents of `failures.toml`."""
     text = resources.files("gmg_tui.genesis.output").joinpath("failures.toml").read_text("utf-8")
     return msgspec.convert(tomllib.loads(text), Table)
 
@@ -91,11 +91,11 @@ def _signs() -> tuple[tuple[re.Pattern[bytes], Sign], ...]:
 
 
 def sign_of(text: bytes) -> Sign | None:
-    """The first sign that occurs in `text`."""
+    """Returns the first sign that occurs in `text`."""
     return next((sign for pattern, sign in _signs() if pattern.search(text)), None)
 
 
 def sign_in(texts: Sequence[bytes]) -> Sign | None:
-    """A sign in any of the last lines, newest first; only of a kind that does not occur in harmless ones."""
+    """Returns a sign in any of these lines, newest first; only of a kind that does not occur in harmless ones."""
     signs = [sign for sign in map(sign_of, reversed(texts)) if sign is not None and sign.kind not in _GENERIC]
     return next((sign for sign in signs if not sign.vague), signs[0] if signs else None)

@@ -19,7 +19,7 @@ __all__ = ["Failure", "FailureKind", "Tail", "explain", "explain_recorded"]
 
 _MAX_TEXT = 200
 LINES = 200
-"""How many lines are looked at."""
+"""How many of the last lines are searched."""
 _BYTES = 128 << 10
 _SEE_LOG = "it will fail again in this way: see its log"
 """The advice for an exception of the script that no table names."""
@@ -37,19 +37,19 @@ class Failure(NamedTuple):
 
 
 class Tail:
-    """The last 128 KiB of output or more, at most twice as much."""
+    """The last 128 to 256 KiB of output."""
 
     def __init__(self) -> None:
         self._text = bytearray()
 
     def add(self, block: bytes) -> None:
-        """Take the next block; only its last part where it is long."""
+        """Append a block, or its last part where it is long."""
         self._text += block[-_BYTES:]
         if len(self._text) > 2 * _BYTES:
             del self._text[:-_BYTES]
 
     def lines(self) -> list[bytes]:
-        """The last lines, without their ends, oldest first; blank ones are left out."""
+        """Returns the last lines that are not blank, without their ends, oldest first."""
         return [line for line in bytes(self._text).splitlines() if line.strip()][-LINES:]
 
 
@@ -73,7 +73,7 @@ _BOX = re.compile(b"|".join(map(str.encode, "─│╭╮╰╯")))
 
 
 def explain(exit_code: int, tail: Sequence[bytes], patterns: Sequence[tuple[bytes, str]] = ()) -> Failure:
-    """Why an attempt ended with `exit_code` (negative: a signal's number), from its last lines as written.
+    """Returns why an attempt ended with `exit_code` (negative: a signal's number), from its last lines as written.
 
     `patterns` are further expressions for lines that name a failure, each with what to do about it.
     """
@@ -83,16 +83,16 @@ def explain(exit_code: int, tail: Sequence[bytes], patterns: Sequence[tuple[byte
         return failure._replace(reason=f"rank {first.rank}: {failure.reason}"[:_MAX_TEXT])
     texts = [lines.unmarked(lines.plain(line)) for line in tail]
     for pattern, advice in patterns:
-        named = next((text for text in reversed(texts) if re.search(pattern, text)), None)
-        if named is not None:
-            return Failure(FailureKind.SCRIPT, _one_line(named), advice)
+        line = next((text for text in reversed(texts) if re.search(pattern, text)), None)
+        if line is not None:
+            return Failure(FailureKind.SCRIPT, _one_line(line), advice)
     if exit_code < 0:
         return _killed(-exit_code, texts)
     exception = _of_group(texts) or _reason(texts, indented=[line[:1] in (b" ", b"\t") for line in tail])
     reason = exception or _native(texts) or _exit_text(exit_code, texts)
     sign = sign_of(reason)
     if sign is None or sign.vague:
-        # Lines further up may be of something that the script has survived: they count where the reason is less exact.
+        # Earlier lines may be of errors that the script survived: they count only where the reason is vague.
         vague = exception is None or sign is not None or _VAGUE_REASON.fullmatch(exception) is not None
         sign = sign_in(_errors(texts) if vague else _chain(texts)) or sign
     if sign is not None:
@@ -103,7 +103,7 @@ def explain(exit_code: int, tail: Sequence[bytes], patterns: Sequence[tuple[byte
 
 
 def explain_recorded(recorded: Recorded) -> Failure:
-    """Why the script failed."""
+    """Returns why a script failed that wrote an `error.json`."""
     texts = [line.encode(errors="replace") for line in f"{recorded.traceback}\n{recorded.message}".splitlines()]
     failure = explain(1, [text for text in texts if text.strip()])
     if failure.kind is FailureKind.UNKNOWN:
@@ -134,21 +134,21 @@ def _killed(number: int, texts: Sequence[bytes]) -> Failure:
 
 
 def _of_collective(sign: Sign, texts: Sequence[bytes]) -> str | None:
-    """Which collective did not end, or that the ranks did not meet, where the lines report it."""
+    """Returns which collective did not end, or that the ranks did not meet; None where no line reports it."""
     if sign.kind not in (FailureKind.NCCL, FailureKind.PEER):
         return None
-    seen = Observations()
-    seen.feed(b"\n".join(texts))
-    return seen.failure
+    observations = Observations()
+    observations.feed(b"\n".join(texts))
+    return observations.failure
 
 
 def _signal(number: int) -> str | None:
-    """The name of a signal; real-time signals have none."""
+    """Returns the name of a signal; None for real-time signals."""
     return next((each.name for each in signal.Signals if each == number), None)
 
 
 def _reason(texts: Sequence[bytes], indented: Sequence[bool]) -> bytes | None:
-    """The line that names the exception: the last one, also of a chain; Genesis's `[ERROR] X: …` where it is the last."""
+    """Returns the line that names the last exception, also of a chain, or Genesis's `[ERROR] X: …` where that is the last."""
     for index in range(len(texts) - 1, -1, -1):
         text = texts[index]
         logged = lines.message(text)
@@ -161,27 +161,28 @@ def _reason(texts: Sequence[bytes], indented: Sequence[bool]) -> bytes | None:
             continue
         elif indented[index] or not (_USAGE.fullmatch(text) or _EXCEPTION.fullmatch(text)):
             continue
-        # The last line of the traceback before it, where that names the same exception, has its module too.
+        # The last line of the traceback before it has the exception's module too.
         start = next((i for i in range(index - 1, -1, -1) if texts[i].startswith(_TRACEBACK)), None)
         end = _after(texts, indented, start) if start is not None else None
-        same = end is not None and _class(texts[end]) == _class(text)
-        return _with_next(texts[end], texts, end) if same and end is not None else _with_next(text, texts, index)
+        if end is not None and _class(texts[end]) == _class(text):
+            return _with_next(texts[end], texts, end)
+        return _with_next(text, texts, index)
     return None
 
 
 def _class(text: bytes) -> bytes:
-    """The exception's class, without its module."""
+    """Returns the exception's class, without its module."""
     return text.partition(b":")[0].rpartition(b".")[2]
 
 
 def _after(texts: Sequence[bytes], indented: Sequence[bool], start: int) -> int | None:
-    """The index of the line that names the exception of the traceback that begins at `start`."""
+    """Returns the index of the line that names the exception of the traceback that begins at `start`."""
     end = next((index for index in range(start + 1, len(texts)) if not indented[index]), None)
     return end if end is not None and _AFTER_TRACEBACK.fullmatch(texts[end]) else None
 
 
 def _with_next(text: bytes, texts: Sequence[bytes], index: int) -> bytes:
-    """An exception's first line; where that is empty, its next line too."""
+    """Returns an exception's first line; where that has no text, with the next line."""
     if not text.endswith(b":"):
         return text
     following = texts[index + 1] if index + 1 < len(texts) else b""
@@ -189,7 +190,7 @@ def _with_next(text: bytes, texts: Sequence[bytes], index: int) -> bytes:
 
 
 def _chain(texts: Sequence[bytes]) -> list[bytes]:
-    """The lines that name the exceptions from which the last one was raised."""
+    """Returns the lines that name the exceptions from which the last one was raised."""
     return [
         next((text for text in reversed(texts[:index]) if _EXCEPTION.fullmatch(text)), b"")
         for index, text in enumerate(texts)
@@ -198,7 +199,7 @@ def _chain(texts: Sequence[bytes]) -> list[bytes]:
 
 
 def _of_group(texts: Sequence[bytes]) -> bytes | None:
-    """The first exception in an `ExceptionGroup`, of the innermost group; None where the attempt ended without one."""
+    """Returns the first exception of the innermost `ExceptionGroup`; None where the attempt did not end with one."""
     start = next((index for index in reversed(range(len(texts))) if texts[index] == _GROUP), len(texts))
     parts = [index for index in range(start, len(texts)) if _GROUP_PART.fullmatch(texts[index])]
     if not parts or any(text.startswith(_TRACEBACK) for text in texts[parts[-1] :]):
@@ -211,7 +212,7 @@ def _of_group(texts: Sequence[bytes]) -> bytes | None:
 
 
 def _native(texts: Sequence[bytes]) -> bytes | None:
-    """The last error of Quadrants' or Taichi's native logger, or of a C++ exception that nobody caught."""
+    """Returns the last error of Quadrants' or Taichi's native logger, or an uncaught C++ exception."""
     native = next(filter(None, map(_NATIVE.fullmatch, reversed(texts))), None)
     return (native["text"] or native["what"]) if native is not None else None
 
@@ -229,7 +230,7 @@ def _exit_text(exit_code: int, texts: Sequence[bytes]) -> bytes:
 
 
 def _errors(texts: Sequence[bytes]) -> list[bytes]:
-    """The lines that may report an error: remarks and warnings also mention missing GPUs and EGL."""
+    """Returns the lines that may report an error: warnings, too, mention missing GPUs and EGL."""
     return [text for text in texts if not _is_remark(text)]
 
 

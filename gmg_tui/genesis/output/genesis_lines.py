@@ -7,24 +7,26 @@ import operator
 from collections.abc import Iterator
 
 from gmg_tui.genesis.output import lines
-from gmg_tui.model import Phase
 from gmg_tui.readers.interface import Figures, LineReader
 from gmg_tui.text import clean
 
 _MAX_TEXT = 200
 """Characters of a device's name, as a line of output may hold anything."""
 _MAX_READ = 8192
-"""Bytes of a line that are looked at for anything but progress lines."""
+"""Bytes of a line that are read for anything but progress lines."""
 
 
 _CLEANING = b"offline_cache.h:run"
-"""Where Quadrants removes old kernels as it ends: it warns there too that another process has the lock, and loses none."""
+"""Where Quadrants removes old kernels as it ends: a lock that it does not get there loses no kernel."""
 _DEVICE, _LOCK, _RENDERING = range(3)
 """The kinds of warnings, most serious first."""
 
 
 class Alerts:
-    """The warnings of one attempt, at most one of each kind; `rank` is whether it is a rank of a group."""
+    """The warnings of one attempt, at most one of each kind.
+
+    A rank of a group (`rank`) has none of the kernel cache's lock: it compiles and saves the same kernels as the others.
+    """
 
     def __init__(self, gpu_slot: bool, *, rank: bool = False) -> None:
         self._gpu_slot = gpu_slot
@@ -40,16 +42,15 @@ class Alerts:
         return tuple(self._texts[kind] for kind in sorted(self._texts))
 
     def device(self, name: str, backend: str) -> None:
-        """Genesis has named the device that it runs on."""
+        """Record the device that Genesis runs on."""
         self._texts.pop(_DEVICE, None)
         if self._gpu_slot and backend == "cpu":
             fell_back = f"fell back to the CPU ({name}): Genesis found no usable GPU"
-            self._note(
-                _DEVICE, fell_back if self._fell_back else f"runs on the CPU ({name}), not on the GPU of its slot"
-            )
+            chosen = f"runs on the CPU ({name}), not on the GPU of its slot"
+            self._note(_DEVICE, fell_back if self._fell_back else chosen)
 
-    def read(self, text: bytes, *, logged: bool, saving: bool = False) -> None:
-        """Read a line: a text of Genesis's logger (`logged`), or another one, `saving` kernels or not."""
+    def read(self, text: bytes, *, logged: bool) -> None:
+        """Read a line: a text of Genesis's logger (`logged`), or another one."""
         if logged and text.startswith(lines.CORRUPTED_CACHE):
             self.healed += 1
         elif self._gpu_slot and logged and text.startswith(lines.SOFTWARE_RENDERING):
@@ -58,13 +59,8 @@ class Alerts:
             self._fell_back = True
             if self._gpu_slot:
                 self._note(_DEVICE, "fell back to the CPU: Genesis found no usable GPU")
-        elif not logged and _CLEANING not in text and (lock := lines.LOCK.search(text)) is not None:
-            # Another worker that ends holds it for a moment; a lock that was left behind is removed before the next attempt.
-            path = clean(lock["path"])
-            if not saving:
-                self._note(_LOCK, f"kernel cache locked, this attempt may compile all its kernels anew: {path}")
-            elif not self._rank:  # else another rank of its group, which ends too, is saving the same kernels
-                self._note(_LOCK, f"kernel cache locked, what this attempt has compiled is not kept: {path}")
+        elif not logged and not self._rank and _CLEANING not in text and (lock := lines.LOCK.search(text)) is not None:
+            self._note(_LOCK, f"kernel cache locked, kernels may have to be compiled again: {clean(lock['path'])}")
 
     def _note(self, kind: int, text: str) -> None:
         self._texts[kind] = text[:_MAX_TEXT]
@@ -77,7 +73,7 @@ class GenesisLines(LineReader):
         device: The name of what Genesis runs on.
         backend: `cuda`, `cpu` …
         version: Genesis'.
-        alerts: What its lines warn of.
+        alerts: The warnings in its lines.
     """
 
     def __init__(self, alerts: Alerts) -> None:
@@ -85,15 +81,14 @@ class GenesisLines(LineReader):
         self.backend: str | None = None
         self.version: str | None = None
         self.alerts = alerts
-        self._saving = False
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What its lines warn of."""
+        """The warnings in its lines, one line each."""
         return self.alerts.texts
 
     def read(self, block: bytes) -> Iterator[Figures]:
-        """The figures of a block."""
+        """Yields the figures of a block."""
         if self.in_order(block):
             for line in block.splitlines(keepends=True):
                 yield from self._read_line(line)
@@ -102,7 +97,7 @@ class GenesisLines(LineReader):
 
     @staticmethod
     def in_order(block: bytes) -> int:
-        """Up to where a block must be read line by line: it may hold more of Genesis than rates; 0 if it does not."""
+        """Returns how much of a block, in bytes, must be read line by line, as it may hold more of Genesis than rates."""
         heads = [head.start() for head in lines.OTHER.finditer(block)]
         return max(-1, *heads[-1:], *(block.rfind(word) for word in lines.TRIGGERS)) + 1
 
@@ -114,12 +109,10 @@ class GenesisLines(LineReader):
         line = lines.plain(raw[:_MAX_READ])
         logged = lines.message(line)
         if logged is None:
-            self.alerts.read(line, logged=False, saving=self._saving)
+            self.alerts.read(line, logged=False)
             return
         _, text = logged
         self.alerts.read(text, logged=True)
-        phase = lines.phase_of(text)
-        self._saving = phase is Phase.SAVING
         device = lines.DEVICE.match(text)
         if device is not None:
             self.device, self.backend = clean(device["name"])[:_MAX_TEXT], clean(device["backend"])
@@ -127,16 +120,14 @@ class GenesisLines(LineReader):
         version = lines.VERSION.search(text)
         if version is not None:
             self.version = clean(version["version"].rstrip(b".,"))
+        phase = lines.phase_of(text)
         if phase is not None:
             yield Figures(phase=phase)
 
 
 def _rates(matches: list[tuple[bytes, bytes, bytes]]) -> Iterator[Figures]:
-    """The figures of progress lines, as `lines.FPS` finds them; those that the root logger repeats are left out."""
-    plain = [each for each in matches if not each[0]]
-    for environments, same in itertools.groupby(plain, operator.itemgetter(2)):
-        yield Figures(rates=[lines.number(rate) for _, rate, _ in same], n_envs=_count(environments))
-
-
-def _count(environments: bytes) -> int | None:
-    return int(lines.number(environments)) if environments else None
+    """Yields the figures of matches of `lines.FPS`, without those that the root logger repeats."""
+    plain = [match for match in matches if not match[0]]
+    for n_envs, group in itertools.groupby(plain, operator.itemgetter(2)):
+        rates = [lines.number(rate) for _, rate, _ in group]
+        yield Figures(rates=rates, n_envs=int(lines.number(n_envs)) if n_envs else None)

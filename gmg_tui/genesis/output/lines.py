@@ -13,8 +13,7 @@ from gmg_tui.genesis.output.log_text import HEAD
 from gmg_tui.model import Phase
 from gmg_tui.text import strip_ansi
 
-# What follows a repetition here never begins like the repeated part, so possessive forms (`++`) match the same without
-# backtracking.
+# What follows a repetition never begins like the repeated part: possessive forms (`++`) match the same without backtracking.
 NUMBER: Final = rb"\d{1,24}+(?:,\d{3}){0,8}+(?:\.\d{1,6}+)?+"
 """A number as Genesis writes it, with thousands commas."""
 _COLOUR = rb"(?:\x1b\[[\d;]{0,16}+m){0,4}+"
@@ -27,24 +26,24 @@ _EACH = (
 )
 
 FPS: Final = re.compile(_RATE + rb"(?: " + _EACH + rb")?\.")
-"""A progress line: the marker of the raw form, the rate over all environments, and their number where there are any.
+"""A progress line. Groups: the marker of the raw form, the rate over all environments, and their number if there are any.
 
-The raw form, `Running at ~<1,989.47>~ FPS`, is the same line again through the root logger (up to 0.4.5).
+Up to 0.4.5 the root logger repeats the line in the raw form, `Running at ~<1,989.47>~ FPS`.
 """
 
 FPS_ALONE: Final = re.compile(
     rb"(?:\[Genesis[^\]\r\n]{0,40}\](?: \[[^\]\r\n]{1,40}\]){0,2} |INFO:genesis:)?+" + FPS.pattern + rb"\s*"
 )
-"""A whole line with only the rate: as Genesis's logger writes it, as the root logger repeats it, or bare."""
+"""A line that holds only a rate."""
 
 OTHER: Final = re.compile(rb"\[Genesis(?:\] \[[^\]\r\n]{8,24}\] \[[A-Z]{1,8}\]| [^\]\r\n]{8,40}\]) (?!Running at )")
-"""The head of a line of Genesis's logger that is no progress line."""
+"""The beginning of a line of Genesis's logger other than a progress line."""
 
 _LOGGED = re.compile(HEAD.encode() + rb"(?P<text>.*)", re.DOTALL)
 """A line of Genesis's logger."""
 
 TRIGGERS: Final = (b".lock failed", b"falling back to CPU")
-"""A block without one of these, and without `OTHER`, contains nothing of Genesis but progress lines."""
+"""A block without these and `OTHER` contains no lines of Genesis but progress lines."""
 
 PHASES: Final = (
     (b"Running on ", Phase.INITIALISING),
@@ -55,7 +54,7 @@ PHASES: Final = (
     ("💤 Exiting Genesis and caching compiled kernels".encode(), Phase.SAVING),
     (b"Exiting Genesis and caching compiled kernels", Phase.SAVING),
 )
-"""How a line begins, and the phase that begins with it. The same words from 0.2.1 to 1.4.5; the probe sees more."""
+"""The beginning of a line, and the phase that begins with it; the same from 0.2.1 to 1.4.5."""
 
 CORRUPTED_CACHE: Final = b"Ignoring corrupted cache."
 SOFTWARE_RENDERING: Final = b"Software rendering context detected"
@@ -68,7 +67,7 @@ NO_BACKEND: Final = re.compile(
 LOCK: Final = re.compile(rb"Lock (?P<path>\S{1,400}\.lock) failed")
 
 COMPILER: Final = re.compile(rb"\[[TDIWEC] \d\d/\d\d/\d\d \d\d:\d\d:\d\d")
-"""A line of Quadrants' or Taichi's native logger, which speaks from its initialisation on, not while it is imported."""
+"""A line of Quadrants' or Taichi's native logger."""
 
 _LIBRARY = re.compile(
     COMPILER.pattern + rb"|\[(?:Quadrants|GsTaichi|Taichi)\] "  # their greeting at import
@@ -83,24 +82,23 @@ REPORTED: Final = "gmg:fps "
 _BAR = re.compile(r"(\d{1,3})%\|[^|\r\n]{0,600}\| {0,20}[\d.]{1,20}[kMGTPEZY]?/[\d.]")
 
 USAGE: Final = re.compile(rb"[Uu]sage: {1,4}\S")
-"""How argparse and click begin when they refuse the arguments, or are asked for help; the script ends then."""
-
+"""The beginning of what argparse and click print before they end the script."""
 
 _MARKUP = re.compile(rb"~{1,4}<|>~{1,4}")
 
 
 def unmarked(text: bytes) -> bytes:
-    """`text` without the marks by which Genesis highlights, which stand in the text of its exceptions."""
+    """Returns `text` without Genesis' marks for highlighting, which the text of its exceptions contains."""
     return _MARKUP.sub(b"", text) if b"~" in text else text
 
 
 def plain(line: bytes) -> bytes:
-    """`line` without colours and other escape sequences, and without white space at its ends."""
+    """Returns `line` without escape sequences, and without white space at its ends."""
     return strip_ansi(line).strip(b" \t\r\n")
 
 
 def message(line: bytes) -> tuple[bytes, bytes] | None:
-    """Level and text of a plain line of Genesis's logger; None for other lines."""
+    """Returns level and text of a plain line of Genesis's logger; None for other lines."""
     start = line.find(b"[Genesis")
     match = _LOGGED.match(line, start) if start >= 0 else None
     if match is None:
@@ -109,25 +107,22 @@ def message(line: bytes) -> tuple[bytes, bytes] | None:
 
 
 def from_library(line: bytes) -> bool:
-    """Whether a plain line, with its indentation, is a library's remark rather than the script's own output."""
+    """Whether a plain line, with its indentation, was printed by a library rather than by the script."""
     return _LIBRARY.match(line) is not None
 
 
 def phase_of(text: bytes) -> Phase | None:
-    """The phase that begins with this text of Genesis's logger."""
+    """Returns the phase that begins with this text of Genesis's logger."""
     return next((phase for start, phase in PHASES if text.startswith(start)), None)
 
 
 def number(raw: bytes) -> float:
-    """A number as Genesis writes it, with thousands commas."""
+    """Returns the value of a `NUMBER`."""
     return float(raw.replace(b",", b""))
 
 
 def is_mere(text: str) -> bool:
-    """Whether a line of output, cleaned, has only a rate, or is a bar of tqdm that is not yet full.
-
-    rsl_rl's iterations are no such lines: they are the heads of its tables.
-    """
+    """Whether a cleaned line holds only a rate, or a bar of tqdm that is not full."""
     if text.startswith(REPORTED):
         return True
     if "Running at " in text:

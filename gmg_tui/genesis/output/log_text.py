@@ -1,4 +1,4 @@
-"""The lines of a log as text, for whoever shows or counts them: their head, and how serious they are.
+"""The lines of a log as text: their head, and how serious they are.
 
 Small on purpose: the screen imports it before its first frame. `lines` recognises lines that report only progress.
 """
@@ -15,7 +15,7 @@ HEAD: Final = (
     rf"\[Genesis(?:\] \[{_DATE}(?P<clock>{_CLOCK})\] \[(?P<level>[A-Z]+)\]"
     rf"| {_DATE}(?P<raw_clock>{_CLOCK})(?: (?P<raw_level>[A-Z]+))?\]) "
 )
-"""What each line of Genesis's logger begins with: all themes and versions, with and without the verbose time."""
+"""The beginning of each line of Genesis's logger, in all themes and versions, with and without the verbose time."""
 _HEAD: Final = re.compile(HEAD)
 TRACEBACK: Final = "Traceback (most recent call last)"
 _ERROR: Final = re.compile(r"(?:ERROR|CRITICAL|FATAL)\b|[\w.]{0,100}(?:Error|Exception)\b")
@@ -46,7 +46,7 @@ class Head(NamedTuple):
 
 
 def head(text: str) -> Head | None:
-    """The head of a line; None where it is not of Genesis's logger."""
+    """Returns the head of a line; None where it is not of Genesis's logger."""
     match = _HEAD.match(text)
     if match is None:
         return None
@@ -54,13 +54,13 @@ def head(text: str) -> Head | None:
 
 
 def without_head(text: str) -> str:
-    """A line without what Genesis's logger puts before it."""
+    """Returns a line without the head that Genesis's logger puts before it."""
     start = head(text)
     return text if start is None else text[start.length :]
 
 
 def severity(text: str) -> Severity:
-    """How serious a line is, by its level, or by the words with which Python writes warnings and exceptions."""
+    """Returns how serious a line is, by its level, or by how Python writes warnings and exceptions."""
     start = head(text)
     if start is not None:
         return _LEVELS.get(start.level, Severity.NONE)

@@ -1,4 +1,4 @@
-"""The rate behind the numbers that a script prints, for where no probe counts its steps.
+"""The rate behind the numbers that a script prints, used where no probe counts its steps.
 
 Genesis prints an exponential moving average that weights each sample by 5 % (`FPS_tracker_alpha=.95`); in 1.4.5 the
 first includes the rest of compiling, so that it starts a hundred times too low. Two neighbouring numbers u, v give the
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from gmg_tui.model import Fps
 
 WINDOW_S = 10.0
-"""The rate now is of so many seconds."""
+"""The current rate is that of the last so many seconds."""
 _KEPT = 0.95
 _LINE_S = 0.05
 """Genesis prints when steps have taken so long since the last line (`STEP_RATE_LOG_INTERVAL`)."""
@@ -24,7 +24,7 @@ _MOST_MOMENTS = 512
 
 
 def is_smoothed(version: str | None) -> bool:
-    """Whether this version of Genesis prints an average as described above; None counts as the latest."""
+    """Whether this version of Genesis prints a moving average; None counts as the latest."""
     parts = (version or "").split(".")[:2]
     return not all(part.isdigit() for part in parts) or tuple(map(int, parts)) > (0, 4)
 
@@ -46,12 +46,12 @@ class PrintedRate:
         """Until when how many environment steps were counted, of the same scene."""
 
     def new_scene(self) -> None:
-        """Another scene is built, or there are other environments, and the average begins anew."""
+        """Start again, as Genesis' average does for another scene or other environments."""
         self._before = self._at = self._steps_before = None
         self._moments.clear()
 
     def add(self, numbers: Sequence[float], now: float, *, smoothed: bool, n_envs: int | None = None) -> None:
-        """Take printed numbers, in their order, which came at `now` (monotonic seconds)."""
+        """Add printed numbers, in their order, which arrived at `now` (monotonic seconds)."""
         self._samples += len(numbers)
         self._last, self._max = numbers[-1], max(self._max, *numbers)
         self._plain = not smoothed
@@ -64,7 +64,7 @@ class PrintedRate:
             self._count(mean * (now - self._at), now)
 
     def count(self, steps: float, now: float) -> None:
-        """Take how many environment steps the script has counted since its start."""
+        """Add how many environment steps the script has counted since its start."""
         before, self._steps_before = self._steps_before, steps
         if before is None or steps < before:
             self._at = None
@@ -72,7 +72,7 @@ class PrintedRate:
         self._count(steps - before if self._at is not None and before is not None else 0.0, now)
 
     def fps(self) -> Fps | None:
-        """All rates; None before the first number."""
+        """Returns all rates; None before the first number."""
         if self._at is None and not self._samples:
             return None
         only = self._last if self._plain and self._samples else None
@@ -92,7 +92,7 @@ class PrintedRate:
         )
 
     def _unsmoothed(self, numbers: Sequence[float]) -> list[float]:
-        """The samples behind the numbers; the first number of an average only begins it."""
+        """Returns the samples behind the numbers; the first number of an average has none."""
         befores, self._before = [self._before, *numbers[:-1]], numbers[-1]
         pairs = [(before, number) for before, number in zip(befores, numbers, strict=True) if before is not None]
         rates = [((number - _KEPT * before) / (1 - _KEPT), number) for before, number in pairs]

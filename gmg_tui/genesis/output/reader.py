@@ -17,11 +17,11 @@ from gmg_tui.readers.interface import Figures, LineReader
 
 _MAX_METRICS = 64
 _MAX_READ = 8192
-"""Bytes of a line that are looked at."""
+"""Bytes of a line that are read."""
 _FLOOD = 1 << 16
 """Bytes of a block that are read, the last ones: in a flood the newest lines count."""
 _PACE = 20
-"""The time left is from the pace of so many of the last lines."""
+"""The time left is estimated from so many of the last lines."""
 
 _STATES = {
     Phase.IMPORTING: WorkerState.STARTING,
@@ -33,16 +33,15 @@ _STATES = {
     Phase.RUNNING: WorkerState.RUNNING,
 }
 _SILENT = frozenset({Phase.IMPORTING, Phase.COMPILING})
-"""Phases whose end Genesis does not print: the script's own next line comes after it."""
-
+"""Phases whose end Genesis does not print: they end with the script's own next line."""
 
 _STALE_FACTOR, _STALE_S, _FIRST_GAP_S = 3.0, 5.0, 20.0
-"""Without a number for so many times the longest of the last gaps (before there is one, the third), the last is not current."""
+"""A number is current for so many times the longest of the last gaps (or the third, before there is one)."""
 _GAPS = 16  # some scripts print several numbers at once, after a long silence
 MOST = 9_999
-"""Beyond so many warnings or errors no more are counted: nobody needs the number, and a flood of them must cost nothing."""
+"""Warnings and errors are counted up to here, so that a flood of them costs nothing."""
 _MAX_REMARK = 600
-"""Bytes of a warning or an error that are looked at."""
+"""Bytes of a warning or an error that are read."""
 _WARNINGS = (b"WARN", b"arning: ", b"[W ")
 _INTERRUPT = "KeyboardInterrupt"
 _ERRORS = (b"ERROR", b"CRITICAL", b"FATAL", TRACEBACK.encode(), _INTERRUPT.encode())
@@ -51,7 +50,7 @@ _LEVELS = ("ERROR", "CRITICAL", "FATAL")
 
 
 class Pace:
-    """The moments at which a script has reported something."""
+    """When a script reported something."""
 
     def __init__(self) -> None:
         self.last_at: float | None = None
@@ -59,7 +58,7 @@ class Pace:
         self._gaps_s: deque[float] = deque(maxlen=_GAPS)
 
     def beat(self, now: float) -> None:
-        """It was reported at `now`, monotonic seconds."""
+        """Record a report at `now`, monotonic seconds."""
         if self.last_at is not None and now > self.last_at:
             self._gaps_s.append(now - self.last_at)
         self.last_at = now
@@ -70,7 +69,7 @@ class Pace:
         return max(self._gaps_s, default=0.0)
 
     def silent_s(self, now: float) -> float | None:
-        """Seconds without a report at `now`, where these are several times as many as usual; None where they are not."""
+        """Returns the seconds since the last report, where these are several times as many as usual; else None."""
         silent_s = now - self.last_at if self.last_at is not None else 0.0
         return silent_s if silent_s > max(_STALE_S, _STALE_FACTOR * (self.usual_s or _FIRST_GAP_S)) else None
 
@@ -78,8 +77,8 @@ class Pace:
 class Remarks:
     """How many warnings and errors one attempt has printed, each up to `MOST`.
 
-    An exception counts once: its traceback, and the line by which Genesis's logger repeats it. An interrupt, by which a
-    person stops a script, is none.
+    A traceback and the line by which Genesis's logger repeats its exception count once. An interrupt does not count: it is
+    how a person stops a script.
     """
 
     def __init__(self) -> None:
@@ -87,16 +86,16 @@ class Remarks:
         self.errors = 0
         self._in_traceback = False
 
-    def take(self, block: bytes) -> None:
-        """Read whole lines."""
+    def read(self, block: bytes) -> None:
+        """Count those in a block of whole lines."""
         signs = (*(_WARNINGS if self.warnings < MOST else ()), *(_ERRORS if self.errors < MOST else ()))
         if not any(sign in block for sign in signs):
             return
         for line in block.splitlines():
             if any(sign in line for sign in signs):
-                self._take_line(lines.plain(line[:_MAX_REMARK]).decode(errors="replace"))
+                self._read_line(lines.plain(line[:_MAX_REMARK]).decode(errors="replace"))
 
-    def _take_line(self, text: str) -> None:
+    def _read_line(self, text: str) -> None:
         level = severity(text)
         if level is Severity.WARNING and not text.startswith("WARNING:genesis:"):  # the root logger repeats it
             self.warnings = min(self.warnings + 1, MOST)
@@ -114,17 +113,17 @@ class Remarks:
 class Reader:
     """Reads the output of one attempt, both streams together, block by block.
 
-    The user's `patterns` and `formats` win over Genesis' lines, these over a trainer's. The probe gives phases too
-    (`reach`). Memory is bounded.
+    The user's `patterns` and `formats` take precedence over Genesis' lines, these over a trainer's. Phases also come from
+    the probe (`reach`). Memory is bounded.
 
     Attributes:
         state: The worker's state in this phase; while kernels are saved, the state before.
         phase_started: Monotonic seconds.
         phase_times: How long each phase took that another one followed, seconds.
-        had_progress: Whether any simulation was reported: a rate, an iteration, or a bar after Genesis began.
-        pace: When it has reported progress.
+        had_progress: Whether it reported a rate, an iteration, or a bar after Genesis started.
+        pace: When it reported progress.
         metrics: The newest of each named number.
-        n_envs: Environments according to the script's lines; None if these do not contain them.
+        n_envs: Environments, as printed; None if they were not.
         remarks: How many warnings and errors it has printed.
     """
 
@@ -140,7 +139,13 @@ class Reader:
     ) -> None:
         """Read a worker on a GPU (`gpu_slot`) or the CPU, which may be a `rank` of a group.
 
-        It was started at `started`, monotonic seconds (None stands for its first block), with the arguments `args`.
+        Args:
+            gpu_slot: Whether its slot is a GPU.
+            started: When it was started, monotonic seconds; None for the time of its first block.
+            rank: Whether it is a rank of a group.
+            patterns: The user's expressions (`--pattern`).
+            formats: The user's tables (`[readers.NAME]`).
+            args: The script's arguments.
         """
         self.phase, self.state = Phase.IMPORTING, WorkerState.STARTING
         self.phase_started = started or 0.0
@@ -151,9 +156,9 @@ class Reader:
         self.n_envs: int | None = None
         self.remarks = Remarks()
         self.genesis = GenesisLines(Alerts(gpu_slot, rank=rank))
-        own = [FormatLines(Format(lines=tuple(patterns)))] if patterns else []
-        own += [FormatLines(row) for row in (formats or {}).values()]
-        self._readers: tuple[LineReader, ...] = (ReportedLines(), *own, self.genesis, *trainers())
+        custom = [Format(lines=tuple(patterns))] if patterns else []
+        custom += (formats or {}).values()
+        self._readers: tuple[LineReader, ...] = (ReportedLines(), *map(FormatLines, custom), self.genesis, *trainers())
         self._hint = PatternHint()
         self._rate = PrintedRate()
         self._rate_from = self._progress_from = self._envs_from = len(self._readers)
@@ -168,21 +173,21 @@ class Reader:
         self._running_s = 0.0
         """Of earlier running phases."""
         self._gives_up = False
-        """Whether it prints why it ends, which is no sign of running."""
+        """Whether it prints an error or its usage, so that its lines do not mean that it runs."""
         self._has_simulated = False
 
     def feed(self, block: bytes, now: float) -> None:
-        """Read the next block, which came at `now` (monotonic seconds): whole lines, or a piece of an endless one."""
+        """Read the next block, which arrived at `now` (monotonic seconds): whole lines, or part of a very long one."""
         if not self._clock_known:
             self.phase_started, self._clock_known = now, True
         self._now = now
         self._tail.add(block)
-        self.remarks.take(block)
+        self.remarks.read(block)
         if self.fps is None:
             self._hint.feed(block, now)
         ordered, at = self.genesis.in_order(block), 0
         if ordered or self.phase in _SILENT:
-            # What a line means depends on the phase, so that these are read one by one.
+            # The meaning of a line depends on the phase, so these are read one by one.
             for line in block.splitlines(keepends=True):
                 if at >= ordered and self.phase not in _SILENT:
                     break
@@ -200,7 +205,7 @@ class Reader:
             self._enter(Phase.RUNNING)
 
     def reach(self, phase: Phase, at: float) -> bool:
-        """Take the phase that the probe has seen begin at `at` (monotonic seconds); whether it is another one."""
+        """Enter the phase that the probe saw begin at `at` (monotonic seconds). Returns whether it is another one."""
         if phase is Phase.RUNNING:
             self.had_progress = self._has_simulated = True
         if phase in (self.phase, Phase.IMPORTING) or at < self.phase_started:
@@ -216,7 +221,7 @@ class Reader:
 
     @property
     def fps_at(self) -> float | None:
-        """When the last number came, monotonic seconds; None before the first."""
+        """When the last number arrived, monotonic seconds; None before the first."""
         return self.pace.last_at if self.fps is not None else None
 
     @property
@@ -225,17 +230,17 @@ class Reader:
         return self._rate_from < len(self._readers) and self._readers[self._rate_from].whole_group
 
     def fps_silent_s(self, now: float) -> float | None:
-        """Seconds without a number at `now` (monotonic seconds), where these are far more than usual; else None."""
+        """Returns the seconds without a number at `now` (monotonic seconds), where these are far more than usual."""
         return self.pace.silent_s(now) if self.fps is not None else None
 
     def fresh_metrics(self) -> dict[str, float]:
-        """The named numbers that have come since the last call."""
+        """Returns the named numbers that have arrived since the last call."""
         fresh, self._fresh = self._fresh, {}
         return fresh
 
     @property
     def hint(self) -> str | None:
-        """What to start the script with, where it prints a rate that is not read."""
+        """The `--pattern` to start the script with, where it prints a rate that is not read."""
         return self._hint.text if self.fps is None else None
 
     @property
@@ -244,21 +249,22 @@ class Reader:
         return tuple(text for reader in self._readers for text in reader.warnings)
 
     def running_s(self, now: float) -> float:
-        """How long it has been in the running phase, seconds, up to `now` (monotonic seconds)."""
+        """Returns how long it has been in the running phase at `now` (monotonic seconds), seconds."""
         return self._running_s + (max(0.0, now - self.phase_started) if self.phase is Phase.RUNNING else 0.0)
 
     def failure(self, exit_code: int) -> Failure:
-        """Why the attempt ended with `exit_code` (negative: a signal's number), according to its last lines."""
-        return explain(exit_code, self._tail.lines(), [each for reader in self._readers for each in reader.failures])
+        """Returns why the attempt ended with `exit_code` (negative: a signal's number), according to its last lines."""
+        patterns = [row for reader in self._readers for row in reader.failures]
+        return explain(exit_code, self._tail.lines(), patterns)
 
     def _take(self, position: int, reader: LineReader, figures: Figures) -> None:
-        """Take figures of the reader at `position`."""
+        """Apply figures of the reader at `position`."""
         if figures.phase is not None:
             self._begin(figures.phase)
-        for kept in (self.metrics, self._fresh) if figures.metrics else ():
-            kept.update(figures.metrics)
-            while len(kept) > _MAX_METRICS:
-                del kept[next(iter(kept))]
+        for metrics in (self.metrics, self._fresh) if figures.metrics else ():
+            metrics.update(figures.metrics)
+            while len(metrics) > _MAX_METRICS:
+                del metrics[next(iter(metrics))]
         if figures.n_envs is not None and position <= self._envs_from:
             if self.n_envs not in (None, figures.n_envs):
                 self._rate.new_scene()
@@ -300,7 +306,7 @@ class Reader:
             self._enter(Phase.RUNNING)
 
     def _is_own(self, raw: bytes) -> bool:
-        """Whether a line is the script's own, and so the first, or the first after building: nothing else ends that."""
+        """Whether a line is the script's own output, which ends a phase of `_SILENT`."""
         line = lines.plain(raw[:_MAX_READ])
         if line.startswith(b"Traceback (most recent call last)") or lines.USAGE.match(line):
             self._gives_up = True
@@ -308,7 +314,7 @@ class Reader:
         return bool(line) and not foreign and not self._gives_up
 
     def _simulated(self) -> None:
-        """A simulation has reported its rate or progress."""
+        """Record that a simulation reported its rate or progress."""
         self.had_progress = self._has_simulated = True
         self._enter(Phase.RUNNING)
 
