@@ -25,14 +25,14 @@ _SHORT_S = 20.0
 def recommended(record: Record) -> int:
     """Returns the smallest value within the knee of the fastest; once it was measured on all slots, it stays."""
     together = record.measured(TrialKind.TOGETHER)
-    return together[0].value if together else _within_knee(record)[0].value
+    return together[0].value if together else _within_knee(record, _candidates(record))[0].value
 
 
 def leaders(record: Record) -> list[int]:
-    """Returns the values that may be the answer: the recommended, the fastest, and the next fastest within the knee."""
-    within = _within_knee(record)
+    """Returns the values to repeat: the smallest within the knee, the fastest, and the next fastest within the knee."""
+    within = _within_knee(record, record.points(repeats=False))
     ranking = sorted(within[1:], key=lambda point: -point.score)
-    return list(dict.fromkeys([within[0].value, _fastest(record).value, *(point.value for point in ranking)]))[:3]
+    return list(dict.fromkeys([within[0].value, *(point.value for point in ranking)]))[:3]
 
 
 def answer(record: Record) -> Answer:
@@ -46,7 +46,7 @@ def answer(record: Record) -> Answer:
         model=model,
         slots=names,
         recommended=_best(record, recommended(record)),
-        fastest=_best(record, _fastest(record).value),
+        fastest=_best(record, _fastest(_candidates(record)).value),
         largest=_best(record, record.curve.top.value),
         edge=record.edge,
         memory=None if line is None else MemoryLine(line.base_mib, line.per_unit_mib, record.memory_end),
@@ -66,30 +66,29 @@ def conclusion(record: Record) -> str:
     return f"done: {recommended(record):,} is recommended"
 
 
-def _fastest(record: Record) -> Point:
-    """Returns the fastest value: of those that were repeated, where there are any, by their repeats alone.
+def _candidates(record: Record) -> list[Point]:
+    """Returns the values that may be the answer: those that were repeated, by their repeats alone; else all.
 
     A value's first trial is also why it was chosen for repeating, so its luck is in it.
     """
-    repeated = [
-        Point(point.value, math.exp(fmean(scores)))
-        for point in record.curve.points
-        if (scores := record.scores(point.value, TrialKind.CONFIRM))
-    ]
-    return max(repeated, key=lambda point: (point.score, -point.value)) if repeated else record.curve.best
+    return record.points(repeats=True) or record.points(repeats=False)
 
 
-def _within_knee(record: Record) -> list[Point]:
-    """Returns the values whose score is within the knee of the fastest, given the noise, the smallest first."""
-    fastest = _fastest(record)
+def _fastest(points: Iterable[Point]) -> Point:
+    return max(points, key=lambda point: (point.score, -point.value))
+
+
+def _within_knee(record: Record, points: list[Point]) -> list[Point]:
+    """Returns those whose score is within the knee of the fastest, given the noise, the smallest first."""
+    fastest = _fastest(points)
     target = fastest.score * (1 - record.spec.knee_pct / 100)
-    repeats = len(record.scores(fastest.value, TrialKind.CONFIRM)) or 1
 
     def reaches(point: Point) -> bool:
-        doubt = _DOUBT * record.noise * math.sqrt(1 / repeats + 1 / len(record.scores(point.value)))
-        return point.score >= target * (1 - doubt)
+        trials = [len(record.scores(value, TrialKind.CONFIRM)) or 1 for value in (point.value, fastest.value)]
+        doubt = _DOUBT * record.noise * math.sqrt(sum(1 / count for count in trials))
+        return point == fastest or point.score >= target * (1 - doubt)
 
-    return [point for point in record.curve.points if point.value == fastest.value or reaches(point)]
+    return list(filter(reaches, points))
 
 
 def _best(record: Record, value: int) -> Best:
@@ -126,7 +125,7 @@ def _together(record: Record, value: int) -> Together | None:
 
 def _warnings(record: Record) -> Iterator[str]:
     """What limits the answer, a sentence each."""
-    fastest, chosen = _fastest(record).value, recommended(record)
+    fastest, chosen = _fastest(_candidates(record)).value, recommended(record)
     for slot, factor in record.fit.factors.items():
         if abs(factor - 1) > _SLOW:
             kind = "slower" if factor < 1 else "faster"

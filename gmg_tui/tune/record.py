@@ -141,6 +141,14 @@ class Record:
                 scores.setdefault(trial.value, []).append((trial.kind, self.fit.corrected(self._sample(trial))))
         return scores
 
+    def points(self, *, repeats: bool) -> list[Point]:
+        """Returns the scores of the values that ran, by their repeats or by their other trials, the smallest value first."""
+        points = []
+        for value in sorted(self.ran):
+            scores = [score for kind, score in self._scores[value] if (kind is TrialKind.CONFIRM) is repeats]
+            points += [Point(value, math.exp(fmean(scores)))] if scores else []
+        return points
+
     @cached_property
     def curve(self) -> Curve:
         """The score over the value."""

@@ -34,8 +34,6 @@ _LEAST_REFINED, _MOST_REFINED = 3, 4
 _REFINEMENTS = 3
 _REPEATS = 2
 """How often each value that may be the answer is measured again."""
-_REPEATED = 5
-"""How many values are repeated at most, as their order changes meanwhile."""
 _GONE_S = 60.0
 """A slot that has been neither free nor running a trial for so long is not waited for."""
 
@@ -214,10 +212,8 @@ class Search:
         """The values that may be the answer again, by turns."""
         record = self._record
         confirmed = [trial for trial in record.alone if trial.kind is TrialKind.CONFIRM]
-        repeated = {trial.value for trial in confirmed}
-        leaders = [v for v in answers.leaders(record) if v in repeated or len(repeated) < _REPEATED]
         for turn in range(_REPEATS):
-            for value in filter(record.is_usable, leaders):
+            for value in filter(record.is_usable, answers.leaders(record)):
                 done = sum(trial.value == value and trial.state is TrialState.MEASURED for trial in confirmed)
                 done += sum((plan.value, plan.kind) == (value, TrialKind.CONFIRM) for plan in self._running.values())
                 if done <= turn:

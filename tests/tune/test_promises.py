@@ -23,6 +23,8 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     "2 %, a slot 8 % slow": {"noise": 0.02, "speeds": {"gpu1": 0.92}},
 }
 FEW, MANY = 4, 100
+QUICK = ("no noise", "2 % noise")
+"""The conditions of which a few seeds are tried without `--all`."""
 
 
 class Result(NamedTuple):
@@ -72,7 +74,10 @@ def at_95(of: list[float]) -> float:
     return sorted(of)[int(0.95 * (len(of) - 1))]
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize(
+    "condition",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CONDITIONS],
+)
 @pytest.mark.parametrize("slots", [1, 8])
 @pytest.mark.parametrize("curve", CURVES)
 def test_intervals_hold_the_truth_and_recommendations_are_near_the_best(
@@ -87,11 +92,12 @@ def test_intervals_hold_the_truth_and_recommendations_are_near_the_best(
         f"  regret {median(regrets):5.1%} {at_95(regrets):5.1%}  fastest {median(lost):5.1%} {at_95(lost):5.1%}"
         f"  within ×2 {near:4.0%}"
     )
-    assert median(regrets) <= (0.02 if "5 %" in condition else 0.01)
-    if is_all or not has_noise:
+    assert near >= 0.8
+    if is_all or not has_noise:  # a few seeds are too few for shares
         assert covered >= 0.9
-        assert near >= 0.8
-        assert "5 %" in condition or at_95(regrets) <= 0.04
+        if "5 %" not in condition:
+            assert median(regrets) <= 0.01
+            assert at_95(regrets) <= 0.04
 
 
 @pytest.mark.parametrize("slots", [1, 2, 8])
