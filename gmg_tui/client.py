@@ -234,9 +234,9 @@ class EngineClient(Source):
         """Receive the lines of these workers from now on, starting with the newest `tail` that exist."""
         await self._send(protocol.Follow(slots, tail))
 
-    async def set_slot(self, slot: str, wanted: msgspec.Raw) -> None:
-        """Say what a slot of an agent is to run. Raises `GmgError` when it is not taken."""
-        await self._ask(protocol.SetSlot, slot, wanted)
+    async def set_slot(self, slot: str, assignment: msgspec.Raw) -> None:
+        """Send what a slot of an agent is to run. Raises `GmgError` where that is refused."""
+        await self._ask(protocol.SetSlot, slot, assignment)
 
     async def read_log(self, path: str, offset: int) -> LogPart:
         """A part of a log that an agent keeps, by its path in the session's folder. Raises `GmgError`."""

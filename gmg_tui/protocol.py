@@ -162,12 +162,12 @@ class AskStacks(Struct, frozen=True, tag=True):
 
 
 class SetSlot(Struct, frozen=True, tag=True):
-    """From the session's engine to a node's agent: what a slot is to run, whatever was asked for before."""
+    """From the session's engine to a node's agent: what a slot is to run, replacing what was sent before."""
 
     id: int
     slot: str
-    wanted: msgspec.Raw
-    """As `gmg_tui.engine.nodes.states` has it."""
+    assignment: msgspec.Raw
+    """An `Assignment` of `gmg_tui.engine.nodes.states`, or None."""
 
 
 class ReadLog(Struct, frozen=True, tag=True):
@@ -262,7 +262,7 @@ class SlotReports(Struct, frozen=True, tag=True):
     """From a node's agent to the session's engine, after each `Update`: all about its workers."""
 
     body: msgspec.Raw
-    """As `gmg_tui.engine.nodes.states` has it."""
+    """A `Report` of `gmg_tui.engine.nodes.states`."""
 
 
 Message = Welcome | Update | Lines | Answer | Bye | SlotReports

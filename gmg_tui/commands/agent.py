@@ -2,7 +2,7 @@
 
 The agent is a separate process: when this command is killed, or its connection breaks, the agent goes on, and the next
 one finds it. Standard input begins with one line, the `RunSpec`; standard output with one that starts with `AGENT_MARK`, before
-which a shell may have printed anything. Then both carry the frames of `gmg_tui.protocol`.
+which a shell may have printed anything. After that, both carry the frames of `gmg_tui.protocol`.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from gmg_tui.model import RunSpec
 from gmg_tui.session import AGENT_MARK, NODE_MARK, nodes_folder, sockets
 
 _BYTES = 1 << 16
-_OTHERS_S = 20.0
+_OTHER_S = 20.0
 """How long another `gmg-tui agent` on this node may take to start the agent."""
-_LOOK_S = 0.05
+_POLL_S = 0.05
 
 
 def agent() -> int:
     """Connect a node's agent to standard input and output until either side ends; the exit status."""
     try:
-        connection = _reach(_first_line())
+        connection = _connect_or_start(_first_line())
     except GmgError as error:
-        _say({"ok": False, "error": str(error)})
+        _answer({"ok": False, "error": str(error)})
         return error.exit_code
-    _say({"ok": True})
+    _answer({"ok": True})
     with connection:
-        _carry(connection)
+        _forward(connection)
     return 0
 
 
@@ -57,17 +57,17 @@ def _first_line() -> bytes:
     return bytes(line)
 
 
-def _say(fields: dict[str, object]) -> None:
+def _answer(fields: dict[str, object]) -> None:
     with suppress(BrokenPipeError):
         os.write(1, AGENT_MARK.encode() + msgspec.json.encode(fields) + b"\n")
 
 
-def _reach(line: bytes) -> socket.socket:
+def _connect_or_start(line: bytes) -> socket.socket:
     """A connection to the agent, which is started if there is none. Raises `GmgError`."""
     try:
         spec = msgspec.json.decode(line, type=RunSpec)
     except msgspec.MsgspecError as error:
-        raise GmgError(f"another version of gmg-tui? what it asks for is not understood: {error}", 1) from error
+        raise GmgError(f"another version of gmg-tui? its request cannot be read: {error}", 1) from error
     if spec.agent is None:
         raise GmgError("`gmg-tui agent` is run by gmg-tui itself, on the nodes of a session")
     about, version = spec.agent, gmg_tui.__version__
@@ -80,26 +80,26 @@ def _reach(line: bytes) -> socket.socket:
         return connection
     folder = nodes_folder() / f"{about.session}@{about.node}-{mark}"
     make_private(folder)
-    seen = _holds(Path(spec.folder) / NODE_MARK, about.session_id)
+    shared = _contains(Path(spec.folder) / NODE_MARK, about.session_id)
     spec = structs.replace(
         spec,
         name=folder.name,
         folder=str(folder),
         socket=str(path),
         cwd=spec.cwd if Path(spec.cwd).is_dir() else str(Path.home()),
-        agent=structs.replace(about, logs=spec.folder if seen else ""),
+        agent=structs.replace(about, logs=spec.folder if shared else ""),
     )
     trouble = _start(spec)
-    deadline = time.monotonic() + _OTHERS_S
+    deadline = time.monotonic() + _OTHER_S
     while (connection := _connect(path)) is None:
         if trouble is not None and (time.monotonic() >= deadline or not sessions.is_locked(folder)):
             shutil.rmtree(folder, ignore_errors=True)
             raise GmgError(trouble, 1)
-        time.sleep(_LOOK_S)  # another one of this command starts it
+        time.sleep(_POLL_S)  # another one of this command starts it
     return connection
 
 
-def _holds(path: Path, text: str) -> bool:
+def _contains(path: Path, text: str) -> bool:
     try:
         return path.read_text() == text
     except (OSError, UnicodeDecodeError):
@@ -132,8 +132,8 @@ def _connect(path: Path) -> socket.socket | None:
     return connection
 
 
-def _carry(connection: socket.socket) -> None:
-    """Carry bytes both ways until either side ends; what one does not read holds up that way alone."""
+def _forward(connection: socket.socket) -> None:
+    """Forward bytes both ways until either side ends; a side that does not read blocks that direction alone."""
 
     def inward() -> None:
         with suppress(OSError):

@@ -125,7 +125,7 @@ class Agent:
 
     def take(self, request: protocol.SetSlot) -> None:
         """Run what the session's engine assigns."""
-        assigned = msgspec.msgpack.decode(request.wanted, type=states.Assignment | None)
+        assigned = msgspec.msgpack.decode(request.assignment, type=states.Assignment | None)
         known = self.workers.get(request.slot)
         if assigned is None:
             self.workers.pop(request.slot, None)

@@ -45,7 +45,7 @@ async def test_failed_jobs_run_again_when_that_is_asked_for() -> None:
 
 async def test_a_job_that_is_ended_together_with_its_engine_waits_again() -> None:
     """As by Slurm, which sends SIGTERM to all processes of its job; a job hears it as soon as the engine, or sooner."""
-    spec = sweep_for([{"s": 60}, {"s": 60}], job_batch("--s", "{s}"), cpu=2)
+    spec = sweep_for([{"s": 600}, {"s": 600}], job_batch("--s", "{s}"), cpu=2)
     async with running(spec) as run:
         await run.until(lambda _: run.queue.running == 2 and all(worker.pid for worker in run.snapshot.workers))
         jobs = [psutil.Process(worker.pid) for worker in run.snapshot.workers]
@@ -61,7 +61,7 @@ async def test_a_job_that_is_ended_together_with_its_engine_waits_again() -> Non
 
 
 async def test_a_second_engine_that_comes_too_late_changes_nothing() -> None:
-    spec = sweep_for([{"code": 3, "s": 0}, {"code": 0, "s": 60}], job_batch("--fail", "{code}", "--s", "{s}"), cpu=1)
+    spec = sweep_for([{"code": 3, "s": 0}, {"code": 0, "s": 600}], job_batch("--fail", "{code}", "--s", "{s}"), cpu=1)
     async with running(spec) as run:
         await run.until(lambda _: run.queue.failed == 1 and run.worker("cpu0").pid and run.queue.running == 1)
         socket = Path(spec.socket).stat().st_ino

@@ -196,7 +196,7 @@ async def test_whatever_becomes_of_a_job_its_card_is_given_back_and_the_results_
 
 async def test_what_a_person_does_to_jobs(sim: Sim, marked: Path) -> None:
     batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,")
-    jobs = [{"s": 60.0}, *({"s": 0.0} for _ in range(4))]
+    jobs = [{"s": 600.0}, *({"s": 0.0} for _ in range(4))]
     async with running(sweep_for(jobs, batch), sim.env()) as run:
         await run.until(lambda s: marks(marked))
         await run.client.act_on_jobs(QueueAction.TOP, 4)
@@ -219,7 +219,7 @@ async def test_what_a_person_does_to_jobs(sim: Sim, marked: Path) -> None:
 
 async def test_a_command_to_many_jobs_is_carried_out_for_all_that_it_can_be(sim: Sim, marked: Path) -> None:
     batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,1")
-    async with running(sweep_for([{"s": 0.0}, {"s": 0.0}, {"s": 60.0}], batch), sim.env()) as run:
+    async with running(sweep_for([{"s": 0.0}, {"s": 0.0}, {"s": 600.0}], batch), sim.env()) as run:
         await run.until(lambda s: s.queue and s.queue.finished == 2)
         with pytest.raises(GmgError, match=r"job 3 \(job-3\) has not ended"):
             await run.client.act_on_jobs(QueueAction.RETRY, 1, 3, 2)

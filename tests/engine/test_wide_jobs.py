@@ -108,7 +108,7 @@ async def test_a_job_that_needs_more_slots_than_there_are_fails_and_the_others_r
 
 async def test_one_process_sees_all_cards_of_its_job(sim: Sim, marked: Path) -> None:
     batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,1,2")
-    async with running(sweep_for([{"gpus": 2, "s": 30.0}, {"s": 0.0}], batch), sim.env()) as run:
+    async with running(sweep_for([{"gpus": 2, "s": 600.0}, {"s": 0.0}], batch), sim.env()) as run:
         await run.until(lambda s: len(_marks(marked)) == 2 and s.queue is not None and s.queue.finished == 1)
         view = await run.client.queue(0, 10)
         lanes = {lane.slot: (lane.job, lane.waits) for lane in view.lanes}

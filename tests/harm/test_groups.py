@@ -45,20 +45,6 @@ def _processes(run: Running) -> list[psutil.Process]:
     return [psutil.Process(worker.pid) for worker in run.snapshot.workers if worker.pid]
 
 
-async def test_a_rank_that_is_stopped_makes_the_group_stuck_and_is_named() -> None:
-    async with running(group_of(*FOREVER, cpu=3, stuck_after_s=3.0)) as run:
-        await run.until(lambda snapshot: _all(snapshot, RUNNING))
-        rank = psutil.Process(run.worker("cpu1").pid)
-        rank.suspend()
-        reason = f"rank 1 (cpu1) is stopped by a signal; kill -CONT {rank.pid}; no rank has made progress for "
-        await run.until(lambda snapshot: (snapshot.groups[0].stuck or "").startswith(reason))
-        assert [worker.slot for worker in run.snapshot.workers if worker.stuck] == ["cpu1"]
-        await run.client.act(Action.STOP, "cpu0")
-        await run.until(lambda snapshot: _all(snapshot, WorkerState.STOPPED))
-        assert run.snapshot.groups[0].stuck is None
-        await run.client.end()
-
-
 async def test_an_engine_that_is_killed_leaves_no_rank_not_even_a_stopped_one() -> None:
     spec = group_of(*FOREVER, "--deaf", cpu=3)
     async with running(spec) as run:

@@ -24,8 +24,8 @@ _ACTOR_S = 45.0
 """How long an actor may wait for its node's GPUs."""
 
 
-class Carrier:
-    """The actor: an agent's program on its node, whose standard input and output are carried by calls."""
+class AgentActor:
+    """An agent's program on its node, whose standard input and output are forwarded by calls."""
 
     def __init__(self, program: tuple[str, ...]) -> None:
         here = program if os.access(program[0], os.X_OK) else ("gmg-tui", "agent")
@@ -60,7 +60,7 @@ def _start(ray: Any, node: dict[str, Any], *, cpu: bool) -> Any:
     gpus = 0 if cpu else node["Resources"].get("GPU", 0)
     placed = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
     options = {"num_cpus": 0, "num_gpus": gpus, "scheduling_strategy": placed, "max_concurrency": 3}
-    actor = ray.remote(Carrier).options(**options).remote(PROGRAM)
+    actor = ray.remote(AgentActor).options(**options).remote(PROGRAM)
     ready, _ = ray.wait([actor.__ray_ready__.remote()], timeout=_ACTOR_S)
     if not ready:
         ray.kill(actor)
@@ -69,8 +69,8 @@ def _start(ray: Any, node: dict[str, Any], *, cpu: bool) -> Any:
     return actor
 
 
-def _carry(ray: Any, actor: Any) -> None:
-    """Carry bytes both ways until either side ends."""
+def _forward(ray: Any, actor: Any) -> None:
+    """Forward bytes both ways until either side ends."""
 
     def inward() -> None:
         with suppress(Exception):  # the actor or the cluster is gone
@@ -99,7 +99,7 @@ def main() -> None:
         if name:
             if name not in nodes:
                 raise LookupError("it has left the Ray cluster")
-            _carry(ray, _start(ray, nodes[name], cpu=cpu))
+            _forward(ray, _start(ray, nodes[name], cpu=cpu))
         answer = {"nodes": list(nodes)}
         if not nodes:
             answer = {"error": f"the cluster at {address} has no node with GPUs; --cpu N takes all nodes"}

@@ -168,7 +168,7 @@ class Agent(Scheduler):
         if slot not in self._slot_states:
             raise GmgError(f"no slot {slot}", 1)
         try:
-            assignment = msgspec.msgpack.decode(request.wanted, type=Assignment | None)
+            assignment = msgspec.msgpack.decode(request.assignment, type=Assignment | None)
         except msgspec.MsgspecError as error:
             raise GmgError(f"not an assignment: {error}", 1) from error
         current = self._newest.get(slot)
