@@ -62,32 +62,12 @@ def test_moved_jobs_keep_their_places_in_the_store() -> None:
     assert drained(JobQueue(kept.values(), (BATCH,))) == drained(queue)
 
 
-def test_a_skipped_job_does_not_run_until_it_is_retried() -> None:
-    queue = queue_of(3)
-    (skipped,) = queue.act(QueueAction.SKIP, 1)
-    assert (skipped.state, skipped.reason) == (WorkerState.STOPPED, "skipped")
-    assert run(queue) == 2
-    queue.act(QueueAction.RETRY, 1)
-    assert drained(queue) == [1, 3]
-
-
 def test_a_job_that_could_not_use_its_card_waits_at_its_old_place() -> None:
     queue = queue_of(3)
     taken = [queue.take(1), queue.take(2)]
     queue.release(structs.replace(taken[1], state=WorkerState.WAITING))
     queue.release(structs.replace(taken[0], state=WorkerState.WAITING))
     assert drained(queue) == [1, 2, 3]
-
-
-def test_a_job_that_runs_is_neither_retried_nor_skipped() -> None:
-    queue = queue_of(2)
-    queue.take(1)
-    with pytest.raises(GmgError, match="has not ended"):
-        queue.act(QueueAction.RETRY, 1)
-    with pytest.raises(GmgError, match=r"job 1 \(job-1\) runs"):
-        queue.act(QueueAction.SKIP, 1)
-    with pytest.raises(GmgError, match="no job 7; there are 1 to 2"):
-        queue.act(QueueAction.RETRY, 7)
 
 
 def test_the_time_left_is_that_of_the_jobs_that_have_finished() -> None:
@@ -99,6 +79,10 @@ def test_the_time_left_is_that_of_the_jobs_that_have_finished() -> None:
     assert queue.eta_s({3: 5.0}, 2) == pytest.approx((3 * 15.0 + 10.0) / 2)
     assert queue.eta_s({3: 5.0}, 100) == pytest.approx(10.0), "a job cannot be shared out"
     assert queue.busy_s == 30.0
+    while queue.waiting:
+        queue.take(next(queue.next_jobs()).number)
+    running_s = dict.fromkeys(range(3, 7), 16.0)
+    assert queue.eta_s(running_s, 2) is None, "what runs takes longer than any job before"
 
 
 def test_a_queue_that_is_read_again_knows_what_has_ended() -> None:

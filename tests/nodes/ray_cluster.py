@@ -79,7 +79,6 @@ def main(*environs: str) -> None:
     )
     other = cluster.add_node(**_NODE, node_name="second", env_vars=second)
     print(cluster.address, flush=True)
-    held: list[Any] = []
 
     def add() -> None:
         nonlocal other
@@ -90,25 +89,14 @@ def main(*environs: str) -> None:
         resources: Any = ray.available_resources
         return float(resources().get("GPU", 0.0))
 
-    def hold() -> None:
-        free()
-        held.append(ray.remote(_Holder).options(num_gpus=1, num_cpus=0).remote())
-        ray.get(held[-1].__ray_ready__.remote())
-
     commands: dict[str, Callable[[], object]] = {
         "remove": lambda: cluster.remove_node(other),  # the second node
         "add": add,  # another in its place
         "free": free,
-        "hold": hold,  # one GPU, for a job of somebody else
-        "release": lambda: ray.kill(held.pop()),
     }
     for line in sys.stdin:
         print("done", commands[line.strip()](), flush=True)
     cluster.shutdown()
-
-
-class _Holder:
-    """An actor that does nothing."""
 
 
 if __name__ == "__main__":

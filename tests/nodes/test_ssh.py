@@ -47,8 +47,8 @@ def hosts(server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host
     )
     monkeypatch.setenv("GMG_SSH", f"{server.client} -F {config}")
 
-    def spec(where: str, *args: str, least: int | None = None) -> RunSpec:
-        return spec_for(*args, cpu=1, nodes=NodesSpec(LauncherKind.SSH, where, least))
+    def spec(where: str, *args: str) -> RunSpec:
+        return spec_for(*args, cpu=1, nodes=NodesSpec(LauncherKind.SSH, where))
 
     return spec
 
@@ -60,16 +60,6 @@ async def test_hosts_that_cannot_be_reached_are_named_with_what_ssh_says(hosts: 
     assert "Permission denied" in answer["error"]
     assert "closed: ssh: connect to host 127.0.0.1" in answer["error"]
     assert answer["error"].endswith("; --min-nodes 1 goes on without")
-
-
-async def test_some_of_the_hosts_are_enough_where_that_is_asked_for(hosts: HostsSpec) -> None:
-    spec = hosts("a,refused", "--lines", "5", "--phase-s", "0.01", least=1)
-    async with running(spec) as run:
-        await run.until(lambda snapshot: snapshot.ended)
-        ended = {worker.slot: (worker.state, worker.reason) for worker in run.snapshot.workers}
-        assert ended["a/cpu0"] == (WorkerState.FINISHED, None)
-        assert ended["refused/cpu0"] == (WorkerState.STOPPED, "refused has not answered")
-    nothing_left(spec)
 
 
 async def test_a_connection_that_is_cut_at_the_hosts_end_comes_back(
