@@ -47,9 +47,9 @@ def report(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | Non
         if best is not None:
             data.choose_order(collected.rows(), best)
         if as_json:
-            _print(files.detailed(stored, events=[as_plain(event) for event in collected.events]))
+            _print(files.detailed(collected.jobs, stored, events=[as_plain(event) for event in collected.events]))
         elif as_csv:
-            _print(files.table(stored))
+            _print(files.table(collected.jobs))
         elif html is not None:
             _write_page(collected, stored, html)
         else:

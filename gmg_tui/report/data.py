@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from gmg_tui import units
 from gmg_tui.columns import Cell, Column
 from gmg_tui.errors import GmgError
-from gmg_tui.model import NO_ATTEMPT, Attempt, JobRecord, Session, Snapshot, Tuning, WorkerState, together, total_fps
+from gmg_tui.model import NO_ATTEMPT, Attempt, Fps, JobRecord, Session, Snapshot, Tuning, WorkerState, together
 from gmg_tui.model.jobs import speed_up
 from gmg_tui.model.tried import SLOW_PCT, arguments_of, away_from_median, comparable_rate
 from gmg_tui.results.jobs import columns
@@ -24,6 +24,7 @@ from gmg_tui.store.records import Event, JobAttempt, covered_s
 
 HEALTH_KINDS = frozenset({"xid", "health"})
 """The kinds of events about GPUs themselves."""
+_INTERRUPTED = f"interrupted: {ENGINE_DIED}"
 
 
 class ReportData(Struct, frozen=True):
@@ -54,19 +55,26 @@ class ReportData(Struct, frozen=True):
         return self.snapshot if self.snapshot is not None and self.snapshot.queue is None else None
 
     @property
+    def rates(self) -> list[Fps]:
+        """The rates of a plain run's workers that have not failed, a group's as one; empty in a sweep."""
+        ranks: dict[object, list[Attempt]] = {}
+        for job in () if self.queued else self.jobs:
+            if job.state is not WorkerState.FAILED:
+                ranks.setdefault(job.group or job.number, []).append(job.last)
+        return [fps for each in ranks.values() if (fps := together(each).fps) is not None]
+
+    @property
     def total_fps(self) -> float | None:
-        """The sum of the rates of a plain run's workers, without those that failed; None in a sweep."""
-        return total_fps(self.plain.workers) if self.plain is not None else None
+        """The sum of `rates`; None without any."""
+        means = [fps.mean for fps in self.rates if fps.mean is not None]
+        return sum(means) if means else None
 
     @property
     def fps_per_watt(self) -> float | None:
-        """The rates of a plain run's workers that have not failed, per watt that their GPUs used in the same seconds."""
-        ranks: dict[object, list[Attempt]] = {}
-        for job in self.jobs if self.plain is not None else ():
-            if job.state is not WorkerState.FAILED:
-                ranks.setdefault(job.group or job.number, []).append(job.last)
-        rates = [fps for each in ranks.values() if (fps := together(each).fps) is not None]
-        rated = [(fps.mean, fps.energy_j / fps.seconds) for fps in rates if fps.mean and fps.energy_j and fps.seconds]
+        """`rates` per watt that their GPUs used in the same seconds."""
+        rated = [
+            (fps.mean, fps.energy_j / fps.seconds) for fps in self.rates if fps.mean and fps.energy_j and fps.seconds
+        ]
         return sum(mean for mean, _ in rated) / sum(watts for _, watts in rated) if rated else None
 
     @property
@@ -95,9 +103,9 @@ class ReportData(Struct, frozen=True):
         return f"{self.name}  {self.state}  {simulated}{self.session.spec.script}  since {started}"
 
     @property
-    def interrupted(self) -> list[JobRecord]:
-        """The jobs that were running when the engine died."""
-        return [] if self.state == "running" else [job for job in self.jobs if job.state.live]
+    def interrupted(self) -> int:
+        """How many jobs of a sweep were running when the engine died."""
+        return sum(job.reason == _INTERRUPTED for job in self.jobs)
 
     def span(self, ran: JobAttempt) -> tuple[float, float] | None:
         """When an attempt started and ended, Unix seconds; None where that is unknown.
@@ -115,15 +123,7 @@ class ReportData(Struct, frozen=True):
 
     def rows(self) -> list[JobRecord]:
         """Each attempt of each job as the job was at its end, and each job without one; an attempt's ranks are one row."""
-        return [self._after_death(row) for job in self.jobs for row in self._rows_of(job)]
-
-    def _after_death(self, job: JobRecord) -> JobRecord:
-        """The job as its engine's death left it: a plain run's has failed, a sweep's runs again when it is continued."""
-        if self.state == "running" or not job.state.live:
-            return job
-        if self.queued:
-            return structs.replace(job, state=WorkerState.WAITING, reason=f"interrupted: {ENGINE_DIED}")
-        return structs.replace(job, state=WorkerState.FAILED, reason=ENGINE_DIED)
+        return [row for job in self.jobs for row in self._rows_of(job)]
 
     def _rows_of(self, job: JobRecord) -> list[JobRecord]:
         attempts: dict[int, list[JobAttempt]] = {}
@@ -160,8 +160,6 @@ class ReportData(Struct, frozen=True):
         """How long a job has occupied slots, in seconds, up to now."""
         if self.state == "running" and job.updated is not None and job.elapsed_s is not None:
             return job.elapsed_s + max(0.0, self.until - job.updated)
-        if job.state.live and job.started is not None:  # interrupted; the engine had no time to write how long it ran
-            return max(job.elapsed_s or 0.0, self.until - job.started)
         return job.elapsed_s
 
     def totals(self) -> Totals:
@@ -175,7 +173,7 @@ class ReportData(Struct, frozen=True):
         attempts = (ran for each in self.attempts.values() for ran in each)
         spans = [span for ran in attempts if (span := self.span(ran)) is not None]
         return Totals(
-            dict(Counter(self._after_death(job).state.value for job in self.jobs)),
+            dict(Counter(job.state.value for job in self.jobs)),
             covered_s(spans) if spans else None,
             sum(times) if times else None,
             sum(energies) if energies else None,
@@ -240,8 +238,21 @@ def collect(entry: SessionEntry, stored: Stored) -> ReportData:
         moments.append(entry.record.loss.died)
     if entry.state == "running":
         moments = [entry.written if entry.away else time.time()]  # another machine's is recorded up to its last record
-    events = stored.events
-    return ReportData(entry.name, entry.folder, entry.state, session, max(moments), jobs, attempts, events, snapshot)
+    until = max(moments)
+    if entry.state == "lost":
+        queued = session is not None and session.spec.sweep is not None
+        jobs = [_after_loss(job, until, queued=queued) for job in jobs]
+    return ReportData(entry.name, entry.folder, entry.state, session, until, jobs, attempts, stored.events, snapshot)
+
+
+def _after_loss(job: JobRecord, until: float, *, queued: bool) -> JobRecord:
+    """The job as its engine's death left it: a plain run's has failed, a sweep's runs again when it is continued."""
+    if not job.state.live and job.state is not WorkerState.RESTARTING:
+        return job
+    # The engine had no time to write how long it ran.
+    elapsed_s = job.elapsed_s if job.started is None else max(job.elapsed_s or 0.0, until - job.started)
+    state, reason = (WorkerState.WAITING, _INTERRUPTED) if queued else (WorkerState.FAILED, ENGINE_DIED)
+    return structs.replace(job, state=state, reason=reason, elapsed_s=elapsed_s)
 
 
 def at_end(session: Session, snapshot: Snapshot) -> ReportData:

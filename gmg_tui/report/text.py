@@ -135,7 +135,7 @@ def _below(data: ReportData) -> Iterator[str]:
         # A user's stops need no explanation; a signal stops all for the same reason.
         yield from sorted({job.reason for job in data.jobs if job.state is WorkerState.STOPPED and job.reason})
     if data.interrupted:
-        yield f"{units.count(len(data.interrupted), 'job' if data.plain is None else 'worker')} running when the engine died"
+        yield f"{units.count(data.interrupted, 'job')} interrupted: they run again when the session is continued"
     yield from data.slow_gpus()
     health = [event for event in data.events if event.kind in report.HEALTH_KINDS]
     for event in health[-_HEALTH:]:

@@ -42,8 +42,8 @@ def export(folder: Path) -> None:
             folders = [folder] if sweep.results is None else [folder, Path(sweep.results)]
             for each in folders:
                 each.mkdir(parents=True, exist_ok=True)
-                _write(each / DETAILED, detailed(stored), failures)
-                _write(each / TABLE, table(stored), failures)
+                _write(each / DETAILED, detailed(stored.each_job(), stored), failures)
+                _write(each / TABLE, table(stored.each_job()), failures)
     if failures:
         raise failures[0]
 
@@ -72,10 +72,10 @@ def _json(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
-def detailed(stored: Stored, **more: object) -> Iterator[bytes]:
-    """The content of `detailed_results.json`: a job on each line, in the order of their numbers, then `more`."""
+def detailed(jobs: Iterable[JobRecord], stored: Stored, **more: object) -> Iterator[bytes]:
+    """The content of `detailed_results.json`: a job of the store on each line, in the order of `jobs`, then `more`."""
     between = b'{"jobs": [\n'
-    for job in stored.each_job():
+    for job in jobs:
         yield between + encode(job_json(job, stored.attempts_of(job.number))).encode()
         between = b",\n"
     yield (between if between.startswith(b"{") else b"") + b"\n]"
@@ -84,10 +84,10 @@ def detailed(stored: Stored, **more: object) -> Iterator[bytes]:
     yield b"}\n"
 
 
-def table(stored: Stored) -> Iterator[bytes]:
-    """The content of `summary_results.csv`: a row for each job, in the order of their numbers."""
-    jobs = list(map(_short, stored.each_job()))
-    yield from as_csv(columns(jobs), jobs)
+def table(jobs: Iterable[JobRecord]) -> Iterator[bytes]:
+    """The content of `summary_results.csv`: a row for each of `jobs`."""
+    rows = list(map(_short, jobs))
+    yield from as_csv(columns(rows), rows)
 
 
 def _short(job: JobRecord) -> JobRecord:

@@ -13,14 +13,13 @@ from gmg_tui import session as sessions
 from gmg_tui.engine.gpus.meter import Meter
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.printed_rate import PrintedRate
-from gmg_tui.model import Attempt, Fps, Gpu, GpuSample, JobRecord, Slot, SlotKind, WorkerState
+from gmg_tui.model import Attempt, Batch, Fps, Gpu, GpuSample, JobRecord, Slot, SlotKind, SweepSpec, WorkerState
 from gmg_tui.report import text
 from gmg_tui.report.data import ReportData, choose_order, ordered
 from gmg_tui.results import TABLE
-from gmg_tui.session import STORE, SUMMARY
+from gmg_tui.session import STORE
 from gmg_tui.session.records import Loss
 from gmg_tui.store.records import Event, JobAttempt
-from gmg_tui.store.writer import StoreWriter
 from tests import tunings
 from tests.report import stored
 from tests.report.stored import report
@@ -52,15 +51,13 @@ def test_a_night_between_death_and_resume_is_no_part_of_the_time() -> None:
     assert _data(_ran(1, 0, 100), _ran(2, 130, 200), _ran(3, 40_000, 40_100)).totals().total_s == 300.0
 
 
-def test_a_running_job_counts_up_to_now_and_an_interrupted_one_is_named() -> None:
+def test_a_running_job_counts_up_to_now() -> None:
     job = JobRecord(1, "a", state=WorkerState.RUNNING, slot="cpu0", started=START + 400, last=Attempt(2), elapsed_s=3.0)
     job = structs.replace(job, updated=START + 998)
     first, second = (attempt_of(job, n, started=START + at, ended=None) for n, at in ((1, 10), (2, 400)))
     data = _data(job, attempts=(first, second), state="running")
     assert data.totals().jobs_s == 5.0
     assert (data.span(first), data.span(second)) == ((START + 10, START + 10), (START + 400, START + 1000))
-    assert data.interrupted == []
-    assert _data(job, attempts=(first, second)).interrupted == [job]
 
 
 def test_each_attempt_is_a_row_with_what_it_reached() -> None:
@@ -172,8 +169,8 @@ async def test_the_newest_session_without_a_name_and_its_failures() -> None:
 
 
 async def test_a_plain_runs_total_is_without_failed_workers_and_says_so() -> None:
-    await stored.session("sim-1", stored.jobs(5), snapshot=stored.snapshot(gpu0=100.0, gpu1=50.0, gpu2=None))
-    assert "total 150 FPS without 1 failed worker" in report()[0]
+    await stored.session("sim-1", stored.jobs(5))
+    assert "total 900 FPS without 1 failed worker" in report()[0]
 
 
 async def test_json_and_csv_are_the_results_files() -> None:
@@ -186,33 +183,23 @@ async def test_json_and_csv_are_the_results_files() -> None:
     assert report("--csv")[0] == (folder / TABLE).read_text()
 
 
-async def test_a_lost_session_has_what_its_store_has_though_its_files_are_old() -> None:
-    folder = await stored.session("sim-1", stored.jobs(2), ended=False)
-    writer = StoreWriter(folder / STORE, lambda line: None)
-    writer.start()
-    writer.put(JobRecord(3, "job-3", state=WorkerState.RUNNING, slot="cpu0", started=START))
-    await writer.close()
+@pytest.mark.parametrize("queued", [False, True])
+async def test_a_lost_session_has_what_its_store_has_and_its_running_jobs_as_ls_does(queued: bool) -> None:
+    spec = {"sweep": SweepSpec((Batch(),))} if queued else {}
+    job = JobRecord(3, "job-3", state=WorkerState.RUNNING, slot="cpu0", started=START, elapsed_s=0.1)
+    folder = await stored.session("sim-1", [job], spec=spec, ended=False)
+    record = sessions.read_record(folder)
+    assert record is not None
+    sessions.write_record(structs.replace(record[0], ended=START + 50, loss=Loss(START + 50)))
     out, _, status = report("sim-1")
     assert status == 0
     assert "sim-1  lost" in out
-    assert "1 job running when the engine died" in out
     assert "sim-1 was lost" in out
-    assert "\n3,job-3,,,running,cpu0" in report("--csv")[0]
-
-
-async def test_a_lost_plain_runs_workers_count_up_to_its_death() -> None:
-    job = JobRecord(1, "cpu0", state=WorkerState.RUNNING, slot="cpu0", started=START, elapsed_s=0.1)
-    folder = await stored.session("sim-1", [job], snapshot=stored.snapshot(cpu0=None))
-    read = sessions.read_record(folder)
-    assert read is not None
-    sessions.write_record(structs.replace(read[0], ended=START + 50, loss=Loss(START + 50)))
-    (folder / SUMMARY).unlink(missing_ok=True)
-    out, _, _ = report("sim-1")
-    assert "time 00:00:50" in out
     assert "50.0 s" in out
-    assert "cpu0  failed" in out
-    assert "1 worker running when the engine died" in out
-    assert "summary:" not in out
+    state, line = ("waiting", "1 job interrupted") if queued else ("failed", f"job-3 failed: {sessions.ENGINE_DIED}")
+    assert line in out
+    assert f",{state},cpu0" in report("--csv")[0]
+    assert json.loads(report("--json")[0])["jobs"][0]["state"] == state
 
 
 async def test_a_tuning_has_its_trials_and_answer_unless_an_order_is_asked_for() -> None:
