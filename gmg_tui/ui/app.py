@@ -19,6 +19,7 @@ from textual.geometry import Size
 from textual.keys import format_key
 from textual.reactive import var
 from textual.screen import Screen
+from textual.widget import AwaitMount
 
 from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
@@ -238,14 +239,17 @@ class GmgApp(DiffedApp[Outcome], inherit_bindings=False):
         except GmgError as error:
             self.say(str(error))
 
-    def ask(self, question: str, then: Callable[[], object]) -> None:
-        """Ask a question, and call `then` once it is answered with yes."""
+    def ask(self, question: str, then: Callable[[], object]) -> AwaitMount:
+        """Ask a question, and call `then` once it is answered with yes.
+
+        Who awaits it takes no other key before the question is there.
+        """
 
         def answered(yes: bool | None) -> None:
             if yes:
                 then()
 
-        self.push_screen(ConfirmScreen(question), answered)
+        return self.push_screen(ConfirmScreen(question), answered)
 
     def follow(self, *slots: str) -> None:
         """Have the engine send the lines of the workers on `slots`."""
@@ -266,13 +270,15 @@ class GmgApp(DiffedApp[Outcome], inherit_bindings=False):
             return False
         if action == "suspend_process":
             return not self.web
-        if action == "queue":
-            return view.queue is not None
+        screen = self.screen if self.screen_stack else None
+        if isinstance(screen, SmallScreen):
+            return action not in keys.ON_WORKER | {"queue", "tried"}
+        if action in {"queue", "tried"}:
+            opened = any(isinstance(page, Page) and action == page.OPENED_BY for page in self.screen_stack)
+            return not opened and (action == "tried" or view.queue is not None)
         if action == "processes" and view.over:  # they are not recorded
             return False
-        screen = self.screen if self.screen_stack else None
-        takes = screen.TAKES if isinstance(screen, (Page, SmallScreen)) else None
-        return not (takes is not None and action in (keys.STEERING | {"processes", "queue", "tried"}) - takes)
+        return action not in keys.ON_WORKER or not isinstance(screen, Page) or screen.shows_worker
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """What the palette offers on `screen`."""

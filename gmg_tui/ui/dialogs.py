@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Literal, NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import ClassVar, Final, Literal, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -44,9 +45,9 @@ class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,ctrl+c", "cancel", "Cancel", show=False),
-        Binding("up,k,left", "app.focus_previous", "Previous button", show=False),
-        Binding("down,j,right", "app.focus_next", "Next button", show=False),
+        Binding("escape,ctrl+c", "cancel", "Cancel", show=False),
+        Binding("up,k,left,h", "app.focus_previous", "Previous button", show=False),
+        Binding("down,j,right,l", "app.focus_next", "Next button", show=False),
     ]
     SCROLLS: ClassVar[bool] = True
 
@@ -92,33 +93,21 @@ class ConfirmScreen(Dialog[bool]):
         """Close with the answer."""
         self.dismiss(yes)
 
-    def action_cancel(self) -> None:
-        """Close with no."""
-        self.dismiss(False)
-
 
 Answer = Literal["leave", "stop", "kill"]
 """What happens to the workers on quitting."""
 
 
-class _Choice(NamedTuple):
-    answer: Answer | None
-    """None to go back."""
-    key: str
-    label: str
-    effect: str = ""
-
-
 class QuitScreen(Dialog[Answer | None]):
     """Asks whether to stop the workers, leave them running, or go back; `enter` alone leaves them running.
 
-    Killing them is offered only while they are `stopping`.
+    The keys are those that do the same on every screen. Killing is offered only while the workers are `stopping`.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("l", "answer('leave')", "Leave running", show=False),
-        Binding("s", "answer('stop')", "Stop", show=False),
-        Binding("X", "answer('kill')", "Kill", show=False),
+        Binding("d", "answer('leave')", "Leave running", show=False, id="detach"),
+        Binding("x", "answer('stop')", "Stop", show=False, id="stop"),
+        Binding("X", "answer('kill')", "Kill", show=False, id="kill"),
     ]
 
     def __init__(self, session: Session, snapshot: Snapshot, *, stopping: bool = False) -> None:
@@ -127,59 +116,55 @@ class QuitScreen(Dialog[Answer | None]):
         self._spec = session.spec
         self._snapshot = snapshot
         self._stopping = stopping
+        self._live = sum(not worker.state.ended for worker in snapshot.workers)
 
     def contents(self) -> ComposeResult:
         """What is running, and each choice with its effect."""
         yield Static(self._situation())
-        for choice in self._choices():
+        for answer, label, effect in self._choices():
             with Horizontal(classes="buttons"):
-                action = f"screen.answer({choice.answer!r})"
-                yield Button(f"{choice.label} ({choice.key})", action=action, compact=True)
-            if choice.effect:
-                yield Static(plain(choice.effect), classes="effect")
+                yield Button(label, action=f"screen.answer({answer!r})", compact=True)
+            yield Static(plain(effect), classes="effect")
+        with Horizontal(classes="buttons"):
+            yield Button("Cancel (esc)", action="screen.cancel", compact=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether the action is available."""
-        return action != "answer" or parameters[0] != "kill" or self._stopping
+        return self._stopping or (action, parameters) != ("answer", ("kill",))
 
-    def action_answer(self, answer: Answer | None) -> None:
+    def action_answer(self, answer: Answer) -> None:
         """Close with the answer."""
         self.dismiss(answer)
 
-    @property
-    def _live(self) -> int:
-        return sum(not worker.state.ended for worker in self._snapshot.workers)
-
-    def _situation(self) -> Content:
+    def _situation(self) -> str:
         queue, doing = self._snapshot.queue, "being stopped" if self._stopping else "running"
         if queue is not None:
-            noun = "trial" if self._snapshot.tuning is not None else "job"
-            are = "is" if queue.running == 1 else "are"
-            return Content(f"{units.count(queue.running, noun)} {are} {doing}, {queue.waiting:,} waiting.")
+            running = units.count(queue.running, "job" if self._snapshot.tuning is None else "trial")
+            return f"{running} {'is' if queue.running == 1 else 'are'} {doing}, {queue.waiting:,} waiting."
         if not self._live:
-            return Content("No worker is running.")
-        return Content(f"{units.count(self._live, 'worker')} {'is' if self._live == 1 else 'are'} {doing}.")
+            return "No worker is running."
+        return f"{units.count(self._live, 'worker')} {'is' if self._live == 1 else 'are'} {doing}."
 
-    def _choices(self) -> list[_Choice]:
-        name = self._spec.name
+    def _choices(self) -> Iterator[tuple[Answer, str, str]]:
+        """Answer, label and effect of each choice."""
+        key, name = displayed(self.app), self._spec.name
+        leave = "Leave them running" if self._live else "Keep the session open"
+        yield "leave", f"{leave} ({key['detach']})", f"Closes the screen only; `gmg-tui attach {name}` opens it again."
         wait = f" for up to {units.span(self._spec.sigint_wait_s)}" if self._spec.sigint_wait_s else ""
         signals = f"SIGINT{wait}, then SIGTERM, then SIGKILL."
-        attach = f"Closes the screen only; `gmg-tui attach {name}` opens it again."
         if self._snapshot.tuning is not None:
+            stop = "Stop the tuning"
             effect = f"Keeps the answer so far; `gmg-tui tune --resume {name}` continues. {signals}"
-            stop = _Choice("stop", "s", "Stop the tuning", effect)
         elif self._snapshot.queue is not None:
-            effect = f"`gmg-tui sweep --resume {name}` runs the rest. {signals}"
-            stop = _Choice("stop", "s", "Stop the jobs", effect)
+            stop, effect = "Stop the jobs", f"`gmg-tui sweep --resume {name}` runs the rest. {signals}"
         elif self._live:
-            stop = _Choice("stop", "s", "Stop the workers", f"{signals} On SIGINT Genesis saves its compiled kernels.")
+            stop, effect = "Stop the workers", f"{signals} On SIGINT Genesis saves its compiled kernels."
         else:
-            stop = _Choice("stop", "s", "End the session", "The logs and the summary stay on disk.")
-        leave = _Choice("leave", "l", "Leave them running" if self._live else "Keep the session open", attach)
-        kill = _Choice(
-            "kill", "X", "Kill them now", "SIGKILL at once: kernels that are not saved must be compiled again."
-        )
-        return [leave, stop, *([kill] if self._stopping else []), _Choice(None, "esc", "Cancel")]
+            stop, effect = "End the session", "The logs and the summary stay on disk."
+        yield "stop", f"{stop} ({key['stop']})", effect
+        if self._stopping:
+            effect = "SIGKILL at once: kernels that are not saved must be compiled again."
+            yield "kill", f"Kill them now ({key['kill']})", effect
 
 
 MIN_SIZE: Final = Size(60, 12)
@@ -193,8 +178,6 @@ def is_small(size: Size) -> bool:
 
 class SmallScreen(TrueSizeScreen[None]):
     """Covers the other screens in a terminal that is too small; no key acts on a worker that cannot be seen."""
-
-    TAKES: ClassVar[frozenset[str]] = frozenset({"quit_session", "detach", "help"})
 
     def compose(self) -> ComposeResult:
         """The message."""

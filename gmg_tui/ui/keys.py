@@ -68,17 +68,17 @@ _MAIN: Final = (
     Binding("escape", "back", "Back", id="back", tooltip="End the search, the filters and the marks, one by one."),
 )
 _EVERYWHERE: Final = tuple(replace(binding, action=f"app.{binding.action}") for binding in SESSION)
+LEAVING: Final = tuple(each for each in reversed(_EVERYWHERE) if each.id in {"help", "quit", "detach"})
+"""What helps or leaves, which comes first on every screen, as a narrow footer is cut at its end."""
 MAIN: Final = tuple(
     replace(binding, priority=True)
     for binding in (
-        *(each for each in reversed(_EVERYWHERE) if each.id in {"help", "quit", "detach"}),
+        *LEAVING,
         *_MAIN,
         *_EVERYWHERE,
     )
 )
-"""Of the main screen. They act before the next key is looked at, which may be meant for what they open.
-
-Those that leave or help come first, as a narrow footer is cut at its end."""
+"""Of the main screen. They act before the next key is looked at, which may be meant for what they open."""
 
 COMMANDS: Final = (
     ("Restart all that failed", "Restart every worker that has failed or is stuck.", "restart_failed"),
@@ -103,9 +103,11 @@ MAIN_COMMANDS: Final = (
 TYPED_OVER: Final = frozenset(each.action.removeprefix("app.") for each in MAIN if each.action.startswith("app."))
 """Actions that are not available while a text is typed on the main screen."""
 
-STEERING: Final = frozenset(
-    {"restart", "restart_failed", "stop", "kill", "edit", "mark", "stacks", "use_again", "end_process", "use"}
-    | {"skip", "retry", "retry_failed", "shift", "gpus", "turn", "apply", "scope"}
+ON_WORKER: Final = frozenset({"restart", "restart_failed", "stop", "kill", "edit", "stacks", "processes"})
+"""Actions on workers, which a page that shows none does not offer."""
+
+STEERING: Final = (ON_WORKER - {"processes"}) | frozenset(
+    {"mark", "use_again", "end_process", "use", "skip", "retry", "retry_failed", "shift", "gpus"}
 )
 """Actions that change something, which a read-only screen does not offer."""
 

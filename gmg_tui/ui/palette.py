@@ -37,8 +37,7 @@ def commands(app: GmgApp, screen: Screen[object]) -> Iterator[SystemCommand]:
     active = [each for each in screen.active_bindings.values() if each.tooltip]
     bindings = {each.binding.action: each for each in reversed(active)}
     for node, binding, enabled, tooltip in bindings.values():
-        listed = isinstance(screen, Page) and node is screen and binding.show
-        if enabled and not listed and not binding.action.startswith(("command_palette", "move")):
+        if enabled and not binding.action.startswith(("command_palette", "move")):
             title = f"{binding.description} ({app.get_key_display(binding)})"
             yield SystemCommand(title, tooltip, partial(app.run_action, binding.action, node))
     if isinstance(screen, Page):

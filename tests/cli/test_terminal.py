@@ -35,7 +35,7 @@ def test_a_session_is_left_come_back_to_and_stopped() -> None:
     terminal.expect("Running at")
     terminal.send("q")
     terminal.expect("Stop the workers")
-    terminal.send("s")
+    terminal.send("x")
     terminal.expect(r"cpu0  .*stopped.* 12,800 .*\r\n1 stopped  total 12,800 FPS")
     terminal.expect(pexpect.EOF)
     assert terminal.wait() == 130

@@ -26,7 +26,7 @@ MIB = 1 << 20
 def _quit(terminal: Terminal) -> None:
     terminal.press("q")
     terminal.until("Stop the workers")
-    terminal.press("s")
+    terminal.press("x")
     terminal.until_ended()
 
 
@@ -98,7 +98,7 @@ def _through_all_screens(terminal: Terminal, last_words: str, gate: Path) -> byt
     for key in ("t", "t", "f", "f"):
         terminal.press(key)
     terminal.press(ENTER)
-    terminal.until("1 column")
+    terminal.until(" 0│")
     terminal.press(ESCAPE)
     terminal.until("cpu0 log")
     terminal.press("/")

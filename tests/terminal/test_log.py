@@ -55,7 +55,7 @@ def _command(terminal: Terminal, title: str) -> None:
 def _quit(terminal: Terminal) -> None:
     terminal.press("q")
     terminal.until("Leave them running")
-    terminal.press("s")
+    terminal.press("x")
     assert terminal.until_ended() == 130
 
 
@@ -110,7 +110,7 @@ def test_less_is_stopped_and_goes_on_with_the_terminal_its_own(tmp_path: Path) -
         terminal.until("1 running", "cpu0 log", "? Help", lambda text: "[INFO]" not in text)
         terminal.press("q")
         terminal.until("Leave them running")
-        terminal.press("s")
+        terminal.press("x")
         terminal.until("summary:", "prompt>")
         terminal.press("exit\r")
         terminal.until_ended()

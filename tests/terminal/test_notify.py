@@ -24,7 +24,7 @@ _SAID = b"\x1b]777;notify;gmg-tui;cpu0 has failed: ValueError: no such robot\x07
 def _quit(terminal: Terminal) -> None:
     terminal.press("q")
     terminal.until("Leave them running")
-    terminal.press("s")
+    terminal.press("x")
     terminal.until_ended()
 
 

@@ -29,7 +29,7 @@ def _workers() -> dict[str, dict[str, object]]:
 def _quit(terminal: Terminal) -> None:
     terminal.press("q")
     terminal.until("Leave them running")
-    terminal.press("s")
+    terminal.press("x")
     assert terminal.until_ended() == 130
 
 
@@ -96,7 +96,7 @@ def test_arguments_are_edited_and_the_figures_before_stand_beside(sim: Sim) -> N
         assert workers["gpu0"]["attempt"] == 2
         assert workers["gpu1"]["attempt"] == 1
         terminal.press(ENTER)
-        terminal.until("Charts", "1 column")
+        terminal.until("Charts", " 0│")
         terminal.press("\t", "\t")
         terminal.until("-B 4096", "-B 8192")
         terminal.press(ESCAPE)

@@ -54,10 +54,10 @@ def test_jobs_are_skipped_retried_and_stopped(terminal: Terminal) -> None:
     terminal.press("y")
     terminal.until("1/8 jobs", "1 stopped or skipped")
     terminal.press("f", ENTER)
-    terminal.until("1 column", "s=6")
+    terminal.until(" 0│", "s=6")
     terminal.press(ESCAPE)
     terminal.until("Skip or stop")
     terminal.press("q")
     terminal.until("2 jobs are running")
-    terminal.press("s")
+    terminal.press("x")
     assert terminal.until_ended() == 130

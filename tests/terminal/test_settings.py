@@ -52,7 +52,7 @@ def test_other_keys_work_and_stand_in_the_footer(folder: Path) -> None:
         terminal.until("cpu0 is stopped already")
         terminal.press(CTRL_Q)
         terminal.until("Leave them running")
-        terminal.press("s")
+        terminal.press(CTRL_X)
         assert terminal.until_ended() == 130
 
 
@@ -67,6 +67,6 @@ def test_the_theme_that_is_set_wins_over_the_one_chosen_last_and_an_option_over_
             colours[words] = terminal.cells()[0][1].bg
             terminal.press("\x03")
             terminal.until("Leave them running")
-            terminal.press("s")
+            terminal.press(CTRL_X)
             terminal.until_ended()
     assert colours[()] == colours["--theme", "contrast"] != colours["--theme", "light"]

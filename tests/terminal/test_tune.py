@@ -31,8 +31,12 @@ async def test_the_command_of_an_answer_is_copied(tmp_path: Path) -> None:
     engine.snapshot = replace(engine.snapshot, tuning=found, queue=tunings.snapshot(found).queue)
     async with engine:
         with Terminal("attach", spec.name, columns=80, rows=24) as terminal:
-            await asyncio.to_thread(terminal.until, "confirming 64", "▸ R recommended", "step_ms over bs")
-            terminal.press("y")
+            await asyncio.to_thread(terminal.until, "confirming 64", "recommended", "step_ms over bs")
+            terminal.press("\x10")
+            await asyncio.to_thread(terminal.until, "Search for")
+            terminal.press("copy")
+            await asyncio.to_thread(terminal.until, "Copy command line")
+            terminal.press("\r")
             await asyncio.to_thread(terminal.until, "Copied")
             copied = base64.b64encode(shlex.join(command).encode())
             assert b"\x1b]52;c;" + copied + b"\x07" in terminal.raw

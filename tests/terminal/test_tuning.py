@@ -28,7 +28,7 @@ def _attempts() -> list[int]:
 def _quit(terminal: Terminal) -> None:
     terminal.press("q")
     terminal.until("Leave them running")
-    terminal.press("s")
+    terminal.press("x")
     assert terminal.until_ended() == 130
 
 
@@ -51,13 +51,17 @@ def test_marked_workers_are_tuned_and_get_their_settings_back(sim: Sim) -> None:
         terminal.press(ESCAPE)
         terminal.until("gpu0 log")
         terminal.press(ENTER)
-        terminal.until("1 column")
+        terminal.until(" 0│")
         terminal.press("\t")
         terminal.until("GPU now")
         terminal.press("\t")
         terminal.until("stopped")
-        terminal.press("y")
-        terminal.until("Copied the command line", lambda _: b"\x1b]52;c;" in terminal.raw)
+        terminal.press("\x10")
+        terminal.until("Search for")
+        terminal.press("copy command")
+        terminal.until("Copy command line")
+        terminal.press(ENTER)
+        terminal.until("Copied", lambda _: b"\x1b]52;c;" in terminal.raw)
         terminal.press(ESCAPE)
         terminal.until("gpu0 log")
         _quit(terminal)

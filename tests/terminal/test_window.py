@@ -156,7 +156,7 @@ def test_tmux_shows_what_a_terminal_shows_and_follows_its_size(tmux: Callable[..
         wait_until(lambda wanted=wanted: _pane(tmux) == wanted)  # type: ignore[misc]
     tmux("send-keys", "q")
     wait_until(lambda: any("Quit franka-1" in line for line in _pane(tmux)))
-    tmux("send-keys", "l")
+    tmux("send-keys", "d")
     wait_until(lambda: not tmux("list-sessions"))
 
 

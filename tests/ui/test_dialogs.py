@@ -38,10 +38,9 @@ def quitting(*, stopping: bool = False) -> QuitScreen:
 @pytest.mark.parametrize(
     ("keys", "answer"),
     [
-        ("s", "stop"),
-        ("l", "leave"),
+        ("x", "stop"),
+        ("d", "leave"),
         ("escape", None),
-        ("q", None),
         ("ctrl+c", None),
         ("enter", "leave"),
         ("down enter", "stop"),
@@ -111,15 +110,14 @@ async def test_quit_of_a_sweep_names_the_command_that_runs_the_rest() -> None:
     [
         ("y", True),
         ("n", False),
-        ("escape", False),
-        ("q", False),
+        ("escape", None),
         ("enter", False),
         ("right enter", True),
         ("click:Yes", True),
         ("click:No", False),
     ],
 )
-async def test_only_a_clear_yes_is_one(keys: str, answer: bool) -> None:
+async def test_only_a_clear_yes_is_one(keys: str, answer: bool | None) -> None:
     assert await answers(ConfirmScreen("Kill gpu0 now?"), *keys.split()) == [answer]
 
 

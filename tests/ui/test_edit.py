@@ -175,7 +175,7 @@ async def test_long_text_leaves_the_state_of_the_dialog_in_view() -> None:
         dialog.fields[1].text = arguments.join_env({f"V{number}": "x" for number in range(40)})
         await play.sees(dialog.pilot, "gpu0 restarts with these settings")
         await dialog.pilot.resize_terminal(80, 48)
-        await play.sees(dialog.pilot, "and 37 more variables", "…")
+        await play.sees(dialog.pilot, "Expands to: -B 0 1 2", "Restart (ctrl+s)")
 
 
 # Applying
@@ -235,6 +235,15 @@ async def test_keys_that_arrive_together_are_handled_in_order(ending: str) -> No
             driver.process_message(event)
         await play.until(dialog.pilot, lambda: bool(asked(dialog.engine)))
         assert asked(dialog.engine) == [("edit", ("gpu0",), ("-B", "8192"), ENV)]
+
+
+async def test_esc_twice_in_one_read_closes_the_dialog_and_nothing_else() -> None:
+    """The second one closed the screen below, and the interface with it."""
+    async with editing() as dialog:
+        play.burst(dialog.pilot, "escape", "escape")
+        await play.until(dialog.pilot, lambda: not dialog.open)
+        await press(dialog.pilot, "right")
+        await play.sees(dialog.pilot, "gpu1 log")
 
 
 async def test_a_refusal_is_shown_and_nothing_typed_is_lost() -> None:

@@ -361,7 +361,7 @@ async def test_a_stop_that_is_refused_leaves_the_session_as_it_was() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         app.engine.refuse = "the engine cannot do that now"
-        await press(pilot, "q", "s")
+        await press(pilot, "q", "x")
         await play.sees(pilot, "the engine cannot do that now")
         assert not app.view.stopping
         app.engine.refuse = ""
@@ -385,7 +385,7 @@ async def test_quit_asks_and_escape_stays(key: str) -> None:
 async def test_quit_and_stop_leaves_once_all_have_ended() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "q", "s")
+        await press(pilot, "q", "x")
         assert _asked(app.engine) == [("end", False)]
         assert app.return_value is None
         await play.sees(pilot, "stopping: 8 workers left")

@@ -29,7 +29,7 @@ async def test_a_double_click_shows_the_details_of_a_tile_and_of_a_row() -> None
         app = play.busy(4)
         async with app.run_test(size=size) as pilot:
             await _click_twice(pilot, "gpu2 ")
-            await play.sees(pilot, "1 column", " gpu2 ·")
+            await play.sees(pilot, " 0│", " gpu2 ·")
 
 
 async def test_a_click_on_a_heading_of_the_table_sorts_by_it_and_again_turns_it_round() -> None:

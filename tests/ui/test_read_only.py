@@ -107,7 +107,7 @@ async def test_headline_footers_help_and_palette_offer_what_is_allowed() -> None
         }
         await press(pilot, "question_mark")
         await press(pilot, "escape", "enter")
-        await play.sees(pilot, "1 column")
+        await play.sees(pilot, " 0│")
 
 
 def _help(app: FakedApp) -> Iterator[str]:

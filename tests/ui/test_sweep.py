@@ -237,7 +237,7 @@ async def test_quitting_says_how_to_go_on_and_counts_jobs() -> None:
         await press(pilot, "q")
         await play.sees(pilot, "3 jobs are running, 15 waiting.", "Stop the jobs", "Leave them running")
         await play.sees(pilot, "gmg-tui sweep --resume sweep-1")
-        await press(pilot, "s")
+        await press(pilot, "x")
         assert [request for request in app.engine.asked if request[0] != "follow"] == [("end", False)]
         await play.sees(pilot, "stopping: 3 workers left")
         ended = sweeps.queue_of(sweeps.jobs(30, 15, running=0), ended=True)

@@ -36,7 +36,7 @@ async def test_a_browser_shows_the_screen_and_looks_only() -> None:
             await page.click("cpu1 CPU")
             await page.sees("cpu1 log")
             await page.press("Enter")
-            await page.sees("1 column")
+            await page.sees(" 0│")
             await page.click("Setup")
             await page.sees("Command line")
             assert all(url.startswith((served.root, "data:")) for url in page.asked), page.asked

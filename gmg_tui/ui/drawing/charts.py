@@ -1,4 +1,4 @@
-"""Charts of metrics over time, as rows of text: pure functions, no widget.
+"""Charts of metrics over time, one above the other on one axis, as lines of styled text: pure functions, no widget.
 
 A chart is filled from its lower edge, in braille dots: two columns and four rows in each cell. An unknown value leaves a
 gap; a value at or below the lower edge still draws the lowest dot, so that zero and "unknown" differ.
@@ -7,9 +7,14 @@ gap; a value at or below the lower edge still draws the lowest dot, so that zero
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from statistics import fmean
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+
+from textual.content import Content
+
+from gmg_tui import units
 
 Values: TypeAlias = Sequence[float | None]
 """Values at even steps, oldest first."""
@@ -17,13 +22,110 @@ Reduction: TypeAlias = Callable[[Sequence[float]], float]
 """Makes one value of the known ones that share a column: the mean for throughput, load and power, where a column
 stands for all of its time; the maximum for memory, where even a short peak can exhaust it."""
 
-POINTS_PER_CELL: Final = 2
+_COLUMNS: Final = 2
 """Values that one cell shows side by side."""
 _ROWS: Final = 4
 _LEFT: Final = (0x00, 0x40, 0x44, 0x46, 0x47)
 _RIGHT: Final = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
 _BRAILLE: Final = 0x2800
 _STEPS: Final = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+_GUTTER: Final = 9
+"""Cells left of the charts, for the labels of their edges and the line."""
+_AXIS_ROWS: Final = 2
+_LABEL_GAP: Final = 14
+"""Least number of cells between two labels of the time axis."""
+_DIM: Final = "$text-muted"
+_INTERVALS_S: Final = tuple(
+    [1, 2, 5, 10, 15, 30]
+    + [60 * minutes for minutes in (1, 2, 5, 10, 15, 30)]
+    + [3600 * hours for hours in (1, 2, 3, 6, 12)]
+    + [86400 * days for days in (1, 2, 7, 14, 28)]
+)
+
+
+class Track(NamedTuple):
+    """One chart of the stack."""
+
+    title: str
+    now: str
+    """The newest value with its unit, beside the title."""
+    values: Values
+    high: float
+    """The value at the upper edge; the lower edge is 0."""
+    label: Callable[[float], str]
+    """Formats the value of an edge."""
+    style: str
+    """As in Textual's CSS: `$accent`."""
+    how: Reduction
+    missing: str
+    """Shown in the chart when none of the values is known."""
+
+
+class Mark(NamedTuple):
+    """Something that happened, on the time axis."""
+
+    at: float
+    """Unix time, seconds."""
+    text: str
+    style: str
+    """As in Textual's CSS: `$primary`."""
+
+
+def least_height(tracks: int) -> int:
+    """Rows that a stack of so many charts needs to be readable."""
+    return tracks * 3 + _AXIS_ROWS
+
+
+def stack(
+    tracks: Sequence[Track], marks: Sequence[Mark] = (), *, width: int, height: int, end: float, step_s: float
+) -> list[Content]:
+    """The charts, each under its title, then the time axis with `marks`: exactly `height` lines of `width` cells.
+
+    All tracks have the same number of values, `step_s` seconds apart. `height` is at least `least_height`, and `end`,
+    the Unix time of the last value, is written as local time at the right end of the axis.
+    """
+    plot = width - _GUTTER
+    room = height - _AXIS_ROWS - len(tracks)
+    lines: list[Content] = []
+    for number, track in enumerate(tracks):
+        lines.append(Content.assemble((track.title, f"bold {track.style}"), f" {track.now}"))
+        lines += _body(track, plot, room // len(tracks) + (number < room % len(tracks)))
+    count = max((len(track.values) for track in tracks), default=0)
+    cell_s = _COLUMNS * step_s * max(1.0, count / (plot * _COLUMNS))
+    return lines + _axis(plot, cell_s, end, marks)
+
+
+def _body(track: Track, plot: int, height: int) -> list[Content]:
+    labels = [track.label(track.high), *[""] * (height - 2), track.label(0.0)]
+    if all(value is None for value in track.values):
+        rows, style = [""] * height, _DIM
+        rows[height // 2] = f" {track.missing}"
+    else:
+        rows, style = chart(track.values, width=plot, height=height, high=track.high, how=track.how), track.style
+    pairs = zip(labels, rows, strict=True)
+    return [Content.assemble((f"{label:>{_GUTTER - 1}}│", _DIM), (row, style)) for label, row in pairs]
+
+
+def _axis(plot: int, cell_s: float, end: float, marks: Sequence[Mark]) -> list[Content]:
+    """The line with its ticks and marks, and under it how long ago ticks are; the clock at the right end."""
+    line = [("─", _DIM)] * plot
+    clock = time.strftime("%H:%M:%S", time.localtime(end))
+    labels = list(clock.rjust(_GUTTER + plot))
+    interval_s = next((s for s in _INTERVALS_S if s >= cell_s * _LABEL_GAP), _INTERVALS_S[-1])
+    ago_s = interval_s
+    while (cell := plot - 1 - round(ago_s / cell_s)) >= 0:
+        label = f"-{units.span(ago_s)}"
+        start = _GUTTER + cell - len(label) // 2
+        if start + len(label) < len(labels) - len(clock):
+            line[cell] = ("┬", _DIM)
+            labels[start : start + len(label)] = label
+        ago_s += interval_s
+    for mark in sorted(marks):
+        cell = min(plot - 1 - round((end - mark.at) / cell_s), plot - len(mark.text))
+        if cell >= 0:
+            line[cell : cell + len(mark.text)] = [(character, mark.style) for character in mark.text]
+    axis = Content.assemble((" " * (_GUTTER - 1) + "╰", _DIM), *line)
+    return [axis, Content.styled("".join(labels), _DIM)]
 
 
 def reduce(values: Values, columns: int, how: Reduction) -> list[float | None]:
@@ -56,7 +158,7 @@ def chart(values: Values, *, width: int, height: int, high: float, how: Reductio
 
     Its lower edge is 0; values outside 0 to `high` are drawn at the nearer edge.
     """
-    filled = [_filled(value, high, height * _ROWS) for value in reduce(values, width * POINTS_PER_CELL, how)]
+    filled = [_filled(value, high, height * _ROWS) for value in reduce(values, width * _COLUMNS, how)]
     return [_braille([max(0, min(_ROWS, level - row * _ROWS)) for level in filled]) for row in reversed(range(height))]
 
 

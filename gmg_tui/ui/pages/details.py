@@ -16,20 +16,18 @@ from textual.widgets import DataTable, Static, TabbedContent, TabPane, Tabs
 
 from gmg_tui import units
 from gmg_tui.client import Source
-from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Slot, Worker
+from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Slot, Worker, WorkerState
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import words
-from gmg_tui.ui.drawing.charts import Values, ceiling
-from gmg_tui.ui.drawing.timeline import Mark, Track, least_height, resolution, stack
+from gmg_tui.ui.drawing.charts import Mark, Track, Values, ceiling, least_height, stack
 from gmg_tui.ui.jobs import job_on, log_path
 from gmg_tui.ui.messages import SelectionChanged
 from gmg_tui.ui.pages import worker_facts as facts
-from gmg_tui.ui.pages.page import Page, Scroll
+from gmg_tui.ui.pages.page import Drawing, Page, Scroll
 from gmg_tui.ui.pages.table import RowTable
-from gmg_tui.ui.text import Fact, Facts, plain
+from gmg_tui.ui.text import Facts, plain
 from gmg_tui.ui.view import View
 
-TABS: Final = ("charts", "metrics", "attempts", "setup")
 _STATE_STYLES: Final = {"ok": "$success", "warn": "$warning", "error": "$error", "dim": "$text-muted"}
 _LEAST_WIDTH: Final = 32
 """Cells that charts need."""
@@ -45,27 +43,27 @@ class DetailsPage(Page):
         TabPane { padding: 0 1; }
         #beside { width: 44; display: none; margin-left: 1; }
         ItemGrid { height: auto; grid-gutter: 1 2; }
-        ItemGrid > Facts { height: auto; }
         RowTable { height: 1fr; scrollbar-size: 0 1; background: $background; }
         #attempt { height: auto; max-height: 6; }
         &.-wide #beside { display: block; }
     }
     """
-    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
-        (0, "-narrow"),
-        (104, "-wide"),
-    ]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (104, "-wide")]  # noqa: RUF012 - as Textual declares it
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,h", "neighbour(-1)", "Previous worker", id="left", priority=True, show=False),
         Binding("right,l", "neighbour(1)", "Next worker", id="right", priority=True, show=False),
-        Binding("tab", "section(1)", "Next section", id="section", tooltip="Show the next section."),
+        Binding("tab", "section(1)", "Next section", tooltip="Show the next section."),
         Binding("shift+tab", "section(-1)", "Previous section", show=False),
         Binding(
-            "enter", "use_again", "Edit with these", id="details", tooltip="Edit with the settings of this attempt."
+            "enter",
+            "use_again",
+            "Edit with these",
+            id="details",
+            tooltip="Edit, beginning with this attempt's settings.",
         ),
-        Binding("y", "copy", "Copy command", id="copy", tooltip="Copy the command line, to be pasted into a shell."),
         *keys.WORKER,
     ]
+    PALETTE = (("Copy command line", "Copy the command line, to be pasted into a shell.", "copy"),)
 
     def __init__(self, view: View, engine: Source, slot: str) -> None:
         super().__init__()
@@ -78,10 +76,10 @@ class DetailsPage(Page):
         # Kept, as answers of the engine may still come when the page is being taken away with all that is on it.
         self._notes = Static(id="notes")
         self._sections = TabbedContent()
-        self._charts = Charts()
+        self._charts = Drawing()
         self._facts = {name: Facts(id=name) for name in ("now", "worker", "gpu", "identity", "attempt", "start")}
         self._attempts: RowTable[Attempt] = RowTable(
-            facts.ATTEMPTS, key=lambda attempt: str(attempt.number), style=lambda attempt, _: _attempt_style(attempt)
+            facts.ATTEMPTS, key=lambda attempt: str(attempt.number), style=lambda attempt: _style(attempt.state)
         )
 
     def body(self) -> ComposeResult:
@@ -125,18 +123,23 @@ class DetailsPage(Page):
         return self._view.worker_on(self._slot) if self._slot in self._view.slots else None
 
     @property
+    def shows_worker(self) -> bool:  # type: ignore[override]
+        """Whether there is one: where its slot is not in use any more, no key acts on another one instead."""
+        return self._worker is not None
+
+    @property
     def _known_job(self) -> JobRecord | None:
         """The worker's job; None where it has none, or the engine has not been asked for it yet."""
         worker, job = self._worker, self._job
         return job if job is not None and worker is not None and worker.job == job.number else None
 
     def update_snapshot(self) -> None:
-        """Show the worker as it is now. Where its slot is not in use any more, no key acts on another one instead."""
+        """Show the worker as it is now."""
         slot, worker = self._view.slot(self._slot), self._worker
-        self.TAKES = Page.TAKES if worker is None else None  # type: ignore[misc, assignment]
         self.show_title()
         self._sections.display = worker is not None
         if slot is None or worker is None:
+            self.refresh_bindings()
             return
         if worker.job is not None and self._job is not None and self._known_job is None:
             self._job = None  # the slot has another job
@@ -144,24 +147,22 @@ class DetailsPage(Page):
         self._show(slot, worker, self._view.sample(self._slot))
 
     def _show(self, slot: Slot, worker: Worker, sample: GpuSample | None) -> None:
-        self._charts.show(slot, worker, sample, self._series, self._details)
+        attempts = self._details.attempts if self._details is not None else ()
+        if self._series is not None:
+            shown = list(tracks(slot, worker, sample, self._series)), list(marks(attempts)), self._series
+            self._charts.show(shown, lambda size: lines(*shown, size))
         now = list(facts.worker_facts(worker, self._view.histories[self._slot]))
-        gpu = list(facts.gpu_facts(slot.gpu, sample, worker)) if slot.gpu is not None else []
+        gpu = list(facts.gpu_facts(slot.gpu, sample, worker, over=self._view.over)) if slot.gpu is not None else []
         health = facts.health_facts(sample.health) if sample is not None and sample.health is not None else ()
         self._facts["now"].show([*now, *gpu])
         self._facts["worker"].show(now)
         self._facts["gpu"].show(gpu)
-        identity = facts.identity_facts(slot.gpu) if slot.gpu is not None else ()
-        self._facts["identity"].show([*identity, *health])
+        self._facts["identity"].show([*(facts.identity_facts(slot.gpu) if slot.gpu is not None else ()), *health])
         if self._details is not None:
-            newest = worker.current
-            attempts = [
-                newest if newest is not None and newest.number == attempt.number else attempt
-                for attempt in reversed(self._details.attempts)
-            ]
-            self._attempts.show(attempts)
+            newest, job = worker.current, self._known_job
+            rows = [newest if newest is not None and newest.number == each.number else each for each in attempts]
+            self._attempts.show(rows[::-1])
             self._show_attempt()
-            job = self._known_job
             command = f"gmg-tui logs {self._view.session.spec.name} {self._slot if job is None else job.number}"
             path = log_path(self._view, self._slot, job)
             self._facts["start"].show(list(facts.setup_facts(self._details, path, command)))
@@ -186,14 +187,12 @@ class DetailsPage(Page):
         )
 
     def show_title(self) -> None:
-        """Show the title, and below it why the page may be out of date, and what is wrong with the worker."""
+        """Show the title, and below it what is wrong with the worker."""
         super().show_title()
         worker = self._worker
-        trouble = [Fact("▸", self.failure, "$warning")] if self.failure else []
-        if worker is not None:
-            trouble += facts.trouble_facts(worker, self._view.sample(self._slot))
-        lines = [plain(f"{fact.label} {fact.text}").stylize(fact.style) for fact in trouble]
-        self._notes.update(Content("\n").join(lines))
+        trouble = facts.trouble_facts(worker, self._view.sample(self._slot)) if worker is not None else ()
+        notes = [plain(f"{fact.label} {fact.text}").stylize(fact.style) for fact in trouble]
+        self._notes.update(Content("\n").join(notes))
 
     # Keys
 
@@ -204,6 +203,7 @@ class DetailsPage(Page):
             return
         self._slot = slots[slots.index(self._slot) + step]
         self._details = self._series = self._job = None
+        self._charts.show(None, lambda size: ())
         self._attempts.show([])
         self.failure = ""
         if self._view.choose(self._slot):
@@ -213,12 +213,12 @@ class DetailsPage(Page):
 
     def action_section(self, step: int) -> None:
         """Show the next section, or the previous one."""
-        self._sections.active = TABS[(TABS.index(self._sections.active) + step) % len(TABS)]
+        names = [pane.id or "" for pane in self.query(TabPane)]
+        self._sections.active = names[(names.index(self._sections.active) + step) % len(names)]
 
     def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
         """Have the keys scroll what is shown now."""
-        scrolled = next((widget for widget in event.pane.query(Widget) if widget.can_focus and widget.display), None)
-        self.set_focus(scrolled)
+        self.set_focus(next((each for each in event.pane.query(Widget) if each.can_focus and each.display), None))
         self.refresh_bindings()
 
     def on_data_table_row_highlighted(self) -> None:
@@ -227,12 +227,11 @@ class DetailsPage(Page):
 
     def _show_attempt(self) -> None:
         attempt, worker = self._attempts.selected, self._worker
-        found = [] if attempt is None or worker is None else list(facts.attempt_facts(attempt, worker))
-        self._facts["attempt"].show(found)
+        shown = facts.attempt_facts(attempt, worker) if attempt is not None and worker is not None else ()
+        self._facts["attempt"].show(list(shown))
 
     async def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Do what `enter` does."""
-        event.stop()
         await self.action_use_again()
 
     async def action_use_again(self) -> None:
@@ -250,56 +249,21 @@ class DetailsPage(Page):
         """Copy the command line with its environment to the terminal's clipboard."""
         line = facts.shell_line(self._details) if self._details is not None else ""
         if line:
-            self.app.copy_to_clipboard(line)
-        self.tell(
-            "Copied the command line, if the terminal allows it (OSC 52)." if line else "Nothing has started yet."
-        )
+            self.copy(line)
+        else:
+            self.say("Nothing has started yet.")
 
 
-def _attempt_style(attempt: Attempt) -> str:
-    return "error" if attempt.state.value == "failed" else "text"
+def _style(state: WorkerState) -> str:
+    return words.STATE_STYLES.get(state, "title")
 
 
-class Charts(Widget):
-    """The charts of a worker on one time axis, as many as there is room for."""
-
-    DEFAULT_CSS = "Charts { height: 1fr; width: 1fr; }"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._tracks: list[Track] = []
-        self._marks: list[Mark] = []
-        self._series: Series | None = None
-
-    def show(
-        self, slot: Slot, worker: Worker, sample: GpuSample | None, series: Series | None, details: Details | None
-    ) -> None:
-        """Show the charts of `series`, with the newest values."""
-        drawn = (
-            list(tracks(slot, worker, sample, series)) if series is not None else [],
-            list(marks(details.attempts)) if details is not None else [],
-            series,
-        )
-        if drawn != (self._tracks, self._marks, self._series):
-            self._tracks, self._marks, self._series = drawn
-            self.refresh()
-
-    def render(self) -> Content:
-        """The charts at the present size."""
-        return Content("\n").join(self.lines(self.size))
-
-    def lines(self, size: Size) -> list[Content]:
-        """The lines of the charts at a size."""
-        series, shown = self._series, list(self._tracks)
-        if series is None:
-            return [Content.styled("Waiting for the engine", "$text-muted")]
-        while shown and least_height(len(shown)) > size.height:
-            shown.pop()
-        if not shown or size.width < _LEAST_WIDTH:
-            return [Content.styled("The terminal is too small for charts.", "$text-muted")]
-        column = resolution(len(series.fps), series.step_s, size.width)
-        shown[0] = shown[0]._replace(now=f"{shown[0].now}  {column}")
-        return stack(shown, self._marks, width=size.width, height=size.height, end=series.end, step_s=series.step_s)
+def lines(tracks: list[Track], marks: list[Mark], series: Series, size: Size) -> list[Content]:
+    """The charts on one time axis, as many as there is room for."""
+    count = min(len(tracks), next(number for number in range(9, -1, -1) if least_height(number) <= max(2, size.height)))
+    if not count or size.width < _LEAST_WIDTH:
+        return [Content.styled("The terminal is too small for charts.", "$text-muted")]
+    return stack(tracks[:count], marks, width=size.width, height=size.height, end=series.end, step_s=series.step_s)
 
 
 def marks(attempts: tuple[Attempt, ...]) -> Iterator[Mark]:

@@ -19,26 +19,21 @@ from gmg_tui.ui.drawing import words
 from gmg_tui.ui.text import plain
 
 
-def devices_of(slots: Sequence[Slot]) -> dict[str, list[Slot]]:
-    """The slots of each GPU, by the name of its first slot; a slot without a GPU is alone."""
-    by_gpu: dict[str, list[Slot]] = {}
-    for slot in slots:
-        by_gpu.setdefault(slot.gpu.uuid if slot.gpu is not None else slot.name, []).append(slot)
-    return {group[0].name: group for group in by_gpu.values()}
-
-
 class GpusScreen(Dialog[None]):
     """Every GPU that the sweep may use, each enabled or disabled for new jobs; a job running there goes on."""
 
     DEFAULT_CSS = """
-    GpusScreen SelectionList { height: auto; max-height: 100%; border: none; }
+    GpusScreen SelectionList { height: auto; max-height: 100%; border: none; &:focus { border: none; } }
     """
     heading = "GPUs of the sweep"
 
     def __init__(self, engine: Source, slots: Sequence[Slot]) -> None:
         super().__init__()
         self._engine = engine
-        self._devices = devices_of(slots)
+        self._gpus: dict[str, list[Slot]] = {}
+        """The slots of each GPU; a slot without a GPU is alone."""
+        for slot in slots:
+            self._gpus.setdefault(slot.gpu.uuid if slot.gpu is not None else slot.name, []).append(slot)
         self._list = SelectionList[str]()
         self._failure = Static()
 
@@ -49,39 +44,39 @@ class GpusScreen(Dialog[None]):
 
     def on_mount(self) -> None:
         """Ask which are enabled."""
-        self._ask()
-
-    @work(exclusive=True, group="asking")
-    async def _ask(self) -> None:
-        try:
-            lanes = {lane.slot: lane for lane in (await self._engine.queue(0, 1)).lanes}
-        except GmgError as error:
-            self._show_failure(str(error))
-            return
-        at = self._list.highlighted
-        with self.prevent(SelectionList.SelectionToggled, SelectionList.SelectedChanged):
-            self._list.clear_options()
-            for name, slots in self._devices.items():
-                on_it = [lanes[slot.name] for slot in slots if slot.name in lanes]
-                self._list.add_option(Selection(_text(slots, on_it), name, any(lane.used for lane in on_it)))
-        self._list.highlighted = at or 0
         self._list.focus()
+        self._use()
 
     def on_selection_list_selection_toggled(self, event: SelectionList.SelectionToggled[str]) -> None:
         """Enable or disable the GPU."""
-        self._use(event.selection.value, event.selection.value in self._list.selected)
+        self._use(event.selection.value, enabled=event.selection.value in self._list.selected)
 
     @work(group="using")
-    async def _use(self, slot: str, used: bool) -> None:
+    async def _use(self, slot: str = "", *, enabled: bool = True) -> None:
+        """Enable or disable the GPU of `slot`, if any is given, and show which are enabled now."""
+        failure = ""
         try:
-            await self._engine.use_slot(slot, used=used)  # the other slots of the GPU follow
-            self._show_failure("")
+            if slot:
+                await self._engine.use_slot(slot, used=enabled)  # the other slots of the GPU follow
         except GmgError as error:
-            self._show_failure(str(error))
-        self._ask()
+            failure = str(error)
+        try:
+            lanes = {lane.slot: lane for lane in (await self._engine.queue(0, 1)).lanes}
+        except GmgError as error:
+            failure = failure or str(error)
+        else:
+            self._show(lanes)
+        self._failure.update(plain(failure).stylize("$warning"))
 
-    def _show_failure(self, text: str) -> None:
-        self._failure.update(plain(text).stylize("$warning"))
+    def _show(self, lanes: dict[str, Lane]) -> None:
+        highlighted = self._list.highlighted
+        with self.prevent(SelectionList.SelectionToggled, SelectionList.SelectedChanged):
+            self._list.clear_options()
+            for slots in self._gpus.values():
+                used = [lanes[slot.name] for slot in slots if slot.name in lanes]
+                selected = any(lane.used for lane in used)
+                self._list.add_option(Selection(_text(slots, used), slots[0].name, selected))
+        self._list.highlighted = highlighted or 0
 
 
 def _text(slots: Sequence[Slot], lanes: Sequence[Lane]) -> Content:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import ActiveBinding, Binding, BindingType
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from gmg_tui.model import WorkerState
@@ -97,12 +97,10 @@ class HelpScreen(Dialog[None]):
 
 def _keys(screen: Screen[Any]) -> Iterator[Fact]:
     """The keys that work on `screen` now, with what they do; keys with the same action are together."""
-    active: dict[str, list[ActiveBinding]] = {}
+    actions: dict[str, list[str]] = {}
     for each in screen.active_bindings.values():
         if each.enabled and each.binding.id:
-            active.setdefault(each.binding.action, []).append(each)
-    order = {name: number for number, name in enumerate(keys.ids())}
-    for bindings in sorted(active.values(), key=lambda bindings: order.get(bindings[0].binding.id or "", -1)):
-        displayed = dict.fromkeys(screen.app.get_key_display(each.binding) for each in bindings)
-        first = bindings[0]
-        yield Fact(" ".join(sorted(displayed, key=len)), first.tooltip or first.binding.description)
+            text = each.tooltip or each.binding.description
+            actions.setdefault(text, []).append(screen.app.get_key_display(each.binding))
+    for text, displayed in actions.items():
+        yield Fact(" ".join(sorted(displayed, key=len)), text)

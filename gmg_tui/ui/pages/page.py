@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
@@ -12,9 +12,12 @@ from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.geometry import Size
+from textual.widget import Widget
 from textual.widgets import DataTable, Footer, Static
 
 from gmg_tui.errors import GmgError
+from gmg_tui.ui import keys
 from gmg_tui.ui.drawing.appearance import safe
 from gmg_tui.ui.pages.table import RowTable
 from gmg_tui.ui.terminal.true_size import TrueSizeScreen
@@ -23,15 +26,7 @@ if TYPE_CHECKING:
     from gmg_tui.ui.app import GmgApp
 
 T = TypeVar("T")
-
-COMMON: Final[list[BindingType]] = [
-    Binding("question_mark", "app.help", "Help", id="help"),
-    Binding("q", "app.quit_session", "Quit", id="quit"),
-    Binding("d", "app.detach", "Detach", id="detach"),
-    Binding("escape", "back", "Back", id="back"),
-    Binding("ctrl+c", "app.quit_session", "Quit", show=False),
-]
-"""The keys of every page, which come before its own: a narrow footer is cut at its end."""
+COPIED: Final = "Copied, if the terminal supports OSC 52."
 
 
 class Scroll(VerticalScroll):
@@ -42,6 +37,27 @@ class Scroll(VerticalScroll):
         Binding("k", "scroll_up", "Up", show=False, id="up"),
         Binding("j", "scroll_down", "Down", show=False, id="down"),
     ]
+
+
+class Drawing(Widget):
+    """Lines that a function draws for the present size, anew where what they show has changed."""
+
+    DEFAULT_CSS = "Drawing { height: 1fr; width: 1fr; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: object = None
+        self._draw: Callable[[Size], Iterable[Content]] = lambda size: ()
+
+    def show(self, shown: object, draw: Callable[[Size], Iterable[Content]]) -> None:
+        """Show what `draw` makes of `shown`."""
+        if shown != self._shown:
+            self._shown, self._draw = shown, draw
+            self.refresh()
+
+    def render(self) -> Content:
+        """The lines."""
+        return Content("\n").join(self._draw(self.size))
 
 
 class Page(TrueSizeScreen[None]):
@@ -55,14 +71,19 @@ class Page(TrueSizeScreen[None]):
     }
     """
     app: GmgApp
-    BINDINGS: ClassVar[list[BindingType]] = COMMON
-    TAKES: ClassVar[frozenset[str]] = frozenset({"quit_session", "detach", "help", "redraw", "command_palette"})
-    """The keys of the main screen that work here too: those that act on no worker."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *keys.LEAVING,
+        Binding("escape", "back", "Back", id="back"),
+    ]
     PERIOD_S: ClassVar[float] = 3.0
     """Seconds from an answer of the engine to the next query."""
-
+    OPENED_BY: ClassVar[str] = ""
+    """The action that opens the page from any screen; not available while it is open."""
     PALETTE: ClassVar[Sequence[tuple[str, str, str]]] = ()
     """Commands without a key: title, help and action of each."""
+
+    shows_worker = False
+    """Whether the keys that act on a worker act on the one that the page shows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,10 +107,8 @@ class Page(TrueSizeScreen[None]):
 
     def show_title(self) -> None:
         """Show the title, and the failure."""
-        title = self.title_text()
-        if self.failure:
-            title = Content.styled(safe(f"⚠ {self.failure}  "), "$warning") + title
-        self._title.update(title, layout=False)
+        failure = Content.styled(safe(f"⚠ {self.failure}  "), "$warning") if self.failure else Content()
+        self._title.update(failure + self.title_text(), layout=False)
 
     @work(exclusive=True, group="poll")
     async def poll(self) -> None:
@@ -112,17 +131,19 @@ class Page(TrueSizeScreen[None]):
         return self.app.permits(action)
 
     def commands(self) -> Iterable[SystemCommand]:
-        """The page's own commands of the palette: its keys, and `PALETTE`."""
-        active = self.active_bindings.values()
-        keyed = [binding for node, binding, enabled, _ in active if node is self and enabled and binding.show]
-        own = [(binding.description, binding.key_display or binding.key, binding.action) for binding in keyed]
-        for title, text, action in (*own, *self.PALETTE):
-            if action != "back" and self.app.permits(action.partition("(")[0].removeprefix("app.")):
+        """The page's own commands of the palette that have no key."""
+        for title, text, action in self.PALETTE:
+            if self.check_action(action.partition("(")[0], ()):
                 yield SystemCommand(title, text, partial(self.run_action, action))
 
-    def tell(self, text: str) -> None:
+    def say(self, text: str) -> None:
         """Show why a key did nothing, or what it did."""
         self.notify(text, markup=False)
+
+    def copy(self, text: str) -> None:
+        """Put `text` on the terminal's clipboard."""
+        self.app.copy_to_clipboard(text)
+        self.say(COPIED)
 
     def action_back(self) -> None:
         """Return to the screen before."""
@@ -139,7 +160,7 @@ class TablePage(Page, Generic[T]):
     }
     """
     ENTER: ClassVar[str] = ""
-    """The action of a click on the selected row."""
+    """The action of `enter`, and of a click on the selected row."""
 
     def __init__(self, table: RowTable[T]) -> None:
         super().__init__()
@@ -154,7 +175,7 @@ class TablePage(Page, Generic[T]):
         """All about the selected row, whose own cells may be cut."""
         raise NotImplementedError
 
-    def show_rows(self, rows: list[T], empty: str = "") -> None:
+    def show_rows(self, rows: Sequence[T], empty: str = "") -> None:
         """Show these rows, and the selected one below them, or why there are none."""
         self.table.show(rows)
         self.show_selected(empty)
@@ -166,14 +187,12 @@ class TablePage(Page, Generic[T]):
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         """Show all about the row to which the cursor has moved."""
-        event.stop()
-        if self.table.selected is not None:
+        if event.data_table is self.table and self.table.selected is not None:
             self.show_selected()
 
     async def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Do what `enter` does."""
-        event.stop()
-        if self.ENTER:
+        """Do what `enter` does, for a click on the selected row."""
+        if self.ENTER and event.data_table is self.table:
             await self.app.run_action(self.ENTER, self)
 
     def commands(self) -> Iterable[SystemCommand]:
@@ -181,4 +200,4 @@ class TablePage(Page, Generic[T]):
         yield from super().commands()
         for column in self.table.shown_columns:
             sort = partial(self.table.sort_by, column.name)
-            yield SystemCommand(f"Sort by {column.heading}", "Sort the rows; again the other way round.", sort)
+            yield SystemCommand(f"Sort by {column.heading}", "Sort the rows; again: the other way round.", sort)

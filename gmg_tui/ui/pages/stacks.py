@@ -6,11 +6,10 @@ import re
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Final
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import ItemGrid
 from textual.content import Content
 from textual.widgets import Static
@@ -19,7 +18,7 @@ from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Stacks
 from gmg_tui.ui.drawing.appearance import safe
-from gmg_tui.ui.pages.page import COMMON, Page, Scroll
+from gmg_tui.ui.pages.page import Page, Scroll
 
 _FRAME: Final = re.compile(r'\s*File "(?P<path>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)')
 _ORDER: Final = re.compile(r" \(most recent call first\):$")
@@ -27,13 +26,8 @@ _MIN_WIDTH: Final = 46
 """Cells that a stack needs; with less the ranks stand one under the other."""
 
 
-def title(stacks: Stacks) -> str:
-    """`rank 1 · gpu1`, or the slot alone."""
-    return stacks.slot if stacks.rank is None else f"rank {stacks.rank} · {stacks.slot}"
-
-
 def frames(stacks: Stacks) -> list[str]:
-    """The text with its frames as `step  loop.py:12`, the thread that was asked first."""
+    """The text with its frames as `step  loop.py:12`, the current thread first."""
     threads: list[list[str]] = [[]]
     for line in stacks.text.splitlines():
         frame = _FRAME.match(line)
@@ -43,16 +37,16 @@ def frames(stacks: Stacks) -> list[str]:
             if threads[-1] and "hread" in line:
                 threads.append([])
             threads[-1].append(_ORDER.sub("", line).strip())
-    threads.sort(key=lambda rows: not rows or not rows[0].startswith("Current thread"))
-    return [row for rows in threads for row in rows]
+    threads.sort(key=lambda lines: not lines or not lines[0].startswith("Current thread"))
+    return [line for lines in threads for line in lines]
 
 
-def copied(all_stacks: Sequence[Stacks]) -> str:
-    """All of them as they were written, for the clipboard."""
-    return "\n\n".join(f"{title(one)}\n{one.text or one.error or ''}" for one in all_stacks)
+def _title(stacks: Stacks) -> str:
+    """`rank 1 · gpu1`, or the slot alone."""
+    return stacks.slot if stacks.rank is None else f"rank {stacks.rank} · {stacks.slot}"
 
 
-class StacksPage(Page, inherit_bindings=False):
+class StacksPage(Page):
     """The stacks of the worker on a slot and of all ranks of its group, as they were when they were asked for.
 
     They are asked for once, because a stack is of one moment, and asking interrupts a rank.
@@ -64,11 +58,10 @@ class StacksPage(Page, inherit_bindings=False):
         ItemGrid > Static { height: auto; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *COMMON,
-        Binding("r", "again", "Ask again", id="restart"),
-        Binding("y", "copy", "Copy", id="copy"),
-    ]
+    PALETTE = (
+        ("Refresh stacks", "Ask for the stacks again.", "again"),
+        ("Copy stacks", "Copy all stacks as they were written.", "copy"),
+    )
 
     def __init__(self, engine: Source, slot: str, slots: Sequence[str]) -> None:
         """`slots` are those of the group."""
@@ -92,14 +85,21 @@ class StacksPage(Page, inherit_bindings=False):
 
     def title_text(self) -> Content:
         """The slots, and when their stacks were asked for."""
-        when = "asking …" if self._asking else f"asked at {self._asked_at}" if self._asked_at else ""
-        return Content.assemble((safe(self._slots), "bold $primary"), (safe(f"  Python stacks  {when}"), "$text-muted"))
+        when = "asking …" if self._asking else self._asked_at
+        return Content.assemble((safe(self._slots), "bold $primary"), (f"  Python stacks  {when}", "$text-muted"))
+
+    def action_again(self) -> None:
+        """Ask for the stacks, unless the last question is still open."""
+        if not self._asking:
+            self._asking = True
+            self.show_title()
+            self._ask()
 
     @work(group="asking")
     async def _ask(self) -> None:
         try:
             self._stacks = await self._engine.stacks(self._slot)
-            self._asked_at, self.failure = time.strftime("%H:%M:%S"), ""
+            self._asked_at, self.failure = f"asked at {time.strftime('%H:%M:%S')}", ""
         except GmgError as error:
             self.failure = str(error)
         self._asking = False
@@ -118,7 +118,7 @@ class StacksPage(Page, inherit_bindings=False):
             await self._grid.mount_all(Static(text) for text in texts)
 
     def _text(self, stacks: Stacks, lines: Sequence[str], shared: set[str]) -> Content:
-        parts = [Content.styled(safe(title(stacks)), "bold $primary")]
+        parts = [Content.styled(safe(_title(stacks)), "bold $primary")]
         if stacks.error is not None:
             parts.append(Content.styled(safe(stacks.error), "$warning"))
         for line in lines:
@@ -126,19 +126,10 @@ class StacksPage(Page, inherit_bindings=False):
             parts.append(Content.styled(safe(line), "$text-muted" if muted else "$foreground"))
         return Content("\n").join(parts)
 
-    # Keys
-
-    def action_again(self) -> None:
-        """Ask again, unless the last question is still open."""
-        if not self._asking:
-            self._asking = True
-            self.show_title()
-            self._ask()
-
     def action_copy(self) -> None:
         """Put all stacks as they were written on the terminal's clipboard."""
-        if self._stacks:
-            self.app.copy_to_clipboard(copied(self._stacks))
-            self.tell("Copied, if the terminal supports OSC 52.")
+        texts = [f"{_title(each)}\n{each.text or each.error or ''}" for each in self._stacks]
+        if texts:
+            self.copy("\n\n".join(texts))
         else:
-            self.tell("There is nothing to copy yet.")
+            self.say("There is nothing to copy yet.")

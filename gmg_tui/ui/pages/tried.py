@@ -16,8 +16,8 @@ from gmg_tui.model.tried import fastest
 from gmg_tui.ui import arguments
 from gmg_tui.ui.drawing.appearance import safe
 from gmg_tui.ui.messages import UseArguments
-from gmg_tui.ui.pages.page import COMMON, TablePage
-from gmg_tui.ui.pages.table import Order, RowTable
+from gmg_tui.ui.pages.page import TablePage
+from gmg_tui.ui.pages.table import RowTable
 
 
 class Row(NamedTuple):
@@ -28,7 +28,7 @@ class Row(NamedTuple):
     """Whether no other is faster."""
 
 
-def written(tried: Tried) -> str:
+def _arguments(tried: Tried) -> str:
     """The arguments, after the variables that were given with them, as a shell takes them."""
     variables = [arguments.join((f"{name}={value}",)) for name, value in tried.env.items()]
     return " ".join([*variables, arguments.join(tried.args) or "no arguments"])
@@ -51,7 +51,7 @@ def _clock(at: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
-COLUMNS: Final = (
+_COLUMNS: Final = (
     Column[Row]("state", _state, left=True),
     Column[Row]("n_envs", lambda row: row.tried.n_envs, "envs"),
     Column[Row]("rate", lambda row: row.tried.rate, "FPS", write=units.fps),
@@ -61,35 +61,28 @@ COLUMNS: Final = (
     Column[Row]("gpu_util_pct", lambda row: row.tried.gpu_util_pct, "GPU", "%", units.whole),
     Column[Row]("power_w", lambda row: row.tried.power_w, "W", write=units.whole),
     Column[Row]("slots", _slots, left=True),
-    Column[Row]("arguments", lambda row: written(row.tried), left=True, limit=200),
+    Column[Row]("arguments", lambda row: _arguments(row.tried), left=True, limit=200),
     Column[Row]("elapsed_s", lambda row: row.tried.elapsed_s, "time", write=units.span),
     Column[Row]("attempts", lambda row: row.tried.attempts),
     Column[Row]("started", lambda row: row.tried.started, "last start", write=_clock),
 )
 
 
-def _style(row: Row, column: Column[Row]) -> str:
-    if column.name == "rate" and row.best:
-        return "fps"
-    if column.name == "state":
-        return "error" if row.tried.failed == row.tried.attempts else "ok"
-    return "text"
+def _style(row: Row) -> str:
+    return "error" if row.tried.failed == row.tried.attempts else "ok"
 
 
-class TriedPage(TablePage[Row], inherit_bindings=False):
+class TriedPage(TablePage[Row]):
     """What each set of arguments has reached, the fastest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *COMMON,
-        Binding("enter", "use", "Edit with these", id="details"),
-        Binding("a", "back", "Back", show=False, id="tried"),
+        Binding("enter", "use", "Edit with these", id="details", tooltip="Edit, beginning with these arguments."),
     ]
-
-    TAKES = TablePage.TAKES | {"use"}
+    OPENED_BY = "tried"
     ENTER = "use"
 
     def __init__(self, engine: Source) -> None:
-        super().__init__(RowTable(COLUMNS, key=lambda row: written(row.tried), style=_style, order=Order("rate", True)))
+        super().__init__(RowTable(_COLUMNS, key=lambda row: _arguments(row.tried), style=_style, sort_by="rate"))
         self._engine = engine
         self._left_out = 0
 
@@ -121,7 +114,7 @@ class TriedPage(TablePage[Row], inherit_bindings=False):
         counted = ", ".join(filter(None, counts))
         attempts = f"{units.count(tried.attempts, 'attempt')}{f' ({counted})' if counted else ''}"
         lines = [
-            Content.styled(safe(written(tried)), "bold $foreground"),
+            Content.styled(safe(_arguments(tried)), "bold $foreground"),
             Content(safe(f"{attempts} on {', '.join(tried.slots)}")),
         ]
         if tried.reason:

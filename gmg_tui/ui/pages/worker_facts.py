@@ -7,7 +7,7 @@ import shlex
 import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from gmg_tui import env_count, units
 from gmg_tui.columns import Column, plain
@@ -15,13 +15,11 @@ from gmg_tui.gpu import xids
 from gmg_tui.model import (
     Attempt,
     Details,
-    Fps,
     Gpu,
     GpuActivity,
     GpuHealth,
     GpuSample,
     Severity,
-    Slot,
     Worker,
 )
 from gmg_tui.ui import arguments
@@ -36,20 +34,7 @@ _LEVELS: Final = "▁▂▃▄▅▆▇█"
 _VALUE_CHARS: Final = 2000
 """Characters of a variable's value that are shown."""
 _STYLES: Final = {"error": "$error", "warn": "$warning", "dim": "$text-muted", "strong": "bold"}
-_COUNTED: Final = {"probe": "counted inside the script", "printed": "from the lines that the script prints"}
-
-
-class Subject(NamedTuple):
-    """One worker at one moment."""
-
-    slot: Slot
-    worker: Worker
-    sample: GpuSample | None
-    """None on a CPU slot, and before the first."""
-    details: Details | None
-    """None until the engine has answered."""
-    time: float
-    """Unix time of the snapshot, seconds."""
+_COUNTED: Final = {"probe": "inside the script", "printed": "from the lines that the script prints"}
 
 
 # The worker
@@ -79,23 +64,20 @@ def worker_facts(worker: Worker, history: History) -> Iterator[Fact]:
 
 
 def _rates(worker: Worker) -> Iterator[Fact]:
-    fps = worker.fps
+    fps, rate = worker.fps, words.rate_of(worker)
+    when = "over the whole attempt" if worker.state.ended else "now"
     if worker.fps_in_rank_0:
-        yield Fact("FPS", words.COUNTED if fps is None else f"{words.rate_of(worker)} now, {words.COUNTED}")
+        yield Fact("FPS", words.COUNTED if fps is None else f"{rate} {when}, {words.COUNTED}")
     else:
-        all_ranks = f" of all {units.count(worker.group.world_size, 'rank')}" if worker.group else ""
-        yield Fact("FPS", f"{words.rate_of(worker)} now{all_ranks if worker.fps_of_group else ''}")
+        of = f" of all {units.count(worker.group.world_size, 'rank')}" if worker.group and worker.fps_of_group else ""
+        yield Fact("FPS", f"{rate} {when}{of}" if fps is not None else rate)
     if worker.fps_silent_since is not None:
         yield Fact("", words.beside_rate(worker).text, "$warning")
     if fps is not None:
-        yield Fact("whole attempt", f"{units.fps(fps.mean)}, {_source(fps)}")
+        mean = "" if worker.state.ended else f"{units.fps(fps.mean)}, "
+        yield Fact("counted" if worker.state.ended else "whole attempt", f"{mean}{_COUNTED[fps.counted or 'printed']}")
         if fps.last is not None:
             yield Fact("printed", f"{units.fps(fps.last)}, the last of {units.count(fps.samples, 'number')}")
-
-
-def _source(fps: Fps) -> str:
-    """Where the rate of the attempt comes from."""
-    return _COUNTED.get(fps.counted or "printed", _COUNTED["printed"])
 
 
 def _envs(worker: Worker) -> str:
@@ -126,10 +108,11 @@ def _genesis(worker: Worker) -> str:
 # Its GPU
 
 
-def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker) -> Iterator[Fact]:
-    """The newest sample of the GPU; `n/a` for what it does not report."""
+def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool = False) -> Iterator[Fact]:
+    """The newest sample of the GPU, which is that of the end where the session is over; `n/a`: it does not report it."""
     late = sample is not None and sample.age_s is not None and not sample.silent
-    yield Fact(f"GPU {units.span(sample.age_s)} ago" if sample is not None and late else "GPU now")
+    now = "GPU at the end" if over else "GPU now"
+    yield Fact(f"GPU {units.span(sample.age_s)} ago" if sample is not None and late else now)
     if sample is None:
         yield Fact("GPU", "no sample yet", "$text-muted")
         return

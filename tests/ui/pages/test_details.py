@@ -16,6 +16,7 @@ from textual.widgets import TabbedContent, TextArea
 
 from gmg_tui.gpu.health import judged
 from gmg_tui.model import (
+    Details,
     Fps,
     GpuActivity,
     GpuHealth,
@@ -27,7 +28,7 @@ from gmg_tui.model import (
 )
 from gmg_tui.ui.history import METRIC_VALUES, METRICS, History
 from gmg_tui.ui.pages import worker_facts as facts
-from gmg_tui.ui.pages.details import Charts, DetailsPage
+from gmg_tui.ui.pages.details import DetailsPage, lines, marks, tracks
 from gmg_tui.ui.text import Fact
 from tests.rates import rate
 from tests.ui import play, sweeps
@@ -63,12 +64,22 @@ def test_a_rate_is_shown_with_its_source_and_beside_the_number_printed_last() ->
     worker = changed(stage.snapshot().workers[0], fps=fps)
     texts = _texts(list(facts.worker_facts(worker, History())))
     assert "FPS 24,013,029 now" in texts
-    assert "whole attempt 23,950,114, counted inside the script" in texts
+    assert "whole attempt 23,950,114, inside the script" in texts
     assert "printed 24,200,311, the last of 812 numbers" in texts
     printed = changed(worker, fps=msgspec.structs.replace(fps, counted="printed"))
     assert "whole attempt 23,950,114, from the lines that the script prints" in _texts(
         list(facts.worker_facts(printed, History()))
     )
+
+
+def test_of_a_worker_that_has_ended_nothing_is_now() -> None:
+    """It said that a stopped worker ran at a rate now."""
+    worker = changed(stage.snapshot().workers[0], state=WorkerState.STOPPED)
+    texts = _texts(list(facts.worker_facts(worker, History())))
+    assert "FPS 23,950,114 over the whole attempt" in texts
+    assert not any("now" in text for text in texts)
+    sample = stage.snapshot().samples[0]
+    assert _texts(list(facts.gpu_facts(stage.gpu(0), sample, worker, over=True)))[0] == "GPU at the end"
 
 
 def test_counted_environments_stand_beside_the_number_of_the_arguments() -> None:
@@ -150,18 +161,17 @@ def test_health_has_what_is_wrong_with_what_to_do() -> None:
 # Charts
 
 
-def _charts(width: int = 80, height: int = 40, **changes: Any) -> list[str]:
+def _charts(width: int = 80, height: int = 40, details: Details | None = None, **changes: Any) -> list[str]:
     """The lines of the charts of a worker with `changes`."""
-    snapshot, charts = stage.snapshot(), Charts()
-    given: dict[str, Any] = {
+    snapshot = stage.snapshot()
+    shown: dict[str, Any] = {
         "slot": stage.GPU_SESSION.slots[0],
         "worker": snapshot.workers[0],
         "sample": snapshot.samples[0],
         "series": stage.series(),
-        "details": None,
-    }
-    charts.show(**(given | changes))
-    return [line.plain for line in charts.lines(Size(width, height))]
+    } | changes
+    of_attempts = list(marks(details.attempts)) if details is not None else []
+    return [line.plain for line in lines(list(tracks(**shown)), of_attempts, shown["series"], Size(width, height))]
 
 
 def _plots(rows: list[str]) -> dict[str, list[str]]:
@@ -198,7 +208,7 @@ def test_the_charts_stand_on_one_time_axis_with_units_at_their_edges() -> None:
     assert len(ticks) >= 2
     rows = _charts()
     titles = [row for row in rows if row[:1].strip() and "│" not in row]
-    assert titles[0].startswith("FPS 24,013,029  1 column = 16 s")
+    assert titles[0].startswith("FPS 24,013,029")
     assert [title.rstrip() for title in titles[1:]] == ["GPU 97 %", "VRAM 30.2 of 79.6 GiB", "power 612 of 700 W"]
     assert [_edges(rows, title) for title in plots] == [
         ("25.0M", "0"),
@@ -270,7 +280,7 @@ def test_attempts_are_marked_on_the_axis() -> None:
 async def test_tab_and_the_mouse_show_each_section_and_keys_scroll_it(size: tuple[int, int]) -> None:
     async with detailed(size=size) as pilot:
         tabs = pilot.app.screen.query_one(TabbedContent)
-        await play.sees(pilot, "1 column")
+        await play.sees(pilot, "power 612 of 700 W")
         for key, section in (("tab", "metrics"), ("tab", "attempts"), ("tab", "setup"), ("tab", "charts")):
             await press(pilot, key)
             assert tabs.active == section
@@ -401,7 +411,7 @@ async def test_other_screens_open_above_and_return() -> None:
         await press(pilot, "p")
         await play.sees(pilot, "Xorg")
         await press(pilot, "escape")
-        await play.sees(pilot, "1 column")
+        await play.sees(pilot, "power 612 of 700 W")
         await press(pilot, "q")
         await play.sees(pilot, "Quit franka-1")
 
@@ -457,8 +467,8 @@ async def test_the_command_line_is_copied(monkeypatch: pytest.MonkeyPatch) -> No
         driver = pilot.app._driver
         assert driver is not None
         monkeypatch.setattr(driver, "write", sent.append)
-        await press(pilot, "y")
+        await press(pilot, "do:screen.copy")
         (copied,) = [text for text in sent if text.startswith("\x1b]52;c;")]
         text = base64.b64decode(copied.removeprefix("\x1b]52;c;").removesuffix("\a")).decode()
         assert text == facts.shell_line(stage.details())
-        await play.sees(pilot, "Copied the command line")
+        await play.sees(pilot, "Copied, if the terminal")

@@ -63,7 +63,7 @@ async def test_on_the_main_screen_it_begins_with_the_basics() -> None:
 
 @pytest.mark.parametrize(
     ("opening", "texts"),
-    [("enter", ("Copy the command line", "Show the next section.")), ("p", ("SIGTERM", "SIGKILL"))],
+    [("enter", ("Edit arguments and environment", "Show the next section.")), ("p", ("SIGTERM", "SIGKILL"))],
 )
 async def test_on_a_page_it_begins_with_the_keys_of_that_page(opening: str, texts: tuple[str, ...]) -> None:
     app = stage.app()
@@ -77,7 +77,7 @@ async def test_on_a_page_it_begins_with_the_keys_of_that_page(opening: str, text
         assert not isinstance(app.screen, HelpScreen)
 
 
-@pytest.mark.parametrize("key", ["escape", "q", "question_mark"])
+@pytest.mark.parametrize("key", ["escape", "ctrl+c", "question_mark"])
 async def test_it_scrolls_and_closes(key: str) -> None:
     app = stage.app()
     async with app.run_test(size=SMALL) as pilot:

@@ -12,7 +12,6 @@ from textual.pilot import Pilot
 
 from gmg_tui.model import Attempt, Fps, JobRecord, Lane, QueueAction, Rank, RankGroup, Snapshot, WorkerState
 from gmg_tui.model.jobs import SKIPPED
-from gmg_tui.ui.pages.gpus import devices_of
 from gmg_tui.ui.pages.queue import PART, QueuePage
 from tests.ui import play, sessions, sweeps
 from tests.ui.fake_engine import FakeEngine
@@ -80,7 +79,7 @@ async def test_it_begins_at_the_first_job_that_runs() -> None:
         await play.sees(queue.pilot, "12/30 jobs", "00:04:12 left", "#13 method=ode-b8", "branch_counts=8  quick=false")
         assert tables.selected(queue.app).startswith("13 method=ode-b8 running gpu0 24,013,029 6:12 1")
         assert queue.row(10).startswith("10 method=sde-b1 finished gpu0 14,000,000 3:33 1")
-        assert queue.row(5).endswith(sweeps.OUT_OF_MEMORY)
+        assert sweeps.OUT_OF_MEMORY in queue.row(5)
         await press(queue.pilot, "Q")
         assert queue.app.screen is queue.app.main
 
@@ -234,8 +233,8 @@ async def test_two_keys_in_one_burst_open_one_screen(key: str) -> None:
 async def test_all_that_failed_run_again_from_the_palette() -> None:
     failed = tuple(range(3, 1000, 7))
     async with opened(sweeps.engine(sweeps.jobs(2000, 1000, failed=failed))) as queue:
-        await press(queue.pilot, "ctrl+p", *"run failed")
-        await play.sees(queue.pilot, "Run failed jobs again")
+        await press(queue.pilot, "ctrl+p", *"failed")
+        await play.sees(queue.pilot, "Retry all that failed")
         await press(queue.pilot, "enter")
         await play.sees(queue.pilot, f"Queued {len(failed)} failed jobs again.")
         assert queue.actions == [(QueueAction.RETRY, *reversed(failed))]  # the first of them becomes the next
@@ -276,7 +275,7 @@ async def test_details_are_those_of_the_slot_of_the_job_also_where_a_filter_hide
         await play.sees(pilot, "job #14")
         assert app.view.chosen == "gpu1"
         await press(pilot, "escape", "up", "up", "enter")
-        await play.sees(pilot, "Job 12 has no slot now.")
+        await play.sees(pilot, "Job 12 (method=sde-b4) has no slot now.")
         await press(pilot, "escape")
         await play.sees(pilot, "gpu1 log")
 
@@ -288,15 +287,11 @@ async def test_keys_that_act_on_a_worker_do_nothing_here() -> None:
         assert isinstance(queue.app.screen, QueuePage)
 
 
-@pytest.mark.parametrize(("text", "action"), [("Details", ""), ("Run again", "retry"), ("Follow running", "")])
-async def test_every_key_of_the_footer_can_be_clicked(text: str, action: str) -> None:
+@pytest.mark.parametrize(("text", "shows", "action"), [("Details", "job #13", ""), ("Run again", "", "retry")])
+async def test_every_key_of_the_footer_can_be_clicked(text: str, shows: str, action: str) -> None:
     async with opened(size=(120, 30)) as queue:
-        await press(queue.pilot, "home", "down") if text != "Details" else None
         await click(queue.pilot, text)
-        if text == "Details":
-            await play.sees(queue.pilot, "job #13")
-        elif text == "Follow running":
-            assert queue.selected.startswith("13 ")
+        await play.sees(queue.pilot, shows)
         assert [name for name, *_ in queue.actions] == ([action] if action else [])
 
 
@@ -343,7 +338,6 @@ async def test_a_gpu_is_disabled_and_enabled_again() -> None:
 async def test_the_slots_of_a_gpu_are_enabled_together() -> None:
     one, two, *_ = sessions.session(2).slots
     slots = tuple(structs.replace(slot, name=f"{slot.name}-{share}") for slot in (one, two) for share in (1, 2))
-    assert list(devices_of(slots)) == ["gpu0-1", "gpu1-1"]
     engine = sweeps.engine(slots=2, used=2)
     engine.welcome = structs.replace(engine.welcome, session=structs.replace(engine.welcome.session, slots=slots))
     engine.lanes = [Lane(slot.name, job=13 if slot.name == "gpu0-2" else None) for slot in slots]

@@ -85,10 +85,10 @@ async def test_it_asks_again_and_copies_what_was_written() -> None:
         await press(pilot, "do:stacks")
         await play.sees(pilot, "rank 0 · gpu0")
         engine.stacks_of = (Stacks("gpu0", 0, error="no process runs"),)
-        await press(pilot, "r")
+        await press(pilot, "do:screen.again")
         await play.sees(pilot, "no process runs")
         assert asked(engine).count(("stacks", "gpu0")) == 2
-        await press(pilot, "y")
+        await press(pilot, "do:screen.copy")
         assert app.clipboard == "rank 0 · gpu0\nno process runs"
         await press(pilot, "escape")
         await play.sees(pilot, "gpu0 log")
@@ -100,7 +100,7 @@ async def test_a_slow_answer_leaves_the_keys_alive_and_is_asked_for_once() -> No
         engine.answers.clear()
         await press(pilot, "do:stacks")
         await play.sees(pilot, "asking")
-        await press(pilot, "r", "r")
+        await press(pilot, "do:screen.again", "do:screen.again")
         assert asked(engine).count(("stacks", "gpu0")) == 1
         engine.answers.set()
         await play.sees(pilot, "rank 0 · gpu0")

@@ -14,7 +14,7 @@ LARGE = (100, 30)
 TINY = [(59, 24), (80, 11), (4, 20), (1, 1)]
 SCREENS = {
     "": "? Help",
-    "enter": "1 column",
+    "enter": " 0│",
     "p": "Xorg",
     "slash": "search the log",
     "ctrl+p": "Search for",

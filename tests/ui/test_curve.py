@@ -1,4 +1,4 @@
-"""The curve, the answer, the slots and the trials of a tuning as rows of text."""
+"""The curve of a tuning as rows of text, and its command line."""
 
 from __future__ import annotations
 
@@ -9,19 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from rich.cells import cell_len
 
 from gmg_tui.model import Answer, Edge, MemoryLine, Trial, TrialKind, TrialState, Tuning, Visible
 from gmg_tui.tune import words
-from gmg_tui.ui.drawing import tune_answer, tune_curve
-from gmg_tui.ui.drawing.appearance import UNICODE, Appearance
+from gmg_tui.ui.drawing.curve import curve
 from tests import tunings
 
-PLAIN = Appearance({}, UNICODE)
 
-
-def _curve(tuning: Tuning, width: int = 100, height: int = 20, appearance: Appearance = PLAIN) -> list[str]:
-    return [strip.text for strip in tune_curve.curve(tuning, tuning.answers[0], width, height, appearance)]
+def _curve(tuning: Tuning, width: int = 100, height: int = 20) -> list[str]:
+    return [line.plain for line in curve(tuning, tuning.answers[0], None, width, height)]
 
 
 def _place(rows: list[str], sign: str) -> tuple[int, int]:
@@ -115,29 +111,9 @@ def test_whatever_is_measured_fills_its_rows(trials: list[Trial], width: int, he
         memory=None if edge is None else MemoryLine(1.0, 1.0, edge),
     )
     tuning = replace(tunings.ENDED, trials=tuple(trials), answers=(answer,))
-    strips = tune_curve.curve(tuning, answer, width, height, PLAIN, chosen=1)
-    assert len(strips) == height
-    assert {len(strip.text) for strip in strips} == {width}
-    drawn = tune_answer.answer_rows(tuning, answer, tunings.session(tuning).spec, width, height, PLAIN, at=1).rows
-    assert {cell_len(strip.text) for strip in drawn} <= {width}
-
-
-def _answer(tuning: Tuning, width: int, height: int, at: int = 0) -> list[str]:
-    run = tunings.session(tuning).spec
-    rows = tune_answer.answer_rows(tuning, tuning.answers[0], run, width, height, PLAIN, at=at).rows
-    return [row.text.rstrip() for row in rows]
-
-
-def test_the_selected_value_and_its_command_are_the_last_to_go() -> None:
-    assert _answer(tunings.ENDED, 80, 2, at=0)[0].startswith(" ▸ R recommended")
-    assert _answer(tunings.ENDED, 80, 2, at=0)[1].endswith("-B 15000 --seed '{seed}'")
-    whole = _answer(tunings.ENDED, 100, 40)
-    assert "   together   15,000 on 8 slots: 86,011,956 FPS ±0.4 %, 98.9 % of the same slots alone" in whole
-    assert "   note       n_envs changes what is learned too, not only how fast." in whole
-
-
-def test_what_is_not_known_has_no_column() -> None:
-    assert _answer(tunings.MINIMUM, 80, 40)[1].split() == ["bs", "step_ms", "±"]
+    lines = curve(tuning, answer, 1, width, height)
+    assert len(lines) == height
+    assert max(line.cell_length for line in lines) <= width
 
 
 @pytest.mark.parametrize(

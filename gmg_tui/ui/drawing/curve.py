@@ -1,0 +1,232 @@
+"""The curve of a tuning: rate over the value, which has a logarithmic axis. Pure functions, no widget.
+
+Each point has the sign and colour of its slot, and its interval where that is higher than a cell; a dotted line joins
+the means of the values. Vertical lines stand where a value did not run, and where the memory ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import groupby, pairwise
+from statistics import fmean
+from typing import Final
+
+from textual.content import Content
+
+from gmg_tui import units
+from gmg_tui.model import Answer, Trial, TrialKind, TrialState, Tuning, WorkerState
+from gmg_tui.tune import words
+from gmg_tui.ui.drawing.appearance import UNICODE, safe
+
+_COLOURS: Final = ("$accent", "$warning", "$success", "$secondary", "$primary", "$foreground", "$error")
+_SIGNS: Final = "●○◆◇■□▲△"
+_DIM: Final = "$text-muted"
+_GUTTER: Final = 8
+"""Cells of the labels at the left, with the axis."""
+_AROUND: Final = 3
+"""Rows of the heading, the axis and its labels."""
+_PAD: Final = 0.04
+"""Room at both ends of the axis of values, as a share of it."""
+_STEPS: Final = 6
+"""Steps of the axis of rates, about."""
+_ROUND: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
+_MOST: Final = 1e15
+"""A greater rate is an error of the script's."""
+_DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+"""The dots of a braille cell: its columns, each from the top."""
+_BRAILLE: Final = 0x2800
+
+
+def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, height: int) -> list[Content]:
+    """The curve of the slots of `answer` in `height` rows, with the trial whose number is `selected` in reverse."""
+    trials = [
+        trial
+        for trial in tuning.trials
+        if trial.kind is not TrialKind.TOGETHER and trial.slot in answer.slots and trial.value > 0
+    ]
+    points = sorted(filter(_drawable, trials), key=lambda trial: trial.number == selected)
+    heading = _heading(tuning, answer, points, width)
+    if not points or width - _GUTTER < 10 or height - _AROUND < 2:
+        text = "no rate yet" if not points else "no room for the curve; enlarge the terminal"
+        lines = [heading, *[Content("")] * (height - 1)]
+        if height > 1:
+            lines[(height + 1) // 2] = Content.styled(text.center(width)[:width], _DIM)
+        return lines
+    limits = _limits(answer)
+    plot = _Plot(
+        width - _GUTTER, height - _AROUND, [*(each.value for each in trials), *(at for at, *_ in limits)], points
+    )
+    for value, _, sign, style in limits:
+        for row in range(plot.height):
+            plot.put(plot.column(value), row, sign, style)
+    for trial in trials:
+        if trial.state is TrialState.FAILED:
+            plot.put(plot.column(trial.value), 0, UNICODE.states[WorkerState.FAILED], "$error")
+    plot.join(points)
+    for trial in points:
+        sign, style = _sign_of(trial.slot, answer)
+        plot.point(trial, sign, style if trial.state is TrialState.MEASURED else _DIM, reverse=trial.number == selected)
+    for value, label, _, style in limits:
+        plot.label(plot.column(value), label, style)
+    return [heading, *plot.rows(), *_axis(plot, tuning, answer)]
+
+
+def letter_of(name: str) -> str:
+    """The letter by which a value that is an answer stands on the axis."""
+    return name[0].upper()
+
+
+def _drawable(trial: Trial) -> bool:
+    """Whether a trial has a rate that can be drawn; NaN, which a script may report, compares as false."""
+    return trial.rate is not None and abs(trial.rate) <= _MOST
+
+
+class _Plot:
+    """Cells with a character and a style each, and where values and rates stand among them."""
+
+    def __init__(self, width: int, height: int, values: Sequence[int], points: Sequence[Trial]) -> None:
+        self.width, self.height = width, height
+        self._cells: list[list[tuple[str, str]]] = [[(" ", "")] * width for _ in range(height)]
+        left, right = math.log2(min(values)), math.log2(max(values))
+        if right - left < 1:
+            left, right = left - 1, right + 1
+        pad = (right - left) * _PAD
+        self.left, self.right = left - pad, right + pad
+        ends = [rate for trial in points for rate in (trial.rate, trial.rate_low, trial.rate_high) if rate is not None]
+        rates = [rate for rate in ends if abs(rate) <= _MOST]
+        least, greatest = min(rates), max(rates)
+        # Small differences are visible only where the axis does not begin at 0.
+        floor = least if least < 0 or (least > greatest / 2 and len(points) > 1) else 0.0
+        step = _round_up((greatest - floor if greatest > floor else abs(greatest)) / _STEPS)
+        self.bottom = math.floor(floor / step) * step
+        self.top = max(math.ceil(greatest / step) * step, self.bottom + step)
+
+    def _x(self, value: int) -> float:
+        """Where a value stands, from 0 at the left to 1."""
+        return (math.log2(value) - self.left) / (self.right - self.left)
+
+    def _y(self, rate: float) -> float:
+        """Where a rate stands, from 0 at the top to 1; what is beyond stands at the end."""
+        return max(0.0, min(1.0, (self.top - rate) / (self.top - self.bottom)))
+
+    def column(self, value: int) -> int:
+        """The column of a value."""
+        return max(0, min(self.width - 1, round(self._x(value) * (self.width - 1))))
+
+    def row(self, rate: float) -> int:
+        """The row of a rate: that of its dot."""
+        return round(self._y(rate) * (self.height * 4 - 1)) // 4
+
+    def put(self, column: int, row: int, text: str, style: str) -> None:
+        """Write a text, as far as it is inside."""
+        for at, character in enumerate(text, column):
+            if 0 <= at < self.width:
+                self._cells[row][at] = (character, style)
+
+    def label(self, column: int, text: str, style: str) -> None:
+        """Write a text beside a column, as low as nothing else is there; nowhere if something is everywhere."""
+        for row in reversed(range(self.height)):
+            for at in (column + 2, column - 1 - len(text)):
+                cells = self._cells[row][max(0, at) : at + len(text)]
+                if at >= 0 and len(cells) == len(text) and all(character == " " for character, _ in cells):
+                    self.put(at, row, text, style)
+                    return
+
+    def join(self, points: Sequence[Trial]) -> None:
+        """Join the means of the values by dots."""
+        by_value = groupby(sorted(points, key=lambda trial: trial.value), key=lambda trial: trial.value)
+        means = [(self._x(value), self._y(fmean(trial.rate or 0.0 for trial in trials))) for value, trials in by_value]
+        cells: dict[tuple[int, int], int] = {}
+        for (x0, y0), (x1, y1) in pairwise(means):
+            begin, end = round(x0 * (self.width * 2 - 1)), round(x1 * (self.width * 2 - 1))
+            for dot in range(begin, end + 1):
+                share = (dot - begin) / (end - begin) if end > begin else 0.0
+                down = round((y0 + (y1 - y0) * share) * (self.height * 4 - 1))
+                cell = (dot // 2, down // 4)
+                cells[cell] = cells.get(cell, 0) | _DOTS[dot % 2][down % 4]
+        for (column, row), dots in cells.items():
+            self.put(column, row, chr(_BRAILLE + dots), _DIM)
+
+    def point(self, trial: Trial, sign: str, style: str, *, reverse: bool) -> None:
+        """Draw a trial's interval and its sign."""
+        column = self.column(trial.value)
+        ends = [rate for rate in (trial.rate_high, trial.rate_low) if rate is not None and abs(rate) <= _MOST]
+        if len(ends) == 2:
+            for row in range(self.row(ends[0]), self.row(ends[1]) + 1):
+                self.put(column, row, "│", style)
+        self.put(column, self.row(trial.rate or 0.0), sign, f"reverse {style}" if reverse else style)
+
+    def rows(self) -> list[Content]:
+        """The cells, right of the axis of rates with a label at its ends and in the middle."""
+        middle = (self.height - 1) // 2
+        labelled = {0: self.top, self.height - 1: self.bottom}
+        if self.height > 4:
+            labelled[middle] = self.top - (self.top - self.bottom) * middle / (self.height - 1)
+        lines = []
+        for row, cells in enumerate(self._cells):
+            rate = labelled.get(row)
+            label = "" if rate is None else units.short(rate) if rate else "0"
+            axis = f"{label:>{_GUTTER - 2}} {'│' if rate is None else '┤'}"
+            lines.append(Content.assemble((axis, _DIM), _styled(cells)))
+        return lines
+
+    def ticks(self, low: int) -> list[int]:
+        """Values for the axis: the least one, `low`, times powers of two, with room for their labels."""
+        gap = (len(f"{int(2**self.right):,}") + 2) / (self.width - 1) * (self.right - self.left)
+        first = max(0.0, math.log2(max(1, low)))
+        powers = range(max(0, math.ceil(self.left - first)), math.floor(self.right - first) + 1)
+        each = max(1, math.ceil(gap))
+        return [max(1, low) << power for power in powers if power % each == 0]
+
+
+def _styled(cells: Sequence[tuple[str, str]]) -> Content:
+    runs = groupby(cells, key=lambda cell: cell[1])
+    return Content.assemble(*(("".join(text for text, _ in run), style) for style, run in runs))
+
+
+def _sign_of(slot: str, answer: Answer) -> tuple[str, str]:
+    """The sign of a slot's points, and its style."""
+    number = answer.slots.index(slot)
+    return _SIGNS[number % len(_SIGNS)], _COLOURS[number % len(_COLOURS)]
+
+
+def _heading(tuning: Tuning, answer: Answer, points: Sequence[Trial], width: int) -> Content:
+    measured = {trial.slot for trial in points}
+    slots = [(_sign_of(slot, answer), slot) for slot in answer.slots if slot in measured]
+    axes = Content.assemble(
+        (f" {safe(words.unit(tuning.spec))}", "bold"), (f" over {safe(tuning.spec.variable)}", _DIM)
+    )
+    signs = (Content.assemble(("  " + sign, style), f" {safe(slot)}") for (sign, style), slot in slots)
+    return Content("").join([axes, *signs]).truncate(width, ellipsis=True)
+
+
+def _axis(plot: _Plot, tuning: Tuning, answer: Answer) -> list[Content]:
+    """The axis of values, with the letters of the answers on it, and its labels."""
+    line, labels = [("─", _DIM)] * plot.width, [" "] * plot.width
+    for value in plot.ticks(tuning.spec.low):
+        column, text = plot.column(value), f"{value:,}"
+        line[column] = ("┬", _DIM)
+        start = max(0, min(plot.width - len(text), column - len(text) // 2))
+        labels[start : start + len(text)] = text
+    for name, best in reversed(words.values_of(answer, tuning.spec)):
+        if best.value > 0:
+            line[plot.column(best.value)] = (letter_of(name), "bold $success")
+    corner = Content.styled(f"{'':{_GUTTER - 1}}└", _DIM)
+    return [corner + _styled(line), Content.styled(" " * _GUTTER + "".join(labels), _DIM)]
+
+
+def _limits(answer: Answer) -> list[tuple[int, str, str, str]]:
+    """Where the memory ends and where the edge is, as far as that is known: value, label, sign and style of each."""
+    memory = answer.memory.most if answer.memory is not None else None
+    edge = answer.edge.value if answer.edge is not None else None
+    limits = [(memory, "memory", "┊", "$secondary"), (edge, "edge", "╎", "$error")]
+    return [(value, f"{name} {value:,}", sign, style) for value, name, sign, style in limits if value and value > 0]
+
+
+def _round_up(least: float) -> float:
+    """The least round number that is not below `least`."""
+    if least < 1 / _MOST:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(share * power for share in _ROUND if share * power >= least or share == _ROUND[-1])
