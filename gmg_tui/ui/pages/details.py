@@ -52,7 +52,7 @@ class DetailsPage(Page):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,h", "neighbour(-1)", "Previous worker", id="left", priority=True, show=False),
         Binding("right,l", "neighbour(1)", "Next worker", id="right", priority=True, show=False),
-        Binding("tab", "section(1)", "Next section", tooltip="Show the next section."),
+        Binding("tab", "section(1)", "Next section", id="section", tooltip="Show the next section."),
         Binding("shift+tab", "section(-1)", "Previous section", show=False),
         Binding(
             "enter",

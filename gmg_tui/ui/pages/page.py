@@ -73,7 +73,7 @@ class Page(TrueSizeScreen[None]):
     app: GmgApp
     BINDINGS: ClassVar[list[BindingType]] = [
         *keys.LEAVING,
-        Binding("escape", "back", "Back", id="back"),
+        Binding("escape", "back", "Back", id="back", tooltip="Go back one step."),
     ]
     PERIOD_S: ClassVar[float] = 3.0
     """Seconds from an answer of the engine to the next query."""
