@@ -398,7 +398,7 @@ async def test_quit_and_stop_leaves_once_all_have_ended() -> None:
     assert app.return_value.snapshot.ended
 
 
-@pytest.mark.parametrize("keys", ["d", "q l"])
+@pytest.mark.parametrize("keys", ["d", "q d"])
 async def test_detach_and_quit_without_stopping_leave_the_workers_alone(keys: str) -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:

@@ -283,7 +283,7 @@ class QueuePage(JobsPage[Row]):
         """The progress of the queue."""
         queue = self._view.queue or Queue(0, 0, 0, 0, 0, 0)
         parts = progress(queue, self._view.snapshot.elapsed_s, self.app.size.width, UNICODE)
-        title = Content.assemble(*((safe(text), f"${STYLES[name]}") for text, name in parts[1:]))
+        title = Content.assemble(*((safe(text), f"${STYLES[name]}") for text, name in parts))
         missing = queue.jobs - self.table.row_count
         return title + Content.styled(f"  loading {missing:,} more", "$text-muted") if missing > 0 else title
 

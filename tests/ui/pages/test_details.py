@@ -26,7 +26,7 @@ from gmg_tui.model import (
     WorkerState,
     Xid,
 )
-from gmg_tui.ui.history import METRIC_VALUES, METRICS, History
+from gmg_tui.ui.history import History
 from gmg_tui.ui.pages import worker_facts as facts
 from gmg_tui.ui.pages.details import DetailsPage, lines, marks, tracks
 from gmg_tui.ui.text import Fact
@@ -94,15 +94,6 @@ def test_the_metrics_of_a_script_are_shown_with_their_history() -> None:
         history.add(stage.NOW + second, worker, None)
     texts = _texts(list(facts.worker_facts(worker, history)))
     assert {"reward 16.3457 ▁▃▅▆█", "steps 1,000,000", "progress iteration 412 of 1,000, 55:40 left"} <= set(texts)
-
-
-def test_the_history_of_metrics_is_bounded() -> None:
-    history = History()
-    for second in range(METRIC_VALUES + 50):
-        metrics = {f"metric-{second % 40}": float(second), "loss": float(second)}
-        history.add(float(second), changed(stage.snapshot().workers[0], metrics=metrics), None)
-    assert len(history.metrics) == METRICS
-    assert list(history.metrics["loss"]) == [float(second) for second in range(50, METRIC_VALUES + 50)]
 
 
 # The GPU
@@ -404,16 +395,6 @@ async def test_keys_act_on_the_worker_shown(keys: list[str], request_: tuple[obj
     async with detailed(engine, "l", *keys) as pilot:
         assert asked(engine) == [request_]
         await play.sees(pilot, "2 of 4")
-
-
-async def test_other_screens_open_above_and_return() -> None:
-    async with detailed() as pilot:
-        await press(pilot, "p")
-        await play.sees(pilot, "Xorg")
-        await press(pilot, "escape")
-        await play.sees(pilot, " 0│")
-        await press(pilot, "q")
-        await play.sees(pilot, "Quit franka-1")
 
 
 # What changes

@@ -16,7 +16,7 @@ from tests.ui import play
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.pages import tables
 from tests.ui.screens import stage
-from tests.ui.screens.stage import asked, click, press
+from tests.ui.screens.stage import asked, press
 
 SMALL = (80, 24)
 
@@ -104,21 +104,6 @@ async def test_the_cursor_stays_on_its_process_while_others_come_and_go(monkeypa
         await play.sees(pilot, "No process uses memory on this GPU.")
         await press(pilot, "x")
         await play.sees(pilot, "There is no process to end.")
-
-
-async def test_many_processes_scroll_and_are_sorted_by_a_click_on_a_heading() -> None:
-    async with opened(_with(*(_process(1000 + n) for n in range(60))), "job-1000") as pilot:
-        await press(pilot, "end")
-        await play.sees(pilot, "job-1059")
-        await press(pilot, "up", "pageup", "home")
-        await play.sees(pilot, "job-1000")
-        await click(pilot, "VRAM")
-        assert tables.rows(pilot.app)[0].startswith("1059")
-        assert tables.selected(pilot.app).startswith("1000")
-        await click(pilot, "VRAM↓")
-        assert tables.rows(pilot.app)[0].startswith("1000")
-        await click(pilot, " 1002 ")
-        assert tables.selected(pilot.app).startswith("1002")
 
 
 async def test_a_share_of_the_cpu_has_no_gpu() -> None:

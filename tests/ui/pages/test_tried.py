@@ -75,11 +75,6 @@ async def test_it_has_what_each_set_of_arguments_reached_the_best_first() -> Non
         await play.sees(pilot, "8 attempts (8 failed)", OUT_OF_MEMORY)
 
 
-async def test_a_wide_terminal_has_the_arguments_in_the_rows() -> None:
-    async with opened(engine(), "GS_ENABLE_NDARRAY=0 -B 4096 --seed {seed}", size=LARGE):
-        pass
-
-
 async def test_it_is_sorted_by_a_heading_and_from_the_palette_and_unknown_values_are_last() -> None:
     async with opened(engine(), "16,384") as pilot:
         app = pilot.app

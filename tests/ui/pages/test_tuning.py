@@ -13,7 +13,7 @@ from tests.ui import play
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.pages import tables
 from tests.ui.play import FakedApp
-from tests.ui.screens.stage import EVIL, asked, click, press
+from tests.ui.screens.stage import EVIL, asked, press
 
 SMALL, LARGE = (80, 24), (160, 48)
 
@@ -80,21 +80,6 @@ async def test_before_the_first_rate_there_is_no_answer() -> None:
         await play.sees(pilot, "There is no command line yet")
         await press(pilot, "tab", "up", "end")
         assert isinstance(app.screen, TuningPage)
-
-
-async def test_the_trials_are_sorted_and_unknown_rates_are_last() -> None:
-    app = app_of(tunings.EDGE)
-    async with app.run_test(size=LARGE) as pilot:
-        await play.sees(pilot, "#15 n_envs")
-        await press(pilot, "home")
-        await play.sees(pilot, "#1 n_envs=64 on gpu0")
-        for heading in ("n_envs", "n_envs↓"):
-            await click(pilot, f" {heading}  slot")
-        values = [int(text.replace(",", "")) for text in tables.column(app, "value")]
-        assert values == sorted(values)
-        tables.page(app).table.sort_by("rate")
-        assert tables.column(app, "rate")[-2:] == ["–", "–"]
-        assert "#1 n_envs=64" in play.shown(app)
 
 
 async def test_the_command_line_of_the_selected_value_is_copied_from_the_palette() -> None:
