@@ -76,7 +76,9 @@ async def opened(engine: FakeEngine | None = None, size: tuple[int, int] = SMALL
 
 async def test_it_begins_at_the_first_job_that_runs() -> None:
     async with opened() as queue:
-        await play.sees(queue.pilot, "██", "12/30 jobs", "00:04:12 left", "#13 method=ode-b8", "branch_counts=8  quick=false")
+        await play.sees(
+            queue.pilot, "██", "12/30 jobs", "00:04:12 left", "#13 method=ode-b8", "branch_counts=8  quick=false"
+        )
         assert tables.selected(queue.app).startswith("13 method=ode-b8 running gpu0 24,013,029 6:12 1")
         assert queue.row(10).startswith("10 method=sde-b1 finished gpu0 14,000,000 3:33 1")
         assert sweeps.OUT_OF_MEMORY in queue.row(5)
