@@ -1,33 +1,44 @@
-"""What the engine sends each second: only the workers that have changed, whose times do not depend on the moment."""
+"""What the engine sends its clients each second."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 import gmg_tui
 from gmg_tui import protocol
-from gmg_tui.model import RunSpec
-from gmg_tui.protocol import Hello, Update
-from tests.nodes.fleets import sweep_on_nodes
+from gmg_tui.model import WorkerState
 
-from .harness import job_batch, running, sweep_for
+from .harness import running, spec_for
+
+_SCRIPT = """
+import sys, time
+for number in range(1 if sys.argv[1] == "0" else 10_000):
+    print("line", number, flush=True)
+    time.sleep(0.05)
+"""
 
 
-@pytest.mark.parametrize("sweep", [sweep_for, sweep_on_nodes], ids=["here", "nodes"])
-async def test_workers_that_have_not_changed_are_not_sent_again(sweep: Callable[..., RunSpec]) -> None:
-    spec = sweep([{}] * 2, job_batch("--s", "600"), cpu=1)
-    async with running(spec) as run:
-        await run.until(lambda snapshot: all(worker.pid for worker in snapshot.workers))
-        reader, writer = await asyncio.open_unix_connection(str(Path(spec.socket)))
-        writer.write(protocol.frame(Hello(protocol.VERSION, gmg_tui.__version__)))
+async def test_a_worker_that_has_not_changed_is_not_sent_again(tmp_path: Path) -> None:
+    """Issue 24, bug 10: a state that contained its age changed, and was sent, each second."""
+    script = tmp_path / "script.py"
+    script.write_text(_SCRIPT)
+    async with running(spec_for("{i}", script=str(script), cpu=2)) as run:
+        await run.until_state("cpu0", WorkerState.FINISHED)
+        await run.until_state("cpu1", WorkerState.RUNNING)
+        reader, writer = await asyncio.open_unix_connection(run.spec.socket)
+        writer.write(protocol.frame(protocol.Hello(protocol.VERSION, gmg_tui.__version__)))
+        updates: list[protocol.Update] = []
         async with asyncio.timeout(60):
-            while True:
+            while len(updates) < 5:
                 message = await protocol.read_message(reader)
-                if isinstance(message, Update) and message.partial and not message.snapshot.workers:
-                    break
+                if isinstance(message, protocol.Update):
+                    updates.append(message)
         writer.close()
+        first, *others = updates
+        assert [worker.slot for worker in first.snapshot.workers] == ["cpu0", "cpu1"]
+        sent = [worker.slot for update in others for worker in update.snapshot.workers]
+        assert all(update.partial for update in others)
+        assert "cpu0" not in sent
+        assert "cpu1" in sent
         await run.client.end(kill=True)
