@@ -99,16 +99,21 @@ class SessionFiles:
             _log.warning("the disk does not answer: the session's end is not recorded")
 
     def _put_back(self) -> bool:
-        """Recreate the session's folder, without which nobody finds the session. Returns whether it had been removed."""
+        """Recreate the session's folder, its log and its lock if they were removed. Returns whether they had been.
+
+        Without the folder nobody finds the session.
+        """
         folder = self._session.spec.folder
         try:
-            removed = put_back(Path(folder))
+            if os.fstat(_STDERR).st_nlink > 0:
+                return False
+            make_private(Path(folder, sessions.LOGS))
+            lock(Path(folder))
         except (OSError, GmgError) as error:
             self._note("folder", f"{folder} was removed: {error}")
             return False
-        if removed:
-            self._note("folder", f"{folder} was removed and recreated; the logs so far are gone")
-        return removed
+        self._note("folder", f"{folder} was removed and recreated; the logs so far are gone")
+        return True
 
     def write(self, snapshot: Snapshot, *, ended: bool = False) -> bool:
         """Write all files. Returns whether that succeeded; if not, a note has the reason."""
@@ -138,15 +143,3 @@ def lock(folder: Path) -> None:
     descriptor = sessions.lock(folder)
     os.dup2(descriptor, _STDERR)
     os.close(descriptor)
-
-
-def put_back(folder: Path) -> bool:
-    """Recreate the session's folder, its log and its lock if they were removed. Returns whether they had been.
-
-    Raises `GmgError` when another engine has locked the folder meanwhile, `OSError` when it cannot be made.
-    """
-    if os.fstat(_STDERR).st_nlink > 0:
-        return False
-    make_private(folder / sessions.LOGS)
-    lock(folder)
-    return True
