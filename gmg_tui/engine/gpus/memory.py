@@ -44,13 +44,13 @@ class GpuMemory:
         """The attempt has ended."""
         self._ended = time.monotonic()
 
-    def measure(self, sample: GpuSample | None, pids: Set[int], *, live: bool) -> None:
-        """Take a sample (None on a CPU slot); `pids` are the attempt's processes at the last scan."""
-        self._sample, self._pids = sample, pids
+    def measure(self, sample: GpuSample | None, pids: Set[int] | None = None, *, live: bool = False) -> None:
+        """Take a sample (None on a CPU slot); `pids` are the attempt's processes at the last scan, None where unchanged."""
+        self._sample, self._pids = sample, self._pids if pids is None else pids
         used_mib = sample.memory_used_mib if sample is not None else None
         if sample is not None and used_mib is not None:
             self._before = self._before or sample
-            self._is_named = self._is_named or any(process.own_pid in pids for process in sample.processes or ())
+            self._is_named = self._is_named or any(process.own_pid in self._pids for process in sample.processes or ())
             self._are_any_named = self._are_any_named or bool(sample.processes)
             if live:
                 self._peak_mib = used_mib if self._peak_mib is None else max(self._peak_mib, used_mib)

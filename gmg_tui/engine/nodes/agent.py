@@ -190,7 +190,6 @@ class Agent(Scheduler):
         # The GPUs are this machine's; another machine of the session may use the same numbers and names.
         cards = [self._slot_states[card.name].slot for card in assignment.task.cards if card.name in self._slot_states]
         task = replace(assignment.task, cards=tuple(cards), restart=RestartMode.NEVER, max_restarts=0, retries=0)
-        before = self._newest.get(slot)
         assigned = self._newest[slot] = AssignedWorker(assignment, task)
         worker = self._workplace.worker(slot_state, task, assignment.log, self._recorder, assigned)
         assert isinstance(worker, LocalWorker)
@@ -198,17 +197,12 @@ class Agent(Scheduler):
         assigned.update(assignment)
         if self._ending:
             worker.stop()
-        running = self._run_worker(worker, self._slot_locks[slot], before.worker if before is not None else None)
-        assigned.running = asyncio.create_task(running, name=slot)
+        assigned.running = asyncio.create_task(self._run_worker(worker, self._slot_locks[slot]), name=slot)
 
-    async def _run_worker(self, worker: LocalWorker, slot: asyncio.Lock, before: LocalWorker | None) -> None:
-        """Run a worker once the one `before` it has ended, and has released the GPU's memory."""
+    async def _run_worker(self, worker: LocalWorker, slot: asyncio.Lock) -> None:
+        """Run a worker once the one before it on the slot has ended."""
         await self._started.wait()
         async with slot:
-            if before is not None and before.running is not None:
-                memory, shared = before.running.memory, before.has_neighbours
-                await memory.released(lambda awaited: setattr(worker, "reason", awaited), shared=shared)
-                worker.memory_kept = memory.still_taken(shared=shared)
             await worker.run()
 
     def received(self, client: object) -> None:

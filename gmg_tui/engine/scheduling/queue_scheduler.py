@@ -107,17 +107,14 @@ class QueueScheduler(Scheduler):
     def _run(self, record: JobRecord, slot_states: Sequence[SlotState]) -> JobRun:
         spec, batch = self._workplace.spec, self._queue.batches[record.batch]
         slots = tuple(slot_state.slot for slot_state in slot_states)
-        before = [slot_state.memory for slot_state in slot_states]
         if record.world_size is not None:
             record = structs.replace(record, group=group_name(record))
         record = self._recorder.occupy(record, logs_of(record, slots))
         self._queue.update(record)
         task = Task.queued(spec, batch, record, len(self._queue.records), slots if record.gpus > 1 else ())
         run = JobRun(record, slot_states, task, self._workplace, self._recorder)
-        for slot_state, worker, memory in zip(slot_states, run.workers, before, strict=False):
+        for slot_state, worker in zip(slot_states, run.workers, strict=False):
             worker.sample = self._board.sample(slot_state)
-            if memory is not None:
-                worker.memory_kept = memory.still_taken(shared=bool(self._board.neighbours(slot_state)))
         return run
 
     async def _run_job(self, run: JobRun) -> None:

@@ -19,7 +19,6 @@ from gmg_tui.engine.attempts.context import Context, Launch, NoRoomError
 from gmg_tui.engine.attempts.failure import failure_of, of_gpu, of_preparation
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.daemon_thread import in_daemon_thread
-from gmg_tui.engine.gpus.memory import GpuMemory
 from gmg_tui.engine.processes.process import KILL, TERMINATED, Step
 from gmg_tui.engine.workers import worker_view
 from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
@@ -45,14 +44,15 @@ class LocalWorker(Worker):
     ) -> None:
         super().__init__(slot_state.slot, task, watcher, member)
         self.log, self.ring = context.open_log(log), slot_state.ring
+        self._slot_state = slot_state
         self.running: RunningAttempt | None = None
         """Its newest attempt, which may have ended."""
         self.past: deque[Attempt] = deque(maxlen=200)
         self.before: Attempt | None = None
         """The attempt to compare with since the last edit: the newest that has a rate and has not failed."""
         self.context = context
-        self.has_neighbours = False
-        """Whether other workers of the session were live on its GPU at the last sample."""
+        self.memory_kept: str | None = None
+        """Set when an attempt was started before the GPU's memory had been released."""
         self.misplaced: str | None = None
         """Set when NVML sees this worker on another GPU."""
         self._state: WorkerState = WorkerState.WAITING
@@ -91,11 +91,6 @@ class LocalWorker(Worker):
     def pids(self) -> frozenset[int]:
         """The PIDs of its processes at the last scan."""
         return self.running.activity.pids if self.running is not None and self.state.live else frozenset()
-
-    @property
-    def memory(self) -> GpuMemory | None:
-        """The GPU memory of its attempt; None if none has run."""
-        return self.running.memory if self.running is not None else None
 
     @property
     def attempt(self) -> Attempt | None:
@@ -224,8 +219,10 @@ class LocalWorker(Worker):
             await self._unless_hurried(self.context.gate.wait(self.slot.name, self._wait_for))
         else:
             self._enter(WorkerState.RESTARTING)
-            await self._unless_hurried(last.memory.released(self._wait_for, shared=self.has_neighbours))
-            self.memory_kept = last.memory.still_taken(shared=self.has_neighbours)
+        memory, is_shared = self._slot_state.memory, self._slot_state.is_shared
+        if memory is not None and not self._is_cancelled():
+            await self._unless_hurried(memory.released(self._wait_for, shared=is_shared))
+            self.memory_kept = memory.still_taken(shared=is_shared)
         if self._is_cancelled():
             return None
         self._wait_for(None)
@@ -272,7 +269,7 @@ class LocalWorker(Worker):
             self.past.append(self.running.record())
         attempt = RunningAttempt(launch, self.context, self.log, self.ring, self._on_output, self._changed)
         attempt.memory.measure(self.sample, frozenset(), live=False)
-        self.running = attempt
+        self.running, self._slot_state.memory = attempt, attempt.memory
         self._enter(WorkerState.STARTING)
         try:
             await attempt.start(self.context.spec.cwd)
@@ -355,9 +352,11 @@ class LocalWorker(Worker):
     def measure(self, sample: GpuSample | None, now: float, sharers: int = 1) -> None:
         """Take a sample of its GPU at `now` (monotonic seconds), on which `sharers` workers are live."""
         self.sample = sample
-        self.has_neighbours = sharers > int(self.state.live)
+        self._slot_state.is_shared = sharers > int(self.state.live)
         if self.running is not None:
             self.running.measure(sample, self.state, now, max(1, sharers))
+        elif self._slot_state.memory is not None:  # of the worker before
+            self._slot_state.memory.measure(sample)
         self._measured.set()
 
     def settle(self) -> None:

@@ -36,6 +36,10 @@ class SlotState:
         self.ring = RingBuffer(max_bytes=max(_RING_LEAST_BYTES, _RING_BYTES // count))
         self.history = History()
         self.worker: Worker | None = None
+        self.memory: GpuMemory | None = None
+        """The GPU memory of the newest attempt, whichever worker's; None if none has run here."""
+        self.is_shared = False
+        """Whether other workers of the session were live on its GPU at the last sample."""
         self.lead: SlotState | None = None
         """The slot whose worker runs on this one too; None where it has its own, or none."""
         self.waits: str | None = None
@@ -51,11 +55,6 @@ class SlotState:
     def gpu_uuid(self) -> str | None:
         """The UUID of its GPU; None on a CPU slot."""
         return self.slot.gpu.uuid if self.slot.gpu is not None else None
-
-    @property
-    def memory(self) -> GpuMemory | None:
-        """The GPU memory of the last attempt; None if none has run."""
-        return self.worker.memory if self.worker is not None else None
 
     def remember(self, moment: float) -> None:
         """Add a point to its history; `moment` is Unix time in seconds."""

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from gmg_tui import model
 from gmg_tui.engine.attempts.task import Task
-from gmg_tui.engine.gpus.memory import GpuMemory
 from gmg_tui.engine.workers.member import Member, RankSeen
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.genesis.output.failures import Failure
@@ -52,8 +51,6 @@ class Worker(ABC):
         """What was observed, when it counts as stuck."""
         self.sample: GpuSample | None = None
         """The latest of its GPU."""
-        self.memory_kept: str | None = None
-        """Set when an attempt was started before the GPU's memory had been released."""
         self.unready: str | None = None
         """Why an attempt could not be prepared, for reasons outside the script."""
         self.failure: Failure | None = None
@@ -138,11 +135,6 @@ class Worker(ABC):
     def pids(self) -> frozenset[int]:
         """The PIDs of its processes at the last scan, as its GPU's samples name them; none of another machine's."""
         return frozenset()
-
-    @property
-    def memory(self) -> GpuMemory | None:
-        """The GPU memory of its attempt; None if none has run here."""
-        return None
 
     @property
     @abstractmethod
