@@ -46,10 +46,10 @@ class Running:
                     self.lines.setdefault(slot, {}).update(enumerate(lines, first))
                 case Bye(reason=reason):
                     self.bye = reason
-            if self._look():
+            if self._check_waits():
                 await asyncio.sleep(0)  # who has waited for this sees it before the next message changes it
 
-    def _look(self) -> bool:
+    def _check_waits(self) -> bool:
         """Wake those whose condition holds; whether there are any.
 
         Each message is looked at: on a busy machine several are read at once, and a state may be in one of them alone.
@@ -67,8 +67,8 @@ class Running:
             woken = True
         return woken
 
-    async def _until(self, holds: Callable[[], Any], said: Callable[[], object], timeout_s: float) -> None:
-        """Wait until `holds`, now or after one of the next messages; else what is `said` is the error."""
+    async def _until(self, holds: Callable[[], Any], describe: Callable[[], object], timeout_s: float) -> None:
+        """Wait until `holds`, now or after one of the next messages; else the error has what `describe` returns."""
         if holds():
             return
         future = asyncio.get_running_loop().create_future()
@@ -77,7 +77,7 @@ class Running:
             async with asyncio.timeout(timeout_s):
                 await future
         except TimeoutError:
-            raise AssertionError(f"not so within {timeout_s:.0f} s: {said()}\n{self.log()}") from None
+            raise AssertionError(f"not so within {timeout_s:.0f} s: {describe()}\n{self.log()}") from None
         finally:
             del self._waits[future]
 
@@ -196,8 +196,8 @@ async def spawn(spec: RunSpec, env: dict[str, str] | None = None) -> tuple[async
 @contextlib.asynccontextmanager
 async def running(spec: RunSpec, env: dict[str, str] | None = None) -> AsyncIterator[Running]:
     """An engine that runs `spec`; at the end it is gone, and so is everything that it started."""
-    process, said = await spawn(spec, env)
-    assert said["ok"], said
+    process, reply = await spawn(spec, env)
+    assert reply["ok"], reply
     children: list[psutil.Process] = []
     engine = psutil.Process(process.pid)
     client = await EngineClient.connect(Path(spec.socket))

@@ -47,9 +47,9 @@ async def test_two_workers_run_to_their_end_and_the_summary_agrees_with_their_lo
             assert worker["fps"]["max"] == max(numbers)
             assert worker["attempts"] == 1
             assert worker["gpu"] is None
-        found = inspect(run.folder)
-        assert found is not None
-        assert found.state == "ended"
+        listed = inspect(run.folder)
+        assert listed is not None
+        assert listed.state == "ended"
         assert not Path(run.spec.socket).exists()
 
 
@@ -61,8 +61,8 @@ async def test_each_worker_has_its_own_environment_and_arguments(tmp_path: Path)
     async with running(spec) as run:
         await run.until(lambda snapshot: snapshot.ended)
         for index, slot in enumerate(("cpu0", "cpu1")):
-            said = json.loads((tmp_path / f"{slot}.json").read_text())
-            env = said["env"]
+            reply = json.loads((tmp_path / f"{slot}.json").read_text())
+            env = reply["env"]
             assert env["CUDA_VISIBLE_DEVICES"] == ""
             assert env["PYTHONUNBUFFERED"] == "1"
             assert env["OUT"] == f"run-{index}-of-2"
@@ -72,7 +72,7 @@ async def test_each_worker_has_its_own_environment_and_arguments(tmp_path: Path)
             assert env["GMG_NUM_WORKERS"] == "2"
             assert env["GMG_ATTEMPT"] == "1"
             assert int(env["OMP_NUM_THREADS"]) == max(1, len(os.sched_getaffinity(0)) // 2)
-            assert "{i}" in said["argv"]
+            assert "{i}" in reply["argv"]
 
 
 async def test_restart_stop_and_kill_act_on_the_right_worker_only() -> None:
@@ -182,8 +182,8 @@ async def test_the_times_of_the_phases_are_known_at_the_next_run(tmp_path: Path)
 
 
 async def test_an_engine_that_cannot_start_says_why_in_one_line() -> None:
-    process, said = await spawn(spec_for(cpu=None))
+    process, reply = await spawn(spec_for(cpu=None))
     assert await process.wait() == 0
-    assert said["ok"] is False
-    assert "--cpu" in said["error"]
-    assert "\n" not in said["error"]
+    assert reply["ok"] is False
+    assert "--cpu" in reply["error"]
+    assert "\n" not in reply["error"]

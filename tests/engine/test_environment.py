@@ -16,7 +16,7 @@ def _telling(tmp_path: Path, **more: Any) -> RunSpec:
     """A run of a script that prints the names of the outer step's variables that it has."""
     script = tmp_path / "tell.py"
     script.write_text(
-        f"import os\nprint('told', *(f'{{k}}={{os.environ[k]}}' for k in {list(_STEP)} if k in os.environ))"
+        f"import os\nprint('got', *(f'{{k}}={{os.environ[k]}}' for k in {list(_STEP)} if k in os.environ))"
     )
     return spec_for(script=str(script), **more)
 
@@ -24,13 +24,13 @@ def _telling(tmp_path: Path, **more: Any) -> RunSpec:
 async def test_a_worker_is_not_told_that_it_is_a_task_of_the_outer_step(tmp_path: Path) -> None:
     async with running(_telling(tmp_path, env={"SLURM_PROCID": "0"}), _STEP) as run:
         await run.until(lambda snapshot: snapshot.ended)
-        assert b"told SLURM_JOB_ID=77 SLURM_PROCID=0\n" in run.output("cpu0")
+        assert b"got SLURM_JOB_ID=77 SLURM_PROCID=0\n" in run.output("cpu0")
         assert (await run.client.details("cpu0")).unset == ("OMPI_COMM_WORLD_RANK", "SLURM_NTASKS")
 
 
 async def test_a_worker_gets_all_of_the_outer_step_where_that_is_asked_for(tmp_path: Path) -> None:
     async with running(_telling(tmp_path, keep_slurm_env=True), _STEP) as run:
         await run.until(lambda snapshot: snapshot.ended)
-        told = " ".join(f"{name}={value}" for name, value in _STEP.items())
-        assert f"told {told}\n".encode() in run.output("cpu0")
+        got = " ".join(f"{name}={value}" for name, value in _STEP.items())
+        assert f"got {got}\n".encode() in run.output("cpu0")
         assert (await run.client.details("cpu0")).unset == ()

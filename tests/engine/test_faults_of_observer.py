@@ -39,10 +39,10 @@ if "gmg_tui.engine" in sys.orig_argv:
         raise KeyError("a fault of ours")
 
     for module, *names in {parts!r}:
-        found = import_module("gmg_tui." + module)
+        target = import_module("gmg_tui." + module)
         for name in names[:-1]:
-            found = getattr(found, name)
-        setattr(found, names[-1], fault)
+            target = getattr(target, name)
+        setattr(target, names[-1], fault)
 """
 _SCRIPT = """
 import time

@@ -83,8 +83,8 @@ async def test_a_rank_that_fails_ends_the_others(words: list[str], cause: str) -
         first = int(cause[5])
         for worker in run.snapshot.workers:
             mine = worker.group is not None and worker.group.rank == first
-            own = cause.partition(": ")[2] if mine else f"ended with the group: {cause}"
-            assert (worker.reason or "").startswith(own)
+            expected = cause.partition(": ")[2] if mine else f"ended with the group: {cause}"
+            assert (worker.reason or "").startswith(expected)
         await run.client.end()
 
 
@@ -155,9 +155,9 @@ async def test_a_rate_that_rank_0_reports_for_all_is_counted_on_its_own_node_alo
     def rank(number: int, rate: float, *, for_all: bool) -> Worker:
         fps = Fps(rate, rate, rate, 1, rate)
         attempt = Attempt(1, (), 1, 0.0, None, None, WorkerState.RUNNING, fps=fps, fps_of_group=for_all)
-        place = Rank("g0", number, 2)
+        group_rank = Rank("g0", number, 2)
         slot = f"n{number + 1}/gpu0"
-        return Worker(slot, number, WorkerState.RUNNING, current=attempt, group=place, fps_in_rank_0=not for_all)
+        return Worker(slot, number, WorkerState.RUNNING, current=attempt, group=group_rank, fps_in_rank_0=not for_all)
 
     first, other = rank(0, 2000.0, for_all=True), rank(1, 1000.0, for_all=False)
     assert [total_fps(those) for those in ((first, other), (first,), (other,))] == [2000.0, 2000.0, None]

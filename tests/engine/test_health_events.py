@@ -30,14 +30,14 @@ def test_what_happens_is_told_once_and_a_storm_now_and_then() -> None:
     first = GpuHealth(ecc_uncorrected=0, ecc_corrected=2)
     assert _told(events, first) == ["GPU-1: 2 corrected ECC errors, when the session began"]
     assert _told(events, first) == []
-    told = [
+    texts = [
         text
         for count in range(1, 101)
         for text in _told(events, GpuHealth(ecc_uncorrected=0, ecc_corrected=2, xids=(Xid(13, 1.0, count),)))
     ]
-    assert len(told) == 7
-    assert told[0].startswith("GPU-1: Xid 13: a kernel failed, as by an index out of range; read")
-    assert "Xid 13 (64 times by now)" in told[-1]
+    assert len(texts) == 7
+    assert texts[0].startswith("GPU-1: Xid 13: a kernel failed, as by an index out of range; read")
+    assert "Xid 13 (64 times by now)" in texts[-1]
     worse = GpuHealth(ecc_uncorrected=1, ecc_corrected=5, remap_pending=True, nvlink_recoveries=1)
     assert [text.removeprefix("GPU-1: ") for text in _told(events, worse)] == [
         "1 uncorrected ECC error, 1 more than before",

@@ -107,19 +107,19 @@ class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.queue = queue_of(8, (Batch("a"), Batch("b")))
-        self.held: list[JobRecord] = []
+        self.taken: list[JobRecord] = []
 
     @precondition(lambda self: _head(self.queue, "gpu0") is not None)
     @rule()
     def start(self) -> None:
         head = _head(self.queue, "gpu0")
         assert head is not None
-        self.held.append(self.queue.take(head.number))
+        self.taken.append(self.queue.take(head.number))
 
-    @precondition(lambda self: self.held)
+    @precondition(lambda self: self.taken)
     @rule(state=st.sampled_from([WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED, WorkerState.WAITING]))
     def end(self, state: WorkerState) -> None:
-        self.queue.release(structs.replace(self.held.pop(), state=state, elapsed_s=1.0))
+        self.queue.release(structs.replace(self.taken.pop(), state=state, elapsed_s=1.0))
 
     @rule(action=st.sampled_from(QueueAction), number=st.integers(1, 8))
     def act(self, action: QueueAction, number: int) -> None:
@@ -129,14 +129,14 @@ class QueueMachine(RuleBasedStateMachine):
             assert self.queue.records[number].state.ended or action in OTHERS or self._holds(number)
 
     def _holds(self, number: int) -> bool:
-        return any(record.number == number for record in self.held)
+        return any(record.number == number for record in self.taken)
 
     @invariant()
     def every_job_is_in_one_place(self) -> None:
         queue = self.queue
         assert sorted(queue.order()) == list(range(1, 9))
         ended = sum(queue.ended(state) for state in WorkerState)
-        assert (queue.waiting, queue.occupying, ended) == (8 - len(self.held) - ended, len(self.held), ended)
+        assert (queue.waiting, queue.occupying, ended) == (8 - len(self.taken) - ended, len(self.taken), ended)
         assert queue.busy_s == pytest.approx(sum(r.elapsed_s or 0.0 for r in queue.records.values() if r.state.ended))
 
 

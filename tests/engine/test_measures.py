@@ -82,10 +82,10 @@ def test_a_driver_that_is_reloaded_costs_no_energy() -> None:
 
 
 def test_the_peak_of_memory_is_that_of_the_workers_own_processes() -> None:
-    own, shared, alone = Meter(), Meter(), Meter()
+    named, shared, alone = Meter(), Meter(), Meter()
     sample = GpuSample("u", memory_used_mib=9000.0)
-    own.add(sample, running=True, now=0.0, sharers=2, own_mib=3000.0)
-    own.add(sample, running=True, now=1.0, sharers=2, own_mib=2000.0)
+    named.add(sample, running=True, now=0.0, sharers=2, own_mib=3000.0)
+    named.add(sample, running=True, now=1.0, sharers=2, own_mib=2000.0)
     shared.add(sample, running=True, now=0.0, sharers=2)
     alone.add(sample, running=True, now=0.0)
-    assert (own.memory_peak_mib, shared.memory_peak_mib, alone.memory_peak_mib) == (3000.0, None, 9000.0)
+    assert (named.memory_peak_mib, shared.memory_peak_mib, alone.memory_peak_mib) == (3000.0, None, 9000.0)

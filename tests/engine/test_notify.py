@@ -19,19 +19,19 @@ from tests.harm.patience import eventually
 NEVER = ("--lines", "0")
 
 
-def _told(folder: Path) -> dict[str, dict[str, str]]:
+def _notified(folder: Path) -> dict[str, dict[str, str]]:
     """The variables that the commands got, by event and slot."""
-    found = {}
-    for file in folder.glob("*.told"):
+    notified = {}
+    for file in folder.glob("*.notified"):
         variables = dict(line.partition("=")[::2] for line in file.read_text().splitlines())
-        found[variables["GMG_EVENT"] + variables["GMG_SLOT"]] = variables
-    return found
+        notified[variables["GMG_EVENT"] + variables["GMG_SLOT"]] = variables
+    return notified
 
 
 def _writes(folder: Path) -> str:
     """A command that leaves its variables in a file of its own, which is there whole or not at all."""
     at = shlex.quote(str(folder))
-    return f"env | grep ^GMG_ > {at}/$$ && mv {at}/$$ {at}/$$.told"
+    return f"env | grep ^GMG_ > {at}/$$ && mv {at}/$$ {at}/$$.notified"
 
 
 async def test_a_failure_and_the_end_are_told_after_which_the_engine_ends(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ async def test_a_failure_and_the_end_are_told_after_which_the_engine_ends(tmp_pa
     reason = snapshot.workers[0].reason or ""
     assert "the robot has 9 joints" in reason
     assert [one.kind for one in snapshot.occurred] == [OccurrenceKind.FAILED, OccurrenceKind.ENDED]
-    failed, ended = _told(tmp_path)["failedcpu0"], _told(tmp_path)["ended"]
+    failed, ended = _notified(tmp_path)["failedcpu0"], _notified(tmp_path)["ended"]
     assert failed["GMG_TEXT"] == f"cpu0 has failed: {reason}"
     assert failed["GMG_REASON"] == reason
     assert (failed["GMG_SESSION"], failed["GMG_FOLDER"]) == (spec.name, spec.folder)
@@ -57,15 +57,15 @@ async def test_what_a_script_prints_is_never_read_by_the_shell(tmp_path: Path) -
     script, harm = tmp_path / "evil.py", tmp_path / "harm"
     words = "$(touch harm) `touch harm`; touch harm #' \" \\ \x1b]0;x\x07"
     script.write_text(f"raise ValueError({words!r})\n")
-    said = tmp_path / "said"
-    command = f'printf "%s\\n" "$GMG_REASON" >> {said}; sh -c "true"'
+    reasons = tmp_path / "reasons"
+    command = f'printf "%s\\n" "$GMG_REASON" >> {reasons}; sh -c "true"'
     async with running(
         spec_for(script=str(script), notify=(command,), restart=RestartMode.NEVER, cwd=str(tmp_path))
     ) as run:
         await run.until(lambda snapshot: snapshot.ended)
         await run.leave()
         await run.process.wait()
-    reason, of_the_end = said.read_text().splitlines()
+    reason, of_the_end = reasons.read_text().splitlines()
     assert reason.startswith("ValueError: $(touch harm) `touch harm`; touch harm #' \" \\")
     assert of_the_end == ""
     assert not harm.exists()
@@ -89,11 +89,11 @@ async def test_a_job_is_told_when_it_has_failed_for_good(tmp_path: Path) -> None
         snapshot = await run.until(lambda snapshot: snapshot.ended and snapshot.occurred)
         await run.leave()
         await run.process.wait()
-    told = _told(tmp_path)
-    assert set(told) == {"job-failedcpu0", "ended"}
-    bad = told["job-failedcpu0"]
+    notified = _notified(tmp_path)
+    assert set(notified) == {"job-failedcpu0", "ended"}
+    bad = notified["job-failedcpu0"]
     assert (bad["GMG_JOB"], bad["GMG_JOB_NAME"], bad["GMG_REASON"]) == ("2", "bad", "exit code 3")
-    assert told["ended"]["GMG_TEXT"].endswith("has ended: 2 jobs, 1 finished, 1 failed")
+    assert notified["ended"]["GMG_TEXT"].endswith("has ended: 2 jobs, 1 finished, 1 failed")
     assert [one.kind for one in snapshot.occurred] == [OccurrenceKind.JOB_FAILED, OccurrenceKind.ENDED]
 
 
@@ -123,7 +123,7 @@ async def test_a_command_that_cannot_be_run_is_said_on_the_screen(tmp_path: Path
 
 
 class _Commands:
-    """The commands of a session without an engine, and what was said of them."""
+    """The commands of a session without an engine, and what was reasons of them."""
 
     def __init__(self, *commands: str) -> None:
         self.notes: list[str | None] = []

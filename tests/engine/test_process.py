@@ -29,8 +29,8 @@ class Run:
 
     def __init__(self) -> None:
         self.pipes = Pipes()
-        self.said = {False: b"", True: b""}
-        self.heard = asyncio.Event()
+        self.output = {False: b"", True: b""}
+        self.received = asyncio.Event()
         self.sent: list[str] = []
         self.process = Process(self.pipes, Scans(), "cpu0", self._take, self._changed)
 
@@ -38,8 +38,8 @@ class Run:
         self.sent.append((self.process.sent or "").partition(" ")[0])
 
     def _take(self, is_error: bool, chunk: bytes) -> None:
-        self.said[is_error] += chunk
-        self.heard.set()
+        self.output[is_error] += chunk
+        self.received.set()
 
     async def start(self, code: str, *args: str) -> Run:
         await self.process.start((sys.executable, "-c", code, *args), cwd="/", env=ENV)
@@ -52,10 +52,10 @@ class Run:
         assert self.process.survivors is None
 
 
-async def _spoken(run: Run, word: bytes) -> None:
-    while word not in run.said[False]:
-        run.heard.clear()
-        await run.heard.wait()
+async def _printed(run: Run, word: bytes) -> None:
+    while word not in run.output[False]:
+        run.received.clear()
+        await run.received.wait()
 
 
 @pytest.mark.process
@@ -64,7 +64,7 @@ async def test_both_streams_are_read_to_the_last_byte() -> None:
     run = await Run().start(code)
     assert await run.process.wait() == 0
     run.process.close_pipes()
-    assert run.said == {False: b"1" * 3_000_000, True: b"2" * 3_000_000}
+    assert run.output == {False: b"1" * 3_000_000, True: b"2" * 3_000_000}
 
 
 @pytest.mark.process
@@ -80,10 +80,10 @@ async def test_a_command_that_does_not_exist_leaves_no_descriptor_open() -> None
 @pytest.mark.process
 async def test_sigint_is_enough_for_a_script_that_heeds_it() -> None:
     run = await Run().start("import time\ntry: print('up'); time.sleep(60)\nexcept KeyboardInterrupt: print('saved')")
-    await _spoken(run, b"up")
+    await _printed(run, b"up")
     await run.stop()
     assert run.sent == ["SIGINT"]
-    assert b"saved" in run.said[False]
+    assert b"saved" in run.output[False]
     assert run.process.exit_code == 0
 
 
@@ -91,7 +91,7 @@ async def test_sigint_is_enough_for_a_script_that_heeds_it() -> None:
 async def test_what_ignores_sigint_and_sigterm_is_killed() -> None:
     code = "import signal,time\nfor s in 2, 15: signal.signal(s, signal.SIG_IGN)\nprint('up')\ntime.sleep(60)"
     run = await Run().start(code)
-    await _spoken(run, b"up")
+    await _printed(run, b"up")
     await run.stop()
     assert run.sent == ["SIGINT", "SIGTERM", "SIGKILL"]
     assert run.process.exit_code == -signal.SIGKILL
@@ -119,7 +119,7 @@ def adopting() -> Iterator[None]:
 @pytest.mark.parametrize("waits", [(), ("wait",)], ids=["after it has left it behind", "together with it"])
 async def test_a_child_in_a_session_of_its_own_is_ended(tmp_path: Path, waits: tuple[str, ...]) -> None:
     run = await Run().start(ESCAPE, str(tmp_path / "pid"), *waits)
-    await _spoken(run, b"up")
+    await _printed(run, b"up")
     if not waits:
         await run.process.wait()
     child = int((tmp_path / "pid").read_text())

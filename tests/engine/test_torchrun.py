@@ -92,11 +92,11 @@ async def test_it_sees_all_cards_and_every_slot_steers_it(sim: Sim, tmp_path: Pa
         "pathlib.Path(sys.argv[1]).write_text(json.dumps(os.environ['CUDA_VISIBLE_DEVICES']))\n"
         "time.sleep(600)\n"
     )
-    told = tmp_path / "told"
-    async with running(spec_for(str(told), cpu=None, script=str(stand_in)), sim.env()) as run:
-        await eventually(lambda: told.exists() and told.read_text())
+    report = tmp_path / "report"
+    async with running(spec_for(str(report), cpu=None, script=str(stand_in)), sim.env()) as run:
+        await eventually(lambda: report.exists() and report.read_text())
         slots = [worker.slot for worker in run.snapshot.workers]
-        assert json.loads(told.read_text()).split(",") == [slot.removeprefix("gpu") for slot in slots]
+        assert json.loads(report.read_text()).split(",") == [slot.removeprefix("gpu") for slot in slots]
         other = run.worker(slots[1])
         assert other.reason == "used by gpu0's worker"
         await run.client.act(Action.STOP, slots[-1])
@@ -105,7 +105,7 @@ async def test_it_sees_all_cards_and_every_slot_steers_it(sim: Sim, tmp_path: Pa
 
 
 async def test_it_has_time_to_end_its_ranks_also_as_a_job(tmp_path: Path) -> None:
-    stand_in, told = tmp_path / "torchrun", tmp_path / "told"
+    stand_in, report = tmp_path / "torchrun", tmp_path / "report"
     stand_in.write_text(
         "import pathlib, signal, sys, time\n"
         "def end(*_):\n"
@@ -116,12 +116,14 @@ async def test_it_has_time_to_end_its_ranks_also_as_a_job(tmp_path: Path) -> Non
         "pathlib.Path(sys.argv[1]).write_text('began')\n"
         "time.sleep(600)\n"
     )
-    spec = sweep_for([{}], Batch(script=str(stand_in), args=(str(told),)), cpu=1, sigint_wait_s=0.5, sigterm_wait_s=0.5)
+    spec = sweep_for(
+        [{}], Batch(script=str(stand_in), args=(str(report),)), cpu=1, sigint_wait_s=0.5, sigterm_wait_s=0.5
+    )
     async with running(spec) as run:
-        await eventually(lambda: told.exists() and told.read_text() == "began")
+        await eventually(lambda: report.exists() and report.read_text() == "began")
         await run.client.act(Action.STOP, "cpu0")
         await run.until_done()
-    assert told.read_text() == "ended"
+    assert report.read_text() == "ended"
 
 
 def test_an_engine_that_is_ended_gives_torchrun_jobs_their_time() -> None:
