@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui import simulation
+from gmg_tui import simulation, tables, units
+from gmg_tui.columns import Column
 from gmg_tui.commands.interactive import conclude
 from gmg_tui.commands.launch import start
 from gmg_tui.commands.messages import note
@@ -26,12 +30,16 @@ from gmg_tui.commands.spec import (
     with_store,
 )
 from gmg_tui.errors import GmgError
-from gmg_tui.model import RunSpec, SweepSpec, WorkerState
+from gmg_tui.model import Batch, JobRecord, RunSpec, Slot, SlotKind, SweepSpec, WorkerState
 from gmg_tui.options import SWEEP, Options, Program
+from gmg_tui.placeholders import fill, values_for
 from gmg_tui.session import STORE
-from gmg_tui.sweep import dry_run, plan
+from gmg_tui.sweep import plan
 from gmg_tui.sweep.settings import Settings, from_options, read, sets
 
+_BARE = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
+_WHERE = ("slot", "gpu")
+"""Placeholders that get their values when a job starts."""
 _SHARED = ("gpus", "ddp", "env", "per_gpu", "retries", "repeat", "timeout", "min_free_mib", "out_dir", "best")
 """Options that an experiments file may set too: it overrides `config.toml`, and the command line overrides it."""
 _CHANGEABLE = ("gpus", "env", "per_gpu", "retries", "timeout", "min_free_mib")
@@ -89,7 +97,7 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
     for warning in made.warnings:
         note(f"gmg-tui: {warning}")
     if options.dry_run:
-        dry_run.show(made.batches, made.jobs, total=len(made.jobs))
+        _list_jobs(made.batches, made.jobs, total=len(made.jobs))
         return 0
     first = made.batches[0]
     asked = SweepSpec(made.batches, None if file is None else str(Path(file).absolute()), results, whole.best)
@@ -143,10 +151,46 @@ def resume(options: Options, engine: PrestartedEngine) -> int:
     rerun = {WorkerState.FAILED} if options.retry_failed else set[WorkerState]()
     again = [job for job in jobs if not job.state.ended or job.state in rerun]
     if options.dry_run:
-        dry_run.show(sweep.batches, again, total=len(jobs))
+        _list_jobs(sweep.batches, again, total=len(jobs))
         return 0
     if not again:
         failed = any(job.state is WorkerState.FAILED for job in jobs)
         note(f"every job of {spec.name} has ended{'; --retry-failed runs the failed ones again' if failed else ''}")
         return conclude(spec, 0)
     return start(options, lambda: prepare(spec), engine=engine)
+
+
+def _list_jobs(batches: Sequence[Batch], jobs: Sequence[JobRecord], *, total: int) -> None:
+    """Print the jobs, their number, and each one's command with every placeholder filled in that has a value before the start.
+
+    `total` is how many jobs the sweep has (`{n}`).
+    """
+    columns = (
+        Column[JobRecord]("job", lambda job: job.number),
+        Column[JobRecord]("name", lambda job: job.name, left=True),
+        Column[JobRecord]("command", lambda job: _command(batches[job.batch], job, total), left=True),
+    )
+    print("\n".join(tables.terminal(columns, jobs)))  # whole commands, to be pasted
+    sizes = Counter(job.batch for job in jobs)
+    each = ", ".join(f"{batch.name} {sizes[number]:,}" for number, batch in enumerate(batches))
+    print(units.count(len(jobs), "job") + (f": {each}" if len(batches) > 1 else ""))
+
+
+def _command(batch: Batch, job: JobRecord, total: int) -> str:
+    values_of_slot = values_for(Slot("", SlotKind.CPU), job.number - 1, total, None)
+    values = {**{name: value for name, value in values_of_slot.items() if name not in _WHERE}, **job.values}
+    values |= {"job": job.number, "name": job.name}
+    if job.only is not None:
+        values["slot"] = job.only
+    if batch.out_dir is not None:
+        values["out_dir"] = fill(batch.out_dir, values)
+    env = [f"{name}={_quoted(fill(value, values))}" for name, value in batch.env.items()]
+    words = ["python", *(["-m"] if batch.module else []), batch.script, *(fill(arg, values) for arg in batch.args)]
+    return " ".join([*env, *map(_quoted, words)])
+
+
+def _quoted(word: str) -> str:
+    """`word` as a shell would read it; placeholders keep their braces unquoted."""
+    if word and _BARE.fullmatch(word):
+        return word
+    return shlex.quote(word) if word.isprintable() else shlex.quote(repr(word)[1:-1])
