@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sys
 from asyncio.subprocess import PIPE, Process
 
 import pytest
@@ -144,6 +145,22 @@ async def test_a_second_interrupt_of_stop_kills() -> None:
         await engine.leave(ended=True)
         await process.communicate()
     assert process.returncode == 0
+
+
+async def test_stop_waits_for_an_engine_to_make_its_deleted_socket_again() -> None:
+    program = "import sys; from gmg_tui import cli, client; client._MISSING_S = 90.0; cli.main(sys.argv[1:])"
+    async with ScriptedEngine() as engine:
+        away = engine.socket.rename(engine.socket.with_suffix(".away"))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", program, "stop", stderr=PIPE, env=environ()
+        )
+        assert process.stderr is not None
+        assert await process.stderr.readline() == b"stopping sim-1\n"
+        away.rename(engine.socket)
+        await engine.ends.get()
+        engine.end_all(WorkerState.STOPPED)
+        await engine.leave(ended=True)
+        assert (await process.communicate())[1] == b"sim-1 has ended\n"
 
 
 @pytest.mark.parametrize("names", [("--all",), ("sim-2", "sim-1")])
