@@ -110,13 +110,15 @@ def _jobs(entry: SessionEntry) -> list[JobRecord]:
 
 
 def _only(entry: SessionEntry, states: Mapping[str, str], labels: Mapping[str, str]) -> str:
-    """The only worker or job, or the only one that has failed. Raises `GmgError`, which lists them."""
+    """The only worker or job, or the only one that has failed. Raises `GmgError`, which lists those that have, or all."""
     failed = [name for name, state in states.items() if state == WorkerState.FAILED]
     for names in (list(states), failed):
         if len(names) == 1:
             return names[0]
-    example = f"gmg-tui logs {entry.name} {next(iter(states), 'SLOT')}"
-    raise GmgError(f"{entry.name} has {listed(labels.values()) or 'no worker yet'}; choose one, as in: {example}")
+    choices = failed or list(states)
+    example = f"gmg-tui logs {entry.name} {next(iter(choices), 'SLOT')}"
+    there = listed(labels[name] for name in choices) or "no worker yet"
+    raise GmgError(f"{entry.name} has {there}; choose one, as in: {example}")
 
 
 def _has_ended(log: _Log) -> bool:
