@@ -1,4 +1,4 @@
-"""What a run of the benchmark stands on: a folder, simulated GPUs that live, and words about the machine."""
+"""What a run of the benchmark needs: a folder, simulated GPUs whose metrics change, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-import sys
 import tempfile
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,13 +30,13 @@ class Ground:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # As an installer does: else each start of gmg-tui alone would compile itself, and its peers would not.
+        # As an installer does: else gmg-tui would compile itself at each start, and its peers would not.
         compileall.compile_dir(ROOT / "gmg_tui", quiet=1)
         self._library = self._build()
         self._marks = 0
 
     def _build(self) -> Path:
-        """Compile the simulated driver, with what only the peers ask for."""
+        """Compile the simulated driver, with the functions that only the peers call."""
         library = self.folder / "nvml" / "libnvidia-ml.so.1"
         library.parent.mkdir()
         sources = [str(HERE / "more_nvml.c"), str(nvml_sim.SOURCES / "nvml_sim.c")]
@@ -46,7 +45,7 @@ class Ground:
         return library.parent
 
     def mark(self) -> str:
-        """A word by which the processes of the next program are known."""
+        """A word that identifies the processes of the next program."""
         self._marks += 1
         return f"{self.folder.name}-{self._marks}"
 
@@ -65,31 +64,30 @@ class Ground:
         }
 
     @contextlib.contextmanager
-    def gpus(self, count: int, *, living: bool = True) -> Iterator[dict[str, str]]:
-        """`count` simulated GPUs, and the environment that shows them.
-
-        Args:
-            count: How many.
-            living: Whether their metrics change each second.
-        """
-        folder = self.folder / f"GPUs{count}"
-        sim = nvml_sim.Sim(folder, self._library, count)
+    def gpus(self, count: int) -> Iterator[dict[str, str]]:
+        """`count` simulated GPUs whose metrics change each second, and the environment that shows them."""
+        sim = nvml_sim.Sim(self.folder / f"GPUs{count}", self._library, count)
         animate(sim, 0)
-        animator: subprocess.Popen[bytes] | None = None
-        if living:
-            command = [sys.executable, "-m", "tests.benchmarks.ground", str(folder), str(self._library), str(count)]
-            animator = subprocess.Popen(command, cwd=ROOT)
+        end = threading.Event()
+
+        def change() -> None:
+            second = 1
+            while not end.wait(1.0):
+                animate(sim, second)
+                second += 1
+
+        thread = threading.Thread(target=change)
+        thread.start()
         try:
             yield self.env() | sim.env()
         finally:
-            if animator is not None:
-                animator.terminate()
-                animator.wait()
+            end.set()
+            thread.join()
 
 
 @contextlib.contextmanager
 def ground() -> Iterator[Ground]:
-    """A ground for one run; nothing of it is left."""
+    """A ground for one run, removed at its end."""
     with tempfile.TemporaryDirectory(prefix="gmg-bench-", ignore_cleanup_errors=True) as folder:
         yield Ground(Path(folder))
 
@@ -105,18 +103,3 @@ def machine() -> str:
         f"{os.cpu_count()} cores ({model}), Linux {platform.release()}, Python {platform.python_version()}, "
         f"Textual {importlib.metadata.version('textual')}; load average at the start {load}"
     )
-
-
-def main() -> None:
-    """Let the GPUs live until ended."""
-    folder, library, count = sys.argv[1:]
-    sim = nvml_sim.Sim(Path(folder), Path(library), int(count))
-    second = 0
-    while True:
-        animate(sim, second)
-        second += 1
-        time.sleep(1)
-
-
-if __name__ == "__main__":
-    main()

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from tests.benchmarks.ground import FAKE, HERE, Ground
 
-WORKER = ("--lines", "0", "--fps", "24000000", "-B", "4096", "--rate")
-"""The worker of all programs: Genesis's progress lines, a rate to follow."""
+WORKER = [sys.executable, str(FAKE), "--lines", "0", "--fps", "24000000", "-B", "4096", "--rate", "20"]
+"""The worker of all programs: 20 of Genesis's progress lines a second."""
 _MEMORY = re.compile(r"\d ?(?:GiB|Gi)? ?/ ?79\.6")
-"""A GPU's memory in use and whole, as gmg-tui and nvitop write it: values, not only names."""
+"""A GPU's memory in use and in total, as gmg-tui and nvitop write it: values, not only names."""
 
 
 class Program(NamedTuple):
@@ -24,11 +24,9 @@ class Program(NamedTuple):
 
     name: str
     command: Callable[[Ground, int], list[str]]
-    """Its command line, for so many GPUs and workers."""
+    """Its command line, for that many GPUs and workers."""
     metrics: Callable[[str], int]
     """How many slots a screen shows with their metrics; the most that it ever shows is the complete frame."""
-    workers: bool = True
-    """Whether it starts the workers."""
 
 
 def is_worker(command: list[str]) -> bool:
@@ -40,27 +38,22 @@ def _gpus(text: str) -> int:
     return len(_MEMORY.findall(text))
 
 
-def gmg() -> Program:
-    """gmg-tui itself, its workers printing 20 lines a second."""
-
-    def command(_: Ground, __: int) -> list[str]:
-        run = [sys.executable, "-m", "gmg_tui", "--start", "together", "--stuck-after", "3600"]
-        return [*run, str(FAKE), *WORKER, "20"]
-
-    return Program("gmg-tui", command, _gpus)
-
-
-def label() -> Program:
-    """A Textual app of one label."""
-    command = [sys.executable, str(HERE / "label_app.py")]
-    return Program("Textual, one label", lambda *_: command, lambda text: int("label-is-shown" in text), workers=False)
+GMG = Program(
+    "gmg-tui",
+    lambda *_: [sys.executable, "-m", "gmg_tui", "--start", "together", "--stuck-after", "3600", *WORKER[1:]],
+    _gpus,
+)
+LABEL = Program(
+    "Textual, one label",
+    lambda *_: [sys.executable, str(HERE / "label_app.py")],
+    lambda text: int("label-is-shown" in text),
+)
 
 
 def _mprocs(path: str) -> Program:
     def command(ground: Ground, count: int) -> list[str]:
-        worker = {"cmd": [sys.executable, str(FAKE), *WORKER, "20"]}
         config = ground.folder / f"mprocs{count}.json"
-        config.write_text(json.dumps({"procs": {f"gpu{number}": worker for number in range(count)}}))
+        config.write_text(json.dumps({"procs": {f"gpu{number}": {"cmd": WORKER} for number in range(count)}}))
         return [path, "--config", str(config)]
 
     def metrics(text: str) -> int:
@@ -69,14 +62,14 @@ def _mprocs(path: str) -> Program:
     return Program(f"mprocs {_version(path)}", command, metrics)
 
 
-def peers(given: dict[str, Path | None]) -> tuple[list[Program], list[str]]:
-    """The peers that are here, and for each that is not, why it is left out.
+def peers(paths: dict[str, Path | None]) -> tuple[list[Program], list[str]]:
+    """The peers that are installed, and for each that is not, why it is left out.
 
     Args:
-        given: Paths of programs by name; None looks for the name on PATH.
+        paths: Paths of programs by name; None searches PATH for the name.
     """
     available, missing = [], []
-    for name, path in given.items():
+    for name, path in paths.items():
         resolved = shutil.which(path or name)
         if resolved is None:
             missing.append(f"{name} is left out: {f'{path} cannot be run' if path else 'it is not on PATH'}")
@@ -84,7 +77,7 @@ def peers(given: dict[str, Path | None]) -> tuple[list[Program], list[str]]:
             available.append(_mprocs(resolved))
         else:
             command = [resolved]
-            available.append(Program(f"{name} {_version(resolved)}", lambda *_, c=command: c, _gpus, workers=False))
+            available.append(Program(f"{name} {_version(resolved)}", lambda *_, c=command: c, _gpus))
     return available, missing
 
 

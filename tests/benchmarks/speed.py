@@ -1,4 +1,4 @@
-"""The worker's own speed: under gmg-tui, the same with a terminal that has stalled, and with nobody reading."""
+"""A worker's own speed: under gmg-tui, under it with a stalled terminal, and with its output sent to /dev/null."""
 
 from __future__ import annotations
 
@@ -18,13 +18,9 @@ from tests.pseudo_terminal import PseudoTerminal
 
 _PATIENCE_S = 180.0
 _ROUNDS = 8
-"""How often each way is measured; the second least and the second greatest of so many ratios hold the median between
-them in 93 of 100 cases."""
+"""The median lies between the second least and the second greatest of 8 ratios in 93 of 100 cases."""
 _KEYS_TO_STALL = 40
 """Each draws the whole screen anew: more than a terminal and Textual's queue (30 writes) hold."""
-
-Way = Callable[[Ground, Sequence[str]], None]
-"""Runs a worker's command line to its end."""
 
 
 def run(ground: Ground, *, quick: bool) -> list[Row]:
@@ -77,7 +73,8 @@ def _under_gmg(ground: Ground, command: Sequence[str], *, stalled: bool = False)
         try:
             terminal.wait_for(lambda text: "cpu0" in text, timeout_s=20)
             if stalled:
-                _stall(terminal)
+                terminal.stall()
+                terminal.press("t" * _KEYS_TO_STALL)
             deadline = time.monotonic() + _PATIENCE_S
             while not Path(command[1]).exists():
                 if time.monotonic() > deadline:
@@ -87,15 +84,8 @@ def _under_gmg(ground: Ground, command: Sequence[str], *, stalled: bool = False)
             usage.end(mark)
 
 
-def _stall(terminal: PseudoTerminal) -> None:
-    """Stop reading, and let the program write until it cannot."""
-    terminal.stall()
-    terminal.press("t" * _KEYS_TO_STALL)
-    time.sleep(1)
-
-
 _NULL, _SHOWN, _STALLED = "to /dev/null", "under gmg-tui", "under gmg-tui with a stalled terminal"
-_WAYS: dict[str, Way] = {
+_WAYS: dict[str, Callable[[Ground, Sequence[str]], None]] = {
     _NULL: _to_null,
     _SHOWN: _under_gmg,
     _STALLED: lambda ground, command: _under_gmg(ground, command, stalled=True),

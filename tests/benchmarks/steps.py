@@ -1,4 +1,4 @@
-"""Runs a Genesis script as it is, and says in a file how long its simulation steps took: `steps.py FILE SCRIPT ARGS…`.
+"""Runs a Genesis script unchanged and writes the seconds that a simulation step took to a file: `steps.py FILE SCRIPT ARGS…`.
 
 What comes before (imports, building, the first steps, in which kernels are loaded) is left out.
 """

@@ -12,7 +12,7 @@ from tests.benchmarks.ground import ROOT, Ground
 from tests.benchmarks.programs import Program, is_worker
 from tests.pseudo_terminal import PseudoTerminal
 
-WHOLE_S = 20.0
+_WHOLE_S = 20.0
 """How long a program may take to show all slots."""
 
 
@@ -21,8 +21,6 @@ class Case(NamedTuple):
 
     name: str
     slots: int = 8
-    columns: int = 160
-    rows: int = 48
     keys: str = ""
     """Pressed once the first frame is there."""
     settle_s: float = 4.0
@@ -32,63 +30,53 @@ class Case(NamedTuple):
 class Measurement(NamedTuple):
     """What was measured."""
 
-    cpu_pct: float
-    """Of one core, all processes but the workers."""
     parts_pct: dict[str, float]
-    """The same by process."""
+    """CPU of each process except the workers, per cent of one core."""
     bytes_s: float
-    first_frame_s: float | None
-    pss_mib: float
+    first_frame_s: float
     rss_mib: float
+
+    @property
+    def cpu_pct(self) -> float:
+        """CPU of all processes except the workers, per cent of one core."""
+        return sum(self.parts_pct.values())
 
 
 @contextmanager
 def running(program: Program, ground: Ground, env: dict[str, str], case: Case) -> Iterator[tuple[PseudoTerminal, str]]:
-    """The program on its terminal, and the mark of its processes; at its end nothing of it is left."""
+    """The program on its terminal, and the mark of its processes; at the end none of them remains."""
     mark = ground.mark()
     command = program.command(ground, case.slots)
-    size = {"columns": case.columns, "rows": case.rows}
-    with PseudoTerminal(command, **size, env=env | {usage.MARK: mark}, cwd=str(ROOT)) as terminal:
+    with PseudoTerminal(command, columns=160, rows=48, env=env | {usage.MARK: mark}, cwd=str(ROOT)) as terminal:
         try:
             yield terminal, mark
         finally:
             usage.end(mark)
 
 
-def first_frame_s(program: Program, terminal: PseudoTerminal, *, slots: int) -> float | None:
-    """Seconds from the start to the first complete frame: all slots that fit, with metrics; None where there is none."""
-    terminal.wait_for(lambda text: program.metrics(text) >= min(slots, 1), timeout_s=WHOLE_S)
+def _first_frame_s(program: Program, terminal: PseudoTerminal, slots: int) -> float:
+    """Seconds from the start to the first complete frame: all slots that fit, with metrics; NaN without one."""
+    terminal.wait_for(lambda text: program.metrics(text) >= min(slots, 1), timeout_s=_WHOLE_S)
     time.sleep(1.5)
     most = program.metrics(terminal.text())
-    if not most:
-        return None
-    at = terminal.first(lambda text: program.metrics(text) >= most)
-    return None if at is None else at - terminal.started
+    at = terminal.first(lambda text: program.metrics(text) >= most) if most else None
+    return float("nan") if at is None else at - terminal.started
 
 
-def start(program: Program, ground: Ground, env: dict[str, str], case: Case) -> float | None:
-    """Only the first frame."""
+def start(program: Program, ground: Ground, env: dict[str, str], case: Case) -> float:
+    """Only the first frame, seconds."""
     with running(program, ground, env, case) as (terminal, _):
-        return first_frame_s(program, terminal, slots=case.slots)
+        return _first_frame_s(program, terminal, case.slots)
 
 
 def measure(program: Program, ground: Ground, env: dict[str, str], case: Case, seconds: float) -> Measurement:
-    """Run `program` and measure it for so long."""
+    """Run `program` and measure it for that long."""
     with running(program, ground, env, case) as (terminal, mark):
-        first = first_frame_s(program, terminal, slots=case.slots)
-        if case.keys:
-            terminal.press(case.keys)
+        first_s = _first_frame_s(program, terminal, case.slots)
+        terminal.press(*case.keys)
         time.sleep(case.settle_s)
         before, sent = usage.usage(mark, is_worker), terminal.bytes
-        began = time.monotonic()
         time.sleep(seconds)
-        bytes_s = (terminal.bytes - sent) / (time.monotonic() - began)
         after = usage.usage(mark, is_worker)
-        return Measurement(
-            cpu_pct=after.cpu_pct(before),
-            parts_pct=after.cpu_pct_by_part(before),
-            bytes_s=bytes_s,
-            first_frame_s=first,
-            pss_mib=after.pss_mib,
-            rss_mib=after.rss_mib,
-        )
+        bytes_s = (terminal.bytes - sent) / (after.at - before.at)
+        return Measurement(after.cpu_pct(before), bytes_s, first_s, after.rss_mib)
