@@ -9,6 +9,7 @@ from typing import Any
 import pynvml
 
 from gmg_tui.gpu import metrics
+from gmg_tui.gpu.driver import Asker
 from gmg_tui.model import GpuSample
 
 ANSWERS: dict[Callable[..., Any], Any] = {
@@ -25,20 +26,26 @@ ANSWERS: dict[Callable[..., Any], Any] = {
 }
 
 
-def _ask(function: Callable[..., Any], *_: object) -> Any:
-    return ANSWERS.get(function)
+class Answers(Asker):
+    """A GPU whose driver gives these answers, and None for all other queries."""
+
+    def __init__(self, answers: dict[Callable[..., Any], Any]) -> None:
+        super().__init__(None)
+        self._answers = answers
+
+    def __call__(self, question: Callable[..., Any], *_: object) -> Any:
+        return self._answers.get(question)
 
 
 def test_figures_have_the_units_of_their_names() -> None:
-    sample = metrics.fast(_ask, GpuSample("GPU-1"))
+    sample = metrics.fast(Answers(ANSWERS), GpuSample("GPU-1"))
     assert (sample.gpu_util_pct, sample.memory_util_pct, sample.temperature_c) == (97, 41, 61)
     assert (sample.memory_used_mib, sample.memory_total_mib, sample.memory_free_mib) == (30720, 81920, 51200)
     assert (sample.power_w, sample.energy_j, sample.sm_clock_mhz) == (612.5, 5, 1755)
-    rare = metrics.slow(_ask, "GPU-1")
+    rare = metrics.slow(Answers(ANSWERS), "GPU-1")
     assert (rare.power_limit_w, rare.sm_clock_max_mhz, rare.fan_pct) == (700, 1980, 40)
     assert (rare.pcie_rx_mib_s, rare.pcie_tx_mib_s) == (2, 2)
 
 
 def test_figures_that_the_driver_does_not_have_are_none() -> None:
-    sample = metrics.fast(lambda *_: None, GpuSample("GPU-1"))
-    assert sample == GpuSample("GPU-1")
+    assert metrics.fast(Answers({}), GpuSample("GPU-1")) == GpuSample("GPU-1")
