@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
+from msgspec import structs
+
 from gmg_tui import protocol
 from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
@@ -23,10 +25,11 @@ from gmg_tui.model import (
     Snapshot,
     TriedView,
     Worker,
+    WorkerState,
 )
 from gmg_tui.protocol import Answer, Bye, Lines, Request, Update, Welcome
 from gmg_tui.results.tried import Ran, TriedArguments
-from gmg_tui.session import LOGS, STORE
+from gmg_tui.session import ENGINE_DIED, LOGS, STORE
 from gmg_tui.store.reader import Stored, open_store
 from gmg_tui.store.records import JobAttempt, MetricsRow
 from gmg_tui.text import clean
@@ -78,6 +81,8 @@ class EndedSession(Source):
         if snapshot is None:
             name = session.spec.name
             raise GmgError(f"{name}: no snapshot was recorded; for what was recorded: gmg-tui report {name}", 1)
+        if loss:
+            snapshot = structs.replace(snapshot, workers=tuple(map(_after_loss, snapshot.workers)))
         welcome = Welcome(protocol.VERSION, session, snapshot, recent, readonly=True)
         return cls(welcome, folder, loss=loss)
 
@@ -122,6 +127,13 @@ class EndedSession(Source):
 
     async def close(self) -> None:
         """Nothing is open between requests."""
+
+
+def _after_loss(worker: Worker) -> Worker:
+    """The worker once its engine has died; one that had ended before stays unchanged."""
+    if worker.state.ended:
+        return worker
+    return structs.replace(worker, state=WorkerState.FAILED, stuck=None, stopping=None, reason=ENGINE_DIED)
 
 
 async def _in_thread(path: Path, reading: Callable[[Stored], T]) -> T:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from gmg_tui import units
 from gmg_tui.columns import Column
 from gmg_tui.model import FPS, Answer, Best, Goal, RunSpec, Together, Trial, TuneSpec, Visible
 from gmg_tui.placeholders import fill_some
 
+_SAME: Final = 0.005
+"""Slots that differ by less than this share are the same."""
 _Row = TypeVar("_Row")
 
 
@@ -83,7 +85,7 @@ def together(answer: Answer, spec: TuneSpec) -> str:
 
 def factors(answer: Answer) -> str:
     """The slots that are not as fast as a usual one, the slowest first: `gpu5 −8.0 %  gpu2 +1.2 %`."""
-    by_factor = sorted((factor, slot) for slot, factor in answer.factors.items())
+    by_factor = sorted((factor, slot) for slot, factor in answer.factors.items() if abs(factor - 1) >= _SAME)
     return "  ".join(f"{slot} {'−' if factor < 1 else '+'}{100 * abs(factor - 1):.1f} %" for factor, slot in by_factor)
 
 

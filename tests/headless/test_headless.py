@@ -60,7 +60,7 @@ async def test_each_line_stands_after_its_slot_and_the_table_has_the_sum(engine:
     assert f"summary: {engine.folder}/summary.json" in lines
 
 
-async def test_a_failure_is_told_with_its_reason_and_advice_and_is_the_exit_status(engine: ScriptedEngine) -> None:
+async def test_a_failure_is_reported_with_its_reason_and_advice_and_is_the_exit_status(engine: ScriptedEngine) -> None:
     process = await _report(engine)
     engine.move("cpu0", WorkerState.FAILED, reason="out of memory", advice="take fewer environments")
     engine.end_all()
@@ -103,7 +103,7 @@ async def test_lines_that_the_engine_left_out_are_counted(engine: ScriptedEngine
     assert "cpu1 │ one\ncpu1 │ … 1,234 lines left out; all are in logs/cpu1.log\ncpu1 │ last\n" in out
 
 
-async def test_interrupts_are_heard_while_nobody_reads_and_the_third_leaves(engine: ScriptedEngine) -> None:
+async def test_interrupts_are_handled_while_nobody_reads_and_the_third_leaves(engine: ScriptedEngine) -> None:
     unread, writing = os.pipe()
     process = await _report(engine, writing)
     os.close(writing)
@@ -167,7 +167,7 @@ async def test_an_engine_that_dies_is_an_error_that_names_its_log(engine: Script
     assert "bytes" not in err
 
 
-async def test_each_job_of_a_sweep_is_told_also_one_that_no_snapshot_had() -> None:
+async def test_each_job_of_a_sweep_is_reported_also_one_that_no_snapshot_had() -> None:
     async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Batch(),))) as engine:
         first, second, third = (JobRecord(number, f"x={number}") for number in (1, 2, 3))
         running = replace(first, state=WorkerState.RUNNING, slot="cpu0", last=Attempt(1))
@@ -190,7 +190,7 @@ async def test_each_job_of_a_sweep_is_told_also_one_that_no_snapshot_had() -> No
     assert "FPS last" not in out
 
 
-async def test_an_engine_that_leaves_before_it_has_told_of_all_jobs_holds_nothing_up() -> None:
+async def test_an_engine_that_leaves_before_it_has_reported_of_all_jobs_holds_nothing_up() -> None:
     async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Batch(),))) as engine:
         job = JobRecord(1, "x=1", slot="cpu0", last=Attempt(1))
         engine.advance("cpu0", replace(job, state=WorkerState.RUNNING))

@@ -37,15 +37,15 @@ def _running(fps: float, slot: str = "gpu0") -> Worker:
     return worker_of(slot, 0, WorkerState.RUNNING, fps=Fps(fps, fps, fps, 1, settled=fps), attempt=1)
 
 
-def test_the_status_comes_every_five_seconds_when_it_says_something_else_and_each_minute() -> None:
+def test_the_status_comes_every_five_seconds_when_it_has_something_else_and_each_minute() -> None:
     reporter = Reporter(_SESSION)
-    said = {
+    printed = {
         second: text
         for second in range(200)
         if (text := reporter.status(_snapshot(second, _running(100 + min(second, 12), "gpu0"), power_w=50.0)))
     }
-    assert list(said) == [0, 5, 10, 15, 75, 135, 195]
-    assert said[15] == "sim-1  Σ 112 FPS  2.24 FPS/W  1 running  00:00:15"
+    assert list(printed) == [0, 5, 10, 15, 75, 135, 195]
+    assert printed[15] == "sim-1  Σ 112 FPS  2.24 FPS/W  1 running  00:00:15"
 
 
 def test_lines_that_are_more_than_progress_are_printed() -> None:
@@ -75,7 +75,7 @@ def test_lines_that_are_more_than_progress_are_printed() -> None:
 def test_the_status_has_the_age_of_metrics_that_are_late_and_na_are_in_no_sum() -> None:
     reporter = Reporter(_SESSION)
     worker = _running(100.0)
-    said = [
+    printed = [
         reporter.status(_snapshot(0, worker, power_w=50.0)),
         reporter.status(_snapshot(7, worker, power_w=50.0, age_s=7.0)),
         reporter.status(_snapshot(12, worker, power_w=50.0, age_s=12.0)),
@@ -83,7 +83,7 @@ def test_the_status_has_the_age_of_metrics_that_are_late_and_na_are_in_no_sum() 
         reporter.status(_snapshot(76, worker, error="no answer from the driver", age_s=76.0)),
         reporter.status(_snapshot(77, worker, error="no answer from the driver", age_s=77.0)),
     ]
-    assert said == [
+    assert printed == [
         "sim-1  Σ 100 FPS  2.00 FPS/W  1 running  00:00:00",
         "sim-1  Σ 100 FPS  2.00 FPS/W  1 running  00:00:07  GPU metrics are 7 s old",
         None,
@@ -93,9 +93,9 @@ def test_the_status_has_the_age_of_metrics_that_are_late_and_na_are_in_no_sum() 
     ]
 
 
-def test_what_a_worker_waits_for_is_told_when_it_changes_but_not_each_amount_of_it() -> None:
+def test_what_a_worker_waits_for_is_reported_when_it_changes_but_not_each_amount_of_it() -> None:
     reporter = Reporter(_SESSION)
-    told: list[str] = []
+    reported: list[str] = []
     for second, (state, reason) in enumerate(
         [
             (WorkerState.WAITING, "for gpu1 to write the mesh caches"),
@@ -108,8 +108,8 @@ def test_what_a_worker_waits_for_is_told_when_it_changes_but_not_each_amount_of_
             (WorkerState.RUNNING, None),
         ]
     ):
-        told += reporter.events(_snapshot(second, worker_of("gpu0", 0, state, reason=reason)))
-    assert told == [
+        reported += reporter.events(_snapshot(second, worker_of("gpu0", 0, state, reason=reason)))
+    assert reported == [
         "gpu0    waiting: for gpu1 to write the mesh caches",
         "gpu0    waiting",
         "gpu0    waiting: for the NVIDIA driver to answer",
@@ -126,7 +126,7 @@ def test_the_status_has_the_progress_of_the_slowest_worker() -> None:
     assert status == "sim-1  Σ 300 FPS  3 running  12 % done  00:00:09"
 
 
-def test_a_state_is_told_once_with_the_time_since_the_attempt_began() -> None:
+def test_a_state_is_reported_once_with_the_time_since_the_attempt_began() -> None:
     reporter = Reporter(_SESSION)
     starting = worker_of("gpu0", 0, WorkerState.STARTING, state_since=8.0, attempt=1)
     assert list(reporter.events(_snapshot(10, starting))) == ["gpu0    starting"]
@@ -145,15 +145,15 @@ def test_a_state_is_told_once_with_the_time_since_the_attempt_began() -> None:
 def test_a_countdown_is_no_news_but_another_signal_is() -> None:
     reporter = Reporter(_SESSION)
     stopping = worker_of("gpu0", 0, WorkerState.STOPPING, attempt=1)
-    told = [
+    reported = [
         line
         for second, text in enumerate(["SIGINT, SIGTERM in 2 s", "SIGINT, SIGTERM in 1 s", "SIGTERM, SIGKILL in 9 s"])
         for line in reporter.events(_snapshot(second, replace(stopping, stopping=text)))
     ]
-    assert told == ["gpu0    stopping: SIGINT, SIGTERM in 2 s", "gpu0    stopping: SIGTERM, SIGKILL in 9 s"]
+    assert reported == ["gpu0    stopping: SIGINT, SIGTERM in 2 s", "gpu0    stopping: SIGTERM, SIGKILL in 9 s"]
 
 
-def test_being_stuck_warnings_and_notes_are_told_when_they_come() -> None:
+def test_being_stuck_warnings_and_notes_are_reported_when_they_come() -> None:
     reporter = Reporter(_SESSION)
     worker = _running(100.0)
     stuck = replace(worker, stuck="no output for 74 s", warnings=("runs on the CPU",))
@@ -198,7 +198,7 @@ def test_what_is_wrong_with_a_gpu_is_reported_once_with_what_to_do() -> None:
     assert third == []
 
 
-def test_a_node_that_is_lost_is_said_once_each_time() -> None:
+def test_a_node_that_is_lost_is_printed_once_each_time() -> None:
     reporter = Reporter(replace(_SESSION, slots=(Slot("b/cpu0", SlotKind.CPU, node="b"),)))
     running = _running(100, "b/cpu0")
     assert len(list(reporter.events(Snapshot(0, 0, (running,), nodes=(NodeView("b"),))))) == 1

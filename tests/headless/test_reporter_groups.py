@@ -41,13 +41,13 @@ def _snapshot(second: float, state: WorkerState, *, lines: int = 0, log: int = 0
     return Snapshot(second, second, workers, groups=(made,))
 
 
-def _told(*snapshots: Snapshot) -> list[str]:
+def _reported(*snapshots: Snapshot) -> list[str]:
     reporter = Reporter(_SESSION)
     return [line for snapshot in snapshots for line in reporter.events(snapshot)]
 
 
-def test_a_group_is_told_once_and_not_its_ranks() -> None:
-    assert _told(
+def test_a_group_is_reported_once_and_not_its_ranks() -> None:
+    assert _reported(
         _snapshot(0, WorkerState.WAITING),
         _snapshot(1, WorkerState.WAITING, waits_for=(1, 2)),
         _snapshot(2, WorkerState.STARTING),

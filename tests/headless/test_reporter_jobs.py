@@ -56,7 +56,7 @@ class _Queue:
         self.ended: list[JobRecord] = []
         self.questions = self.version = 0
 
-    def told(self) -> Iterator[str]:
+    def reported(self) -> Iterator[str]:
         self.version += 1
         queue = replace(_QUEUE, finished=len(self.ended), failed=0, version=self.version)
         while (part := self.jobs.part(queue)) is not None:
@@ -66,7 +66,7 @@ class _Queue:
             yield from self.jobs.ends(first, [*self.ended, waiting][first : first + number])
 
 
-def test_a_start_is_told_once_and_each_further_attempt_too() -> None:
+def test_a_start_is_reported_once_and_each_further_attempt_too() -> None:
     jobs = Jobs(_SESSION, Reporter(_SESSION).line)
     assert list(jobs.starts(_snapshot(_worker(4), worker_of("cpu1", 1, WorkerState.WAITING), queue=_BEGUN))) == [
         "cpu0   job 4/10 x=4 starts"
@@ -81,47 +81,47 @@ def test_a_start_is_told_once_and_each_further_attempt_too() -> None:
     assert list(jobs.starts(_snapshot(_worker(5, state=WorkerState.FINISHED), queue=_BEGUN))) == []
 
 
-def test_an_end_says_state_time_attempts_speed_and_reason() -> None:
+def test_an_end_has_state_time_attempts_speed_and_reason() -> None:
     queue = _Queue()
     assert list(queue.jobs.starts(_snapshot(_worker(1, "cpu1"), _worker(2), queue=_BEGUN))) != []
     failed: dict[str, Any] = {"reason": "out of memory", "attempts": 3}
     queue.ended = [_ended(1, fps=Fps(1.0, 1500.0, 1.0, 1)), _ended(2, WorkerState.FAILED, **failed)]
     queue.ended.append(JobRecord(3, "x=3", state=WorkerState.STOPPED, reason="skipped"))
-    assert list(queue.told()) == [
+    assert list(queue.reported()) == [
         "cpu1   job 1/10 x=1 finished after 1:02 at 1,500 FPS",
         "cpu1   job 2/10 x=2 starts, attempt 3",
         "cpu1   job 2/10 x=2 failed after 1:02 in 3 attempts: out of memory",
         "       job 3/10 x=3 stopped: skipped",
     ]
-    assert list(queue.told()) == []
+    assert list(queue.reported()) == []
     assert queue.jobs.part(replace(_QUEUE, version=queue.version)) is None
 
 
-def test_a_job_that_no_snapshot_had_is_told_with_its_start() -> None:
+def test_a_job_that_no_snapshot_had_is_reported_with_its_start() -> None:
     queue = _Queue()
     queue.jobs.starts(_snapshot())
     queue.ended = [_ended(number) for number in range(1, 1001)]
-    lines = list(queue.told())
+    lines = list(queue.reported())
     assert len(lines) == 2000
     assert lines[-1].endswith("x=1000 finished after 1:02")
     assert queue.questions <= 1000 / 100
 
 
-def test_none_is_missed_or_told_twice_while_ended_ones_are_retried() -> None:
+def test_none_is_missed_or_reported_twice_while_ended_ones_are_retried() -> None:
     queue = _Queue()
     queue.ended = [_ended(number) for number in range(1, 51)]
-    list(queue.told())
+    list(queue.reported())
     del queue.ended[10]  # it waits again, and those behind it have moved up
     queue.ended.append(_ended(51))
-    assert [line for line in queue.told() if "finished" in line] == ["cpu1   job 51/57 x=51 finished after 1:02"]
+    assert [line for line in queue.reported() if "finished" in line] == ["cpu1   job 51/57 x=51 finished after 1:02"]
     queue.ended.append(_ended(11, attempts=2))
-    assert len([line for line in queue.told() if "x=11 finished" in line]) == 1
+    assert len([line for line in queue.reported() if "x=11 finished" in line]) == 1
 
 
-def test_what_ended_before_a_resume_is_not_told_again() -> None:
+def test_what_ended_before_a_resume_is_not_reported_again() -> None:
     queue = _Queue()
     queue.ended = [_ended(1, ended=900.0), _ended(2)]
-    assert [line.split()[-1] for line in queue.told() if "finished" in line] == ["1:02"]
+    assert [line.split()[-1] for line in queue.reported() if "finished" in line] == ["1:02"]
 
 
 def test_the_status_has_the_queues_counts_and_the_time_left() -> None:
@@ -153,9 +153,9 @@ def test_states_between_start_and_end_are_left_out_but_not_what_is_out_of_the_or
     ]
 
 
-def test_lines_left_out_are_said_to_be_in_the_folder_where_each_job_has_a_log() -> None:
-    told = list(Reporter(_SESSION).output(Lines("cpu0", 3, ("last",))))
-    assert told == ["cpu0 │ … 3 lines left out; all are in logs/", "cpu0 │ last"]
+def test_lines_left_out_are_printed_to_be_in_the_folder_where_each_job_has_a_log() -> None:
+    reported = list(Reporter(_SESSION).output(Lines("cpu0", 3, ("last",))))
+    assert reported == ["cpu0 │ … 3 lines left out; all are in logs/", "cpu0 │ last"]
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from gmg_tui.report.text import at_end
 from tests import tunings
 
 
-def _said(*found: Tuning) -> list[list[str]]:
+def _printed(*found: Tuning) -> list[list[str]]:
     trials = Trials(Reporter(tunings.session(found[0])).line)
     return [list(trials.events(one)) for one in found]
 
 
-def test_a_start_an_end_and_a_step_are_told_once_each() -> None:
-    first, again, ladder, same = _said(tunings.FIRST, tunings.FIRST, tunings.LADDER, tunings.LADDER)
+def test_a_start_an_end_and_a_step_are_reported_once_each() -> None:
+    first, again, ladder, same = _printed(tunings.FIRST, tunings.FIRST, tunings.LADDER, tunings.LADDER)
     assert first == ["n_envs: doubled values, while that is faster", "gpu0   trial 1: n_envs=64 starts (ladder)"]
     assert again == same == []
     assert ladder == [
@@ -37,18 +37,18 @@ def test_a_start_an_end_and_a_step_are_told_once_each() -> None:
 
 
 def test_a_failure_has_its_reason_and_what_never_ran_no_start() -> None:
-    _, told = _said(tunings.LADDER, tunings.EDGE)
-    assert f"gpu7   trial 10: n_envs=20,000 failed: {tunings.OUT_OF_MEMORY}" in told
-    skipped = [line for line in told if "trial 14" in line]
+    _, reported = _printed(tunings.LADDER, tunings.EDGE)
+    assert f"gpu7   trial 10: n_envs=20,000 failed: {tunings.OUT_OF_MEMORY}" in reported
+    skipped = [line for line in reported if "trial 14" in line]
     assert skipped == ["gpu6   trial 14: n_envs=15,000 skipped: gpu6 was throttled: measured again"]
 
 
-def test_a_trial_that_is_measured_again_is_told_again() -> None:
+def test_a_trial_that_is_measured_again_is_reported_again() -> None:
     running = replace(tunings.FIRST, trials=(tunings.measuring(1, 64, "gpu0"),))
     skipped = replace(running, trials=(replace(running.trials[0], state=TrialState.SKIPPED, reason="lost"),))
-    told = _said(running, skipped, running)
-    assert told[1] == ["gpu0   trial 1: n_envs=64 skipped: lost"]
-    assert told[2] == ["gpu0   trial 1: n_envs=64 starts (ladder)"]
+    reported = _printed(running, skipped, running)
+    assert reported[1] == ["gpu0   trial 1: n_envs=64 skipped: lost"]
+    assert reported[2] == ["gpu0   trial 1: n_envs=64 starts (ladder)"]
 
 
 def test_the_answer_is_a_short_table_with_the_command() -> None:
@@ -68,7 +68,7 @@ def test_the_answer_is_a_short_table_with_the_command() -> None:
     ]
 
 
-def test_without_an_answer_it_says_so() -> None:
+def test_without_an_answer_it_has_so() -> None:
     ended = replace(tunings.FIRST, ended=True)
     assert at_end(tunings.session(ended), tunings.snapshot(ended))[0] == "no value of n_envs was measured"
 

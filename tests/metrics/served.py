@@ -37,9 +37,9 @@ def metrics(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     with subprocess.Popen([*COMMAND, "metrics", *words], stderr=subprocess.PIPE, text=True, env=environ()) as process:
         try:
             assert process.stderr is not None
-            said = process.stderr.readline()
-            found = re.search(r"metrics (?:at|in) (\S+?),?(?: |$)", said)
-            assert found is not None, said + process.stderr.read()
+            printed = process.stderr.readline()
+            found = re.search(r"metrics (?:at|in) (\S+?),?(?: |$)", printed)
+            assert found is not None, printed + process.stderr.read()
             yield process, found[1]
         finally:
             process.terminate()

@@ -66,8 +66,8 @@ async def session(
         session, spec=structs.replace(session.spec, **(spec or {})), started=started, **(about or {})
     )
     sessions.write_record(sessions.Record(session, (), time.time() if ended else None))
-    said: list[str | None] = []
-    writer = StoreWriter(folder / STORE, said.append, export=lambda: export(folder))
+    printed: list[str | None] = []
+    writer = StoreWriter(folder / STORE, printed.append, export=lambda: export(folder))
     writer.start()
     writer.put(session)
     for job in listed:
@@ -80,7 +80,7 @@ async def session(
     if snapshot is not None:
         writer.put(snapshot)
     await writer.close()
-    assert said == []
+    assert printed == []
     return folder
 
 

@@ -88,7 +88,7 @@ async def test_what_differs_and_what_it_did_to_the_rate() -> None:
     assert (table[0]["key"], table[0]["new_fps"], table[0]["new_change_pct"]) == ("gpu0", "1100.0", "10.0")
 
 
-async def test_with_one_run_each_there_is_no_interval_and_the_output_says_so() -> None:
+async def test_with_one_run_each_there_is_no_interval_and_the_output_has_so() -> None:
     rates = {f"gpu{n}": 1000.0 + n for n in range(8)}
     await _session("old", dict(rates), "-B", "64")
     await _session("new", dict(rates), "-B", "128")

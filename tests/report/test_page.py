@@ -121,7 +121,7 @@ def test_the_section_of_a_tuning_holds_no_markup_of_its_words() -> None:
     assert text.count("&lt;b&gt;x&lt;/b&gt;") > 4
 
 
-async def test_without_plotly_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_plotly_one_line_has_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     await stored.session("sim-1", stored.jobs(3))
     monkeypatch.setitem(sys.modules, "plotly", None)
     monkeypatch.setitem(sys.modules, "plotly.io", None)

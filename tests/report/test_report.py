@@ -168,7 +168,7 @@ async def test_the_newest_session_without_a_name_and_its_failures() -> None:
     assert report("old")[0].startswith("old  ended")
 
 
-async def test_a_plain_runs_total_is_without_failed_workers_and_says_so() -> None:
+async def test_a_plain_runs_total_is_without_failed_workers_and_has_so() -> None:
     await stored.session("sim-1", stored.jobs(5))
     assert "total 900 FPS without 1 failed worker" in report()[0]
 

@@ -13,7 +13,7 @@ from gmg_tui.store.writer import StoreWriter
 
 
 class Heard:
-    """What a writer has said of its troubles."""
+    """What a writer has printed of its troubles."""
 
     def __init__(self) -> None:
         self.lines: list[str | None] = []
