@@ -55,8 +55,6 @@ if answer["torch"]:
         answer["error"] = f"{type(error).__name__}: {error}"
 print(json.dumps(answer))
 """
-
-
 _OTHERS = (
     *(("Isaac Lab", "isaaclab", "isaaclab"), ("ManiSkill", "mani-skill", "mani_skill"), ("Brax", "brax", "brax")),
     *(("MuJoCo Playground", "playground", "mujoco_playground"), ("Gymnasium", "gymnasium", "gymnasium")),
@@ -64,8 +62,6 @@ _OTHERS = (
     *(("rsl_rl", "rsl-rl-lib", "rsl_rl"), ("rl_games", "rl-games", "rl_games")),
 )
 """Simulators and trainers other than Genesis whose steps are counted or lines read: package and module of each."""
-
-
 OK, WARN, FAIL = "ok", "warn", "FAIL"
 """It works; not as well as it could, or not always; a plain run fails because of this."""
 
@@ -77,7 +73,6 @@ class Finding(Struct, frozen=True):
     verdict: str
     found: str
     advice: str | None = None
-    """What to do; None where there is nothing to do."""
 
 
 class NvmlView(Struct, frozen=True):
@@ -126,8 +121,8 @@ def doctor(python: str | None, *, as_json: bool) -> int:
     for finding in _examine(path, os.environ, quiet=as_json):
         findings.append(finding)
         if not as_json:
-            advice = f"; {finding.advice}" if finding.advice else ""
-            print(f"{finding.verdict:<4}  {finding.check:<12}  {finding.found}{advice}", flush=True)
+            text = "; ".join(filter(None, (finding.found, finding.advice)))
+            print(f"{finding.verdict:<4}  {finding.check:<12}  {text}", flush=True)
     if as_json:
         print_json(findings)
     return int(any(finding.verdict == FAIL for finding in findings))
@@ -204,10 +199,9 @@ def visible(nvml: NvmlView, environ: Mapping[str, str]) -> Finding:
 
 def ask(python: str, environ: Mapping[str, str]) -> Installed | str:
     """What the interpreter `python` has, or why that is unknown, in one line."""
-    # As a worker is started, but with every GPU visible.
-    variables = {name: value for name, value in environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    env = {**environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    env.pop("CUDA_VISIBLE_DEVICES", None)  # a worker is started so, but with one GPU visible
     command = [python, "-c", f"OTHERS = {_OTHERS!r}\n{_PROGRAM}"]
-    env = variables | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S, env=env, check=False
@@ -231,8 +225,8 @@ def installed(python: str, packages: Installed | str) -> Finding:
     text += "".join(f", {name} {version}" for name, version in packages.others.items())
     if packages.genesis is None and packages.others:
         return Finding("python", OK, f"{text}; without Genesis")
-    if missing := [name for name in ("genesis", "torch") if getattr(packages, name) is None]:
-        return Finding("python", FAIL, f"{text}, without {' and '.join(missing)}", interpreter.install_command(python))
+    if missing := " and ".join(name for name in ("genesis", "torch") if getattr(packages, name) is None):
+        return Finding("python", FAIL, f"{text}, without {missing}", interpreter.install_command(python))
     return Finding("python", OK, f"{text}, Genesis {packages.genesis}, torch {packages.torch}")
 
 
@@ -241,10 +235,10 @@ def torch(packages: Installed, nvml: NvmlView) -> Finding:
     if packages.error:
         return Finding("torch", FAIL, f"cannot be imported: {packages.error}", "reinstall it for that interpreter")
     text = f"built for CUDA {packages.cuda}" if packages.cuda else "built without CUDA"
-    total = units.count(len(nvml.whole), "GPU")
+    total, advice = units.count(len(nvml.whole), "GPU"), "install a torch that is built for CUDA"
     if nvml.whole and not packages.gpus:
-        advice = f"update the driver, or install a torch for an older CUDA than {packages.cuda}"
-        advice = advice if packages.cuda else "install a torch that is built for CUDA"
+        if packages.cuda:
+            advice = f"update the driver, or install a torch for an older CUDA than {packages.cuda}"
         return Finding("torch", FAIL, f"{text}, sees none of {total}: workers would fall back to the CPU", advice)
     if packages.gpus < len(nvml.whole) and not any(gpu.mig for gpu in nvml.whole):
         return Finding("torch", WARN, f"{text}, sees {packages.gpus} of {total}", "see dmesg and nvidia-smi")
@@ -253,13 +247,13 @@ def torch(packages: Installed, nvml: NvmlView) -> Finding:
 
 def egl_devices(mapped: EglMap, nvml: NvmlView) -> Finding:
     """Whether each GPU has its EGL device: a worker with cameras should render on the GPU it computes on."""
-    advice = "install the driver's EGL library (libEGL_nvidia.so.0); workers without cameras do not need it"
     if mapped.error is not None:
+        advice = "install the driver's EGL library (libEGL_nvidia.so.0); workers without cameras do not need it"
         return Finding("EGL", WARN, mapped.error, advice)
     indices = {f"gpu{gpu.index}": mapped.index_of(gpu)[0] for gpu in nvml.whole if not gpu.mig}
     if lost := [name for name, index in indices.items() if index is None]:
         text = f"none of {units.count(len(mapped.devices), 'EGL device')} is {', '.join(lost)}"
-        return Finding("EGL", WARN, f"{text}: workers there render on the first device that works", advice)
+        return Finding("EGL", WARN, f"{text}: workers there render on the first device that works")
     devices = ", ".join(f"{name} is EGL device {index}" for name, index in indices.items())
     return Finding("EGL", OK, devices or units.count(len(mapped.devices), "device"))
 
