@@ -23,7 +23,7 @@ from gmg_tui.ui.drawing.charts import Mark, Track, Values, ceiling, least_height
 from gmg_tui.ui.jobs import job_on, log_path
 from gmg_tui.ui.messages import SelectionChanged
 from gmg_tui.ui.pages import worker_facts as facts
-from gmg_tui.ui.pages.page import Drawing, Page, Scroll
+from gmg_tui.ui.pages.page import Drawing, Page, Scroll, waiting
 from gmg_tui.ui.pages.table import RowTable
 from gmg_tui.ui.text import Facts, plain
 from gmg_tui.ui.view import View
@@ -203,7 +203,7 @@ class DetailsPage(Page):
             return
         self._slot = slots[slots.index(self._slot) + step]
         self._details = self._series = self._job = None
-        self._charts.show(None, lambda size: ())
+        self._charts.show(None, waiting)
         self._attempts.show([])
         self.failure = ""
         if self._view.choose(self._slot):

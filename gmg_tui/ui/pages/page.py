@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from textual import work
 from textual.app import ComposeResult, SystemCommand
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gmg_tui.ui.app import GmgApp
 
 T = TypeVar("T")
-COPIED: Final = "Copied, if the terminal supports OSC 52."
 
 
 class Scroll(VerticalScroll):
@@ -39,6 +38,11 @@ class Scroll(VerticalScroll):
     ]
 
 
+def waiting(size: Size) -> Iterable[Content]:
+    """What a drawing shows before the engine has answered."""
+    return (Content.styled("Waiting for the engine", "$text-muted"),)
+
+
 class Drawing(Widget):
     """Lines that a function draws for the present size, anew where what they show has changed."""
 
@@ -47,7 +51,7 @@ class Drawing(Widget):
     def __init__(self) -> None:
         super().__init__()
         self._shown: object = None
-        self._draw: Callable[[Size], Iterable[Content]] = lambda size: ()
+        self._draw: Callable[[Size], Iterable[Content]] = waiting
 
     def show(self, shown: object, draw: Callable[[Size], Iterable[Content]]) -> None:
         """Show what `draw` makes of `shown`."""
@@ -143,7 +147,7 @@ class Page(TrueSizeScreen[None]):
     def copy(self, text: str) -> None:
         """Put `text` on the terminal's clipboard."""
         self.app.copy_to_clipboard(text)
-        self.say(COPIED)
+        self.say("Copied, if the terminal supports OSC 52.")
 
     def action_back(self) -> None:
         """Return to the screen before."""
