@@ -41,6 +41,11 @@ class SelectedJob(NamedTuple):
     slot: str | None
     """Where it runs or ran last; None where another one has its slot, or it has had none."""
 
+    @property
+    def title(self) -> str:
+        """The name at the beginning of a sentence."""
+        return self.name[0].upper() + self.name[1:]
+
 
 class JobsPage(TablePage[T], Generic[T]):
     """A table of jobs, of which the one that runs is followed, and which are skipped or stopped."""
@@ -79,7 +84,7 @@ class JobsPage(TablePage[T], Generic[T]):
         """Show the details of the slot of what is selected, if it has one now."""
         job = self.selected_job()
         if job is not None and job.slot is None:
-            self.say(f"{job.name.capitalize()} has no slot now.")
+            self.say(f"{job.title} has no slot now.")
         elif job is not None and job.slot is not None:
             if self._view.choose(job.slot):
                 self.post_message(SelectionChanged())
@@ -91,9 +96,9 @@ class JobsPage(TablePage[T], Generic[T]):
         if job is None:
             return
         if not job.running:
-            self.act(QueueAction.SKIP, job.number, done=f"{job.name.capitalize()} is skipped.")
+            self.act(QueueAction.SKIP, job.number, done=f"{job.title} is skipped.")
             return
-        stop = partial(self.act, QueueAction.STOP, job.number, done=f"{job.name.capitalize()} is being stopped.")
+        stop = partial(self.act, QueueAction.STOP, job.number, done=f"{job.title} is being stopped.")
         await self.app.ask(f"Stop {job.name}, which is running?", stop)
 
     @work(group="acting")
