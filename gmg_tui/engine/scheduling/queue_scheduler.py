@@ -97,7 +97,7 @@ class QueueScheduler(Scheduler):
     def _fault(self, record: JobRecord, slot: str, error: Exception) -> JobRecord:
         """The record of a job that failed because of an internal error, which must not take down the other jobs."""
         _log.error("job %d on %s failed because of an internal error", record.number, slot, exc_info=error)
-        reason = f"gmg-tui: {type(error).__name__}: {error}"
+        reason = f"internal error ({type(error).__name__}: {error}); see engine.log"
         try:
             return self._recorder.fail(slot, record, reason)
         except Exception:

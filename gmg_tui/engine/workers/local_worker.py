@@ -192,7 +192,9 @@ class LocalWorker(Worker):
                 except Exception as error:  # an internal error must not take down the other workers
                     _log.exception("%s: the attempt failed because of an internal error", self.slot.name)
                     self.context.gate.left(self.slot.name)
-                    failure = Failure(FailureKind.UNKNOWN, f"gmg-tui: {type(error).__name__}: {error}", "")
+                    failure = Failure(
+                        FailureKind.UNKNOWN, f"internal error ({type(error).__name__}: {error}); see engine.log", ""
+                    )
                     await self._kill_left()
                     await self._member.part(Outcome(failure), self._wait_for)
                     self._enter(WorkerState.FAILED, failure.reason)
