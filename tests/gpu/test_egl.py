@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ctypes.util
-import errno
-import os
 from pathlib import Path
 
 import psutil
 import pytest
 
-from gmg_tui.gpu.egl import EglDevice, EglMap, EglProbe, probe
+from gmg_tui.gpu.egl import EglDevice, EglMap, probe
 from gmg_tui.gpu.egl_probe import pci_address
 from gmg_tui.model import Gpu
 
@@ -63,43 +61,6 @@ async def test_a_cancelled_probe_leaves_no_process(egl: pytest.MonkeyPatch) -> N
     with pytest.raises(asyncio.CancelledError):
         await task
     assert _children() <= before
-
-
-async def test_an_error_of_the_moment_is_asked_about_again(egl: pytest.MonkeyPatch) -> None:
-    egl.setenv("GMG_EGL_SIM", "0")
-    egl_map = EglProbe()
-    with egl.context() as full:
-        full.setattr(asyncio, "create_subprocess_exec", _no_more_files)
-        assert (await egl_map).index_of(card(0)) == (None, "cannot ask EGL: Too many open files")
-    assert (await egl_map).index_of(card(0))[0] == 0
-    assert egl_map.begin() is egl_map.begin()
-
-
-async def _no_more_files(*_: object, **__: object) -> None:
-    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-
-async def test_who_asks_and_leaves_takes_the_answer_from_nobody(egl: pytest.MonkeyPatch) -> None:
-    egl.setenv("GMG_EGL_SIM", "0")
-    egl_map = EglProbe()
-
-    async def ask() -> EglMap:
-        return await egl_map
-
-    leaving = asyncio.create_task(ask())
-    await asyncio.sleep(0)
-    leaving.cancel()
-    assert (await egl_map).index_of(card(0))[0] == 0
-    assert leaving.cancelled()
-
-
-@pytest.mark.process
-async def test_a_library_that_cannot_be_loaded_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "libEGL.so.1").touch()
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    index, reason = (await probe()).index_of(card(0))
-    assert index is None
-    assert "libEGL.so.1" in reason
 
 
 @pytest.mark.process

@@ -60,15 +60,6 @@ def test_a_gpu_without_it_is_asked_once(sim: Sim) -> None:
 
 
 @on_simulated_driver
-def test_an_old_driver_without_it_does_not_stop_the_other_metrics(sim: Sim) -> None:
-    sim.gpus[0].gpm = WHOLE
-    sim.fails = {"nvmlGpmQueryDeviceSupport": 13}  # NVML_ERROR_FUNCTION_NOT_FOUND
-    nvml, gpus = begun(sim)
-    sample = nvml.read(gpus[0], slow=False, activity=True)
-    assert (sample.activity, sample.gpu_util_pct, sample.error) == (None, 90, None)
-
-
-@on_simulated_driver
 def test_a_passing_fault_is_a_gap(sim: Sim) -> None:
     sim.gpus[0].gpm = WHOLE
     nvml, gpus = begun(sim)
@@ -99,33 +90,9 @@ def test_its_memory_is_allocated_once_and_freed_before_nvml_is_shut_down(sim: Si
 
 
 @on_simulated_driver
-def test_nothing_is_asked_more_often_than_the_counters_can_be_read(sim: Sim) -> None:
-    sim.gpus[0].gpm = WHOLE
-    begun(sim)
-    setattr(gpm, "LEAST_S", 3600.0)  # noqa: B010
-    nvml = Nvml.open()
-    gpu = nvml.gpus()[0]
-    nvml.read(gpu, slow=False, activity=True)
-    sim.record()
-    assert nvml.read(gpu, slow=False, activity=True).activity is None
-    assert not [call for call in sim.calls() if "Gpm" in call]
-
-
-@on_simulated_driver
 def test_a_mig_instance_has_its_own(sim: Sim) -> None:
     sim.gpus = sim.gpus[:1]
     sim.gpus[0].gpm = {SM: 33}
     sim.gpus[0].mig = [Mig("MIG-a", 0, gpm={SM: 11}), Mig("MIG-b", 3, gpm={SM: 22}), Mig("MIG-c", 5)]
     nvml, gpus = begun(sim)
     assert [nvml.read(gpu, slow=False, activity=True).sm_pct for gpu in gpus] == [33, 11, 22, None]
-
-
-@on_simulated_driver
-def test_a_driver_that_was_reloaded_is_measured_anew(sim: Sim) -> None:
-    sim.gpus[0].gpm = WHOLE
-    nvml, gpus = begun(sim)
-    sim.no_driver()
-    assert nvml.read(gpus[0], slow=False, activity=True).error
-    sim.driver_back()
-    assert nvml.read(gpus[0], slow=False, activity=True).activity is None
-    assert nvml.read(gpus[0], slow=False, activity=True).sm_pct == 41.5

@@ -102,15 +102,6 @@ def test_a_driver_that_does_not_even_name_its_gpus_is_waited_for_with_patience_a
     assert not _has_gpu()
 
 
-def test_a_sample_that_took_long_is_told_as_old() -> None:
-    (line,) = lines([(Gpu(0, "A", "H100"), GpuSample("A", gpu_util_pct=3.0, throttle=("thermal",), age_s=7.2))])
-    assert line.endswith("7 s old, thermal")
-
-
-def test_no_gpu_is_no_line() -> None:
-    assert lines([]) == []
-
-
 @pytest.mark.parametrize(
     ("mask", "expected"),
     [

@@ -11,7 +11,7 @@ import pytest
 
 from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
 from gmg_tui.model import Gpu, GpuProcess, GpuSample
-from tests.nvml_sim import DRIVER_NOT_LOADED, GPU_IS_LOST, NO_PERMISSION, UNKNOWN, VERSION_MISMATCH, Mig, Process, Sim
+from tests.nvml_sim import DRIVER_NOT_LOADED, NO_PERMISSION, UNKNOWN, VERSION_MISMATCH, Mig, Process, Sim
 from tests.nvml_sim.child import ROOT, on_simulated_driver
 
 
@@ -114,18 +114,6 @@ def test_a_lost_card_is_a_state_of_that_card_and_it_can_come_back(sim: Sim) -> N
 
 
 @on_simulated_driver
-def test_a_lost_card_is_left_alone_for_a_while(sim: Sim) -> None:
-    nvml = Nvml.open(retry_s=3600)
-    gpu = nvml.gpus()[0]
-    sim.gpus[0].lost = True
-    sim.write()
-    lost = nvml.read(gpu, slow=True)
-    sim.record()
-    assert nvml.read(gpu, slow=True) == lost
-    assert sim.calls() == []
-
-
-@on_simulated_driver
 def test_a_driver_that_goes_away_is_one_line_and_heals(sim: Sim) -> None:
     nvml, gpus = opened()
     sim.no_driver()
@@ -137,15 +125,6 @@ def test_a_driver_that_goes_away_is_one_line_and_heals(sim: Sim) -> None:
     sim.driver_back()
     assert nvml.read(gpus[0], slow=False).gpu_util_pct == sim.gpus[0].gpu_util_pct
     assert nvml.error is None
-
-
-@on_simulated_driver
-def test_a_driver_reloaded_between_two_questions_is_initialised_anew(sim: Sim) -> None:
-    nvml, gpus = opened()
-    nvml.read(gpus[0], slow=True)
-    sim.driver_back()
-    assert "gone away" in (nvml.read(gpus[0], slow=False).error or "")
-    assert nvml.read(gpus[0], slow=False).gpu_util_pct == sim.gpus[0].gpu_util_pct
 
 
 @on_simulated_driver
@@ -242,22 +221,3 @@ def test_an_index_is_looked_up_anew_by_uuid(sim: Sim) -> None:
     assert [nvml.index_of(gpu.uuid) for gpu in gpus] == [7, 6, 5, 4, 3, 2, 1, 0]
     with pytest.raises(NvmlUnavailable, match="no longer there"):
         nvml.index_of("GPU-unknown")
-
-
-@on_simulated_driver
-def test_handles_are_kept_and_the_slow_figures_are_not_asked_for_unasked(sim: Sim) -> None:
-    nvml, gpus = opened()
-    nvml.read(gpus[0], slow=True)
-    sim.record()
-    nvml.read(gpus[0], slow=False)
-    assert not {
-        call for call in sim.calls() if "Handle" in call or "Pcie" in call or "Processes" in call or "Fan" in call
-    }
-
-
-@on_simulated_driver
-def test_one_function_that_loses_the_card_loses_the_card(sim: Sim) -> None:
-    nvml, gpus = opened()
-    sim.gpus[0].fails = {"nvmlDeviceGetPowerUsage": GPU_IS_LOST}
-    sim.write()
-    assert nvml.read(gpus[0], slow=True).lost

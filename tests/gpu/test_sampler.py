@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Callable
 
-from gmg_tui.gpu import metrics, sampler
+from gmg_tui.gpu import metrics
 from gmg_tui.gpu.nvml import Nvml
 from gmg_tui.gpu.sampler import SLOW_S, Sampler
 from gmg_tui.model import Gpu, GpuSample
@@ -66,30 +65,6 @@ def test_every_round_has_every_card_and_one_initialisation_serves_all(sim: Sim) 
     calls = sim.calls()
     assert calls.count("nvmlInitWithFlags") == calls.count("nvmlShutdown") == 1
     assert calls.count("nvmlDeviceGetHandleByUUID") == len(gpus)
-
-
-@on_simulated_driver
-def test_a_sample_that_was_read_earlier_in_its_round_is_older(sim: Sim) -> None:
-    setattr(sampler, "_AGE_S", 0.0)  # noqa: B010 - in a process of its own
-    rounds = Rounds()
-    thread = Sampler(cards(), TICK_S, rounds, Nvml.open())
-    thread.start()
-    ages_s = [sample.age_s or 0.0 for sample in rounds.next()[0]]
-    assert ages_s == sorted(ages_s, reverse=True)
-    assert len(set(ages_s)) == 8
-    assert thread.stop()
-
-
-@on_simulated_driver
-def test_nvml_that_is_open_already_serves_the_sampler_and_stays_open(sim: Sim) -> None:
-    sim.record()
-    nvml, rounds = Nvml.open(), Rounds()
-    thread = Sampler(nvml.gpus(), TICK_S, rounds, nvml)
-    thread.start()
-    assert rounds.next()[0][7].gpu_util_pct == 97
-    assert thread.stop()
-    assert nvml.index_of(sim.gpus[7].uuid) == 7
-    assert sim.calls().count("nvmlInitWithFlags") == 1
 
 
 @on_simulated_driver
@@ -171,8 +146,3 @@ def test_a_driver_that_hangs_keeps_neither_the_stop_nor_the_end_of_the_process(s
     thread = Sampler(gpus, TICK_S, lambda *_: None, nvml)
     thread.start()
     assert not thread.stop(wait_s=0.05)
-
-
-def test_a_sampler_that_was_never_started_can_be_stopped() -> None:
-    assert Sampler((), 1.0, lambda *_: None, Nvml()).stop()
-    assert "nvml-sampler" not in {thread.name for thread in threading.enumerate()}

@@ -12,7 +12,7 @@ from gmg_tui.genesis.output.failures import FailureKind
 from gmg_tui.genesis.output.reader import Reader
 from gmg_tui.model import Phase, Progress, WorkerState
 from gmg_tui.readers import formats
-from gmg_tui.readers.formats import LINE, Format, FormatLines, check, check_tables
+from gmg_tui.readers.formats import Format, FormatLines, check, check_tables
 from gmg_tui.readers.interface import Figures, number
 
 _SAMPLES = Path(__file__).parents[1] / "samples" / "trainers"
@@ -136,10 +136,6 @@ def test_a_pattern_that_cannot_be_used_is_refused_in_one_line(patterns: tuple[st
     assert str(error.value).startswith(f"config.toml line 3 '{patterns[0]}': ")
 
 
-def test_only_the_beginning_of_a_line_is_matched() -> None:
-    assert _read("x" * LINE + " fps: 5\n", r"fps: (?P<fps>\d+)") == []
-
-
 def test_a_reader_counts_what_a_pattern_finds() -> None:
     pattern = r"it (?P<done>\d+)/(?P<total>\d+) (?P<fps>\d+) sps n=(?P<n_envs>\d+) r=(?P<metric_reward>\S+)"
     reader = Reader(started=0.0, patterns=check([pattern]))
@@ -152,14 +148,6 @@ def test_a_reader_counts_what_a_pattern_finds() -> None:
     assert reader.progress == Progress(20.0, 40.0, "step", 20.0, 1.0)
     assert reader.fresh_metrics() == {"reward": 20.5}
     assert reader.fresh_metrics() == {}
-
-
-def test_a_pattern_counts_instead_of_the_lines_of_genesis() -> None:
-    reader = Reader(started=0.0, patterns=check([r"mine (?P<fps>\d+)"]))
-    for line in (b"Running at 100.00 FPS (10.00 FPS per env, 10 envs).\n", b"mine 7\n", b"Running at 99.00 FPS.\n"):
-        reader.feed(line, 1.0)
-    assert reader.fps is not None
-    assert (reader.fps.last, reader.fps.samples) == (7.0, 1)
 
 
 def test_a_table_of_the_settings_reads_phases_and_failures_too() -> None:

@@ -44,15 +44,6 @@ def test_each_bar_of_the_real_tqdm_is_read(done: int, total: int, elapsed_s: flo
     assert (read.done, read.total) == (done, total)
 
 
-def test_bars_overwrite_each_other_with_carriage_returns() -> None:
-    reader = Reader(gpu_slot=True)
-    reader.feed(samples.logged("Building visualizer..."), 1.0)
-    for step in range(4):
-        reader.feed(f"\r {step * 25}%|##        | {step}/4 [00:01<00:03,  1.00it/s]".encode(), 2.0 + step)
-    assert reader.progress == Progress(3.0, 4.0, "it", 1.0, 1.0)
-    assert (reader.state, reader.had_progress) == (WorkerState.RUNNING, True)
-
-
 def test_a_bar_with_environments_in_its_postfix_gives_both() -> None:
     reader = Reader(started=0.0)
     reader.feed(b" 43%|####      | 43/100 [00:04<00:05, 10.20it/s, n_envs=4096]\n", 2.0)
