@@ -24,7 +24,7 @@ from gmg_tui.readers.interface import Figures, LineReader, figures, number
 from gmg_tui.text import strip_ansi
 
 LINE = 500
-_LONG_LINE = 8192
+LONG_LINE = 8192
 """Characters that are matched with our own expressions, which take linear time."""
 NAMES = ("fps", "steps", "n_envs", "done", "total", "unit")
 METRIC = "metric_"
@@ -147,11 +147,6 @@ class FormatLines(LineReader):
         elif "steps" in numbers and not self._counts_done:
             numbers["done"] = numbers["steps"]
         return figures(numbers, metrics, unit)
-
-
-def trainers() -> tuple[FormatLines, ...]:
-    """Returns a reader for each trainer in the table."""
-    return tuple(FormatLines(row, most=_LONG_LINE) for row in built_in().values())
 
 
 MARK = b"gmg:fps "

@@ -7,6 +7,7 @@ value on all slots at once. Slots that would be idle measure one common value, s
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -33,7 +34,7 @@ _LEAST_REFINED, _MOST_REFINED = 3, 4
 """Values of one refinement, on few slots and on many."""
 _REFINEMENTS = 3
 _REPEATS = 2
-"""How often each value that may be the answer is measured again."""
+"""How often each value that may be the answer is measured again; once more where slots would be idle."""
 _GONE_S = 60.0
 """A slot that has been neither free nor running a trial for so long is not waited for."""
 
@@ -150,7 +151,7 @@ class Search:
         if self._runs(TrialKind.REFINE):
             return common
         refine: list[_Want] = [(value, None, TrialKind.REFINE) for value in self._refine(idle)]
-        return [*refine, *common] if refine else [*common, *self._repeats()]
+        return [*refine, *common] if refine else [*common, *self._repeats(idle)]
 
     def _ladder(self, idle: int) -> list[int]:
         """Returns the next values, the smallest first; none where the ladder has ended."""
@@ -208,16 +209,15 @@ class Search:
         _, low, high = max(gaps)
         return [value for value in between(low, high, count) if value not in record.tried]
 
-    def _repeats(self) -> Iterator[_Want]:
+    def _repeats(self, idle: int) -> Iterator[_Want]:
         """The values that may be the answer again, by turns."""
         record = self._record
-        confirmed = [trial for trial in record.alone if trial.kind is TrialKind.CONFIRM]
-        for turn in range(_REPEATS):
-            for value in filter(record.is_usable, answers.leaders(record)):
-                done = sum(trial.value == value and trial.state is TrialState.MEASURED for trial in confirmed)
-                done += sum((plan.value, plan.kind) == (value, TrialKind.CONFIRM) for plan in self._running.values())
-                if done <= turn:
-                    yield value, None, TrialKind.CONFIRM
+        counts = Counter(trial.value for trial in record.measured(TrialKind.CONFIRM))
+        counts.update(plan.value for plan in self._running.values() if plan.kind is TrialKind.CONFIRM)
+        leaders = [value for value in answers.leaders(record) if record.is_usable(value)]
+        missing = sum(max(0, _REPEATS - counts[value]) for value in leaders)
+        for turn in range(_REPEATS + (0 < missing < idle)):
+            yield from ((value, None, TrialKind.CONFIRM) for value in leaders if counts[value] <= turn)
 
     def _together(self, alive: set[str]) -> list[_Want]:
         """Returns the recommended value on all slots; nothing where all have measured it so, or it was tried twice."""

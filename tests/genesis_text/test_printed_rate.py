@@ -112,8 +112,8 @@ def _silent_after(gap_s: float) -> Reader:
 
 def test_a_rate_is_current_until_several_usual_gaps_have_passed() -> None:
     quick, slow = _silent_after(0.05), _silent_after(20.0)
-    assert quick.fps_silent_s(0.45 + 4) is None
-    assert quick.fps_silent_s(0.45 + 6) == pytest.approx(6)
-    assert slow.fps_silent_s(180 + 50) is None
-    assert slow.fps_silent_s(180 + 80) == pytest.approx(80)
-    assert Reader().fps_silent_s(1000.0) is None
+    assert quick.pace.silent_s(0.45 + 4) is None
+    assert quick.pace.silent_s(0.45 + 6) == pytest.approx(6)
+    assert slow.pace.silent_s(180 + 50) is None
+    assert slow.pace.silent_s(180 + 80) == pytest.approx(80)
+    assert Reader().pace.silent_s(1000.0) is None

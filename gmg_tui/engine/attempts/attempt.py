@@ -193,7 +193,7 @@ class RunningAttempt:
 
     def fps_silent_s(self, now: float) -> float | None:
         """Seconds without a printed number, where that is far more than usual; None otherwise, and where steps are counted."""
-        return None if self.counts.seconds else self.reader.fps_silent_s(now)
+        return None if self.counts.seconds or self.reader.fps is None else self.reader.pace.silent_s(now)
 
     def printed_failure(self, exit_code: int) -> Failure:
         """Why it failed with `exit_code`, by its last lines."""
@@ -309,7 +309,7 @@ class RunningAttempt:
 
     def _counted(self) -> tuple[float, float] | None:
         """When its environment steps were first and last counted, monotonic seconds; None before the second count."""
-        last = self.counts.last_at if self.counts.seconds else self.reader.fps_at
+        last = self.counts.last_at if self.counts.seconds else self.reader.pace.last_at
         if last is None or (fps := self.fps) is None or not fps.seconds:
             return None
         return last - fps.seconds, last

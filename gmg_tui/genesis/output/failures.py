@@ -231,14 +231,13 @@ def _exit_text(exit_code: int, texts: Sequence[bytes]) -> bytes:
 
 def _errors(texts: Sequence[bytes]) -> list[bytes]:
     """Returns the lines that may report an error: warnings, too, mention missing GPUs and EGL."""
-    return [text for text in texts if not _is_remark(text)]
 
+    def is_error(text: bytes) -> bool:
+        if (logged := lines.message(text)) is not None:
+            return logged[0] in (b"ERROR", b"CRITICAL")
+        return b"warning" not in text.lower() and (lines.COMPILER.match(text) is None or text[1:2] in b"EC")
 
-def _is_remark(text: bytes) -> bool:
-    logged = lines.message(text)
-    if logged is not None:
-        return logged[0] in (b"INFO", b"WARNING", b"DEBUG")
-    return b"warning" in text.lower() or (lines.COMPILER.match(text) is not None and text[1:2] not in b"EC")
+    return list(filter(is_error, texts))
 
 
 def _one_line(text: bytes) -> str:

@@ -14,8 +14,6 @@ _MAX_TEXT = 200
 """Characters of a device's name, as a line of output may hold anything."""
 _MAX_READ = 8192
 """Bytes of a line that are read for anything but progress lines."""
-
-
 _CLEANING = b"offline_cache.h:run"
 """Where Quadrants removes old kernels as it ends: a lock that it does not get there loses no kernel."""
 _DEVICE, _LOCK, _RENDERING = range(3)
@@ -116,7 +114,7 @@ class GenesisLines(LineReader):
         version = lines.VERSION.search(text)
         if version is not None:
             self.version = clean(version["version"].rstrip(b".,"))
-        phase = lines.phase_of(text)
+        phase = next((phase for start, phase in lines.PHASES if text.startswith(start)), None)
         if phase is not None:
             yield Figures(phase=phase)
 

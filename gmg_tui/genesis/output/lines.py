@@ -110,11 +110,6 @@ def from_library(line: bytes) -> bool:
     return _LIBRARY.match(line) is not None
 
 
-def phase_of(text: bytes) -> Phase | None:
-    """Returns the phase that begins with this text of Genesis's logger."""
-    return next((phase for start, phase in PHASES if text.startswith(start)), None)
-
-
 def number(raw: bytes) -> float:
     """Returns the value of a `NUMBER`."""
     return float(raw.replace(b",", b""))

@@ -12,7 +12,7 @@ from gmg_tui.genesis.output.genesis_lines import Alerts, GenesisLines
 from gmg_tui.genesis.output.log_text import TRACEBACK, Severity, head, severity
 from gmg_tui.genesis.output.printed_rate import PrintedRate, is_smoothed
 from gmg_tui.model import Fps, Phase, Progress, WorkerState
-from gmg_tui.readers.formats import Format, FormatLines, PatternHint, ReportedLines, trainers
+from gmg_tui.readers.formats import LONG_LINE, Format, FormatLines, PatternHint, ReportedLines, built_in
 from gmg_tui.readers.interface import Figures, LineReader
 
 _MAX_METRICS = 64
@@ -135,13 +135,7 @@ class Reader:
     ) -> None:
         """Read a worker on a GPU (`gpu_slot`) or the CPU, which may be a `rank` of a group.
 
-        Args:
-            gpu_slot: Whether its slot is a GPU.
-            started: When it was started, monotonic seconds; None for the time of its first block.
-            rank: Whether it is a rank of a group.
-            patterns: The user's expressions (`--pattern`).
-            formats: The user's tables (`[readers.NAME]`).
-            args: The script's arguments.
+        `started` is when it was started, monotonic seconds (None for the time of its first block); `args` are the script's.
         """
         self.phase, self.state = Phase.IMPORTING, WorkerState.STARTING
         self.phase_started = started or 0.0
@@ -154,7 +148,8 @@ class Reader:
         self.genesis = GenesisLines(Alerts(gpu_slot, rank=rank))
         custom = [Format(lines=tuple(patterns))] if patterns else []
         custom += (formats or {}).values()
-        self._readers: tuple[LineReader, ...] = (ReportedLines(), *map(FormatLines, custom), self.genesis, *trainers())
+        trainers = (FormatLines(row, most=LONG_LINE) for row in built_in().values())
+        self._readers: tuple[LineReader, ...] = (ReportedLines(), *map(FormatLines, custom), self.genesis, *trainers)
         self._hint = PatternHint()
         self._rate = PrintedRate()
         self._rate_from = self._progress_from = self._envs_from = len(self._readers)
@@ -216,18 +211,9 @@ class Reader:
         return self._rate.fps()
 
     @property
-    def fps_at(self) -> float | None:
-        """When the last number arrived, monotonic seconds; None before the first."""
-        return self.pace.last_at if self.fps is not None else None
-
-    @property
     def fps_of_group(self) -> bool:
         """Whether `fps` is the whole group's."""
         return self._rate_from < len(self._readers) and self._readers[self._rate_from].whole_group
-
-    def fps_silent_s(self, now: float) -> float | None:
-        """Returns the seconds without a number at `now` (monotonic seconds), where these are far more than usual."""
-        return self.pace.silent_s(now) if self.fps is not None else None
 
     def fresh_metrics(self) -> dict[str, float]:
         """Returns the named numbers that have arrived since the last call."""
