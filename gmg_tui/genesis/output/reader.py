@@ -63,11 +63,15 @@ class Pace:
             self._gaps_s.append(now - self.last_at)
         self.last_at = now
 
+    @property
+    def usual_s(self) -> float:
+        """The longest of the last intervals, seconds; 0 before the second report."""
+        return max(self._gaps_s, default=0.0)
+
     def silent_s(self, now: float) -> float | None:
         """Returns the seconds since the last report, where these are several times as many as usual; else None."""
         silent_s = now - self.last_at if self.last_at is not None else 0.0
-        usual_s = max(self._gaps_s, default=_FIRST_GAP_S)
-        return silent_s if silent_s > max(_STALE_S, _STALE_FACTOR * usual_s) else None
+        return silent_s if silent_s > max(_STALE_S, _STALE_FACTOR * (self.usual_s or _FIRST_GAP_S)) else None
 
 
 class Remarks:
@@ -296,7 +300,6 @@ class Reader:
         return bool(line) and not foreign and not self._gives_up
 
     def _simulated(self) -> None:
-        """Record that a simulation reported its rate or progress."""
         self.had_progress = self._has_simulated = True
         self._enter(Phase.RUNNING)
 
