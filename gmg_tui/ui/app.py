@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from typing import ClassVar
 
 from textual import work
@@ -36,8 +34,7 @@ from gmg_tui.ui.messages import UseArguments
 from gmg_tui.ui.pages.page import Page
 from gmg_tui.ui.remembered import Memory
 from gmg_tui.ui.terminal.ascii import AsciiFilter
-from gmg_tui.ui.terminal.differ import DiffedApp
-from gmg_tui.ui.terminal.suspension import Suspension
+from gmg_tui.ui.terminal.driver import TerminalApp, TerminalDriver
 from gmg_tui.ui.terminal.true_size import TrueSizeScreen, window_size
 from gmg_tui.ui.view import Outcome, View
 
@@ -47,7 +44,7 @@ LOG_TAIL = 1000
 """Earlier lines to request when a worker is selected."""
 
 
-class GmgApp(DiffedApp[Outcome], inherit_bindings=False):
+class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     """The interface of one session; `theme` is one of `themes.NAMES`, or None for the one in `memory`.
 
     `web`: a browser draws it, and there is no terminal.
@@ -74,7 +71,9 @@ class GmgApp(DiffedApp[Outcome], inherit_bindings=False):
     ) -> None:
         self._ascii = [AsciiFilter()] if ascii_only else []
         # Otherwise Textual 8.2.8 turns colours to greys for NO_COLOR, and sends those (`app.py`, `Monochrome`).
-        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
+        super().__init__(
+            driver_class=None if web else TerminalDriver, ansi_color=True if "NO_COLOR" in os.environ else None
+        )
         self.engine = engine
         self.view = View(engine.welcome, over=engine.ended, loss=engine.loss)
         self.set_reactive(GmgApp.snapshot, engine.welcome.snapshot)
@@ -95,7 +94,6 @@ class GmgApp(DiffedApp[Outcome], inherit_bindings=False):
         self.main = MainScreen(self.view)
         self._connection = Connection(self)
         self._window = Size(0, 0)
-        self._suspension: Suspension | None = None
         self.control = Control(self)
 
     def get_key_display(self, binding: Binding) -> str:
@@ -131,9 +129,6 @@ class GmgApp(DiffedApp[Outcome], inherit_bindings=False):
         self.screen_change_signal.subscribe(self, lambda _: self._cover_if_small(), immediate=True)
         self._window = self.size
         self._cover_if_small()
-        if self._driver is not None and not self.is_headless and not self.web:
-            wake = partial(asyncio.get_running_loop().call_soon_threadsafe, self.call_later, self.action_redraw)
-            self._suspension = Suspension(self._driver, wake)
         self.run_worker(self._connection.listen(), name="listen")
         self.set_interval(1.0, self._each_second)
         if self.view.snapshot.tuning is not None:
@@ -142,11 +137,6 @@ class GmgApp(DiffedApp[Outcome], inherit_bindings=False):
     def on_ready(self) -> None:
         """Follow once the first frame is drawn: a session's workers start when a client follows."""
         self.call_after_refresh(self.main.open_log)
-
-    def on_unmount(self) -> None:
-        """Leave the signals alone."""
-        if self._suspension is not None:
-            self._suspension.close()
 
     def finish(self, how: str, reason: str = "") -> None:
         """End the interface; the engine goes on without it."""
@@ -194,15 +184,8 @@ class GmgApp(DiffedApp[Outcome], inherit_bindings=False):
     @contextmanager
     def lend_terminal(self) -> Iterator[None]:
         """Leave the terminal to another program while the context lasts; nothing is drawn meanwhile."""
-        suspension = self._suspension
-        with self.batch_update(), self.suspend() if suspension is not None else nullcontext():
-            if suspension is not None:
-                suspension.lent = True
-            try:
-                yield
-            finally:
-                if suspension is not None:
-                    suspension.lent = False
+        with self.batch_update(), self.suspend() if self.terminal is not None else nullcontext():
+            yield
         self.action_redraw()
 
     # The session
@@ -221,9 +204,9 @@ class GmgApp(DiffedApp[Outcome], inherit_bindings=False):
 
     def write_to_terminal(self, text: str) -> None:
         """Write control sequences past what is drawn, where there is a terminal."""
-        if text and self._driver is not None:
-            self._driver.write(text)
-            self._driver.flush()
+        if text and self.terminal is not None:
+            self.terminal.write(text)
+            self.terminal.flush()
 
     def say(self, message: str) -> None:
         """Show a message for some seconds, in place of the one before."""

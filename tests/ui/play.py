@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 from textual import events
+from textual._compositor import CompositorUpdate
 from textual.app import App
 from textual.pilot import Pilot
 from textual.screen import Screen
@@ -18,7 +19,7 @@ from textual.screen import Screen
 from gmg_tui.model import Snapshot
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.app import GmgApp
-from gmg_tui.ui.terminal.differ import Frame
+from gmg_tui.ui.terminal.differ import Differ
 from tests.ui import sessions
 from tests.ui.fake_engine import FakeEngine
 
@@ -89,10 +90,11 @@ def burst(pilot: Pilot[Any], *keys: str) -> None:
 def record(monkeypatch: pytest.MonkeyPatch, console: Console) -> list[str]:
     """What apps send to the terminal from now on, one text for each frame."""
     sent: list[str] = []
+    differ = Differ()
 
     def display(app: App[object], screen: Screen[object], frame: RenderableType | None) -> None:
-        if isinstance(frame, Frame):
-            sent.append(frame.render_segments(console))
+        if isinstance(frame, CompositorUpdate):
+            sent.append(differ.diff(frame.render_segments(console)))
 
     monkeypatch.setattr(App, "_display", display)
     return sent

@@ -87,7 +87,7 @@ def _console(colors: str) -> Console:
 
 def _alone(frame: list[Strip], console: Console) -> Cells:
     terminal = Terminal()
-    terminal.feed(Differ().write(_whole(frame), console))
+    terminal.feed(Differ().diff(_whole(frame).render_segments(console)))
     return terminal.cells
 
 
@@ -101,10 +101,10 @@ def test_the_terminal_shows_the_last_frame_whatever_it_showed_before(
     frames: list[list[Strip]], colors: str, layout: bool
 ) -> None:
     console, differ, terminal = _console(colors), Differ(), Terminal()
-    terminal.feed(differ.write(_whole(frames[0]), console))
+    terminal.feed(differ.diff(_whole(frames[0]).render_segments(console)))
     for frame in frames[1:]:
         update = _whole(frame) if layout else _part(frame, set(range(HEIGHT)), [])
-        terminal.feed(differ.write(update, console))
+        terminal.feed(differ.diff(update.render_segments(console)))
     assert terminal.cells == _alone(frames[-1], console)
 
 
@@ -124,9 +124,9 @@ def test_a_piece_that_was_not_drawn_stays_as_it_was(
     before: list[Strip], after: list[Strip], cut: int, left: bool
 ) -> None:
     console, differ, terminal = _console("256"), Differ(), Terminal()
-    terminal.feed(differ.write(_whole(before), console))
+    terminal.feed(differ.diff(_whole(before).render_segments(console)))
     update = _part(after, {0, 1, 2}, [cut], missing=0 if left else cut)
-    terminal.feed(differ.write(update, console))
+    terminal.feed(differ.diff(update.render_segments(console)))
     old, new = (_alone(frame, console) for frame in (before, after))
     halves = (old, new) if left else (new, old)
     assert terminal.cells == [one[:cut] + other[cut:] for one, other in zip(*halves, strict=True)]
@@ -136,17 +136,17 @@ def test_what_did_not_change_is_not_sent() -> None:
     console, differ = _console("256"), Differ()
     row = [Piece("gpu0  24,013", Style(color="green"))]
     frame = [_row(row)] * HEIGHT
-    differ.write(_whole(frame), console)
-    assert differ.write(_part(frame, {0, 1, 2}, []), console) == ""
+    differ.diff(_whole(frame).render_segments(console))
+    assert differ.diff(_part(frame, {0, 1, 2}, []).render_segments(console)) == ""
     changed = [frame[0], _row([Piece("gpu0  24,014", Style(color="green"))]), frame[2]]
-    assert differ.write(_part(changed, {0, 1, 2}, []), console) == "\x1b[2;12H\x1b[32m4\x1b[0m"
+    assert differ.diff(_part(changed, {0, 1, 2}, []).render_segments(console)) == "\x1b[2;12H\x1b[32m4\x1b[0m\x1b[3;13H"
 
 
 @pytest.mark.parametrize("text", ["e\u0301te\u0301", "世e\u0301 x"])
 def test_a_mark_is_sent_with_the_character_that_it_stands_on(text: str) -> None:
     console, terminal = _console("256"), Terminal()
     row = _row([Piece(text, None)])
-    terminal.feed(Differ().write(_whole([row] * HEIGHT), console))
+    terminal.feed(Differ().diff(_whole([row] * HEIGHT).render_segments(console)))
     shown = "".join(str(cell[0]) for cell in terminal.cells[1])
     assert unicodedata.normalize("NFC", shown).rstrip() == unicodedata.normalize("NFC", text)
 
@@ -167,17 +167,3 @@ async def test_only_cells_that_changed_are_sent(monkeypatch: pytest.MonkeyPatch)
     told = "".join(sent)
     assert "8,192" in told
     assert len(told) < 100
-
-
-@pytest.mark.parametrize("version", ["8.2.4", "9.0.0rc1"])
-async def test_a_textual_that_is_not_known_draws_without_the_differ_and_says_so(
-    version: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("textual.__version__", version, raising=False)
-    app = play.busy()
-    assert app._differ is None
-    assert f"Textual {version}: " in caplog.text
-    async with app.run_test(size=(80, 24)) as pilot:
-        await play.press(pilot, "do:redraw", "j")
-        await pilot.resize_terminal(100, 30)
-        await play.sees(pilot, "gpu1 log", "400 lines")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from rich.console import Console, RenderableType
+from textual._compositor import CompositorUpdate
 from textual.app import App
 from textual.screen import Screen
 
 from gmg_tui.model import Phase, Worker, WorkerState
 from gmg_tui.protocol import Lines
-from gmg_tui.ui.terminal.differ import Frame
 from tests.ui import play, sessions
 from tests.ui.sessions import NOW
 from tests.workers import worker_of
@@ -62,7 +62,7 @@ async def test_hostile_texts_are_shown_and_do_nothing(
     console = Console(color_system="256", force_terminal=True)
 
     def display(app: App[object], screen: Screen[object], frame: RenderableType | None) -> None:
-        if isinstance(frame, Frame):
+        if isinstance(frame, CompositorUpdate):
             sent.append(frame.render_segments(console))
 
     monkeypatch.setattr(App, "_display", display)

@@ -1,0 +1,97 @@
+"""Textual's driver of the terminal, which sends only what changed, and stops and continues as a shell's jobs do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
+from textual.geometry import Size
+
+from gmg_tui.ui.terminal.differ import Differ
+
+_SYNC_START, _SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
+"""What Textual writes before and after each frame, where the terminal knows synchronized output."""
+_FRAME: Final = re.compile(r"\x1b\[\d+;\d+H")
+"""What each frame starts with, and nothing else that Textual writes: a cursor move."""
+
+
+Result = TypeVar("Result")
+
+
+class TerminalApp(App[Result], inherit_bindings=False):
+    """An app whose frames go through a differ.
+
+    Attributes:
+        terminal: What has the terminal; None where there is none: in a browser, and in tests.
+    """
+
+    terminal: TerminalDriver | None = None
+
+    def forget_terminal(self) -> None:
+        """Send whole frames next time: the terminal may not show what was sent."""
+        if self.terminal is not None:
+            self.terminal.forget()
+
+
+class TerminalDriver(LinuxDriver):
+    """Passes frames through a differ, and gives the terminal back while the process is stopped.
+
+    Textual 8.2.8 starts its driver anew at every SIGCONT, also when it was not stopped by SIGTSTP: then two threads read
+    the keys, and the terminal stays raw in the end.
+    """
+
+    def __init__(self, app: TerminalApp[Any], **options: Any) -> None:
+        super().__init__(app, **options)
+        app.terminal = self
+        self._screen_size: Callable[[], Size] = lambda: app.screen.size
+        self._redraw = lambda: app.call_later(app.run_action, "app.redraw")
+        self._loop = asyncio.get_running_loop()
+        self._differ = Differ()
+        self._frame_size = Size(0, 0)
+        self._sync = False
+        """Whether a frame is to be sent as one."""
+
+    def forget(self) -> None:
+        """Send whole frames next time: the terminal may not show what was sent."""
+        self._differ.forget()
+
+    def write(self, data: str) -> None:
+        """Send control sequences as they are, and of a frame what differs from the one before."""
+        if data in {_SYNC_START, _SYNC_END}:
+            self._sync = data == _SYNC_START
+            return
+        if not _FRAME.match(data):
+            super().write(data)
+            return
+        if (size := self._screen_size()) != self._frame_size:
+            self._frame_size = size
+            self.forget()  # a frame of the size before may have come after the terminal changed
+        if changes := self._differ.diff(data):
+            super().write(f"{_SYNC_START}{changes}{_SYNC_END}" if self._sync else changes)
+
+    # Job control
+
+    def start_application_mode(self) -> None:
+        """Take the terminal, and handle the signals that stop and continue the process."""
+        super().start_application_mode()
+        self.forget()
+        signal.signal(signal.SIGTSTP, self._on_stop)
+        signal.signal(signal.SIGCONT, lambda *_: self._loop.call_soon_threadsafe(self._redraw))
+
+    def stop_application_mode(self) -> None:
+        """Give the terminal back, and leave the signals to the system."""
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        signal.signal(signal.SIGCONT, signal.SIG_DFL)
+        super().stop_application_mode()
+
+    def _on_stop(self, *_: object) -> None:
+        self.suspend_application_mode()
+        os.kill(os.getpid(), signal.SIGTSTP)  # the kernel drops it where no shell could continue the process
+        self.resume_application_mode()
+        self._loop.call_soon_threadsafe(self._redraw)
