@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rich.console import Console, RenderableType
-from textual._compositor import CompositorUpdate
-from textual.app import App
-from textual.screen import Screen
+from rich.console import Console
 
 from gmg_tui.model import Phase, Worker, WorkerState
 from gmg_tui.protocol import Lines
@@ -58,14 +55,7 @@ def _controls(sent: str) -> set[str]:
 async def test_hostile_texts_are_shown_and_do_nothing(
     size: tuple[int, int], ascii_only: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent: list[str] = []
-    console = Console(color_system="256", force_terminal=True)
-
-    def display(app: App[object], screen: Screen[object], frame: RenderableType | None) -> None:
-        if isinstance(frame, CompositorUpdate):
-            sent.append(frame.render_segments(console))
-
-    monkeypatch.setattr(App, "_display", display)
+    sent = play.record(monkeypatch, Console(color_system="256", force_terminal=True))
     states = (WorkerState.FAILED, WorkerState.COMPILING, WorkerState.STOPPING, WorkerState.RUNNING)
     workers = tuple(_evil_worker(f"gpu{i}", i, state) for i, state in enumerate(states))
     snapshot = sessions.changed(sessions.busy_snapshot(4), workers=workers, notes=(EVIL,), nvml_error=EVIL)

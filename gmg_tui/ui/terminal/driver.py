@@ -79,7 +79,7 @@ class TerminalDriver(LinuxDriver):
 
     def start_application_mode(self) -> None:
         """Take the terminal, and handle the signals that stop and continue the process."""
-        super().start_application_mode()
+        super().start_application_mode()  # type: ignore[no-untyped-call]
         self.forget()
         signal.signal(signal.SIGTSTP, self._on_stop)
         signal.signal(signal.SIGCONT, lambda *_: self._loop.call_soon_threadsafe(self._redraw))
