@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import ClassVar
 
 from textual import work
@@ -51,6 +52,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     """
 
     TITLE = "gmg-tui"
+    CSS_PATH = Path(__file__).with_name("style.tcss")
     PACE_S: ClassVar[float] = 0.9
     """Shortest time between two redraws of metrics, seconds: a little under the engine's interval of one second."""
     SILENT_S: ClassVar[int] = 4
@@ -85,11 +87,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         self.confirm = confirm
         for each in themes.all_themes():
             self.register_theme(each)
-        self.theme = themes.textual_name(
-            theme or (memory.recall(self.view) if memory else None), no_color=self.no_color
-        )
-        self.theme_chosen = ""
-        """The theme that was chosen on the screen; empty before that."""
+        self.theme = themes.textual_name(theme or (memory.theme if memory else None), no_color=self.no_color)
         self.set_keymap(keys.keymap)
         self.main = MainScreen(self.view)
         self._connection = Connection(self)
@@ -108,9 +106,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     def appearance(self) -> Appearance:
         """The styles and signs of the present theme."""
         if self.theme not in self._appearances:
-            self._appearances[self.theme] = themes.make_appearance(
-                self.get_css_variables(), large_digits=not self._ascii
-            )
+            self._appearances[self.theme] = themes.make_appearance(self.get_css_variables())
         return self._appearances[self.theme]
 
     def get_default_screen(self) -> Screen[None]:
@@ -364,21 +360,14 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
     def action_detach(self) -> None:
         """Leave; the workers keep running, where there are any."""
-        self.finish("looked" if self.view.over else "ended" if self.view.parted else "detached")
+        self.finish("looked" if self.view.over else "ended" if self.view.disconnected else "detached")
 
     def action_quit_session(self) -> None:
         """Leave, and stop the workers or leave them running; a read-only screen leaves them alone without a question."""
         self.control.quit()
 
-    # What is remembered
-
     def choose_theme(self, name: str) -> None:
         """Use the colours of the theme called `name`, now and in later sessions."""
         self.theme = themes.textual_name(name, no_color=self.no_color)
-        self.theme_chosen = name
-        self.remember()
-
-    def remember(self) -> None:
-        """Keep the theme, the order and what is folded for the next session."""
         if self.memory is not None:
-            self.memory.keep_view(self.view, self.theme_chosen)
+            self.memory.keep(name)

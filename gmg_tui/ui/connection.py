@@ -25,13 +25,13 @@ class Connection:
         self._app = app
         least_s = 0.0 if app.view.queue is None else SWEEP_PACE_S
         self.pace = RefreshLimiter(app, app.publish, app.PACE_S, least_s=least_s)
-        self._unheard_s = 0
+        self._silent_s = 0
         """Seconds since the engine's last message."""
 
     async def listen(self) -> None:
         """Take what the engine sends, until it leaves."""
         async for event in self._app.engine.events():
-            self._unheard_s = self._app.view.silent_s = 0
+            self._silent_s = self._app.view.silent_s = 0
             match event:
                 case Update(snapshot=snapshot):
                     self._apply(snapshot)
@@ -44,9 +44,9 @@ class Connection:
     def each_second(self) -> None:
         """Notice that the engine is silent."""
         view = self._app.view
-        self._unheard_s += 1
-        if self._unheard_s >= self._app.SILENT_S and not view.parted and not view.over:
-            view.silent_s = self._unheard_s
+        self._silent_s += 1
+        if self._silent_s >= self._app.SILENT_S and not view.disconnected and not view.over:
+            view.silent_s = self._silent_s
             self._app.publish()
 
     def _apply(self, snapshot: Snapshot) -> None:
@@ -73,7 +73,7 @@ class Connection:
     def _disconnected(self, reason: str) -> None:
         """Keep final results on the screen once the engine is gone; anything else is a loss."""
         app, view = self._app, self._app.view
-        view.parted = True
+        view.disconnected = True
         if view.stopping:
             app.finish("stopped")
         elif view.snapshot.ended:

@@ -14,7 +14,7 @@ from gmg_tui.model import Settings, Worker, WorkerState
 from gmg_tui.protocol import Action, Seen
 from gmg_tui.ui.drawing import groups, words
 from gmg_tui.ui.view import View
-from gmg_tui.ui.widgets.grid import NO_GPU, NO_MATCH
+from gmg_tui.ui.workers.grid import NO_GPU, NO_MATCH
 
 if TYPE_CHECKING:
     from gmg_tui.ui.app import GmgApp
@@ -122,9 +122,9 @@ class Control:
         if self._marks and (node := view.folded_node):
             self._app.say(f"{node} is folded: unfold it, or mark its workers.")
             return ""
-        if not view.chosen:
-            self._app.say(NO_MATCH if view.arrangement.filter else NO_GPU)
-        return view.chosen
+        if not view.selected:
+            self._app.say(NO_MATCH if view.filter else NO_GPU)
+        return view.selected
 
     def _targets(self, action: Action | None) -> list[Worker]:
         """The workers that `action` (None: edit) applies to; without one, a message says why."""
@@ -190,7 +190,7 @@ class Control:
         if view.silent_s:
             app.say(f"The engine has been silent for {units.span(view.silent_s)}.")
         elif slots := [worker.slot for worker in self._targets(None)]:
-            slot = view.chosen if view.chosen in slots else slots[0]
+            slot = view.selected if view.selected in slots else slots[0]
             marked = slots if view.marked and self._marks else ()
             question = self._edit_question
             await app.push_screen(EditScreen(app.engine, view, slot, marked=marked, start=start, question=question))

@@ -89,11 +89,13 @@ COMMANDS: Final = (
 """What every screen has in the palette without a key: title, explanation, action."""
 
 MAIN_COMMANDS: Final = (
-    ("Filter workers", "Show only workers with all words: of slot, node, state, job, group, reason.", "filter_workers"),
+    (
+        "Filter workers",
+        "Show only the workers that have some words: of slot, node, state, job, group, reason.",
+        "filter_workers",
+    ),
     ("Fold node", "Fold the selected worker's node into one line, or unfold it.", "fold_node"),
-    ("Fold all nodes", "Fold all nodes into a line each, or unfold all.", "fold_all"),
     ("Log of all ranks", "Show the lines of all ranks of the group together, or those of one rank.", "group_log"),
-    ("Filter log", "Show only the log's lines that contain a text.", "filter_log"),
     ("Open log in pager", "Open the worker's whole log in $PAGER.", "log_pager"),
     ("Copy log line", "Copy the matching line, else the newest visible one, to the clipboard.", "copy_line"),
     ("Copy log path", "Copy the path of the log file to the clipboard.", "copy_log_path"),

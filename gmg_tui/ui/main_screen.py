@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.css.query import NoMatches
 from textual.events import Key
 from textual.widgets import Footer
 
 from gmg_tui.errors import GmgError
 from gmg_tui.ui import keys
-from gmg_tui.ui.arrangement import Order
+from gmg_tui.ui.header import Header
 from gmg_tui.ui.jobs import job_on, log_path
+from gmg_tui.ui.line_bar import LineBar
+from gmg_tui.ui.log.view import LogView
+from gmg_tui.ui.sorting import Order
 from gmg_tui.ui.terminal.true_size import TrueSizeScreen
 from gmg_tui.ui.view import Layout, View
-from gmg_tui.ui.widgets.bars import FilterBar, LineBar, SearchBar, WorkerFilterBar
-from gmg_tui.ui.widgets.grid import Grid
-from gmg_tui.ui.widgets.header import Header
-from gmg_tui.ui.widgets.log_view import LogView
+from gmg_tui.ui.workers.grid import Grid
 
 if TYPE_CHECKING:
     from gmg_tui.ui.app import GmgApp
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 class MainScreen(TrueSizeScreen[None]):
     """All workers, and the log of the selected one."""
 
-    DEFAULT_CSS = "MainScreen { layout: vertical; overflow: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [*keys.MAIN]
     AUTO_FOCUS = None
     app: GmgApp
@@ -46,10 +44,21 @@ class MainScreen(TrueSizeScreen[None]):
         yield from (self.header, self.grid, self.log_view)
         yield Footer(show_command_palette=False, compact=True)
 
+    def on_mount(self) -> None:
+        """Follow the snapshot."""
+        self.share_rows()
+        self.watch(self.app, "snapshot", self.share_rows, init=False)
+
     def on_resize(self) -> None:
         """Share the rows of the terminal out anew."""
-        for widget in (self.header, self.grid):
-            widget.update_rows()
+        self.share_rows()
+
+    def share_rows(self) -> None:
+        """Draw the header, then the workers in what is left beside the keys; the log takes the rest."""
+        if self.is_mounted:
+            self.header.update_rows()
+            self.grid.lay_out(self.app.size.height - self.header.rows_needed - 1)
+            self.log_view.pace.settle()  # arriving lines are drawn together with the rest
 
     def on_key(self, event: Key) -> None:
         """Stop a key that does nothing here: what has opened meanwhile must not get it."""
@@ -71,11 +80,11 @@ class MainScreen(TrueSizeScreen[None]):
                 return self.app.check_action(action, parameters)
             case "back":
                 log = self.log_view.buffer
-                return bool(log.query or log.filter or view.marked or view.arrangement.filter)
+                return bool(log.query or view.marked or view.filter)
             case "search_next":
                 return bool(self.log_view.buffer.query)
-            case "fold_node" | "fold_all":
-                return bool(view.folds.slots)
+            case "fold_node":
+                return bool(view.nodes)
             case "group_log":
                 return bool(view.snapshot.groups)
             case "log_pager":
@@ -109,18 +118,15 @@ class MainScreen(TrueSizeScreen[None]):
         if view.folded_node:
             workers = set(view.of_node(view.folded_node))
             view.marked = view.marked - workers if workers <= view.marked else view.marked | workers
-        elif view.chosen:
-            view.marked ^= {view.chosen}
+        elif view.selected:
+            view.marked ^= {view.selected}
         self.app.refresh_view()
 
     def action_back(self) -> None:
-        """End the search, else the log's filter, else unmark all, else show all workers."""
+        """End the search, else unmark all, else show all workers."""
         view, log = self._view, self.log_view
         if log.buffer.query:
             log.search("")
-        elif log.buffer.filter:
-            log.filter("")
-            log.go("end")
         elif view.marked:
             view.marked.clear()
             self.app.refresh_view()
@@ -137,21 +143,20 @@ class MainScreen(TrueSizeScreen[None]):
 
     def action_trouble(self) -> None:
         """Select the next worker in trouble, from the first again after the last."""
-        view, troubled = self._view, set(self._view.troubled())
-        visible = [name for name in view.slots if name in troubled]
+        view, trouble = self._view, set(self._view.in_trouble())
+        visible = [name for name in view.slots if name in trouble]
         if not visible:
-            hidden = f" The filter hides {len(troubled)} with problems." if troubled else ""
-            self.app.say(f"No {'visible ' if troubled else ''}worker has problems.{hidden}")
+            hidden = f" The filter hides {len(trouble)} with problems." if trouble else ""
+            self.app.say(f"No {'visible ' if trouble else ''}worker has problems.{hidden}")
             return
-        places = {name: place for place, name in enumerate(view.slots)}
+        numbers = {name: number for number, name in enumerate(view.slots)}
         # A folded node's line stands before all of its workers.
-        here = places[view.of_node(view.folded_node)[0]] - 1 if view.folded_node else places.get(view.chosen, -1)
-        there = next((name for name in visible if places[name] > here), visible[0])
-        if there == view.chosen and not view.folds.holds(there):
+        here = numbers[view.of_node(view.folded_node)[0]] - 1 if view.folded_node else numbers.get(view.selected, -1)
+        there = next((name for name in visible if numbers[name] > here), visible[0])
+        if there == view.selected and not view.folded_node:
             self.app.say("No other worker has problems.")
             return
-        if view.folds.holds(there):
-            view.folds.fold(view.folds.node_of(there), folded=False)
+        view.folded.discard(view.node_of(there))
         view.choose(there)
         self.open_log()
         self.app.refresh_view()
@@ -164,61 +169,45 @@ class MainScreen(TrueSizeScreen[None]):
 
     def on_header_group_clicked(self, message: Header.GroupClicked) -> None:
         """Select the first worker of a group."""
-        self.app.select(message.slot)
+        self.app.select(message.group.slots[0])
 
     # Order, filter, folds
 
     def action_sort_by(self, name: str) -> None:
         """Sort by the `Order` called `name`; by the present one: the other way round."""
-        self.sort_by(Order(name))
-
-    def sort_by(self, order: Order) -> None:
-        """Sort the workers by `order`, or the other way round where they are."""
-        arrangement = self._view.arrangement
-        self._view.sort_by(order, reverse=order is arrangement.order and not arrangement.reverse)
+        self._view.sort_by(Order(name))
         self.grid.go_to_top()
         self.app.refresh_view()
-        self.app.remember()
 
     def on_grid_heading_clicked(self, message: Grid.HeadingClicked) -> None:
-        """Sort by a column."""
-        self.sort_by(message.order)
+        """Sort by the column."""
+        self.action_sort_by(message.order)
 
     async def action_filter_workers(self) -> None:
         """Open the line that asks which workers to show."""
-        await self._open_bar(WorkerFilterBar(self._view.arrangement.filter.text, self.filter_workers))
+        hint = "words of the workers to show: of slot, node, state, job, group, GPU or reason"
+        await self._open_bar(LineBar("workers", self._view.filter, hint, self.filter_workers))
 
     def filter_workers(self, text: str) -> None:
-        """Show only the workers that have all words of `text`."""
+        """Show only the workers that a filter's `text` matches, and the log of the selected one."""
         self._view.show_only(text)
         self.open_log()
         self.app.refresh_view()
 
     def action_fold_node(self) -> None:
-        """Fold the node of the selected worker, or unfold it."""
-        folds = self._view.folds
-        if node := folds.node_of(self._view.chosen):
-            folds.fold(node, folded=not folds.holds(self._view.chosen))
-            self._show_folds()
-
-    def action_fold_all(self) -> None:
-        """Fold all nodes, or unfold all where all are folded."""
-        folds = self._view.folds
-        folds.fold(*folds.slots, folded=not folds.all_folded)
-        self._show_folds()
+        """Fold the selected worker's node, or unfold it."""
+        self._toggle_fold(self._view.node_of(self._view.selected))
 
     def on_grid_node_clicked(self, message: Grid.NodeClicked) -> None:
-        """Fold a node, or unfold it, and select what stands there."""
-        folds, slots = self._view.folds, self._view.of_node(message.node)
-        if slots:
-            folds.fold(message.node, folded=not folds.holds(slots[0]))
+        """Fold a node, or unfold it, and select what is there."""
+        if slots := self._view.of_node(message.node):
             self._view.choose(slots[0])
-            self.open_log()
-            self._show_folds()
+            self._toggle_fold(message.node)
 
-    def _show_folds(self) -> None:
+    def _toggle_fold(self, node: str) -> None:
+        self._view.toggle_fold(node)
+        self.open_log()
         self.app.refresh_view()
-        self.app.remember()
 
     # The log
 
@@ -249,7 +238,7 @@ class MainScreen(TrueSizeScreen[None]):
     def action_group_log(self) -> None:
         """Show the log of all ranks of the selected one's group, or of that one alone again."""
         view = self._view
-        if not view.together and view.snapshot.group(view.chosen) is None:
+        if not view.together and view.snapshot.group(view.selected) is None:
             self.app.say("The selected worker is not a rank of a group.")
             return
         view.together = not view.together
@@ -257,24 +246,19 @@ class MainScreen(TrueSizeScreen[None]):
 
     async def action_search(self) -> None:
         """Open the line that asks what to search for."""
-        await self._open_bar(SearchBar(self.log_view))
-
-    async def action_filter_log(self) -> None:
-        """Open the line that asks which lines to show."""
-        await self._open_bar(FilterBar(self.log_view))
+        log = self.log_view
+        await self._open_bar(LineBar("search", log.buffer.query, "search the log", log.search))
 
     async def _open_bar(self, bar: LineBar) -> None:
-        try:
-            opened = self.query_one(LineBar)
-        except NoMatches:
-            opened = None
-        if type(opened) is type(bar):
-            self.set_focus(opened)
+        """Open a line; one of another name is closed first."""
+        opened = next(iter(self.query(LineBar)), None)
+        if opened is not None and opened.name == bar.name:
+            opened.focus()
             return
         if opened is not None:
             await opened.remove()
         await self.mount(bar, before=self.query_one(Footer))
-        self.set_focus(bar)
+        bar.focus()
 
     def action_search_next(self, direction: str) -> None:
         """Go to the next match."""
@@ -293,7 +277,7 @@ class MainScreen(TrueSizeScreen[None]):
             await pager.show(command, path)
 
     async def _log_path(self) -> Path:
-        view, slot = self._view, self._view.chosen
+        view, slot = self._view, self._view.selected
         path = log_path(view, slot, await job_on(self.app.engine, view, slot)) if slot else None
         if path is None:
             raise GmgError(f"No job runs on {slot}: there is no log." if slot else "There is no log.")

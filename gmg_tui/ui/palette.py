@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 class Palette(CommandPalette, TrueSizeScreen[None]):
     """Textual's, which is laid out for the size that the terminal has."""
 
-    DEFAULT_CSS = """
-    Palette > Vertical { min-width: 20; }
-    """
-    """In a few columns its list fails, also where another screen covers it (Textual 8.2.8, `OptionList`)."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "app.quit_session", "quit", show=False, priority=True),
     ]

@@ -1,19 +1,23 @@
-"""What the interface knows: the newest snapshot, the recent past of each worker, and which worker is selected.
+"""What the interface shows: the newest snapshot, the recent past of each worker, the selection, filter and order.
 
 Everything else lives in the engine. This module knows no Textual.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from gmg_tui.model import GpuSample, Occurrence, Queue, Series, Session, Slot, Snapshot, Worker, WorkerState
+from gmg_tui.model import GpuSample, Occurrence, Queue, Session, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.protocol import Welcome
-from gmg_tui.ui.arrangement import Arrangement, Filter, Order, Placed, in_trouble
-from gmg_tui.ui.folds import Band, Folds, Part, bands
 from gmg_tui.ui.history import History
+from gmg_tui.ui.sorting import Candidate, Order, in_trouble, matches, sort_key
+
+SORT_S: Final = 5.0
+"""Shortest time between two sortings that nobody asked for, seconds."""
+MANY: Final = 64
+"""Slots of a session on several machines from which more are folded at the start."""
 
 
 class Outcome(NamedTuple):
@@ -37,6 +41,15 @@ class Layout(StrEnum):
     TABLE = "table"
 
 
+class Band(NamedTuple):
+    """What is drawn side by side: a row of the table, tiles, or a node's line."""
+
+    slots: tuple[str, ...]
+    """On a folded node's line all of the node; on another node's line none, as nothing there can be selected."""
+    node: str = ""
+    """The node whose line it is; empty for slots."""
+
+
 class View:
     """The one place where the interface keeps what it draws.
 
@@ -46,107 +59,80 @@ class View:
         loss: How the session was lost, in one line; empty where it was not.
         over: Whether the session had ended before the screen was opened.
         present: The names of the session's slots, in their own order; in a sweep only those that have a worker now.
-        slots: Those of them that are drawn, in the order in which they are, also behind the lines of folded nodes.
-        arrangement: How they are filtered and sorted.
-        folds: Which nodes are folded.
-        chosen: Name of the slot that keys act on; empty where there is none.
+        slots: Those of them that the filter lets through, sorted, also behind the lines of folded nodes.
+        selected: Name of the slot that keys act on; empty where there is none.
+        marked: The slots that keys act on instead of the selected one, where there are any.
+        filter: The words that the workers shown have.
+        order: What the slots are sorted by, and with `reverse` the other way round.
+        nodes: The slots of each node, in their own order; empty in a session of one machine.
+        folded: The nodes that are folded into a line each.
         layout: How the user wants the workers drawn.
         histories: The minutes before what is drawn, by slot.
-        message: Why the last key could not do its work; empty otherwise.
-        parted: Whether the engine is gone, and nothing more will come.
+        disconnected: Whether the engine is gone, and nothing more will come.
         silent_s: For how long the engine has sent nothing, seconds; 0 while it sends a snapshot each second.
         stopping: Whether the workers are being stopped so that the interface can end.
-        marked: The slots that keys act on instead of the chosen one, where there are any.
-        together: Whether the log is that of all ranks of the chosen worker's group.
+        together: Whether the log is that of all ranks of the selected worker's group.
         readonly: Whether nothing can be changed from here.
     """
 
     def __init__(self, welcome: Welcome, *, over: bool = False, loss: str = "") -> None:
-        self.session: Session = welcome.session
-        self.snapshot: Snapshot = welcome.snapshot
+        self.session = welcome.session
         self.over = over
         self.loss = loss
         self.readonly = welcome.readonly
         self.layout = Layout.AUTO
-        self.message = ""
-        self.stopping = False
-        self.marked: set[str] = set()
-        self.together = False
+        self.stopping = self.together = self.disconnected = False
         self.silent_s = 0
-        self.parted = False
-        self.histories = {slot.name: History() for slot in self.session.slots}
-        self._all_slots = {slot.name: place for place, slot in enumerate(self.session.slots)}
-        self._slot_of = {slot.name: slot for slot in self.session.slots}
-        self.arrangement = Arrangement()
-        self.folds = Folds(self.session.slots)
-        self._parts: tuple[Part, ...] = ()
-        self._parted_for: object = None
-        """What `_parts` were made for."""
-        self._bands: dict[int, tuple[Band, ...]] = {}
-        """Those of `_parts`, by their columns."""
-        self.present: tuple[str, ...] = tuple(self._all_slots)
+        self.marked: set[str] = set()
+        self.filter = ""
+        self.order = Order.SLOT
+        self.reverse = False
+        self._sorted_at = float("-inf")
+        self._slots = {slot.name: slot for slot in self.session.slots}
+        self._numbers = {name: number for number, name in enumerate(self._slots)}
+        self.histories = {name: History() for name in self._slots}
+        for series in welcome.recent:
+            if series.slot in self.histories:
+                self.histories[series.slot].seed(series)
+        nodes: dict[str, list[str]] = {}
+        for slot in self.session.slots:
+            nodes.setdefault(slot.node, []).append(slot.name)
+        self.nodes = {node: tuple(names) for node, names in nodes.items()} if len(nodes) > 1 else {}
+        self.folded = set(self.nodes) if len(self._slots) > MANY else set[str]()
+        self.present: tuple[str, ...] = tuple(self._slots)
         self.slots = self.present
-        self._workers: dict[str, Worker] = {}
-        self._samples: dict[str, GpuSample] = {}
-        self._index()
-        self.chosen: str = self.slots[0] if self.slots else ""
-        _seed(self.histories, welcome.recent)
+        self.selected: str = self.slots[0] if self.slots else ""
         self.apply(welcome.snapshot)
+
+    # The snapshot
+
+    def apply(self, snapshot: Snapshot) -> None:
+        """Show `snapshot` from now on, and add it to the histories."""
+        self.snapshot = snapshot
+        # Of two for one slot the first counts.
+        self._workers = {worker.slot: worker for worker in reversed(snapshot.workers)}
+        self._samples = {sample.uuid: sample for sample in reversed(snapshot.samples)}
+        before = self.present
+        if snapshot.queue is not None:
+            self.present = tuple(name for name in self._slots if name in self._workers)
+        due = self.is_arranged and not 0 <= snapshot.time - self._sorted_at < SORT_S
+        if due or self.present != before:
+            self._arrange()
+        self.marked.intersection_update(self.slots)
+        for worker in snapshot.workers:
+            history = self.histories.get(worker.slot)
+            if history is not None and not worker.state.ended:
+                history.add(snapshot.time, worker, self.sample(worker.slot))
+
+    def occurred_since(self, snapshot: Snapshot) -> tuple[Occurrence, ...]:
+        """What has happened since the newest snapshot, up to this one."""
+        last = max((each.number for each in self.snapshot.occurred), default=0)
+        return tuple(each for each in snapshot.occurred if each.number > last)
 
     @property
     def queue(self) -> Queue | None:
         """How far the sweep is; None in a plain run."""
         return self.snapshot.queue
-
-    @property
-    def worker(self) -> Worker | None:
-        """The chosen worker; None where its slot has none yet."""
-        return self.worker_on(self.chosen)
-
-    def worker_on(self, slot: str) -> Worker | None:
-        """The worker on `slot`; None where it has none yet."""
-        return self._workers.get(slot)
-
-    @property
-    def log(self) -> tuple[str, dict[str, int]]:
-        """Whose log is shown: the chosen slot, or its group with the ranks by slot."""
-        group = self.snapshot.group(self.chosen) if self.together else None
-        if group is None:
-            return self.chosen, {}
-        return group.id, {slot: rank for rank, slot in enumerate(group.slots)}
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """What is drawn, from the top; nodes have lines of their own where the slots are in their own order."""
-        wanted = (self.slots, self.folds.version, self.arrangement.order)
-        if wanted != self._parted_for:
-            self._parted_for, self._bands = wanted, {}
-            self._parts = self.folds.parts(self.slots, headed=self.arrangement.order is Order.SLOT)
-        return self._parts
-
-    @property
-    def shape(self) -> tuple[tuple[bool, int], ...]:
-        """What a layout depends on: of each part whether it has a node's line, and how many slots are drawn."""
-        return tuple((bool(part.node), 0 if part.folded else len(part.slots)) for part in self.parts)
-
-    def bands(self, columns: int) -> tuple[Band, ...]:
-        """What is drawn from the top, in a grid of `columns`, of which a table has 1."""
-        parts = self.parts
-        if columns not in self._bands:
-            self._bands[columns] = bands(parts, columns)
-        return self._bands[columns]
-
-    @property
-    def folded_node(self) -> str:
-        """The folded node whose line is under the cursor: the chosen slot is one of its; else empty."""
-        return self.folds.node_of(self.chosen) if self.folds.holds(self.chosen) else ""
-
-    def of_node(self, node: str) -> tuple[str, ...]:
-        """The drawn slots of a node, in the order in which they are."""
-        for part in self.parts:
-            if part.node == node:
-                return part.slots
-        return tuple(name for name in self.slots if self.folds.node_of(name) == node)
 
     @property
     def on_gpus(self) -> bool:
@@ -155,129 +141,156 @@ class View:
 
     def slot(self, name: str) -> Slot | None:
         """The slot called `name`."""
-        return self._slot_of.get(name)
+        return self._slots.get(name)
+
+    def worker_on(self, slot: str) -> Worker | None:
+        """The worker on `slot`; None where it has none yet."""
+        return self._workers.get(slot)
+
+    def worker_or_waiting(self, slot: str) -> Worker:
+        """The worker on `slot`, or one that waits where it has none yet."""
+        return self._workers.get(slot) or Worker(slot, self._numbers[slot], WorkerState.WAITING)
 
     def sample(self, slot: str) -> GpuSample | None:
         """The newest sample of the GPU of `slot`; None on a CPU slot."""
-        found = self._slot_of.get(slot)
+        found = self._slots.get(slot)
         return self._samples.get(found.gpu.uuid) if found is not None and found.gpu is not None else None
 
-    def group_beside(self, slot: str) -> tuple[bool, bool]:
-        """Whether the slots drawn before and after `slot` have ranks of its group."""
-        group, at = self.snapshot.group(slot), self.slots.index(slot)
+    @property
+    def log(self) -> tuple[str, dict[str, int]]:
+        """Whose log is shown: the selected slot, or its group with the ranks by slot."""
+        group = self.snapshot.group(self.selected) if self.together else None
         if group is None:
-            return False, False
-        after = self.slots[at + 1] if at + 1 < len(self.slots) else ""
-        return at > 0 and self.slots[at - 1] in group.slots, after in group.slots
+            return self.selected, {}
+        return group.id, {slot: rank for rank, slot in enumerate(group.slots)}
 
-    def apply(self, snapshot: Snapshot) -> bool:
-        """Draw `snapshot` from now on, and add it to the histories.
+    # Filter and order
 
-        Returns whether another slot is selected now, because the previous one is gone.
-        """
-        self.snapshot = snapshot
-        self._index()
-        gone = snapshot.queue is not None and self._follow_slots(snapshot)
-        moved = self._arrange() if gone or self.arrangement.due(snapshot.time) else False
-        self.marked.intersection_update(self.slots)
-        for worker in snapshot.workers:
-            history = self.histories.get(worker.slot)
-            if history is not None and not worker.state.ended:
-                history.add(snapshot.time, worker, self.sample(worker.slot))
-        return moved
+    @property
+    def is_arranged(self) -> bool:
+        """Whether not all slots are shown in their own order."""
+        return bool(self.filter) or self.order is not Order.SLOT or self.reverse
 
-    def occurred_since(self, snapshot: Snapshot) -> tuple[Occurrence, ...]:
-        """What has happened since the newest snapshot, up to this one."""
-        last = max((one.number for one in self.snapshot.occurred), default=0)
-        return tuple(one for one in snapshot.occurred if one.number > last)
+    @property
+    def descending(self) -> bool:
+        """Whether the largest is first."""
+        return self.order.descending is not self.reverse
 
-    def _index(self) -> None:
-        """Look up by name from now on what the snapshot has in rows; of two, the first counts, as there."""
-        self._workers = {worker.slot: worker for worker in reversed(self.snapshot.workers)}
-        self._samples = {sample.uuid: sample for sample in reversed(self.snapshot.samples)}
+    def show_only(self, text: str) -> None:
+        """Show only the workers that a filter's `text` matches, and those that are marked."""
+        self.filter = " ".join(text.split())
+        self._arrange(keep_selected=False)
 
-    def _follow_slots(self, snapshot: Snapshot) -> bool:
-        """Have those slots that have a worker. Returns whether they are others than before."""
-        before, there = self.present, {worker.slot for worker in snapshot.workers}
-        self.present = tuple(name for name in self._all_slots if name in there)
-        return self.present != before
-
-    def _placed(self, names: Iterable[str]) -> list[Placed]:
-        found = []
-        for name in names:
-            slot = self._slot_of[name]
-            worker = self._workers.get(name) or Worker(name, self._all_slots[name], WorkerState.WAITING)
-            found.append(Placed(slot, worker, self.sample(name)))
-        return found
-
-    def _arrange(self, *, keep: bool = True) -> bool:
-        """Filter and sort what is drawn; if the selected slot is not among it, select the nearest that is.
-
-        What keys act on does not vanish by itself: the marked slots stay, and with `keep` the selected one too.
-
-        Returns whether another slot is selected now.
-        """
-        kept = self.marked | {self.chosen} if keep else self.marked
-        if self.arrangement.plain:
-            self.slots = self.present
-        else:
-            self.slots = self.arrangement.arrange(self._placed(self.present), self.snapshot.time, kept)
-        before = self.chosen
-        if before not in self.slots:
-            here = self._all_slots.get(before, 0)
-            self.chosen = min(self.slots, key=lambda name: abs(self._all_slots[name] - here), default="")
-        return self.chosen != before
-
-    def show_only(self, text: str) -> bool:
-        """Draw only the slots that a filter's `text` holds. Returns whether another one is selected now."""
-        self.arrangement.filter = Filter(text)
-        return self._arrange(keep=False)
-
-    def sort_by(self, order: Order, *, reverse: bool = False) -> None:
-        """Draw the slots in another order; the selection stays."""
-        self.arrangement.sort_by(order, reverse=reverse)
+    def sort_by(self, order: Order) -> None:
+        """Sort the slots by `order`, the other way round where they are already; the selection stays."""
+        self.reverse = self.order is order and not self.reverse
+        self.order = order
         self._arrange()
 
-    def troubled(self) -> list[str]:
+    def _candidates(self, names: Iterable[str]) -> list[Candidate]:
+        return [Candidate(self._slots[name], self.worker_or_waiting(name), self.sample(name)) for name in names]
+
+    def _arrange(self, *, keep_selected: bool = True) -> None:
+        """Filter and sort. Where the selected slot is not shown, the nearest is selected.
+
+        What keys act on does not vanish by itself: the marked slots stay, and the selected one too unless the user has
+        just changed the filter.
+        """
+        self._sorted_at = self.snapshot.time
+        kept = self.marked | {self.selected} if keep_selected else self.marked
+        slots = self.present
+        if self.order is not Order.SLOT:
+            rank = {name: number for number, name in enumerate(self.slots)}  # equal ones stay in their order
+            candidates = sorted(self._candidates(slots), key=lambda each: rank.get(each.slot.name, len(rank)))
+            candidates.sort(key=sort_key(self.order, descending=self.descending))
+            slots = tuple(each.slot.name for each in candidates)
+        elif self.reverse:
+            slots = slots[::-1]
+        if self.filter:
+            found = {each.slot.name for each in self._candidates(slots) if matches(each, self.filter)}
+            slots = tuple(name for name in slots if name in found or name in kept)
+        self.slots = slots
+        if self.selected not in slots:
+            number = self._numbers.get(self.selected, 0)
+            self.selected = min(slots, key=lambda name: abs(self._numbers[name] - number), default="")
+
+    def in_trouble(self) -> list[str]:
         """The slots in trouble, shown or not, in their own order."""
-        return [one.slot.name for one in self._placed(self.present) if in_trouble(one.worker, one.sample)]
+        return [each.slot.name for each in self._candidates(self.present) if in_trouble(each.worker, each.sample)]
+
+    # Nodes
+
+    def node_of(self, slot: str) -> str:
+        """The node of a slot; empty in a session of one machine."""
+        return self._slots[slot].node if self.nodes and slot in self._slots else ""
+
+    @property
+    def folded_node(self) -> str:
+        """The folded node whose line is under the cursor: the selected slot is one of its; else empty."""
+        node = self.node_of(self.selected)
+        return node if self.has_node_lines and node in self.folded else ""
+
+    @property
+    def has_node_lines(self) -> bool:
+        """Whether nodes have lines: sorted by a figure, the workers of all nodes are one list."""
+        return bool(self.nodes) and self.order is Order.SLOT
+
+    def of_node(self, node: str) -> tuple[str, ...]:
+        """The shown slots of a node."""
+        return tuple(name for name in self.slots if self.node_of(name) == node)
+
+    def toggle_fold(self, node: str) -> None:
+        """Fold a node, or unfold it."""
+        self.folded ^= {node}
+
+    def bands(self, columns: int) -> list[Band]:
+        """What is drawn from the top, in a grid of `columns`, of which a table has 1."""
+        if not self.has_node_lines:
+            return _chunks(self.slots, columns)
+        of_node: dict[str, list[str]] = {}
+        for name in self.slots:
+            of_node.setdefault(self.node_of(name), []).append(name)
+        found: list[Band] = []
+        for node, names in of_node.items():
+            folded = node in self.folded
+            found += [Band(tuple(names) if folded else (), node), *([] if folded else _chunks(names, columns))]
+        return found
+
+    # Selection
 
     def choose(self, slot: str) -> bool:
         """Select `slot`, also one that the filter hides, which is shown then. Returns whether that changed anything."""
-        if slot == self.chosen or slot not in self.present:
+        if slot == self.selected or slot not in self.present:
             return False
-        self.chosen = slot
+        self.selected = slot
         if slot not in self.slots:
             self._arrange()
-        self.arrangement.rest(self.snapshot.time)
         return True
 
     def move(self, direction: str, columns: int) -> bool:
         """Select the neighbour `up`, `down`, `left` or `right` in a grid of `columns`, of which a table has 1.
 
-        It stops at the edges. On the line of a folded node the first of its slots is chosen. Returns whether another
+        It stops at the edges. On the line of a folded node the first of its slots is selected. Returns whether another
         worker is selected now.
         """
         rows = [band for band in self.bands(columns) if band.slots]
-        here = next((at for at, band in enumerate(rows) if self.chosen in band.slots), None)
+        here = next((number for number, band in enumerate(rows) if self.selected in band.slots), None)
         if here is None:
             return False
-        column = 0 if rows[here].folded else rows[here].slots.index(self.chosen)
+        column = 0 if rows[here].node else rows[here].slots.index(self.selected)
+        step = -1 if direction in {"up", "left"} else 1
         if direction in {"left", "right"}:
-            column += 1 if direction == "right" else -1
-            if rows[here].folded or not 0 <= column < len(rows[here].slots):
-                here += 1 if direction == "right" else -1
-                column = 0 if direction == "right" else columns
+            column += step
+            if rows[here].node or not 0 <= column < len(rows[here].slots):
+                here += step
+                column = 0 if step > 0 else columns
         else:
-            here += 1 if direction == "down" else -1
+            here += step
         if not 0 <= here < len(rows):
             return False
         slots = rows[here].slots
-        return self.choose(slots[0 if rows[here].folded else min(column, len(slots) - 1)])
+        return self.choose(slots[0 if rows[here].node else min(column, len(slots) - 1)])
 
 
-def _seed(histories: Mapping[str, History], recent: Iterable[Series]) -> None:
-    """Have histories begin with what is known from before."""
-    for series in recent:
-        if series.slot in histories:
-            histories[series.slot].seed(series)
+def _chunks(names: Sequence[str], columns: int) -> list[Band]:
+    return [Band(tuple(names[first : first + columns])) for first in range(0, len(names), columns)]

@@ -11,7 +11,7 @@ from tests.engine.harness import FAKE
 
 ui.load()
 from gmg_tui.ui.app import GmgApp  # noqa: E402 - after its switches are set
-from gmg_tui.ui.widgets.header import Header  # noqa: E402
+from gmg_tui.ui.header import Header  # noqa: E402
 
 _WAIT_S = 60
 

@@ -48,7 +48,7 @@ async def test_sorting_by_fps_keeps_the_selection_and_the_same_again_reverses_it
     async with app.run_test(size=size) as pilot:
         await press(pilot, "do:screen.sort_by('FPS')")
         assert app.view.slots == ("gpu1", "gpu3", "gpu0", "gpu2")
-        assert app.view.chosen == "gpu0"
+        assert app.view.selected == "gpu0"
         assert "↓ by FPS, highest first" in play.shown(app)
         await press(pilot, "do:screen.sort_by('FPS')")
         assert app.view.slots == ("gpu0", "gpu3", "gpu1", "gpu2")
@@ -63,9 +63,9 @@ async def test_sorting_shows_the_first_ones_and_an_arrow_returns_to_the_selectio
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:screen.sort_by('FPS')")
         assert app.main.grid._slots()[0] == app.view.slots[0] != "gpu0"
-        assert app.view.chosen == "gpu0"
+        assert app.view.selected == "gpu0"
         await press(pilot, "left")
-        assert app.view.chosen in app.main.grid._slots()
+        assert app.view.selected in app.main.grid._slots()
 
 
 async def test_the_table_has_the_sign_of_the_direction_at_its_column() -> None:
@@ -142,7 +142,7 @@ async def test_the_filter_is_seen_and_esc_ends_it(size: tuple[int, int]) -> None
     async with app.run_test(size=size) as pilot:
         await press(pilot, "do:screen.filter_workers", *"failed", "enter")
         await play.sees(pilot, "1 of 8 shown")
-        assert app.view.slots == (app.view.chosen,) == ("gpu3",)
+        assert app.view.slots == (app.view.selected,) == ("gpu3",)
         assert app.main.log_view.source[0] == "gpu3"
         await press(pilot, "escape")
         assert app.view.slots == app.view.present
@@ -171,7 +171,7 @@ async def test_a_filter_that_shows_nobody_says_so_and_keys_act_on_nobody() -> No
         )
         assert not [request for request in app.engine.asked if request[0] != "follow"]
         await press(pilot, "escape")
-        assert app.view.chosen == "gpu0"
+        assert app.view.selected == "gpu0"
 
 
 async def test_what_keys_act_on_does_not_vanish_from_a_filter_by_itself() -> None:
@@ -203,7 +203,7 @@ async def test_trouble_is_gone_through_in_the_order_of_the_screen_and_round() ->
         seen = []
         for _ in range(5):
             await press(pilot, "exclamation_mark")
-            seen.append(app.view.chosen)
+            seen.append(app.view.selected)
         assert seen == ["gpu1", "gpu3", "gpu4", "gpu7", "gpu1"]
         await press(pilot, "do:screen.filter_workers", *"state:failed", "enter", "exclamation_mark")
         await play.sees(pilot, "No other worker has problems.")
@@ -228,13 +228,13 @@ async def test_the_wheel_scrolls_and_what_is_in_sight_can_be_clicked(view: str) 
         await pilot.pause()
         scrolled = grid._slots()[0]
         assert scrolled != first
-        assert app.view.chosen == "gpu0"
+        assert app.view.selected == "gpu0"
         await _push(pilot, app, sessions.busy_snapshot(64, second=3.0))
         assert grid._slots()[0] == scrolled, "a snapshot does not scroll back"
         await pilot.click(grid, offset=(2, 1))
-        assert app.view.chosen == scrolled
+        assert app.view.selected == scrolled
         await press(pilot, "up")
-        assert app.view.chosen in grid._slots()
+        assert app.view.selected in grid._slots()
 
 
 async def test_a_key_draws_as_many_of_512_workers_as_are_in_sight(monkeypatch: pytest.MonkeyPatch) -> None:

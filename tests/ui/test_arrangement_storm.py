@@ -51,7 +51,7 @@ def _consistent(app: FakedApp) -> None:
     assert len(set(state.slots)) == len(state.slots)
     assert set(state.slots) <= set(state.present)
     assert state.marked <= set(state.slots)
-    assert state.chosen in state.slots or not (state.chosen or state.slots)
+    assert state.selected in state.slots or not (state.selected or state.slots)
     if not state.arrangement.filter:
         assert set(state.slots) == set(state.present)
     for columns in (1, 3):

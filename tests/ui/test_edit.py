@@ -166,7 +166,7 @@ async def test_in_a_sweep_the_values_of_the_job_are_placeholders() -> None:
     app = sweeps.app()
     async with app.run_test(size=(120, 36)) as pilot:
         await press(pilot, "e")
-        await play.sees(pilot, f"Edit {app.view.chosen}, job ", "{job} ", "{name} ")
+        await play.sees(pilot, f"Edit {app.view.selected}, job ", "{job} ", "{name} ")
 
 
 async def test_long_text_leaves_the_state_of_the_dialog_in_view() -> None:

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from gmg_tui.gpu.health import judged
 from gmg_tui.model import GpuActivity, GpuHealth, GpuSample, Worker
-from gmg_tui.ui.arrangement import in_trouble
+from gmg_tui.ui.sorting import in_trouble
 from gmg_tui.ui.drawing import themes, tile, words, worker_table
 from gmg_tui.ui.drawing.words import Shown
 from gmg_tui.ui.history import History

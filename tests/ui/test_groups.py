@@ -7,7 +7,7 @@ import pytest
 from gmg_tui.model import RankGroup, Snapshot, WorkerState, fps_per_watt
 from gmg_tui.protocol import Welcome
 from gmg_tui.ui.drawing import groups, themes, words
-from gmg_tui.ui.drawing.headline import headline
+from gmg_tui.ui.header import headline
 from gmg_tui.ui.view import Layout, View
 from gmg_tui.ui.widgets.plan import plan
 from tests.ui import play, ranks, sessions

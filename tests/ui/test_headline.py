@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from gmg_tui.model import Phase, Snapshot, WorkerState
 from gmg_tui.protocol import Welcome
 from gmg_tui.ui.drawing import themes
-from gmg_tui.ui.drawing.headline import headline
+from gmg_tui.ui.header import headline
 from gmg_tui.ui.view import View
 from tests.ui import play, sessions, sweeps
 from tests.ui.sessions import changed

@@ -228,7 +228,7 @@ async def test_arrows_and_letters_choose_the_neighbour_and_open_its_log(
     app = play.busy()
     async with app.run_test(size=size) as pilot:
         await press(pilot, *keys.split())
-        assert app.view.chosen == slot
+        assert app.view.selected == slot
         assert _followed(app.engine) == slot
         await play.sees(pilot, f"{slot} log")
 
@@ -237,7 +237,7 @@ async def test_down_from_above_a_shorter_last_row_goes_to_its_end() -> None:
     app = play.busy(7)
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "right", "right", "right", "down")
-        assert app.view.chosen == "gpu6"
+        assert app.view.selected == "gpu6"
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ async def test_a_click_chooses_the_worker_under_it(size: tuple[int, int], at: tu
         await pilot.pause()
         await pilot.click(offset=at)
         await pilot.pause()
-        assert app.view.chosen == slot
+        assert app.view.selected == slot
 
 
 async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gmg_tui.protocol import Lines
-from gmg_tui.ui.log_buffer import KEPT_LINES
-from gmg_tui.ui.widgets import log_view
+from gmg_tui.ui.log.buffer import KEPT_ROWS as KEPT_LINES
+from gmg_tui.ui.log import view as log_view
 from tests.ui import play, sessions
 from tests.ui.play import FakedApp, press
 

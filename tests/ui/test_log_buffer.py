@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmg_tui.ui.log_buffer import LogBuffer
+from gmg_tui.ui.log.buffer import LogBuffer
 from tests.ui.sessions import fps_line
 
 

@@ -48,7 +48,7 @@ async def test_a_click_on_a_heading_of_the_table_sorts_by_it_and_again_turns_it_
             await pilot.click(offset=(play.screen(app)[head].rindex(heading), head))
             await pilot.pause()
             assert (app.view.arrangement.order, app.view.arrangement.reverse) == (order, not reverse)
-        assert app.view.chosen == "gpu0"
+        assert app.view.selected == "gpu0"
 
 
 async def test_a_click_on_a_groups_line_selects_its_first_rank() -> None:
@@ -58,4 +58,4 @@ async def test_a_click_on_a_groups_line_selects_its_first_rank() -> None:
         line = next(number for number, row in enumerate(play.screen(app)) if " g1 " in row)
         await pilot.click(offset=(3, line))
         await pilot.pause()
-        assert app.view.chosen == "gpu4"
+        assert app.view.selected == "gpu4"

@@ -50,10 +50,10 @@ async def test_z_folds_the_node_under_the_cursor_and_unfolds_it(size: tuple[int,
         await press(pilot, "right" if app.main.grid.plan.tiles else "down", "do:screen.fold_node")
         assert _drawn(app) == ("+n1", "-n2", *ALL[4:])
         assert "▸ + n1" in play.shown(app)
-        assert app.view.chosen == "n1/gpu1"
+        assert app.view.selected == "n1/gpu1"
         await press(pilot, "do:screen.fold_node")
         assert _drawn(app) == ("-n1", *ALL[:4], "-n2", *ALL[4:])
-        assert app.view.chosen == "n1/gpu1", "it is where it was"
+        assert app.view.selected == "n1/gpu1", "it is where it was"
 
 
 async def test_capital_z_folds_all_then_unfolds_all() -> None:
@@ -72,11 +72,11 @@ async def test_the_cursor_moves_over_folded_lines_and_enter_unfolds(
     app = nodes.busy(3)
     async with app.run_test(size=size) as pilot:
         await press(pilot, *[there] * 4, "do:screen.fold_node", *[back] * 1)
-        assert app.view.chosen == "n1/gpu3"
+        assert app.view.selected == "n1/gpu3"
         await press(pilot, there)
         assert app.view.folded_node == "n2"
         await press(pilot, there)
-        assert app.view.chosen == "n3/gpu0"
+        assert app.view.selected == "n3/gpu0"
         await press(pilot, back, "enter")
         assert app.screen is app.main, "the details are not what enter means here"
         assert not app.view.folded_node
@@ -89,11 +89,11 @@ async def test_up_and_down_cross_a_folded_line_among_tiles() -> None:
         await press(pilot, "down", "do:screen.fold_node")
         assert app.main.grid.plan.tiles
         await press(pilot, "up")
-        assert app.view.chosen == "n1/gpu0"
+        assert app.view.selected == "n1/gpu0"
         await press(pilot, "down", "down")
-        assert app.view.chosen == "n3/gpu0"
+        assert app.view.selected == "n3/gpu0"
         await press(pilot, "down")
-        assert app.view.chosen == "n3/gpu0", "it stops at the edge"
+        assert app.view.selected == "n3/gpu0", "it stops at the edge"
 
 
 async def test_keys_do_nothing_to_workers_that_are_not_seen() -> None:
@@ -130,7 +130,7 @@ async def test_a_click_on_a_nodes_line_folds_and_unfolds_it() -> None:
         assert _drawn(app)[0] == "-n1"
         await pilot.click(grid, offset=(4, 1 + grid.plan.row_height + 1 + 2))
         await pilot.pause()
-        assert app.view.chosen == "n2/gpu0"
+        assert app.view.selected == "n2/gpu0"
 
 
 async def test_a_line_has_cards_running_fps_power_and_the_worst_state() -> None:
@@ -163,7 +163,7 @@ async def test_a_lost_node_says_so_in_headline_line_row_and_tile(size: tuple[int
         if size == WIDE:
             assert "No route to host" in play.shown(app)
         await press(pilot, "exclamation_mark", "exclamation_mark", "exclamation_mark")
-        assert app.view.chosen == "n2/gpu0", "lost is trouble"
+        assert app.view.selected == "n2/gpu0", "lost is trouble"
 
 
 async def test_a_silent_node_is_named_and_its_line_says_for_how_long() -> None:
@@ -192,10 +192,10 @@ async def test_the_next_in_trouble_unfolds_its_node() -> None:
         seen = []
         for _ in range(4):
             await press(pilot, "exclamation_mark")
-            seen.append((app.view.chosen, app.view.folded_node))
+            seen.append((app.view.selected, app.view.folded_node))
         assert seen == [("n1/gpu1", ""), ("n1/gpu3", ""), ("n2/gpu0", ""), ("n2/gpu3", "")]
         await press(pilot, "do:screen.fold_all", "exclamation_mark")
-        assert (app.view.chosen, app.view.folded_node) == ("n2/gpu0", ""), "from the first behind the line"
+        assert (app.view.selected, app.view.folded_node) == ("n2/gpu0", ""), "from the first behind the line"
 
 
 @pytest.mark.parametrize(
@@ -323,10 +323,10 @@ async def test_the_line_of_a_node_is_in_sight_with_its_first_worker() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, *["down"] * 31)
         await press(pilot, *["up"] * 23)
-        assert app.view.chosen == "n2/gpu0"
+        assert app.view.selected == "n2/gpu0"
         assert "- n2" in play.shown(app)
         await press(pilot, *["up"] * 8)
-        assert app.view.chosen == "n1/gpu0"
+        assert app.view.selected == "n1/gpu0"
         assert "- n1" in play.shown(app)
 
 

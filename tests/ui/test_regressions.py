@@ -76,7 +76,7 @@ async def test_the_view_of_one_session_is_not_that_of_the_next(tmp_path: Path) -
 async def test_no_key_acts_on_another_worker_when_the_slot_of_the_details_is_gone() -> None:
     app = sweeps.app()
     async with app.run_test(size=WIDE) as pilot:
-        slot = app.view.chosen
+        slot = app.view.selected
         await press(pilot, "enter")
         snapshot = app.view.snapshot
         rest = tuple(one for one in snapshot.workers if one.slot != slot)

@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from gmg_tui.protocol import Lines
 from gmg_tui.ui import Outcome
-from gmg_tui.ui.widgets.bars import SearchBar
+from gmg_tui.ui.line_bar import LineBar
 from tests.ui import play
 from tests.ui.play import FakedApp
 from tests.ui.screens.stage import press

@@ -53,16 +53,16 @@ def test_where_the_chosen_slot_goes_the_nearest_is_chosen(left: tuple[int, ...],
     state.choose("gpu4")
     full = sweeps.engine(slots=8, used=8).snapshot
     assert state.apply(_with(full, *left)) is True
-    assert state.chosen == chosen
+    assert state.selected == chosen
     assert state.apply(_with(full, *left)) is False
 
 
 def test_a_slot_that_comes_is_chosen_where_there_was_none() -> None:
     state = _state()
-    assert (state.slots, state.chosen) == ((), "")
+    assert (state.slots, state.selected) == ((), "")
     assert state.move("down", 1) is False
     assert state.apply(_with(sweeps.engine(slots=8, used=8).snapshot, 3, 4)) is True
-    assert state.chosen == "gpu3"
+    assert state.selected == "gpu3"
     assert state.choose("gpu0") is False
 
 
@@ -126,15 +126,15 @@ async def test_slots_come_and_go_and_the_choice_and_its_log_go_with_them() -> No
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "right", "right")
-        assert app.view.chosen == "gpu2"
+        assert app.view.selected == "gpu2"
         await _shows(pilot, engine, _with(engine.snapshot, 0, 3))
-        assert app.view.chosen == "gpu3"
+        assert app.view.selected == "gpu3"
         await play.sees(pilot, "gpu3 log")
         await play.until(pilot, lambda: engine.asked[-1] == ("follow", "gpu3"))
         assert "gpu1" not in play.shown(app)
         await _shows(pilot, engine, _with(sweeps.engine().snapshot, 0, 1, 2, 3))
         await play.sees(pilot, "gpu1", "gpu2")
-        assert app.view.chosen == "gpu3"
+        assert app.view.selected == "gpu3"
 
 
 @pytest.mark.parametrize("size", [SMALL, WIDE])

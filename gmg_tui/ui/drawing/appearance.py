@@ -78,11 +78,7 @@ class Signs(NamedTuple):
     """Beside a column's name: the smallest is first."""
     plus_minus: str
     group: str
-    """Beside a group's line; beside the rows of its first rank, of those between, of its last, and of one alone."""
-    joined_corner: str
-    """As `corner`, where the neighbour's tile is of the same group."""
-    chosen_joined: str
-    """As `joined_corner`, of the selected worker's tile."""
+    """Beside a group's line."""
 
 
 UNICODE = Signs(
@@ -107,9 +103,7 @@ UNICODE = Signs(
     down="↓",
     up="↑",
     plus_minus="±",
-    group="▪┌│└[",
-    joined_corner="┬┬┴┴",
-    chosen_joined="┳┳┻┻",
+    group="▪",
 )
 
 
@@ -127,8 +121,6 @@ class Appearance(NamedTuple):
     styles: Mapping[str, Style]
     """One for each name in `STYLES`."""
     signs: Signs
-    large_digits: bool = True
-    """Whether a tile may draw its rate in digits of three rows, whose strokes ASCII does not have."""
 
     def text(self, text: str) -> str:
         """`text` without anything that a terminal would interpret."""

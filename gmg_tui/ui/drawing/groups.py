@@ -1,4 +1,4 @@
-"""Groups of ranks: a line for each, a rank's name, and the signs that hold a group's ranks together. Pure functions."""
+"""Groups of ranks: a line for each, and a rank's name."""
 
 from __future__ import annotations
 
@@ -9,34 +9,13 @@ from gmg_tui import units
 from gmg_tui.model import Rank, RankGroup, RateOf, Worker, WorkerState
 from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.row import Row
-from gmg_tui.ui.drawing.words import STATE_STYLES, Shown, since_s
+from gmg_tui.ui.drawing.words import STATE_STYLES, since_s
 
 _SHORT_UNITS = {"iteration": "it", "iterations": "it"}
 """Units of a progress that are long and well known, as a group's line has them."""
 
 _Piece: TypeAlias = tuple[str, str, int]
 """A text, its style's name, and its rank: the highest is left out first, rank 0 never, but the last is cut."""
-
-
-def bracket(shown: Shown, appearance: Appearance) -> str:
-    """The sign before a rank's row that holds its group's rows together; empty for a worker that is no rank."""
-    if shown.worker.group is None:
-        return ""
-    return appearance.signs.group[
-        {(False, True): 1, (True, True): 2, (True, False): 3}.get((shown.before, shown.after), 4)
-    ]
-
-
-def corners(shown: Shown, appearance: Appearance) -> str:
-    """The corners of a tile's frame, which is joined to those of its group's other ranks."""
-    signs = appearance.signs
-    own, joined = (signs.corner, signs.joined_corner)
-    if shown.chosen:
-        own, joined = (signs.chosen_corner, signs.chosen_joined)
-    if not (shown.before or shown.after):
-        return own
-    beside = (shown.before, shown.after) * 2
-    return "".join(pair[there] for pair, there in zip(zip(own, joined, strict=True), beside, strict=True))
 
 
 def rank_name(rank: Rank, *, short: bool = False) -> str:
@@ -70,28 +49,27 @@ def in_trouble(group: RankGroup) -> bool:
     return group.stuck is not None or group.state in {WorkerState.FAILED, WorkerState.RESTARTING}
 
 
-def shown_groups(groups: Sequence[RankGroup], chosen: str, most: int) -> list[RankGroup]:
-    """The `most` groups to draw a line of: that on the slot `chosen`, those in trouble, then the first; in their order."""
+def listed_groups(groups: Sequence[RankGroup], selected: str, most: int) -> list[RankGroup]:
+    """The `most` groups to draw a line of: that on the slot `selected`, those in trouble, then the first; in their order."""
     if len(groups) <= most:
         return list(groups)
-    wanted = sorted(groups, key=lambda group: (chosen not in group.slots, not in_trouble(group)))[:most]
+    wanted = sorted(groups, key=lambda group: (selected not in group.slots, not in_trouble(group)))[:most]
     return [group for group in groups if group in wanted]
 
 
-def group_rows(groups: Sequence[RankGroup], chosen: str, most: int, width: int, appearance: Appearance) -> list[Row]:
-    """A line for each group, at most so many; the last one says how many have none."""
-    shown = shown_groups(groups, chosen, most)
-    hidden = len(groups) - len(shown)
-    more = f"+{units.count(hidden, 'group')}" if hidden else ""
-    last = len(shown) - 1
-    name = max((len(group.id) for group in shown), default=0)
-    state = max((len(_state(group)) for group in shown), default=0)
-    return [
-        _line(
-            group, width, appearance, widths=(name, state), here=chosen in group.slots, end=more if at == last else ""
-        )
-        for at, group in enumerate(shown)
+def group_rows(
+    listed: Sequence[RankGroup], hidden: int, selected: str, width: int, appearance: Appearance
+) -> list[Row]:
+    """A line for each of the `listed` groups; the last one also says how many are `hidden`."""
+    name = max((len(group.id) for group in listed), default=0)
+    state = max((len(_state(group)) for group in listed), default=0)
+    rows = [
+        _line(group, width, appearance, widths=(name, state), here=selected in group.slots, end="") for group in listed
     ]
+    if hidden:
+        group, end = listed[-1], f"+{units.count(hidden, 'group')}"
+        rows[-1] = _line(group, width, appearance, widths=(name, state), here=selected in group.slots, end=end)
+    return rows
 
 
 def _line(
@@ -101,7 +79,7 @@ def _line(
     signs = appearance.signs
     if end:
         line.end(f" {end} ", "dim")
-    line.add(f"{signs.group[0]} ", "selected" if here else "border")
+    line.add(f"{signs.group} ", "selected" if here else "border")
     line.add(f"{group.id:<{name}} ", "strong" if here else "title")
     sign = signs.stuck if group.stuck else signs.states[group.state]
     line.add(f"{sign} {_state(group):<{state}}", "error" if group.stuck else STATE_STYLES.get(group.state, "title"))

@@ -10,6 +10,7 @@ from typing import Self
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
+from textual.content import Content
 from textual.strip import Strip
 
 from gmg_tui.ui.drawing.appearance import Appearance
@@ -26,6 +27,11 @@ def cut(text: str, width: int, ellipsis: str) -> str:
     return set_cell_size(text, width - len(ellipsis)).rstrip() + ellipsis
 
 
+def fold(text: str, width: int) -> list[str]:
+    """`text` in rows of at most `width` cells, broken between words; a longer word is broken where it must be."""
+    return [line.plain for line in Content(text).wrap(max(2, width))]  # 2: the room of one wide character
+
+
 class Row:
     """A row of a fixed width, filled from the left, with a separate part at its right end."""
 
@@ -38,6 +44,11 @@ class Row:
         self._right: list[Segment] = []
         self._used = 0
         self._right_used = 0
+
+    @property
+    def used(self) -> int:
+        """Cells that are filled at the left."""
+        return self._used
 
     @property
     def room(self) -> int:

@@ -48,7 +48,7 @@ def all_themes() -> list[Theme]:
     return [*(_theme(name, *colors) for name, colors in _COLORS.items()), _ansi()]
 
 
-def make_appearance(variables: Mapping[str, str], *, large_digits: bool = True) -> Appearance:
+def make_appearance(variables: Mapping[str, str]) -> Appearance:
     """The styles and signs for a theme, whose variables are those of `App.theme_variables`."""
     from rich.style import Style
     from textual.color import Color
@@ -65,7 +65,7 @@ def make_appearance(variables: Mapping[str, str], *, large_digits: bool = True) 
         if color.ansi is not None and name in {"dim", "border"}:
             attributes += Style(dim=True)
         styles[name] = Style(color=color.rich_color) + attributes
-    return Appearance(styles, UNICODE, large_digits)
+    return Appearance(styles, UNICODE)
 
 
 def _theme(name: str, colors: Sequence[str], grounds: Mapping[str, Any], variables: Mapping[str, str]) -> Theme:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 from gmg_tui import units
@@ -45,12 +45,6 @@ class Shown(NamedTuple):
     """The snapshot's Unix time, seconds; it drives the spinner."""
     marked: bool = False
     """Whether keys act on it together with the others that are."""
-    before: bool = False
-    """Whether the slot before it has a rank of the same group."""
-    after: bool = False
-    """Whether the slot after it has."""
-    shared_warnings: int = 0
-    """As `shared_warnings` has it for all workers of the session."""
 
 
 class Note(NamedTuple):
@@ -219,21 +213,9 @@ def last_line(worker: Worker) -> str:
     return "" if genesis_lines.is_mere(worker.last_line) else without_head(worker.last_line)
 
 
-def remarks(worker: Worker, shared_warnings: int = 0) -> Note:
-    """How many errors and warnings this attempt has printed: `1 error, 5 warnings`; empty where there were none.
-
-    As many warnings as every other worker has printed (`shared_warnings`) are left out.
-    """
-    warnings = 0 if worker.warning_lines == shared_warnings else worker.warning_lines
-    counts = ((worker.error_lines, "error"), (warnings, "warning"))
-    text = ", ".join(units.count(number, what) for number, what in counts if number)
-    return Note(text, "error" if worker.error_lines else "warn")
-
-
-def shared_warnings(workers: Iterable[Worker]) -> int:
-    """How many warnings each worker that has begun has printed; 0 with fewer than two, or where they differ."""
-    counts = [worker.warning_lines for worker in workers if worker.state is not WorkerState.WAITING]
-    return counts[0] if len(counts) > 1 and len(set(counts)) == 1 else 0
+def errors_of(worker: Worker) -> str:
+    """How many errors this attempt has printed: `3 errors`; empty for none."""
+    return units.count(worker.error_lines, "error") if worker.error_lines else ""
 
 
 def job_of(worker: Worker) -> str:

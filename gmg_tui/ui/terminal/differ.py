@@ -19,10 +19,8 @@ from rich.cells import cell_len
 
 _TOKEN: Final = re.compile(r"\x1b\[(\d+);(\d+)H|\x1b\[([\d;]*)m|(\n)|([^\x1b\n]+)|(.)", re.DOTALL)
 """A cursor move, a style, a line end (which a move follows), text, or anything else."""
-_GAP_BYTES: Final = 4
-"""Unchanged cells between two changed ones are sent again if they take no more than this: a move costs as much."""
-_INTENSITIES: Final = ("1", "2")
-"""Bold and dim, which one code ends without ending the colours."""
+_GAP: Final = 4
+"""So many unchanged cells between two changed ones, in one style, are sent again: a move costs as much."""
 _SLICE: Final = 16
 """Cells that are compared at once."""
 
@@ -123,21 +121,13 @@ def _changed_runs(old: _Row | None, new: _Row) -> Iterable[tuple[int, int]]:
 def _merged(row: _Row, changed: Iterable[int]) -> Iterator[tuple[int, int]]:
     start = end = -1
     for x in changed:
-        if start >= 0 and x - end <= _GAP_BYTES and _is_short(row, end, x):
-            end = x + 1
-            continue
-        if start >= 0:
-            yield start, end
-        start, end = x, x + 1
+        if start < 0 or x - end > _GAP or any(style is not row.styles[end - 1] for style in row.styles[end:x]):
+            if start >= 0:
+                yield start, end
+            start = x
+        end = x + 1
     if start >= 0:
         yield start, end
-
-
-def _is_short(row: _Row, start: int, end: int) -> bool:
-    """Whether a gap takes few bytes, in the style of the cell before it."""
-    style = row.styles[start - 1]
-    few = len("".join(row.texts[start:end]).encode()) <= _GAP_BYTES
-    return few and all(each is style for each in row.styles[start:end])
 
 
 def _changed(old: _Row, new: _Row) -> Iterator[int]:
@@ -161,32 +151,16 @@ class _Pen:
         self._at: tuple[int, int] | None = None
 
     def write(self, row: _Row, y: int, runs: Iterable[tuple[int, int]]) -> None:
-        """Write runs of a row's cells, from the left or one style after another, whichever is shorter."""
-        pieces = [piece for start, end in runs for piece in _pieces(row.styles, start, end)]
-        if not pieces:
-            return
-        best, narrow = self._rendered(row, y, pieces), row.narrow
-        order = {id(self._style): -1}
-        if narrow and len({id(row.styles[start]) for start, _ in pieces}) < len(pieces):
-            by_style = sorted(pieces, key=lambda piece: order.setdefault(id(row.styles[piece[0]]), len(order)))
-            best = min(best, self._rendered(row, y, by_style), key=lambda each: len(each[0]))
-        text, self._style, self._at = best
-        self._out.append(text)
-
-    def _rendered(
-        self, row: _Row, y: int, pieces: Iterable[tuple[int, int]]
-    ) -> tuple[str, Style, tuple[int, int] | None]:
-        """What writes pieces of one style each, and the style and the cursor's position after that."""
-        out, style, at, narrow = list[str](), self._style, self._at, row.narrow
-        for start, stop in pieces:
-            out.append(_move(at, start, y))
-            wanted = row.styles[start] or _DEFAULT
-            if wanted is not style:
-                out.append(_switch(style, wanted))
-                style = wanted
-            out.append("".join(row.texts[start:stop]) if narrow else _careful(row.texts, start, stop))
-            at = stop, y
-        return "".join(out), style, at
+        """Write runs of a row's cells."""
+        narrow = row.narrow
+        for start, stop in (piece for first, end in runs for piece in _pieces(row.styles, first, end)):
+            self._out.append(_move(self._at, start, y))
+            style = row.styles[start] or _DEFAULT
+            if style is not self._style:
+                self._out.append(_switch(self._style, style))
+                self._style = style
+            self._out.append("".join(row.texts[start:stop]) if narrow else _careful(row.texts, start, stop))
+            self._at = stop, y
 
     def finish(self) -> str:
         """All that was written, ending in the default style."""
@@ -257,16 +231,10 @@ def _interned(style: Style) -> Style:
 
 @lru_cache(4096)
 def _switch(old: Style, new: Style) -> str:
-    """The shortest sequence from one style to another."""
-    if old.attributes in _INTENSITIES and not new.attributes:
-        parts, before = ["22"], old
-    elif old.attributes != new.attributes:
-        parts = ["0", new.attributes] if old.attributes else [new.attributes]
-        before = _DEFAULT if old.attributes else old
-    else:
-        parts, before = [], old
-    if new.foreground != before.foreground:
-        parts.append(new.foreground)
-    if new.background != before.background:
-        parts.append(new.background)
+    """The sequence from one style to another; attributes are only ended all together."""
+    parts, before = list[str](), old
+    if old.attributes != new.attributes:
+        parts, before = [*(["0"] if old.attributes else []), new.attributes], _DEFAULT if old.attributes else old
+    parts += [new.foreground] * (new.foreground != before.foreground)
+    parts += [new.background] * (new.background != before.background)
     return f"\x1b[{';'.join(part for part in parts if part)}m"

@@ -23,9 +23,9 @@ class RefreshLimiter:
         self._last = self._due = float("-inf")
         self._timer: Timer | None = None
 
-    def ask(self, *, now: bool = False, periods: int = 1) -> None:
-        """Draw as soon as the shortest time since the last redraw is over, or `periods` times that."""
-        due = self._last + (min(self._least_s, self.period_s) if now else periods * self.period_s)
+    def ask(self, *, now: bool = False) -> None:
+        """Draw as soon as the shortest time since the last redraw is over."""
+        due = self._last + (min(self._least_s, self.period_s) if now else self.period_s)
         wait = due - monotonic()
         if wait <= 0:
             self._go()

@@ -374,7 +374,7 @@ async def test_h_and_l_show_the_neighbour_and_select_it() -> None:
     async with detailed(None, "shift+tab") as pilot:
         await press(pilot, "l", "right", "h")
         await play.sees(pilot, "gpu1", "-e run-1")
-        assert pilot.app.view.chosen == "gpu1"  # type: ignore[attr-defined]
+        assert pilot.app.view.selected == "gpu1"  # type: ignore[attr-defined]
         await press(pilot, "h", "h", "left")
         await play.sees(pilot, "gpu0", "-e run-0")
         await press(pilot, *"llllll", "escape")

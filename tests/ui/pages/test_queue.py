@@ -275,7 +275,7 @@ async def test_details_are_those_of_the_slot_of_the_job_also_where_a_filter_hide
         app.view.show_only("gpu0")
         await press(pilot, "Q", "down", "enter")
         await play.sees(pilot, "job #14")
-        assert app.view.chosen == "gpu1"
+        assert app.view.selected == "gpu1"
         await press(pilot, "escape", "up", "up", "enter")
         await play.sees(pilot, "Job 12 (method=sde-b4) has")
         await press(pilot, "escape")

@@ -1,4 +1,4 @@
-"""The widget that draws rows of cells, of which only those that changed are drawn again."""
+"""A widget that draws rows of cells, of which only those that changed are drawn again."""
 
 from __future__ import annotations
 
@@ -22,14 +22,6 @@ class Rows(Widget):
         self._rows: list[Strip] = []
         self._made_for: object = None
         """Size and theme that the rows were made for."""
-
-    def on_mount(self) -> None:
-        """Follow the snapshot."""
-        self.watch(self.app, "snapshot", self.update_snapshot, init=False)
-
-    def update_snapshot(self) -> None:
-        """Take the rest of the screen's new state."""
-        self.update_rows()
 
     @property
     def appearance(self) -> Appearance:

@@ -1,0 +1,239 @@
+"""The rows above the workers: the session and its totals, the queue, the groups, notices, and filter and order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Final, TypeAlias
+
+from textual import events
+from textual.message import Message
+from textual.strip import Strip
+
+from gmg_tui import units
+from gmg_tui.model import RankGroup, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.slurm import allocation
+from gmg_tui.ui.drawing import groups
+from gmg_tui.ui.drawing.appearance import Appearance
+from gmg_tui.ui.drawing.queue_row import queue_row
+from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.drawing.words import Note
+from gmg_tui.ui.rows import Rows
+from gmg_tui.ui.sorting import Order
+from gmg_tui.ui.view import View
+
+_STATES: Final = (
+    WorkerState.RUNNING,
+    WorkerState.COMPILING,
+    WorkerState.BUILDING,
+    WorkerState.STARTING,
+    WorkerState.WAITING,
+    WorkerState.RESTARTING,
+    WorkerState.STOPPING,
+    WorkerState.FAILED,
+    WorkerState.STOPPED,
+    WorkerState.FINISHED,
+)
+"""The order in which workers are counted by state."""
+_STYLES: Final = {WorkerState.RUNNING: "ok", WorkerState.FINISHED: "ok", WorkerState.FAILED: "error"}
+_NOTICES: Final = 4
+"""Rows of notices, at most."""
+_FOR_ALLOCATION: Final = 100
+"""Columns from which there is room for the time that a Slurm job has left, before it is short."""
+_NODES_NAMED: Final = 2
+"""How many nodes in trouble are named; more are counted."""
+_NAME_MIN: Final = 14
+"""Columns kept for the session's name before states are abbreviated to signs."""
+_ROWS_BESIDE, _ROWS_FOR_GROUP = 12, 3
+"""Rows of a terminal that are not for groups' lines, and how many of the others there must be for each of them."""
+
+Piece: TypeAlias = tuple[str, str]
+"""A text and its style's name."""
+
+
+class Header(Rows):
+    """One row, in a sweep one for the queue, one for each group, one for each notice, and one for a filter or order."""
+
+    class GroupClicked(Message):
+        """A group's line has been clicked."""
+
+        def __init__(self, group: RankGroup) -> None:
+            super().__init__()
+            self.group = group
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self._view = view
+
+    @property
+    def rows_needed(self) -> int:
+        """How many rows there are now."""
+        view = self._view
+        return 1 + (view.queue is not None) + len(self._groups()) + len(notices(view)) + view.is_arranged
+
+    def update_rows(self) -> None:
+        """Refresh what has changed, and take as many rows as there are now."""
+        self.styles.height = self.rows_needed
+        super().update_rows()
+
+    def _groups(self) -> list[RankGroup]:
+        """The groups that have a line: as many as the terminal has room for."""
+        most = max(1, (self.app.size.height - _ROWS_BESIDE) // _ROWS_FOR_GROUP)
+        return groups.listed_groups(self._view.snapshot.groups, self._view.selected, most)
+
+    def make_rows(self, width: int, height: int) -> list[Strip]:
+        """The headline and what is below it."""
+        view, appearance = self._view, self.appearance
+        rows = [headline(view, width, appearance)]
+        if view.queue is not None:
+            rows.append(queue_row(view.queue, view.snapshot.elapsed_s, width, appearance))
+        hidden = len(view.snapshot.groups) - len(listed := self._groups())
+        rows += groups.group_rows(listed, hidden, view.selected, width, appearance)
+        for note in notices(view):
+            rows.append(
+                Row(appearance, width).add(f" {appearance.signs.pointer} ", note.style).add(note.text, note.style)
+            )
+        if view.is_arranged:
+            rows.append(arrangement(view, width, appearance))
+        return [row.strip() for row in rows]
+
+    def on_click(self, event: events.Click) -> None:
+        """Report which group is under the mouse."""
+        row, listed = event.y - 1 - (self._view.queue is not None), self._groups()
+        if 0 <= row < len(listed):
+            self.post_message(self.GroupClicked(listed[row]))
+
+
+def headline(view: View, width: int, appearance: Appearance) -> Row:
+    """The session's name and what it runs at the left; total FPS, FPS per watt, workers by state and time right."""
+    snapshot, spec = view.snapshot, view.session.spec
+    efficiency = fps_per_watt(view.session, snapshot)
+    metrics: list[Piece] = [(f"{appearance.signs.sigma} {units.fps(total_fps(snapshot.counted))} FPS", "fps")]
+    watts: list[Piece] = [(f"  {units.short(efficiency)} FPS/W", "text")] if efficiency is not None else []
+    end = _end_pieces(view, width, appearance)
+    in_words = [*metrics, *watts, *states(snapshot.counted, appearance), *end]
+    fits = sum(len(text) for text, _ in in_words) <= width - _NAME_MIN
+    pieces = in_words if fits else [*metrics, *states(snapshot.counted, appearance, in_words=False), *end]
+    line = Row(appearance, width)
+    for text, style in reversed(pieces):
+        line.end(text, style)
+    if spec.simulate is not None:
+        line.add(" simulated", "warn", limit=line.room - 1)
+    line.add(f" {spec.name}", "title", limit=line.room - 1)
+    machines = f"  {_machines(view, appearance)}" if view.nodes else ""
+    line.add(machines if len(machines) < line.room else "")
+    return line.add(f"  {_command(view)}", "dim", limit=line.room - 2) if line.room > 8 else line
+
+
+def _end_pieces(view: View, width: int, appearance: Appearance) -> list[Piece]:
+    """What is wrong with nodes and the engine, what restricts this screen, and the time."""
+    snapshot = view.snapshot
+    lost = [node.name for node in snapshot.nodes if node.lost_since is not None]
+    silent = [node.name for node in snapshot.nodes if node.lost_since is None and node.silent_s is not None]
+    pieces = [
+        (f"  {', '.join(names) if len(names) <= _NODES_NAMED else units.count(len(names), 'node')} {what}", style)
+        for names, what, style in ((lost, "lost", "error"), (silent, "silent", "warn"))
+        if names
+    ]
+    if view.silent_s:
+        return [*pieces, (f"  engine silent for {units.span(view.silent_s)} ", "error")]
+    if view.over or view.readonly:
+        pieces.append(("  ended" if view.over else "  read-only", "warn"))
+    if view.marked:
+        pieces.append((f"  {appearance.signs.mark} {len(view.marked)} marked", "warn"))
+    left = allocation.left(snapshot.allocation, snapshot.time)
+    if left is not None and (left.short or width >= _FOR_ALLOCATION):
+        pieces.append((f"  {left.text}", "warn" if left.short else "dim"))
+    return [*pieces, (f"  {units.clock(snapshot.elapsed_s)} ", "strong")]
+
+
+def _machines(view: View, appearance: Appearance) -> str:
+    """How many nodes and cards the session has: `2 nodes · 16 GPUs`."""
+    slots = view.session.slots
+    gpus = len({slot.gpu.uuid for slot in slots if slot.gpu is not None})
+    cards = units.count(gpus, "GPU") if gpus else units.count(len(slots), "slot")
+    return f"{units.count(len(view.nodes), 'node')} {appearance.signs.dot} {cards}"
+
+
+def _command(view: View) -> str:
+    """What runs: the script with the workers' arguments, or where these differ as it was started; or the sweep's file."""
+    spec = view.session.spec
+    if spec.tune is not None:
+        return f"tune {' '.join((spec.script, *spec.args))}"
+    if spec.sweep is not None:  # there the arguments differ from job to job; the file names them all
+        return f"sweep {PurePath(spec.sweep.file or spec.script).name}"
+    args = {worker.args for worker in view.snapshot.workers}
+    return " ".join((spec.script, *(args.pop() if len(args) == 1 else spec.args)))
+
+
+def states(workers: Sequence[Worker], appearance: Appearance, *, in_words: bool = True) -> list[Piece]:
+    """How many workers are in each state, `in_words` or with signs."""
+    lost = sum(worker.lost_since is not None for worker in workers)
+    there = [worker for worker in workers if worker.lost_since is None]
+    counts = Counter((worker.state, worker.state_word) for worker in there if not worker.stuck)
+    ordered = sorted(counts, key=lambda each: (_STATES.index(each[0]), each[0].value != each[1], each[1]))
+    found = [
+        (counts[each], each[1], appearance.signs.states[each[0]], _STYLES.get(each[0], "text")) for each in ordered
+    ]
+    found.append((sum(bool(worker.stuck) for worker in there), "stuck", appearance.signs.stuck, "error"))
+    found.append((lost, "lost", appearance.signs.warn, "error"))
+    pieces = [
+        (f"  {number} {word}" if in_words else f" {sign}{number}", style)
+        for number, word, sign, style in found
+        if number
+    ]
+    return pieces if in_words or not pieces else [(f" {pieces[0][0]}", pieces[0][1]), *pieces[1:]]
+
+
+def notices(view: View) -> list[Note]:
+    """What concerns the session as a whole, the most urgent first."""
+    snapshot = view.snapshot
+    found = [Note(view.loss, "error")] if view.loss else []
+    if view.stopping:
+        found.append(Note(_stopping(view), "warn"))
+    elif snapshot.ended and snapshot.queue is None:  # the queue's row shows it
+        counts = Counter(worker.state.value for worker in snapshot.workers)
+        ended = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
+        found.append(Note(f"All workers have ended: {ended}. Logs: {view.session.spec.folder}", "strong"))
+    if snapshot.nvml_error:
+        found.append(Note(f"No GPU metrics: {snapshot.nvml_error}", "warn"))
+    found.extend(Note(note, "warn") for note in snapshot.notes)
+    if view.session.idle_text:
+        found.append(Note(view.session.idle_text, "dim"))
+    return found[:_NOTICES]
+
+
+def _stopping(view: View) -> str:
+    idle = WorkerState.WAITING if view.snapshot.queue is not None else None  # a slot without a job has nothing to stop
+    left = [worker for worker in view.snapshot.workers if not worker.state.ended and worker.state is not idle]
+    doing = next((f" ({worker.slot}: {worker.stopping})" for worker in left if worker.stopping), "")
+    return f"Stopping: {units.count(len(left), 'worker')} left{doing}. Quit again to kill them."
+
+
+def order_name(order: Order, *, on_gpus: bool) -> str:
+    """What the workers are sorted by, in words."""
+    names = {
+        Order.UTILISATION: "GPU utilisation" if on_gpus else "CPU",
+        Order.MEMORY: "VRAM" if on_gpus else "RAM",
+        Order.TEMPERATURE: "temperature",
+        Order.POWER: "power",
+    }
+    return names.get(order, order.value)
+
+
+def order_sign(view: View, appearance: Appearance) -> str:
+    """The sign of the direction in which the workers are sorted."""
+    return appearance.signs.down if view.descending else appearance.signs.up
+
+
+def arrangement(view: View, width: int, appearance: Appearance) -> Row:
+    """The filter at the left, with how many workers it shows; the order at the right."""
+    line = Row(appearance, width)
+    if view.order is not Order.SLOT or view.reverse:
+        name = order_name(view.order, on_gpus=view.on_gpus)
+        line.end(f"sorted by {name} {order_sign(view, appearance)} ", "title")
+    if view.filter:
+        line.add(f" {len(view.slots)} of {len(view.present)} shown", "warn")
+        line.add(f" {appearance.signs.dot} {view.filter}", "strong", limit=line.room - 1)
+    return line

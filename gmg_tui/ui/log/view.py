@@ -1,0 +1,248 @@
+"""The widget with the log of the selected worker, or of its group: following or paused, scrolled, searched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from textual import events
+from textual.message import Message
+from textual.strip import Strip
+
+from gmg_tui import units
+from gmg_tui.protocol import Lines
+from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.log import line as log_line
+from gmg_tui.ui.log.buffer import LogBuffer
+from gmg_tui.ui.rows import Rows
+from gmg_tui.ui.terminal.refresh_limiter import RefreshLimiter
+
+_NO_RANKS: Final[Mapping[str, int]] = MappingProxyType({})
+REPAINT_S: Final = 1.0
+"""Shortest time between two redraws for arriving lines, seconds: nobody reads faster."""
+_WHEEL: Final = 3
+"""Rows of the screen for each step of the wheel."""
+
+
+class Position(NamedTuple):
+    """A row of the screen in a log whose rows may be wrapped."""
+
+    row: int
+    """Index of a row of the buffer."""
+    part: int
+    """Which of the pieces that it is wrapped into."""
+
+
+class LogView(Rows):
+    """A title row and the visible part of the log of a worker or a group. Only what is visible is ever drawn."""
+
+    class Behind(Message):
+        """The log is followed again, and lines came meanwhile that it did not take."""
+
+    class Searched(Message):
+        """Another text is searched for."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__()
+        self._session = session
+        self.source: tuple[str, Mapping[str, int]] = ("", _NO_RANKS)
+        """The name of the slot or group that the log is of, and the group's ranks, by slot."""
+        self.buffer = LogBuffer()
+        self._top = Position(0, 0)
+        self._match_line: int | None = None
+        """The `LogRow.end` of the row with the present match: unlike its index it stays the same."""
+        self.pace = RefreshLimiter(self, self.update_rows, REPAINT_S)
+
+    def open(self, name: str, ranks: Mapping[str, int] = _NO_RANKS) -> None:
+        """Show the log of the slot called `name`, starting empty; or those of a group's `ranks`, by slot."""
+        before, self.source = self.buffer, (name, ranks)
+        self.buffer = LogBuffer(ranks=ranks)
+        self.buffer.search(before.query)
+        self._top, self._match_line = Position(0, 0), None
+        self.update_rows()
+
+    def take(self, lines: Lines) -> None:
+        """Add lines, and draw them soon; late lines of another worker are ignored."""
+        name, ranks = self.source
+        if lines.slot not in (ranks or {name}):
+            return
+        first_ones = self.buffer.empty
+        self.buffer.extend(lines.first, lines.lines, slot=lines.slot if ranks else "")
+        self.pace.ask(now=first_ones)
+
+    # Drawing
+
+    def make_rows(self, width: int, height: int) -> list[Strip]:
+        """The title and the visible lines."""
+        buffer, match = self.buffer, self._match
+        lowest = self._back(Position(len(buffer.rows), 0), self._page)
+        self._top = lowest if self.following else max(Position(0, 0), min(self._top, lowest))
+        strips: list[Strip] = []
+        for index in range(self._top.row, len(buffer.rows)):
+            row = buffer.rows[index]
+            strips += log_line.wrapped(row, width, buffer.query, self.appearance, here=index == match)
+            if len(strips) >= self._page + self._top.part:
+                break
+        return [self._title(width), *strips[self._top.part : self._top.part + self._page]]
+
+    def _title(self, width: int) -> Strip:
+        signs, buffer, line = self.appearance.signs, self.buffer, Row(self.appearance, width)
+        name, ranks = self.source
+        if buffer.query:
+            line.end(f" {self._search_text()} ", "strong")
+        elif not buffer.empty:
+            line.end(f" {units.count(buffer.printed, 'line')} ", "dim")
+        if self._top == (0, 0) and not self.following and buffer.is_cut:
+            line.end(f" above: gmg-tui logs {self._session} {'SLOT' if ranks else name} ", "warn")
+        line.add(signs.line[0] * 2 + " ", "border")
+        line.add(f"{name} log, {len(ranks)} ranks" if ranks else f"{name} log", "title")
+        if self.following:
+            line.add(" following ", "ok")
+        else:
+            last = self._forth(self._top, self._page - 1).row
+            below = sum(row.lines for row in islice(buffer.rows, last + 1, None)) + buffer.below
+            more = f", {units.count(below, 'line')} below {signs.down}" if below > 0 else ""
+            line.add(f" paused{more} ", "warn")
+        return line.strip(signs.line[0], "border")
+
+    def _search_text(self) -> str:
+        matches, match = self.buffer.matches, self._match
+        if not matches:
+            return "no match"
+        number = str(matches.index(match) + 1) if match in matches else self.appearance.signs.ellipsis
+        return f"match {number} of {len(matches):,}"
+
+    # Positions
+
+    @property
+    def _page(self) -> int:
+        """Rows of the log that are visible."""
+        return max(0, self.size.height - 1)
+
+    def _parts(self, index: int) -> int:
+        return len(log_line.pieces(self.buffer.rows[index], self.size.width))
+
+    def _back(self, position: Position, rows: int) -> Position:
+        """The position so many rows of the screen above, at most the first."""
+        index, part = position
+        part -= rows
+        while part < 0 and index > 0:
+            index -= 1
+            part += self._parts(index)
+        return Position(index, max(0, part))
+
+    def _forth(self, position: Position, rows: int) -> Position:
+        """The position so many rows of the screen below, at most the one after the last."""
+        (index, part), end = position, len(self.buffer.rows)
+        part += rows
+        while index < end and part >= (parts := self._parts(index)):
+            part -= parts
+            index += 1
+        return Position(index, part if index < end else 0)
+
+    @property
+    def _line_at_top(self) -> int:
+        """The number of the first visible line."""
+        rows = self.buffer.rows
+        return rows[self._top.row].end - 1 if self._top.row < len(rows) else 0
+
+    # Following and scrolling
+
+    @property
+    def following(self) -> bool:
+        """Whether the newest lines are visible; else the visible rows stay, whatever comes."""
+        return not self.buffer.held
+
+    def follow(self) -> None:
+        """Show the newest lines from now on."""
+        if self.buffer.held:
+            line = self._line_at_top
+            self.buffer.release()
+            self._top = Position(self.buffer.at(line), 0)
+            if self.buffer.below > 0:
+                self.post_message(self.Behind())
+        self._match_line = None
+        self.update_rows()
+
+    def pause(self) -> None:
+        """Leave the visible rows where they are."""
+        if not self.buffer.held:
+            self.buffer.hold()
+        self.update_rows()
+
+    def toggle_follow(self) -> None:
+        """Follow the end, or pause the log where it is."""
+        (self.pause if self.following else self.follow)()
+
+    def scroll_lines(self, rows: int) -> None:
+        """Scroll down by `rows` (up when negative); at its end the log is followed again."""
+        self._top = self._forth(self._top, rows) if rows > 0 else self._back(self._top, -rows)
+        if rows > 0 and self._forth(self._top, self._page).row >= len(self.buffer.rows):
+            self.follow()
+        else:
+            self.pause()
+
+    def go(self, direction: str) -> None:
+        """Scroll by a page `up` or `down`, or to the first (`home`) or last row (`end`)."""
+        match direction:
+            case "end":
+                self.follow()
+            case "home":
+                self._top = Position(0, 0)
+                self.pause()
+            case _:
+                self.scroll_lines((self._page - 1) * (1 if direction == "down" else -1))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Scroll up."""
+        event.stop()
+        self.scroll_lines(-_WHEEL)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Scroll down."""
+        event.stop()
+        self.scroll_lines(_WHEEL)
+
+    # Search
+
+    @property
+    def _match(self) -> int | None:
+        """The index of the row with the present match."""
+        return None if self._match_line is None else self.buffer.at(self._match_line - 1)
+
+    @property
+    def line(self) -> str:
+        """The line of the present match, else the newest visible one, whole; empty where there is none."""
+        rows, match = self.buffer.rows, self._match
+        if match is not None and match < len(rows):
+            return rows[match].text
+        last = self._forth(self._top, max(0, self._page - 1)).row
+        return next((row.text for row in reversed(rows[: last + 1]) if not row.gap), "")
+
+    def search(self, query: str) -> None:
+        """Search for `query` from the newest visible row; an empty one ends the search, and follows again."""
+        self.buffer.search(query)
+        self._match_line = None
+        if query:
+            below = self._forth(self._top, self._page).row
+            self._go_to(self.buffer.match(below, "up"))
+        else:
+            self.follow()
+        self.post_message(self.Searched())
+
+    def search_next(self, direction: str) -> None:
+        """Go to the next match `up` or `down`."""
+        match = self._match
+        self._go_to(self.buffer.match(self._top.row if match is None else match, direction))
+
+    def _go_to(self, index: int | None) -> None:
+        self._match_line = None if index is None else self.buffer.rows[index].end
+        if index is not None:
+            row = self.buffer.rows[index]
+            match = Position(index, log_line.part_of(row, self.size.width, self.buffer.query))
+            if not self._top <= match < self._forth(self._top, self._page):
+                self._top = self._back(match, self._page // 2)
+            self.pause()
+        self.update_rows()

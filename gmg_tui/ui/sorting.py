@@ -1,0 +1,114 @@
+"""How the workers are sorted and filtered, and which of them are in trouble. This module knows no Textual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from gmg_tui.model import GpuSample, Slot, Worker, WorkerState
+
+
+class Order(StrEnum):
+    """What the workers are sorted by. The value is its name in the palette."""
+
+    SLOT = "slot"
+    STATE = "state"
+    FPS = "FPS"
+    ENVS = "envs"
+    UTILISATION = "GPU %"
+    MEMORY = "VRAM"
+    TEMPERATURE = "°C"
+    POWER = "W"
+
+    @property
+    def descending(self) -> bool:
+        """Whether the largest is first, unless the order is reversed."""
+        return self not in {Order.SLOT, Order.STATE}
+
+
+class Candidate(NamedTuple):
+    """A slot with what is known of it."""
+
+    slot: Slot
+    worker: Worker
+    sample: GpuSample | None
+
+
+_FIGURES: Final[Mapping[Order, Callable[[Candidate], float | None]]] = {
+    Order.STATE: lambda each: severity(each.worker, each.sample),
+    Order.FPS: lambda each: each.worker.rate,
+    Order.ENVS: lambda each: each.worker.n_envs,
+    Order.UTILISATION: lambda each: each.sample.gpu_util_pct if each.sample else each.worker.cpu_pct,
+    Order.MEMORY: lambda each: each.sample.memory_used_mib if each.sample else each.worker.memory_rss_mib,
+    Order.TEMPERATURE: lambda each: each.sample.temperature_c if each.sample else None,
+    Order.POWER: lambda each: each.sample.power_w if each.sample else None,
+}
+_WITHOUT_TROUBLE: Final = (
+    WorkerState.RESTARTING,
+    WorkerState.STOPPING,
+    WorkerState.WAITING,
+    WorkerState.STARTING,
+    WorkerState.BUILDING,
+    WorkerState.COMPILING,
+    WorkerState.RUNNING,
+    WorkerState.STOPPED,
+    WorkerState.FINISHED,
+)
+"""The states without trouble, those to look at first before the others."""
+_TROUBLES: Final = 5
+
+
+def severity(worker: Worker, sample: GpuSample | None) -> int:
+    """How urgent it is to look at a worker: the smaller the more; below `_TROUBLES` it is in trouble."""
+    if worker.state is WorkerState.FAILED:
+        return 0
+    if worker.stuck or worker.lost_since is not None:
+        return 1
+    broken = sample is not None and sample.health is not None and sample.health.fatal is not None
+    if sample is not None and (sample.lost or sample.error or broken):
+        return 2
+    if worker.warnings and not worker.state.ended:
+        return 3
+    # GPUs under full load are at their power cap for hours: that is no trouble.
+    throttled = sample is not None and any(reason != "power cap" for reason in sample.throttle or ())
+    if not worker.state.ended and (worker.below_median_pct is not None or throttled):
+        return 4
+    return _TROUBLES + _WITHOUT_TROUBLE.index(worker.state)
+
+
+def in_trouble(worker: Worker, sample: GpuSample | None) -> bool:
+    """Whether a worker has failed, is lost, stuck, slow or warned of, or its GPU is lost, broken or hot."""
+    return severity(worker, sample) < _TROUBLES
+
+
+def matches(candidate: Candidate, text: str) -> bool:
+    """Whether a worker has all words of a filter's `text`: in its slot, node, state, job, group, GPU or reason."""
+    slot, worker, sample = candidate
+    fields = [slot.name, slot.node, worker.state_word, worker.state.value, "stuck" if worker.stuck else ""]
+    fields += [worker.reason or "", worker.advice or "", worker.stuck or "", worker.stopping or "", *worker.warnings]
+    fields.append("CPU" if slot.gpu is None else slot.gpu.name)
+    if worker.job is not None:
+        fields.append(f"#{worker.job} {worker.job_name}")
+    if worker.group is not None:
+        fields.append(f"{worker.group.id} rank {worker.group.rank}")
+    if worker.below_median_pct is not None:
+        fields.append("slow, below the median")
+    if sample is not None:
+        fields += [
+            "GPU lost" if sample.lost else "",
+            sample.error or "",
+            *(f"throttled: {why}" for why in sample.throttle or ()),
+        ]
+    everything = "\n".join(fields).casefold()
+    return all(word in everything for word in text.casefold().split())
+
+
+def sort_key(order: Order, *, descending: bool) -> Callable[[Candidate], tuple[bool, float]]:
+    """The key to sort by; what is not known is last, whichever way it is sorted."""
+
+    def key(candidate: Candidate) -> tuple[bool, float]:
+        figure = _FIGURES[order](candidate)
+        return (True, 0.0) if figure is None else (False, -figure if descending else figure)
+
+    return key

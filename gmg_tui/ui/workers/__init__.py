@@ -1,0 +1,1 @@
+"""All workers at once: tiles or a table, with a line for each node of a session on several machines."""

@@ -1,0 +1,250 @@
+"""The widget with all workers: tiles in a grid where they have room, or a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final, NamedTuple
+
+from rich.segment import Segment
+from textual import events
+from textual.message import Message
+from textual.strip import Strip
+
+from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.drawing.words import Shown
+from gmg_tui.ui.header import order_sign
+from gmg_tui.ui.rows import Rows
+from gmg_tui.ui.sorting import Order
+from gmg_tui.ui.view import Band, Layout, View
+from gmg_tui.ui.workers import node_line, table, tile
+
+NO_GPU: Final = "No GPU is enabled: choose one in the queue."
+NO_MATCH: Final = "No worker matches the filter."
+LOG_MIN: Final = 6
+"""Rows kept for the log, with its title, before tiles give way to the table."""
+_AROUND_TABLE: Final = 2
+"""Rows of the heading above and of the selected worker's line below the table."""
+_CORNER: Final = 2
+"""Cells of a tile's lower border right of the text that says which tiles are visible."""
+_WHEEL: Final = 3
+"""Rows of a table for each step of the wheel; tiles scroll by one row of theirs."""
+
+
+class Plan(NamedTuple):
+    """How the workers are laid out."""
+
+    tiles: bool
+    columns: int
+    """Tiles side by side; 1 in the table."""
+    height: int
+    """Rows of cells that the grid takes."""
+
+
+def plan(view: View, width: int, height: int, layout: Layout) -> Plan:
+    """How to lay out the workers in `width` times `height` cells, shared with the log, in the layout the user wants."""
+    widest = max(1, min(len(view.slots), width // tile.MIN_WIDTH))
+
+    def rows_of(columns: int) -> int:
+        return sum(_band_height(band, tiles=True) for band in view.bands(columns))
+
+    # As few columns as make no more rows: their tiles are wider.
+    rows, room = rows_of(widest), height - LOG_MIN
+    columns = next(each for each in range(1, widest + 1) if rows_of(each) == rows)
+    fits = 0 < rows <= room and width >= tile.MIN_WIDTH
+    if layout is Layout.TABLE or (layout is Layout.AUTO and not fits) or room < tile.HEIGHT:
+        return Plan(tiles=False, columns=1, height=max(3, min(len(view.bands(1)) + _AROUND_TABLE, room)))
+    return Plan(tiles=True, columns=columns, height=rows if fits else room - (room % tile.HEIGHT))
+
+
+def _band_height(band: Band, *, tiles: bool) -> int:
+    return tile.HEIGHT if tiles and not band.node else 1
+
+
+class Grid(Rows):
+    """The tiles or the table. It scrolls by whole rows, and keeps the selected worker visible."""
+
+    class HeadingClicked(Message):
+        """The heading of a column has been clicked."""
+
+        def __init__(self, order: Order) -> None:
+            super().__init__()
+            self.order = order
+
+    class NodeClicked(Message):
+        """The line of a node has been clicked."""
+
+        def __init__(self, node: str) -> None:
+            super().__init__()
+            self.node = node
+
+    class WorkerClicked(Message):
+        """A worker has been clicked, once or `twice`."""
+
+        def __init__(self, slot: str, *, twice: bool) -> None:
+            super().__init__()
+            self.slot = slot
+            self.twice = twice
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self._view = view
+        self.plan = Plan(tiles=False, columns=1, height=2)
+        self._height = 1
+        """Rows of the screen that it shares with the log."""
+        self._bands: list[Band] = []
+        self._first = 0
+        """The band at the top."""
+        self._scrolled_from: str | None = None
+        """The worker that was selected when the wheel was turned: until another is, it may be out of sight."""
+
+    def lay_out(self, height: int) -> None:
+        """Take as much of `height` rows as the workers need; the rest is for the log."""
+        self._height = height
+        self.update_rows()
+
+    @property
+    def has_room_for_tiles(self) -> bool:
+        """Whether tiles can be drawn in this terminal."""
+        return plan(self._view, self.app.size.width, self._height, Layout.TILES).tiles
+
+    def update_rows(self) -> None:
+        """Refresh what has changed, in the layout that suits now."""
+        self.plan = plan(self._view, self.app.size.width, self._height, self._view.layout)
+        self.styles.height = self.plan.height
+        super().update_rows()
+
+    def make_rows(self, width: int, height: int) -> list[Strip]:
+        """The visible workers."""
+        view = self._view
+        if not view.slots:
+            return [Row(self.appearance, width).add(f"  {NO_MATCH if view.filter else NO_GPU}", "warn").strip()]
+        self._bands = view.bands(self.plan.columns)
+        self._scroll_to_selected()
+        return self._tiles(width) if self.plan.tiles else self._table(width)
+
+    # Scrolling
+
+    def _fitting(self, bands: Sequence[Band]) -> int:
+        """How many of `bands`, from the first, fit below each other; at least 1."""
+        room = self.size.height - (0 if self.plan.tiles else _AROUND_TABLE)
+        for number, band in enumerate(bands):
+            room -= _band_height(band, tiles=self.plan.tiles)
+            if room < 0:
+                return max(1, number)
+        return max(1, len(bands))
+
+    @property
+    def _visible(self) -> list[Band]:
+        bands = self._bands[self._first :]
+        return bands[: self._fitting(bands)]
+
+    def _scroll_to_selected(self) -> None:
+        bands, selected = self._bands, self._view.selected
+        if self._scrolled_from != selected:
+            self._scrolled_from = None
+            row = next((number for number, band in enumerate(bands) if selected in band.slots), 0)
+            first = row - 1 if row and not bands[row - 1].slots else row  # the line of its node is in sight too
+            self._first = max(row + 1 - self._fitting(bands[row::-1]), min(self._first, first))
+        self._first = max(0, min(self._first, len(bands) - self._fitting(bands[::-1])))
+
+    def go_to_top(self) -> None:
+        """Show the first workers; the selected one stays selected, in sight or not."""
+        self._scrolled_from, self._first = self._view.selected, 0
+
+    def _wheel(self, steps: int) -> None:
+        """Scroll; the selected worker stays selected, in sight or not."""
+        self._scrolled_from = self._view.selected
+        self._first += steps if self.plan.tiles else steps * _WHEEL
+        self.update_rows()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Scroll up."""
+        event.stop()
+        self._wheel(-1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Scroll down."""
+        event.stop()
+        self._wheel(1)
+
+    # Drawing
+
+    def _shown(self, name: str) -> Shown:
+        view, slot = self._view, self._view.slot(name)
+        assert slot is not None  # the names are the session's own
+        return Shown(
+            slot,
+            view.worker_or_waiting(name),
+            view.sample(name),
+            view.histories[name],
+            chosen=name == view.selected,
+            marked=name in view.marked,
+            time=view.snapshot.time,
+        )
+
+    def _tiles(self, width: int) -> list[Strip]:
+        columns, appearance, visible = self.plan.columns, self.appearance, self._visible
+        edges = [round(column * width / columns) for column in range(columns + 1)]
+        position = self._position()
+        strips: list[Strip] = []
+        for band in visible:
+            if band.node:
+                beside = position if band is visible[-1] else ""
+                strips.append(node_line.tiles_line(self._view, band, width, appearance, beside).strip())
+                continue
+            tiles = [
+                tile.tile(self._shown(name), right - left, appearance)
+                for name, left, right in zip(band.slots, edges, edges[1:], strict=False)
+            ]
+            rest = Segment(" " * (width - edges[len(tiles)]), appearance.style("text"))
+            strips += [Strip([*chain.from_iterable(rows), rest], width) for rows in zip(*tiles, strict=True)]
+        if position and not visible[-1].node:
+            text, end, last = Strip([Segment(f"{position} ", appearance.style("strong"))]), width - _CORNER, strips[-1]
+            strips[-1] = Strip.join([last.crop(0, end - text.cell_length), text, last.crop(end, width)])
+        return strips
+
+    def _table(self, width: int) -> list[Strip]:
+        view, appearance = self._view, self.appearance
+        layout, position = table.layout(view, width, appearance), self._position()
+        sign = order_sign(view, appearance) if view.order is not Order.SLOT or view.reverse else ""
+        rows = [
+            node_line.table_row(view, band, layout, appearance)
+            if band.node
+            else table.row(self._shown(band.slots[0]), layout, appearance)
+            for band in self._visible
+        ]
+        if node := view.folded_node:
+            rows.append(node_line.detail(view, node, width, appearance, position))
+        else:
+            rows.append(table.detail(self._shown(view.selected), width, appearance, position))
+        return [table.heading(layout, appearance, view.order, sign).strip(), *(row.strip() for row in rows)]
+
+    def _position(self) -> str:
+        """Which workers and folded nodes are visible, unless all are."""
+
+        def number(bands: Sequence[Band]) -> int:
+            return sum(min(1, len(band.slots)) if band.node else len(band.slots) for band in bands)
+
+        total, first, here = number(self._bands), number(self._bands[: self._first]), number(self._visible)
+        return f" {first + 1}-{first + here} of {total}" if here < total else ""
+
+    def on_click(self, event: events.Click) -> None:
+        """Report which worker, node or heading is under the mouse."""
+        tiles, columns = self.plan.tiles, self.plan.columns
+        if event.y == 0 and not tiles and self._view.slots:
+            order = table.order_at(table.layout(self._view, self.size.width, self.appearance), event.x)
+            if order is not None:
+                self.post_message(self.HeadingClicked(order))
+            return
+        y = event.y if tiles else event.y - 1
+        for band in self._visible:
+            height = _band_height(band, tiles=tiles)
+            if 0 <= y < height:
+                column = min(columns - 1, event.x * columns // max(1, self.size.width))
+                if band.node:
+                    self.post_message(self.NodeClicked(band.node))
+                elif column < len(band.slots):
+                    self.post_message(self.WorkerClicked(band.slots[column], twice=event.chain == 2))
+                return
+            y -= height

@@ -1,0 +1,134 @@
+"""A node of a session on several machines in one line: its cards, what runs there, and what is wrong."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gmg_tui import units
+from gmg_tui.model import NodeView, Slot, Worker, total_fps
+from gmg_tui.ui.drawing import words
+from gmg_tui.ui.drawing.appearance import Appearance
+from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.drawing.words import Note
+from gmg_tui.ui.header import states
+from gmg_tui.ui.sorting import in_trouble, severity
+from gmg_tui.ui.view import Band, View
+from gmg_tui.ui.workers.table import Layout, add_notes
+
+
+class Summary(NamedTuple):
+    """What is known of a node's slots together."""
+
+    cards: str
+    """How many: `8 GPUs`, and with a filter how many of them are shown."""
+    workers: tuple[Worker, ...]
+    worst: Worker | None
+    """The worker that it is most urgent to look at; None where none is on its slots."""
+    running: int
+    fps: float | None
+    power_w: float | None
+    notes: tuple[Note, ...]
+    """What is wrong with the node itself, then with its worst worker."""
+
+
+def summary(view: View, node: str) -> Summary:
+    """All that the line of a node shows."""
+    names = view.nodes[node]
+    slots = [slot for name in names if (slot := view.slot(name)) is not None]
+    found = [(worker, view.sample(name)) for name in names if (worker := view.worker_on(name)) is not None]
+    workers = tuple(worker for worker, _ in found)
+    samples = {sample.uuid: sample for _, sample in found if sample is not None}
+    powers = [sample.power_w for sample in samples.values() if sample.power_w is not None]
+    worst = min(found, key=lambda each: severity(*each), default=None)
+    notes = [note] if (note := node_note(node_view(view, node))) is not None else []
+    if worst is not None and in_trouble(*worst) and worst[0].lost_since is None:
+        short = worst[0].slot.rpartition("/")[2]
+        notes += [Note(f"{short}: {trouble.text}", trouble.style) for trouble in words.trouble(*worst)[:1]]
+    return Summary(
+        _cards(slots, len(view.of_node(node)) if view.filter else len(slots)),
+        workers,
+        worst[0] if worst is not None else None,
+        sum(worker.current_fps is not None or worker.state_word == "running" for worker in workers),
+        total_fps(tuple(worker for worker in workers if worker.lost_since is None)),
+        sum(powers) if powers else None,
+        tuple(notes),
+    )
+
+
+def node_view(view: View, node: str) -> NodeView | None:
+    """What the snapshot has of a node."""
+    return next((each for each in view.snapshot.nodes if each.name == node), None)
+
+
+def node_note(node: NodeView | None) -> Note | None:
+    """What is wrong with a node, in one line; None where nothing is."""
+    if node is None:
+        return None
+    why = f": {node.trouble}" if node.trouble else ""
+    if node.lost_since is not None:
+        return Note(f"{words.lost_text(node.lost_since)}{why}", "error")
+    if node.silent_s is not None or not node.connected:
+        silent = f"silent for {units.span(node.silent_s)}" if node.silent_s is not None else "not connected"
+        return Note(f"{silent}{why}", "warn")
+    return Note(node.trouble, "warn") if node.trouble else None
+
+
+def _cards(slots: list[Slot], shown: int) -> str:
+    gpus = len({slot.gpu.uuid for slot in slots if slot.gpu is not None})
+    text = units.count(gpus, "GPU") if gpus == len(slots) else units.count(len(slots), "slot")
+    return f"{shown} of {text}" if shown < len(slots) else text
+
+
+def _head(view: View, band: Band, width: int, appearance: Appearance) -> Row:
+    """Cursor, mark, and the node's name with the sign that shows whether it is folded."""
+    selected = view.selected in band.slots
+    row = Row(appearance, width).add(appearance.signs.pointer if selected else " ", "selected")
+    row.add(appearance.signs.mark if view.marked.intersection(band.slots) else " ", "warn")
+    return row.add(f"{'+' if band.slots else '-'} {band.node}", "strong" if selected else "title")
+
+
+def table_row(view: View, band: Band, table: Layout, appearance: Appearance) -> Row:
+    """The node as a row of the table, with its figures in the columns of the workers'."""
+    found, row = summary(view, band.node), _head(view, band, table.width, appearance)
+    state, edge = table.start("state"), table.right_at - 1
+    beside = state - 1 - row.used > len(found.cards)
+    row.add(f" {found.cards}" if beside else "", "dim").to(state)
+    if found.worst is not None:
+        worst = found.worst
+        text = "STUCK" if worst.stuck and worst.lost_since is None else worst.state_word
+        row.add(f"{words.sign_of(worst, appearance)} {text}", words.style_of(worst), limit=12)
+    row.right(f"{found.running}/{len(found.workers)}", table.start("FPS") - 1)
+    if found.fps is not None:
+        row.right(units.fps(found.fps), table.start("FPS") + 11, "fps")
+    row.to(table.history_at)
+    for number, note in enumerate(found.notes):
+        row.add(f"{'  ' if number else ''}{note.text}", note.style, limit=edge - row.used)
+    cards = f"{'  ' if found.notes else ''}{found.cards}"
+    if not beside and len(cards) <= edge - row.used:
+        row.add(cards, "dim")
+    if any(column.heading == "W" for column in table.right):
+        power = units.whole(found.power_w) if found.power_w is not None else units.NOT_KNOWN
+        row.right(power, table.start("W") + 4, "text" if found.power_w is not None else "dim")
+    return row
+
+
+def tiles_line(view: View, band: Band, width: int, appearance: Appearance, position: str) -> Row:
+    """The node as a line among tiles; `position` at its right end."""
+    found, dot = summary(view, band.node), f" {appearance.signs.dot} "
+    row = _head(view, band, width, appearance).end(f"{position} " if position else "", "strong")
+    row.end(f"{dot}{found.power_w:,.0f} W " if found.power_w is not None else " ")
+    row.end(f"  {appearance.signs.sigma} {units.fps(found.fps)} FPS", "fps").add(f"{dot}{found.cards}", "dim")
+    return _with_states(row, found, appearance, words_fit=row.room > 60)
+
+
+def detail(view: View, node: str, width: int, appearance: Appearance, position: str) -> Row:
+    """The row below the table while the line of a folded node is selected; `position` at its right end."""
+    found = summary(view, node)
+    row = Row(appearance, width).end(position, "strong").add("  ").add(node, "strong").add(f"  {found.cards}")
+    return _with_states(row, found, appearance, words_fit=True)
+
+
+def _with_states(row: Row, found: Summary, appearance: Appearance, *, words_fit: bool) -> Row:
+    for text, style in states(found.workers, appearance, in_words=words_fit):
+        row.add(text, style)
+    return add_notes(row.add(f" {appearance.signs.dot}" if found.notes else "", "dim"), list(found.notes), appearance)
