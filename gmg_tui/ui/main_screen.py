@@ -251,6 +251,8 @@ class MainScreen(TrueSizeScreen[None]):
 
     async def _open_bar(self, bar: LineBar) -> None:
         """Open a line; one of another name is closed first."""
+        if not self.is_attached:  # the app is ending
+            return
         opened = next(iter(self.query(LineBar)), None)
         if opened is not None and opened.name == bar.name:
             opened.focus()

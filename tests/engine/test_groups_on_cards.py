@@ -12,7 +12,7 @@ import pytest
 from gmg_tui.model import DdpSpec, RestartMode, RunSpec, Snapshot, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.report.text import at_end as final
-from gmg_tui.ui.drawing.notices import notices
+from gmg_tui.ui.header import notices
 from gmg_tui.ui.view import View
 from tests.nvml_sim import Sim
 

@@ -151,6 +151,16 @@ def test_a_mark_is_sent_with_the_character_that_it_stands_on(text: str) -> None:
     assert unicodedata.normalize("NFC", shown).rstrip() == unicodedata.normalize("NFC", text)
 
 
+def test_a_late_frame_of_a_wider_terminal_spoils_no_column() -> None:
+    """A terminal writes what is beyond its last column over it: a border stayed there after a resize."""
+    console, differ, terminal = _console("256"), Differ(), Terminal()
+    frame = [_row([Piece("gpu0", None)])] * HEIGHT
+    differ.resize(WIDTH, HEIGHT)
+    terminal.feed("\x1b[?7l" + differ.diff(_whole(frame).render_segments(console)))
+    terminal.feed(differ.diff(f"\x1b[2;{WIDTH + 4}Hxyz\x1b[{HEIGHT + 3};1Hlow"))
+    assert terminal.cells == _alone(frame, console)
+
+
 async def test_only_cells_that_changed_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = play.record(monkeypatch, _console("256"))
     app = play.busy()

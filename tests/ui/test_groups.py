@@ -6,10 +6,9 @@ import pytest
 
 from gmg_tui.model import RankGroup, Snapshot, WorkerState, fps_per_watt
 from gmg_tui.protocol import Welcome
-from gmg_tui.ui.drawing import groups, themes, words
+from gmg_tui.ui.drawing import groups, themes
 from gmg_tui.ui.header import headline
-from gmg_tui.ui.view import Layout, View
-from gmg_tui.ui.widgets.plan import plan
+from gmg_tui.ui.view import View
 from tests.ui import play, ranks, sessions
 from tests.ui.sessions import NOW, changed
 
@@ -17,7 +16,9 @@ _LOOK = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=themes.NAME
 
 
 def _lines(snapshot: Snapshot, width: int = 160, *, chosen: str = "gpu0", most: int = 9) -> list[str]:
-    rows = [row.strip().text for row in groups.group_rows(snapshot.groups, chosen, most, width, _LOOK)]
+    listed = groups.listed_groups(snapshot.groups, chosen, most)
+    hidden = len(snapshot.groups) - len(listed)
+    rows = [row.strip().text for row in groups.group_rows(listed, hidden, chosen, width, _LOOK)]
     assert all(len(row) == width for row in rows)
     return [row.rstrip() for row in rows]
 
@@ -66,8 +67,9 @@ def test_the_chosen_group_and_those_in_trouble_have_a_line_first() -> None:
     many = [RankGroup(f"g{i}", (f"gpu{i}",), WorkerState.RUNNING) for i in range(12)]
     many[7] = changed(many[7], state=WorkerState.FAILED)
     many[9] = changed(many[9], stuck="no rank makes progress")
-    assert [group.id for group in groups.shown_groups(many, "gpu11", 4)] == ["g0", "g7", "g9", "g11"]
-    *_, last = [row.strip().text for row in groups.group_rows(many, "gpu11", 4, 60, _LOOK)]
+    listed = groups.listed_groups(many, "gpu11", 4)
+    assert [group.id for group in listed] == ["g0", "g7", "g9", "g11"]
+    *_, last = [row.strip().text for row in groups.group_rows(listed, 8, "gpu11", 60, _LOOK)]
     assert last.endswith("+8 groups ")
 
 
@@ -77,29 +79,10 @@ def test_many_ranks_are_not_all_named() -> None:
     assert groups.ranks_text(tuple(range(1, 64))) == "ranks 1, 2, 3, 4 and 59 more"
 
 
-@pytest.mark.parametrize(
-    ("number", "group", "width", "columns"),
-    [
-        (8, 0, 120, 3),
-        (8, 2, 120, 2),  # pairs side by side, where four rows of tiles have room
-        (8, 4, 160, 4),
-        (4, 4, 160, 4),
-        (6, 3, 200, 3),
-        (6, 2, 160, 2),
-    ],
-)
-def test_ranks_of_a_group_stand_beside_each_other(number: int, group: int, width: int, columns: int) -> None:
-    assert plan(width, 60, Layout.AUTO, parts=[number], group=group).columns == columns
-
-
-def test_without_room_for_more_rows_a_group_is_broken() -> None:
-    assert plan(120, 34, Layout.AUTO, parts=[8], group=2) == plan(120, 34, Layout.AUTO, parts=[8])
-
-
-async def test_the_table_holds_ranks_together_and_names_them() -> None:
+async def test_the_table_names_ranks() -> None:
     app = play.app_of(play.engine_of(ranks.pairs()))
     async with app.run_test(size=(80, 24)) as pilot:
-        await play.sees(pilot, "▸┌gpu0 g0·0/2", " └gpu1 g0·1/2", " ┌gpu2 g1·0/2")
+        await play.sees(pilot, "▸ gpu0 g0·0/2", "  gpu1 g0·1/2", "  gpu2 g1·0/2")
         await pilot.press("space")
         await play.sees(pilot, "▸◆gpu0 g0·0/2")
 
@@ -113,24 +96,11 @@ async def test_ranks_that_rank_0_reports_for_say_where_their_rate_is_counted(siz
         assert "– FPS" not in play.shown(app)
 
 
-def test_a_rank_that_prints_a_rate_of_its_own_says_that_it_is_counted_elsewhere() -> None:
-    first = ranks.summed().workers[1]
-    assert words.beside_rate(changed(first, fps_in_rank_0=True)).text == "counted in rank 0"
-
-
 async def test_a_single_group_over_all_slots_takes_no_column() -> None:
     app = play.app_of(play.engine_of(ranks.summed()))
     async with app.run_test(size=(80, 24)) as pilot:
-        await play.sees(pilot, "▸┌gpu0 ● running", " │gpu1 ●", " │gpu2 ●", " └gpu3 ●")
+        await play.sees(pilot, "▸ gpu0 ● running", "  gpu1 ●", "  gpu2 ●", "  gpu3 ●")
         assert "rank   " not in play.shown(app)
-
-
-async def test_the_frames_of_a_groups_tiles_are_joined() -> None:
-    app = play.app_of(play.engine_of(ranks.pairs()))
-    async with app.run_test(size=(160, 48)) as pilot:
-        await play.sees(pilot, "━┳┬─ gpu1 g0·1/2 ", "─╮╭─ gpu2 g1·0/2 ", "─┬┬─ gpu3 g1·1/2 ", "┻┴", "┴┴")
-        await pilot.press("right", "right")
-        await play.sees(pilot, "─┬┬─ gpu1 g0", "─╮┏━ gpu2 g1", "━┳┬─ gpu3 g1")
 
 
 async def test_the_lines_of_groups_come_and_go_with_them() -> None:
@@ -142,7 +112,7 @@ async def test_the_lines_of_groups_come_and_go_with_them() -> None:
         engine.push(plain)
         await play.until(pilot, lambda: "▪ g0" not in play.shown(app) and "▸ gpu0" in play.shown(app))
         engine.push(ranks.summed())
-        await play.sees(pilot, "▪ g0 ● running", "▸┌gpu0")
+        await play.sees(pilot, "▪ g0 ● running", "▸ gpu0")
 
 
 async def _asked(snapshot: Snapshot, *keys: str) -> str:

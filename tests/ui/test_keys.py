@@ -102,8 +102,9 @@ async def test_kill_asks_first_unless_the_worker_is_being_stopped_already() -> N
         await press(pilot, "X", "y")
         assert _asked(app.engine) == [("kill", "gpu0")]
         app.view.choose("gpu5")
-        assert app.view.worker is not None
-        assert app.view.worker.state is WorkerState.STOPPING
+        worker = app.view.worker_on(app.view.selected)
+        assert worker is not None
+        assert worker.state is WorkerState.STOPPING
         await press(pilot, "X")
         assert _asked(app.engine)[1:] == [("kill", "gpu5")]
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from textual.app import App
 
 from gmg_tui.protocol import Lines
-from gmg_tui.ui.log.buffer import KEPT_ROWS as KEPT_LINES
-from gmg_tui.ui.log import view as log_view
-from tests.ui import play, sessions
+from gmg_tui.ui.line_bar import LineBar
+from gmg_tui.ui.log.buffer import KEPT_ROWS
+from tests.ui import play, ranks, sessions
 from tests.ui.play import FakedApp, press
 
 SMALL = (80, 24)
+WARNING = "[Genesis] [07:00:34] [WARNING] Neutral robot position (qpos0) exceeds joint limits."
 
 
 def _more(app: FakedApp, number: int, text: str = "later") -> None:
-    first = app.main.log_view.buffer.known
+    first = app.main.log_view.buffer.printed
     app.engine.push(Lines("gpu0", first, tuple(f"{text} {i}" for i in range(number))))
 
 
@@ -24,6 +28,12 @@ def _plain() -> FakedApp:
     app.engine.log = {
         slot: [f"Compiling {i}" if i == 50 else f"step {i}" for i in range(400)] for slot in app.engine.log
     }
+    return app
+
+
+def _app_of(*lines: str) -> FakedApp:
+    app = play.busy()
+    app.engine.log = {slot: list(lines) for slot in app.engine.log}
     return app
 
 
@@ -60,7 +70,7 @@ async def test_held_lines_stay_under_a_flood_and_the_newest_are_sent_when_they_a
         await play.sees(pilot, "following", "400 lines")
         await press(pilot, "home")
         held = _log(app)[1:]
-        lines = 400 + 3 * KEPT_LINES
+        lines = 400 + 3 * KEPT_ROWS
         for first in range(400, lines, 1000):
             app.engine.push(Lines("gpu0", first, ("flood",) * 1000))
         app.engine.log["gpu0"] = ["older"] * (lines - 1) + ["the newest of all"]
@@ -70,7 +80,7 @@ async def test_held_lines_stay_under_a_flood_and_the_newest_are_sent_when_they_a
         await play.sees(pilot, "following", "the newest of all")
         _more(app, 1, "and on")
         await play.sees(pilot, "and on 0")
-        assert app.main.log_view.buffer.kept <= KEPT_LINES * 9 / 8
+        assert len(app.main.log_view.buffer.rows) <= KEPT_ROWS * 9 / 8
 
 
 async def test_f_holds_and_follows_and_paging_down_to_the_end_follows_again() -> None:
@@ -153,32 +163,209 @@ async def test_a_slow_line_shows_that_lines_are_missing() -> None:
         await play.sees(pilot, "… 90,000 lines skipped", "after the gap", "90,401 lines")
 
 
-async def test_progress_lines_may_wait_and_keep_no_other_line_waiting() -> None:
-    app = play.busy(1)
+@pytest.mark.parametrize("late", [0, 3, 40])
+async def test_the_match_stays_on_its_line_when_the_log_is_paused_and_followed_again(late: int) -> None:
+    """Rows of a group used to change places on release: another line was highlighted, or an `IndexError` was raised."""
+    app = play.app_of(play.engine_of(ranks.whole()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press(pilot, "do:screen.group_log")
+        log = app.main.log_view
+        slots = tuple(log.source[1])
+        for number, slot in enumerate(slots):
+            log.take(Lines(slot, 10_000, (f"needle {number}", *["other"] * 5)))
+        await press(pilot, "slash", *"needle", "enter")
+        await play.until(pilot, lambda: log.line.startswith("needle"), "a match")
+        before = log.line
+        for slot in reversed(slots):
+            log.take(Lines(slot, 10_006, tuple("late" for _ in range(late))))
+        await pilot.pause()
+        assert log.line == before
+        await press(pilot, "n", "N")
+        assert log.line == before
+
+
+def _styles(app: App[Any], text: str) -> list[str]:
+    """How each occurrence of `text` is drawn, from the top, as its attributes."""
+    found = []
+    for strip in app.screen._compositor.render_strips():
+        for segment in strip:
+            if segment.text == text and segment.style is not None:
+                found.append(str(segment.style.without_color))
+    return found
+
+
+async def test_the_present_match_looks_unlike_the_others() -> None:
+    app = _app_of("one needle", "two needle", "three needle")
     async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "400 lines", "q Quit")  # the footer comes after the first frame
-        app.main.log_view.pace.period_s = 1e6
-        number = app.main.log_view.buffer.next_line
-        assert number is not None
-        drawn = play.screen(app)
-        app.engine.push(Lines("gpu0", number, (sessions.fps_line(0, 24e6),) * 20))
-        while app.main.log_view.buffer.next_line != number + 20:
-            await pilot.pause()
-        assert play.screen(app) == drawn
-        app.main.log_view.pace.period_s = 0.0
-        app.engine.push(Lines("gpu0", number + 20, ("something else",)))
-        await play.sees(pilot, "something else", "421 lines")
+        await play.sees(pilot, "3 lines")
+        await press(pilot, "slash", *"needle")
+        await play.until(pilot, lambda: len(_styles(app, "needle")) >= 3, "the search for the whole word")
+        styles = _styles(app, "needle")[:3]
+        assert styles[0] == styles[1] != styles[2]
+        await press(pilot, "enter", "N")
+        await play.sees(pilot, "match 2 of 3")
+        assert _styles(app, "needle") == [styles[0], styles[2], styles[1]]
 
 
-async def test_the_newest_line_of_a_worker_that_prints_only_progress_is_there_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(log_view, "_PROGRESS_PERIODS", 10**9)
-    app = play.busy(2)
+async def test_the_field_says_how_it_searches_and_there_is_one_however_often_it_is_asked_for() -> None:
+    app = play.busy()
+    async with app.run_test(size=SMALL) as pilot:
+        await press(pilot, "slash")
+        await play.sees(pilot, "search the log")
+        await app.run_action("screen.search")
+        await app.run_action("screen.search")
+        await press(pilot, "a")
+        assert [bar.value for bar in app.main.query(LineBar)] == ["a"]
+        await press(pilot, "escape")
+        assert not app.main.query(LineBar)
+
+
+async def test_keys_by_the_thousand_are_searched_for_a_few_times_only() -> None:
+    app = play.busy()
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "400 lines")
-        app.main.log_view.pace.period_s = 0.01
-        app.main.log_view.open("gpu9")
-        app.main.log_view.take(Lines("gpu9", 0, ("the scene", "the visualizer")))
-        app.main.log_view.take(Lines("gpu9", 5000, (sessions.fps_line(0, 24e6),) * 20))
-        await play.sees(pilot, "the visualizer", "Running at 24,000,000.00 FPS", "5,020 lines")
+        await press(pilot, "slash")
+        buffer, searched = app.main.log_view.buffer, 0
+
+        def search(query: str) -> None:
+            nonlocal searched
+            searched += 1
+            type(buffer).search(buffer, query)
+
+        buffer.search = search  # type: ignore[method-assign]
+        play.burst(pilot, *["a"] * 2000, "z")
+        await play.sees(pilot, "aaz", "no match")
+        assert buffer.query == "a" * 2000 + "z"
+        assert searched < 500
+
+
+async def test_enter_at_once_keeps_all_that_was_typed() -> None:
+    app = play.busy()
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "400 lines")
+        await press(pilot, "slash")
+        play.burst(pilot, *"Compiling", "enter")
+        await play.sees(pilot, "match 1 of 1")
+        assert app.main.log_view.buffer.query == "compiling"
+        await play.until(pilot, lambda: not app.main.query(LineBar))
+
+
+async def test_f_holds_a_log_that_is_shorter_than_the_view() -> None:
+    app = _app_of("one", "two")
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "2 lines", "following")
+        await press(pilot, "f")
+        await play.sees(pilot, "gpu0 log paused")
+        app.engine.push(Lines("gpu0", 2, tuple(f"later {i}" for i in range(40))))
+        await play.sees(pilot, "42 lines", "lines below", "one")
+        await press(pilot, "f")
+        await play.sees(pilot, "following", "later 39")
+
+
+async def test_where_scrolling_ends_the_command_for_the_rest_is_named() -> None:
+    app = play.busy()
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "400 lines")
+        await press(pilot, "home")
+        await play.sees(pilot, "Genesis initialized")
+        assert "gmg-tui logs" not in play.shown(app)
+        await press(pilot, "end")  # what is held stays
+        app.engine.push(Lines("gpu0", 90_400, ("after the gap",)))
+        await play.sees(pilot, "after the gap")
+        app.main.log_view.buffer.extend(90_401, ["x"] * 6000)
+        await press(pilot, "home")
+        await play.sees(pilot, "above: gmg-tui logs franka-1 gpu0")
+        await press(pilot, "pagedown")
+        assert "gmg-tui logs" not in play.shown(app)
+
+
+def _lines(app: FakedApp) -> list[str]:
+    """The log's title and the rows under it, without the blank ones."""
+    rows = play.screen(app)
+    begin = next(y for y, row in enumerate(rows) if " log " in row and row[0] in "─-")
+    return [row.rstrip() for row in rows[begin:-1] if row.strip()]
+
+
+async def test_rows_that_are_held_stay_as_they_are_while_progress_goes_on() -> None:
+    app = play.busy(1)
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "400 lines", "×392")
+        await press(pilot, "f")
+        held = _lines(app)[1:]
+        app.engine.push(Lines("gpu0", 400, (sessions.fps_line(32, 1e6), sessions.fps_line(33, 2e6))))
+        await play.sees(pilot, "402 lines", "2,000,000.00", "×2")
+        assert _lines(app)[1 : len(held) + 1] == held
+        await press(pilot, "f")
+        app.engine.push(Lines("gpu0", 402, (sessions.fps_line(34, 3e6),)))
+        await play.sees(pilot, "following", "3,000,000.00", "×3")
+
+
+def _style(app: FakedApp, text: str) -> str:
+    """How a row that begins with `text` is drawn."""
+    for strip in app.screen._compositor.render_strips():
+        if strip.text.startswith(text):
+            return str(next(iter(strip)).style)
+    raise AssertionError(f"{text} is not on the screen")
+
+
+async def test_heads_are_shortened_to_the_time_and_the_level_of_what_is_wrong() -> None:
+    lines = (WARNING, "[Genesis] [07:01:00] [INFO] Compiling", "[Genesis] [07:01:01] [ERROR] ValueError: x", "other")
+    app = _app_of(*lines)
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "4 lines")
+        assert _lines(app)[1:] == [
+            "07:00:34 WARNING Neutral robot position (qpos0) exceeds joint limits.",
+            "07:01:00 Compiling",
+            "07:01:01 ERROR ValueError: x",
+            "other",
+        ]
+        styles = [_style(app, text) for text in ("07:00:34", "07:01:00", "07:01:01", "other")]
+        assert styles[1] == styles[3]
+        assert len(set(styles)) == 3
+
+
+async def test_long_lines_are_wrapped_and_pages_go_by_rows_of_the_screen() -> None:
+    long = "".join(f"<{number:04d}>" for number in range(100))
+    app = _app_of("first", long, "世" * 120, "last")
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "4 lines", "last")
+        await press(pilot, "home", "end")
+        rows = _lines(app)[1:]
+        assert (
+            rows == ["first", *(long[at : at + 80] for at in range(0, 600, 80)), *["世" * 40] * 3, "last"][-len(rows) :]
+        )
+        await press(pilot, "home")
+        assert _lines(app)[1] == "first"
+        await press(pilot, "slash", *"<0090>", "enter")
+        await play.sees(pilot, "match 1 of 1", "<0090>")
+        await press(pilot, "escape")
+        await play.sees(pilot, "following", "last")
+
+
+async def test_a_wrapped_log_longer_than_the_view_is_scrolled_by_its_rows() -> None:
+    app = _app_of(*(f"{number} " + "x" * 150 for number in range(30)))
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "30 lines")
+        await press(pilot, "home")
+        page = app.main.log_view._page
+        seen: list[str] = []
+        for _ in range(200):
+            seen.append(_lines(app)[1])
+            if "following" in _lines(app)[0]:
+                break
+            app.main.log_view.scroll_lines(1)
+            await pilot.pause()
+        assert len(seen) == 60 - page + 1
+        assert seen[:4] == ["0 " + "x" * 78, "x" * 72, "1 " + "x" * 78, "x" * 72]
+        assert _lines(app)[page] == "x" * 73
+
+
+async def test_the_palette_copies_the_match_else_the_newest_line_in_view() -> None:
+    app = _app_of("first", WARNING, "世 last")
+    async with app.run_test(size=SMALL) as pilot:
+        await play.sees(pilot, "3 lines")
+        await press(pilot, "do:screen.copy_line")
+        assert app.clipboard == "世 last"
+        await play.sees(pilot, "Copied the line.")
+        await press(pilot, "slash", *"Neutral", "enter", "do:screen.copy_line")
+        assert app.clipboard == WARNING

@@ -29,7 +29,7 @@ def test_a_gap_in_the_numbers_is_told_and_what_came_before_is_counted() -> None:
     buffer.extend(1201, ["b"])
     buffer.extend(1210, ["c"])
     assert _texts(buffer) == ["… 1,200 earlier lines", "a", "b", "… 8 lines skipped", "c"]
-    assert (buffer.next_line, buffer.kept, buffer.known, buffer.complete) == (1211, 3, 1211, False)
+    assert (buffer.printed, buffer.below, buffer.is_cut) == (1211, 0, True)
 
 
 def test_lines_that_are_there_already_are_passed_over() -> None:
@@ -38,7 +38,7 @@ def test_lines_that_are_there_already_are_passed_over() -> None:
     buffer.extend(1, ["b", "c", "d"])
     buffer.extend(0, ["a"])
     assert _texts(buffer) == ["a", "b", "c", "d"]
-    assert buffer.complete
+    assert not buffer.is_cut
 
 
 def test_the_buffer_keeps_the_newest_rows_and_forgets_their_matches() -> None:
@@ -46,41 +46,42 @@ def test_the_buffer_keeps_the_newest_rows_and_forgets_their_matches() -> None:
     buffer.search("7")
     for first in range(0, 1000, 10):
         buffer.extend(first, _plain(first, 10))
-    assert 100 <= buffer.kept <= 113
-    assert _texts(buffer) == [f"… {1000 - buffer.kept} earlier lines", *_plain(1000 - buffer.kept, buffer.kept)]
+    kept = len(buffer.rows) - 1
+    assert 100 <= kept <= 113
+    assert _texts(buffer) == [f"… {1000 - kept} earlier lines", *_plain(1000 - kept, kept)]
     assert [_texts(buffer)[at] for at in buffer.matches] == [text for text in _texts(buffer) if "7" in text]
 
 
 def test_a_held_buffer_drops_nothing_takes_no_more_than_twice_as_much_and_goes_on_behind_a_gap() -> None:
     buffer = LogBuffer(kept=100)
     buffer.extend(0, _plain(0, 100))
-    buffer.held = True
+    buffer.hold()
     for first in range(100, 1000, 10):
         buffer.extend(first, _plain(first, 10))
     assert _texts(buffer)[0] == "line 0"
-    assert buffer.end <= 220
-    assert (buffer.known, buffer.below) == (1000, 1000 - buffer.end)
-    taken = buffer.end
-    buffer.held = False
+    assert len(buffer.rows) <= 220
+    assert (buffer.printed, buffer.below) == (1000, 1000 - len(buffer.rows))
+    taken = len(buffer.rows)
+    buffer.release()
     buffer.extend(950, _plain(950, 50))
     assert _texts(buffer)[-51:] == [f"… {950 - taken} lines skipped", *_plain(950, 50)]
-    assert buffer.kept <= 113
+    assert len(buffer.rows) <= 113
     assert buffer.below == 0
 
 
 def test_long_lines_bound_a_held_buffer_too() -> None:
     buffer = LogBuffer(kept=1000, kept_chars=10_000)
-    buffer.held = True
+    buffer.hold()
     for number in range(50):
         buffer.extend(number, ["x" * 3000])
-    assert buffer.end == 7
+    assert len(buffer.rows) == 7
 
 
 def test_long_lines_are_bounded_by_their_length() -> None:
     buffer = LogBuffer(kept=1000, kept_chars=10_000)
     buffer.extend(0, ["x" * 3000 for _ in range(50)])
-    assert buffer.known == 50
-    assert buffer.kept == 3
+    assert buffer.printed == 50
+    assert len(buffer.rows) == 4
 
 
 def test_a_search_ignores_case_and_goes_round() -> None:
@@ -119,16 +120,17 @@ def test_a_search_looks_at_the_newest_of_folded_lines() -> None:
     assert buffer.matches == []
 
 
-def test_held_rows_do_not_change_and_fold_with_what_came_meanwhile_once_they_are_let_go() -> None:
+def test_held_rows_do_not_change() -> None:
     buffer = LogBuffer()
     buffer.extend(0, ["a", _fps(1)])
-    buffer.held = True
+    buffer.hold()
     before = list(buffer.rows)
     buffer.extend(2, [_fps(2), _fps(3)])
     assert buffer.rows[:2] == before
     assert [row.lines for row in buffer.rows] == [1, 1, 2]
-    buffer.held = False
-    assert [row.lines for row in buffer.rows] == [1, 3]
+    buffer.release()
+    buffer.extend(4, [_fps(4)])
+    assert [row.lines for row in buffer.rows] == [1, 1, 3]
 
 
 def test_progress_lines_push_no_other_line_out() -> None:
@@ -137,26 +139,6 @@ def test_progress_lines_push_no_other_line_out() -> None:
     for first in range(2, 10_002, 50):
         buffer.extend(first, [_fps(number) for number in range(first, first + 50)])
     assert [(row.text, row.lines) for row in buffer.rows] == [("first", 1), ("second", 1), (_fps(10_001), 10_000)]
-    assert buffer.kept <= 113
-
-
-# Filter
-
-
-def test_a_filter_leaves_lines_that_hold_it_and_folds_none() -> None:
-    buffer = LogBuffer(shown=lambda text: text.removeprefix("hidden "))
-    buffer.extend(0, ["A one", _fps(1), "hidden a two"])
-    buffer.only("A ")
-    assert _texts(buffer) == ["A one", "hidden a two"]
-    buffer.extend(9, ["b", "a three"])
-    assert _texts(buffer)[2:] == ["a three"]
-    buffer.only("running")
-    buffer.extend(11, [_fps(11)])
-    assert [row.lines for row in buffer.rows] == [1, 1]
-    buffer.only("hidden")
-    assert buffer.rows == []
-    buffer.only("")
-    assert sum(row.lines for row in buffer.rows) == 12
 
 
 _messages = st.lists(
@@ -166,26 +148,25 @@ _messages = st.lists(
 
 
 @given(_messages, st.integers(1, 12), st.sampled_from(["", "warn"]), st.integers(0, 30))
-def test_rows_made_line_by_line_are_those_made_at_once(
+def test_every_line_is_counted_and_held_rows_stay(
     messages: list[tuple[int, list[str]]], kept: int, query: str, hold: int
 ) -> None:
     buffer, number = LogBuffer(kept=kept), 0
     buffer.search(query)
     for at, (gap, words) in enumerate(messages):
         if at == hold:
-            buffer.held = True
+            buffer.hold()
         before = list(buffer.rows)
         lines = [_fps(i) if word == "Running" else f"{word} {i}" for i, word in enumerate(words, number)]
         buffer.extend(number + gap, lines)
         number += gap + len(lines)
         if buffer.held:
             assert buffer.rows[: len(before)][: buffer._closed] == before[: buffer._closed]
-    buffer.held = False
+    buffer.release()
     rows, matches = list(buffer.rows), list(buffer.matches)
-    assert sum(row.lines for row in rows) + buffer.below == buffer.known
+    assert sum(row.lines for row in rows) + buffer.below == buffer.printed
     assert all(row.end >= other.end for other, row in pairwise(rows))
-    buffer.only("")
-    assert (buffer.rows, buffer.matches) == (rows, matches)
+    assert matches == [number for number, row in enumerate(rows) if query and query in row.shown.casefold()]
 
 
 def test_lines_of_a_group_come_in_the_order_of_their_arrival_with_their_ranks() -> None:
@@ -193,7 +174,7 @@ def test_lines_of_a_group_come_in_the_order_of_their_arrival_with_their_ranks() 
     buffer.extend(0, ["a", "b"], slot="gpu0")
     buffer.extend(3, ["c"], slot="gpu1")
     buffer.extend(1, ["b", "d"], slot="gpu0")
-    texts = [buffer.text_of(row) for row in buffer.rows]
+    texts = [row.shown for row in buffer.rows]
     assert texts == ["[0] a", "[0] b", "[1] … 3 earlier lines", "[1] c", "[0] d"]
     assert [row.end for row in buffer.rows] == [1, 2, 5, 6, 7]
-    assert buffer.known == buffer.next_line == 7
+    assert buffer.printed == 7

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import pytest
 
 from gmg_tui.model import Snapshot, WorkerState
-from gmg_tui.protocol import Seen
 from gmg_tui.ui.edit import EditScreen
 from tests.ui import play, sessions, sweeps
 from tests.ui.screens.stage import asked, press
@@ -31,12 +30,10 @@ def _app(*, ascii_only: bool = False, theme: str | None = None, **changes: Mappi
 @pytest.mark.parametrize(
     ("size", "ascii_only", "marked", "unmarked"),
     [
-        (SMALL, False, ["▸ gpu0", " ◆gpu1", "  gpu2", " ◆gpu3"], ["  gpu1"]),
         (SMALL, True, ["> gpu0", " *gpu1", "  gpu2", " *gpu3"], ["  gpu1"]),
         (WIDE, False, ["┏━ gpu0", "╭─ ◆ gpu1", "╭─ gpu2", "╭─ ◆ gpu3"], ["╭─ gpu1"]),
-        (WIDE, True, ["#= gpu0", "+- * gpu1", "+- gpu2", "+- * gpu3"], ["+- gpu1"]),
     ],
-    ids=["table", "table in ASCII", "tiles", "tiles in ASCII"],
+    ids=["table in ASCII", "tiles"],
 )
 async def test_marks_are_signs_and_the_headline_counts_them(
     size: tuple[int, int], ascii_only: bool, marked: list[str], unmarked: list[str]
@@ -65,19 +62,6 @@ async def test_keys_act_on_the_marked_and_on_no_other(key: str, request_name: st
         assert asked(app.engine)[1:] == [(request_name, "gpu1", "gpu5")]
         await press(pilot, "escape", key)
         assert asked(app.engine)[2:] == [(request_name, "gpu0")]
-
-
-@pytest.mark.parametrize(("key", "verb", "action"), [("r", "Restart", "restart"), ("x", "Stop", "stop")])
-async def test_what_would_lose_more_than_a_minute_asks_and_names_how_many(key: str, verb: str, action: str) -> None:
-    app = _app(gpu1=LONG, gpu2={"attempt_started": NOW - 70.0})
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "space", "right", "space", "right", "space", key)
-        await play.sees(pilot, f"{verb} 3 workers? gpu1 has been running for 39:12.")
-        await press(pilot, "enter")
-        assert asked(app.engine) == []
-        await press(pilot, key, "y")
-        assert asked(app.engine) == [(action, "gpu0", "gpu1", "gpu2")]
-        assert app.engine.seen["gpu1"] == Seen(None, 1)
 
 
 async def test_kill_asks_with_how_many_unless_all_are_being_stopped() -> None:
@@ -140,13 +124,6 @@ async def test_esc_ends_a_search_before_it_unmarks() -> None:
         assert app.view.marked == set()
 
 
-async def test_a_space_in_the_search_marks_nothing() -> None:
-    app = _app()
-    async with app.run_test(size=SMALL) as pilot:
-        await press(pilot, "slash", "a", "space", "b", "enter")
-        assert (app.main.log_view.buffer.query, app.view.marked) == ("a b", set())
-
-
 WALL = {"state": WorkerState.FAILED, "reason": "out of memory: 65,536 envs need about 52 GiB", "out_of_memory": True}
 
 
@@ -163,16 +140,6 @@ async def test_restarting_into_the_same_wall_asks_first() -> None:
         app.confirm = False
         await press(pilot, "r")
         assert asked(app.engine)[1:] == [("restart", "gpu0")]
-
-
-async def test_of_several_those_that_ran_out_of_memory_are_named() -> None:
-    failed = {"state": WorkerState.FAILED, "reason": "exit code 1"}
-    app = _app(gpu0=WALL, gpu1=failed, gpu2=WALL, gpu3={"stuck": "no output for 74 s", **LONG})
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "do:restart_failed")
-        await play.sees(pilot, "Restart 4 workers? gpu3 has been running for 39:12. gpu0, gpu2 ran out")
-        await press(pilot, "n", "right", "r")
-        assert asked(app.engine) == [("restart", "gpu1")]
 
 
 async def test_editing_after_out_of_memory_does_not_ask() -> None:

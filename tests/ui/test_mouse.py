@@ -41,13 +41,13 @@ async def test_a_click_on_a_heading_of_the_table_sorts_by_it_and_again_turns_it_
             head = next(number for number, row in enumerate(play.screen(app)) if "slot" in row and "VRAM" in row)
             await pilot.click(offset=(play.screen(app)[head].rindex(heading), head))
             await pilot.pause()
-            order, reverse = app.view.arrangement.order, app.view.arrangement.reverse
+            order, reverse = app.view.order, app.view.reverse
             names = {"GPU %": "utilisation", "VRAM GiB": "memory", "W": "power", "°C": "temperature"}
             assert order.name.lower() == names.get(heading, heading.lower()), heading
             head = next(number for number, row in enumerate(play.screen(app)) if "slot" in row and "VRAM" in row)
             await pilot.click(offset=(play.screen(app)[head].rindex(heading), head))
             await pilot.pause()
-            assert (app.view.arrangement.order, app.view.arrangement.reverse) == (order, not reverse)
+            assert (app.view.order, app.view.reverse) == (order, not reverse)
         assert app.view.selected == "gpu0"
 
 

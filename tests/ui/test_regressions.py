@@ -10,11 +10,11 @@ import pytest
 
 from gmg_tui.model import Fps
 from gmg_tui.protocol import Action, Lines
-from gmg_tui.ui.drawing import tile, words
+from gmg_tui.ui.drawing import words
 from gmg_tui.ui.history import History
 from gmg_tui.ui.remembered import Memory
 from gmg_tui.ui.terminal import pager
-from gmg_tui.ui.view import Layout
+from gmg_tui.ui.workers import tile
 from tests.ui import play, sessions, sweeps
 from tests.ui.play import FakedApp, press
 from tests.ui.screens import stage
@@ -58,19 +58,8 @@ async def test_a_line_under_way_does_not_replace_the_log() -> None:
         log.open("gpu0")
         log.take(Lines("gpu0", 400, ("under way",)))
         log.take(Lines("gpu0", 0, tuple(f"line {number}" for number in range(401))))
-        assert log.buffer.kept == log.buffer.known == 401
+        assert len(log.buffer.rows) == log.buffer.printed == 401
         assert [row.end for row in log.buffer.rows] == sorted({row.end for row in log.buffer.rows})
-
-
-async def test_the_view_of_one_session_is_not_that_of_the_next(tmp_path: Path) -> None:
-    file = tmp_path / "screen.json"
-    app = FakedApp(play.engine_of(sessions.busy_snapshot()), memory=Memory(file))
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "t", "do:screen.sort_by('FPS')")
-    assert app.memory is not None
-    app.memory.close()
-    again = FakedApp(play.engine_of(sessions.busy_snapshot()), memory=Memory(file))
-    assert again.view.layout is Layout.AUTO
 
 
 async def test_no_key_acts_on_another_worker_when_the_slot_of_the_details_is_gone() -> None:
@@ -124,13 +113,11 @@ def test_a_tile_has_one_rate() -> None:
     snapshot = stage.snapshot(before=None, fps=fps, last_line="Running at 24,188.68 FPS (5.91 FPS per env, 4096 envs).")
     slot = stage.GPU_SESSION.slots[0]
     shown = words.Shown(slot, snapshot.workers[0], snapshot.samples[0], History(), False, stage.NOW)
-    for tall in (False, True):
-        text = "\n".join(
-            "".join(segment.text for segment in row) for row in tile.tile(shown, 60, appearance, tall=tall)
-        )
-        assert "printed" not in text
-        assert "24.2" not in text
-        assert "24,188" not in text
+    text = "\n".join("".join(segment.text for segment in row) for row in tile.tile(shown, 60, appearance))
+    assert "22,723,000 FPS" in text
+    assert "printed" not in text
+    assert "24.2" not in text
+    assert "24,188" not in text
 
 
 async def test_an_error_of_writing_the_settings_is_shown(tmp_path: Path) -> None:
@@ -139,5 +126,5 @@ async def test_an_error_of_writing_the_settings_is_shown(tmp_path: Path) -> None
     memory.trouble = ""
     app = FakedApp(play.engine_of(sessions.busy_snapshot()), memory=memory)
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "do:screen.sort_by('FPS')")
-        await play.sees(pilot, "settings are not remembered")
+        app.choose_theme("light")
+        await play.sees(pilot, "The theme is not remembered")

@@ -2,76 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import time
+from collections.abc import Iterator
 
 import pytest
-from textual.pilot import Pilot
 
-from gmg_tui.model import Snapshot
-from tests.ui import play, sessions
+from tests.ui import nodes, play, ranks, sessions, sweeps
+from tests.ui.play import FakedApp
+from tests.ui.screens.pictures import LARGE, MIDDLE, SMALL, Compare, drawn
 
-Compare = Callable[..., bool]
-
-
-async def _settled(pilot: Pilot[Any]) -> None:
-    await play.sees(pilot, f"{play.LOG_LINES} lines")
+TINY, HUGE = (60, 15), (250, 70)
 
 
-def _drawn(
-    compare: Compare,
-    size: tuple[int, int],
-    snapshot: Snapshot,
-    *,
-    cpus: int = 0,
-    theme: str | None = None,
-    ascii_only: bool = False,
-) -> bool:
-    app = play.app_of(play.engine_of(snapshot, cpus=cpus), theme=theme, ascii_only=ascii_only)
-    return compare(app, terminal_size=size, run_before=_settled)
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Times are the same everywhere."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
-def test_table_on_80x24(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, (80, 24), sessions.varied_snapshot())
+def _drawn(compare: Compare, size: tuple[int, int], app: FakedApp, keys: str = "") -> bool:
+    lines = f"{play.LOG_LINES} lines"
+    return drawn(compare, app, size, keys, lines, first=(lines,))
 
 
-def test_trouble_on_80x24(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, (80, 24), sessions.troubled_snapshot())
+@pytest.mark.parametrize("size", [TINY, SMALL, LARGE, HUGE], ids=lambda size: "{}x{}".format(*size))
+def test_main_screen(snap_compare: Compare, size: tuple[int, int]) -> None:
+    assert _drawn(snap_compare, size, play.varied())
 
 
-def test_tiles_on_120x36(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, (120, 36), sessions.troubled_snapshot())
-
-
-def test_tiles_on_160x48(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, (160, 48), sessions.varied_snapshot())
-
-
-def test_tiles_on_200x60(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, (200, 60), sessions.varied_snapshot())
+def test_trouble(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, SMALL, play.app_of(play.engine_of(sessions.troubled_snapshot())))
 
 
 def test_cpu_slots(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, (100, 30), sessions.cpu_snapshot(), cpus=2)
+    assert _drawn(snap_compare, SMALL, play.app_of(play.engine_of(sessions.cpu_snapshot(), cpus=2)), "t")
 
 
 def test_64_slots(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, (120, 36), sessions.busy_snapshot(64))
-
-
-def test_ascii(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, (120, 36), sessions.varied_snapshot(), ascii_only=True)
-
-
-@pytest.mark.parametrize("theme", ["ansi"])
-def test_theme(snap_compare: Compare, theme: str) -> None:
-    assert _drawn(snap_compare, (120, 36), sessions.varied_snapshot(), theme=theme)
-
-
-def test_no_color(snap_compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert _drawn(snap_compare, (80, 24), sessions.varied_snapshot())
+    assert _drawn(snap_compare, LARGE, play.busy(64))
 
 
 def test_all_ended(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, (120, 36), sessions.ended_snapshot())
+    assert _drawn(snap_compare, MIDDLE, play.app_of(play.engine_of(sessions.ended_snapshot())))
+
+
+def test_ascii(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, LARGE, play.app_of(play.engine_of(ranks.pairs()), ascii_only=True))
+
+
+def test_groups(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, SMALL, play.app_of(play.engine_of(ranks.pairs())))
+
+
+def test_nodes(snap_compare: Compare) -> None:
+    app = nodes.app_of(nodes.lost(nodes.varied(), "n2", sessions.NOW - 75))
+    assert _drawn(snap_compare, LARGE, app, "t do:screen.fold_node")
+
+
+def test_sweep(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, LARGE, sweeps.app())
+
+
+def test_theme_of_the_terminal(snap_compare: Compare) -> None:
+    assert _drawn(snap_compare, SMALL, play.app_of(play.engine_of(sessions.varied_snapshot()), theme="ansi"))

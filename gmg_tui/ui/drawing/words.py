@@ -304,7 +304,7 @@ def progress_of(worker: Worker) -> tuple[float, str] | None:
 def slow(worker: Worker) -> Note | None:
     """How far it is below the median of the slots with the same arguments; None where it is not slow."""
     pct = worker.below_median_pct
-    return None if pct is None else Note(f"{units.percent(pct)} of the median", "warn")
+    return None if pct is None else Note(f"{abs(pct):.0f} % below the median", "warn")
 
 
 def late(sample: GpuSample | None) -> Note | None:

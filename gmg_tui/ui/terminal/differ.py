@@ -11,6 +11,7 @@ This works on what a Textual driver is given to write, and needs nothing of Text
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -78,6 +79,12 @@ class Differ:
 
     def __init__(self) -> None:
         self._rows: dict[int, _Row] = {}
+        self._width = self._height = sys.maxsize
+
+    def resize(self, width: int, height: int) -> None:
+        """Send everything next time, and never what is beyond this size: a terminal writes it over its last column."""
+        self._width, self._height = width, height
+        self.forget()
 
     def forget(self) -> None:
         """Send everything next time: something else may have written to the terminal, or its size has changed."""
@@ -101,6 +108,9 @@ class Differ:
                 style = _style_of(sgr)
         pen = _Pen()
         for y, row in sorted(rows.items()):
+            if y >= self._height:
+                continue
+            del row.texts[self._width :], row.styles[self._width :]
             pen.write(row, y, _changed_runs(self._rows.get(y), row))
             self._rows[y] = row
         changes = pen.finish()

@@ -71,7 +71,7 @@ class TerminalDriver(LinuxDriver):
             return
         if (size := self._screen_size()) != self._frame_size:
             self._frame_size = size
-            self.forget()  # a frame of the size before may have come after the terminal changed
+            self._differ.resize(*size)
         if changes := self._differ.diff(data):
             super().write(f"{_SYNC_START}{changes}{_SYNC_END}" if self._sync else changes)
 

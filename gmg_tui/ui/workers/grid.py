@@ -22,7 +22,9 @@ from gmg_tui.ui.workers import node_line, table, tile
 NO_GPU: Final = "No GPU is enabled: choose one in the queue."
 NO_MATCH: Final = "No worker matches the filter."
 LOG_MIN: Final = 6
-"""Rows kept for the log, with its title, before tiles give way to the table."""
+"""Rows kept for the log, with its title."""
+_LOG_BELOW_TILES: Final = 8
+"""Rows kept for it before tiles give way to the table, unless the user wants tiles."""
 _AROUND_TABLE: Final = 2
 """Rows of the heading above and of the selected worker's line below the table."""
 _CORNER: Final = 2
@@ -51,10 +53,10 @@ def plan(view: View, width: int, height: int, layout: Layout) -> Plan:
     # As few columns as make no more rows: their tiles are wider.
     rows, room = rows_of(widest), height - LOG_MIN
     columns = next(each for each in range(1, widest + 1) if rows_of(each) == rows)
-    fits = 0 < rows <= room and width >= tile.MIN_WIDTH
+    fits = 0 < rows <= height - _LOG_BELOW_TILES and width >= tile.MIN_WIDTH
     if layout is Layout.TABLE or (layout is Layout.AUTO and not fits) or room < tile.HEIGHT:
         return Plan(tiles=False, columns=1, height=max(3, min(len(view.bands(1)) + _AROUND_TABLE, room)))
-    return Plan(tiles=True, columns=columns, height=rows if fits else room - (room % tile.HEIGHT))
+    return Plan(tiles=True, columns=columns, height=rows if rows <= room else room - room % tile.HEIGHT)
 
 
 def _band_height(band: Band, *, tiles: bool) -> int:

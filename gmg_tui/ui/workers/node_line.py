@@ -99,8 +99,8 @@ def table_row(view: View, band: Band, table: Layout, appearance: Appearance) -> 
         row.add(f"{words.sign_of(worst, appearance)} {text}", words.style_of(worst), limit=12)
     row.right(f"{found.running}/{len(found.workers)}", table.start("FPS") - 1)
     if found.fps is not None:
-        row.right(units.fps(found.fps), table.start("FPS") + 11, "fps")
-    row.to(table.history_at)
+        row.right(units.fps(found.fps), table.start("FPS") + 11, "fps").to(table.history_at)
+    row.to(table.start("FPS"))
     for number, note in enumerate(found.notes):
         row.add(f"{'  ' if number else ''}{note.text}", note.style, limit=edge - row.used)
     cards = f"{'  ' if found.notes else ''}{found.cards}"

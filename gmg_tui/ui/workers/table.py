@@ -110,7 +110,7 @@ def layout(view: View, width: int, appearance: Appearance) -> Layout:
         left.append(Column("rank", max(map(cell_len, ranks), default=4) + 1, rank, left=True))
     if view.queue is not None:
         left.append(
-            Column("job", max(9, min(24, width // 5)), lambda shown: (words.job_of(shown.worker), "text"), left=True)
+            Column("job", max(9, min(24, width // 7)), lambda shown: (words.job_of(shown.worker), "text"), left=True)
         )
     left += [
         Column("state", 13, state, Order.STATE, True),
@@ -207,6 +207,8 @@ def row(shown: Shown, table: Layout, appearance: Appearance) -> Row:
     signs, line = appearance.signs, Row(appearance, table.width)
     line.add(signs.pointer if shown.chosen else " ", "selected").add(signs.mark if shown.marked else " ", "warn")
     note, rate = _note(shown, appearance), _has_rate(shown)
+    if note.style == "error" and cell_len(note.text) > table.right_at - 1 - table.history_at:
+        rate = False  # why it is stuck or has failed matters more
     columns = list(table.placed())
     for column, start in columns[: len(table.left)]:
         if rate or not note.text or column.heading not in _OF_RATE:

@@ -1,0 +1,143 @@
+"""The log's file: its path on the clipboard, and the pager."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from gmg_tui.errors import GmgError
+from gmg_tui.ui.terminal import pager
+from tests.ui import play, sessions, sweeps
+from tests.ui.play import FakedApp
+from tests.ui.screens.stage import press
+
+SMALL, WIDE = (80, 24), (160, 48)
+WARNING = "[Genesis] [07:00:34] [WARNING] Neutral robot position (qpos0) exceeds joint limits."
+
+
+def _app(*lines: str) -> FakedApp:
+    engine = play.engine_of(sessions.busy_snapshot(1))
+    engine.log = {slot: list(lines) for slot in engine.log}
+    return play.app_of(engine)
+
+
+async def test_the_palette_copies_the_path() -> None:
+    app = _app()
+    async with app.run_test(size=SMALL) as pilot:
+        await press(pilot, "do:screen.copy_line")
+        await play.sees(pilot, "There is no line to copy.")
+        await press(pilot, "do:screen.copy_log_path")
+        await play.sees(pilot, "Copied the path of gpu0.log")
+        assert app.clipboard == f"{app.view.session.spec.folder}/logs/gpu0.log"
+
+
+# The pager
+
+
+def _with_log(app: FakedApp, folder: Path, text: str = "all of it\n") -> Path:
+    spec = sessions.changed(app.view.session.spec, folder=str(folder))
+    app.view.session = sessions.changed(app.view.session, spec=spec)
+    path = folder / "logs" / "gpu0.log"
+    path.parent.mkdir()
+    path.write_text(text)
+    return path
+
+
+def _pager(tmp_path: Path) -> tuple[str, Path]:
+    """A pager that notes what it was given, and the note."""
+    note, script = tmp_path / "note", tmp_path / "a pager.py"
+    script.write_text(f"import os, sys; open({str(note)!r}, 'w').write(sys.argv[1] + ' ' + os.environ['LESS'])")
+    return shlex.join([sys.executable, str(script)]), note
+
+
+@pytest.mark.process
+async def test_the_pager_opens_the_whole_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = _app("a line")
+    path = _with_log(app, tmp_path)
+    command, note = _pager(tmp_path)
+    monkeypatch.setenv("PAGER", command)
+    monkeypatch.delenv("LESS", raising=False)
+    async with app.run_test(size=SMALL) as pilot:
+        await press(pilot, "do:screen.log_pager")
+        while not note.exists():
+            await pilot.pause(0.01)
+        assert note.read_text() == f"{path} R"
+        await play.sees(pilot, "a line")
+
+
+async def test_in_a_sweep_it_is_the_log_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = sweeps.app()
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "do:screen.copy_log_path")
+        await play.sees(pilot, "Copied the path of")
+        worker = app.view.worker_on(app.view.selected)
+        assert worker is not None
+        job = next(job for job in app.engine.jobs if job.number == worker.job)
+        assert app.clipboard == f"{app.view.session.spec.folder}/{job.log}"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("code", "said"), [("raise SystemExit(3)", "exit status 3"), ("os.kill(os.getpid(), 9)", "killed by signal 9")]
+)
+async def test_a_pager_that_fails_or_is_killed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str
+) -> None:
+    app = _app("one")
+    _with_log(app, tmp_path)
+    monkeypatch.setenv("PAGER", shlex.join([sys.executable, "-c", f"import os; {code}"]))
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "do:screen.log_pager")
+        await play.sees(pilot, said)
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("/no/such/pager -R", "PAGER names /no/such/pager"),
+        ("'unclosed", "cannot be read"),
+        ("", "less is not installed"),
+    ],
+)
+async def test_a_missing_pager_is_told_in_one_sentence(
+    named: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = _app("a line")
+    _with_log(app, tmp_path)
+    monkeypatch.setenv("PAGER", named)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "do:screen.log_pager")
+        await play.sees(pilot, said)
+
+
+async def test_a_log_that_is_not_there_or_not_readable_is_told_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = _app("a line")
+    path = _with_log(app, tmp_path)
+    command, note = _pager(tmp_path)
+    monkeypatch.setenv("PAGER", command)
+    path.unlink()
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "do:screen.log_pager")
+        await play.sees(pilot, "nothing has been written yet to ")
+        path.mkdir()
+        await press(pilot, "do:screen.log_pager")
+        await play.sees(pilot, "Is a directory")
+    assert not note.exists()
+
+
+async def test_a_disk_that_does_not_answer_is_told_and_keeps_nothing_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "hangs"
+    os.mkfifo(path)  # opening one waits for a writer, as reading does for a disk that hangs
+    monkeypatch.setattr(pager, "ANSWER_S", 0.05)
+    with pytest.raises(GmgError, match="the disk does not answer"):
+        await pager.check(path)
+    os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))  # lets the thread go
