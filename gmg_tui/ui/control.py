@@ -203,7 +203,7 @@ class Control:
     # Leaving
 
     def quit(self) -> None:
-        """Leave, after the question what to do with the workers, where that is for this screen to say."""
+        """Leave; ask first what to do with the workers, where this screen may decide that."""
         from gmg_tui.ui.dialogs import QuitScreen
 
         app, view = self._app, self._app.view

@@ -255,12 +255,12 @@ class MainScreen(TrueSizeScreen[None]):
             return
         opened = next(iter(self.query(LineBar)), None)
         if opened is not None and opened.name == bar.name:
-            opened.focus()
+            self.set_focus(opened)
             return
         if opened is not None:
             await opened.remove()
         await self.mount(bar, before=self.query_one(Footer))
-        bar.focus()
+        self.set_focus(bar)  # at once: what is typed next is for it
 
     def action_search_next(self, direction: str) -> None:
         """Go to the next match."""

@@ -11,7 +11,7 @@ from textual.widget import Widget
 
 from gmg_tui.ui.drawing.appearance import Appearance
 
-_BLANK = Strip.blank(0)
+_BLANK = Strip([], 0)
 
 
 class Rows(Widget):
@@ -63,7 +63,7 @@ class Rows(Widget):
     def _finished(self, y: int) -> Strip:
         """A row in full width, with the characters and colours that may be sent."""
         row = self._rows[y] if y < len(self._rows) else _BLANK
-        row = row.adjust_cell_length(self.size.width, self.rich_style)
+        row = row.adjust_cell_length(self.size.width, self.appearance.style("text"))
         for each in self.app.get_line_filters():
             if not isinstance(each, ANSIToTruecolor):  # colours of the terminal's own are meant
                 row = row.apply_filter(each, self.background_colors[1])

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from gmg_tui.model import Snapshot
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.terminal.differ import Differ
+from gmg_tui.ui.terminal.driver import TerminalApp
 from tests.ui import sessions
 from tests.ui.fake_engine import FakeEngine
 
@@ -96,6 +98,8 @@ def record(monkeypatch: pytest.MonkeyPatch, console: Console) -> list[str]:
         if isinstance(frame, CompositorUpdate):
             sent.append(differ.diff(frame.render_segments(console)))
 
+    terminal = SimpleNamespace(forget=differ.forget, write=sent.append, flush=lambda: None)
+    monkeypatch.setattr(TerminalApp, "terminal", terminal)
     monkeypatch.setattr(App, "_display", display)
     return sent
 

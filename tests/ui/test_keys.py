@@ -243,7 +243,7 @@ async def test_down_from_above_a_shorter_last_row_goes_to_its_end() -> None:
 
 @pytest.mark.parametrize(
     ("size", "at", "slot"),
-    [(WIDE, (130, 3), "gpu3"), (WIDE, (50, 20), "gpu5"), (SMALL, (70, 4), "gpu2"), (SMALL, (3, 10), "gpu0")],
+    [(WIDE, (130, 3), "gpu3"), (WIDE, (50, 12), "gpu5"), (SMALL, (70, 4), "gpu2"), (SMALL, (3, 10), "gpu0")],
 )
 async def test_a_click_chooses_the_worker_under_it(size: tuple[int, int], at: tuple[int, int], slot: str) -> None:
     app = play.busy()
@@ -389,7 +389,7 @@ async def test_quit_and_stop_leaves_once_all_have_ended() -> None:
         await press(pilot, "q", "x")
         assert _asked(app.engine) == [("end", False)]
         assert app.return_value is None
-        await play.sees(pilot, "stopping: 8 workers left")
+        await play.sees(pilot, "Stopping: 8 workers left")
         await press(pilot, "q", "X")
         assert _asked(app.engine) == [("end", False), ("end", True)]
         app.engine.push(sessions.ended_snapshot())

@@ -40,7 +40,7 @@ async def test_an_action_without_a_key_is_run_from_the_palette() -> None:
     app = stage.app()
     async with app.run_test(size=(100, 30)) as pilot:
         await press(pilot, "ctrl+p")
-        await pilot.press(*"filter", "space", *"log")
-        await play.sees(pilot, "Show only the log's lines")
+        await pilot.press(*"filter")
+        await play.sees(pilot, "Show only the workers")
         await press(pilot, "down", "enter")
-        await play.sees(pilot, "show only lines that contain this")
+        await play.sees(pilot, "words of the workers to show")

@@ -96,7 +96,7 @@ def _state(group: RankGroup) -> str:
 
 
 def _pieces(group: RankGroup, appearance: Appearance) -> list[_Piece]:
-    """What is said of a group behind its state, the most important first."""
+    """The texts behind a group's state, the most important first."""
     found = [*_trouble(group), *_speed(group, appearance)]
     if group.restarts:
         found.append((units.count(group.restarts, "restart"), "text", 5))

@@ -58,22 +58,22 @@ class Row:
     def add(self, text: str, style: str = "text", *, limit: int | None = None) -> Self:
         """Write `text` after what is there, cut to the room (or to `limit` cells)."""
         room = self.room if limit is None else min(limit, self.room)
-        shown = self._appearance.text(text)
-        length = cell_len(shown)
+        clean = self._appearance.text(text)
+        length = cell_len(clean)
         if length > room:
-            shown = cut(shown, room, self._appearance.signs.ellipsis)
-            length = cell_len(shown)
-        if shown:
-            self._left.append(Segment(shown, self._appearance.style(style)))
+            clean = cut(clean, room, self._appearance.signs.ellipsis)
+            length = cell_len(clean)
+        if clean:
+            self._left.append(Segment(clean, self._appearance.style(style)))
             self._used += length
         return self
 
     def end(self, text: str, style: str = "text") -> Self:
         """Write `text` at the right end, left of what was written there before, if all of it fits."""
-        shown = self._appearance.text(text)
-        length = cell_len(shown)
-        if shown and length <= self.room:
-            self._right.insert(0, Segment(shown, self._appearance.style(style)))
+        clean = self._appearance.text(text)
+        length = cell_len(clean)
+        if clean and length <= self.room:
+            self._right.insert(0, Segment(clean, self._appearance.style(style)))
             self._right_used += length
         return self
 
@@ -84,8 +84,8 @@ class Row:
 
     def right(self, text: str, column: int, style: str = "text") -> Self:
         """Write `text` so that it ends before `column`, for columns of numbers."""
-        shown = self._appearance.text(text)
-        return self.to(column - cell_len(shown)).add(shown, style)
+        clean = self._appearance.text(text)
+        return self.to(column - cell_len(clean)).add(clean, style)
 
     def segments(self, fill: str = " ", style: str = "text") -> list[Segment]:
         """The row in full width, with `fill` between left and right."""

@@ -29,7 +29,7 @@ STATE_STYLES = {
 
 
 COUNTED = "counted in rank 0"
-"""What is said of the rate of a rank for which rank 0 reports."""
+"""Beside the rate of a rank for which rank 0 reports."""
 
 
 class Shown(NamedTuple):
@@ -153,7 +153,7 @@ def rate_style(worker: Worker) -> str:
 
 
 def beside_rate(worker: Worker) -> Note:
-    """What is said beside a rate: since when it is not current, or whose it is; or nothing."""
+    """The note beside a rate: since when it is not current, or whose it is; without a text for neither."""
     if worker.fps_silent_since is not None:
         return Note(f"no FPS line for {units.span(since_s(worker.fps_silent_since))}", "warn")
     if worker.fps_of_group:
@@ -289,7 +289,7 @@ def notes(worker: Worker, sample: GpuSample | None, appearance: Appearance) -> l
 def progress_of(worker: Worker) -> tuple[float, str] | None:
     """How far a run is: a fraction, and its pace and time left as `, 10.2 it/s, 3:05 left`, as far as they are known.
 
-    None where it does not say, or has ended. The pace stands for the FPS where there are none.
+    None without a progress, and once the run has ended. The pace stands for the FPS where there are none.
     """
     progress = worker.progress
     if progress is None or worker.state.ended:

@@ -32,9 +32,9 @@ def sequences(ways: Iterable[str], new: tuple[Occurrence, ...], *, tmux: bool) -
 
 def _text(new: tuple[Occurrence, ...]) -> str:
     more = f" (and {len(new) - 1} more)" if len(new) > 1 else ""
-    said = clean(new[0].text.encode(errors="replace")).replace(";", ",")
+    text = clean(new[0].text.encode(errors="replace")).replace(";", ",")
     room = _MOST - len(more)
-    return (said if len(said) <= room else f"{said[: room - 1]}…") + more
+    return (text if len(text) <= room else f"{text[: room - 1]}…") + more
 
 
 def _osc(body: str, *, tmux: bool) -> str:

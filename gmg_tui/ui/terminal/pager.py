@@ -42,7 +42,7 @@ async def check(path: Path) -> None:
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[OSError | None] = loop.create_future()
 
-    def tell(error: OSError | None) -> None:
+    def finish(error: OSError | None) -> None:
         if not answered.done():
             answered.set_result(error)
 
@@ -54,7 +54,7 @@ async def check(path: Path) -> None:
         except OSError as error:
             found = error
         if not loop.is_closed():
-            loop.call_soon_threadsafe(tell, found)
+            loop.call_soon_threadsafe(finish, found)
 
     # Not an executor's thread: the interpreter would wait for it at its end, and the disk may never answer.
     threading.Thread(target=read, name="pager", daemon=True).start()
@@ -80,7 +80,7 @@ async def show(words: list[str], path: Path) -> None:
     try:
         process = await asyncio.create_subprocess_exec(*words, str(path), env={"LESS": "R", **os.environ})
         status = await process.wait()
-        if status:  # what it said of that was gone with its screen
+        if status:  # its message was gone with its screen
             failure = f"exit status {status}" if status > 0 else f"killed by signal {-status}"
     except OSError as error:
         failure = error.strerror

@@ -111,7 +111,7 @@ class _Watchdog(threading.Thread):
             os.write(self._writer, why)
 
     def run(self) -> None:
-        """Wait for the loss; then tell, wait again, and end the process."""
+        """Wait for the loss, report it, wait again, and end the process."""
         if not self._wait_for_loss():
             os.close(self._reader)
             os.close(self._writer)

@@ -76,9 +76,9 @@ class Layout(NamedTuple):
 
     def start(self, heading: str) -> int:
         """The cell where a column starts."""
-        return next(start for column, start in self.placed() if column.heading == heading)
+        return next(start for column, start in self.with_starts() if column.heading == heading)
 
-    def placed(self) -> Iterator[tuple[Column, int]]:
+    def with_starts(self) -> Iterator[tuple[Column, int]]:
         """The columns, each with the cell where it starts."""
         for columns, start in ((self.left, _CURSOR), (self.right, self.right_at)):
             for column in columns:
@@ -182,11 +182,11 @@ _CPU: Final = (
 def heading(table: Layout, appearance: Appearance, order: Order, sign: str) -> Row:
     """The row above the table, with `sign` beside the name of the column that it is sorted by."""
     line = Row(appearance, table.width)
-    for column, start in table.placed():
+    for column, start in table.with_starts():
         if start == table.right_at and table.history > 6:
             line.to(table.history_at).add("history")
-        text = f"{column.heading}{sign if column.order is order else ''}"
-        _add(line, column, start, text, "dim")
+        _add(line, column, start, column.heading, "dim")
+        line.add(sign if column.order is order else "", "dim")  # in the cell that is empty otherwise
     return line
 
 
@@ -199,7 +199,7 @@ def _add(line: Row, column: Column, start: int, text: str, style: str) -> None:
 
 def order_at(table: Layout, x: int) -> Order | None:
     """What a click on the heading at a cell sorts by; None where the column has no order."""
-    return next((each.order for each, start in table.placed() if start <= x < start + each.width), None)
+    return next((each.order for each, start in table.with_starts() if start <= x < start + each.width), None)
 
 
 def row(shown: Shown, table: Layout, appearance: Appearance) -> Row:
@@ -209,7 +209,7 @@ def row(shown: Shown, table: Layout, appearance: Appearance) -> Row:
     note, rate = _note(shown, appearance), _has_rate(shown)
     if note.style == "error" and cell_len(note.text) > table.right_at - 1 - table.history_at:
         rate = False  # why it is stuck or has failed matters more
-    columns = list(table.placed())
+    columns = list(table.with_starts())
     for column, start in columns[: len(table.left)]:
         if rate or not note.text or column.heading not in _OF_RATE:
             _add(line, column, start, *column.text(shown))
