@@ -79,8 +79,8 @@ class PhaseTimes:
 
     def record(self, times: Mapping[Phase, float], *, warm: bool) -> None:
         """Record how long each of an attempt's phases took, seconds."""
-        durations_s = self._stored.warm if warm else self._stored.cold
-        durations_s.update((phase.value, seconds) for phase, seconds in times.items() if phase is not Phase.RUNNING)
+        durations_s = {phase.value: seconds for phase, seconds in times.items() if phase is not Phase.RUNNING}
+        (self._stored.warm if warm else self._stored.cold).update(durations_s)
 
     def save(self) -> None:
         """Write any changes. Raises `OSError`."""
@@ -88,8 +88,7 @@ class PhaseTimes:
         data = msgspec.json.encode(self._stored)
         if data == self._written:
             return
-        folder = self._path.parent
-        folder.mkdir(mode=0o700, exist_ok=True)
+        (folder := self._path.parent).mkdir(mode=0o700, exist_ok=True)
         write_atomic(self._path, data + b"\n")
         self._written = data
         with suppress(OSError):  # another session may remove some at the same time

@@ -75,8 +75,7 @@ class PrintedRate:
         """Returns all rates; None before the first number."""
         if self._at is None and not self._samples:
             return None
-        only = self._last if self._plain and self._samples else None
-        settled = only
+        settled = only = self._last if self._plain and self._samples else None
         if len(self._moments) > 1:
             (begin, first), (end, last) = self._moments[0], self._moments[-1]
             settled = (last - first) / (end - begin)
