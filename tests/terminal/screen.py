@@ -177,6 +177,22 @@ class Terminal(PseudoTerminal):
             assert time.monotonic() < deadline, f"never on the screen: {wanted}\n{text}"
             self._came.wait(0.05)
 
+    def command(self, title: str) -> None:
+        """Run a command of the palette, and wait until the palette is closed."""
+        self.press("\x10")
+        self.until("Search for commands")
+        self.press(title)
+        self.until(lambda text: text.count(title) > 1)
+        self.press(ENTER)
+        self.until(lambda text: title not in text)
+
+    def quit(self) -> None:
+        """Stop the workers and leave, as a person would."""
+        self.press("q")
+        self.until("Leave them running")
+        self.press("x")
+        assert self.until_ended() == 130
+
     def until_ended(self, timeout_s: float = 60.0) -> int:
         """Wait until the program has ended. Returns its exit status, negative for a signal."""
         status = self.process.wait(timeout_s)

@@ -43,26 +43,10 @@ def pager(tmp_path: Path) -> dict[str, str]:
     return {"PAGER": shlex.join([sys.executable, str(script)])}
 
 
-def _command(terminal: Terminal, title: str) -> None:
-    """Run a command of the palette."""
-    terminal.press("\x10")
-    terminal.until("Search for commands")
-    terminal.press(title)
-    terminal.until(lambda text: text.count(title) > 1)
-    terminal.press("\r")
-
-
-def _quit(terminal: Terminal) -> None:
-    terminal.press("q")
-    terminal.until("Leave them running")
-    terminal.press("x")
-    assert terminal.until_ended() == 130
-
-
 def test_the_pager_has_the_terminal_and_the_screen_comes_back_in_the_new_size(pager: dict[str, str]) -> None:
     with Terminal(*RUN, columns=120, rows=36, env=pager) as terminal:
         terminal.until("1 running", "cpu0 log")
-        _command(terminal, "Open log in pager")
+        terminal.command("Open log in pager")
         terminal.until("PAGER cooked True True", "logs/cpu0.log")
         terminal.press("q\r")
         terminal.until("READ q interrupted 0 columns 120")
@@ -76,12 +60,12 @@ def test_the_pager_has_the_terminal_and_the_screen_comes_back_in_the_new_size(pa
         threads = psutil.Process(terminal.pid).num_threads()
         terminal.press("f")
         terminal.until("log paused")
-        _command(terminal, "Open log in pager")
+        terminal.command("Open log in pager")
         terminal.until("PAGER cooked True True")
         terminal.press("end\r")
         terminal.until("log paused", lambda text: "PAGER" not in text)
         wait_until(lambda: psutil.Process(terminal.pid).num_threads() <= threads)
-        _quit(terminal)
+        terminal.quit()
 
 
 def test_less_is_stopped_and_goes_on_with_the_terminal_its_own(tmp_path: Path) -> None:
@@ -92,7 +76,7 @@ def test_less_is_stopped_and_goes_on_with_the_terminal_its_own(tmp_path: Path) -
         terminal.until("prompt>")
         terminal.press(f"{shlex.join([sys.executable, '-m', 'gmg_tui', *RUN])}\r")
         terminal.until("1 running", "cpu0 log", "Running at")
-        _command(terminal, "Open log in pager")
+        terminal.command("Open log in pager")
         terminal.until("[INFO] Running on", "cpu0.log")  # the interface shortens the heads of lines
         pager = next(one for one in psutil.Process(terminal.pid).children(recursive=True) if one.name() == "less")
         terminal.press(CTRL_Z)
@@ -121,9 +105,9 @@ def test_what_is_copied_reaches_the_terminals_clipboard() -> None:
         terminal.until("1 running", "cpu0 log", "Building scene")
         terminal.press("/", "Building scene", "\r")
         terminal.until("match 1 of 1")
-        _command(terminal, "Copy log line")
+        terminal.command("Copy log line")
         terminal.until("Copied the line")
-        _command(terminal, "Copy log path")
+        terminal.command("Copy log path")
         terminal.until("Copied the path of cpu0.log")
 
         def copied() -> list[str]:
@@ -134,4 +118,4 @@ def test_what_is_copied_reaches_the_terminals_clipboard() -> None:
         line, path = copied()
         assert re.fullmatch(r"\[Genesis\] \[\d\d:\d\d:\d\d\] \[INFO\] Building scene <\w+>\.\.\.", line)
         assert Path(path).is_file()
-        _quit(terminal)
+        terminal.quit()

@@ -21,13 +21,6 @@ raise ValueError("no such robot")
 _SAID = b"\x1b]777;notify;gmg-tui;cpu0 has failed: ValueError: no such robot\x07"
 
 
-def _quit(terminal: Terminal) -> None:
-    terminal.press("q")
-    terminal.until("Leave them running")
-    terminal.press("x")
-    terminal.until_ended()
-
-
 def test_a_failure_rings_where_the_screen_is_and_no_second_time_for_who_comes_later(tmp_path: Path) -> None:
     (tmp_path / "sim.py").write_text(_SCRIPT)
     options = ("--notify", "bell", "--notify", "osc777", "--cpu", "2", "--restart", "never")
@@ -46,6 +39,6 @@ def test_a_failure_rings_where_the_screen_is_and_no_second_time_for_who_comes_la
         terminal.until_ended()
     with Terminal("attach", cwd=str(tmp_path), env=environment) as later:
         later.until("1 failed", "cpu1")
-        _quit(later)
+        later.quit()
         before_the_end = later.raw.partition(b"has ended")[0]
         assert _SAID not in before_the_end

@@ -12,7 +12,7 @@ import pytest
 
 from tests.harm.patience import wait_until
 from tests.nvml_sim import Sim
-from tests.terminal.screen import CTRL_C, DOWN, ENTER, ESCAPE, Terminal
+from tests.terminal.screen import CTRL_C, DOWN, ENTER, ESCAPE, UP, Terminal
 
 pytestmark = [pytest.mark.usefixtures("nothing_is_left"), pytest.mark.terminal]
 
@@ -21,16 +21,9 @@ FOREVER = ("--start", "together", FAKE, "--lines", "0", "--fps", "24000000", "--
 
 
 def _workers() -> dict[str, dict[str, object]]:
-    said = subprocess.run([sys.executable, "-m", "gmg_tui", "ls", "--json"], capture_output=True, check=True)
-    (session,) = json.loads(said.stdout)
+    output = subprocess.run([sys.executable, "-m", "gmg_tui", "ls", "--json"], capture_output=True, check=True)
+    (session,) = json.loads(output.stdout)
     return {worker["slot"]: worker for worker in session["workers"]}
-
-
-def _quit(terminal: Terminal) -> None:
-    terminal.press("q")
-    terminal.until("Leave them running")
-    terminal.press("x")
-    assert terminal.until_ended() == 130
 
 
 def test_eight_cards_on_a_small_terminal_are_all_readable_and_true(sim: Sim) -> None:
@@ -52,14 +45,7 @@ def test_eight_cards_on_a_small_terminal_are_all_readable_and_true(sim: Sim) -> 
         sim.gpus[3].gpu_util_pct = 7
         sim.write()
         terminal.until(lambda _: re.search(r" 7 ", terminal.line(" gpu3 ")) is not None)
-        _quit(terminal)
-
-
-def test_cards_on_a_wide_terminal_show_all_that_a_person_asks(sim: Sim) -> None:
-    with Terminal(*FOREVER, columns=160, rows=48, env=sim.env()) as terminal:
-        terminal.until("8 running", "FPS/W", "Σ 192,000,0", "4,096 envs")
-        terminal.until("H100", "VRAM", "GiB", " W", "°C", "gpu7", "gpu0 log", "following")
-        _quit(terminal)
+        terminal.quit()
 
 
 def test_keys_act_on_the_chosen_worker_only(sim: Sim) -> None:
@@ -82,12 +68,13 @@ def test_keys_act_on_the_chosen_worker_only(sim: Sim) -> None:
             assert after[slot] == before[slot] | {
                 name: after[slot][name] for name in ("fps", "fps_settled") if name in after[slot]
             }
-        _quit(terminal)
+        terminal.quit()
 
 
 def test_arguments_are_edited_and_the_figures_before_stand_beside(sim: Sim) -> None:
     with Terminal(*FOREVER, columns=160, rows=48, env=sim.env()) as terminal:
-        terminal.until("8 running", "4,096 envs")
+        terminal.until("8 running", "FPS/W", "Σ 192,000,0", "4,096 envs")
+        terminal.until("H100", "VRAM", "GiB", " W", "°C", "gpu7", "gpu0 log", "following")
         terminal.press("e")
         terminal.until("Edit gpu0", "ctrl+s")
         terminal.press("\x7f" * 4, "8192", "\x13")
@@ -101,19 +88,10 @@ def test_arguments_are_edited_and_the_figures_before_stand_beside(sim: Sim) -> N
         terminal.until("-B 4096", "-B 8192")
         terminal.press(ESCAPE)
         terminal.until("gpu0 log", "8 running")
-        _quit(terminal)
+        terminal.quit()
 
 
-def test_workers_that_die_and_come_back_are_seen_to(sim: Sim) -> None:
-    args = (*FOREVER, "--crash", "race", "--crash-attempt", "2")
-    with Terminal(*args, columns=120, rows=36, env=sim.env()) as terminal:
-        terminal.until(lambda text: re.search(r"[1-8] restarting", text) is not None)
-        terminal.until("8 running")
-        assert {worker["attempt"] for worker in _workers().values()} == {3}
-        _quit(terminal)
-
-
-_UNTIL_TOLD = """
+_UNTIL_FILE = """
 import pathlib, sys, time
 while not pathlib.Path(sys.argv[1]).exists():
     print("[Genesis] [07:00:00] [INFO] Running at 12.00 FPS (1.00 FPS per env, 12 envs).", flush=True)
@@ -123,7 +101,7 @@ while not pathlib.Path(sys.argv[1]).exists():
 
 def test_ctrl_c_asks_as_q_does_and_the_result_stays_until_it_is_quit(sim: Sim, tmp_path: Path) -> None:
     summary, script, end = (tmp_path / name for name in ("summary.json", "script.py", "end"))
-    script.write_text(_UNTIL_TOLD)
+    script.write_text(_UNTIL_FILE)
     with Terminal("--gpus", "2", "--summary", str(summary), str(script), str(end), env=sim.env()) as terminal:
         terminal.until("2 running")
         terminal.press(CTRL_C)
@@ -135,3 +113,39 @@ def test_ctrl_c_asks_as_q_does_and_the_result_stays_until_it_is_quit(sim: Sim, t
         terminal.press("q")
         assert terminal.until_ended() == 0
     assert json.loads(summary.read_text())["total_fps"] > 0
+
+
+def test_marked_workers_are_tuned_and_get_their_settings_back(sim: Sim) -> None:
+    args = ("--gpus", "4", "--start", "together", FAKE, "-B", "4096", "--lines", "0", "--steady")
+    with Terminal(*args, columns=80, rows=24, env=sim.env()) as terminal:
+        terminal.until("4 running")
+        terminal.press(" ", DOWN, DOWN, " ", UP)
+        terminal.until("◆gpu0", "▸ gpu1", "◆gpu2", "◆ 2 marked")
+        terminal.press("e")
+        terminal.until("Edit gpu0", "marked (2)", "-B 4096 --lines 0")
+        terminal.press("\x7f" * 4, "8192")
+        terminal.until("-B 8192 --lines 0", "2 marked workers restart")
+        terminal.press(ENTER)
+        wait_until(lambda: [worker["attempt"] for worker in _workers().values()] == [2, 1, 2, 1])
+        terminal.until("4 running")
+        terminal.press(ESCAPE)
+        terminal.until(lambda text: "marked" not in text)
+        terminal.press(UP, "e")
+        terminal.until("Edit gpu0", "-B 8192 --lines 0")
+        terminal.press(ESCAPE)
+        terminal.until("gpu0 log")
+        terminal.press(ENTER)
+        terminal.until(" 0│")
+        terminal.press("\t")
+        terminal.until("GPU now")
+        terminal.press("\t")
+        terminal.until("stopped")
+        terminal.press("\x10")
+        terminal.until("Search for")
+        terminal.press("copy command")
+        terminal.until("Copy command line")
+        terminal.press(ENTER)
+        terminal.until("Copied", lambda _: b"\x1b]52;c;" in terminal.raw)
+        terminal.press(ESCAPE)
+        terminal.until("gpu0 log")
+        terminal.quit()
