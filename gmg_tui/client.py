@@ -304,9 +304,9 @@ def _broken(error: Exception) -> str:
     """Why there is no connection to an engine, in plain words."""
     match error:
         case ConnectionRefusedError():
-            return "nobody listens there any more"
+            return "no process listens on its socket"
         case EOFError() | ConnectionError():
-            return "it ended without a word, as when it is killed"
+            return "it closed the connection, as when it is killed"
         case OSError():
             return error.strerror or type(error).__name__
         case _:

@@ -163,8 +163,8 @@ class QueueView(Struct, frozen=True, omit_defaults=True):
     """The batches' names, in their order."""
 
 
-def speed_up(jobs_s: float | None, total_s: float | None) -> float | None:
-    """How many times faster jobs were done than one after another on one slot; None where that is unknown.
+def jobs_running_mean(jobs_s: float | None, total_s: float | None) -> float | None:
+    """Returns how many jobs were running on average: seconds of jobs by seconds of the session; None where unknown.
 
     It is None below `_SIGNIFICANT_S`: a job occupies its slot for some hundredths of a second before and after
     its process lives, which would be a large part of that time.

@@ -15,7 +15,7 @@ from gmg_tui import units
 from gmg_tui.columns import Cell, Column
 from gmg_tui.errors import GmgError
 from gmg_tui.model import NO_ATTEMPT, Attempt, Fps, JobRecord, Session, Snapshot, Tuning, WorkerState, together
-from gmg_tui.model.jobs import speed_up
+from gmg_tui.model.jobs import jobs_running_mean
 from gmg_tui.model.tried import SLOW_PCT, arguments_of, away_from_median, comparable_rate
 from gmg_tui.results.jobs import columns
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
@@ -207,7 +207,7 @@ class Totals(NamedTuple):
     @property
     def named(self) -> list[tuple[str, str]]:
         """Those that have a value, formatted for people."""
-        running = speed_up(self.jobs_s, self.total_s)
+        running = jobs_running_mean(self.jobs_s, self.total_s)
         figures = [
             ("time", self.total_s and units.clock(self.total_s)),
             ("job time", self.jobs_s and units.clock(self.jobs_s)),

@@ -42,7 +42,7 @@ def test_a_sweep_whose_engine_is_killed_reports_how_to_continue() -> None:
     log = sessions.sessions_folder() / "torn" / "engine.log"
     assert client.returncode == 1
     assert printed == (
-        "gmg-tui: the engine of session torn was lost: it ended without a word, as when it is killed; "
+        "gmg-tui: the engine of session torn was lost: it closed the connection, as when it is killed; "
         f"its watchdog ends its workers; see {log}; continue with: gmg-tui sweep --resume torn\n"
     )
     assert "continue with: gmg-tui sweep --resume torn" in gmg("ls").stdout

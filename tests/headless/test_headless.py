@@ -162,7 +162,7 @@ async def test_an_engine_that_dies_is_an_error_that_names_its_log(engine: Script
     await engine.leave(ended=False)
     _, err, status = await _ended(process)
     assert status == 1
-    assert "the engine of session sim-1 was lost: it ended without a word" in err
+    assert "the engine of session sim-1 was lost: it closed the connection" in err
     assert f"{engine.folder}/engine.log" in err
     assert "bytes" not in err
 

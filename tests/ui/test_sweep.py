@@ -100,12 +100,12 @@ async def test_a_time_out_that_is_near_is_told_as_trouble() -> None:
         await play.sees(pilot, "timeout in 1:40")
 
 
-async def test_the_end_is_told_with_the_times_and_the_speed_up() -> None:
+async def test_the_end_is_told_with_times_and_jobs_running_on_average() -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
     async with app.run_test(size=(120, 36)) as pilot:
         await _shows(pilot, engine, sweeps.ended_snapshot(sweeps.jobs(30, 30)))
-        texts = ("30/30 jobs", "1 failed", "ended after 00:41:07", "5.7× speed-up")
+        texts = ("30/30 jobs", "1 failed", "ended after 00:41:07", "5.7 jobs running on average")
         await play.sees(pilot, *texts)
         assert "all have ended" not in play.shown(app)
         await pilot.resize_terminal(60, 12)
