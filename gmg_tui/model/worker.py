@@ -75,6 +75,8 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """The newest line of output that is not blank, without control characters."""
     log_lines: int = 0
     """Lines of output so far, over all attempts."""
+    healed: bool = False
+    """Whether it has made progress after an attempt that failed by a race with another worker."""
     warning_lines: int = 0
     """Warnings that this attempt has printed, at most 9,999; `warnings` are what gmg-tui makes of some."""
     error_lines: int = 0

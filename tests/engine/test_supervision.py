@@ -61,6 +61,8 @@ async def test_a_person_need_not_wait_for_a_restart_and_can_take_it_back() -> No
         await run.until_state("cpu0", RUNNING)
         await run.until_state("cpu1", WorkerState.STOPPED)
         assert [run.worker(slot).attempt for slot in ("cpu0", "cpu1")] == [4, 3]
+        await run.until(lambda _: run.worker("cpu0").healed)
+        assert not run.worker("cpu1").healed
 
 
 async def test_a_waiting_worker_starts_at_once_when_a_person_wants_it_to() -> None:

@@ -430,3 +430,8 @@ def test_whatever_is_known_a_tile_and_a_row_keep_their_size(
     shown = _shown(worker, sample)
     drawn = _tile(shown, width) + _row(shown, 60 + width)
     assert not _CONTROL.search(drawn)
+
+
+def test_a_healed_race_leaves_a_mark() -> None:
+    worker = changed(sessions.running(0), healed=True)
+    assert "race healed" in _tile(_shown(worker, sessions.sample(0)))

@@ -55,6 +55,8 @@ class LocalWorker(Worker):
         """Set when an attempt was started before the GPU's memory had been released."""
         self.misplaced: str | None = None
         """Set when NVML sees this worker on another GPU."""
+        self.raced = False
+        """Whether an earlier attempt failed by a race with another worker."""
         self._state: WorkerState = WorkerState.WAITING
         self._read = (WorkerState.STARTING, Phase.IMPORTING)
         """The state and the phase that its output showed last."""
@@ -255,6 +257,7 @@ class LocalWorker(Worker):
             self._waiting.cancel()
 
     async def _run_attempt(self) -> None:
+        self.raced |= self.failure is not None and self.failure.kind.is_race
         self.failure = None
         launch = await self._next_launch()
         if launch is None:  # the user has stopped the worker, or its group's attempt was called off

@@ -283,7 +283,8 @@ def notes(worker: Worker, sample: GpuSample | None, appearance: Appearance) -> l
     found, slowed = trouble(worker, sample), throttled(sample)
     if slowed is not None:
         found.remove(slowed)
-    return [*found, *before_after(worker, appearance), *([slowed] if slowed is not None else [])]
+    healed = [Note("race healed", "dim")] if worker.healed and worker.state is not WorkerState.FAILED else []
+    return [*found, *before_after(worker, appearance), *([slowed] if slowed is not None else []), *healed]
 
 
 def progress_of(worker: Worker) -> tuple[float, str] | None:
