@@ -45,7 +45,7 @@ async def test_each_row_has_the_owner_of_its_process() -> None:
         assert tables.rows(pilot.app) == [
             "5200 ada 39:12 29.4 GiB gpu0 worker /home/ada/venv/bin/python franka.py -B 4096",
             "811 root 10d 00h 96 MiB not ours /usr/lib/xorg/Xorg :0",
-            "7340112 – – – not visible python",
+            "7340112 – – not visible python",
         ]
         await press(pilot, "down", "escape")
         assert not isinstance(pilot.app.screen, ProcessesPage)
