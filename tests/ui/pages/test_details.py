@@ -416,7 +416,7 @@ async def test_each_snapshot_is_shown_with_what_is_wrong_above() -> None:
 
 
 async def test_an_engine_that_gives_no_details_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DetailsPage, "PERIOD_S", 0.01)
+    monkeypatch.setattr(DetailsPage, "PERIOD_S", 0.2)
     engine = stage.engine()
     engine.refuse = "the engine is busy"
     async with detailed(engine, "shift+tab") as pilot:

@@ -92,7 +92,7 @@ async def test_a_refusal_of_the_engine_is_shown() -> None:
 
 
 async def test_the_cursor_stays_on_its_process_while_others_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ProcessesPage, "PERIOD_S", 0.01)
+    monkeypatch.setattr(ProcessesPage, "PERIOD_S", 0.2)
     engine = _with(_process(10), _process(20), _process(30))
     async with opened(engine, "job-30") as pilot:
         await press(pilot, "j")

@@ -91,7 +91,7 @@ async def test_it_is_sorted_by_a_heading_and_from_the_palette_and_unknown_values
 
 
 async def test_the_rows_are_current_and_the_cursor_stays_on_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TriedPage, "PERIOD_S", 0.01)
+    monkeypatch.setattr(TriedPage, "PERIOD_S", 0.2)
     fake = engine()
     async with opened(fake, "16,384") as pilot:
         await press(pilot, "down", "down")
