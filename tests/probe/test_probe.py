@@ -82,6 +82,21 @@ def test_nested_environments_count_once_and_the_simulator_wins(sandbox: Sandbox)
     }
 
 
+def test_steps_of_several_threads_count_each(sandbox: Sandbox) -> None:
+    # Each thread ends its step while all others are in theirs.
+    code = (
+        "import gymnasium.vector, threading\n"
+        "barrier = threading.Barrier(3)\n"
+        "envs = gymnasium.vector.SyncVectorEnv(barrier.wait)\n"
+        "def work():\n    for _ in range(5): envs.step(0)\n"
+        "threads = [threading.Thread(target=work) for _ in range(3)]\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join()\n"
+    )
+    assert sandbox.run(code) == ""
+    assert [(words["steps"], words["environment_steps"]) for words in sandbox.counted] == [(15, 45)]
+
+
 _CHILD = "def work():\n    from genesis import Scene\n    scene = Scene()\n    scene.build()\n    for _ in range(7): scene.step()\n"
 
 

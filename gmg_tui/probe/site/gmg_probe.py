@@ -92,6 +92,7 @@ class _Counts:
 
 folder = ""
 _counts = _Counts()
+_thread = None  # a `threading.local` with the steps that a thread has counted, once anything is wrapped
 _rows: "list[list[str]]" = []  # of `simulators.txt`: how to wrap, module, class, method, and what the wrapper needs
 
 
@@ -110,20 +111,37 @@ def start(where):
     _counts.enter("started")
 
 
+def _thread_steps():
+    """Steps that the running thread has counted: what another counts meanwhile is not inside of its step."""
+    global _thread
+    if _thread is None:
+        from threading import local
+
+        _thread = type("_ThreadSteps", (local,), {"steps": 0})()
+    return _thread
+
+
 def _counting(original, environments_of, kind_name):
-    """A step that counts if no other was counted in it: the innermost of nested environments does."""
+    """A step that counts if its thread counted no other in it: the innermost of nested environments does."""
     from operator import attrgetter
 
-    counts, pack, clock, get = _counts, Struct("3q").pack, monotonic_ns, attrgetter(environments_of)
+    counts, mine, pack, clock, get = (
+        _counts,
+        _thread_steps(),
+        Struct("3q").pack,
+        monotonic_ns,
+        attrgetter(environments_of),
+    )
     start, kind = 8 * NAMES.index("steps"), KINDS.index(kind_name)
     place = slice(start, start + 24)
 
     def step(*args, **kwargs):
-        before = counts.steps
+        before = mine.steps
         result = original(*args, **kwargs)
         try:
-            if counts.steps != before:
+            if mine.steps != before:
                 return result  # what is inside has counted
+            mine.steps = before + 1
             environments = get(args[0]) or 1
             now = clock()
             if environments != counts.environments or counts.phase != STEPPING:
