@@ -119,7 +119,7 @@ def test_a_storm_of_resizes_with_keys_leaves_every_screen_as_a_fresh_one(seed: i
         for terminal in (stormed, fresh):
             if kind == "tune":
                 terminal.until(*TUNE["tune"].marks)
-                terminal.press(TUNE["tune"].open)
+                terminal.press(ESCAPE)
             terminal.until(f"moment {MOMENTS}" if terminal is fresh else "gpu0 log")
         for name in names:
             under = screens[name]
