@@ -1,9 +1,8 @@
-"""What all tests share: folders, an environment and signals of their own, and that nothing of them is left."""
+"""What all tests share: folders, an environment and signals of their own, and a check that nothing of them remains."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import signal
 import tempfile
@@ -16,10 +15,11 @@ import pytest
 from hypothesis import settings
 
 from gmg_tui import session as sessions
+from tests.harm.patience import processes_of_test
 
 pytest_plugins = ["tests.nvml_sim.fixtures", "tests.selection"]
 
-# How long an example takes says how busy the machine is.
+# How long an example takes depends on how busy the machine is.
 settings.register_profile("busy machine", deadline=None)
 settings.load_profile("busy machine")
 
@@ -37,11 +37,11 @@ _OUTER = (
 )
 _PATIENCE_S = 90.0
 _SETTLE_S = 60.0
-"""How long the engine and its watchdog may take to end what is left, once a test has let go of it."""
+"""How long the engine and its watchdog may take to end what a test has left running."""
 
 
 def pytest_configure() -> None:
-    """Hear the signals that tests send, whoever started this: `pytest &` in a script ignores SIGINT, `nohup` SIGHUP."""
+    """Restore the signals that tests send: `pytest &` in a script ignores SIGINT, `nohup` SIGHUP."""
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
@@ -68,21 +68,8 @@ def _patient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"gmg_tui.client.{name}", _PATIENCE_S)
 
 
-def _left() -> list[psutil.Process]:
-    """All processes that carry this test's state folder in their environment, but for pytest itself."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            theirs = process.environ().get("XDG_STATE_HOME") == os.environ["XDG_STATE_HOME"]
-            if theirs and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except (psutil.Error, OSError):
-            continue
-    return found
-
-
 def _running() -> list[str]:
-    return [found.name for found in sessions.listing() if found.state == "running" and not found.away]
+    return [entry.name for entry in sessions.listing() if entry.state == "running" and not entry.away]
 
 
 @pytest.fixture
@@ -90,7 +77,7 @@ def nothing_is_left(own_folders: None) -> Iterator[None]:
     """After the test: no process that carries its state folder, and no session that counts as running."""
     yield
     deadline = time.monotonic() + _SETTLE_S
-    while (left := _left()) and time.monotonic() < deadline:
+    while (left := processes_of_test()) and time.monotonic() < deadline:
         psutil.wait_procs(left, timeout=0.2)
     described = []
     for process in left:
