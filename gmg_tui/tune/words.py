@@ -27,7 +27,9 @@ def wanted(spec: TuneSpec) -> str:
 
 def spread_pct(of: Trial | Best | Together) -> float | None:
     """Half the interval as a share of the rate, per cent; None where either is unknown."""
-    return 100 * (of.rate_high / of.rate - 1) if of.rate and of.rate_high is not None else None
+    if not of.rate or of.rate_low is None or of.rate_high is None:
+        return None
+    return 100 * max(of.rate_high - of.rate, of.rate - of.rate_low) / abs(of.rate)
 
 
 def spread(of: Trial | Best | Together) -> str:
