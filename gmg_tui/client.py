@@ -10,7 +10,7 @@ from functools import partial
 from itertools import count as numbers_from
 from pathlib import Path
 from types import MappingProxyType
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -19,7 +19,7 @@ import gmg_tui
 from gmg_tui import protocol
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Details, GpuProcess, QueueAction, QueueView, Series, Stacks, TriedView
-from gmg_tui.protocol import Action, Answer, Bye, Lines, LogPart, Request, Seen, SlotReports, Update, Welcome
+from gmg_tui.protocol import Action, Answer, Bye, Lines, LogPart, Request, Seen, SlotReports, Topic, Update, Welcome
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -69,8 +69,8 @@ class Source(ABC):
     async def _answer(self, number: int, request: Request) -> Answer:
         """What is answered to the request with this number. Raises `GmgError` when no answer came."""
 
-    async def _ask(self, kind: Callable[Concatenate[int, P], Request], *fields: P.args, **named: P.kwargs) -> Answer:
-        """Ask with a request of a `kind`; the `fields` are those after its number.
+    async def _ask(self, kind: Callable[Concatenate[int, P], Request], *fields: P.args, **named: P.kwargs) -> Any:
+        """The value of the answer to a request of a `kind`; the `fields` are those after its number.
 
         Raises:
             GmgError: It was refused, or no answer came.
@@ -79,7 +79,7 @@ class Source(ABC):
         answer = await self._answer(number, kind(number, *fields, **named))
         if answer.error is not None:
             raise GmgError(answer.error, 1)
-        return answer
+        return answer.value
 
     async def act(self, action: Action, *slots: str, seen: Mapping[str, Seen] = _ANY) -> None:
         """Do something to workers; `seen` is what is meant, by slot. Raises `GmgError` when it cannot be done."""
@@ -93,11 +93,11 @@ class Source(ABC):
 
     async def details(self, slot: str) -> Details:
         """What a details screen shows of the worker. Raises `GmgError` when there is none."""
-        return _given((await self._ask(protocol.AskDetails, slot)).details)
+        return _as(Details, await self._ask(protocol.Ask, Topic.DETAILS, slot))
 
     async def series(self, slot: str) -> Series:
         """The worker's metrics over its whole life. Raises `GmgError` when there are none."""
-        return _given((await self._ask(protocol.AskSeries, slot)).series)
+        return _as(Series, await self._ask(protocol.Ask, Topic.SERIES, slot))
 
     async def end_process(self, slot: str, process: GpuProcess, *, kill: bool = False) -> None:
         """Send SIGTERM (or SIGKILL) to a process on the slot's GPU. Raises `GmgError` when that cannot be done."""
@@ -105,7 +105,7 @@ class Source(ABC):
 
     async def queue(self, first: int, count: int) -> QueueView:
         """A part of the queue: `count` jobs from position `first` on. Raises `GmgError` in a plain run."""
-        return _given((await self._ask(protocol.AskQueue, first, count)).queue)
+        return _as(QueueView, await self._ask(protocol.Ask, Topic.QUEUE, "", first, count))
 
     async def act_on_jobs(self, action: QueueAction, *jobs: int) -> None:
         """Do something to jobs of the queue. Raises `GmgError` when it cannot be done."""
@@ -117,11 +117,11 @@ class Source(ABC):
 
     async def tried(self) -> TriedView:
         """All that was tried in the session. Raises `GmgError` when the engine does not answer."""
-        return _given((await self._ask(protocol.AskTried)).tried)
+        return _as(TriedView, await self._ask(protocol.Ask, Topic.TRIED))
 
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
         """The Python stacks of the worker, or of all ranks of its group. Raises `GmgError` when there is no worker."""
-        return _given((await self._ask(protocol.AskStacks, slot)).stacks)
+        return _as(tuple[Stacks, ...], await self._ask(protocol.ReadStacks, slot))
 
     async def end(self, *, kill: bool = False) -> None:
         """Stop (or kill) all workers. Returns when the engine has accepted that, not when they have ended."""
@@ -240,7 +240,7 @@ class EngineClient(Source):
 
     async def read_log(self, path: str, offset: int) -> LogPart:
         """A part of a log that an agent keeps, by its path in the session's folder. Raises `GmgError`."""
-        return (await self._ask(protocol.ReadLog, path, offset)).log or LogPart()
+        return _as(LogPart, await self._ask(protocol.ReadLog, path, offset))
 
     async def close(self) -> None:
         """Disconnect; the engine keeps running."""
@@ -293,11 +293,12 @@ def _is_missing(path: Path) -> bool:
     return not path.exists()
 
 
-def _given(answer: T | None) -> T:
-    """What an engine has answered. Raises `GmgError` where it is something else."""
-    if answer is None:
-        raise GmgError("the engine answered something else", 1)
-    return answer
+def _as(kind: type[T], value: object) -> T:
+    """The value of an answer. Raises `GmgError` where it is of another type."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise GmgError(f"the engine answered something else: {error}", 1) from error
 
 
 def _broken(error: Exception) -> str:

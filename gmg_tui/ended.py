@@ -27,7 +27,7 @@ from gmg_tui.model import (
     Worker,
     WorkerState,
 )
-from gmg_tui.protocol import Answer, Bye, Lines, Request, Update, Welcome
+from gmg_tui.protocol import Answer, Ask, Bye, Lines, Request, Topic, Update, Welcome
 from gmg_tui.results.tried import Ran, TriedArguments
 from gmg_tui.session import ENGINE_DIED, LOGS, STORE
 from gmg_tui.store.reader import Stored, open_store
@@ -110,20 +110,21 @@ class EndedSession(Source):
     async def _answer(self, number: int, request: Request) -> Answer:
         session, snapshot = self.welcome.session, self.welcome.snapshot
 
-        def answer(stored: Stored) -> Answer:
-            match request:
-                case protocol.AskDetails(slot=slot):
-                    return Answer(number, details=_details(stored, session, snapshot, slot))
-                case protocol.AskSeries(slot=slot):
-                    return Answer(number, series=_series(stored.metrics(_POINTS), slot, None))
-                case protocol.AskQueue(first=first, count=count):
-                    return Answer(number, queue=_queue(stored, session, snapshot, first, count))
-                case protocol.AskTried():
-                    return Answer(number, tried=_tried(stored, session, snapshot.time))
-                case _:
-                    raise GmgError(f"{session.spec.name} has ended: it cannot be changed", 1)
+        if not isinstance(request, Ask):
+            raise GmgError(f"{session.spec.name} has ended: it cannot be changed", 1)
 
-        return await self._read(answer)
+        def answer(stored: Stored) -> object:
+            match request.topic:
+                case Topic.DETAILS:
+                    return _details(stored, session, snapshot, request.slot)
+                case Topic.SERIES:
+                    return _series(stored.metrics(_POINTS), request.slot)
+                case Topic.QUEUE:
+                    return _queue(stored, session, snapshot, request.first, request.count)
+                case Topic.TRIED:
+                    return _tried(stored, session, snapshot.time)
+
+        return Answer(number, value=await self._read(answer))
 
     async def close(self) -> None:
         """Nothing is open between requests."""

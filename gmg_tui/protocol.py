@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from gmg_tui.model import Details, GpuProcess, QueueAction, QueueView, Series, Session, Snapshot, Stacks, TriedView
+from gmg_tui.model import GpuProcess, QueueAction, Series, Session, Snapshot
 
-VERSION = 3
+VERSION = 4
 """Both sides must have the same."""
 MAX_REQUEST_BYTES = 1 << 20
 """A longer message from a client ends its connection."""
@@ -37,6 +37,19 @@ class Action(StrEnum):
     """SIGINT, then SIGTERM, then SIGKILL, each after its wait."""
     KILL = "kill"
     """SIGKILL at once."""
+
+
+class Topic(StrEnum):
+    """What a client can ask for, and the type of the answer's value."""
+
+    DETAILS = "details"
+    """`Details` of a worker."""
+    SERIES = "series"
+    """`Series` of a worker over its whole life."""
+    QUEUE = "queue"
+    """`QueueView`, a part of the queue."""
+    TRIED = "tried"
+    """`TriedView`, all that was tried in the session."""
 
 
 class Hello(Struct, frozen=True, tag=True):
@@ -89,18 +102,17 @@ class Edit(Struct, frozen=True, tag=True):
     """As in `Act`."""
 
 
-class AskDetails(Struct, frozen=True, tag=True):
-    """Answer with the `Details` of a worker."""
+class Ask(Struct, frozen=True, tag=True, omit_defaults=True):
+    """Answer with what is known about a `topic`."""
 
     id: int
-    slot: str
-
-
-class AskSeries(Struct, frozen=True, tag=True):
-    """Answer with the `Series` of a worker over its whole life."""
-
-    id: int
-    slot: str
+    topic: Topic
+    slot: str = ""
+    """The worker's; unused for `QUEUE` and `TRIED`."""
+    first: int = 0
+    """Position of the first job in the queue."""
+    count: int = 0
+    """How many jobs of the queue, at most."""
 
 
 class EndProcess(Struct, frozen=True, tag=True):
@@ -122,15 +134,6 @@ class End(Struct, frozen=True, tag=True):
     """At once, by SIGKILL."""
 
 
-class AskQueue(Struct, frozen=True, tag=True):
-    """Answer with a part of the queue."""
-
-    id: int
-    first: int = 0
-    """How many records to pass over."""
-    count: int = 100
-
-
 class ActOnJobs(Struct, frozen=True, tag=True):
     """Act on jobs of the queue."""
 
@@ -148,14 +151,8 @@ class UseSlot(Struct, frozen=True, tag=True):
     used: bool
 
 
-class AskTried(Struct, frozen=True, tag=True):
-    """Answer with all that was tried in the session."""
-
-    id: int
-
-
-class AskStacks(Struct, frozen=True, tag=True):
-    """Answer with the Python stacks of a worker, or of all ranks of its group; it may take seconds."""
+class ReadStacks(Struct, frozen=True, tag=True):
+    """Answer with the Python `Stacks` of a worker, or of all ranks of its group; it may take seconds."""
 
     id: int
     slot: str
@@ -179,25 +176,9 @@ class ReadLog(Struct, frozen=True, tag=True):
     offset: int
 
 
-Request = (
-    Hello
-    | Follow
-    | Act
-    | Edit
-    | AskDetails
-    | AskSeries
-    | EndProcess
-    | End
-    | AskQueue
-    | ActOnJobs
-    | UseSlot
-    | AskTried
-    | AskStacks
-    | SetSlot
-    | ReadLog
-)
+Request = Hello | Follow | Act | Edit | Ask | EndProcess | End | ActOnJobs | UseSlot | ReadStacks | SetSlot | ReadLog
 
-LOOKING = (Follow, AskDetails, AskSeries, AskQueue, AskTried)
+LOOKING = (Follow, Ask)
 """The requests of a read-only connection. Stacks are not among them: the workers are sent a signal for them."""
 
 
@@ -244,12 +225,8 @@ class Answer(Struct, frozen=True, tag=True):
     id: int
     error: str | None = None
     """One line; None when it was done."""
-    details: Details | None = None
-    series: Series | None = None
-    queue: QueueView | None = None
-    tried: TriedView | None = None
-    stacks: tuple[Stacks, ...] | None = None
-    log: LogPart | None = None
+    value: Any = None
+    """What was asked for; decoded as plain data, which `msgspec.convert` makes the request's type of."""
 
 
 class Bye(Struct, frozen=True, tag=True):

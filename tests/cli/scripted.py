@@ -27,7 +27,7 @@ from gmg_tui.model import (
     SweepSpec,
     WorkerState,
 )
-from gmg_tui.protocol import Answer, AskQueue, Bye, End, Follow, Hello, Lines, Message, Update, Welcome
+from gmg_tui.protocol import Answer, Ask, Bye, End, Follow, Hello, Lines, Message, Topic, Update, Welcome
 from tests.workers import changed, worker_of
 
 
@@ -182,13 +182,13 @@ class ScriptedEngine:
                     case End(id=number) as end:
                         writer.write(protocol.frame(Answer(number)))
                         self.ends.put_nowait(end)
-                    case AskQueue(id=number, first=first, count=count) if self.snapshot.queue is not None:
+                    case Ask(id=number, topic=Topic.QUEUE, first=first, count=count) if self.snapshot.queue is not None:
                         self.asked.set()
                         if self.mute:
                             continue
                         part = tuple(self.jobs[first : first + count])
                         view = QueueView(self.snapshot.queue.version, first, len(self.jobs), part, (), ("",))
-                        writer.write(protocol.frame(Answer(number, queue=view)))
+                        writer.write(protocol.frame(Answer(number, value=view)))
                     case request:
                         raise AssertionError(request)
         except (OSError, EOFError):

@@ -170,7 +170,9 @@ async def test_clients_that_ask_and_never_read_are_disconnected_and_cost_no_memo
         descriptors, memory = engine.num_fds(), engine.memory_info().rss
         deaf = []
         hello = protocol.frame(protocol.Hello(protocol.VERSION)) + protocol.frame(protocol.Follow(("cpu0",), 4000))
-        requests = hello + b"".join(protocol.frame(protocol.AskDetails(number, "cpu0")) for number in range(5000))
+        requests = hello + b"".join(
+            protocol.frame(protocol.Ask(number, protocol.Topic.DETAILS, "cpu0")) for number in range(5000)
+        )
         for _ in range(100):
             _, writer = await asyncio.open_unix_connection(run.spec.socket)
             writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport reads too

@@ -13,7 +13,8 @@ from msgspec import structs
 
 from gmg_tui import protocol
 from gmg_tui.errors import GmgError
-from gmg_tui.protocol import Answer, Follow, Hello, Lines, Request, Welcome
+from gmg_tui.model import QueueView, TriedView
+from gmg_tui.protocol import Answer, Follow, Hello, Lines, Request, Topic, Welcome
 from gmg_tui.text import clean
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Client:
             elif self.readonly and not isinstance(request, protocol.LOOKING):
                 self._reply(Answer(request.id, error=_READ_ONLY))
             elif isinstance(
-                request, protocol.AskStacks | protocol.ReadLog
+                request, protocol.ReadStacks | protocol.ReadLog
             ):  # takes seconds: others are answered meanwhile
                 task = tasks.create_task(self._answer(request))
                 asking.add(task)
@@ -125,18 +126,12 @@ class Client:
         """Carry out a request, or answer a question. Raises `GmgError` if that is not possible."""
         supervisor, observer, agent = self._supervisor, self._observer, self._agent
         match request:
-            case protocol.AskDetails(id=number, slot=slot):
-                return Answer(number, details=await observer.details(slot))
-            case protocol.AskSeries(id=number, slot=slot):
-                return Answer(number, series=observer.series(slot))
-            case protocol.AskQueue(id=number, first=first, count=count):
-                return Answer(number, queue=supervisor.scheduler.view(first, count))
-            case protocol.AskTried(id=number):
-                return Answer(number, tried=observer.tried())
-            case protocol.AskStacks(id=number, slot=slot):
-                return Answer(number, stacks=await observer.stacks(slot))
+            case protocol.Ask(id=number):
+                return Answer(number, value=await self._value(request))
+            case protocol.ReadStacks(id=number, slot=slot):
+                return Answer(number, value=await observer.stacks(slot))
             case protocol.ReadLog(id=number, path=path, offset=offset):
-                return Answer(number, log=await agent.logs.read(path, offset) if agent is not None else None)
+                return Answer(number, value=await agent.logs.read(path, offset) if agent is not None else None)
             case protocol.Act(id=number, action=action, slots=slots, seen=seen):
                 supervisor.act(action, slots, seen)
             case protocol.Edit(id=number, slots=slots, args=args, env=env, seen=seen):
@@ -156,6 +151,17 @@ class Client:
             case Hello() | Follow():
                 raise AssertionError("neither has an answer")
         return Answer(number)
+
+    async def _value(self, asked: protocol.Ask) -> object:
+        match asked.topic:
+            case Topic.DETAILS:
+                return await self._observer.details(asked.slot)
+            case Topic.SERIES:
+                return self._observer.series(asked.slot)
+            case Topic.QUEUE:
+                return self._supervisor.scheduler.view(asked.first, asked.count)
+            case Topic.TRIED:
+                return self._observer.tried()
 
     async def _report(self) -> None:
         while True:
@@ -201,13 +207,13 @@ def framed(answer: Answer) -> bytes:
 
 def _halved(answer: Answer) -> Answer | None:
     """The answer with half of its list; None where it has none of several rows."""
-    queue, tried = answer.queue, answer.tried
-    if queue is not None and len(queue.jobs) > 1:
-        return structs.replace(answer, queue=structs.replace(queue, jobs=queue.jobs[: len(queue.jobs) // 2]))
-    if tried is not None and len(tried.rows) > 1:
-        rows = tried.rows[: len(tried.rows) // 2]
-        left_out = tried.left_out + len(tried.rows) - len(rows)
-        return structs.replace(answer, tried=structs.replace(tried, rows=rows, left_out=left_out))
+    match answer.value:
+        case QueueView(jobs=[_, _, *_] as jobs) as queue:
+            return structs.replace(answer, value=structs.replace(queue, jobs=jobs[: len(jobs) // 2]))
+        case TriedView(rows=[_, _, *_] as rows) as tried:
+            left = rows[: len(rows) // 2]
+            left_out = tried.left_out + len(rows) - len(left)
+            return structs.replace(answer, value=structs.replace(tried, rows=left, left_out=left_out))
     return None
 
 
