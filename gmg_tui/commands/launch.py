@@ -57,34 +57,37 @@ class _DiedError(GmgError):
 
 
 class _Interrupts:
-    """Within the context, each signal that ends a command raises KeyboardInterrupt, as ctrl+c does, once it is not on hold.
+    """Within the context, each signal that ends a command raises KeyboardInterrupt, as ctrl+c does, once it is released.
 
     Where SIGTERM ended this process alone, an engine and its workers would go on. SIGUSR1 and SIGUSR2, on which scripts
     save their state, are passed on to the engine.
 
     Attributes:
         engine: The engine's process, once it has a run.
-        on_hold: Whether signals are only noted: what is being made could not be undone yet.
     """
 
     def __init__(self) -> None:
         self.engine: subprocess.Popen[bytes] | None = None
-        self.on_hold = True
         self._came = False
 
     def __enter__(self) -> Self:
+        self.hold()
         handlers = {**dict.fromkeys(_ENDING, self._end), **dict.fromkeys(_PASSED_ON, self._pass_on)}
         self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.release()
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    def hold(self) -> None:
+        """Block signals: what is being made could not be undone yet, or another handler is about to take over."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+
     def release(self) -> None:
-        """Obey signals again. Raises KeyboardInterrupt if one has come meanwhile."""
-        self.on_hold = False
-        self.check()
+        """Let signals through, those too that have come meanwhile."""
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if a signal has come.
@@ -107,8 +110,7 @@ class _Interrupts:
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         self._came = True
-        if not self.on_hold:
-            raise KeyboardInterrupt
+        raise KeyboardInterrupt
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         if self.engine is not None:
@@ -238,13 +240,8 @@ def _show(
         return show(socket, options)
     from gmg_tui import headless as reporter
 
-    interrupts.on_hold = True
-    status = reporter.run(
-        socket,
-        ascii_only=options.ascii_only,
-        verbose=options.verbose,
-        entered=interrupts.release,
-        begun=interrupts.check,
-    )
+    interrupts.hold()
+    interrupts.check()
+    status = reporter.run(socket, ascii_only=options.ascii_only, verbose=options.verbose, begun=interrupts.release)
     engine.settle()
     return status

@@ -58,11 +58,10 @@ def rm(names: tuple[str, ...], *, older: str | None, keep: int | None, yes: bool
 
 
 def _selected(before: float, keep: int) -> list[Removable]:
-    """The sessions that ended before a moment, Unix seconds, but for the last `keep`; and what never began."""
+    """The sessions that ended before a moment, Unix seconds, but for the last `keep`."""
     ended = _removable(session.name for session in sessions.listing() if session.state != "running")
     ended.sort(key=lambda session: session.ended, reverse=True)
-    unbegun = [session for session in removal.unlisted() if session.state == "unbegun"]
-    return [session for session in [*ended[keep:], *unbegun] if session.ended <= before]
+    return [session for session in ended[keep:] if session.ended <= before]
 
 
 def _removable(names: Iterable[str]) -> list[Removable]:

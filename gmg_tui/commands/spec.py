@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shutil
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,8 @@ from gmg_tui.session import STORE, machine
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SUFFIXES = ("", ".py", ".pyw", ".pyz")
+"""Of a Python script, or of a zipped application (zipapp)."""
 
 
 def check(options: Options) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def check_script(script: str, module: bool = False) -> None:
                 raise GmgError(f"{script} is a folder without a __main__.py; give the path of a Python file")
         elif not path.is_file():
             raise GmgError(f"{script} is not a regular file; give the path of a Python file")
-        if path.suffix not in {".py", ".pyw"} and not _is_python(path):
+        if path.suffix not in _SUFFIXES:
             raise GmgError(f"{script} is not a Python script; give the path of a Python file")
         with path.open("rb"):
             pass
@@ -166,15 +166,6 @@ def check_script(script: str, module: bool = False) -> None:
         raise GmgError(f"cannot read {script}: permission denied; make it readable (chmod u+r)") from error
     except (OSError, ValueError) as error:
         raise GmgError(f"cannot read {script}: {error}") from error
-
-
-def _is_python(path: Path) -> bool:
-    """Whether Python could run a file without the suffix `.py`: it parses, or is a zipped application."""
-    try:
-        ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return zipfile.is_zipfile(path)
-    return True
 
 
 def check_folder(option: str, folder: str) -> str:

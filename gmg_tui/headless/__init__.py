@@ -35,14 +35,12 @@ def run(
     *,
     ascii_only: bool = False,
     verbose: bool = False,
-    entered: Callable[[], object] = lambda: None,
     begun: Callable[[], object] = lambda: None,
 ) -> int:
     """Report the session whose engine listens at `socket` until all its workers have ended; the exit status.
 
     Lines of the workers with nothing but their progress are printed only if it is `verbose`; in a tuning none are
-    otherwise. `entered` is called once asyncio runs, which complains of what interrupts its start, and `begun` once the
-    signals are handled here.
+    otherwise. `begun` is called once the signals are handled here.
 
     The first ctrl+c (or SIGTERM) stops the workers, the next ctrl+c kills them. When the reader of standard output is
     gone (`| head`) the session is stopped and the exit status is 1. When standard output cannot be written for another
@@ -51,13 +49,10 @@ def run(
     Raises:
         GmgError: The engine does not answer or died, or standard output cannot be written.
     """
-    return asyncio.run(_report(socket, ascii_only, verbose, entered, begun))
+    return asyncio.run(_report(socket, ascii_only, verbose, begun))
 
 
-async def _report(
-    socket: Path, ascii_only: bool, verbose: bool, entered: Callable[[], object], begun: Callable[[], object]
-) -> int:
-    entered()
+async def _report(socket: Path, ascii_only: bool, verbose: bool, begun: Callable[[], object]) -> int:
     client = await EngineClient.connect(socket)
     headless = _Headless(client, ascii_only, verbose)
     loop = asyncio.get_running_loop()

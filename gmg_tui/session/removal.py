@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from gmg_tui.errors import GmgError
 from gmg_tui.session import machine
-from gmg_tui.session.paths import ENGINE_LOG, JOBS, LOGS, check_name, folders, is_locked, sessions_folder, take
+from gmg_tui.session.paths import ENGINE_LOG, JOBS, check_name, folders, is_locked, sessions_folder, take
 from gmg_tui.session.records import Record, inspect, read_record
 from gmg_tui.session.recovery import processes
 
@@ -34,7 +34,7 @@ class Removable(Struct, frozen=True):
     record: Record | None
     """None where it never began, or its record cannot be read."""
     state: str
-    """`ended`, `lost`, `unbegun` (nothing has run, and nothing was written) or `damaged`."""
+    """`ended`, `lost`, or `damaged` without a record that can be read."""
     ended: float
     """When it ended, or was written last, Unix seconds."""
 
@@ -66,8 +66,7 @@ def removable(name: str) -> Removable:
     if entry is None:
         if is_locked(folder) or abs(time.time() - about.st_mtime) < _STARTING_S:
             raise GmgError(f"{name} is about to begin, or has failed to; try again in a minute", 1)
-        begun = any(path.name != LOGS for path in folder.iterdir()) or any((folder / LOGS).glob("*"))
-        return Removable(name, folder, None, "damaged" if begun else "unbegun", about.st_mtime)
+        return Removable(name, folder, None, "damaged", about.st_mtime)
     if entry.state == "running":
         raise GmgError(entry.away_text("stop") or f"{name} is running; end it first: gmg-tui stop {name}", 1)
     ended = entry.record.ended

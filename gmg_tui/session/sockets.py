@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import socket
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +11,6 @@ from pathlib import Path
 from gmg_tui.model import RunSpec
 from gmg_tui.session.paths import socket_path
 
-_ALONE_S = 1.0
-"""How long another process may take to bind or remove a socket; one that is stopped meanwhile is not waited for."""
-_POLL_S = 0.01
 _BACKLOG = 128
 
 
@@ -28,23 +22,6 @@ def candidates(spec: RunSpec) -> Iterator[Path]:
     """
     yield Path(spec.socket)
     yield socket_path(f"{spec.name}-{zlib.crc32(os.fsencode(spec.folder)):08x}")
-
-
-@contextlib.contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Keep other processes from binding and removing sockets in `folder`. Raises `OSError`."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    deadline = time.monotonic() + _ALONE_S
-    try:
-        while time.monotonic() < deadline:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(_POLL_S)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def is_listened_at(path: Path) -> bool:
@@ -66,28 +43,22 @@ def bind(path: Path) -> socket.socket | None:
     Raises:
         OSError: It cannot be made there.
     """
-    with _alone_in(path.parent):
-        _remove_stale(path)
-        if os.path.lexists(path):
-            return None
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            listening.setblocking(False)
-            listening.bind(str(path))
-            path.chmod(0o600)
-            listening.listen(_BACKLOG)
-        except OSError:
-            listening.close()
-            raise
+    remove_stale(path)
+    if os.path.lexists(path):
+        return None
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listening.setblocking(False)
+        listening.bind(str(path))
+        path.chmod(0o600)
+        listening.listen(_BACKLOG)
+    except OSError:
+        listening.close()
+        raise
     return listening
 
 
 def remove_stale(path: Path) -> None:
-    """Remove a socket at which no process listens. Raises `OSError`."""
-    with _alone_in(path.parent):
-        _remove_stale(path)
-
-
-def _remove_stale(path: Path) -> None:
+    """Remove a socket at which no process listens; an engine that it hits makes its own again. Raises `OSError`."""
     if path.is_socket() and not is_listened_at(path):
         path.unlink(missing_ok=True)

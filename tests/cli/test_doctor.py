@@ -60,12 +60,6 @@ def _findings(**variables: str) -> tuple[dict[str, dict[str, Any]], int]:
     return {finding["check"]: finding for finding in json.loads(done.stdout)}, done.returncode
 
 
-def _verdict(finding: Finding, *words: str) -> str:
-    text = f"{finding.found}; {finding.advice}"
-    assert [word for word in words if word not in text] == [], text
-    return finding.verdict
-
-
 def test_a_machine_that_lacks_nothing_passes_in_one_line_for_each_check(machine: dict[str, str]) -> None:
     done = _doctor(**machine)
     assert (done.returncode, done.stderr) == (0, "")
@@ -91,24 +85,6 @@ def test_what_stops_a_plain_run_fails_and_is_status_1(machine: dict[str, str], t
     assert ("GPUs" not in found, status) == (True, 1)
 
 
-def test_gpus_that_are_asleep_silent_hidden_or_ill_are_named() -> None:
-    two = NvmlView((_gpu(0), _gpu(1)), driver="570")
-    assert _verdict(doctor.listed(NvmlView((_gpu(0),), ((1, "the card is lost"),))), "GPU 1: the card is lost") == WARN
-    assert _verdict(doctor.listed(NvmlView((), ((0, "no permission"),))), "GPU 0: no permission") == FAIL
-    assert _verdict(doctor.listed(NvmlView())) == FAIL
-    assert _verdict(doctor.visible(two, {"CUDA_VISIBLE_DEVICES": "1"}), "gpu1; as") == OK
-
-
-def test_an_interpreter_without_genesis_or_torch_fails() -> None:
-    assert _verdict(doctor.installed("py", Installed("3.12")), "without genesis and torch", "pip install") == FAIL
-    assert _verdict(doctor.installed("py", "wrong"), "py: wrong", "--python") == FAIL
-    one, two = NvmlView((_gpu(0),)), NvmlView((_gpu(0), _gpu(1)))
-    assert _verdict(doctor.torch(Installed("3.12", error="no such file"), one), "no such file") == FAIL
-    assert _verdict(doctor.torch(Installed("3.12", cuda="13.0"), one), "sees none of 1 GPU", "13.0") == FAIL
-    assert _verdict(doctor.torch(Installed("3.12"), NvmlView())) == OK
-    assert _verdict(doctor.torch(Installed("3.12", cuda="13.0", gpus=1), two), "sees 1 of 2 GPUs") == WARN
-
-
 @pytest.mark.process
 def test_an_interpreter_that_cannot_answer_is_a_reason(tmp_path: Path) -> None:
     silent = tmp_path / "silent"
@@ -120,41 +96,50 @@ def test_an_interpreter_that_cannot_answer_is_a_reason(tmp_path: Path) -> None:
     assert done.stderr.startswith("gmg-tui: --python absent")
 
 
-def test_gpus_without_an_egl_device_are_named() -> None:
-    assert _verdict(doctor.egl_devices(EglMap(error="no libEGL"), NvmlView()), "no libEGL", "libEGL") == WARN
-    assert _verdict(doctor.egl_devices(EglMap(), NvmlView((_gpu(0),))), "is gpu0") == WARN
+_ONE, _TWO = NvmlView((_gpu(0),)), NvmlView((_gpu(0), _gpu(1)), driver="570")
 
 
-def _mount(point: str, kind: str) -> SimpleNamespace:
-    return SimpleNamespace(mountpoint=point, fstype=kind)
+@pytest.mark.parametrize(
+    ("finding", "verdict", "words"),
+    [
+        (doctor.listed(NvmlView((_gpu(0),), ((1, "the card is lost"),))), WARN, "GPU 1: the card is lost"),
+        (doctor.listed(NvmlView((), ((0, "no permission"),))), FAIL, "GPU 0: no permission"),
+        (doctor.listed(NvmlView()), FAIL, "NVML reports none"),
+        (doctor.visible(_TWO, {"CUDA_VISIBLE_DEVICES": "1"}), OK, "gpu1; as"),
+        (doctor.installed("py", Installed("3.12")), FAIL, "without genesis and torch"),
+        (doctor.installed("py", "wrong"), FAIL, "py: wrong"),
+        (doctor.torch(Installed("3.12", error="no such file"), _ONE), FAIL, "no such file"),
+        (doctor.torch(Installed("3.12", cuda="13.0"), _ONE), FAIL, "sees none of 1 GPU"),
+        (doctor.torch(Installed("3.12"), NvmlView()), OK, "built without CUDA"),
+        (doctor.torch(Installed("3.12", cuda="13.0", gpus=1), _TWO), WARN, "sees 1 of 2 GPUs"),
+        (doctor.egl_devices(EglMap(error="no libEGL"), NvmlView()), WARN, "no libEGL"),
+        (doctor.egl_devices(EglMap(), _ONE), WARN, "is gpu0"),
+    ],
+)
+def test_a_machine_that_lacks_something_is_judged_by_it(finding: Finding, verdict: str, words: str) -> None:
+    assert finding.verdict == verdict
+    assert words in finding.found
 
 
 def test_network_disks_are_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
-    mounts = [_mount("/", "ext4"), _mount("/tmp", "nfs4"), _mount("/usr", "fuse.sshfs"), _mount("/usr", "xfs")]
+    mounts = [
+        SimpleNamespace(mountpoint=point, fstype=kind)
+        for point, kind in (("/", "ext4"), ("/tmp", "nfs4"), ("/usr", "fuse.sshfs"), ("/usr", "xfs"))
+    ]
     monkeypatch.setattr(psutil, "disk_partitions", lambda all: mounts)  # noqa: A006
     kinds = {path: doctor.network(Path(path)) for path in ("/tmp/x/y", "/usr", "/tmpx", "/")}
     assert kinds == {"/tmp/x/y": "nfs4", "/usr": None, "/tmpx": None, "/": None}
 
 
-def test_a_cache_is_judged_by_where_it_is_and_what_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = tmp_path / "cache"
-    assert _verdict(doctor.cache("mesh cache", cache, "X"), "cold") == OK
-    cache.mkdir()
-    assert _verdict(doctor.cache("mesh cache", cache, "X"), str(cache)) == OK
-    (tmp_path / "file").touch()
-    assert _verdict(doctor.cache("mesh cache", tmp_path / "file" / "x", "X"), "cannot be written", "set X") == FAIL
-    monkeypatch.setattr(psutil, "disk_partitions", lambda all: [_mount("/", "nfs")])  # noqa: A006
-    assert _verdict(doctor.cache("mesh cache", cache, "X"), "(nfs)", "set X") == WARN
-
-
-def test_the_folder_for_sessions_must_have_room_and_be_writable(
+def test_folders_are_judged_by_where_they_are_and_the_room_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full, low = doctor._FULL_MIB, doctor._LOW_MIB
-    for free_mib, verdict in ((full - 1, FAIL), (full, WARN), (low - 1, WARN), (low, OK)):
-        usage = SimpleNamespace(free=free_mib << 20)
-        monkeypatch.setattr(shutil, "disk_usage", lambda _, usage=usage: usage)
-        assert _verdict(doctor.sessions_folder(), "free") == verdict
     (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    assert _verdict(doctor.sessions_folder(), "XDG_STATE_HOME") == FAIL
+    assert doctor.cache("mesh cache", tmp_path / "cache", "X") == Finding("mesh cache", OK, f"{tmp_path}/cache, cold")
+    denied = doctor.cache("mesh cache", tmp_path / "file" / "x", "X")
+    assert (denied.verdict, denied.advice) == (FAIL, "set X to a writable folder")
+    verdicts = {}
+    for free_mib in (1, 100, 1 << 20):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free_mib << 20: SimpleNamespace(free=free))
+        verdicts[free_mib] = doctor.sessions_folder().verdict
+    assert verdicts == {1: FAIL, 100: WARN, 1 << 20: OK}

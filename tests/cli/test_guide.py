@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -69,17 +68,6 @@ def test_the_settings_of_the_manual_are_read(tmp_path: Path) -> None:
         "retries": 2,
     }
     assert settings.keys == {"restart": ("f5",)}
-
-
-def test_the_experiments_file_of_the_manual_is_read(tmp_path: Path) -> None:
-    from gmg_tui.sweep.settings import read
-
-    (block,) = _blocks(FOLDER / "sweeps.md", "toml")
-    (tmp_path / "sim.py").write_text("")
-    file = tmp_path / "sweep.toml"
-    file.write_text(block)
-    assert set(tomllib.loads(block)) == {"script", "args", "grid", "experiment", "env"}
-    assert read(str(file)).grid == {"n_envs": (1024, 4096), "lr": (0.1, 0.2)}
 
 
 def test_the_readme_is_short() -> None:

@@ -135,16 +135,3 @@ def test_a_signal_whose_exception_python_drops_ends_the_run(name: str, left: lis
     assert b"Exception ignored" in printed
     assert (client.returncode, printed.count(b"stopping the workers")) == (130, 1)
     assert [found.state for found in sessions.listing()] == left
-
-
-def test_an_interrupt_before_anybody_listens_stops_the_session() -> None:
-    program = (
-        "import sys; from gmg_tui import cli, headless\n"
-        "def interrupted(*_, **__): raise KeyboardInterrupt\n"
-        "headless.run = interrupted\n"
-        "cli.main(sys.argv[1:])\n"
-    )
-    words = ["--cpu", "1", WORKER, "--lines", "0"]
-    done = subprocess.run([sys.executable, "-c", program, *words], env=environ(), capture_output=True, text=True)
-    assert (done.stderr.strip(), done.returncode) == ("stopping the workers (ctrl+c again kills them)", 130)
-    assert sessions.find(None, running=False).state == "ended"

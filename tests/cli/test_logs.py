@@ -49,14 +49,6 @@ async def test_following_ends_with_the_session_and_misses_nothing() -> None:
     assert await process.wait() == 0
 
 
-async def test_a_reader_that_has_seen_enough_ends_it_silently() -> None:
-    async with ScriptedEngine() as engine:
-        (engine.folder / "logs" / "cpu0.log").write_bytes(b"line\n" * 1_000_000)
-    piped = f"{' '.join(_COMMAND)} cpu0 | head -n 1"
-    process = await asyncio.create_subprocess_shell(piped, stdout=PIPE, stderr=PIPE, env=environ())
-    assert await process.communicate() == (b"line\n", b"")
-
-
 async def test_a_sessions_name_means_its_only_or_failed_worker() -> None:
     async with ScriptedEngine() as engine:
         for slot in ("cpu0", "cpu1"):

@@ -157,7 +157,7 @@ async def test_an_engine_that_is_ended_before_it_was_confirmed_starts_nothing() 
 def test_sigterm_before_the_reporter_listens_stops_the_session() -> None:
     program = (
         "import os, signal, sys, time; from gmg_tui import cli, headless\n"
-        "def terminated(*_, entered, **__): entered(); os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)\n"
+        "def terminated(*_, begun, **__): begun(); os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)\n"
         "headless.run = terminated\n"
         "cli.main(sys.argv[1:])\n"
     )

@@ -34,39 +34,16 @@ def _ended(name: str, days: float = 1.0, **place: str) -> Path:
     return folder
 
 
-def _rewrite(folder: Path, ended: float | None, **spec: str) -> None:
-    """Have a session's record say something else."""
+def _change(folder: Path, ended: float | None, **changes: str) -> None:
+    """Change the end of a session, and more of it, in its record."""
     read = sessions.read_record(folder)
     assert read is not None
-    session = structs.replace(read[0].session, spec=structs.replace(read[0].session.spec, **spec))
+    session = structs.replace(read[0].session, **changes)
     sessions.write_record(structs.replace(read[0], session=session, ended=ended))
-
-
-def _unbegun(name: str) -> Path:
-    """The folder of a session whose launcher was killed an hour ago, before the engine had its order."""
-    _, folder = sessions.create(name, "sim.py")
-    os.utime(folder, (time.time() - 3600,) * 2)
-    return folder
 
 
 def _left() -> list[str]:
     return sorted(path.name for path in sessions.sessions_folder().iterdir())
-
-
-def test_what_goes_is_named_with_its_size_and_what_its_jobs_wrote() -> None:
-    folder = _ended("exp-1")
-    _ended("other")
-    for name, size in (("x=1", 3 << 20), ("x=2", 1 << 20)):
-        (folder / "jobs" / name).mkdir(parents=True)
-        (folder / "jobs" / name / "model.pt").write_bytes(os.urandom(size))
-    (folder / "logs" / "cpu0.log").write_bytes(os.urandom(2 << 20))
-    done = in_process("rm", "exp-1", "--yes")
-    header, line, last = done.stdout.splitlines()
-    assert header.split("  ")[-2:] == ["size", "by jobs"]
-    assert line.split()[:2] == ["exp-1", "ended"]
-    assert re.findall(r"\d+ MiB", line) == ["6 MiB", "4 MiB"]
-    assert (last, done.stderr, done.returncode) == ("1 session (6 MiB) removed", "", 0)
-    assert _left() == ["other"]
 
 
 def test_nothing_goes_without_a_terminal_to_ask_on_or_yes() -> None:
@@ -93,8 +70,7 @@ def test_a_terminal_is_asked(answer: str, left: list[str], status: int) -> None:
 async def test_what_cannot_be_removed_is_reported_and_the_others_go() -> None:
     _ended("sim-7")
     _ended("far", host="node7", boot_id="another")
-    away = _ended("away")
-    _rewrite(away, None, host="node7")
+    _change(_ended("away", host="node7"), None)
     async with ScriptedEngine():
         done = in_process("rm", "sim-1", "nobody", "../sessions", "away", "sim-7", "far", "--yes")
         assert _left() == ["away", "sim-1"]
@@ -119,25 +95,14 @@ async def test_a_lost_session_is_cleared_first_and_then_removed() -> None:
 
 
 def test_one_whose_processes_the_kernel_does_not_end_stays() -> None:
-    folder = _ended("sim-1")
-    read = sessions.read_record(folder)
-    assert read is not None
-    session = structs.replace(read[0].session, id="test-removal")
-    sessions.write_record(structs.replace(read[0], session=session, ended=None))
-    with subprocess.Popen(["sleep", "60"], env={**os.environ, "GMG_SESSION_ID": session.id}) as left:
+    _change(_ended("sim-1"), None, id="test-removal")
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, "GMG_SESSION_ID": "test-removal"}) as left:
         try:
             with pytest.raises(GmgError, match=r"sim-1 was lost and some of its processes are still running$"):
                 removal.removable("sim-1")
         finally:
             left.kill()
-
-
-def test_a_lost_session_whose_end_a_full_disk_has_no_room_for_can_be_removed() -> None:
-    folder = _ended("sim-1")
-    read = sessions.read_record(folder)
-    assert read is not None
-    sessions.write_record(structs.replace(read[0], ended=None))
-    removal.remove(removal.removable("sim-1"))
+    removal.remove(removal.removable("sim-1"))  # its record lacks an end, for which a full disk had no room
     assert _left() == []
 
 
@@ -158,21 +123,11 @@ def test_an_engine_that_begins_meanwhile_keeps_its_folder(monkeypatch: pytest.Mo
     held = sessions.lock(folder)
     with pytest.raises(GmgError, match="sim-1 is running"):
         removal.remove(one)
-    _rewrite(folder, time.time())
+    _change(folder, time.time())
     os.close(held)
     with pytest.raises(GmgError, match="sim-1 was started again meanwhile"):
         removal.remove(one)
     assert _left() == ["sim-1"]
-
-
-def test_an_engine_that_comes_too_late_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = _ended("sim-1")
-    # It has opened the file that is the lock, and waits for it while the folder is removed.
-    opened = os.open(folder / sessions.ENGINE_LOG, os.O_RDWR)
-    removal.remove(removal.removable("sim-1"))
-    monkeypatch.setattr(os, "open", lambda *_: opened)
-    with pytest.raises(GmgError, match="was removed meanwhile"):
-        sessions.lock(folder)
 
 
 def test_no_link_is_followed_out_of_the_folder(tmp_path: Path) -> None:
@@ -236,21 +191,34 @@ def test_rm_removes_what_is_older_and_not_among_the_last() -> None:
     assert _left() == ["s0", "s1", "s2"]
 
 
-def test_a_folder_in_which_no_session_began_is_named_and_removed() -> None:
-    _unbegun("killed")
-    (_unbegun("damaged") / sessions.RECORD).write_text("{")
-    os.utime(sessions.sessions_folder() / "damaged", (1.0, 1.0))
-    os.mkfifo(_unbegun("pipe") / sessions.RECORD)
-    os.utime(sessions.sessions_folder() / "pipe", (1.0, 1.0))
-    sessions.create("young", "sim.py")
-    listed = sorted(in_process("ls").stdout.splitlines())
-    assert listed == [
+def test_a_session_is_listed_with_its_size_and_what_its_jobs_wrote() -> None:
+    model = _ended("sim-1") / "jobs" / "x=1" / "model.pt"
+    model.parent.mkdir(parents=True)
+    model.write_bytes(os.urandom(4 << 20))
+    (_ended("sim-2") / "logs" / "cpu0.log").write_bytes(os.urandom(2 << 20))
+    done = in_process("rm", "sim-1", "sim-2", "--yes")
+    assert [re.findall(r"\d+ MiB", line) for line in done.stdout.splitlines()] == [
+        [],
+        ["4 MiB"] * 2,
+        ["2 MiB"],
+        ["6 MiB"],
+    ]
+    assert (_left(), done.stderr, done.returncode) == ([], "", 0)
+
+
+def test_a_folder_without_a_record_is_named_and_removed_by_its_name() -> None:
+    for name in ("damaged", "killed", "pipe", "young"):
+        _, folder = sessions.create(name, "sim.py")
+        if name == "damaged":
+            (folder / sessions.RECORD).write_text("{")
+        if name == "pipe":
+            os.mkfifo(folder / sessions.RECORD)
+        if name != "young":
+            os.utime(folder, (1.0, 1.0))
+    assert sorted(in_process("ls").stdout.splitlines()) == [
         f"{name} has no readable record; remove it with: gmg-tui rm {name}" for name in ("damaged", "killed", "pipe")
     ]
     assert in_process("ls", "--json").stdout == "[]\n"
-    pruned = in_process("rm", "--keep", "5", "--yes")
-    assert "killed  unbegun" in pruned.stdout
-    assert _left() == ["damaged", "pipe", "young"]
-    removed = in_process("rm", "damaged", "pipe", "young", "-y")
+    removed = in_process("rm", *_left(), "-y")
     assert removed.stderr == "gmg-tui: young is about to begin, or has failed to; try again in a minute\n"
     assert _left() == ["young"]
