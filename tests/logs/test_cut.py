@@ -67,15 +67,6 @@ def test_beginning_and_end_stay_and_what_is_missing_is_counted(tmp_path: Path) -
     assert [file.name for file in tmp_path.iterdir()] == ["cpu0.log"]
 
 
-def test_one_endless_line_is_cut_as_well(tmp_path: Path) -> None:
-    log = Log(LogWriter(), tmp_path / "cpu0.log", MOST)
-    for _ in range(30):
-        log.append(b"x" * 100_000, 0)
-    head, missing, tail = _parts((tmp_path / "cpu0.log").read_bytes())
-    assert len(head) + missing + len(tail) == 3_000_000
-    _close(log)
-
-
 def test_a_log_that_cannot_be_cut_stays_whole_and_that_is_reported(tmp_path: Path) -> None:
     (tmp_path / ".cpu0.log.cut").mkdir()
     log = Log(LogWriter(), tmp_path / "cpu0.log", MOST)

@@ -135,17 +135,17 @@ def test_one_value_set_for_experiments_alone_changes_them_and_adds_no_job(tmp_pa
     ("text", "sets", "named"),
     [
         ("", (), ["sim"]),
-        ("[defaults]\na = 1\n", (), ["sim"]),
-        ("[grid]\n", (), ["sim"]),
         ("[grid]\na = [1]\nb = [2]\n", (), ["a=1,b=2"]),
         ("[grid]\na = [1]\nb = [2, 3]\n", (), ["b=2", "b=3"]),
         ("[grid]\na = [1, 1, 1]\n", (), ["a=1", "a=1-2", "a=1-3"]),
-        ('[grid]\na = ["x", "x-2", "x"]\n', (), ["a=x", "a=x-2", "a=x-3"]),
         ('[grid]\na = ["/data/a b.pt", "ä/ö", -1, true]\n', (), ["a=data-a-b.pt", "a=ä-ö", "a=-1", "a=true"]),
         ('[grid]\nk = ["漢字", "漢 字", "a\u0308", "ä"]\n', (), ["k=漢字", "k=漢-字", "k=ä", "k=ä-2"]),
-        ('[grid]\nk = ["❤\ufe0f", "\u202eabc", "✓a✓"]\n', (), ["k=", "k=abc", "k=a"]),
         ('[grid]\na = [1, 2]\n[[experiment]]\nname = "a=1"\n', (), ["a=1", "a=2", "a=1-2"]),
         ("", ("lr=1e-5,0.5",), ["lr=1e-05", "lr=0.5"]),
+        ('[[experiment]]\nname = "Übung_漢字"\n[[experiment]]\nname = "A\u0308"\n', (), ["Übung_漢字", "Ä"]),
+        ("args = ['{n}']\nrepeat = 2\n[grid]\nx = [4, 6]\n", (), ["x=4-r1", "x=6-r1", "x=4-r2", "x=6-r2"]),
+        (f'repeat = 2\n[[experiment]]\nname = "{"x" * 79}"\n', (), ["x" * 77 + "-r1", "x" * 77 + "-r2"]),
+        (f"[grid]\nk = ['{'漢' * 60}1', '{'漢' * 60}2']\n", (), ["k=" + "漢" * 26, "k=" + "漢" * 25 + "-2"]),
     ],
 )
 def test_jobs_are_named_after_what_varies(tmp_path: Path, text: str, sets: tuple[str, ...], named: list[str]) -> None:
@@ -154,22 +154,6 @@ def test_jobs_are_named_after_what_varies(tmp_path: Path, text: str, sets: tuple
 
 def test_a_module_gives_its_last_part_as_the_name(tmp_path: Path) -> None:
     assert _names(made(tmp_path, "", script="pkg.train", module=True)) == ["train"]
-
-
-def test_names_of_other_scripts_are_cut_between_characters_and_stay_apart(tmp_path: Path) -> None:
-    found = _names(
-        made(tmp_path, f"[grid]\nk = [{', '.join(repr('漢' * 60 + str(number)) for number in range(12))}]\n")
-    )
-    assert found == ["k=" + "漢" * 26, *(f"k={'漢' * count}-{n}" for n in range(2, 13) for count in [25])]
-    for number, name in enumerate(found):
-        (tmp_path / f"{number:04}-{name}.log").touch()
-
-
-def test_a_file_may_name_a_job_in_any_script(tmp_path: Path) -> None:
-    assert _names(made(tmp_path, '[[experiment]]\nname = "Übung_漢字"\n[[experiment]]\nname = "A\u0308"\n')) == [
-        "Übung_漢字",
-        "Ä",
-    ]
 
 
 _VALUES = st.one_of(
@@ -229,18 +213,3 @@ def test_groups_start_together_and_only_ranks_have_a_local_rank(tmp_path: Path) 
         groups_of(Options.of(RUN, virtual_local_rank=True), plain)
     with pytest.raises(GmgError, match="--start gated: the ranks of a group wait for each other"):
         groups_of(Options.of(RUN, start="gated"), ranks)
-
-
-def test_repeated_jobs_run_all_once_before_any_runs_again(tmp_path: Path) -> None:
-    jobs = made(tmp_path, "args = ['{n}']\nrepeat = 3\n[grid]\nx = [16, 64]\n").jobs
-    assert [job.name for job in jobs] == [f"x={value}-r{run}" for run in (1, 2, 3) for value in (16, 64)]
-    assert {job.only for job in jobs} == {None}
-
-
-def test_names_of_repeated_jobs_stay_unique_and_short_and_end_with_the_run(tmp_path: Path) -> None:
-    long = "x" * 79
-    text = f'repeat = 2\n[[experiment]]\nname = "{long}"\n[[experiment]]\nname = "a"\n[[experiment]]\nname = "a-r1"\n'
-    jobs = made(tmp_path, text).jobs
-    assert len({job.name for job in jobs}) == 6
-    assert all(names.fits(job.name) for job in jobs)
-    assert [job.name for job in jobs if job.name.startswith("x")] == [f"{long[:77]}-r1", f"{long[:77]}-r2"]

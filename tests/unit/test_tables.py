@@ -70,13 +70,6 @@ def test_html_escapes_texts_and_has_numbers_in_full() -> None:
     assert "FPS" not in page
 
 
-@pytest.mark.parametrize(
-    ("text", "cut"), [("abcde", "abcde"), ("abcdef", "abcd…"), ("日本語", "日本…"), ("a" * 500, "aaaa…")]
-)
-def test_what_is_too_long_ends_in_an_ellipsis(text: str, cut: str) -> None:
-    assert tables.cut(text, 5) == cut
-
-
 @given(st.text(max_size=60), st.integers(2, 30))
 def test_a_cut_text_fits(text: str, limit: int) -> None:
     assert cell_len(tables.cut(text, limit)) <= limit

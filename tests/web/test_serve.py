@@ -77,17 +77,6 @@ async def test_a_page_that_ends_in_any_way_leaves_no_process_and_the_others_stay
         assert not alive
 
 
-@pytest.mark.parametrize(
-    ("words", "error", "status"),
-    [(["nothing"], "there is no session nothing; gmg-tui ls lists them", 1), (["--theme", "pink"], "pink", 2)],
-)
-async def test_wrong_input_gives_one_line(words: list[str], error: str, status: int) -> None:
-    async with ScriptedEngine():
-        done = in_process("serve", *words)
-    assert (done.stdout, done.stderr.count("\n"), done.returncode) == ("", 1, status)
-    assert error in done.stderr
-
-
 async def test_a_port_in_use_gives_one_line() -> None:
     async with ScriptedEngine():
         with socket.create_server(("127.0.0.1", 0)) as taken:
