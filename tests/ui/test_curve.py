@@ -144,9 +144,9 @@ def test_the_command_has_the_options_that_matter_to_the_run() -> None:
 
 
 def test_a_rate_beyond_its_interval_and_one_of_zero_have_no_nonsense() -> None:
-    trial = tunings.measured(1, 64, "gpu0", rate=100.0, rate_low=98.0, rate_high=101.0)
+    trial = tunings.measured(1, 64, "gpu0", rate=100.0, rate_low=98.0, rate_high=102.0)
     assert words.spread(trial) == "±2.0 %"
     assert words.spread(replace(trial, rate=0.0)) == "–"
-    assert words.spread(replace(trial, rate_low=None)) == "–"
+    assert words.spread(replace(trial, rate_high=None)) == "–"
     assert words.per_watt(replace(trial, power_w=0.0), tunings.SPEC) is None
     assert math.isclose(words.per_watt(replace(trial, power_w=50.0), tunings.SPEC) or 0.0, 2.0)

@@ -46,8 +46,8 @@ async def test_the_command_starts_what_the_worker_is(
         assert "-u SLURM_PROCID" in line
         again = _run_in_sh(line, facts)
     assert told["env"].pop(SESSION_ID)
-    # Only the attempt's own process counts for the engine.
-    for name in ("PWD", "OLDPWD", "SHLVL", "_", "GMG_PROBE_DIR"):
+    # Only the attempt's own process counts for the engine, and writes its stacks for it.
+    for name in ("PWD", "OLDPWD", "SHLVL", "_", "GMG_PROBE_DIR", "GMG_STACK_FILE", "GMG_STACK_SIGNAL"):
         told["env"].pop(name, None)
     assert again == {"env": told["env"], "argv": told["argv"], "cwd": told["cwd"]}
     assert told["argv"][0] == FAKE
