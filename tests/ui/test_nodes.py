@@ -10,7 +10,6 @@ import pytest
 from gmg_tui.model import NodeView, Snapshot, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.ui.view import Band, View
-from gmg_tui.ui.workers import tile
 from tests.ui import nodes, play, sessions
 from tests.ui.play import FakedApp, press
 
@@ -100,7 +99,7 @@ async def test_a_click_on_a_nodes_line_folds_and_unfolds_it() -> None:
         await pilot.click(grid, offset=(4, 0))
         await pilot.pause()
         assert _drawn(app)[0] == "-n1"
-        await pilot.click(grid, offset=(4, 1 + tile.HEIGHT + 1 + 2))
+        await pilot.click(grid, offset=(4, 1 + grid.plan.tile_height + 1 + 2))
         await pilot.pause()
         assert app.view.selected == "n2/gpu0"
 

@@ -113,7 +113,7 @@ def test_a_tile_has_one_rate() -> None:
     snapshot = stage.snapshot(before=None, fps=fps, last_line="Running at 24,188.68 FPS (5.91 FPS per env, 4096 envs).")
     slot = stage.GPU_SESSION.slots[0]
     shown = words.Shown(slot, snapshot.workers[0], snapshot.samples[0], History(), False, stage.NOW)
-    text = "\n".join("".join(segment.text for segment in row) for row in tile.tile(shown, 60, appearance))
+    text = "\n".join("".join(segment.text for segment in row) for row in tile.tile(shown, 60, tile.HEIGHT, appearance))
     assert "22,723,000 FPS" in text
     assert "printed" not in text
     assert "24.2" not in text

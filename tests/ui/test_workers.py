@@ -36,9 +36,9 @@ def _shown(worker: Worker, sample: GpuSample | None = None, history: History | N
     return Shown(slot, worker, sample, history or History(), chosen=True, time=sessions.NOW)
 
 
-def _tile(shown: Shown, width: int = 40, *, appearance: Appearance = _LOOK) -> str:
-    rows = ["".join(segment.text for segment in row) for row in tile.tile(shown, width, appearance)]
-    assert len(rows) == tile.HEIGHT
+def _tile(shown: Shown, width: int = 40, height: int = tile.HEIGHT, *, appearance: Appearance = _LOOK) -> str:
+    rows = ["".join(segment.text for segment in row) for row in tile.tile(shown, width, height, appearance)]
+    assert len(rows) == height
     assert {cell_len(row) for row in rows} == {width}
     return "\n".join(rows)
 
@@ -115,6 +115,23 @@ def test_a_worker_that_is_restarted_has_a_gap_where_it_had_ended() -> None:
     state.apply(changed(snapshot, time=sessions.NOW + 601))
     points = list(state.histories["gpu0"].fps)
     assert points == [worker.fps.last, *[None] * 600, worker.fps.last]  # type: ignore[union-attr]
+
+
+def test_a_higher_graph_has_the_same_newest_values_in_more_rows() -> None:
+    values = [None, 25.0, 50.0, 75.0, 100.0]
+    assert graphs.tall_history(values, 100.0, 6, 2, UNICODE) == ["    ▄█", "  ▄███"]
+
+
+def test_a_higher_tile_has_a_higher_graph_and_shows_more_of_a_reason() -> None:
+    history = History()
+    for second in range(60):
+        history.add(1000.0 + second, sessions.running(0), None)
+    graph = _tile(_shown(sessions.running(0), sessions.sample(0), history), 40, 12).splitlines()
+    assert [("█" * 9 in row) for row in graph[1:6]] == [False, True, True, True, True]
+    reason = " ".join(["CUDA out of memory."] * 5)
+    failed = changed(sessions.running(0), state=WorkerState.FAILED, reason=reason)
+    texts = [_tile(_shown(failed, sessions.sample(0)), 40, height) for height in (8, 12)]
+    assert [text.count("memory.") for text in texts] == [3, 5]
 
 
 @pytest.mark.parametrize("after", [12e6, 12e3])

@@ -16,19 +16,23 @@ def highest(values: Sequence[float | None]) -> float:
 
 
 def history(values: Sequence[float | None], top: float, width: int, signs: Signs) -> str:
-    """A graph of `values` from 0 to `top`, the newest at the right end, in exactly `width` cells.
+    """A graph of one row, as in `tall_history`."""
+    return tall_history(values, top, width, 1, signs)[0]
+
+
+def tall_history(values: Sequence[float | None], top: float, width: int, height: int, signs: Signs) -> list[str]:
+    """A graph of `values` from 0 to `top`, the newest at the right end: `height` rows of exactly `width` cells.
 
     Unknown values are empty; anything above 0 has at least the lowest level, so that little differs from nothing.
     """
-    levels = signs.levels
-    full = len(levels) - 1
-    cells = []
-    for value in values[-width:] if width > 0 else ():
-        if value is None or value <= 0 or top <= 0:
-            cells.append(levels[0])
-        else:
-            cells.append(levels[max(1, round(min(1.0, value / top) * full))])
-    return "".join(cells).rjust(max(0, width), levels[0])
+    full = len(signs.levels) - 1
+    known = (value if value is not None and top > 0 else 0.0 for value in values[-width:] if width > 0)
+    heights = [max(1, round(min(1.0, value / top) * full * height)) if value > 0 else 0 for value in known]
+    rows = []
+    for below in range((height - 1) * full, -1, -full):
+        cells = "".join(signs.levels[max(0, min(full, each - below))] for each in heights)
+        rows.append(cells.rjust(max(0, width), signs.levels[0]))
+    return rows
 
 
 def bar(fraction: float, width: int, signs: Signs) -> tuple[str, str]:

@@ -41,6 +41,8 @@ class Plan(NamedTuple):
     """Tiles side by side; 1 in the table."""
     height: int
     """Rows of cells that the grid takes."""
+    tile_height: int = tile.HEIGHT
+    """Rows of cells of a tile."""
 
 
 def plan(view: View, width: int, height: int, layout: Layout) -> Plan:
@@ -48,7 +50,7 @@ def plan(view: View, width: int, height: int, layout: Layout) -> Plan:
     widest = max(1, min(len(view.slots), width // tile.MIN_WIDTH))
 
     def rows_of(columns: int) -> int:
-        return sum(_band_height(band, tiles=True) for band in view.bands(columns))
+        return sum(1 if band.node else tile.HEIGHT for band in view.bands(columns))
 
     # As few columns as make no more rows: their tiles are wider.
     rows, room = rows_of(widest), height - LOG_MIN
@@ -56,11 +58,12 @@ def plan(view: View, width: int, height: int, layout: Layout) -> Plan:
     fits = 0 < rows <= height - _LOG_BELOW_TILES and width >= tile.MIN_WIDTH
     if layout is Layout.TABLE or (layout is Layout.AUTO and not fits) or room < tile.HEIGHT:
         return Plan(tiles=False, columns=1, height=max(3, min(len(view.bands(1)) + _AROUND_TABLE, room)))
-    return Plan(tiles=True, columns=columns, height=rows if rows <= room else room - room % tile.HEIGHT)
-
-
-def _band_height(band: Band, *, tiles: bool) -> int:
-    return tile.HEIGHT if tiles and not band.node else 1
+    if rows > room:
+        return Plan(tiles=True, columns=columns, height=room - room % tile.HEIGHT)
+    # Free rows make taller tiles, as long as the log keeps its half.
+    tiles = sum(not band.node for band in view.bands(columns))
+    more = min(tile.MAX_HEIGHT - tile.HEIGHT, max(0, height // 2 - rows) // max(1, tiles))
+    return Plan(tiles=True, columns=columns, height=rows + more * tiles, tile_height=tile.HEIGHT + more)
 
 
 class Grid(Rows):
@@ -127,11 +130,14 @@ class Grid(Rows):
 
     # Scrolling
 
+    def _band_height(self, band: Band) -> int:
+        return self.plan.tile_height if self.plan.tiles and not band.node else 1
+
     def _fitting(self, bands: Sequence[Band]) -> int:
         """How many of `bands`, from the first, fit below each other; at least 1."""
         room = self.size.height - (0 if self.plan.tiles else _AROUND_TABLE)
         for number, band in enumerate(bands):
-            room -= _band_height(band, tiles=self.plan.tiles)
+            room -= self._band_height(band)
             if room < 0:
                 return max(1, number)
         return max(1, len(bands))
@@ -196,7 +202,7 @@ class Grid(Rows):
                 strips.append(node_line.tiles_line(self._view, band, width, appearance, beside).strip())
                 continue
             tiles = [
-                tile.tile(self._shown(name), right - left, appearance)
+                tile.tile(self._shown(name), right - left, self.plan.tile_height, appearance)
                 for name, left, right in zip(band.slots, edges, edges[1:], strict=False)
             ]
             rest = Segment(" " * (width - edges[len(tiles)]), appearance.style("text"))
@@ -241,7 +247,7 @@ class Grid(Rows):
             return
         y = event.y if tiles else event.y - 1
         for band in self._visible:
-            height = _band_height(band, tiles=tiles)
+            height = self._band_height(band)
             if 0 <= y < height:
                 column = min(columns - 1, event.x * columns // max(1, self.size.width))
                 if band.node:

@@ -1,4 +1,4 @@
-"""A worker as a framed tile of a fixed size, each figure in a fixed position."""
+"""A worker as a framed tile, each figure in a fixed position."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from gmg_tui.ui.drawing.words import Note, Shown
 from gmg_tui.ui.history import buckets
 
 HEIGHT = 8
-"""Rows of a tile, with its frame."""
+"""Least rows of a tile, with its frame; more are for the graph of the rate, and for notes."""
+MAX_HEIGHT = 16
+"""Rows above which a tile only gets emptier."""
 MIN_WIDTH = 38
 """Columns below which a tile is of no use."""
 _NOTES = 2
-"""Rows for progress, trouble, a comparison, or the newest output."""
+"""Rows for progress, trouble, a comparison, or the newest output, in the lowest tile."""
+_ROWS_FOR_NOTE = 4
+"""Of so many rows more, the last is for notes, and the others for the graph."""
 _LABEL = 5
 """Columns of the labels left of the graphs."""
 _RATE = 11
@@ -28,15 +32,22 @@ _WIDE_RANKS_FROM = 52
 """Columns of a tile from which a rank's name has spaces."""
 
 
-def tile(shown: Shown, width: int, appearance: Appearance) -> list[list[Segment]]:
-    """The rows of a tile, `HEIGHT` of them, each exactly `width` cells."""
+def tile(shown: Shown, width: int, height: int, appearance: Appearance) -> list[list[Segment]]:
+    """The rows of a tile, `height` of them (at least `HEIGHT`), each exactly `width` cells."""
     inner = width - 4
+    below = _NOTES + (height - HEIGHT) // _ROWS_FOR_NOTE
+    above = height - HEIGHT + _NOTES + 1 - below
+    parts = [_history_rows, _note_rows]
+    if (
+        shown.worker.state is WorkerState.FAILED and shown.worker.args
+    ):  # what it was tried with matters more than how it went
+        parts = [_arguments_rows, _note_rows] if above < below else [_note_rows, _arguments_rows]
     rows = [
         _rate_row(shown, Row(appearance, inner), appearance),
-        _history_row(shown, Row(appearance, inner), appearance),
+        *parts[0](shown, inner, above, appearance),
         _processor_row(shown, Row(appearance, inner), appearance),
         _memory_row(shown, Row(appearance, inner), appearance),
-        *_note_rows(shown, inner, appearance),
+        *parts[1](shown, inner, below, appearance),
     ]
     signs = appearance.signs
     corner, line = (signs.chosen_corner, signs.chosen_line) if shown.chosen else (signs.corner, signs.line)
@@ -91,20 +102,30 @@ def _rate_row(shown: Shown, row: Row, appearance: Appearance) -> Row:
     return row
 
 
-def _history_row(shown: Shown, row: Row, appearance: Appearance) -> Row:
-    """The history of the rate; before it, how far a phase is; the arguments of a worker that has failed."""
+def _history_rows(shown: Shown, inner: int, height: int, appearance: Appearance) -> list[Row]:
+    """The history of the rate; before it, how far a phase is."""
     worker, history = shown.worker, shown.history
-    if words.held(worker):
-        return row
+    rows = [Row(appearance, inner) for _ in range(height)]
     if words.getting_ready(worker):
         expected = words.usual(worker)
-        return row if expected is None else _bar(row, expected[0], "title", expected[1], appearance)
-    if worker.state is WorkerState.FAILED and worker.args:  # what it was tried with matters more than how it went
-        return row.add("with".ljust(_LABEL), "dim").add(" ".join(worker.args))
-    beside = words.beside_rate(worker)
-    row.end(f" {beside.text}" if beside.text else "", beside.style)
-    values = buckets(history.fps, history.end, row.room, graphs.SPAN_S)
-    return row.add(graphs.history(values, graphs.highest(values), row.room, appearance.signs), "fps-graph")
+        if expected is not None and not words.held(worker):
+            _bar(rows[0], expected[0], "title", expected[1], appearance)
+    else:
+        beside = words.beside_rate(worker)
+        rows[-1].end(f" {beside.text}" if beside.text else "", beside.style)
+        room = rows[-1].room
+        values = buckets(history.fps, history.end, room, graphs.SPAN_S)
+        graph = graphs.tall_history(values, graphs.highest(values), room, height, appearance.signs)
+        for row, cells in zip(rows, graph, strict=True):
+            row.add(cells, "fps-graph")
+    return rows
+
+
+def _arguments_rows(shown: Shown, inner: int, height: int, appearance: Appearance) -> list[Row]:
+    """The arguments of a worker that has failed."""
+    rows = [Row(appearance, inner) for _ in range(height)]
+    rows[0].add("with".ljust(_LABEL), "dim").add(" ".join(shown.worker.args))
+    return rows
 
 
 def _processor_row(shown: Shown, row: Row, appearance: Appearance) -> Row:
@@ -150,7 +171,7 @@ def _bar(row: Row, fraction: float, style: str, text: str, appearance: Appearanc
     return row.add(full, style).add(rest, "border")
 
 
-def _note_rows(shown: Shown, inner: int, appearance: Appearance) -> list[Row]:
+def _note_rows(shown: Shown, inner: int, height: int, appearance: Appearance) -> list[Row]:
     """The most useful of: progress, trouble, a comparison, the newest output."""
     worker, rows = shown.worker, list[Row]()
     progress, fraction = worker.progress, words.progress_of(worker)
@@ -158,11 +179,11 @@ def _note_rows(shown: Shown, inner: int, appearance: Appearance) -> list[Row]:
         text = f"{progress.done:,.0f}/{progress.total:,.0f} {progress.unit}{fraction[1]}"
         rows.append(_bar(Row(appearance, inner), fraction[0], "title", text, appearance))
     for note in words.notes(worker, shown.sample, appearance):
-        rows += wrapped(note, inner, appearance, _NOTES - len(rows))
-    if len(rows) < _NOTES:
-        rows += [Row(appearance, inner) for _ in range(_NOTES - len(rows))]
+        rows += wrapped(note, inner, appearance, height - len(rows))
+    if len(rows) < height:
+        rows += [Row(appearance, inner) for _ in range(height - len(rows))]
         rows[-1].end(f" {words.timeout_of(worker)}".rstrip(), "dim").add(words.last_line(worker), "dim")
-    return rows[:_NOTES]
+    return rows[:height]
 
 
 def wrapped(note: Note, width: int, appearance: Appearance, rows: int) -> list[Row]:
