@@ -126,9 +126,9 @@ def rates(made: Comparison) -> Figure:
     from plotly.graph_objects import Figure
 
     figure = Figure()
-    keys = [plain(row.key) for row in made.rows]
+    keys = [plain(row.name) for row in made.rows]
     for number, side in enumerate(made.sides):
-        fps = [row.fps[number] for row in made.rows]
+        fps = [row.values[number] for row in made.rows]
         figure.add_bar(name=plain(side.name), x=keys, y=fps, marker_color=COLOURS[number % len(COLOURS)])
     figure.update_xaxes(type="category", title_text=made.unit)
     figure.update_yaxes(title_text="FPS", rangemode="tozero")

@@ -7,42 +7,52 @@ much those runs differ. The slots of one run share its machine, its minute and i
 from __future__ import annotations
 
 import math
+import re
+import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from statistics import fmean, variance
 from typing import Any, NamedTuple
 
+import msgspec
+from msgspec import structs
+
 from gmg_tui import tables, units
 from gmg_tui.columns import Column, cell
-from gmg_tui.model import JobRecord, WorkerState
+from gmg_tui.model import JobRecord, NodesSpec, Session, Versions, WorkerState
 from gmg_tui.model.tried import SETTLE_S, comparable_rate, t_95
+from gmg_tui.options import COMPARED, RUN
 from gmg_tui.report.data import ReportData
-from gmg_tui.report.settings import KINDS, Name, Settings, settings
 from gmg_tui.text import clean
 
 _NAMED = 4
 """How many slots, jobs or failures a remark names."""
+_KINDS = ("script", "argument", "environment", "option", "hardware", "version")
+"""What a session can run with, in the order of the table."""
 _VARIANT = ("script", "argument", "environment", "option")
 """The kinds of settings that make a variant."""
+_OPTION = re.compile(r"--?[A-Za-z]")
+_FLAG = "yes"
+"""The value of an option that has none."""
 
-
-class Setting(NamedTuple):
-    """Something that the sessions ran with."""
-
-    name: Name
-    values: tuple[str | None, ...]
-    """One for each session."""
+_Settings = dict[tuple[str, str], str | None]
+"""By kind and name; None stands for what is unknown or was not given."""
 
 
 class Row(NamedTuple):
-    """The rates of a slot, of a sweep's job, or of a tuning's value."""
+    """A setting, or the rates of a slot, of a sweep's job or of a tuning's value."""
 
-    key: str
-    fps: tuple[float | None, ...]
-    """One for each session."""
+    kind: str
+    """One of `_KINDS`, or `Comparison.unit`."""
+    name: str
+    values: tuple[Any, ...]
+    """One for each session; None where unknown."""
 
     def change_pct(self, index: int) -> float | None:
-        """Against the first session."""
-        return _change_pct(self.fps[0], self.fps[index])
+        """Of a rate, against the first session."""
+        return _change_pct(self.values[0], self.values[index])
 
 
 class Variant(NamedTuple):
@@ -79,16 +89,17 @@ class Side:
     def __init__(self, data: ReportData) -> None:
         self.data = data
         self.name = data.name
-        self.settings: Settings = settings(data)
+        self.settings = _settings(data)
         self.failed = [job for job in data.jobs if job.state is WorkerState.FAILED]
         self.short: dict[str, float] = {}
         measured: dict[str, list[float]] = {}
         for job in data.jobs:
-            rate, settled = _rate(job)
-            if rate is not None and settled:
-                measured.setdefault(self._key(job), []).append(rate)
-            elif rate is not None:
-                self.short[self._key(job)] = rate
+            if job.state is WorkerState.FAILED or job.last.rate is None:
+                continue
+            if comparable_rate(job.last) is not None:
+                measured.setdefault(self._key(job), []).append(job.last.rate)
+            else:
+                self.short[self._key(job)] = job.last.rate
         self.rates = {key: fmean(each) for key, each in measured.items()}
 
     def as_json(self) -> dict[str, Any]:
@@ -116,28 +127,30 @@ class Comparison:
 
     Attributes:
         differences: The settings that differ.
-        same: Those that do not.
+        rows: The rates of each slot, job or value.
         variants: None where the sessions have no single rate, as sweeps.
         unit: What a row is of: `slot`, `job` or `value`.
     """
 
     def __init__(self, sessions: Sequence[ReportData]) -> None:
         self.sides = [Side(data) for data in sessions]
-        names = sorted({name for side in self.sides for name in side.settings}, key=lambda name: KINDS.index(name.kind))
-        every = [Setting(name, tuple(side.settings.get(name) for side in self.sides)) for name in names]
-        self.differences = [setting for setting in every if len(set(setting.values)) > 1]
-        self.same = [setting for setting in every if len(set(setting.values)) == 1 and setting.values[0] is not None]
-        keys = dict.fromkeys(key for side in self.sides for key in side.rates)
-        self.rows = [Row(key, tuple(side.rates.get(key) for side in self.sides)) for key in keys]
-        self.variants = list(self._variants())
         queued = any(data.queued for data in sessions)
         self.unit = "value" if all(data.tuning for data in sessions) else "job" if queued else "slot"
+        settings = {setting for side in self.sides for setting in side.settings}
+        every = [
+            Row(*setting, tuple(side.settings.get(setting) for side in self.sides))
+            for setting in sorted(settings, key=lambda setting: (_KINDS.index(setting[0]), setting[1]))
+        ]
+        self.differences = [row for row in every if len(set(row.values)) > 1]
+        keys = dict.fromkeys(key for side in self.sides for key in side.rates)
+        self.rows = [Row(self.unit, key, tuple(side.rates.get(key) for side in self.sides)) for key in keys]
+        self.variants = list(self._variants())
 
     def _variants(self) -> Iterator[Variant]:
         alike: dict[object, list[Side]] = {}
         for side in self.sides:
-            given = {name: value for name, value in side.settings.items() if value is not None}
-            key = frozenset((name, value) for name, value in given.items() if name.kind in _VARIANT)
+            given = [(each, value) for each, value in side.settings.items() if value is not None]
+            key = frozenset((each, value) for each, value in given if each[0] in _VARIANT)
             alike.setdefault(key, []).append(side)
         first: tuple[float, ...] | None = None
         for sides in alike.values():
@@ -151,50 +164,32 @@ class Comparison:
             first = first or fps
 
     @property
-    def setting_columns(self) -> list[Column[Setting]]:
+    def setting_columns(self) -> list[Column[Row]]:
         """The columns of the table of `differences`."""
-
-        def of(index: int, side: Side) -> Column[Setting]:
-            name, priority = f"session_{index}", 90 - index
-            return Column(
-                name,
-                lambda setting: setting.values[index] or units.NOT_KNOWN,
-                side.name,
-                "",
-                str,
-                priority,
-                left=True,
-                limit=32,
-            )
-
-        name = Column[Setting]("name", lambda setting: setting.name.name, "what differs", priority=100, left=True)
-        return [name, *(of(index, side) for index, side in enumerate(self.sides))]
+        return [
+            Column[Row]("name", lambda row: row.name, "what differs", priority=100, left=True),
+            *(
+                Column[Row](f"session_{index}", partial(_setting, index), side.name, "", str, 90 - index, True, 32)
+                for index, side in enumerate(self.sides)
+            ),
+        ]
 
     @property
     def rate_columns(self) -> list[Column[Row]]:
         """The columns of the table of `rate_rows`."""
-        result = [Column[Row]("key", lambda row: row.key, self.unit, priority=100, left=True)]
-
-        def add(index: int, name: str) -> None:
-            result.append(Column(f"{name}_fps", lambda row: row.fps[index], name, "", units.fps, 90 - index))
-            if index:
-                change = f"{name}_change_pct"
-                result.append(Column(change, lambda row: row.change_pct(index), "change", "", units.change, 90 - index))
-
+        result = [Column[Row]("key", lambda row: row.name, self.unit, priority=100, left=True)]
         for index, side in enumerate(self.sides):
-            add(index, side.name)
+            value, change = partial(_rate, index), partial(Row.change_pct, index=index)
+            result.append(Column(f"{side.name}_fps", value, side.name, "", units.fps, 90 - index))
+            if index:
+                result.append(Column(f"{side.name}_change_pct", change, "change", "", units.change, 90 - index))
         return result
 
     @property
     def rate_rows(self) -> list[Row]:
         """A row for each slot, job or value, and the total."""
         totals = tuple(side.total_fps for side in self.sides)
-        return [*self.rows, *([Row("total", totals)] if any(total is not None for total in totals) else [])]
-
-    @property
-    def same_text(self) -> str:
-        """What all sessions have in common, in one line."""
-        return ", ".join(f"{setting.name.name} {setting.values[0]}" for setting in self.same)
+        return [*self.rows, *([Row(self.unit, "total", totals)] if any(total is not None for total in totals) else [])]
 
     @property
     def note(self) -> str:
@@ -215,7 +210,7 @@ class Comparison:
 
     def _of_all(self) -> Iterator[str]:
         simulated = [side.name for side in self.sides if side.data.simulated]
-        if any(setting.name.kind == "script" for setting in self.differences):
+        if any(row.kind == "script" for row in self.differences):
             yield "not a comparison: the scripts are different, and so is the work that a step is"
         if simulated and len(simulated) < len(self.sides):
             yield f"not a comparison: {', '.join(simulated)} simulated, the rest not"
@@ -236,13 +231,11 @@ class Comparison:
 
     def text(self, width: int | None, colour: bool) -> str:
         """All of it for the terminal, without a line end at the end; `width` and `colour` as in `tables.terminal`."""
-        same = [f"the same: {self.same_text}"] if self.same else []
         return "\n".join(
             [
                 *_clean(side.data.heading for side in self.sides),
                 "",
                 *tables.terminal(self.setting_columns, self.differences, width=width, colour=colour),
-                *_clean(same),
                 "",
                 *tables.terminal(self.rate_columns, self.rate_rows, width=width, colour=colour, empty=True),
                 *([self.note] if self.note else []),
@@ -254,16 +247,15 @@ class Comparison:
         """All of it as plain data; unknown values are null."""
         rows = [
             {
-                self.unit: row.key,
-                "fps_mean": [cell(fps) for fps in row.fps],
-                "change_pct": [cell(row.change_pct(index)) for index in range(len(row.fps))],
+                self.unit: row.name,
+                "fps_mean": [cell(fps) for fps in row.values],
+                "change_pct": [cell(row.change_pct(index)) for index in range(len(row.values))],
             }
             for row in self.rows
         ]
         return {
             "sessions": [side.as_json() for side in self.sides],
-            "differences": [{**setting.name._asdict(), "values": setting.values} for setting in self.differences],
-            "same": [{**setting.name._asdict(), "value": setting.values[0]} for setting in self.same],
+            "differences": [row._asdict() for row in self.differences],
             f"{self.unit}s": rows,
             "variants": [variant.as_json() for variant in self.variants],
             "note": self.note or None,
@@ -271,11 +263,14 @@ class Comparison:
         }
 
 
-def _rate(job: JobRecord) -> tuple[float | None, bool]:
-    """The rate of a job's last attempt, and whether it ran for long enough to be compared; None of one that failed."""
-    if job.state is WorkerState.FAILED:
-        return None, False
-    return job.last.rate, comparable_rate(job.last) is not None
+def _setting(index: int, row: Row) -> str:
+    """A session's setting; a session without any keeps its column."""
+    return row.values[index] or units.NOT_KNOWN
+
+
+def _rate(index: int, row: Row) -> float | None:
+    rate: float | None = row.values[index]
+    return rate
 
 
 def _of_side(side: Side) -> Iterator[str]:
@@ -316,3 +311,86 @@ def _margin_pct(before: Sequence[float], after: Sequence[float]) -> float | None
         part**2 / (len(runs) - 1) for part, runs in zip(parts, (before, after), strict=True)
     )
     return t_95(freedom) * math.sqrt(sum(parts)) / fmean(before) * 100
+
+
+def _settings(data: ReportData) -> _Settings:
+    """What a session ran with; empty where its engine wrote nothing."""
+    session = data.session
+    if session is None:
+        return {}
+    spec = session.spec
+    batches = spec.sweep.batches if spec.sweep is not None else ()
+    options = {f"--{opt.setting}": _text(getattr(spec, opt.spec_field)) for opt in RUN if COMPARED in opt.marks}
+    if spec.tune is not None:
+        options |= {f"tune {name}": _text(value) for name, value in structs.asdict(spec.tune).items()}
+    if spec.sweep is not None and spec.sweep.file:
+        options["experiments"] = Path(spec.sweep.file).name
+    gpus = [slot.gpu for slot in session.slots if slot.gpu is not None]
+    models = Counter(gpu.name for gpu in gpus)
+    limits_w = sorted({gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None})
+    installed = session.versions or Versions()
+    kinds: dict[str, dict[str, str | None]] = {
+        "script": {"script": " ".join(dict.fromkeys(batch.script or spec.script for batch in batches)) or spec.script},
+        "argument": {**arguments(_words(data, session))},
+        "environment": {
+            name: value for env in (spec.env, *(batch.env for batch in batches)) for name, value in env.items()
+        },
+        "option": {**options, "slots": str(len(session.slots))},
+        "hardware": {
+            "host": spec.host or None,
+            "GPU": _distinct(f"{number} × {name}" for name, number in models.items()),
+            "power limit": _distinct(f"{limit:.0f} W" for limit in limits_w),
+        },
+        "version": {
+            "gmg-tui": session.version or None,
+            "Genesis": installed.genesis,
+            "torch": installed.torch,
+            "Python": installed.python,
+            "driver": _distinct(gpu.driver for gpu in gpus),
+            "CUDA": _distinct(gpu.cuda for gpu in gpus),
+        },
+    }
+    return {(kind, name): value for kind, named in kinds.items() for name, value in named.items()}
+
+
+def arguments(words: Sequence[str]) -> dict[str, str]:
+    """A script's arguments by the names of its options; those without one are `arguments`.
+
+    Which words are the values of options only the script defines: a word after an option counts as its value.
+    """
+    named: dict[str, list[str]] = {}
+    name = ""
+    for word in words:
+        if _OPTION.match(word):
+            name, is_set, value = word.partition("=")
+            named.setdefault(name, [])
+            if is_set:
+                named[name].append(value)
+                name = ""
+        else:
+            named.setdefault(name or "arguments", []).append(word)
+            name = ""
+    return {name: shlex.join(values) if values else _FLAG for name, values in named.items()}
+
+
+def _words(data: ReportData, session: Session) -> tuple[str, ...]:
+    """The arguments that all workers had in the end; those of the command line where they differ, or in a sweep."""
+    spec = session.spec
+    if spec.sweep is not None:
+        return tuple(word for batch in spec.sweep.batches for word in batch.args) or spec.args
+    last = {attempts[-1].attempt.given for attempts in data.attempts.values() if attempts}
+    return last.pop() if len(last) == 1 and not any("{" in word for word in spec.args) else spec.args
+
+
+def _distinct(values: Iterable[str | None]) -> str | None:
+    """The distinct values without None."""
+    return ", ".join(dict.fromkeys(value for value in values if value is not None)) or None
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, NodesSpec):
+        return value.text
+    plain = msgspec.to_builtins(value)
+    if isinstance(plain, dict):
+        return " ".join(f"{key}={each}" for key, each in plain.items()) or _FLAG
+    return None if plain is None else str(plain)

@@ -70,7 +70,6 @@ def comparison(made: Comparison) -> bytes:
         *(f"<p>{in_html(line)}</p>" for line in made.remarks),
         "<h2>What differs</h2>",
         tables.html(made.setting_columns, made.differences) if made.differences else "<p>Nothing.</p>",
-        *_soft([f"The same: {made.same_text}"] if made.same else []),
         "<h2>Rates</h2>",
         draw(charts.rates(made)),
         tables.html(made.rate_columns, made.rate_rows),
