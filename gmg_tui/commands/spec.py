@@ -168,28 +168,16 @@ def check_script(script: str, module: bool = False) -> None:
         raise GmgError(f"cannot read {script}: {error}") from error
 
 
-def check_folder(option: str, folder: str) -> str:
-    """The absolute path of a folder that can be written or created. Raises `GmgError`."""
-    try:
-        path = Path(folder).absolute()
-        above = next(each for each in (path, *path.parents) if each.exists())
-        fits = bool(folder) and above.is_dir()
-    except (OSError, ValueError) as error:
-        raise GmgError(f"{option} {folder}: {error}") from error
-    if not fits:
-        raise GmgError(f"{option} {folder}: give the path of a folder")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise GmgError(f"{option} {folder}: the folder {above} is not writable; choose another one")
-    return str(path)
-
-
 def make_results(results: str | None) -> None:
-    """Create the additional folder for the results, if there is one. Raises `GmgError`."""
+    """Create the additional folder for the results, if there is one. Raises `GmgError` unless it can be written."""
+    if results is None:
+        return
     try:
-        if results is not None:
-            Path(results).mkdir(parents=True, exist_ok=True)
+        Path(results).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise GmgError(f"--results {results}: cannot be created: {error.strerror}") from error
+        raise GmgError(f"--results {results}: cannot be created: {error.strerror}; choose another folder") from error
+    if not os.access(results, os.W_OK | os.X_OK):
+        raise GmgError(f"--results {results}: is not writable; choose another folder")
 
 
 def environment(pairs: tuple[str, ...]) -> dict[str, str]:

@@ -20,7 +20,6 @@ from gmg_tui.commands.messages import note
 from gmg_tui.commands.prestart import PrestartedEngine
 from gmg_tui.commands.resume import changed_spec, prepare, session_of
 from gmg_tui.commands.spec import (
-    check_folder,
     check_queued,
     check_script,
     describe,
@@ -42,13 +41,11 @@ _WHERE = ("slot", "gpu")
 """Placeholders that get their values when a job starts."""
 _SHARED = ("gpus", "ddp", "env", "per_gpu", "retries", "repeat", "timeout", "min_free_mib", "out_dir", "best")
 """Options that an experiments file may set too: it overrides `config.toml`, and the command line overrides it."""
-_CHANGEABLE = ("gpus", "env", "per_gpu", "retries", "timeout", "min_free_mib")
-"""Those that may be others when a sweep is continued."""
 
 
-def _settings(values: Mapping[str, Any], names: tuple[str, ...] = _SHARED) -> Settings:
-    """The settings that values of the options `names` make. Raises `GmgError`."""
-    chosen = {name: values[name] for name in names if name in values}
+def _settings(values: Mapping[str, Any]) -> Settings:
+    """The settings that the values of options make. Raises `GmgError`."""
+    chosen = {name: values[name] for name in _SHARED if name in values}
     return from_options({**chosen, "env": environment(tuple(chosen.get("env") or ()))})
 
 
@@ -93,7 +90,7 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
         after = f"{_checked_name(whole.name, file)}.toml"
         if options.name is None and not (sessions.sessions_folder() / whole.name).exists():
             options = options.replace(name=whole.name)
-    results = None if options.results is None else check_folder("--results", options.results)
+    results = _absolute(options.results)
     for warning in made.warnings:
         note(f"gmg-tui: {warning}")
     if options.dry_run:
@@ -108,6 +105,10 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
         return with_store(structs.replace(spec, gpus=None, sweep=asked), made.jobs)
 
     return start(options, make, engine=engine)
+
+
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else str(Path(path).absolute())
 
 
 def _checked_name(name: str, file: str | None) -> str:
@@ -129,9 +130,8 @@ def resume(options: Options, engine: PrestartedEngine) -> int:
     from gmg_tui.store.reader import load_jobs
 
     fields = check_queued(options)
-    upper = _settings(options.given, _CHANGEABLE)
-    results = None if options.results is None else check_folder("--results", options.results)
     spec = session_of(options, SWEEP, "its name and jobs").spec
+    upper = _settings(options.given)
     if spec.sweep is None:
         raise GmgError(f"{spec.name} is not a sweep; start it again with: gmg-tui {spec.script}")
     if spec.tune is not None:
@@ -140,7 +140,7 @@ def resume(options: Options, engine: PrestartedEngine) -> int:
     sweep = structs.replace(
         spec.sweep,
         batches=tuple(plan.changed(batch, upper, cpu=cpu is not None) for batch in spec.sweep.batches),
-        results=results or spec.sweep.results,
+        results=_absolute(options.results) or spec.sweep.results,
         best=options.best or spec.sweep.best,
         retry_failed=options.retry_failed,
     )

@@ -97,7 +97,6 @@ _ORDER = "is an option of the script, and goes after it: gmg-tui"
         ("sweep absent.toml", "there is no experiments file absent.toml; give a TOML file"),
         ("sweep sim.py", "sim.py is not an experiments file; without one: --set KEY=V1,V2 --script sim.py"),
         ("sweep --all --script sim.py", "--preset and --all choose presets of a file; give a FILE"),
-        ("sweep sweep.toml --results sim.py", "--results sim.py: give the path of a folder"),
         ("sweep sweep.toml --retry-failed", "--retry-failed needs --resume NAME"),
         ("sweep sweep.toml --restart always", "--restart always: finished jobs would be restarted forever"),
         (
@@ -143,6 +142,10 @@ def test_an_interpreter_without_genesis_names_the_command_that_installs_it() -> 
 
 def test_arguments_that_are_no_text_are_refused() -> None:
     assert "not UTF-8" in _gmg("--cpu", "1", "sim.py", "\udcff")
+
+
+def test_a_folder_of_results_that_cannot_be_made_is_refused() -> None:
+    assert "sim.py: cannot be created" in _gmg("sweep", "sweep.toml", "--cpu", "1", "--results", "sim.py")
 
 
 @pytest.mark.parametrize("gpus", ["9", "0,9", "0,0", "GPU-unknown", "0", "-1", "x"])
