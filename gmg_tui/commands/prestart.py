@@ -33,22 +33,22 @@ _STOP_S = 30.0
 class PrestartedEngine:
     """An engine in its own process session (setsid) that waits for its run; on leaving the context one without a run is killed.
 
-    A failure to start it is reported when it is used, after any error in the command line.
-
     Attributes:
+        process: The process.
         stop_s: How long it may take to stop its workers.
+
+    Raises:
+        GmgError: It cannot be started.
     """
 
     def __init__(self) -> None:
         root = Path(gmg_tui.__file__).parent.parent
         # Until the engine has the path of its log, its standard error goes here.
         self._stderr = os.memfd_create("engine")
-        self._process: subprocess.Popen[bytes] | None = None
-        self._failure: OSError | None = None
         self._ordered = False
         self.stop_s = _STOP_S
         try:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _BOOT, str(root)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -56,31 +56,21 @@ class PrestartedEngine:
                 start_new_session=True,
             )
         except OSError as error:
-            self._failure = error
+            raise GmgError(f"cannot start the engine: {error}", 1) from error
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process is not None and not self._ordered:
-            self._process.kill()
-            self._process.wait()
+        if not self._ordered:
+            self.process.kill()
+            self.process.wait()
         os.close(self._stderr)
-
-    @property
-    def process(self) -> subprocess.Popen[bytes]:
-        """The process. Raises `GmgError` when it could not be started."""
-        if self._process is None:
-            raise GmgError(f"cannot start the engine: {self._failure}", 1) from self._failure
-        return self._process
 
     def order(self, text: bytes) -> None:
         """Send it the run; if it has already died, the missing reply shows that.
 
         Its standard input stays open, and when it closes, the engine detects the end of this process.
-
-        Raises:
-            GmgError: It could not be started.
         """
         pipe = self.process.stdin
         self._ordered = True

@@ -69,7 +69,7 @@ class ScriptedEngine:
         self.jobs: list[JobRecord] = []
         """The queue, in its order; without any it is a plain run."""
         self.mute = False
-        """Whether questions for the queue are heard, but not answered."""
+        """Whether requests for the queue stay without an answer."""
         self.asked = asyncio.Event()
         """Set once a client has asked for the queue."""
         self.ends: asyncio.Queue[End] = asyncio.Queue()
@@ -111,7 +111,7 @@ class ScriptedEngine:
         self._server = self._lock = None
 
     def move(self, slot: str, state: WorkerState, **changes: Any) -> None:
-        """Bring a worker into a state, a second after the last move, and tell the clients."""
+        """Bring a worker into a state, a second after the last move, and send the clients a snapshot."""
         began, now = self.snapshot.time - self.snapshot.elapsed_s, self.snapshot.time + 1
         changes = {"attempt_started": began, "state_since": now, "state": state, **changes}
         workers = tuple(

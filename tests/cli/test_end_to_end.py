@@ -99,13 +99,6 @@ def test_an_interrupt_stops_in_order() -> None:
     _nothing_is_left(folder)
 
 
-def test_a_reader_that_has_seen_enough_stops_the_session() -> None:
-    command = f"{' '.join(COMMAND)} --cpu 2 {WORKER} --lines 0 | head -n 1"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, env=environ())
-    assert done.stderr == ""
-    _nothing_is_left(sessions.find(None, running=False).folder)
-
-
 def test_a_detached_session_is_listed_its_log_followed_and_stopped() -> None:
     # It takes a while to end: who stops it sees it stopping.
     started = gmg("--cpu", "1", "--name", "far", "--detach", WORKER, "--lines", "0", "--save-s", "1.5")
