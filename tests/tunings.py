@@ -37,7 +37,7 @@ from tests.workers import changed as replace
 from tests.workers import worker_of
 
 NOW = 1_795_244_467.0
-H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB"
+H100 = "NVIDIA H100 80GB HBM3"
 OUT_OF_MEMORY = "CUDA out of memory: 1.2 GiB more were asked for, 0.4 GiB were free"
 ARGS = ("-B", "{n_envs}", "--seed", "{seed}")
 SPEC = TuneSpec()
@@ -94,7 +94,7 @@ def best(value: int) -> Best:
 
 
 FIRST = Tuning(
-    SPEC, "doubled values, while that is faster", (started(1, 64, "gpu0", TrialKind.LADDER),), (Answer(H100, EIGHT),)
+    SPEC, "doubled values, while that is faster", (started(1, 64, "gpu0", TrialKind.LADDER),), Answer(H100, EIGHT)
 )
 """Nothing is known."""
 
@@ -112,7 +112,7 @@ LADDER = Tuning(
     SPEC,
     "ladder: up to 16,384",
     _LADDER,
-    (Answer(H100, EIGHT, best(4096), best(4096), best(4096), memory=MEMORY),),
+    Answer(H100, EIGHT, best(4096), best(4096), best(4096), memory=MEMORY),
     eta_s=312.0,
     command=("gmg-tui", "franka.py", "-B", "4096", "--seed", "{seed}"),
 )
@@ -148,7 +148,7 @@ EDGE = Tuning(
     SPEC,
     "refining between 12,288 and 18,000",
     (*_REFINED, measuring(15, 15_000, "gpu0", TrialKind.REFINE)),
-    (replace(_FOUND, recommended=best(16_384)),),
+    replace(_FOUND, recommended=best(16_384)),
     eta_s=140.0,
     command=_COMMAND,
 )
@@ -163,7 +163,7 @@ CONFIRMING = Tuning(
         measuring(16, 17_000, "gpu3", TrialKind.CONFIRM),
         measuring(17, 18_000, "gpu2", TrialKind.CONFIRM),
     ),
-    (_FOUND,),
+    _FOUND,
     eta_s=95.0,
     command=_COMMAND,
 )
@@ -177,7 +177,7 @@ TOGETHER = Tuning(
     SPEC,
     "15,000 on all slots at once",
     (*_LAST, *(measuring(18 + i, 15_000, slot, TrialKind.TOGETHER) for i, slot in enumerate(EIGHT))),
-    (_FOUND,),
+    _FOUND,
     eta_s=30.0,
     command=_COMMAND,
 )
@@ -189,7 +189,7 @@ ENDED = Tuning(
     SPEC,
     "found in 00:11:20",
     (*_LAST, *(measured(18 + i, 15_000, slot, TrialKind.TOGETHER) for i, slot in enumerate(EIGHT))),
-    (_WITH_TOTAL,),
+    _WITH_TOTAL,
     ended=True,
     command=_COMMAND,
 )
@@ -212,48 +212,31 @@ MINIMUM = Tuning(
         )
         for number, (value, ms) in enumerate([(8, 52.1), (16, 44.2), (32, 41.3), (64, 40.8), (128, 43.9)], 1)
     ),
-    (
-        Answer(
-            "CPU",
-            ("cpu0", "cpu1"),
-            Best(32, 41.3, 40.9, 41.7),
-            Best(64, 40.8, 40.4, 41.2),
-            Best(128, 43.9, 43.5, 44.3),
-            factors={"cpu1": 0.99},
-        ),
+    Answer(
+        "CPU",
+        ("cpu0", "cpu1"),
+        Best(32, 41.3, 40.9, 41.7),
+        Best(64, 40.8, 40.4, 41.2),
+        Best(128, 43.9, 43.5, 44.3),
+        factors={"cpu1": 0.99},
     ),
     ended=True,
     command=("gmg-tui", "--cpu", "2", "train.py", "32"),
 )
 """The least is the best, on shares of the CPU: neither memory nor utilisation nor power is known."""
 
-_SMALLER = tuple(f"gpu{i}" for i in (6, 7))
-TWO_MODELS = replace(
-    ENDED,
-    trials=(
-        *(trial for trial in ENDED.trials if trial.slot not in _SMALLER),
-        measured(30, 2048, "gpu6"),
-        measured(31, 4096, "gpu7"),
-        measured(32, 8192, "gpu6"),
-    ),
-    answers=(
-        replace(_WITH_TOTAL, slots=EIGHT[:6], factors={"gpu5": 0.92}),
-        Answer(A100, _SMALLER, best(4096), best(8192), best(8192), memory=MemoryLine(410.0, 0.8, 12_000)),
-    ),
-)
-
 
 def session(tuning: Tuning, name: str = "tune-1") -> Session:
-    """A session of `gmg-tui tune` on the slots of a tuning's answers."""
+    """A session of `gmg-tui tune` on the slots of a tuning's answer."""
     slots = []
-    for answer in tuning.answers:
-        for slot in answer.slots:
-            if answer.model == "CPU":
-                slots.append(Slot(slot, SlotKind.CPU))
-                continue
-            index = int(slot[3:])
-            gpu = Gpu(index, f"GPU-{index:08d}", answer.model, f"00000000:{index:02X}:00.0", 81559, 700.0)
-            slots.append(Slot(slot, SlotKind.GPU, gpu))
+    answer = tuning.answer
+    for slot in answer.slots:
+        if answer.model == "CPU":
+            slots.append(Slot(slot, SlotKind.CPU))
+            continue
+        index = int(slot[3:])
+        gpu = Gpu(index, f"GPU-{index:08d}", answer.model, f"00000000:{index:02X}:00.0", 81559, 700.0)
+        slots.append(Slot(slot, SlotKind.GPU, gpu))
     on_cpu = slots[0].kind is SlotKind.CPU
     script, args = ("train.py", ("{bs}",)) if on_cpu else ("franka.py", ARGS)
     spec = RunSpec(

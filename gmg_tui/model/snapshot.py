@@ -131,7 +131,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
         queue, tuning = self.queue, self.tuning
         if tuning is not None:
             stopped = tuning.stopped
-            failed = not stopped and all(answer.fastest is None for answer in tuning.answers)
+            failed = not stopped and tuning.answer.fastest is None
         elif queue is not None:
             failed, stopped = queue.failed > 0 or queue.stranded, queue.finished < queue.jobs
         else:

@@ -147,7 +147,9 @@ class Answer(Struct, frozen=True, omit_defaults=True):
     """The answer so far."""
 
     model: str
+    """The name of the GPUs that are measured; `CPU` on the CPU."""
     slots: tuple[str, ...]
+    """The slots that are measured, by name."""
     recommended: Best | None = None
     """The smallest value that is nearly as fast as the fastest."""
     fastest: Best | None = None
@@ -168,10 +170,9 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
     spec: TuneSpec
     step: str
     """What is being done, or why it is over, in a few words."""
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[Trial, ...]
     """In the order in which they were decided."""
-    answers: tuple[Answer, ...] = ()
-    """One: a tuning measures the slots of one model of GPU."""
+    answer: Answer
     eta_s: float | None = None
     """Seconds to the end, as estimated; None where that is not possible."""
     ended: bool = False
@@ -179,8 +180,3 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
     """Whether it has ended because the session was stopped."""
     command: tuple[str, ...] = ()
     """The command line of the plain run with the recommended value; empty before there is one."""
-
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """Those that are measured on, by name: of the session's, only those that were asked for."""
-        return tuple(slot for answer in self.answers for slot in answer.slots)

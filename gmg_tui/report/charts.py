@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gmg_tui import units
-from gmg_tui.model import Answer, Trial, TrialKind, Tuning, WorkerState
+from gmg_tui.model import Trial, TrialKind, Tuning, WorkerState
 from gmg_tui.report.compare import Comparison
 from gmg_tui.report.data import ReportData
 from gmg_tui.store.reader import Stored
@@ -98,11 +98,11 @@ def over_time(data: ReportData, stored: Stored) -> Figure:
     return _styled(figure, inner + _EDGE_PX)
 
 
-def curve(tuning: Tuning, answer: Answer) -> Figure:
-    """The trials on the slots of `answer` by their value, each with its interval, and the values that are the answer."""
+def curve(tuning: Tuning) -> Figure:
+    """The trials by their value, each with its interval, and the values that are the answer."""
     from plotly.graph_objects import Figure
 
-    figure = Figure()
+    figure, answer = Figure(), tuning.answer
     alone = [trial for trial in tuning.trials if trial.kind is not TrialKind.TOGETHER and trial.rate is not None]
     for number, slot in enumerate(answer.slots):
         trials = sorted((trial for trial in alone if trial.slot == slot), key=lambda trial: trial.value)

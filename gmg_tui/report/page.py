@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gmg_tui import tables, units
 from gmg_tui.columns import Column
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Answer, Tuning
+from gmg_tui.model import Tuning
 from gmg_tui.report import charts
 from gmg_tui.report.compare import Comparison
 from gmg_tui.report.data import ReportData
@@ -82,19 +82,8 @@ def comparison(made: Comparison) -> bytes:
 def tuning(of: Tuning, draw: _Drawing) -> Iterator[str]:
     """The section with a tuning's curve, answer and trials; `draw` makes HTML of a figure."""
     yield f"<h2>Tuning: {in_html(words.wanted(of.spec))}</h2>"
-    for answer in of.answers:
-        yield from _answer(of, answer, draw)
-    if of.command:
-        yield f"<pre>{in_html(shlex.join(of.command))}</pre>"
-    yield from _soft([words.caution(of.spec)])
-    trials = sorted(of.trials, key=lambda trial: (trial.value, trial.number))
-    yield tables.html(words.columns(of.spec), trials, kind=lambda trial: trial.state.value)
-
-
-def _answer(of: Tuning, answer: Answer, draw: _Drawing) -> Iterator[str]:
-    if len(of.answers) > 1:
-        yield f"<h3>{in_html(words.model(answer))}</h3>"
-    yield draw(charts.curve(of, answer))
+    answer = of.answer
+    yield draw(charts.curve(of))
     values = "".join(
         f"<div><dt>{in_html(name)}</dt><dd>{best.value:,}</dd>"
         f"<dt>{in_html(words.rate(best.rate, of.spec))} {in_html(words.spread(best))}</dt></div>"
@@ -104,6 +93,11 @@ def _answer(of: Tuning, answer: Answer, draw: _Drawing) -> Iterator[str]:
     together, factors = words.together(answer, of.spec), words.factors(answer)
     notes = [words.why_not_more(answer), together and f"together: {together}", factors and f"slots: {factors}"]
     yield from (f"<p>{in_html(note)}</p>" for note in (*notes, *answer.warnings) if note)
+    if of.command:
+        yield f"<pre>{in_html(shlex.join(of.command))}</pre>"
+    yield from _soft([words.caution(of.spec)])
+    trials = sorted(of.trials, key=lambda trial: (trial.value, trial.number))
+    yield tables.html(words.columns(of.spec), trials, kind=lambda trial: trial.state.value)
 
 
 def _drawing() -> _Drawing:

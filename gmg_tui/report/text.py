@@ -11,7 +11,7 @@ from shlex import join
 from gmg_tui import tables, units
 from gmg_tui.columns import Column
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Answer, JobRecord, Session, Snapshot, Trial, TrialState, TuneSpec, Tuning, WorkerState
+from gmg_tui.model import JobRecord, Session, Snapshot, Trial, TrialState, Tuning, WorkerState
 from gmg_tui.report import data as report
 from gmg_tui.report.data import Order, ReportData
 from gmg_tui.results import TUNE
@@ -92,19 +92,15 @@ def trials(tuning: Tuning, width: int | None, *, colour: bool) -> list[str]:
 
 def answer_lines(tuning: Tuning) -> list[str]:
     """The answer as plain lines: a short table, what to know of it, and the command line of the recommended value."""
-    spec = tuning.spec
-    lines = [line for answer in tuning.answers for line in _answer_lines(answer, spec)]
-    if not any(answer.recommended for answer in tuning.answers):
-        return [*lines, f"no value of {spec.variable} was measured"]
-    return [*lines, words.caution(spec), *([f"run it: {join(tuning.command)}"] if tuning.command else [])]
-
-
-def _answer_lines(answer: Answer, spec: TuneSpec) -> list[str]:
+    spec, answer = tuning.spec, tuning.answer
     notes = [("next", words.why_not_more(answer)), ("slots", words.factors(answer))]
     notes += [("warning", warning) for warning in answer.warnings]
     headline = [f"{spec.variable} = {together}"] if (together := words.together(answer, spec)) else []
     table = tables.terminal(words.answer_columns(spec), words.values_of(answer, spec))
-    return [*headline, *table, *(f"{name}: {text}" for name, text in notes if text)]
+    lines = [*headline, *table, *(f"{name}: {text}" for name, text in notes if text)]
+    if answer.recommended is None:
+        return [*lines, f"no value of {spec.variable} was measured"]
+    return [*lines, words.caution(spec), *([f"run it: {join(tuning.command)}"] if tuning.command else [])]
 
 
 def _columns(rows: list[JobRecord], order: Order) -> list[Column[JobRecord]]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gmg_tui.model import Answer, Fps, Session, Snapshot, Tuning, Worker, WorkerState, own_rates
+from gmg_tui.model import Fps, Session, Snapshot, Tuning, Worker, WorkerState, own_rates
 from gmg_tui.results.jobs import as_plain
 from gmg_tui.session import LOGS
 
@@ -73,7 +73,6 @@ def _rounded(value: float | None) -> float | None:
 
 def tune(session: Session, tuning: Tuning) -> dict[str, Any]:
     """A tuning as plain data, with its answer; unknown values are None."""
-    answer = as_plain(tuning.answers[0]) if tuning.answers else dict.fromkeys(Answer.__struct_fields__)
     return {
         "session": session.spec.name,
         "script": session.spec.script,
@@ -82,6 +81,6 @@ def tune(session: Session, tuning: Tuning) -> dict[str, Any]:
         "metric": tuning.spec.metric,
         "goal": tuning.spec.goal.value,
         "trials": [as_plain(trial) for trial in tuning.trials],
-        **answer,
+        **as_plain(tuning.answer),
         "command": list(tuning.command) or None,
     }

@@ -100,22 +100,21 @@ async def test_the_chart_has_states_metrics_failures_restarts_and_edits() -> Non
     assert colours == {charts.COLOURS[0]}
 
 
-@pytest.mark.parametrize("name", ["LADDER", "EDGE", "ENDED", "MINIMUM", "TWO_MODELS"])
+@pytest.mark.parametrize("name", ["LADDER", "EDGE", "ENDED", "MINIMUM"])
 def test_the_curve_of_a_tuning_has_every_trial(name: str) -> None:
     tuning = getattr(tunings, name)
-    for answer in tuning.answers:
-        drawn = charts.curve(tuning, answer).to_dict()
-        trials = [one for one in tuning.trials if one.rate is not None and one.kind != "together"]
-        points = [point for trace in drawn["data"] for point in zip(trace["x"], trace["y"], strict=True)]
-        assert sorted(points) == sorted((one.value, one.rate) for one in trials if one.slot in answer.slots)
+    drawn = charts.curve(tuning).to_dict()
+    trials = [trial for trial in tuning.trials if trial.rate is not None and trial.kind != "together"]
+    points = [point for trace in drawn["data"] for point in zip(trace["x"], trace["y"], strict=True)]
+    assert sorted(points) == sorted((trial.value, trial.rate) for trial in trials)
 
 
 def test_the_section_of_a_tuning_holds_no_markup_of_its_words() -> None:
     evil = stored.HOSTILE
-    answer = structs.replace(tunings.ENDED.answers[0], model=evil, warnings=(evil,))
+    answer = structs.replace(tunings.ENDED.answer, model=evil, warnings=(evil,))
     trials = (structs.replace(tunings.ENDED.trials[0], reason=evil), *tunings.ENDED.trials[1:])
     spec = structs.replace(tunings.SPEC, variable=evil, metric=evil)
-    changed = structs.replace(tunings.ENDED, spec=spec, trials=trials, answers=(answer,), command=(evil,))
+    changed = structs.replace(tunings.ENDED, spec=spec, trials=trials, answer=answer, command=(evil,))
     text = "".join(page.tuning(changed, lambda figure: str(figure.to_json())))
     assert "<script>document" not in text.replace("&lt;", "")
     assert text.count("&lt;b&gt;x&lt;/b&gt;") > 4

@@ -17,7 +17,7 @@ from tests import tunings
 
 
 def _curve(tuning: Tuning, width: int = 100, height: int = 20) -> list[str]:
-    return [line.plain for line in curve(tuning, tuning.answers[0], None, width, height)]
+    return [line.plain for line in curve(tuning, tuning.answer, None, width, height)]
 
 
 def _place(rows: list[str], sign: str) -> tuple[int, int]:
@@ -30,13 +30,13 @@ def _two(first: tuple[int, float], second: tuple[int, float]) -> Tuning:
         Trial(number, value, slot, TrialKind.LADDER, TrialState.MEASURED, rate)
         for number, (slot, (value, rate)) in enumerate([("gpu0", first), ("gpu1", second)], 1)
     )
-    return Tuning(tunings.SPEC, "", trials, (Answer("H100", ("gpu0", "gpu1")),))
+    return Tuning(tunings.SPEC, "", trials, Answer("H100", ("gpu0", "gpu1")))
 
 
 def test_a_value_is_placed_by_its_logarithm_and_a_rate_by_its_size() -> None:
     rows = _curve(_two((64, 3e6), (4096, 12e6)))
     trials = (*_two((64, 3e6), (4096, 12e6)).trials, tunings.measured(9, 512, "gpu2", rate=6e6))
-    with_middle = _curve(replace(_two((64, 3e6), (4096, 12e6)), trials=trials, answers=(Answer("", tunings.EIGHT),)))
+    with_middle = _curve(replace(_two((64, 3e6), (4096, 12e6)), trials=trials, answer=Answer("", tunings.EIGHT)))
     (left, low), (right, high), (middle, between) = (
         _place(rows, "●"),
         _place(rows, "○"),
@@ -64,7 +64,7 @@ def test_edge_and_memory_stand_upright_with_their_values() -> None:
 
 def test_an_interval_that_is_higher_than_a_cell_is_drawn() -> None:
     wide = tunings.measured(1, 64, "gpu0", rate=6e6, rate_low=2e6, rate_high=10e6)
-    tuning = Tuning(tunings.SPEC, "", (wide, tunings.measured(2, 128, "gpu1", rate=1e6)), (tunings.LADDER.answers[0],))
+    tuning = Tuning(tunings.SPEC, "", (wide, tunings.measured(2, 128, "gpu1", rate=1e6)), tunings.LADDER.answer)
     column = _place(_curve(tuning), "●")[0]
     rows = [at for at, row in enumerate(_curve(tuning)) if at and row[column : column + 1] == "│"]
     assert len(rows) >= 8
@@ -106,11 +106,11 @@ _trials = st.builds(
 @settings(deadline=None, max_examples=200)
 def test_whatever_is_measured_fills_its_rows(trials: list[Trial], width: int, height: int, edge: int | None) -> None:
     answer = replace(
-        tunings.ENDED.answers[0],
+        tunings.ENDED.answer,
         edge=None if edge is None else Edge(edge, "why"),
         memory=None if edge is None else MemoryLine(1.0, 1.0, edge),
     )
-    tuning = replace(tunings.ENDED, trials=tuple(trials), answers=(answer,))
+    tuning = replace(tunings.ENDED, trials=tuple(trials), answer=answer)
     lines = curve(tuning, answer, 1, width, height)
     assert len(lines) == height
     assert max(line.cell_length for line in lines) <= width

@@ -224,7 +224,7 @@ class TuneScheduler(QueueScheduler):
             spec=self._spec,
             step=self._search.step,
             trials=(*map(self._search.with_interval, self._trials), *trials),
-            answers=(answer,),
+            answer=answer,
             eta_s=self._search.eta_s(started_s, self._now_s),
             ended=self._search.ended,
             stopped=self._stopped,

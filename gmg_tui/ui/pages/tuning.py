@@ -85,7 +85,7 @@ class TuningPage(JobsPage[Trial]):
 
     @property
     def _answer(self) -> Answer | None:
-        return self._tuning.answers[0] if self._tuning.answers else None
+        return self._tuning.answer
 
     def update_snapshot(self) -> None:
         """Show the newest state of the tuning."""
