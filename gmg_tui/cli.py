@@ -19,7 +19,7 @@ import gmg_tui
 from gmg_tui import config
 from gmg_tui.commands import grammar
 from gmg_tui.commands.declared import COMMANDS
-from gmg_tui.commands.grammar import PARSED, ScriptCommand
+from gmg_tui.commands.grammar import OPTIONS, WORDS, ScriptCommand
 from gmg_tui.config import Settings
 from gmg_tui.errors import GmgError, nearest
 from gmg_tui.options import RUN, SCREEN, SWEEP_ONLY, TUNE_ONLY, Opt, Options, Program
@@ -196,22 +196,23 @@ _script = click.argument("script", required=False, metavar="SCRIPT")
 _args = click.argument("args", nargs=-1, type=click.UNPROCESSED)
 
 
-def _options(values: dict[str, Any]) -> Options:
-    parsed: grammar.Parsed = click.get_current_context().meta[PARSED]
-    return Options(**values, given=parsed.given, below=parsed.settings)
+def _options() -> Options:
+    """The options of the command that is called."""
+    options: Options = click.get_current_context().meta[OPTIONS]
+    return options
 
 
 @_group.command(cls=ScriptCommand, tables=(RUN,), short_help="Run SCRIPT on every GPU.")
 @_module
 @_script
 @_args
-def run(script: str | None, args: tuple[str, ...], module: bool, **values: Any) -> int:
+def run(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> int:
     """Run SCRIPT on every GPU.
 
     Everything after SCRIPT belongs to it. In ARGS and --env, {slot}, {gpu}, {i}, {n} and {seed} are filled in for each
     worker; {{ is a literal brace. All options and settings: gmg-tui guide options.
     """
-    ctx, options = click.get_current_context(), _options(values)
+    ctx, options = click.get_current_context(), _options()
     if options.simulate is not None:
         if script is not None:
             demo = f"gmg-tui demo --simulate {options.simulate}"
@@ -243,7 +244,7 @@ def _program(script: str | None, args: Sequence[str], *, module: bool) -> Progra
 def _explain_script(ctx: click.Context, script: str) -> None:
     """Raise `GmgError` where a word that names no file is, or may be meant to be, a command."""
     if script in _group.commands:
-        words = list(ctx.meta[PARSED].words)
+        words = list(ctx.meta[WORDS])
         words.remove(script)
         raise GmgError(f"options go after the command: gmg-tui {shlex.join([script, *words])}")
     if script == "help":
@@ -257,13 +258,13 @@ def _explain_script(ctx: click.Context, script: str) -> None:
 @_module
 @_script
 @_args
-def tune(script: str | None, args: tuple[str, ...], module: bool, **values: Any) -> int:
+def tune(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> int:
     """Find the best value of one number, such as -B {n_envs}, by measuring SCRIPT on the slots.
 
     Prints the fastest value, the smallest that is nearly as fast, and the largest that runs. Everything after SCRIPT
     belongs to it. Takes the options of run too: gmg-tui run --help.
     """
-    options = _options(values)
+    options = _options()
     if options.resume is not None:
         return _start("tune", "resume", options)
     return _start("tune", "tune", options, program=_program(script, args, module=module))
@@ -273,13 +274,13 @@ def tune(script: str | None, args: tuple[str, ...], module: bool, **values: Any)
 @click.option("--script", "is_script", is_flag=True, help="Run SCRIPT with ARGS instead of a FILE.")
 @_module
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="FILE | --script SCRIPT [ARGS]...")
-def sweep(words: tuple[str, ...], is_script: bool, module: bool, **values: Any) -> int:
+def sweep(words: tuple[str, ...], is_script: bool, module: bool, **_: Any) -> int:
     """Queue jobs on the slots: those of FILE (TOML), or with --script one for each combination of --set.
 
     Everything after SCRIPT belongs to it: sweep --set n_envs=16,64 --script sim.py -B {n_envs}. Options override
     FILE. Takes the options of run too: gmg-tui run --help.
     """
-    options = _options(values)
+    options = _options()
     if options.resume is not None:
         return _start("sweep", "resume", options)
     if options.simulate is not None and words:
@@ -298,9 +299,9 @@ def sweep(words: tuple[str, ...], is_script: bool, module: bool, **values: Any) 
 
 @_group.command(cls=ScriptCommand, tables=(RUN,), short_help="Run the bundled Genesis example.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS]...")
-def demo(words: tuple[str, ...], **values: Any) -> int:
+def demo(words: tuple[str, ...], **_: Any) -> int:
     """Run the bundled Genesis example: on the GPUs, or on two CPU slots if there are none."""
-    return _start("run", "demo", _options(values), args=words)
+    return _start("run", "demo", _options(), args=words)
 
 
 for _other in COMMANDS:

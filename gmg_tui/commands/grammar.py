@@ -8,14 +8,14 @@ import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from gmg_tui.config import Settings
 from gmg_tui.errors import nearest
-from gmg_tui.options import KEPT, RUN, SCREEN, SWEEP_ONLY, TUNE_ONLY, Form, Limits, Opt, span_s
+from gmg_tui.options import KEPT, RUN, SCREEN, SWEEP_ONLY, TUNE_ONLY, Form, Limits, Opt, Options, span_s
 
 _ALL = "all"
 """The value of `--ddp` without a number."""
@@ -26,17 +26,8 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT])(?:i?B)?", re.IGNORECASE)
 _LEAST_BYTES = 1 << 20
 
 
-class Parsed(NamedTuple):
-    """Where the values of a command's options come from. It is in `Context.meta` under `PARSED`."""
-
-    words: list[str]
-    given: dict[str, Any]
-    """Of the command line."""
-    settings: dict[str, Any]
-    """Of `config.toml`, where the command line does not contradict it."""
-
-
-PARSED = "gmg_tui.parsed"
+OPTIONS, WORDS = "gmg_tui.options", "gmg_tui.words"
+"""In `Context.meta`: a command's `Options`, and the words that it was called with."""
 
 
 class _Value(click.ParamType):  # type: ignore[type-arg]
@@ -142,7 +133,7 @@ class ScriptCommand(click.Command):
         except click.NoSuchOption as error:
             raise click.UsageError(self._explained(error, words), ctx) from None
         if not ctx.resilient_parsing:
-            ctx.meta[PARSED] = self._parsed(ctx, words)
+            ctx.meta.update({OPTIONS: self._options(ctx), WORDS: words})
         return rest
 
     def _with_ddp_size(self, args: Sequence[str]) -> list[str]:
@@ -169,8 +160,8 @@ class ScriptCommand(click.Command):
         order = [*words[:position], words[script], *words[position:script], *words[script + 1 :]]
         return f"{name} is an option of the script, and goes after it: {called} {shlex.join(order)}"
 
-    def _parsed(self, ctx: click.Context, words: list[str]) -> Parsed:
-        """Drop the settings that contradict what the command line has; add the variables of `--env` to those set."""
+    def _options(self, ctx: click.Context) -> Options:
+        """The options, without settings that contradict the command line; the variables of `--env` add to those set."""
 
         def of(source: ParameterSource) -> dict[str, Any]:
             return {name: value for name, value in ctx.params.items() if ctx.get_parameter_source(name) is source}
@@ -190,7 +181,7 @@ class ScriptCommand(click.Command):
                 ctx.params["env"] = (*settings["env"], *given["env"])
             for name in given:
                 file.options.pop(name, None)  # an error about it is not the file's
-        return Parsed(words, given, settings)
+        return Options(**ctx.params, given=given, below=settings)
 
 
 def misplaced(command: click.Command, args: Sequence[str]) -> tuple[list[str], list[str]]:
