@@ -76,7 +76,7 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     log_lines: int = 0
     """Lines of output so far, over all attempts."""
     healed: bool = False
-    """Whether it has made progress after an attempt that failed by a race with another worker."""
+    """Whether it runs despite a race with another worker: after a restart, or as Genesis rebuilt a cache file."""
     warning_lines: int = 0
     """Warnings that this attempt has printed, at most 9,999; `warnings` are what gmg-tui makes of some."""
     error_lines: int = 0

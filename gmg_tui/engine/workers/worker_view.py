@@ -66,7 +66,7 @@ def view(worker: LocalWorker, index: int, now: float) -> model.Worker:
         cpu_pct=attempt.activity.cpu_pct if state.live else None,
         memory_rss_mib=attempt.activity.memory_rss_mib if state.live else None,
         stuck=worker.stuck,
-        healed=worker.raced and reader.had_progress,
+        healed=reader.genesis.alerts.rebuilt_caches > 0 or (worker.raced and reader.had_progress),
     )
 
 
