@@ -7,7 +7,6 @@ meanwhile leaves it behind; from then on every start warns `Lock … failed`, an
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -48,9 +47,7 @@ def stale_locks(environ: Mapping[str, str]) -> tuple[Path, ...]:
     """Returns the stale locks of the kernel caches that a worker with this environment would use."""
     own = environ.get("TI_OFFLINE_CACHE_FILE_PATH")  # as the cache was called before Genesis 0.4
     before = [Path(own)] if own else [_base(environ) / name / "ticache" for name in ("gstaichi", "taichi")]
-    old = [path for root in (kernel_cache(environ), *before) for path in _locks(root) if _is_old(path)]
-    in_use = set(_open_files()) if old else set()
-    return tuple(path for path in old if os.path.realpath(path) not in in_use)
+    return tuple(path for root in (kernel_cache(environ), *before) for path in _locks(root) if _is_old(path))
 
 
 def remove_locks(paths: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -74,13 +71,3 @@ def _is_old(path: Path) -> bool:
         return time.time() - path.stat().st_mtime > STALE_S
     except OSError:
         return False
-
-
-def _open_files() -> Iterator[str]:
-    """The paths of all files that processes of this user have open (those of others cannot be read)."""
-    for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
-        if name.isdigit():
-            with suppress(OSError):
-                for entry in os.scandir(f"/proc/{name}/fd"):
-                    with suppress(OSError):
-                        yield os.readlink(entry.path)  # noqa: PTH115 - as a Path it would cost three times as much

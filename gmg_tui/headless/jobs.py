@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gmg_tui import units
 from gmg_tui.model import JobRecord, Queue, Session, Snapshot, Trial, TrialState, TuneSpec, Tuning
-from gmg_tui.tune import words
+from gmg_tui.results import tuning as tune_words
 
 _PAGE = 200
 """Jobs per request."""
@@ -122,4 +122,4 @@ def _end(trial: Trial, spec: TuneSpec) -> str:
         return f"{trial.state.value}: {trial.reason or 'no reason known'}"
     memory = "" if trial.memory_mib is None else f", {units.mib(trial.memory_mib)}"
     reason = f" ({trial.reason})" if trial.reason else ""
-    return f"measured {words.rate(trial.rate, spec)} {words.spread(trial)}{memory}{reason}"
+    return f"measured {tune_words.rate(trial.rate, spec)} {tune_words.spread(trial)}{memory}{reason}"

@@ -16,11 +16,11 @@ from gmg_tui.model import Tuning
 from gmg_tui.report import charts
 from gmg_tui.report.compare import Comparison
 from gmg_tui.report.data import ReportData
+from gmg_tui.results import tuning as tune_words
 from gmg_tui.results.jobs import columns
 from gmg_tui.store.reader import Stored
 from gmg_tui.store.records import Event
 from gmg_tui.tables import in_html
-from gmg_tui.tune import words
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -81,23 +81,23 @@ def comparison(made: Comparison) -> bytes:
 
 def tuning(of: Tuning, draw: _Drawing) -> Iterator[str]:
     """The section with a tuning's curve, answer and trials; `draw` makes HTML of a figure."""
-    yield f"<h2>Tuning: {in_html(words.wanted(of.spec))}</h2>"
+    yield f"<h2>Tuning: {in_html(tune_words.wanted(of.spec))}</h2>"
     answer = of.answer
     yield draw(charts.curve(of))
     values = "".join(
         f"<div><dt>{in_html(name)}</dt><dd>{best.value:,}</dd>"
-        f"<dt>{in_html(words.rate(best.rate, of.spec))} {in_html(words.spread(best))}</dt></div>"
-        for name, best in words.values_of(answer, of.spec)
+        f"<dt>{in_html(tune_words.rate(best.rate, of.spec))} {in_html(tune_words.spread(best))}</dt></div>"
+        for name, best in tune_words.values_of(answer, of.spec)
     )
     yield f"<dl>{values}</dl>"
-    together, factors = words.together(answer, of.spec), words.factors(answer)
-    notes = [words.why_not_more(answer), together and f"together: {together}", factors and f"slots: {factors}"]
+    together, factors = tune_words.together(answer, of.spec), tune_words.factors(answer)
+    notes = [tune_words.why_not_more(answer), together and f"together: {together}", factors and f"slots: {factors}"]
     yield from (f"<p>{in_html(note)}</p>" for note in (*notes, *answer.warnings) if note)
     if of.command:
         yield f"<pre>{in_html(shlex.join(of.command))}</pre>"
-    yield from _soft([words.caution(of.spec)])
+    yield from _soft([tune_words.caution(of.spec)])
     trials = sorted(of.trials, key=lambda trial: (trial.value, trial.number))
-    yield tables.html(words.columns(of.spec), trials, kind=lambda trial: trial.state.value)
+    yield tables.html(tune_words.columns(of.spec), trials, kind=lambda trial: trial.state.value)
 
 
 def _drawing() -> _Drawing:

@@ -15,10 +15,10 @@ from gmg_tui.model import JobRecord, Session, Snapshot, Trial, TrialState, Tunin
 from gmg_tui.report import data as report
 from gmg_tui.report.data import Order, ReportData
 from gmg_tui.results import TUNE
+from gmg_tui.results import tuning as tune_words
 from gmg_tui.results.jobs import columns, state_style
 from gmg_tui.session import LOGS, SUMMARY, SessionEntry
 from gmg_tui.text import clean
-from gmg_tui.tune import words
 
 MAX_ROWS = 40
 _BEST = 30
@@ -86,21 +86,21 @@ def trials(tuning: Tuning, width: int | None, *, colour: bool) -> list[str]:
         return _TRIAL_STYLES.get(trial.state, "dim") if column.name == "state" else ""
 
     rows = sorted(tuning.trials, key=lambda trial: (trial.value, trial.number))
-    listed = tables.terminal(words.columns(tuning.spec), rows, width=width, colour=colour, style=style)
+    listed = tables.terminal(tune_words.columns(tuning.spec), rows, width=width, colour=colour, style=style)
     return [*listed, *answer_lines(tuning)]
 
 
 def answer_lines(tuning: Tuning) -> list[str]:
     """The answer as plain lines: a short table, what to know of it, and the command line of the recommended value."""
     spec, answer = tuning.spec, tuning.answer
-    notes = [("next", words.why_not_more(answer)), ("slots", words.factors(answer))]
+    notes = [("next", tune_words.why_not_more(answer)), ("slots", tune_words.factors(answer))]
     notes += [("warning", warning) for warning in answer.warnings]
-    headline = [f"{spec.variable} = {together}"] if (together := words.together(answer, spec)) else []
-    table = tables.terminal(words.answer_columns(spec), words.values_of(answer, spec))
+    headline = [f"{spec.variable} = {together}"] if (together := tune_words.together(answer, spec)) else []
+    table = tables.terminal(tune_words.answer_columns(spec), tune_words.values_of(answer, spec))
     lines = [*headline, *table, *(f"{name}: {text}" for name, text in notes if text)]
     if answer.recommended is None:
         return [*lines, f"no value of {spec.variable} was measured"]
-    return [*lines, words.caution(spec), *([f"run it: {join(tuning.command)}"] if tuning.command else [])]
+    return [*lines, tune_words.caution(spec), *([f"run it: {join(tuning.command)}"] if tuning.command else [])]
 
 
 def _columns(rows: list[JobRecord], order: Order) -> list[Column[JobRecord]]:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gmg_tui.model.tuning import Goal, Trial, TrialKind, TrialState, TuneSpec
-from gmg_tui.tune import words
+from gmg_tui.results import tuning as tune_words
 from gmg_tui.tune.record import TuneSlot
 from gmg_tui.tune.search import Search
 from tests.tune.curves import CASES, franka, grows
@@ -127,7 +127,7 @@ def test_the_recommended_value_is_measured_on_all_slots_at_once_after_it_was_cho
     assert together.rate_low is not None
     assert [trial.kind for trial in outcome.trials[-slots:]] == [TrialKind.TOGETHER] * slots
     assert all(trial.measured_s == 60 for trial in outcome.trials[-slots:])
-    text = words.together(outcome.answer, TuneSpec())
+    text = tune_words.together(outcome.answer, TuneSpec())
     assert re.match(rf"[\d,]+ on {slots} slots?: [\d,]+ FPS ±0\.5 %", text)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gmg_tui.model import Answer, Edge, MemoryLine, Trial, TrialKind, TrialState, Tuning, Visible
-from gmg_tui.tune import words
+from gmg_tui.results import tuning as tune_words
 from gmg_tui.ui.drawing.curve import curve
 from tests import tunings
 
@@ -124,29 +124,29 @@ def test_whatever_is_measured_fills_its_rows(trials: list[Trial], width: int, he
     ],
 )
 def test_the_command_has_the_value_and_other_placeholders_as_they_are(value: int, command: tuple[str, ...]) -> None:
-    assert words.command(tunings.session(tunings.ENDED).spec, "n_envs", value) == command
+    assert tune_words.command(tunings.session(tunings.ENDED).spec, "n_envs", value) == command
 
 
 def test_the_command_has_the_slots_the_environment_and_the_module() -> None:
     spec = tunings.session(tunings.ENDED).spec
     run = replace(spec, script="train", args=("x",), env={"BS": "{n_envs}", "SAME": "17000"}, cpu=2, module=True)
     expected = ("gmg-tui", "--cpu", "2", "--env", "BS=9", "--env", "SAME=17000", "-m", "train", "x")
-    assert words.command(run, "n_envs", 9) == expected
+    assert tune_words.command(run, "n_envs", 9) == expected
 
 
 def test_the_command_has_the_options_that_matter_to_the_run() -> None:
     spec = tunings.session(tunings.ENDED).spec
     run = replace(spec, python="/venv/bin/python", python_given=True, patterns=("a b",), probe=False, args=())
     run = replace(run, visible=Visible.UUID, keep_slurm_env=True, gpus="0,1")
-    text = shlex.join(words.command(run, "n_envs", 9))
+    text = shlex.join(tune_words.command(run, "n_envs", 9))
     expected = "--python /venv/bin/python --gpus 0,1 --pattern 'a b' --visible uuid --no-probe --keep-slurm-env"
     assert text == f"gmg-tui {expected} franka.py"
 
 
 def test_a_rate_beyond_its_interval_and_one_of_zero_have_no_nonsense() -> None:
     trial = tunings.measured(1, 64, "gpu0", rate=100.0, rate_low=98.0, rate_high=102.0)
-    assert words.spread(trial) == "±2.0 %"
-    assert words.spread(replace(trial, rate=0.0)) == "–"
-    assert words.spread(replace(trial, rate_high=None)) == "–"
-    assert words.per_watt(replace(trial, power_w=0.0), tunings.SPEC) is None
-    assert math.isclose(words.per_watt(replace(trial, power_w=50.0), tunings.SPEC) or 0.0, 2.0)
+    assert tune_words.spread(trial) == "±2.0 %"
+    assert tune_words.spread(replace(trial, rate=0.0)) == "–"
+    assert tune_words.spread(replace(trial, rate_high=None)) == "–"
+    assert tune_words.per_watt(replace(trial, power_w=0.0), tunings.SPEC) is None
+    assert math.isclose(tune_words.per_watt(replace(trial, power_w=50.0), tunings.SPEC) or 0.0, 2.0)

@@ -19,8 +19,8 @@ from gmg_tui.engine.workers.slot_state import SlotState, Workplace
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, QueueAction, RunSpec, Trial, TrialKind, TrialState, TuneSpec, Tuning, WorkerState
+from gmg_tui.results import tuning as tune_words
 from gmg_tui.store.reader import open_store
-from gmg_tui.tune import words
 from gmg_tui.tune.record import TuneSlot
 from gmg_tui.tune.search import Search
 
@@ -228,7 +228,7 @@ class TuneScheduler(QueueScheduler):
             eta_s=self._search.eta_s(started_s, self._now_s),
             ended=self._search.ended,
             stopped=self._stopped,
-            command=words.command(spec, self._spec.variable, chosen.value) if chosen is not None else (),
+            command=tune_words.command(spec, self._spec.variable, chosen.value) if chosen is not None else (),
         )
 
     # Commands

@@ -16,7 +16,7 @@ from textual.content import Content
 
 from gmg_tui import units
 from gmg_tui.model import Answer, Trial, TrialKind, TrialState, Tuning, WorkerState
-from gmg_tui.tune import words
+from gmg_tui.results import tuning as tune_words
 from gmg_tui.ui.drawing.appearance import UNICODE, safe
 
 _COLOURS: Final = ("$accent", "$warning", "$success", "$secondary", "$primary", "$foreground", "$error")
@@ -195,7 +195,7 @@ def _heading(tuning: Tuning, answer: Answer, points: Sequence[Trial], width: int
     measured = {trial.slot for trial in points}
     slots = [(_sign_of(slot, answer), slot) for slot in answer.slots if slot in measured]
     axes = Content.assemble(
-        (f" {safe(words.unit(tuning.spec))}", "bold"), (f" over {safe(tuning.spec.variable)}", _DIM)
+        (f" {safe(tune_words.unit(tuning.spec))}", "bold"), (f" over {safe(tuning.spec.variable)}", _DIM)
     )
     signs = (Content.assemble(("  " + sign, style), f" {safe(slot)}") for (sign, style), slot in slots)
     return Content("").join([axes, *signs]).truncate(width, ellipsis=True)
@@ -209,7 +209,7 @@ def _axis(plot: _Plot, tuning: Tuning, answer: Answer) -> list[Content]:
         line[column] = ("┬", _DIM)
         start = max(0, min(plot.width - len(text), column - len(text) // 2))
         labels[start : start + len(text)] = text
-    for name, best in reversed(words.values_of(answer, tuning.spec)):
+    for name, best in reversed(tune_words.values_of(answer, tuning.spec)):
         if best.value > 0:
             line[plot.column(best.value)] = (letter_of(name), "bold $success")
     corner = Content.styled(f"{'':{_GUTTER - 1}}└", _DIM)

@@ -14,7 +14,7 @@ from textual.widgets import DataTable
 from gmg_tui import units
 from gmg_tui.client import Source
 from gmg_tui.model import Answer, Best, Trial, TrialState, Tuning
-from gmg_tui.tune import words
+from gmg_tui.results import tuning as tune_words
 from gmg_tui.ui.drawing.appearance import safe
 from gmg_tui.ui.drawing.curve import curve
 from gmg_tui.ui.pages.page import Drawing, Scroll
@@ -57,13 +57,13 @@ class TuningPage(JobsPage[Trial]):
         tuning = view.snapshot.tuning
         assert tuning is not None
         trials = RowTable(
-            words.columns(tuning.spec),
+            tune_words.columns(tuning.spec),
             key=lambda trial: str(trial.number),
             style=lambda trial: _STYLES[trial.state],
             follow=_newest,
         )
         super().__init__(engine, view, trials)
-        self._answers = RowTable(words.answer_columns(tuning.spec), key=lambda named: named[0])
+        self._answers = RowTable(tune_words.answer_columns(tuning.spec), key=lambda named: named[0])
         self._curve = Drawing()
         self._notes = Facts(label_width=11)
 
@@ -91,7 +91,7 @@ class TuningPage(JobsPage[Trial]):
         """Show the newest state of the tuning."""
         self.show_title()
         if self._answer is not None:
-            self._answers.show(words.values_of(self._answer, self._tuning.spec))
+            self._answers.show(tune_words.values_of(self._answer, self._tuning.spec))
         self.show_rows(self._tuning.trials, "No trial has started yet.")
 
     def show_selected(self, empty: str = "") -> None:
@@ -116,7 +116,7 @@ class TuningPage(JobsPage[Trial]):
             ("simulated  " if view.session.spec.simulate is not None else "", "$warning"),
             (f"{view.session.spec.name}  ", "bold $primary"),
             ("ended  " if view.over else "read-only  " if view.readonly else "", "$warning"),
-            (f"{words.wanted(tuning.spec)}  ", "$foreground"),
+            (f"{tune_words.wanted(tuning.spec)}  ", "$foreground"),
             (f"{tuning.step}  ", "$success" if tuning.ended else "$primary"),
             (f"{running} running  " if running else "", "$success"),
             (f"{failed} failed  " if failed else "", "$error"),
@@ -128,7 +128,7 @@ class TuningPage(JobsPage[Trial]):
     def selected_text(self, row: Trial) -> Content:
         """The trial with its rate and its reason."""
         spec = self._tuning.spec
-        rate = f"{words.rate(row.rate, spec)} {words.spread(row)}" if row.rate is not None else ""
+        rate = f"{tune_words.rate(row.rate, spec)} {tune_words.spread(row)}" if row.rate is not None else ""
         text = f"#{row.number} {spec.variable}={row.value:,} on {row.slot}  {row.state.value}  {rate}"
         return Content.assemble(safe(text), (safe(f"  {row.reason or ''}"), "$error"))
 
@@ -140,12 +140,12 @@ class TuningPage(JobsPage[Trial]):
         else:
             yield Fact("command", f"$ {self._command(best)}", "bold")
         notes = [
-            ("next", words.why_not_more(answer), "$error" if answer.edge is not None else ""),
-            ("together", words.together(answer, tuning.spec), "bold"),
+            ("next", tune_words.why_not_more(answer), "$error" if answer.edge is not None else ""),
+            ("together", tune_words.together(answer, tuning.spec), "bold"),
             *(("beware", warning, "$warning") for warning in answer.warnings),
-            ("slots", words.factors(answer), ""),
-            ("note", words.caution(tuning.spec) if best is not None else "", ""),
-            ("GPUs", f"{words.model(answer)}, {units.count(len(answer.slots), 'slot')}", "$text-muted"),
+            ("slots", tune_words.factors(answer), ""),
+            ("note", tune_words.caution(tuning.spec) if best is not None else "", ""),
+            ("GPUs", f"{tune_words.model(answer)}, {units.count(len(answer.slots), 'slot')}", "$text-muted"),
         ]
         yield from (Fact(*note) for note in notes if note[1])
 
@@ -158,7 +158,7 @@ class TuningPage(JobsPage[Trial]):
         return named[1] if named is not None else None
 
     def _command(self, best: Best) -> str:
-        return shlex.join(words.command(self._view.session.spec, self._tuning.spec.variable, best.value))
+        return shlex.join(tune_words.command(self._view.session.spec, self._tuning.spec.variable, best.value))
 
     def action_copy(self) -> None:
         """Copy the command line of the selected value."""
