@@ -21,14 +21,14 @@ _LOCK_NAMES = ("qdcache.lock", "ptxcache.lock", "ticache.lock", "metadata.lock")
 
 def mesh_cache(environ: Mapping[str, str]) -> Path:
     """Returns the mesh cache: `GS_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (1.4.5: genesis/utils/cache.py)."""
-    own = environ.get("GS_CACHE_FILE_PATH")
-    return Path(own) if own else _base(environ) / "genesis"
+    path = environ.get("GS_CACHE_FILE_PATH")
+    return Path(path) if path else _base(environ) / "genesis"
 
 
 def kernel_cache(environ: Mapping[str, str]) -> Path:
     """Returns the kernel cache: `QD_OFFLINE_CACHE_FILE_PATH`, else below `XDG_CACHE_HOME` or `~/.cache` (compile_config.h)."""
-    own = environ.get("QD_OFFLINE_CACHE_FILE_PATH")
-    return Path(own) if own else _base(environ) / "quadrants" / "qdcache"
+    path = environ.get("QD_OFFLINE_CACHE_FILE_PATH")
+    return Path(path) if path else _base(environ) / "quadrants" / "qdcache"
 
 
 def _base(environ: Mapping[str, str]) -> Path:
@@ -43,31 +43,19 @@ def exist(environ: Mapping[str, str]) -> bool:
         return False
 
 
-def stale_locks(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Returns the stale locks of the kernel caches that a worker with this environment would use."""
-    own = environ.get("TI_OFFLINE_CACHE_FILE_PATH")  # as the cache was called before Genesis 0.4
-    before = [Path(own)] if own else [_base(environ) / name / "ticache" for name in ("gstaichi", "taichi")]
-    return tuple(path for root in (kernel_cache(environ), *before) for path in _locks(root) if _is_old(path))
-
-
-def remove_locks(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Remove these locks, except those recreated meanwhile. Returns those that this call has removed."""
+def remove_stale_locks(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Remove the stale locks of the kernel caches that a worker with this environment would use, and return them."""
+    path = environ.get("TI_OFFLINE_CACHE_FILE_PATH")  # as the cache was called before Genesis 0.4
+    before = [Path(path)] if path else [_base(environ) / name / "ticache" for name in ("gstaichi", "taichi")]
     removed = []
-    for path in paths:
+    for lock in (lock for root in (kernel_cache(environ), *before) for lock in _locks(root)):
         with suppress(OSError):
-            if _is_old(path):
-                path.unlink()
-                removed.append(path)
+            if time.time() - lock.stat().st_mtime > STALE_S:
+                lock.unlink()
+                removed.append(lock)
     return tuple(removed)
 
 
 def _locks(root: Path) -> Iterator[Path]:
     """The locks in the cache itself, and in `kernel_compilation_manager` or `ptx_cache_sm_90` in it."""
     return (path for pattern in ("*.lock", "*/*.lock") for path in root.glob(pattern) if path.name in _LOCK_NAMES)
-
-
-def _is_old(path: Path) -> bool:
-    try:
-        return time.time() - path.stat().st_mtime > STALE_S
-    except OSError:
-        return False

@@ -276,7 +276,7 @@ def _make_ready(environ: Mapping[str, str], out_dir: str | None, error_file: str
         _make_folder(Path(error_file).parent)
         with contextlib.suppress(OSError):  # of this attempt in a session that is resumed
             Path(error_file).unlink()
-    for path in caches.remove_locks(caches.stale_locks(environ)):
+    for path in caches.remove_stale_locks(environ):
         _log.warning("removed a stale lock of the kernel cache: %s", path)
 
 
