@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import structs
 
 from gmg_tui.engine import process_scan, strangers
-from gmg_tui.engine.allocation import AllocationWatch
 from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.process_scan import ProcessScan
@@ -25,6 +24,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
 from gmg_tui.model import Details, GpuProcess, GpuSample, Series, Snapshot, Stacks, TriedView, WorkerState
 from gmg_tui.results.tried import Ran, TriedArguments
+from gmg_tui.slurm.allocation import AllocationWatch
 
 _LATE_INTERVALS = 2.0
 _SILENT_INTERVALS = 3.0

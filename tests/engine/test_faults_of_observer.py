@@ -13,7 +13,6 @@ from gmg_tui.model import Batch, RunSpec, WorkerState
 from .harness import running, spec_for, sweep_for
 
 _PARTS = (
-    ("engine.allocation", "AllocationWatch", "run"),
     ("engine.observer", "GpuSamples", "expire"),
     ("engine.observer", "GpuSamples", "current"),
     ("engine.output.history", "History", "add"),
@@ -28,6 +27,7 @@ _PARTS = (
     ("engine.workers.local_worker", "LocalWorker", "measure"),
     ("engine.workers.local_worker", "LocalWorker", "settle"),
     ("engine.workers.slot_state", "SlotState", "view"),
+    ("slurm.allocation", "AllocationWatch", "run"),
     ("results.tried", "TriedArguments", "slow"),
 )
 _FAULTY = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 from pathlib import Path
 
 import psutil
@@ -37,7 +36,7 @@ async def all_run(run: Running) -> dict[str, int]:
 def drivers(run: Running) -> list[psutil.Process]:
     """The processes that are clients of Ray, one for each node."""
     children = psutil.Process(run.process.pid).children()
-    return [child for child in children if any(word.endswith(".ray_driver") for word in child.cmdline())]
+    return [child for child in children if any(word == Ray.__module__ for word in child.cmdline())]
 
 
 async def test_workers_have_the_gpus_that_ray_counts(ray: RayCluster, tmp_path: Path) -> None:
@@ -98,18 +97,13 @@ async def test_drivers_that_are_killed_are_started_again_and_cost_no_worker(ray:
     nothing_left(run.spec)
 
 
-@pytest.mark.parametrize(
-    ("where", "error"),
-    [("127.0.0.1:1", "127.0.0.1:1: Connection refused"), ("//no.invalid", "no.invalid:10001: ")],
-)
-async def test_an_address_where_no_cluster_is_fails_at_once(where: str, error: str) -> None:
-    with pytest.raises(GmgError, match=f"^--nodes ray: nothing answers at {error}"):  # a resolver has its own words
-        await Ray(where).nodes()
+async def test_an_address_where_no_cluster_is_is_named() -> None:
+    with pytest.raises(GmgError, match=r"^--nodes ray: (no cluster at|the cluster at) 127\.0\.0\.1:1\b"):
+        await Ray("127.0.0.1:1").nodes()
 
 
 async def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ray.py").write_text("raise ImportError('No module named ray')\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    with socket.create_server(("127.0.0.1", 0)) as head, pytest.raises(GmgError) as caught:
-        await Ray(f"127.0.0.1:{head.getsockname()[1]}").nodes()
-    assert str(caught.value) == "--nodes ray: Ray is not installed here: pip install 'gmg-tui[ray]'"
+    with pytest.raises(GmgError, match=r"^--nodes ray: Ray is not installed here: pip install 'gmg-tui\[ray\]'$"):
+        await Ray("").nodes()

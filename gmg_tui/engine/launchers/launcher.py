@@ -9,7 +9,8 @@ import signal
 import sys
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -22,8 +23,6 @@ _LIMIT_BYTES = 1 << 20
 """Of a line, before the connection carries frames."""
 _KEPT_LINES = 5
 _END_S = 2.0
-_NODE = "GMG_NODE"
-"""Names the node in the environment of its agent, by which a simulated driver shows other cards."""
 _MOST_LOCAL = 4096
 
 
@@ -50,16 +49,16 @@ class Connection:
             if text := line.decode(errors="replace").strip():
                 self._errors.append(text)
 
-    async def greet(self, order: bytes) -> None:
-        """Send the agent's spec, and wait until it is connected. Raises `GmgError`, `OSError`, `EOFError`."""
+    async def greet(self, order: bytes) -> dict[str, Any]:
+        """Send the agent's spec, and wait for its answer. Raises `GmgError`, `OSError`, `EOFError`."""
         self.writer.write(order + b"\n")
         await self.writer.drain()
         mark = AGENT_MARK.encode()
         while line := await self.reader.readline():  # a shell may have printed anything before
             if line.startswith(mark):
-                answer = msgspec.json.decode(line[len(mark) :], type=dict[str, object])
+                answer = msgspec.json.decode(line[len(mark) :], type=dict[str, Any])
                 if answer.get("ok"):
-                    return
+                    return answer
                 raise GmgError(str(answer.get("error")), 1)
         raise EOFError("the connection was closed before its agent answered")
 
@@ -97,10 +96,6 @@ class Launcher(ABC):
     def command(self, node: str) -> Sequence[str]:
         """The command that runs `PROGRAM` on a node."""
 
-    def environ(self, node: str) -> Mapping[str, str]:
-        """The environment of that command."""
-        return os.environ
-
     async def connect(self, node: str) -> Connection:
         """Run the command. Raises `GmgError` where it cannot be run."""
         command, pipe = self.command(node), asyncio.subprocess.PIPE
@@ -110,7 +105,6 @@ class Launcher(ABC):
                 stdin=pipe,
                 stdout=pipe,
                 stderr=pipe,
-                env=self.environ(node),
                 limit=_LIMIT_BYTES,
                 start_new_session=True,  # ctrl+c is for the engine
             )
@@ -136,9 +130,5 @@ class Local(Launcher):
         return tuple(f"n{number}" for number in range(1, self._count + 1))
 
     def command(self, node: str) -> Sequence[str]:
-        """The program itself."""
-        return PROGRAM
-
-    def environ(self, node: str) -> Mapping[str, str]:
-        """With the node's name."""
-        return {**os.environ, _NODE: node}
+        """The program itself; a simulated driver shows other cards by the node's name."""
+        return ("env", f"GMG_NODE={node}", *PROGRAM)

@@ -1,31 +1,31 @@
 """Agents on the nodes of a Ray cluster: `--nodes ray`, or `ray:ADDRESS`.
 
-Ray's client takes threads, signals and memory for itself, so each node has a process that is a client of the cluster
-(`ray_driver.py`), and connects an actor's standard input and output.
+Ray's client takes threads, signals and memory for itself, so each node has a process that is a client of the cluster:
+`python -m gmg_tui.engine.launchers.ray ADDRESS gpu|cpu NODE` runs an agent's program in an actor on that node, which
+holds all of the node's GPUs, and connects it to its own standard input and output until either side ends. Without a NODE
+(an empty word) it answers with the names of all nodes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import os
-import socket
+import subprocess
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
 
-import msgspec
-
-from gmg_tui.engine.launchers.launcher import Connection, Launcher
+from gmg_tui.engine.launchers.launcher import PROGRAM, Launcher
 from gmg_tui.errors import GmgError
+from gmg_tui.session import AGENT_MARK
 
-_DRIVER = (sys.executable, "-P", "-m", "gmg_tui.engine.launchers.ray_driver")
 _ANSWER_S = 45.0
-"""How long a cluster may take to answer."""
-_CONNECT_S = 5.0
-"""How long its head's port may take to accept a connection."""
-_CLIENT_PORT = 10001
-"""Of Ray's own client, where `ray://` names none (docs.ray.io, "Ray Client")."""
+"""How long a cluster may take to answer, and an actor may wait for its node's GPUs."""
+_BYTES = 1 << 16
 
 
 class Ray(Launcher):
@@ -38,47 +38,107 @@ class Ray(Launcher):
 
     async def nodes(self) -> tuple[str, ...]:
         """The names of the nodes that have GPUs; of all with CPU slots. Raises `GmgError`."""
+        driver = await self.connect("")
         try:
-            driver = await self.connect("")
-            try:
-                async with asyncio.timeout(_ANSWER_S):
-                    line = await driver.reader.readline()
-            finally:
-                await driver.close()
-            if not line:
-                raise GmgError(f"Ray's client died while it connected to {self._address}")
-            answer: dict[str, Any] = msgspec.json.decode(line)
-            if "error" in answer:
-                raise GmgError(answer["error"])
+            async with asyncio.timeout(_ANSWER_S):
+                return tuple((await driver.greet(b""))["nodes"])
         except TimeoutError:
-            text = f"--nodes ray: the cluster at {self._address} has not answered for {_ANSWER_S:.0f} s"
-            raise GmgError(text) from None
-        except GmgError as error:
+            trouble = f"the cluster at {self._address} has not answered for {_ANSWER_S:.0f} s"
+            raise GmgError(f"--nodes ray: {trouble}") from None
+        except (GmgError, OSError, EOFError) as error:
             raise GmgError(f"--nodes ray: {error}") from error
-        return tuple(answer["nodes"])
+        finally:
+            await driver.close()
 
     def command(self, node: str) -> Sequence[str]:
         """What connects to the cluster for a node; without one, it lists them all."""
-        return (*_DRIVER, self._address, self._kind, node)
+        return (sys.executable, "-P", "-m", __name__, self._address, self._kind, node)
 
-    async def connect(self, node: str) -> Connection:
-        """As `Launcher.connect`, where a cluster answers."""
-        await self._check_port()
-        return await super().connect(node)
 
-    async def _check_port(self) -> None:
-        """Raise `GmgError` where nothing listens at `host:port` or `ray://host`; Ray would try for most of a minute."""
-        address = os.environ.get("RAY_ADDRESS", "") if self._address == "auto" else self._address
-        url = urlsplit(address if "://" in address else f"//{address}")
-        try:
-            port = url.port or (_CLIENT_PORT if url.scheme == "ray" else None)
-        except ValueError:
-            return
-        if url.scheme not in ("", "ray") or not url.hostname or port is None:
-            return  # any other address is left to Ray
-        try:
-            connection = await asyncio.to_thread(socket.create_connection, (url.hostname, port), _CONNECT_S)
-        except OSError as error:
-            why = error.strerror or f"no answer within {_CONNECT_S:.0f} s"
-            raise GmgError(f"nothing answers at {url.hostname}:{port}: {why}") from error
-        connection.close()
+class AgentActor:
+    """An agent's program on its node, whose standard input and output are forwarded by calls."""
+
+    def __init__(self, program: tuple[str, ...]) -> None:
+        here = program if os.access(program[0], os.X_OK) else ("gmg-tui", "agent")
+        # Ray gives an actor without CPUs one thread (`set_omp_num_threads_if_unset`), which workers would inherit.
+        env = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(here, stdin=pipe, stdout=pipe, start_new_session=True, env=env)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._stdin, self._stdout = process.stdin, process.stdout
+
+    def write(self, data: bytes) -> None:
+        """Write to the agent."""
+        self._stdin.write(data)
+        self._stdin.flush()
+
+    def read(self) -> bytes:
+        """What the agent sends, as soon as there is something; no bytes at its end."""
+        return os.read(self._stdout.fileno(), _BYTES)
+
+
+def _start(ray: Any, node: dict[str, Any], *, cpu: bool) -> Any:
+    """The actor on a node. Raises `LookupError`, and whatever Ray does."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    gpus = 0 if cpu else node["Resources"].get("GPU", 0)
+    placed = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+    options = {"num_cpus": 0, "num_gpus": gpus, "scheduling_strategy": placed, "max_concurrency": 3}
+    actor = ray.remote(AgentActor).options(**options).remote(PROGRAM)
+    ready, _ = ray.wait([actor.__ray_ready__.remote()], timeout=_ANSWER_S)
+    if not ready:
+        ray.kill(actor)
+        why = f": other actors or tasks of Ray's hold some of its {gpus:g} GPUs" if gpus else ""
+        raise LookupError(f"Ray has not started an actor on it for {_ANSWER_S:.0f} s{why}")
+    return actor
+
+
+def _forward(ray: Any, actor: Any) -> None:
+    """Forward bytes both ways until either side ends."""
+
+    def inward() -> None:
+        with suppress(Exception):  # the actor or the cluster is gone
+            while data := os.read(0, _BYTES):
+                ray.get(actor.write.remote(data))
+            ray.kill(actor)
+        os._exit(0)  # whatever Ray's client waits for
+
+    threading.Thread(target=inward, daemon=True).start()
+    with suppress(Exception):
+        while data := ray.get(actor.read.remote()):
+            os.write(1, data)
+    os._exit(0)
+
+
+def main() -> None:
+    """List the nodes, or connect to one."""
+    address, kind, name = sys.argv[1:]
+    cpu = kind == "cpu"
+    try:
+        import ray  # only this process loads it
+
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, namespace="gmg-tui")
+        known: Any = ray.nodes
+        usable = [node for node in known() if node["Alive"] and (cpu or node["Resources"].get("GPU"))]
+        # A node that left and came back has the same name, and another id.
+        nodes = {str(node["NodeName"]): node for node in usable}
+        if name:
+            if name not in nodes:
+                raise LookupError("it has left the Ray cluster")
+            _forward(ray, _start(ray, nodes[name], cpu=cpu))
+        if not nodes:
+            raise LookupError(f"the cluster at {address} has no node with GPUs; --cpu N takes all nodes")
+        answer: dict[str, object] = {"ok": True, "nodes": sorted(nodes)}
+    except ImportError:
+        answer = {"error": "Ray is not installed here: pip install 'gmg-tui[ray]'"}
+    except LookupError as error:
+        answer = {"error": str(error.args[0])}
+    except Exception as error:  # Ray has many
+        answer = {"error": f"no cluster at {address}: {str(error).strip().partition(chr(10))[0]}"}
+    print(f"{AGENT_MARK}{json.dumps(answer)}", flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,11 +6,10 @@ has all GPUs, cores and memory of its node, and shares them with the others (sru
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gmg_tui.engine.launchers.launcher import PROGRAM, Launcher
 from gmg_tui.errors import GmgError
@@ -47,7 +46,7 @@ class Slurm(Launcher):
             _, names, _ = await self._squeue("%N", "--states=RUNNING")
         if not names:
             raise GmgError(f"--nodes slurm: job {self._job} has no nodes: it has ended, or has not begun")
-        status, hostnames, trouble = await _run("scontrol", "show", "hostnames", names)
+        status, hostnames, trouble = await allocation.run("scontrol", "show", "hostnames", names)
         if status != 0:
             raise GmgError(f"--nodes slurm: {trouble}", 1)
         return tuple(hostnames.split())
@@ -63,26 +62,12 @@ class Slurm(Launcher):
         return self._gone
 
     async def _squeue(self, column: str, *options: str) -> tuple[int, str, str]:
-        return await _run("squeue", "--noheader", f"--format={column}", "--jobs", str(self._job), *options)
+        return await allocation.run("squeue", "--noheader", f"--format={column}", "--jobs", str(self._job), *options)
 
     def command(self, node: str) -> Sequence[str]:
         """A step on the node."""
         step = ("--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--mem=0", "--kill-on-bad-exit=0")
         count = os.environ.get("SLURM_GPUS_ON_NODE", "")
         gpus = (f"--gpus-per-node={count}",) if count.isdecimal() else ()
-        return ("srun", f"--jobid={self._job}", *step, *gpus, "--export=ALL", "--quiet", *PROGRAM)
-
-    def environ(self, node: str) -> Mapping[str, str]:
-        """Without the variables of the step that gmg-tui itself runs in."""
-        return {name: value for name, value in os.environ.items() if not name.startswith(_STEP)}
-
-
-async def _run(*command: str) -> tuple[int, str, str]:
-    """The exit status of a command, its output, and its standard error; -1 where it cannot be run."""
-    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    try:
-        process = await asyncio.create_subprocess_exec(*command, stdin=nothing, stdout=pipe, stderr=pipe)
-    except OSError as error:
-        return -1, "", f"cannot run {command[0]}: {error.strerror}"
-    output, trouble = await process.communicate()
-    return await process.wait(), output.decode().strip(), trouble.decode().strip()
+        inherited = [f"--unset={name}" for name in os.environ if name.startswith(_STEP)]
+        return ("env", *inherited, "srun", f"--jobid={self._job}", *step, *gpus, "--export=ALL", "--quiet", *PROGRAM)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from gmg_tui import session as sessions
 from gmg_tui.engine.attempts.task import Task
@@ -38,14 +38,12 @@ class JobRun:
         self.stopped = self.again = False
         self.slot_states = tuple(slot_states)
         self.slots = tuple(slot_state.slot.name for slot_state in slot_states)
-        self.group: Group | None = None
-        if record.world_size is not None:
-            self.group = Group(group_name(record), self.slots, task, workplace)
+        self.group = Group(record.group, self.slots, task, workplace) if record.group is not None else None
+        members = self.group.members if self.group is not None else (None,)
+        logs = logs_of(record, [slot_state.slot for slot_state in slot_states])
         workers: list[Worker] = []
-        for rank, slot_state in enumerate(slot_states if self.group is not None else slot_states[:1]):
-            member = self.group.members[rank] if self.group is not None else None
-            log = log_path(record, rank)
-            worker = workplace.worker(slot_state, task, log, recorder, member)
+        for slot_state, member in zip(slot_states, members, strict=False):
+            worker = workplace.worker(slot_state, task, logs[slot_state.slot], recorder, member)
             slot_state.worker, slot_state.waits, slot_state.lead = worker, None, None
             if member is not None:
                 member.worker = worker
@@ -96,18 +94,10 @@ class JobRun:
             worker.stop(kill=kill, reason=reason)
 
 
-def group_name(record: JobRecord) -> str:
-    """The name of a job's group, which no other has."""
-    return f"g{record.number}"
-
-
-def log_path(record: JobRecord, rank: int) -> str:
-    """The log of a job's worker: a path in the session's folder."""
+def logs_of(record: JobRecord, slots: Sequence[Slot]) -> dict[Slot, str]:
+    """The logs of a job's workers, by slot: paths in the session's folder. Ranks beyond the first have their own."""
     path = record.log or f"{sessions.LOGS}/{record.number:04}-{record.name}.log"
-    return path if rank == 0 else f"{path.removesuffix('.log')}.rank{rank}.log"
-
-
-def logs_of(record: JobRecord, slots: Sequence[Slot]) -> Mapping[Slot, str]:
-    """The logs of a job's workers, by slot; what has no worker of its own writes to that of the first."""
-    ranks = record.world_size is not None
-    return {slot: log_path(record, rank if ranks else 0) for rank, slot in enumerate(slots)}
+    logs = dict.fromkeys(slots, path)
+    if record.world_size is not None:
+        logs |= {slot: f"{path.removesuffix('.log')}.rank{rank}.log" for rank, slot in enumerate(slots) if rank}
+    return logs

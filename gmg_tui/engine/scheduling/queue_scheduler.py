@@ -14,7 +14,7 @@ from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.output import script_results
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.job_queue import displayed
-from gmg_tui.engine.scheduling.job_run import JobRun, group_name, logs_of
+from gmg_tui.engine.scheduling.job_run import JobRun, logs_of
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot_state import SlotState, Workplace
@@ -108,7 +108,7 @@ class QueueScheduler(Scheduler):
         spec, batch = self._workplace.spec, self._queue.batches[record.batch]
         slots = tuple(slot_state.slot for slot_state in slot_states)
         if record.world_size is not None:
-            record = structs.replace(record, group=group_name(record))
+            record = structs.replace(record, group=f"g{record.number}")
         record = self._recorder.occupy(record, logs_of(record, slots))
         self._queue.update(record)
         task = Task.queued(spec, batch, record, len(self._queue.records), slots if record.gpus > 1 else ())

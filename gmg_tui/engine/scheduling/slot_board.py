@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import Enum, auto
 from typing import NamedTuple
 
 from gmg_tui import units
@@ -12,20 +11,6 @@ from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.errors import GmgError
 from gmg_tui.model import GpuSample, JobRecord, Lane, WorkerState
-
-
-class SlotUse(Enum):
-    """The state of a slot."""
-
-    FREE = auto()
-    """The next job may start there, unless something has to be waited for (`SlotBoard.why_idle`)."""
-    RESERVED = auto()
-    """Free, and kept for the first waiting job, which needs more slots than are free."""
-    OCCUPIED = auto()
-    QUARANTINED = auto()
-    """Its GPU is benched."""
-    DISABLED = auto()
-    """Not among the slots of the current batch, or disabled by the user."""
 
 
 class Reservation(NamedTuple):
@@ -103,17 +88,6 @@ class SlotBoard:
         self._nvml_error: str | None = None
 
     # State
-
-    def state(self, slot: str) -> SlotUse:
-        """The state of a slot."""
-        if slot in self.jobs:
-            return SlotUse.OCCUPIED
-        if not self.used(slot):
-            return SlotUse.DISABLED
-        if self.bench.why(self.slot_states[slot].gpu_uuid) is not None:
-            return SlotUse.QUARANTINED
-        kept = self._reservation
-        return SlotUse.RESERVED if kept is not None and slot in kept.slots else SlotUse.FREE
 
     def used(self, slot: str) -> bool:
         """Whether jobs of the current batch may start on a slot."""
@@ -233,7 +207,7 @@ class SlotBoard:
         awaited, kept = self._why_closed(slot_state) or self._awaited(slot_state), self._reservation
         if awaited is not None:
             return awaited
-        if kept is not None and self.state(name) is SlotUse.RESERVED:
+        if kept is not None and name in kept.slots:
             return f"kept for job {kept.job}, which needs {units.count(kept.missing, 'more slot')}"
         least = min(gpus for gpus, only in self.queue.kinds if only in (None, name))
         return f"the jobs that wait need {units.count(least, 'slot')} at once"

@@ -28,7 +28,6 @@ _log = logging.getLogger(__name__)
 
 _MEASURED = "measured"
 _STOPPED = "the tuning was stopped"
-_NO_USE = "its slot is not used any more"
 
 
 def search_of(spec: RunSpec, tune: TuneSpec, hardware: Hardware) -> tuple[Search, list[Trial]]:
@@ -135,16 +134,13 @@ class TuneScheduler(QueueScheduler):
         trial_run, worker, (slot_state,) = self._trial_runs.get(run.number), run.lead, run.slot_states
         if trial_run is None or worker.unready is not None:
             return await super()._outcome(run)
-        return await self._judge(trial_run, worker, slot_state)
-
-    async def _judge(self, run: TrialRun, worker: Worker, slot_state: SlotState) -> JobRecord:
         from_file = await script_results.in_folder(Path(worker.out_dir)) if worker.out_dir is not None else {}
         sample = self._board.sample(slot_state)
         lost = "its GPU is lost" if sample is not None and sample.lost else None
-        skipped = _STOPPED if self._search.ended and not run.measured else lost
-        trial = run.conclude(worker, {**from_file, **reported(worker)}, skipped=skipped)
+        skipped = _STOPPED if self._search.ended and not trial_run.measured else lost
+        trial = trial_run.conclude(worker, {**from_file, **reported(worker)}, skipped=skipped)
         self._judge_gpu(slot_state, trial)
-        if trial.state is TrialState.FAILED and self._is_of_the_script(worker, run):
+        if trial.state is TrialState.FAILED and self._is_of_the_script(worker, trial_run):
             self._stop_search(trial.reason or "the script cannot be tuned")
         return self._recorder.release(worker, from_file, state=_STATES[trial.state], reason=trial.reason)
 
@@ -189,20 +185,20 @@ class TuneScheduler(QueueScheduler):
 
     def _running_trials(self) -> list[tuple[TrialRun, Worker]]:
         """The trials that occupy their slots, and their workers."""
-        return [
-            (run, worker)
-            for name, number in self._jobs.items()
-            if (run := self._trial_runs.get(number)) is not None
-            and (worker := self._slot_states[name].worker) is not None
-        ]
+        runs = ((self._trial_runs.get(number), run.lead) for number, run in self._runs.items())
+        return [(trial_run, worker) for trial_run, worker in runs if trial_run is not None]
 
     def _skip_unused(self) -> None:
         """Give up the trials that wait for a slot which is not used any more."""
         benched = self._board.benched()
-        for number, run in list(self._trial_runs.items()):
-            slot = run.plan.slot
-            if self._jobs.get(slot) != number and (slot in benched or not self._board.used(slot)):
-                self._skip(number, _NO_USE)
+        for number in self._waiting():
+            slot = self._trial_runs[number].plan.slot
+            if slot in benched or not self._board.used(slot):
+                self._skip(number, "its slot is not used any more")
+
+    def _waiting(self) -> list[int]:
+        """The trials that do not occupy their slots yet."""
+        return [number for number in self._trial_runs if number not in self._runs]
 
     def _skip(self, number: int, reason: str) -> None:
         """Give up a trial that waits."""
@@ -238,16 +234,11 @@ class TuneScheduler(QueueScheduler):
             raise GmgError("the search decides which trials run, and in which order; a trial can be skipped", 1)
         super()._check(action)
 
-    def act(self, action: QueueAction, numbers: tuple[int, ...]) -> None:
-        """Skip or stop trials. Raises `GmgError` for all else: the search decides which trials run, and when."""
-        self._check(action)
-        skip, live = action is QueueAction.SKIP, self._jobs.values()
-        waiting = [number for number in numbers if skip and number in self._trial_runs and number not in live]
-        for number in waiting:
+    def _act_on(self, action: QueueAction, number: int) -> None:
+        if action is QueueAction.SKIP and number in self._waiting():
             self._skip(number, "skipped by the user")
-        rest = tuple(number for number in numbers if number not in waiting)
-        if rest:
-            super().act(action, rest)
+        else:
+            super()._act_on(action, number)
 
     def end(self, *, kill: bool, reason: str | None) -> None:
         """Stop all trials, and start no others: the answer is the answer so far."""
@@ -259,7 +250,7 @@ class TuneScheduler(QueueScheduler):
     def _stop_search(self, why: str) -> None:
         """Start no more trials, and stop those that run."""
         self._search.stop(why)
-        for number in [number for number in self._trial_runs if number not in self._jobs.values()]:
+        for number in self._waiting():
             self._skip(number, why)
         for _, worker in self._running_trials():
             worker.stop(reason=why)
