@@ -34,7 +34,7 @@ from gmg_tui.protocol import Update
 _log = logging.getLogger(__name__)
 
 _FIRST_S = 60.0
-"""How long it waits at least for its first leader: the launcher may take its time."""
+"""How much longer it waits for its first leader: the launcher may take its time."""
 _SILENT_S = 60.0
 """How much longer it waits for a leader that is connected: the network may have stalled."""
 _CHECK_S = 1.0
@@ -44,12 +44,11 @@ class AssignedWorker(Member):
     """A worker on a slot, its newest assignment, and its part in a group that the session's engine manages."""
 
     worker: LocalWorker
+    running: asyncio.Task[None]
 
     def __init__(self, assignment: Assignment, task: Task) -> None:
         super().__init__(RestartPolicy(task), assignment.rank)
         self.assignment = _without_commands(assignment)
-        self.running: asyncio.Task[None] | None = None
-        self.dismissed = False
         self._outcome: Outcome | None = None
 
     async def meet(self, report: Callable[[str | None], None]) -> Meeting | None:
@@ -121,17 +120,18 @@ class Agent(Scheduler):
         self._slot_states, self._workplace, self._recorder, self._changed = slot_states, workplace, recorder, changed
         self._spec = workplace.spec.agent
         self.logs = KeptLogs(workplace.spec.folder, shared=bool(self._spec.logs))
-        self._newest: dict[str, AssignedWorker] = {}
-        """By slot."""
+        self._assigned: dict[str, AssignedWorker] = {}
+        """The worker of each slot to which one is assigned."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        """They run these workers, and earlier ones that have not ended yet."""
         self._slot_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """Held by the worker that runs on a slot."""
         self._started = asyncio.Event()
         self._ending = False
         self._leaders: set[object] = set()
         """The connections of the session's engine."""
-        self._was_led = False
-        self._received_at = time.monotonic()
-        """When the session's engine last sent something, monotonic seconds."""
+        self._received_at = time.monotonic() + _FIRST_S
+        """When the session's engine last sent something, monotonic seconds; before that, when it should."""
         self._address = ""
         """By which other machines reach this one."""
 
@@ -142,18 +142,15 @@ class Agent(Scheduler):
             self._address = await in_daemon_thread(_own_address)
             await self._watch_leader()
         finally:
-            tasks = [worker.running for worker in self._newest.values() if worker.running is not None]
-            for task in tasks:
+            for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _watch_leader(self) -> None:
-        wait_s = 0.0
-        while not wait_s or time.monotonic() - self._received_at < wait_s:
+        wait_s = self._spec.orphan_wait_s
+        while time.monotonic() - self._received_at < wait_s:
             await asyncio.sleep(_CHECK_S)
             wait_s = self._spec.orphan_wait_s + (_SILENT_S if self._leaders else 0.0)
-            if not self._was_led:
-                wait_s = max(wait_s, _FIRST_S)
         self.orphaned(f"the session's engine has been silent for {wait_s:.0f} s")
         await asyncio.get_running_loop().create_future()  # its workers end first
 
@@ -161,7 +158,6 @@ class Agent(Scheduler):
 
     def assign(self, leader: object, request: protocol.SetSlot) -> None:
         """Have a slot run what is assigned; a client that sends this is the session's engine. Raises `GmgError`."""
-        self._was_led = True
         self._leaders.add(leader)
         self.received(leader)
         slot = request.slot
@@ -171,15 +167,13 @@ class Agent(Scheduler):
             assignment = msgspec.msgpack.decode(request.assignment, type=Assignment | None)
         except msgspec.MsgspecError as error:
             raise GmgError(f"not an assignment: {error}", 1) from error
-        current = self._newest.get(slot)
-        current = None if current is not None and current.dismissed else current
+        current = self._assigned.get(slot)
         if current is not None and assignment is not None and current.assignment.key == assignment.key:
             current.update(assignment)
         elif assignment is None or not assignment.ended:
             if current is not None:
-                current.dismissed = True
-                if current.running is not None:
-                    current.running.cancel()
+                del self._assigned[slot]
+                current.running.cancel()
             if assignment is not None:
                 self._start(slot, assignment)
         self._changed()
@@ -190,7 +184,7 @@ class Agent(Scheduler):
         # The GPUs are this machine's; another machine of the session may use the same numbers and names.
         cards = [self._slot_states[card.name].slot for card in assignment.task.cards if card.name in self._slot_states]
         task = replace(assignment.task, cards=tuple(cards), restart=RestartMode.NEVER, max_restarts=0, retries=0)
-        assigned = self._newest[slot] = AssignedWorker(assignment, task)
+        assigned = self._assigned[slot] = AssignedWorker(assignment, task)
         worker = self._workplace.worker(slot_state, task, assignment.log, self._recorder, assigned)
         assert isinstance(worker, LocalWorker)
         slot_state.worker = assigned.worker = worker
@@ -198,6 +192,8 @@ class Agent(Scheduler):
         if self._ending:
             worker.stop()
         assigned.running = asyncio.create_task(self._run_worker(worker, self._slot_locks[slot]), name=slot)
+        self._tasks.add(assigned.running)
+        assigned.running.add_done_callback(self._tasks.discard)
 
     async def _run_worker(self, worker: LocalWorker, slot: asyncio.Lock) -> None:
         """Run a worker once the one before it on the slot has ended."""
@@ -219,7 +215,7 @@ class Agent(Scheduler):
         """What the session's engine is sent instead of a snapshot; None for another client."""
         if client not in self._leaders:
             return None
-        workers = tuple(assigned.report() for assigned in self._assigned)
+        workers = tuple(assigned.report() for assigned in self._assigned.values())
         report = msgspec.msgpack.encode(Report(workers, (self._address, free_port()), self.ended))
         update = Update(structs.replace(snapshot, workers=(), groups=()))
         return protocol.frame(update) + protocol.frame(protocol.SlotReports(msgspec.Raw(report)))
@@ -227,13 +223,9 @@ class Agent(Scheduler):
     # As any scheduler
 
     @property
-    def _assigned(self) -> list[AssignedWorker]:
-        return [assigned for assigned in self._newest.values() if not assigned.dismissed]
-
-    @property
     def ended(self) -> bool:
         """Whether the agent was asked to end, and nothing runs."""
-        return self._ending and all(assigned.worker.state.ended for assigned in self._assigned)
+        return self._ending and all(assigned.worker.state.ended for assigned in self._assigned.values())
 
     def restart(self, slot: str) -> None:
         """Raises `GmgError`: the session's engine decides when a worker restarts."""
@@ -241,13 +233,13 @@ class Agent(Scheduler):
 
     def stop(self, slot: str, *, kill: bool) -> None:
         """Stop the slot's worker."""
-        if slot in self._newest:
-            self._newest[slot].worker.stop(kill=kill)
+        if slot in self._assigned:
+            self._assigned[slot].worker.stop(kill=kill)
 
     def end(self, *, kill: bool, reason: str | None) -> None:
         """Stop all workers, and run no others."""
         self._ending = True
-        for assigned in self._newest.values():
+        for assigned in self._assigned.values():
             if assigned.worker.state is not WorkerState.STOPPED:
                 assigned.worker.stop(kill=kill, reason=reason)
         self._changed()

@@ -82,8 +82,7 @@ class Node:
         self._keeps_logs = False
         """Whether its agent keeps the workers' logs, as it does not see the session's folder."""
         self._followed: tuple[str, ...] = ()
-        self._ending = False
-        self._retry = asyncio.Event()
+        self._ending = asyncio.Event()
         """Set when the session ends: the next attempt to connect is made at once, and is the last."""
         self._ended = asyncio.Event()
         """Set once the agent, which was asked to end, runs nothing more."""
@@ -99,10 +98,10 @@ class Node:
         """Keep it connected until it is gone or the session ends."""
         pause_s = _PAUSE_S
         while self.gone is None:
-            last = self._ending
+            last = self._ending.is_set()
             try:
                 trouble = f"the connection was lost: {await self._connect(order)}"
-                last, pause_s = self._ending, _PAUSE_S
+                last, pause_s = self._ending.is_set(), _PAUSE_S
             except Exception as error:
                 if not isinstance(error, GmgError):  # an internal error, which must not take down the other nodes
                     _log.exception("%s: an internal error", self.name)
@@ -111,12 +110,14 @@ class Node:
                     self.answered.set_result(GmgError(trouble, 1))
             if last:
                 return
-            self._report_trouble(trouble)
+            if trouble != self._trouble and not self._ending.is_set():
+                self._trouble = trouble
+                self._changed()
             if self.gone is None and (why := await self._launcher.gone()) is not None:
                 self.gone = why
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s if self.gone is None else 0.0):
-                    await self._retry.wait()
+                    await self._ending.wait()
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         self._mark_lost(self.gone)
 
@@ -184,15 +185,10 @@ class Node:
                         return reason
             return "it was closed"
         finally:
-            if self._ending:
+            if self._ending.is_set():
                 self._ended.set()
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
-
-    def _report_trouble(self, trouble: str) -> None:
-        if trouble != self._trouble and not self._ending:
-            self._trouble = trouble
-            self._changed()
 
     def _take_report(self, body: msgspec.Raw) -> None:
         report = msgspec.msgpack.decode(body, type=Report)
@@ -285,7 +281,7 @@ class Node:
         if delayed_s >= self._late_s:  # this engine was stopped: what the node has sent is read only now
             self._received_at = now
         silent_s = now - self._received_at
-        if silent_s >= self._lost_after_s and self.unavailable is None and not self._ending:
+        if silent_s >= self._lost_after_s and self.unavailable is None and not self._ending.is_set():
             self.lost_since = time.time() - silent_s
             self._mark_lost(f"it has been silent for {units.span(silent_s)}")
             if self._connection is not None:
@@ -332,8 +328,7 @@ class Node:
 
     async def end(self, *, kill: bool, within_s: float) -> None:
         """Have the agent end its workers, copy the logs that it keeps, and let it end; all of that within `within_s`."""
-        self._ending = True
-        self._retry.set()
+        self._ending.set()
         try:
             if self.session is not None and self.gone is None:
                 async with asyncio.timeout(_END_S):
