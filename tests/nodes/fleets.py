@@ -38,11 +38,6 @@ def marked(name: str) -> list[psutil.Process]:
     return [process for process, env in environs if (env.get("GMG_SESSION"), env.get("XDG_STATE_HOME")) == mark]
 
 
-def of_session(spec: RunSpec) -> list[psutil.Process]:
-    """The workers' processes of a session."""
-    return marked(spec.name)
-
-
 def _environ(process: psutil.Process) -> dict[str, str]:
     try:
         return process.environ() if process.status() != psutil.STATUS_ZOMBIE else {}
@@ -64,11 +59,6 @@ def agents_of(name: str, node: str = "") -> list[psutil.Process]:
     return agents
 
 
-def agents(spec: RunSpec) -> list[psutil.Process]:
-    """The agents of a session, and their watchdogs."""
-    return agents_of(spec.name)
-
-
 def agent(spec: RunSpec, node: str) -> psutil.Process:
     """The agent of one node."""
     processes = agents_of(spec.name, node)
@@ -85,7 +75,7 @@ def bridge(engine_pid: int, node: str) -> psutil.Process:
 
 def nothing_left(spec: RunSpec) -> None:
     """Wait until no worker and no agent of the session is left."""
-    wait_until(lambda: not of_session(spec) and not agents(spec))
+    wait_until(lambda: not marked(spec.name) and not agents_of(spec.name))
 
 
 def connected(snapshot: Snapshot) -> dict[str, bool]:

@@ -1,7 +1,7 @@
 """A real Ray cluster of two nodes with four GPUs each, as it counts them, on this machine.
 
-`python -m tests.nodes.ray_cluster [ENVIRON…]` prints its address; then each line of standard input is obeyed and answered.
-`ENVIRON` is a JSON object for each node, with variables for what runs there. It ends with its input.
+`python -m tests.nodes.ray_cluster ENVIRON ENVIRON` prints its address; then each line of standard input is obeyed and
+answered. `ENVIRON` is a JSON object for each node, with variables for what runs there. It ends with its input.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-from gmg_tui.model import LauncherKind, NodesSpec
 
 ROOT = Path(__file__).parents[2]
 GPUS = 4
@@ -56,10 +54,6 @@ class RayCluster:
         """How many GPUs Ray could give to somebody."""
         return float(self.do("free"))
 
-    def nodes(self) -> NodesSpec:
-        """What `--nodes ray:ADDRESS` says."""
-        return NodesSpec(LauncherKind.RAY, self.address, orphan_wait_s=2.0)
-
     def end(self) -> None:
         """End it, and wait for that."""
         assert self.process.stdin is not None
@@ -72,7 +66,7 @@ def main(*environs: str) -> None:
     import ray
     from ray.cluster_utils import Cluster
 
-    first, second = [json.loads(environ) for environ in environs] or ({}, {})
+    first, second = map(json.loads, environs)
     cluster: Any = Cluster(
         initialize_head=True,
         head_node_args={**_NODE, "node_name": "first", "include_dashboard": False, "env_vars": first},
@@ -80,22 +74,18 @@ def main(*environs: str) -> None:
     other = cluster.add_node(**_NODE, node_name="second", env_vars=second)
     print(cluster.address, flush=True)
 
-    def add() -> None:
-        nonlocal other
-        other = cluster.add_node(**_NODE, node_name="second", env_vars=second)
-
-    def free() -> float:
-        ray.init(cluster.address, ignore_reinit_error=True)
-        resources: Any = ray.available_resources
-        return float(resources().get("GPU", 0.0))
-
-    commands: dict[str, Callable[[], object]] = {
-        "remove": lambda: cluster.remove_node(other),  # the second node
-        "add": add,  # another in its place
-        "free": free,
-    }
+    resources: Any = ray.available_resources
     for line in sys.stdin:
-        print("done", commands[line.strip()](), flush=True)
+        answer = 0.0
+        match line.strip():
+            case "remove":
+                cluster.remove_node(other)
+            case "add":  # another in its place
+                other = cluster.add_node(**_NODE, node_name="second", env_vars=second)
+            case "free":
+                ray.init(cluster.address, ignore_reinit_error=True)
+                answer = resources().get("GPU", 0.0)
+        print("done", answer, flush=True)
     cluster.shutdown()
 
 

@@ -16,12 +16,12 @@ from tests.nodes.fleets import (
     ENDLESS,
     SLOTS,
     agent,
-    agents,
+    agents_of,
     bridge,
     connected,
+    marked,
     nodes,
     nothing_left,
-    of_session,
     on_nodes,
 )
 from tests.nvml_sim import Process, Sim
@@ -82,37 +82,28 @@ async def test_a_network_that_stalls_costs_no_worker_and_orders_are_taken_afterw
     nothing_left(spec)
 
 
-async def test_nothing_is_known_of_the_gpus_of_a_node_that_is_silent(sim: Sim) -> None:
+async def test_gpus_are_those_of_their_node_and_unknown_while_that_is_silent(sim: Sim) -> None:
     spec = spec_for(*ENDLESS, cpu=None, gpus="0,1", nodes=nodes())
     async with running(spec, sim.env()) as run:
 
         def known() -> list[bool]:
             return [sample.power_w is not None for sample in run.snapshot.samples]
 
-        await run.until(lambda _: known() == [True] * 4)
+        def owners() -> list[str | None]:
+            return [process.slot for sample in run.snapshot.samples for process in sample.processes or ()]
+
+        await run.until(lambda snapshot: known() == [True] * 4 and all(worker.pid for worker in snapshot.workers))
+        pid = run.worker("n1/gpu0").pid
+        assert pid is not None
+        sim.gpus[0].processes = [Process(pid)]  # both nodes have this GPU: the number is the same on either machine
+        sim.write()
+        await run.until(lambda _: owners() == ["n1/gpu0", None])
         there = bridge(run.process.pid, "n1")
         there.suspend()
         await run.until(lambda _: known() == [False, False, True, True])
         assert not [sample.error for sample in run.snapshot.samples if sample.error]
         there.resume()
         await run.until(lambda _: known() == [True] * 4)
-        await run.client.end()
-    nothing_left(spec)
-
-
-async def test_a_process_is_attributed_to_no_worker_of_another_node(sim: Sim) -> None:
-    spec = spec_for(*ENDLESS, cpu=None, gpus="0,", nodes=nodes())
-    async with running(spec, sim.env()) as run:
-        await run.until(lambda snapshot: all(worker.pid for worker in snapshot.workers))
-        pid = run.worker("n1/gpu0").pid
-        assert pid is not None
-        sim.gpus[0].processes = [Process(pid)]  # both nodes have this GPU: the number is the same on either machine
-        sim.write()
-
-        def owners() -> list[str | None]:
-            return [process.slot for sample in run.snapshot.samples for process in sample.processes or ()]
-
-        await run.until(lambda _: owners() == ["n1/gpu0", None])
         await run.client.end()
     nothing_left(spec)
 
@@ -141,7 +132,7 @@ async def test_what_has_ended_does_not_run_again_when_its_agent_is_killed() -> N
         await eventually(lambda: "n2 is connected again" in run.log())
         moment = run.snapshot.time
         await run.until(lambda snapshot: connected(snapshot)["n2"] and snapshot.time > moment + 2)
-        assert not of_session(spec)
+        assert not marked(spec.name)
         assert {(run.worker(slot).state, run.worker(slot).attempt) for slot in SLOTS} == {(WorkerState.FINISHED, 1)}
     nothing_left(spec)
 
@@ -153,7 +144,7 @@ async def test_an_engine_that_ends_by_a_signal_has_its_workers_end_in_order(numb
         await all_run(run)
         run.process.send_signal(number)
         await run.process.wait()
-        await eventually(lambda: not of_session(spec) and not agents(spec))
+        await eventually(lambda: not marked(spec.name) and not agents_of(spec.name))
     # They were stopped by SIGINT: Genesis saves its kernels then.
     for slot in SLOTS:
         assert b"caching compiled kernels" in run.output(slot)

@@ -58,8 +58,10 @@ async def test_a_group_on_one_node_meets_on_its_loopback(tmp_path: Path) -> None
     assert variables(tmp_path, 0, 1)["MASTER_ADDR"] == "127.0.0.1"
 
 
-async def test_a_group_over_nodes_is_stopped_and_started_by_the_user() -> None:
-    spec = group("--steps", "100000")
+async def test_a_group_over_nodes_is_stopped_and_started_by_the_user_and_starts_again_after_it_has_lost_a_node() -> (
+    None
+):
+    spec = group("--steps", "100000", restart=RestartMode.FAILURE)
     async with running(spec) as run:
         await run.until(lambda snapshot: all_are(snapshot, WorkerState.RUNNING))
         await run.client.act(Action.STOP, "n2/cpu0")
@@ -67,16 +69,8 @@ async def test_a_group_over_nodes_is_stopped_and_started_by_the_user() -> None:
         await run.client.act(Action.RESTART, "n1/cpu1")
         await run.until(lambda snapshot: all_are(snapshot, WorkerState.RUNNING))
         assert {worker.attempt for worker in run.snapshot.workers} == {2}
-        await run.client.end()
-    nothing_left(spec)
-
-
-async def test_a_group_that_has_lost_a_node_starts_again_when_that_is_back() -> None:
-    spec = group("--steps", "100000", restart=RestartMode.FAILURE)
-    async with running(spec) as run:
-        await run.until(lambda snapshot: all_are(snapshot, WorkerState.RUNNING))
         agent(spec, "n2").kill()
-        await run.until(lambda snapshot: {worker.attempt for worker in snapshot.workers} == {2})
+        await run.until(lambda snapshot: {worker.attempt for worker in snapshot.workers} == {3})
         await run.until(lambda snapshot: all_are(snapshot, WorkerState.RUNNING))
         await run.client.end()
     nothing_left(spec)

@@ -5,26 +5,57 @@ from __future__ import annotations
 import json
 import os
 import re
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from msgspec import structs
 
 from gmg_tui import session
 from gmg_tui.engine.launchers.ray import Ray
 from gmg_tui.errors import GmgError
-from gmg_tui.model import WorkerState
+from gmg_tui.model import LauncherKind, NodesSpec, WorkerState
 from gmg_tui.store import reader
 from tests.engine.harness import Running, job_batch, running, spec_for, sweep_for
 from tests.harm.patience import eventually, wait_until
 from tests.nodes.fleets import ENDLESS, connected, nothing_left
 from tests.nodes.ray_cluster import GPUS, RayCluster
+from tests.nvml_sim import Sim
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 
 LONG_S = 300.0
 """A client of Ray's takes seconds to start."""
+
+
+@pytest.fixture(scope="module")
+def _cluster(nvml_library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+    """Two nodes, each of which has a simulated driver that shows four GPUs of its own."""
+    folder = tmp_path_factory.mktemp("ray")
+    sims = [Sim(folder / name, nvml_library, 2 * GPUS) for name in ("first", "second")]
+    sims[0].gpus, sims[1].gpus = sims[0].gpus[:GPUS], sims[1].gpus[GPUS:]
+    for sim in sims:
+        sim.write()
+    with tempfile.TemporaryDirectory(prefix="gmg-", dir="/tmp") as runtime:  # a socket's path has room for 107 bytes
+        cluster = RayCluster({"XDG_STATE_HOME": str(folder), "XDG_RUNTIME_DIR": runtime}, *(sim.env() for sim in sims))
+        yield cluster
+        cluster.end()
+
+
+@pytest.fixture
+def ray(_cluster: RayCluster, own_folders: None, monkeypatch: pytest.MonkeyPatch) -> RayCluster:
+    """The cluster, whose agents have the same folders as this test. Skips the test where Ray does not start."""
+    if not _cluster.address:
+        pytest.skip("Ray does not start here")
+    for name, value in _cluster.folders.items():
+        monkeypatch.setenv(name, value)
+    return _cluster
+
+
+def on_ray(cluster: RayCluster, *, orphan_wait_s: float = 2.0, lost_after_s: float = 15.0) -> NodesSpec:
+    """`--nodes ray:ADDRESS`."""
+    return NodesSpec(LauncherKind.RAY, cluster.address, orphan_wait_s=orphan_wait_s, lost_after_s=lost_after_s)
 
 
 async def all_run(run: Running) -> dict[str, int]:
@@ -42,7 +73,7 @@ def drivers(run: Running) -> list[psutil.Process]:
 async def test_workers_have_the_gpus_that_ray_counts(ray: RayCluster, tmp_path: Path) -> None:
     assert ray.free_gpus() == 2 * GPUS
     words = ("--lines", "20", "--phase-s", "0.01", "--print-env", str(tmp_path / "{i}.json"))
-    async with running(spec_for(*words, cpu=None, nodes=ray.nodes())) as run:
+    async with running(spec_for(*words, cpu=None, nodes=on_ray(ray))) as run:
         first, second = (node.name for node in run.snapshot.nodes)
         slots = run.client.welcome.session.slots
         assert [slot.name for slot in slots] == [f"{node}/gpu{i}" for node in (first, second) for i in range(GPUS)]
@@ -64,7 +95,7 @@ async def test_the_jobs_of_a_node_that_leaves_run_on_the_other_and_on_one_that_t
 ) -> None:
     go = tmp_path / "go"
     jobs = [{"value": str(number)} for number in range(4)]
-    spec = sweep_for(jobs, job_batch("--until", str(go)), cpu=1, nodes=ray.nodes())
+    spec = sweep_for(jobs, job_batch("--until", str(go)), cpu=1, nodes=on_ray(ray))
     async with running(spec) as run:
         await run.until(lambda _: run.queue.running == 2 and all(worker.pid for worker in run.snapshot.workers))
         ray.do("remove")
@@ -83,7 +114,7 @@ async def test_the_jobs_of_a_node_that_leaves_run_on_the_other_and_on_one_that_t
 
 
 async def test_drivers_that_are_killed_are_started_again_and_cost_no_worker(ray: RayCluster) -> None:
-    patient = structs.replace(ray.nodes(), orphan_wait_s=60.0, lost_after_s=60.0)  # Ray's client takes seconds to start
+    patient = on_ray(ray, orphan_wait_s=60.0, lost_after_s=60.0)  # Ray's client takes seconds to start
     async with running(spec_for(*ENDLESS, cpu=1, nodes=patient)) as run:
         before = await all_run(run)
         names = [node.name for node in run.snapshot.nodes]

@@ -19,7 +19,7 @@ from gmg_tui.model import LauncherKind, NodesSpec, WorkerState
 from gmg_tui.session import nodes_folder
 from tests.engine.harness import job_batch, running, spawn, spec_for, sweep_for
 from tests.harm.patience import eventually
-from tests.nodes.fleets import ENDLESS, agents, nothing_left, of_session
+from tests.nodes.fleets import ENDLESS, nothing_left
 
 _SSH = """\
 #!/bin/sh
@@ -65,7 +65,7 @@ async def test_logs_that_an_engine_could_not_bring_stay_on_their_nodes(hosts: No
             await run.until_state(slot, WorkerState.RUNNING)
         run.process.kill()
         await run.process.wait()
-        await eventually(lambda: not of_session(spec) and not agents(spec))
+        nothing_left(spec)
     kept = {path.parent.name: path.read_bytes() for path in nodes_folder().glob("*/logs/*/cpu0.log")}
     assert all(b"caching compiled kernels" in kept[node] for node in ("a", "b"))
 

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import psutil
@@ -29,65 +28,42 @@ JOBS = 40
 JOB_S = 0.6
 
 
-class Storm:
-    """Does harm to a session; what is gone already is left in peace."""
-
-    def __init__(self, run: Running, chance: random.Random) -> None:
-        self.run, self.chance = run, chance
-        self.done: Counter[str] = Counter()
-
-    async def blow(self) -> None:
-        """Until all jobs have ended."""
-        harms: tuple[Callable[[], Awaitable[None]], ...] = (
-            self.kill_agent,
-            self.cut_connection,
-            self.stall_connection,
-            self.stall_agent,
-            self.kill_worker,
-            self.restart_worker,
-        )
-        while not self.run.snapshot.ended:
-            harm = self.chance.choice(harms)
-            try:
-                await harm()
-            except (ValueError, psutil.Error, ProcessLookupError, GmgError):
-                continue  # it is not there at this moment
-            self.done[harm.__name__] += 1
-            await asyncio.sleep(self.chance.uniform(0.05, 0.8))
-
-    def _node(self) -> str:
-        return self.chance.choice(NAMES)
-
-    def _slot(self) -> str:
-        return f"{self._node()}/cpu{self.chance.randrange(2)}"
-
-    async def kill_agent(self) -> None:
-        agent(self.run.spec, self._node()).kill()
-
-    async def cut_connection(self) -> None:
-        bridge(self.run.process.pid, self._node()).kill()
-
-    async def stall_connection(self) -> None:
-        await self._stall(bridge(self.run.process.pid, self._node()))
-
-    async def stall_agent(self) -> None:
-        await self._stall(agent(self.run.spec, self._node()))
-
-    async def _stall(self, process: psutil.Process) -> None:
-        process.suspend()
+async def storm(run: Running, chance: random.Random) -> Counter[str]:
+    """Do harm to a session until all jobs have ended. Returns what was done how often."""
+    done: Counter[str] = Counter()
+    while not run.snapshot.ended:
+        node = chance.choice(NAMES)
+        slot = f"{node}/cpu{chance.randrange(2)}"
+        harm = chance.choice(("kill agent", "cut", "stall connection", "stall agent", "kill worker", "restart"))
         try:
-            await asyncio.sleep(self.chance.uniform(0.1, 2.0))
-        finally:
-            process.resume()
+            match harm:
+                case "kill agent":
+                    agent(run.spec, node).kill()
+                case "cut":
+                    bridge(run.process.pid, node).kill()
+                case "stall connection":
+                    await _stall(bridge(run.process.pid, node), chance.uniform(0.1, 2.0))
+                case "stall agent":
+                    await _stall(agent(run.spec, node), chance.uniform(0.1, 2.0))
+                case "kill worker" if (pid := run.worker(slot).pid) is not None:
+                    os.kill(pid, signal.SIGKILL)
+                case "restart":
+                    await run.client.act(Action.RESTART, slot)
+                case _:  # it has no process at this moment
+                    continue
+        except (ValueError, psutil.Error, ProcessLookupError, GmgError):
+            continue  # it is not there at this moment
+        done[harm] += 1
+        await asyncio.sleep(chance.uniform(0.05, 0.8))
+    return done
 
-    async def kill_worker(self) -> None:
-        pid = self.run.worker(self._slot()).pid
-        if pid is None:
-            raise ProcessLookupError
-        os.kill(pid, signal.SIGKILL)
 
-    async def restart_worker(self) -> None:
-        await self.run.client.act(Action.RESTART, self._slot())
+async def _stall(process: psutil.Process, seconds: float) -> None:
+    process.suspend()
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        process.resume()
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -104,11 +80,10 @@ async def test_every_job_ends_once_and_no_slot_has_two_in_a_storm(seed: int, tmp
         max_restarts=1000,
     )
     async with running(spec) as run:
-        storm = Storm(run, random.Random(seed))
-        await asyncio.wait_for(storm.blow(), 240)
+        done = await asyncio.wait_for(storm(run, random.Random(seed)), 240)
         queue = run.queue
-        assert (queue.finished, queue.failed, queue.jobs) == (JOBS, 0, JOBS), storm.done
-    assert storm.done
+        assert (queue.finished, queue.failed, queue.jobs) == (JOBS, 0, JOBS), done
+    assert done
     records = reader.load_jobs(run.folder / session.STORE)
     assert all(record.state is WorkerState.FINISHED for record in records)
     seen = marks(folder)
@@ -116,6 +91,6 @@ async def test_every_job_ends_once_and_no_slot_has_two_in_a_storm(seed: int, tmp
     free: dict[str, float] = {}
     for mark in seen:  # a killed attempt did not write when it ended
         slot = mark["GMG_SLOT"]
-        assert mark["began"] >= free.get(slot, 0.0), (slot, storm.done)
+        assert mark["began"] >= free.get(slot, 0.0), (slot, done)
         free[slot] = max(free.get(slot, 0.0), mark.get("ended", 0.0))
     nothing_left(spec)
