@@ -76,34 +76,21 @@ class NodeWorker(Worker):
 
     async def _run_attempt(self) -> None:
         """Have an attempt run, once the node is available and the other ranks are ready; wait until all have ended."""
-        member, policy = self._member, self.policy
         await self._available_or_cancelled()
-        meeting = await member.meet(self._wait_for)
-        starts = not (self._cancelled.is_set() or member.called_off)
+        meeting = await self._member.meet(self._wait_for)
+        starts = not (self._cancelled.is_set() or self._member.called_off)
         outcome = await self._attempt(meeting) if starts else Outcome(by_user=self._state is WorkerState.STOPPED)
         if starts and self.rank is not None:
             self._enter(WorkerState.STOPPING)
-        self.failure = failure = await member.part(outcome, self._wait_for)
+        by_group = not starts or (self.assignment is not None and self.assignment.ends_with_group)
+        state, reason = await self._part(outcome, by_group=by_group)
         if self._state is not None and self._state.ended:
             return
-        self.stuck = None
-        state, reason = WorkerState.FINISHED, None
-        if outcome.by_user:
-            state, reason = WorkerState.STOPPED, self._stop_reason
-        elif failure is not None:
-            state, reason = WorkerState.FAILED, failure.reason
-        elif self.unready is not None:
+        if self.unready is not None and state is WorkerState.STOPPED and not outcome.by_user:
             state, reason = WorkerState.FAILED, self.unready
-        elif not starts or (self.assignment is not None and self.assignment.ends_with_group):
-            state, reason = WorkerState.STOPPED, "ended with the group"
         if starts:
             self._record_end(state, reason)
-            if not (outcome.by_user or (outcome.unprepared and self.task.job is not None)):
-                policy.after(failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
-        self._enter(WorkerState.RESTARTING if policy.pending else state, reason)
-        if state is WorkerState.FAILED and failure is not None:
-            reported = outcome.failure is failure and self._report.view.advice
-            self.advice = reported or failure.advice or None
+        self._enter_next(state, reason)
 
     async def _available_or_cancelled(self) -> None:
         self._cancelled.clear()
@@ -120,6 +107,7 @@ class NodeWorker(Worker):
     async def _attempt(self, meeting: Meeting | None) -> Outcome:
         """Have the agent run an attempt. Returns how it has ended."""
         self.policy.begun()
+        self._stopped_by = None
         self._outcome = asyncio.get_running_loop().create_future()
         first = self.task.first_attempt  # a group counts the attempts of its ranks
         number = first if self.rank is not None else max(first, self._last_started + 1)
@@ -149,11 +137,6 @@ class NodeWorker(Worker):
     def _assigned(self) -> bool:
         """Whether the agent runs an attempt."""
         return self._outcome is not None and not self._outcome.done()
-
-    @property
-    def _stop_reason(self) -> str | None:
-        stop = self.assignment.stop if self.assignment is not None else None
-        return stop.reason if stop is not None else None
 
     def _assign(self, **changes: Any) -> None:
         assert self.assignment is not None
@@ -225,7 +208,8 @@ class NodeWorker(Worker):
         if self.rank is None:  # a rank's group is checked as a whole
             self.stuck = view.stuck
             if self.stuck and not was_stuck and self._node.spec.restart_stuck and self.policy.replace_stuck():
-                self._assign(stop=Stop(reason=f"stuck: {self.stuck}"))
+                self._stopped_by = f"stuck: {self.stuck}"
+                self._assign(stop=Stop(reason=self._stopped_by))
         if before != self._displayed():
             self._watcher.changed(self)
 
@@ -243,8 +227,9 @@ class NodeWorker(Worker):
     def stop(self, *, kill: bool = False, reason: str | None = None) -> None:
         """As `Worker.stop`."""
         self.policy.never()
+        self._stopped_by = reason or self._stopped_by
         if self._assigned:
-            self._assign(stop=Stop(kill, reason or self._stop_reason))
+            self._assign(stop=Stop(kill, self._stopped_by))
             if self._node.lost_since is not None:
                 self._settle(Outcome(by_user=True))
         elif self.state in (WorkerState.WAITING, WorkerState.RESTARTING):

@@ -60,8 +60,6 @@ class LocalWorker(Worker):
         self._state: WorkerState = WorkerState.WAITING
         self._read = (WorkerState.STARTING, Phase.IMPORTING)
         """The state and the phase that its output showed last."""
-        self._stopped_by: str | None = None
-        """Why it was stopped, if not by the user."""
         self._waiting: asyncio.Task[None] | None = None
         """What the worker waits for unless the user is in a hurry."""
         self._changed = partial(watcher.changed, self)
@@ -261,11 +259,9 @@ class LocalWorker(Worker):
         self.failure = None
         launch = await self._next_launch()
         if launch is None:  # the user has stopped the worker, or its group's attempt was called off
-            self.failure = failure = await self._member.part(Outcome(by_user=self._is_cancelled()), self._wait_for)
+            ended = await self._part(Outcome(by_user=self._is_cancelled()), by_group=True)
             if not self._is_cancelled():
-                ended = WorkerState.FAILED if failure is not None else WorkerState.STOPPED
-                reason = failure.reason if failure is not None else None
-                self._enter(WorkerState.RESTARTING if self.policy.pending else ended, reason)
+                self._enter_next(*ended)
             return
         self.policy.begun()
         self.misplaced, self.carried = None, False
@@ -281,8 +277,7 @@ class LocalWorker(Worker):
         except OSError as error:
             attempt.mark_ended()
             reason = f"cannot start {attempt.launch.command[0]}: {error.strerror}"
-            await self._member.part(Outcome(Failure(FailureKind.CONFIG, reason, "")), self._wait_for)
-            self._conclude(WorkerState.FAILED, reason)
+            self._conclude(*await self._part(Outcome(Failure(FailureKind.CONFIG, reason, ""))))
             return
         _log.info("%s: attempt %d is process %d", self.slot.name, attempt.number, attempt.process.pid)
         self.context.watchdog.began(attempt.process.pid)
@@ -303,15 +298,13 @@ class LocalWorker(Worker):
         """An attempt could not be prepared: the next worker goes first, and a job goes back to its queue."""
         self.context.gate.left(self.slot.name)
         failure, cancelled = of_preparation(error), self._is_cancelled()
-        await self._member.part(Outcome(None if cancelled else failure, cancelled, unprepared=True), self._wait_for)
+        state, _ = await self._part(Outcome(None if cancelled else failure, cancelled, unprepared=True))
         if self._is_cancelled():
             return
         if isinstance(error, NvmlUnavailable | NoRoomError):
             self.unready = failure.reason
-        if self.task.job is None:
-            self.policy.after(failure, had_progress=False, running_s=0.0)
         _log.info("%s: an attempt could not be prepared: %s", self.slot.name, failure.reason)
-        self._enter(WorkerState.RESTARTING if self.policy.pending else WorkerState.FAILED, failure.reason)
+        self._enter_next(state, failure.reason)
 
     def _is_cancelled(self) -> bool:
         """Whether the user has stopped the worker before its attempt began."""
@@ -332,25 +325,14 @@ class LocalWorker(Worker):
         had_progress, running_s = attempt.reader.had_progress, attempt.running_s
         if self.rank is not None and self._state is not WorkerState.STOPPING:
             self._enter(WorkerState.STOPPING)
-        failure = await self._member.part(Outcome(failure, attempt.by_user, had_progress, running_s), self._wait_for)
-        if attempt.by_user:
-            self._conclude(WorkerState.STOPPED, self._stopped_by)
-            return
-        self.failure = failure
-        self.policy.after(failure, had_progress=had_progress, running_s=running_s)
-        if failure is None and attempt.by_group:
-            self._conclude(WorkerState.STOPPED, self._stopped_by or "ended with the group")
-        elif failure is None:
-            self._conclude(WorkerState.FINISHED, None)
-        else:
-            self._conclude(WorkerState.FAILED, failure.reason, failure.advice or None)
+        outcome = Outcome(failure, attempt.by_user, had_progress, running_s)
+        self._conclude(*await self._part(outcome, by_group=attempt.by_group))
 
-    def _conclude(self, state: WorkerState, reason: str | None, advice: str | None = None) -> None:
+    def _conclude(self, state: WorkerState, reason: str | None) -> None:
         assert self.running is not None
         self.running.state, self.running.reason = state, reason
-        self.stuck = None
         (self.context.gate.left if self.running.by_user else self.context.gate.ended)(self.slot.name)
-        self._enter(WorkerState.RESTARTING if self.policy.pending else state, reason, advice)
+        self._enter_next(state, reason)
         self._watcher.ended(self)
         _log.info("%s: attempt %d %s %s", self.slot.name, self.running.number, state, reason or "")
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from gmg_tui import model
 from gmg_tui.engine.attempts.task import Task
-from gmg_tui.engine.workers.member import Member, RankSeen
+from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.genesis.output.failures import Failure
 from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, Slot, Stacks, WorkerState
@@ -62,6 +62,8 @@ class Worker(ABC):
         self.concluded = asyncio.Event()
         """Set while it has ended: no process is left, and none follows unless the user asks for one."""
         self._watcher = watcher
+        self._stopped_by: str | None = None
+        """Why it was stopped, if not by the user."""
         self._state: WorkerState | None = WorkerState.WAITING
         """The state that was entered last; None while its node reports it."""
 
@@ -77,6 +79,30 @@ class Worker(ABC):
         if awaited != self.reason and not (self._state is not None and self._state.ended):
             self.reason = awaited
             self._watcher.changed(self)
+
+    async def _part(self, outcome: Outcome, *, by_group: bool = False) -> tuple[WorkerState, str | None]:
+        """Wait until the attempts of the other ranks have ended too, and have another one follow if that is wanted.
+
+        `by_group` is whether it was ended, or not begun, because of another rank. Returns the state that the attempt has
+        ended in, and the reason.
+        """
+        failure = await self._member.part(outcome, self._wait_for)
+        if outcome.by_user:
+            return WorkerState.STOPPED, self._stopped_by
+        self.failure = failure
+        if not (outcome.unprepared and self.task.job is not None):  # such a job goes back to its queue
+            self.policy.after(failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
+        if failure is not None:
+            return WorkerState.FAILED, failure.reason
+        if by_group:
+            return WorkerState.STOPPED, self._stopped_by or "ended with the group"
+        return WorkerState.FINISHED, None
+
+    def _enter_next(self, state: WorkerState, reason: str | None) -> None:
+        """An attempt has ended in a state: enter that, or wait for the next attempt."""
+        advice = self.failure.advice or None if state is WorkerState.FAILED and self.failure is not None else None
+        self.stuck = None
+        self._enter(WorkerState.RESTARTING if self.policy.pending else state, reason, advice)
 
     # Life and commands
 
