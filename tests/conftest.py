@@ -89,3 +89,11 @@ def nothing_is_left(own_folders: None) -> Iterator[None]:
     while (running := _running()) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert running == []
+
+
+@pytest.fixture
+def marked(tmp_path: Path) -> Path:
+    """An empty folder for what jobs write with `--marks FOLDER`."""
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    return folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -246,3 +247,8 @@ def sweep_for(jobs: Sequence[Mapping[str, Value]], *batches: Batch, **more: Any)
 def job_batch(*args: str, **settings: Any) -> Batch:
     """A batch of jobs that run `tests/job.py`."""
     return Batch(script=JOB, args=args, **settings)
+
+
+def marks(folder: Path) -> list[dict[str, Any]]:
+    """What jobs have written with `--marks FOLDER`, in the order in which they began."""
+    return sorted((json.loads(path.read_text()) for path in folder.iterdir()), key=lambda mark: mark["began"])

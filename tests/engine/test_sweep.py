@@ -7,7 +7,6 @@ import itertools
 import json
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,15 +16,10 @@ from gmg_tui.model import JobRecord, QueueAction, Value, WorkerState
 from gmg_tui.store import reader
 from tests.nvml_sim import Sim
 
-from .harness import Running, job_batch, running, spawn, sweep_for
+from .harness import Running, job_batch, marks, running, spawn, sweep_for
 
 FINISHED, FAILED, STOPPED = WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED
 CARDS = {"gpus": "0,1,2"}
-
-
-def marks(folder: Path) -> list[dict[str, Any]]:
-    """What the jobs wrote down, in the order in which they began."""
-    return sorted((json.loads(path.read_text()) for path in folder.iterdir()), key=lambda mark: mark["began"])
 
 
 def stored(run: Running) -> dict[str, JobRecord]:
@@ -37,13 +31,6 @@ def rows(folder: Path) -> list[dict[str, str]]:
     """The rows of the summary."""
     with (folder / "summary_results.csv").open(newline="") as file:
         return list(csv.DictReader(file))
-
-
-@pytest.fixture
-def marked(tmp_path: Path) -> Path:
-    folder = tmp_path / "marks"
-    folder.mkdir()
-    return folder
 
 
 async def test_each_job_runs_on_one_card_and_no_card_has_two(sim: Sim, marked: Path) -> None:

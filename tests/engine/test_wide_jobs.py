@@ -8,30 +8,16 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gmg_tui import session
 from gmg_tui.model import Batch, DdpSpec, JobRecord, RestartMode, RunSpec, Value, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.store import reader
 from tests.nvml_sim import Sim
 
-from .harness import Running, job_batch, running, sweep_for
+from .harness import Running, job_batch, marks, running, sweep_for
 from .test_groups import RANK
 
 FINISHED, FAILED, STOPPED, WAITING = WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED, WorkerState.WAITING
-
-
-@pytest.fixture
-def marked(tmp_path: Path) -> Path:
-    folder = tmp_path / "marks"
-    folder.mkdir()
-    return folder
-
-
-def _marks(folder: Path) -> list[dict[str, Any]]:
-    """What the jobs' processes wrote down, in the order in which they began."""
-    return sorted((json.loads(path.read_text()) for path in folder.iterdir()), key=lambda mark: mark["began"])
 
 
 def _stored(run: Running) -> dict[int, JobRecord]:
@@ -109,7 +95,7 @@ async def test_a_job_that_needs_more_slots_than_there_are_fails_and_the_others_r
 async def test_one_process_sees_all_cards_of_its_job(sim: Sim, marked: Path) -> None:
     batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,1,2")
     async with running(sweep_for([{"gpus": 2, "s": 600.0}, {"s": 0.0}], batch), sim.env()) as run:
-        await run.until(lambda s: len(_marks(marked)) == 2 and s.queue is not None and s.queue.finished == 1)
+        await run.until(lambda s: len(marks(marked)) == 2 and s.queue is not None and s.queue.finished == 1)
         view = await run.client.queue(0, 10)
         lanes = {lane.slot: (lane.job, lane.waits) for lane in view.lanes}
         assert lanes["gpu0"] == (1, None)
@@ -119,7 +105,7 @@ async def test_one_process_sees_all_cards_of_its_job(sim: Sim, marked: Path) -> 
         await run.client.act(Action.STOP, "gpu1")
         queue = await run.until_done()
         assert (queue.stopped, queue.finished) == (1, 1)
-    cards = {mark["GMG_JOB"]: mark["CUDA_VISIBLE_DEVICES"] for mark in _marks(marked)}
+    cards = {mark["GMG_JOB"]: mark["CUDA_VISIBLE_DEVICES"] for mark in marks(marked)}
     assert cards == {"1": "0,1", "2": "2"}
     assert _stored(run)[1].slots == ("gpu0", "gpu1")
 

@@ -17,9 +17,8 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import RestartMode, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.store import reader
-from tests.engine.harness import Running, job_batch, running, sweep_for
+from tests.engine.harness import Running, job_batch, marks, running, sweep_for
 from tests.nodes.fleets import agent, bridge, nodes, nothing_left
-from tests.nodes.test_sweeps import marks
 
 pytestmark = pytest.mark.slow
 
@@ -67,10 +66,8 @@ async def _stall(process: psutil.Process, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_every_job_ends_once_and_no_slot_has_two_in_a_storm(seed: int, tmp_path: Path) -> None:
-    folder = tmp_path / "marks"
-    folder.mkdir()
-    batch = job_batch("--marks", str(folder), "--value", "{value}", "--s", str(JOB_S))
+async def test_every_job_ends_once_and_no_slot_has_two_in_a_storm(seed: int, marked: Path) -> None:
+    batch = job_batch("--marks", str(marked), "--value", "{value}", "--s", str(JOB_S))
     spec = sweep_for(
         [{"value": f"v{number}"} for number in range(JOBS)],
         batch,
@@ -86,7 +83,7 @@ async def test_every_job_ends_once_and_no_slot_has_two_in_a_storm(seed: int, tmp
     assert done
     records = reader.load_jobs(run.folder / session.STORE)
     assert all(record.state is WorkerState.FINISHED for record in records)
-    seen = marks(folder)
+    seen = marks(marked)
     assert {mark["value"] for mark in seen if mark.get("exit") == 0} == {f"v{number}" for number in range(JOBS)}
     free: dict[str, float] = {}
     for mark in seen:  # a killed attempt did not write when it ended

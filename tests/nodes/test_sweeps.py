@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from gmg_tui import session
 from gmg_tui.model import Batch, DdpSpec, WorkerState
 from gmg_tui.store import reader
-from tests.engine.harness import job_batch, running
+from tests.engine.harness import job_batch, marks, running
 from tests.engine.test_groups import RANK
 from tests.harm.patience import eventually
 from tests.nodes.fleets import SLOTS, agent, nodes, nothing_left, sweep_on_nodes
 
 
-def marks(folder: Path) -> list[dict[str, Any]]:
-    """What the jobs wrote down, in the order in which they began."""
-    return sorted((json.loads(path.read_text()) for path in folder.iterdir()), key=lambda mark: mark["began"])
-
-
-async def test_jobs_run_on_the_slots_of_all_nodes_each_once(tmp_path: Path) -> None:
-    folder = tmp_path / "marks"
-    folder.mkdir()
-    batch = job_batch("--marks", str(folder), "--value", "{value}", "--s", "0.2", "--result")
+async def test_jobs_run_on_the_slots_of_all_nodes_each_once(marked: Path) -> None:
+    batch = job_batch("--marks", str(marked), "--value", "{value}", "--s", "0.2", "--result")
     spec = sweep_on_nodes([{"value": f"v{number}"} for number in range(20)], batch)
     async with running(spec) as run:
         queue = await run.until_done()
         assert (queue.finished, queue.jobs) == (20, 20)
-    seen = marks(folder)
+    seen = marks(marked)
     assert Counter(mark["value"] for mark in seen) == Counter(f"v{number}" for number in range(20))
     assert {mark["GMG_SLOT"] for mark in seen} == set(SLOTS)
     ended = dict.fromkeys(SLOTS, 0.0)
