@@ -83,11 +83,6 @@ class JobQueue:
         return len(self.batches) - 1
 
     @property
-    def between(self) -> bool:
-        """Whether the last jobs of a batch still run, and those of the next wait for them."""
-        return self.waiting > 0 and not self._waiting[self.batch]
-
-    @property
     def kinds(self) -> Iterable[tuple[int, str | None]]:
         """What the waiting jobs of the current batch need: how many slots, and which one they must run on, if any."""
         return self._kinds[self.batch].keys()

@@ -203,7 +203,8 @@ class SlotBoard:
         if not any(only in (None, name) for _, only in self.queue.kinds):
             if not self.queue.waiting:
                 return "no job is left"
-            return "for the jobs of the previous preset" if self.queue.between else "no job is left for this slot"
+            waits = any(self.queue.next_jobs())
+            return "no job is left for this slot" if waits else "for the jobs of the previous preset"
         awaited, kept = self._why_closed(slot_state) or self._awaited(slot_state), self._reservation
         if awaited is not None:
             return awaited

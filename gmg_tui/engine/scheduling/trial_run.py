@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import structs
+
 from gmg_tui import units
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import FPS, Attempt, Trial, TrialState, TuneSpec, WorkerState
@@ -19,14 +21,14 @@ class TrialRun:
 
     Attributes:
         ignores_value: The evidence that the script ignores the value, in one line; None for none.
-        result: How it has ended; None before.
+        trial: As it waits and, once it has ended, how.
     """
 
     def __init__(self, number: int, plan: Plan, spec: TuneSpec) -> None:
         self.number = number
         self.plan = plan
         self.ignores_value: str | None = None
-        self.result: Trial | None = None
+        self.trial = Trial(number, plan.value, plan.slot, plan.kind)
         self._spec = spec
         self._attempt = 0
         """The number of the attempt that is measured."""
@@ -89,13 +91,19 @@ class TrialRun:
         self._read_at_s = elapsed_s
         return self._integral, elapsed_s
 
-    def waiting(self) -> Trial:
-        """It, before it has begun."""
-        return Trial(self.number, self.plan.value, self.plan.slot, self.plan.kind)
-
     def so_far(self, worker: Worker) -> Trial:
         """It, while it runs."""
-        return self._trial(worker, TrialState.RUNNING, None)
+        attempt = worker.attempt
+        return structs.replace(
+            self.trial,
+            state=TrialState.RUNNING,
+            rate=self._settling.rate,
+            memory_mib=attempt.memory_peak_mib if attempt is not None else None,
+            gpu_util_pct=attempt.gpu_util_mean_pct if attempt is not None else None,
+            power_w=attempt.power_mean_w if attempt is not None else None,
+            start_s=self._start_s,
+            measured_s=self._settling.measured_s or None,
+        )
 
     def conclude(self, worker: Worker, values: Mapping[str, Any], *, skipped: str | None) -> Trial:
         """How it has ended.
@@ -106,13 +114,10 @@ class TrialRun:
             skipped: Why its end does not depend on the value; None if it does.
         """
         state, reason = self._outcome(worker, values, skipped)
-        self.result = self._trial(worker, state, reason, number(values.get(self._spec.metric)))
-        return self.result
-
-    def unmeasured(self, reason: str | None, state: TrialState = TrialState.FAILED) -> Trial:
-        """It has ended without having been measured."""
-        self.result = Trial(self.number, self.plan.value, self.plan.slot, self.plan.kind, state, reason=reason)
-        return self.result
+        trial = self.so_far(worker)
+        rate = trial.rate if trial.rate is not None else number(values.get(self._spec.metric))
+        self.trial = structs.replace(trial, state=state, rate=rate, reason=reason)
+        return self.trial
 
     def _outcome(self, worker: Worker, values: Mapping[str, Any], skipped: str | None) -> tuple[TrialState, str | None]:
         if self.ignores_value is not None:
@@ -162,23 +167,6 @@ class TrialRun:
             return f"the script ended after {lived} without a {self._metric}{self._advice}"
         measured = units.span(self._settling.measured_s)
         return f"the script ended after {lived}, {measured} of it measured, before its rate was precise enough: let it run longer"
-
-    def _trial(self, worker: Worker, state: TrialState, reason: str | None, reported: float | None = None) -> Trial:
-        settled, attempt = self._settling.rate, worker.attempt
-        return Trial(
-            self.number,
-            self.plan.value,
-            self.plan.slot,
-            self.plan.kind,
-            state,
-            rate=settled if settled is not None else reported,
-            memory_mib=attempt.memory_peak_mib if attempt is not None else None,
-            gpu_util_pct=attempt.gpu_util_mean_pct if attempt is not None else None,
-            power_w=attempt.power_mean_w if attempt is not None else None,
-            start_s=self._start_s,
-            measured_s=self._settling.measured_s or None,
-            reason=reason,
-        )
 
 
 def reported(worker: Worker) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from msgspec import structs
+
 from gmg_tui import session as sessions
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.output import script_results
@@ -118,7 +120,8 @@ class TuneScheduler(QueueScheduler):
         run = self._trial_runs.get(record.number)
         if run is not None and record.state.ended:
             del self._trial_runs[record.number]
-            self._take(run.result or run.unmeasured(record.reason))
+            failed = structs.replace(run.trial, state=TrialState.FAILED, reason=record.reason)
+            self._take(run.trial if run.trial.state.ended else failed)
         super()._free(record, slots)
 
     def _take(self, trial: Trial) -> None:
@@ -204,7 +207,7 @@ class TuneScheduler(QueueScheduler):
         """Give up a trial that waits."""
         for record in self._queue.act(QueueAction.SKIP, number):
             self._recorder.keep(record)
-        self._take(self._trial_runs.pop(number).unmeasured(reason, TrialState.SKIPPED))
+        self._take(structs.replace(self._trial_runs.pop(number).trial, state=TrialState.SKIPPED, reason=reason))
         self._wake.set()
 
     # State
@@ -212,7 +215,7 @@ class TuneScheduler(QueueScheduler):
     def tuning(self) -> Tuning:
         """How far it is."""
         running = {run.number: run.so_far(worker) for run, worker in self._running_trials()}
-        trials = [running.get(number) or run.waiting() for number, run in self._trial_runs.items()]
+        trials = [running.get(number) or run.trial for number, run in self._trial_runs.items()]
         answer = self._search.answer()
         chosen, spec = answer.recommended, self._workplace.spec
         started_s = {trial.slot: self._planned_s[trial.slot] for trial in running.values()}
