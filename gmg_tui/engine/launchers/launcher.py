@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,13 +20,16 @@ PROGRAM = (sys.executable, "-P", "-m", "gmg_tui", "agent")
 """Starts the node's agent or finds it; a node that does not have this interpreter runs another gmg-tui."""
 _LIMIT_BYTES = 1 << 20
 """Of a line, before the connection carries frames."""
-_KEPT_LINES = 5
 _END_S = 2.0
 _MOST_LOCAL = 4096
 
 
 class Connection:
-    """A program that is connected to a node's agent; bytes go to `writer` and come from `reader`."""
+    """A program that is connected to a node's agent; bytes go to `writer` and come from `reader`.
+
+    Attributes:
+        trouble: The last line of its standard error; empty for none.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
@@ -35,7 +37,7 @@ class Connection:
         assert process.stderr is not None
         self._process = process
         self.reader, self.writer = process.stdout, process.stdin
-        self._errors: deque[str] = deque(maxlen=_KEPT_LINES)
+        self.trouble = ""
         self._reading = asyncio.create_task(self._read_errors(process.stderr))
 
     async def _read_errors(self, stream: asyncio.StreamReader) -> None:
@@ -46,8 +48,7 @@ class Connection:
                 continue
             if not line:
                 return
-            if text := line.decode(errors="replace").strip():
-                self._errors.append(text)
+            self.trouble = line.decode(errors="replace").strip() or self.trouble
 
     async def greet(self, order: bytes) -> dict[str, Any]:
         """Send the agent's spec, and wait for its answer. Raises `GmgError`, `OSError`, `EOFError`."""
@@ -61,10 +62,6 @@ class Connection:
                     return answer
                 raise GmgError(str(answer.get("error")), 1)
         raise EOFError("the connection was closed before its agent answered")
-
-    def trouble(self) -> str:
-        """The last line of its standard error; empty for none."""
-        return self._errors[-1] if self._errors else ""
 
     def kill(self) -> None:
         """End the program at once. The agent goes on."""

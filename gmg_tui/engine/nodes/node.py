@@ -136,7 +136,7 @@ class Node:
             except (OSError, EOFError, TimeoutError) as error:
                 await connection.close()  # then all of its error output has been read
                 late = f"no answer within {_START_S:.0f} s: " if isinstance(error, TimeoutError) else ""
-                raise GmgError(f"{late}{connection.trouble() or error or type(error).__name__}", 1) from error
+                raise GmgError(f"{late}{connection.trouble or error or type(error).__name__}", 1) from error
             self._connection = connection
             self._begin(client)
             return await self._exchange(client)
