@@ -19,7 +19,7 @@ def jobs_of(*widths: int) -> list[JobRecord]:
 
 def slots_of(count: int) -> list[str]:
     """The names of so many slots."""
-    return [f"gpu{place}" for place in range(count)]
+    return [f"gpu{index}" for index in range(count)]
 
 
 def test_the_first_job_gets_the_first_slots() -> None:

@@ -32,7 +32,7 @@ FINISHED, FAILED, WAITING = WorkerState.FINISHED, WorkerState.FAILED, WorkerStat
 
 @pytest.fixture
 def broken(tmp_path: Path) -> Path:
-    """The file that says on which GPUs CUDA fails."""
+    """The file that lists the GPUs on which CUDA fails."""
     (tmp_path / "script.py").write_text(_SCRIPT)
     path = tmp_path / "broken"
     path.write_text("0")
@@ -58,7 +58,7 @@ async def test_a_gpu_on_which_cuda_fails_does_not_drain_the_queue(sim: Sim, brok
         assert "No CUDA GPUs are available" in queue.benched["gpu0"]
         assert not queue.stranded
         lanes = {lane.slot: lane.benched for lane in (await run.client.queue(0, 1)).lanes}
-        assert [name for name, said in lanes.items() if said] == ["gpu0"]
+        assert [name for name, why in lanes.items() if why] == ["gpu0"]
     jobs = _stored(spec)
     assert {job.slot for job in jobs} == {"gpu1"}
     assert sorted(job.last.number for job in jobs) == [1] * 9 + [2] * 3
@@ -98,43 +98,43 @@ async def test_a_job_that_fails_on_a_lost_gpu_runs_on_another(sim: Sim, tmp_path
 
 
 def test_the_jobs_of_a_row_are_put_back_once_and_one_that_fails_elsewhere_counts_no_more() -> None:
-    shelf = Bench()
-    assert [shelf.failed("A", job, "no CUDA") for job in (1, 1, 2)] == [(), (), ()]
-    assert shelf.failed("A", 3, "no CUDA") == (1, 2, 3)
-    assert shelf.why("A") == "3 jobs in a row failed there: no CUDA"
-    assert shelf.failed("A", 4, "no CUDA") == (4,), "of another slot of the GPU"
-    assert [shelf.failed("B", job, "no CUDA") for job in (1, 2, 3, 4)] == [()] * 4
-    assert shelf.why("B") is None
-    shelf.release("A")
-    assert shelf.why("A") is None
-    assert [shelf.failed("A", job, "no CUDA") for job in (1, 2, 3)] == [(), (), (1, 2, 3)]
+    bench = Bench()
+    assert [bench.failed("A", job, "no CUDA") for job in (1, 1, 2)] == [(), (), ()]
+    assert bench.failed("A", 3, "no CUDA") == (1, 2, 3)
+    assert bench.why("A") == "3 jobs in a row failed there: no CUDA"
+    assert bench.failed("A", 4, "no CUDA") == (4,), "of another slot of the GPU"
+    assert [bench.failed("B", job, "no CUDA") for job in (1, 2, 3, 4)] == [()] * 4
+    assert bench.why("B") is None
+    bench.release("A")
+    assert bench.why("A") is None
+    assert [bench.failed("A", job, "no CUDA") for job in (1, 2, 3)] == [(), (), (1, 2, 3)]
 
 
-def test_a_gpu_that_is_lost_for_long_is_benched_until_somebody_says_so() -> None:
-    shelf, lost = Bench(), GpuSample("A", lost=True, error="GPU is lost")
-    assert not shelf.check(lost, 0.0)
-    assert not shelf.check(GpuSample("A"), 30.0)
-    assert not shelf.check(lost, 31.0)
-    assert not shelf.check(lost, 30.0 + benched_gpus.LOST_S)
-    assert shelf.check(lost, 31.0 + benched_gpus.LOST_S)
-    assert not shelf.check(lost, 99.0 + benched_gpus.LOST_S)
-    assert not shelf.check(GpuSample("A"), 100.0 + benched_gpus.LOST_S)
-    assert shelf.why("A") == "lost: GPU is lost"
-    shelf.release("A")
-    assert shelf.why("A") is None
+def test_a_gpu_that_is_lost_for_long_is_benched_until_the_user_releases_it() -> None:
+    bench, lost = Bench(), GpuSample("A", lost=True, error="GPU is lost")
+    assert not bench.check(lost, 0.0)
+    assert not bench.check(GpuSample("A"), 30.0)
+    assert not bench.check(lost, 31.0)
+    assert not bench.check(lost, 30.0 + benched_gpus.LOST_S)
+    assert bench.check(lost, 31.0 + benched_gpus.LOST_S)
+    assert not bench.check(lost, 99.0 + benched_gpus.LOST_S)
+    assert not bench.check(GpuSample("A"), 100.0 + benched_gpus.LOST_S)
+    assert bench.why("A") == "lost: GPU is lost"
+    bench.release("A")
+    assert bench.why("A") is None
 
 
 def _reported(text: str, severity: Severity = Severity.FATAL) -> GpuSample:
     return GpuSample("A", health=GpuHealth(troubles=(GpuTrouble(severity, text, "reset it"),)))
 
 
-def test_a_gpu_that_may_compute_wrong_numbers_is_benched_at_once_until_somebody_says_so() -> None:
-    shelf = Bench()
-    assert not shelf.check(_reported("PCIe has 8 of 16 lanes", Severity.DEGRADED), 0.0)
-    assert shelf.check(_reported("1 uncorrected ECC error"), 1.0)
-    assert not shelf.check(_reported("1 uncorrected ECC error"), 2.0), "reported once"
-    assert shelf.why("A") == "1 uncorrected ECC error; reset it"
-    shelf.release("A")
-    assert not shelf.check(_reported("1 uncorrected ECC error"), 3.0), "the user released it after the first"
-    assert shelf.why("A") is None
-    assert shelf.check(_reported("2 uncorrected ECC errors"), 4.0)
+def test_a_gpu_that_may_compute_wrong_numbers_is_benched_at_once_until_the_user_releases_it() -> None:
+    bench = Bench()
+    assert not bench.check(_reported("PCIe has 8 of 16 lanes", Severity.DEGRADED), 0.0)
+    assert bench.check(_reported("1 uncorrected ECC error"), 1.0)
+    assert not bench.check(_reported("1 uncorrected ECC error"), 2.0), "reported once"
+    assert bench.why("A") == "1 uncorrected ECC error; reset it"
+    bench.release("A")
+    assert not bench.check(_reported("1 uncorrected ECC error"), 3.0), "the user released it after the first"
+    assert bench.why("A") is None
+    assert bench.check(_reported("2 uncorrected ECC errors"), 4.0)

@@ -44,14 +44,14 @@ async def test_failed_jobs_run_again_when_that_is_asked_for() -> None:
 
 
 async def test_a_job_that_is_ended_together_with_its_engine_waits_again() -> None:
-    """As by Slurm, which sends SIGTERM to all processes of its job; a job hears it as soon as the engine, or sooner."""
+    """As by Slurm, which sends SIGTERM to all processes of its job; a job receives it as soon as the engine, or sooner."""
     spec = sweep_for([{"s": 600}, {"s": 600}], job_batch("--s", "{s}"), cpu=2)
     async with running(spec) as run:
         await run.until(lambda _: run.queue.running == 2 and all(worker.pid for worker in run.snapshot.workers))
         jobs = [psutil.Process(worker.pid) for worker in run.snapshot.workers]
         for job in jobs:
             job.terminate()
-        await eventually(lambda: not any(psutil.pid_exists(job.pid) for job in jobs))  # the engine has heard of it
+        await eventually(lambda: not any(psutil.pid_exists(job.pid) for job in jobs))  # and reaped
         run.process.terminate()
         await run.process.wait()
     assert _states(spec) == [WAITING] * 2

@@ -23,7 +23,7 @@ CARDS = {"gpus": "0,1,2"}
 
 
 def stored(run: Running) -> dict[str, JobRecord]:
-    """What the store says of the jobs, by name."""
+    """The records of the jobs in the store, by name."""
     return {record.name: record for record in reader.load_jobs(run.folder / session.STORE)}
 
 
@@ -141,10 +141,10 @@ async def test_a_job_that_has_ended_waits_for_nothing_and_the_next_one_for_its_m
         await run.until(lambda s: s.samples[0].memory_used_mib == 30_000)
         second.touch()
         ended = await run.until(lambda s: s.queue and s.queue.finished == 2)
-        assert ended.ended, "nobody comes who would need the memory"
+        assert ended.ended, "no job is left that needs the memory"
 
 
-async def test_whatever_becomes_of_a_job_its_card_is_given_back_and_the_results_say_so(
+async def test_however_a_job_ends_its_card_is_free_again_and_the_results_name_its_state(
     sim: Sim, marked: Path, tmp_path: Path
 ) -> None:
     blocked = tmp_path / "file"
@@ -181,7 +181,7 @@ async def test_whatever_becomes_of_a_job_its_card_is_given_back_and_the_results_
     }
 
 
-async def test_what_a_person_does_to_jobs(sim: Sim, marked: Path) -> None:
+async def test_commands_to_jobs(sim: Sim, marked: Path) -> None:
     batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,")
     jobs = [{"s": 600.0}, *({"s": 0.0} for _ in range(4))]
     async with running(sweep_for(jobs, batch), sim.env()) as run:

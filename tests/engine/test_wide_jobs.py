@@ -70,7 +70,7 @@ async def test_a_stop_on_any_slot_is_for_the_whole_job_and_the_next_one_starts()
     assert _stored(run)[1].state is STOPPED
 
 
-async def test_a_wide_job_is_not_starved_and_says_what_it_waits_for() -> None:
+async def test_a_wide_job_is_not_starved_and_shows_what_it_waits_for() -> None:
     narrow: dict[str, Value] = {"ranks": 1, "steps": 3}
     jobs: list[dict[str, Value]] = [{"ranks": 1, "steps": 100000}, {"ranks": 2, "steps": 3}, *[narrow] * 4]
     async with running(_ranks(*jobs, args=("--steps", "{steps}"))) as run:
