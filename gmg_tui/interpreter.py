@@ -83,7 +83,7 @@ def python_version(python: str) -> str | None:
     environment in the name of the package's record.
     """
     if python == sys.executable:
-        return _this_version()
+        return ".".join(map(str, sys.version_info[:3]))
     root = Path(python).parent.parent
     try:
         lines = (root / "pyvenv.cfg").read_text(errors="replace").splitlines()
@@ -98,11 +98,6 @@ def python_version(python: str) -> str | None:
     # A link may be called `python`; what it leads to has the version in its name.
     name = Path(os.path.realpath(python)).name.removeprefix("python")
     return name if name.startswith("3.") else None
-
-
-def _this_version() -> str:
-    """The version of the interpreter that runs this."""
-    return ".".join(map(str, sys.version_info[:3]))
 
 
 def versions(python: str) -> Versions:

@@ -75,10 +75,6 @@ def _removable(names: Iterable[str]) -> list[Removable]:
     return removable
 
 
-def _total(measured: Sequence[_Measured]) -> str:
-    return f"{units.count(len(measured), 'session')} ({units.size(sum(usage.bytes for _, usage in measured))})"
-
-
 def _remove(measured: Sequence[_Measured], *, yes: bool) -> int:
     """Ask unless `yes`, and remove the sessions; the exit status, 1 where one could not be removed. Raises `GmgError`."""
     if not yes:
@@ -97,7 +93,8 @@ def _remove(measured: Sequence[_Measured], *, yes: bool) -> int:
             note(f"gmg-tui: {error}")
         else:
             removed.append((session, usage))
-    print(f"{_total(removed)} removed")
+    size = units.size(sum(usage.bytes for _, usage in removed))
+    print(f"{units.count(len(removed), 'session')} ({size}) removed")
     return 0 if len(removed) == len(measured) else 1
 
 

@@ -191,6 +191,4 @@ def _command(batch: Batch, job: JobRecord, total: int) -> str:
 
 def _quoted(word: str) -> str:
     """`word` as a shell would read it; placeholders keep their braces unquoted."""
-    if word and _BARE.fullmatch(word):
-        return word
-    return shlex.quote(word) if word.isprintable() else shlex.quote(repr(word)[1:-1])
+    return word if _BARE.fullmatch(word) else shlex.quote(word)

@@ -32,16 +32,6 @@ def pid_namespace() -> str:
         return ""
 
 
-@functools.cache
-def booted() -> float:
-    """When this machine was booted, Unix seconds; 0.0 if unknown."""
-    try:
-        lines = Path("/proc/stat").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return next((float(line.split()[1]) for line in lines if line.startswith("btime ")), 0.0)
-
-
 def is_here(session: Session, written: float) -> bool:
     """Whether a session is of this machine, so that its processes are visible; `written` is the Unix time of its record, seconds.
 
@@ -49,5 +39,9 @@ def is_here(session: Session, written: float) -> bool:
     """
     if session.boot_id and session.boot_id == boot_id():
         return session.pid_namespace == pid_namespace()
+    if session.spec.host not in {"", name()}:
+        return False
+    import psutil  # seldom needed
+
     # Either this machine before it was booted last, or another one of the same name.
-    return session.spec.host in {"", name()} and (not session.boot_id or written < booted())
+    return not session.boot_id or written < psutil.boot_time()

@@ -32,7 +32,7 @@ class Removable(Struct, frozen=True):
     name: str
     folder: Path
     record: Record | None
-    """None where it never began, or its record cannot be read."""
+    """None where there is none that can be read."""
     state: str
     """`ended`, `lost`, or `damaged` without a record that can be read."""
     ended: float
