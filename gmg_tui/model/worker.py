@@ -77,8 +77,6 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """Lines of output so far, over all attempts."""
     healed: bool = False
     """Whether it runs despite a race with another worker: after a restart, or as Genesis rebuilt a cache file."""
-    warning_lines: int = 0
-    """Warnings that this attempt has printed, at most 9,999; `warnings` are what gmg-tui makes of some."""
     error_lines: int = 0
     """Errors and exceptions that this attempt has printed, at most 9,999."""
     before: Attempt | None = None

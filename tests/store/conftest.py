@@ -1,4 +1,4 @@
-"""A small file system to be filled, and a writer that is heard."""
+"""A small file system to be filled, and a writer whose troubles are kept."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gmg_tui.session import STORE
 from gmg_tui.store.writer import StoreWriter
 
 
-class Heard:
-    """What a writer has printed of its troubles."""
+class Troubles:
+    """The troubles that a writer has reported."""
 
     def __init__(self) -> None:
         self.lines: list[str | None] = []
@@ -27,7 +27,7 @@ class Heard:
         self.lines.append(line)
 
 
-Opened = Callable[..., tuple[StoreWriter, Heard]]
+Opened = Callable[..., tuple[StoreWriter, Troubles]]
 
 
 @pytest.fixture
@@ -42,11 +42,11 @@ def folder(tmp_path: Path) -> Path:
 def opened(folder: Path) -> Opened:
     """Starts a writer of the store in the session's folder."""
 
-    def start(export: Callable[[], None] | None = None) -> tuple[StoreWriter, Heard]:
-        heard = Heard()
-        writer = StoreWriter(folder / STORE, heard, export=export)
+    def start(export: Callable[[], None] | None = None) -> tuple[StoreWriter, Troubles]:
+        troubles = Troubles()
+        writer = StoreWriter(folder / STORE, troubles, export=export)
         writer.start()
-        return writer, heard
+        return writer, troubles
 
     return start
 

@@ -135,7 +135,7 @@ def test_many_metrics_are_thinned_evenly_and_states_are_changes(tmp_path: Path) 
 
 
 async def test_what_is_written_is_in_the_store_while_the_writer_runs_and_after_it(folder: Path, opened: Opened) -> None:
-    store, heard = opened()
+    store, troubles = opened()
     session, job = records.session(folder), records.finished(1)
     store.put(session)
     store.put(structs.replace(job, state=WorkerState.RUNNING))
@@ -150,12 +150,12 @@ async def test_what_is_written_is_in_the_store_while_the_writer_runs_and_after_i
     with open_store(folder / STORE) as stored:
         assert (stored.session, stored.last_snapshot) == (session, Snapshot(1.0, 2.0, ()))
         assert stored.metrics(1000) == _metrics(3)
-    assert heard.lines == []
+    assert troubles.lines == []
 
 
 async def test_files_are_generated_after_an_end_and_at_the_end(folder: Path, opened: Opened) -> None:
     calls = []
-    store, heard = opened(lambda: calls.append(len(records.jobs_so_far(folder / STORE))))
+    store, troubles = opened(lambda: calls.append(len(records.jobs_so_far(folder / STORE))))
     store.put(JobRecord(1, "a", state=WorkerState.RUNNING))
     store.put(Snapshot(1.0, 2.0, ()))
     await eventually(lambda: records.jobs_so_far(folder / STORE))
@@ -165,7 +165,7 @@ async def test_files_are_generated_after_an_end_and_at_the_end(folder: Path, ope
     await eventually(lambda: calls == [1])
     store.put(JobRecord(2, "b"))
     await store.close()
-    assert (calls, heard.lines) == ([1, 2], [])
+    assert (calls, troubles.lines) == ([1, 2], [])
 
 
 async def test_files_that_cannot_be_written_are_reported_and_tried_again(folder: Path, opened: Opened) -> None:
@@ -175,10 +175,10 @@ async def test_files_that_cannot_be_written_are_reported_and_tried_again(folder:
         if next(failures, False):
             raise OSError(28, "No space left on device", "/results/x.csv")
 
-    store, heard = opened(export)
+    store, troubles = opened(export)
     store.put(records.finished(1))
     await store.close()
-    assert heard.lines == ["/results/x.csv: No space left on device; the results' files are out of date", None]
+    assert troubles.lines == ["/results/x.csv: No space left on device; the results' files are out of date", None]
 
 
 @pytest.mark.parametrize("harm", ["folder", "file", "other"])
@@ -186,7 +186,7 @@ async def test_a_store_that_is_removed_or_exchanged_is_reported_and_nothing_else
     folder: Path, opened: Opened, harm: str
 ) -> None:
     path = folder / STORE
-    store, heard = opened()
+    store, troubles = opened()
     store.put(records.finished(1))
     await eventually(lambda: records.jobs_so_far(path))
     match harm:
@@ -198,8 +198,8 @@ async def test_a_store_that_is_removed_or_exchanged_is_reported_and_nothing_else
             create(folder / "other", [])
             (folder / "other").replace(path)
     store.put(records.finished(2))
-    await eventually(lambda: heard.now)
-    assert heard.now == f"{path} was removed; what happens from now on is not recorded"
+    await eventually(lambda: troubles.now)
+    assert troubles.now == f"{path} was removed; what happens from now on is not recorded"
     store.put(records.finished(3))
     await store.close()
     assert path.exists() == (harm == "other")
@@ -212,12 +212,12 @@ async def test_a_locked_store_is_reported_and_waited_for(
     create(folder / STORE, [])
     with contextlib.closing(sqlite3.connect(folder / STORE, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        store, heard = opened()
+        store, troubles = opened()
         store.put(records.finished(1))
-        await eventually(lambda: heard.now)
-        assert heard.now == f"{folder / STORE}: database is locked"
+        await eventually(lambda: troubles.now)
+        assert troubles.now == f"{folder / STORE}: database is locked"
         other.execute("COMMIT")
-    await eventually(lambda: heard.now is None)
+    await eventually(lambda: troubles.now is None)
     assert load_jobs(folder / STORE) == [records.finished(1)]
     await store.close()
 
@@ -233,19 +233,19 @@ def _fill(path: Path) -> None:
 
 
 async def test_a_full_disk_is_reported_and_costs_no_job(small_disk: Path, opened: Opened) -> None:
-    store, heard = opened()
+    store, troubles = opened()
     store.put(records.finished(1))
     await eventually(lambda: records.jobs_so_far(small_disk / STORE))
     _fill(small_disk / "filler")
     for number in range(2, 300):
         store.put(records.finished(number))
-    await eventually(lambda: heard.now)
+    await eventually(lambda: troubles.now)
     for number in range(writer.MAX_EVENTS + 7):
         store.put(Event(float(number), "note", "x"))
     store.put(*_metrics(writer.MAX_METRICS + 9))
     (small_disk / "filler").unlink()
     _remount(small_disk, "size=64m")
-    await eventually(lambda: heard.now is None)
+    await eventually(lambda: troubles.now is None)
     await store.close()
     with open_store(small_disk / STORE) as stored:
         assert len(stored.jobs) == 299
@@ -260,10 +260,10 @@ async def test_a_disk_that_stays_full_does_not_hold_up_the_end_and_a_frozen_one_
     _remount(small_disk, "ro")
     assert len(load_jobs(small_disk / STORE)) == 1
     monkeypatch.setattr(writer, "_REFUSED_S", 1.0)
-    store, heard = opened()
+    store, troubles = opened()
     store.put(records.finished(1))
     await store.close()
-    assert "read" in (heard.now or "").lower()
+    assert "read" in (troubles.now or "").lower()
 
 
 _ENDLESS = """
@@ -299,10 +299,10 @@ async def test_a_store_whose_writer_is_killed_is_whole(folder: Path, opened: Ope
     numbers = [job.number for job in load_jobs(path)]
     assert len(numbers) >= before
     assert all(after == this + 1 for this, after in pairwise([0, *numbers]))
-    store, heard = opened()
+    store, troubles = opened()
     store.put(records.finished(numbers[-1] + 1))
     await store.close()
-    assert heard.lines == []
+    assert troubles.lines == []
     assert len(load_jobs(path)) == len(numbers) + 1
 
 
