@@ -13,9 +13,9 @@ from gmg_tui.model.states import WorkerState
 
 SETTLE_S = 10.0
 """A loop that has run for less, and has not finished, has not warmed up."""
-LEAST_SLOTS = 3
+_LEAST_SLOTS = 3
 """With fewer slots than this a median does not describe a single slot."""
-SLOW_PCT = 3.0
+_SLOW_PCT = 3.0
 """A slot that is further below the median is slow."""
 _T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """The two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom."""
@@ -111,25 +111,19 @@ def arguments_of(attempt: Attempt) -> tuple[tuple[str, ...], tuple[tuple[str, st
     return attempt.given, tuple(sorted(attempt.env.items()))
 
 
-def below_median(rates: Mapping[str, float]) -> dict[str, float]:
-    """The slow ones of slots with the same arguments, and how far each is from their median, per cent (negative).
+def slow_slots(groups: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The slow slots, and how far each is below the median of those with the same arguments, per cent (negative).
 
-    `rates` has their rates; nothing follows from fewer than three.
-    """
-    return {slot: pct for slot, pct in away_from_median([rates]).items() if pct < -SLOW_PCT}
-
-
-def away_from_median(groups: Iterable[Mapping[str, float]], least: int = LEAST_SLOTS) -> dict[str, float]:
-    """How far each slot is from the median of those with the same arguments, per cent: the median over all `groups`.
-
-    Each group has the rates of slots with the same arguments; those with fewer than `least` slots do not count.
+    Each group has the rates of slots with the same arguments, at least `_LEAST_SLOTS` to count; of a slot in several
+    groups the median of its deviations counts.
     """
     deviations_pct: dict[str, list[float]] = {}
     for rates in groups:
-        middle = median(rates.values()) if len(rates) >= least else 0.0
+        middle = median(rates.values()) if len(rates) >= _LEAST_SLOTS else 0.0
         for slot, rate in rates.items() if middle > 0 else ():
             deviations_pct.setdefault(slot, []).append((rate / middle - 1) * 100)
-    return {slot: median(each) for slot, each in deviations_pct.items()}
+    away = {slot: median(each) for slot, each in deviations_pct.items()}
+    return {slot: pct for slot, pct in away.items() if pct < -_SLOW_PCT}
 
 
 def t_95(freedom: float) -> float:

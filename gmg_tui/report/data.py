@@ -16,7 +16,7 @@ from gmg_tui.columns import Cell, Column
 from gmg_tui.errors import GmgError
 from gmg_tui.model import NO_ATTEMPT, Attempt, Fps, JobRecord, Session, Snapshot, Tuning, WorkerState, together
 from gmg_tui.model.jobs import jobs_running_mean
-from gmg_tui.model.tried import SLOW_PCT, arguments_of, away_from_median, comparable_rate
+from gmg_tui.model.tried import arguments_of, comparable_rate, slow_slots
 from gmg_tui.results.jobs import columns
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
 from gmg_tui.store.reader import Stored, open_store
@@ -189,8 +189,8 @@ class ReportData(Struct, frozen=True):
             if rate is not None and ran.slot in models:
                 group = rates.setdefault((models[ran.slot], arguments_of(ran.attempt)), {})
                 group.setdefault(ran.slot, []).append(rate)
-        away = away_from_median({slot: fmean(each) for slot, each in group.items()} for group in rates.values())
-        return [f"{slot}: {units.percent(pct)} of the median" for slot, pct in sorted(away.items()) if pct < -SLOW_PCT]
+        slow = slow_slots({slot: fmean(each) for slot, each in group.items()} for group in rates.values())
+        return [f"{slot}: {units.percent(pct)} of the median" for slot, pct in sorted(slow.items())]
 
 
 class Totals(NamedTuple):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from gmg_tui.model import Attempt, Tried, TriedView, WorkerState
-from gmg_tui.model.tried import Mean, arguments_of, below_median, comparable_rate
+from gmg_tui.model.tried import Mean, arguments_of, comparable_rate, slow_slots
 
 MOST_SETS = 300
 """Sets of arguments that are kept: half of them for being the fastest, the others for being the newest."""
@@ -117,5 +117,5 @@ class TriedArguments:
             past = self._sets[key].rates if key in self._sets else {}
             earlier = {slot: mean.value for slot, mean in past.items() if models.get(slot) == model}
             rates = {slot: rate for slot, rate in earlier.items() if rate is not None} | now
-            slow |= {slot: pct for slot, pct in below_median(rates).items() if slot in now}
+            slow |= {slot: pct for slot, pct in slow_slots([rates]).items() if slot in now}
         return slow

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.model import Attempt, Batch, Tried, WorkerState
-from gmg_tui.model.tried import below_median, fastest
+from gmg_tui.model.tried import fastest, slow_slots
 from gmg_tui.results.tried import Ran, TriedArguments
 from tests.rates import rate
 from tests.workers import reached
@@ -82,10 +82,10 @@ def test_what_runs_is_added_to_what_has_ended_and_not_kept() -> None:
 
 def test_a_slot_is_slow_that_is_more_than_three_per_cent_below_the_median_of_three_or_more() -> None:
     rates = {"gpu0": 100.0, "gpu1": 101.0, "gpu2": 92.0, "gpu3": 97.5}
-    assert below_median(rates) == {"gpu2": pytest.approx((92.0 / 98.75 - 1) * 100)}
-    assert below_median({"gpu0": 100.0, "gpu1": 50.0}) == {}
-    assert below_median(dict.fromkeys(("gpu0", "gpu1", "gpu2"), 0.0)) == {}
-    assert below_median({}) == {}
+    assert slow_slots([rates]) == {"gpu2": pytest.approx((92.0 / 98.75 - 1) * 100)}
+    assert slow_slots([{"gpu0": 100.0, "gpu1": 50.0}]) == {}
+    assert slow_slots([dict.fromkeys(("gpu0", "gpu1", "gpu2"), 0.0)]) == {}
+    assert slow_slots([{}]) == {}
 
 
 def _slow(*now: tuple[str, float | None, str], model: str | None = _H100) -> dict[str, float]:
