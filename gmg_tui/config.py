@@ -65,7 +65,10 @@ def read(file: Path, command: str, options_of: Mapping[str, Iterable[Opt]]) -> S
             elif name not in _TABLES:
                 shared |= _values({name: value}, everywhere, "", (*options_of, *_TABLES))
         shared = {name: value for name, value in shared.items() if name in of_command}
-        return Settings(file, shared | specific, _keys(data.get("keys", {})), data.get("readers", {}))
+        readers = data.get("readers", {})
+        if not isinstance(readers, dict):
+            raise GmgError("readers is a table of tables: [readers.NAME]")
+        return Settings(file, shared | specific, _keys(data.get("keys", {})), readers)
     except GmgError as error:
         raise GmgError(f"{file}: {error}") from error
 

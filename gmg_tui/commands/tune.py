@@ -76,14 +76,8 @@ def resume(options: Options, engine: PrestartedEngine) -> int:
 
 
 def check_comparable(session: Session, changed: RunSpec) -> None:
-    """Raise `GmgError` where trials would run in another environment than those of the session did."""
-    before, name = session.spec.env, session.spec.name
-    different = sorted(key for key, value in changed.env.items() if before.get(key) != value)
-    if different:
-        raise GmgError(
-            f"--resume {name}: the settings (config.toml) change {', '.join(different)} in the environment, and rates "
-            "would not compare with those of its trials; start a new tuning"
-        )
+    """Raise `GmgError` where trials would run with other versions than those of the session did."""
+    name = session.spec.name
     installed, had = interpreter.versions(changed.python), session.versions
     if had is not None and installed != had:
         pairs = [(field, getattr(had, field), getattr(installed, field)) for field in installed.__struct_fields__]

@@ -133,7 +133,7 @@ class Together(Struct, frozen=True, omit_defaults=True):
 
     value: int
     rate: float
-    """The sum over the slots; their mean where less is better. It was measured after the value was chosen."""
+    """The sum over the slots; of another metric than FPS their mean. It was measured after the value was chosen."""
     rate_low: float | None = None
     """The ends of the interval that holds the rate with 95 % confidence."""
     rate_high: float | None = None

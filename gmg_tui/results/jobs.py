@@ -36,7 +36,8 @@ def _of(path: str) -> Callable[[JobRecord], Any]:
 def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
     """The columns for these jobs, or attempts of jobs: those of their values, metrics and results as they appear.
 
-    A value named like a fixed column gets the prefix `value_`, a result named like any other column `result_`.
+    A value named like a fixed column gets the prefix `value_`, a result named like any other column `result_`. Results
+    that are all the metrics of that name have no column of their own.
     """
     start = "%H:%M:%S" if len({_local(job.started, "%x") for job in jobs if job.started}) < 2 else "%m-%d %H:%M:%S"
     several = len({job.number for job in jobs}) < len(jobs)  # attempts of a job
@@ -84,7 +85,12 @@ def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
     values = _named(named, "value_", made, lambda job: job.values, 70, 47)
     names = dict.fromkeys(name for job in jobs for name in job.last.metrics)
     metrics = _named(names, "metric_", [*made, *values], lambda job: job.last.metrics, 65, 48)
-    reported = [name for job in jobs for name, value in (job.result or {}).items() if cell(value) is not None]
+    reported = [
+        name
+        for job in jobs
+        for name, value in (job.result or {}).items()
+        if cell(value) is not None and value != job.last.metrics.get(name)  # each metric is a result, too
+    ]
     names = dict.fromkeys(reported)
     results = _named(
         list(names)[:MAX_RESULTS], "result_", [*made, *values, *metrics], lambda job: job.result or {}, 60, 1

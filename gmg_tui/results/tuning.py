@@ -66,12 +66,14 @@ def values_of(answer: Answer, spec: TuneSpec) -> list[tuple[str, Best]]:
 
 
 def why_not_more(answer: Answer) -> str:
-    """Why no greater value than the largest is an answer; empty where that is unknown."""
+    """Why no greater value than the largest is an answer; empty where that is unknown, and where none ran."""
+    if answer.largest is None:
+        return ""
     if answer.edge is not None:
         return f"{answer.edge.value:,} did not run: {answer.edge.reason}"
     if answer.memory is not None and answer.memory.most is not None:
-        run = answer.largest.value if answer.largest is not None else 0
-        return f"memory ends at {answer.memory.most:,}" if answer.memory.most >= run else "memory is nearly used up"
+        most, ran = answer.memory.most, answer.largest.value
+        return f"memory ends at {most:,}" if most >= ran else "memory is nearly used up"
     return ""
 
 
@@ -82,7 +84,8 @@ def together(answer: Answer, spec: TuneSpec) -> str:
         return ""
     interval = "" if of.rate_low is None else f" {spread(of)}"
     share = "" if of.of_alone_pct is None or len(of.rates) < 2 else f", {of.of_alone_pct:.1f} % of the same slots alone"
-    return f"{of.value:,} on {units.count(len(of.rates), 'slot')}: {rate(of.rate, spec)}{interval}{share}"
+    mean = "" if spec.metric == FPS or len(of.rates) < 2 else " on average"
+    return f"{of.value:,} on {units.count(len(of.rates), 'slot')}: {rate(of.rate, spec)}{mean}{interval}{share}"
 
 
 def factors(answer: Answer) -> str:

@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.model import (
+    Attempt,
     Batch,
     Fps,
     Gpu,
@@ -85,6 +86,18 @@ async def test_no_two_columns_have_one_name(tmp_path: Path) -> None:
     assert (row["result_result_lr"], row["result_lr"], row["result_state"]) == ("3", "4", "x")
     assert "nested" not in row
     assert row["loss"] == "1.25e-07"
+
+
+async def test_metrics_that_are_results_too_have_one_column(tmp_path: Path) -> None:
+    attempt = Attempt(1, metrics={"reward": 3.5, "steps": 8.0})
+    await _exported(tmp_path, JobRecord(1, "a", last=attempt, result={"reward": 3.5, "steps": 9, "loss": 1}))
+    (row,) = _table(tmp_path)
+    assert [(name, cell) for name, cell in row.items() if name.endswith(("reward", "steps", "loss"))][-4:] == [
+        ("reward", "3.5"),
+        ("steps", "8.0"),
+        ("result_steps", "9"),
+        ("loss", "1"),
+    ]
 
 
 async def test_results_that_no_table_can_hold_are_in_the_json(tmp_path: Path) -> None:

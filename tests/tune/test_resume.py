@@ -26,13 +26,6 @@ def test_the_same_environment_and_interpreter_are_accepted() -> None:
     check_comparable(session(), session().spec)  # a session that does not know its versions
 
 
-@pytest.mark.parametrize("env", [{"A": "2"}, {"A": "1", "B": "1"}])
-def test_another_environment_is_refused_with_its_names(env: dict[str, str]) -> None:
-    before = session()
-    with pytest.raises(GmgError, match=rf"--resume tune-1: the settings \(config.toml\) change {max(env)} "):
-        check_comparable(before, structs.replace(before.spec, env=env))
-
-
 def test_an_interpreter_whose_packages_have_changed_is_refused_with_the_versions() -> None:
     now = interpreter.versions(sys.executable)
     before = session(versions=Versions(python="2.7", genesis=now.genesis, torch=now.torch))

@@ -42,7 +42,7 @@ def test_a_machine_whose_memory_is_not_known_is_not_flooded() -> None:
 @SLOTS
 def test_a_rate_that_never_comes_ends_it_with_one_text(slots: int) -> None:
     outcome = tune(World(franka, slots=slots, fails=lambda value: "no rate came in 15 minutes"))
-    assert outcome.step == "n_envs = 64 did not run: no rate came in 15 minutes"
+    assert outcome.step == "64 did not run: no rate came in 15 minutes"
     assert outcome.answer.fastest is None
 
 
@@ -217,6 +217,16 @@ def test_less_is_better_where_it_is_said(slots: int) -> None:
     assert answer.together.rate == pytest.approx(0.98 * world.rate(answer.together.value), rel=0.01)
 
 
+def test_another_metric_is_not_added_up_and_is_not_called_fast() -> None:
+    spec = TuneSpec(low=8, high=64, metric="reward")
+    world = World(lambda value: float(value), slots=3)
+    answer = tune(world, spec).answer
+    assert answer.together is not None
+    assert answer.together.rate == pytest.approx(0.98 * world.rate(64), rel=0.01)
+    assert " reward on average " in words.together(answer, spec)
+    assert answer.warnings[0] == "64 is the greatest value allowed; more may be better."
+
+
 @pytest.mark.parametrize("rate", [0.0, -3.0, float("inf"), float("nan"), None])
 def test_a_rate_that_cannot_be_compared_is_a_failure(rate: float | None) -> None:
     search = Search(TuneSpec(), [TuneSlot("gpu0", H100, H100_MIB)])
@@ -224,7 +234,7 @@ def test_a_rate_that_cannot_be_compared_is_a_failure(rate: float | None) -> None
         search.plan(["gpu0"], number)
         search.take(Trial(number, 64, "gpu0", TrialKind.LADDER, TrialState.MEASURED, rate=rate))
     assert search.plan(["gpu0"], 3) == []
-    assert search.step.startswith("n_envs = 64 did not run: ")
+    assert search.step.startswith("64 did not run: ")
 
 
 def test_stopping_keeps_the_answer_so_far() -> None:
