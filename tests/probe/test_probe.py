@@ -113,6 +113,23 @@ def test_a_child_counts_for_itself(sandbox: Sandbox, method: str) -> None:
     assert sorted(words["environment_steps"] for words in sandbox.counted) == [7, 14]
 
 
+def test_a_script_that_executes_itself_counts_on(sandbox: Sandbox) -> None:
+    code = (
+        "import os, sys\n" + SCENE + "for _ in range(3): scene.step()\n"
+        "if 'AGAIN' not in os.environ: os.execve(sys.executable, [sys.executable, __file__], {**os.environ, 'AGAIN': '1'})\n"
+    )
+    assert sandbox.run(code) == ""
+    assert [(words["steps"], words["environment_steps"]) for words in sandbox.counted] == [(6, 24)]
+    assert sandbox.counted[0]["phase"] == probe.PHASES.index("stepping")
+
+
+@pytest.mark.parametrize("number", ["float", "numpy.int32"])
+def test_any_type_of_number_of_environments_counts(sandbox: Sandbox, number: str) -> None:
+    code = f"import genesis as gs, numpy\nscene = gs.Scene()\nscene.build({number}(2**30))\nfor _ in range(5): scene.step()"
+    assert sandbox.run(code) == ""
+    assert sandbox.counted[0]["environment_steps"] == 5 * 2**30
+
+
 def test_a_child_that_simulates_nothing_has_no_file(sandbox: Sandbox) -> None:
     code = "import os, subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import json'])\nif not os.fork(): os._exit(0)\n"
     assert sandbox.run(code + "os.wait()") == ""

@@ -46,17 +46,19 @@ class _Counts:
             self.words[start : start + 8 * len(values)] = Struct(f"{len(values)}q").pack(*values)
 
     def open(self):
-        """Make the file; `words` stays False if that raises."""
+        """Make the file, or go on with it after an `exec`; `words` stays False if that raises."""
         self.words = False
         import mmap
 
         path = os.path.join(folder, str(os.getpid()))
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(descriptor, 0, mmap.PAGESIZE)  # on a full disk this raises; a write would be a SIGBUS
             self.words = mmap.mmap(descriptor, mmap.PAGESIZE)
         finally:
             os.close(descriptor)
+        for name in ("steps", "environment_steps", "last_ns", "mark_ns", "long_ns"):
+            setattr(self, name, WORDS.unpack_from(self.words)[NAMES.index(name)])
         self.write("rank", int(os.environ.get("RANK", -1)))
         return True
 
@@ -92,7 +94,7 @@ class _Counts:
 
 folder = ""
 _counts = _Counts()
-_thread = None  # a `threading.local` with the steps that a thread has counted, once anything is wrapped
+_thread = []  # once anything is wrapped: the steps that a thread has counted, as those of others are not inside its own
 _rows: "list[list[str]]" = []  # of `simulators.txt`: how to wrap, module, class, method, and what the wrapper needs
 
 
@@ -111,27 +113,14 @@ def start(where):
     _counts.enter("started")
 
 
-def _thread_steps():
-    """Steps that the running thread has counted: what another counts meanwhile is not inside of its step."""
-    global _thread
-    if _thread is None:
-        from threading import local
-
-        _thread = type("_ThreadSteps", (local,), {"steps": 0})()
-    return _thread
-
-
 def _counting(original, environments_of, kind_name):
     """A step that counts if its thread counted no other in it: the innermost of nested environments does."""
     from operator import attrgetter
+    from threading import local
 
-    counts, mine, pack, clock, get = (
-        _counts,
-        _thread_steps(),
-        Struct("3q").pack,
-        monotonic_ns,
-        attrgetter(environments_of),
-    )
+    if not _thread:
+        _thread.append(type("_Steps", (local,), {"steps": 0})())
+    counts, mine, pack, clock, get = _counts, _thread[0], Struct("3q").pack, monotonic_ns, attrgetter(environments_of)
     start, kind = 8 * NAMES.index("steps"), KINDS.index(kind_name)
     place = slice(start, start + 24)
 
@@ -142,7 +131,7 @@ def _counting(original, environments_of, kind_name):
             if mine.steps != before:
                 return result  # what is inside has counted
             mine.steps = before + 1
-            environments = get(args[0]) or 1
+            environments = int(get(args[0])) or 1  # of numpy's numbers the sum would overflow
             now = clock()
             if environments != counts.environments or counts.phase != STEPPING:
                 counts.begin(environments, kind, now)
