@@ -70,16 +70,17 @@ def meet(rank: int, size: int) -> list[socket.socket]:
 
 
 def step(peers: list[socket.socket], rank: int) -> None:
-    """A collective: rank 0 waits for a byte of all, and answers."""
-    for peer in peers:
-        if rank == 0:
+    """A collective: rank 0 waits for a byte of all, and answers. A peer that has died closes or resets its connection."""
+    try:
+        for peer in peers:
+            if rank > 0:
+                peer.sendall(b".")
             if not peer.recv(1):
-                raise RuntimeError("Connection closed by peer [127.0.0.1]:1234")
-            peer.sendall(b".")
-        else:
-            peer.sendall(b".")
-            if not peer.recv(1):
-                raise RuntimeError("Connection closed by peer [127.0.0.1]:1234")
+                raise ConnectionResetError
+            if rank == 0:
+                peer.sendall(b".")
+    except ConnectionError:
+        raise RuntimeError("Connection closed by peer [127.0.0.1]:1234") from None
 
 
 def harm(asked: argparse.Namespace, moment: str) -> None:
