@@ -94,7 +94,7 @@ class _Counts:
 
 folder = ""
 _counts = _Counts()
-_thread: "list[object]" = []  # once anything is wrapped: the steps that a thread has counted, as those of others are not inside its own
+_thread: "list[object]" = []  # the steps that a thread has counted: others' are not inside its own
 _rows: "list[list[str]]" = []  # of `simulators.txt`: how to wrap, module, class, method, and what the wrapper needs
 
 
