@@ -129,7 +129,7 @@ class ReportData(Struct, frozen=True):
         attempts: dict[int, list[JobAttempt]] = {}
         for ran in self.attempts.get(job.number, []):
             attempts.setdefault(ran.attempt.number, []).append(ran)
-        if len(attempts) < 2:
+        if not attempts or (len(attempts) == 1 and self.queued):
             return [structs.replace(job, elapsed_s=self._job_s(job))]
         *earlier, (newest, *_) = attempts.values()
         last = structs.replace(job, started=newest.attempt.started, elapsed_s=self._attempt_s(newest))

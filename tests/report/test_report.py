@@ -47,6 +47,11 @@ def test_totals_have_how_many_jobs_ran_on_average() -> None:
     assert _data(JobRecord(1, "a")).totals() == ({"waiting": 1}, None, None, None)
 
 
+def test_the_time_of_a_plain_run_is_that_of_its_attempt_without_the_wait_for_the_gate() -> None:
+    (row,) = _data(structs.replace(_ran(1, 20, 100), elapsed_s=100.0)).rows()
+    assert row.elapsed_s == 80.0
+
+
 def test_a_night_between_death_and_resume_is_no_part_of_the_time() -> None:
     assert _data(_ran(1, 0, 100), _ran(2, 130, 200), _ran(3, 40_000, 40_100)).totals().total_s == 300.0
 
