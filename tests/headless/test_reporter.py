@@ -93,30 +93,25 @@ def test_the_status_has_the_age_of_metrics_that_are_late_and_na_are_in_no_sum() 
     ]
 
 
-def test_what_a_worker_waits_for_is_reported_when_it_changes_but_not_each_amount_of_it() -> None:
+def test_a_reason_is_reported_when_it_changes_but_no_amount_or_countdown_in_it() -> None:
     reporter = Reporter(_SESSION)
-    reported: list[str] = []
-    for second, (state, reason) in enumerate(
-        [
-            (WorkerState.WAITING, "for gpu1 to write the mesh caches"),
-            (WorkerState.WAITING, None),
-            (WorkerState.WAITING, "for the NVIDIA driver to answer"),
-            (WorkerState.WAITING, "for the NVIDIA driver to answer"),
-            (WorkerState.RESTARTING, None),
-            (WorkerState.RESTARTING, "for 20.0 GiB on gpu0 to be released"),
-            (WorkerState.RESTARTING, "for 3.5 GiB on gpu0 to be released"),
-            (WorkerState.RUNNING, None),
-        ]
-    ):
-        reported += reporter.events(_snapshot(second, worker_of("gpu0", 0, state, reason=reason)))
-    assert reported == [
-        "gpu0    waiting: for gpu1 to write the mesh caches",
-        "gpu0    waiting",
-        "gpu0    waiting: for the NVIDIA driver to answer",
-        "gpu0    restarting, attempt 1",
-        "gpu0    restarting, attempt 1: for 20.0 GiB on gpu0 to be released",
-        "gpu0    running",
+    waiting, restarting, stopping = WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING
+    steps: list[tuple[WorkerState, dict[str, object], list[str]]] = [
+        (waiting, {"reason": "for gpu1 to write the mesh caches"}, ["waiting: for gpu1 to write the mesh caches"]),
+        (waiting, {}, ["waiting"]),
+        (waiting, {"reason": "for the NVIDIA driver to answer"}, ["waiting: for the NVIDIA driver to answer"]),
+        (waiting, {"reason": "for the NVIDIA driver to answer"}, []),
+        (restarting, {}, ["restarting, attempt 1"]),
+        (restarting, {"reason": "for 20.0 GiB to be released"}, ["restarting, attempt 1: for 20.0 GiB to be released"]),
+        (restarting, {"reason": "for 3.5 GiB to be released"}, []),
+        (WorkerState.RUNNING, {}, ["running"]),
+        (stopping, {"stopping": "SIGINT, SIGTERM in 2 s"}, ["stopping: SIGINT, SIGTERM in 2 s"]),
+        (stopping, {"stopping": "SIGINT, SIGTERM in 1 s"}, []),
+        (stopping, {"stopping": "SIGTERM, SIGKILL in 9 s"}, ["stopping: SIGTERM, SIGKILL in 9 s"]),
     ]
+    for second, (state, fields, expected) in enumerate(steps):
+        worker = replace(worker_of("gpu0", 0, state), **fields)
+        assert list(reporter.events(_snapshot(second, worker))) == [f"gpu0    {text}" for text in expected]
 
 
 def test_the_status_has_the_progress_of_the_slowest_worker() -> None:
@@ -140,17 +135,6 @@ def test_a_state_is_reported_once_with_the_time_since_the_attempt_began() -> Non
     again = worker_of("gpu0", 0, WorkerState.RESTARTING, attempt=1, restart_at=35.0, reason="out of memory")
     assert list(reporter.events(_snapshot(31, again))) == ["gpu0    restarting in 4 s, attempt 2: out of memory"]
     assert list(reporter.events(_snapshot(35, replace(starting, attempt=2)))) == ["gpu0    starting, attempt 2"]
-
-
-def test_a_countdown_is_no_news_but_another_signal_is() -> None:
-    reporter = Reporter(_SESSION)
-    stopping = worker_of("gpu0", 0, WorkerState.STOPPING, attempt=1)
-    reported = [
-        line
-        for second, text in enumerate(["SIGINT, SIGTERM in 2 s", "SIGINT, SIGTERM in 1 s", "SIGTERM, SIGKILL in 9 s"])
-        for line in reporter.events(_snapshot(second, replace(stopping, stopping=text)))
-    ]
-    assert reported == ["gpu0    stopping: SIGINT, SIGTERM in 2 s", "gpu0    stopping: SIGTERM, SIGKILL in 9 s"]
 
 
 def test_being_stuck_warnings_and_notes_are_reported_when_they_come() -> None:
