@@ -13,6 +13,14 @@ from tests.engine.test_groups import RANK
 from tests.nodes.fleets import SLOTS, agent, nothing_left, on_nodes
 
 FINISHED = WorkerState.FINISHED
+_FAULTY = """
+import sys
+if "gmg_tui.engine" in sys.orig_argv:
+    from gmg_tui.engine.nodes.fleet import Fleet
+    async def faulty(self, slots):
+        raise KeyError("a fault")
+    Fleet._meeting_place = faulty
+"""
 
 
 def group(*args: str, size: int | None = None, **more: Any) -> RunSpec:
@@ -73,4 +81,14 @@ async def test_a_group_over_nodes_is_stopped_and_started_by_the_user_and_starts_
         await run.until(lambda snapshot: {worker.attempt for worker in snapshot.workers} == {3})
         await run.until(lambda snapshot: all_are(snapshot, WorkerState.RUNNING))
         await run.client.end()
+    nothing_left(spec)
+
+
+async def test_an_internal_error_fails_its_group_and_the_session_ends_in_order(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_FAULTY)
+    spec = group("--steps", "3")
+    async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        assert all_are(run.snapshot, WorkerState.FAILED)
+        assert any("internal error (KeyError: 'a fault')" in (worker.reason or "") for worker in run.snapshot.workers)
     nothing_left(spec)

@@ -65,17 +65,7 @@ class NodeWorker(Worker):
 
     # Attempts
 
-    async def run(self) -> None:
-        """Have the node's agent run one attempt after another until cancelled; what runs then is killed there."""
-        try:
-            while True:
-                await self.policy.wait()
-                await self._run_attempt()
-        finally:
-            self._node.dismiss(self)
-
     async def _run_attempt(self) -> None:
-        """Have an attempt run, once the node is available and the other ranks are ready; wait until all have ended."""
         await self._available_or_cancelled()
         meeting = await self._member.meet(self._wait_for)
         starts = not (self._cancelled.is_set() or self._member.called_off)
@@ -91,6 +81,11 @@ class NodeWorker(Worker):
         if starts:
             self._record_end(state, reason)
         self._enter_next(state, reason)
+
+    async def _break_off(self) -> None:
+        self._node.dismiss(self)
+        if self._assigned:
+            self._settle(Outcome())
 
     async def _available_or_cancelled(self) -> None:
         self._cancelled.clear()

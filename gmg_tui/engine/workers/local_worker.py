@@ -181,29 +181,14 @@ class LocalWorker(Worker):
             self._enter(WorkerState.STOPPING, reason)
 
     async def run(self) -> None:
-        """Run attempts until cancelled; a running attempt is killed then."""
+        """As `Worker.run`."""
         try:
-            while True:
-                await self.policy.wait()
-                try:
-                    await self._run_attempt()
-                except (NvmlUnavailable, GmgError) as error:
-                    await self._unprepared(error)
-                except Exception as error:  # an internal error must not take down the other workers
-                    _log.exception("%s: the attempt failed because of an internal error", self.slot.name)
-                    self.context.gate.left(self.slot.name)
-                    failure = Failure(
-                        FailureKind.UNKNOWN, f"internal error ({type(error).__name__}: {error}); see engine.log", ""
-                    )
-                    await self._kill_left()
-                    await self._member.part(Outcome(failure), self._wait_for)
-                    self._enter(WorkerState.FAILED, failure.reason)
+            await super().run()
         finally:
-            await asyncio.shield(self._kill_left())
             self.log.close()
 
-    async def _kill_left(self) -> None:
-        """Kill what is left of an attempt that was broken off."""
+    async def _break_off(self) -> None:
+        self.context.gate.left(self.slot.name)
         attempt = self.running
         if attempt is not None and attempt.process.started and attempt.ended_clock is None:
             attempt.process.stop(KILL)
@@ -257,7 +242,11 @@ class LocalWorker(Worker):
     async def _run_attempt(self) -> None:
         self.raced |= self.failure is not None and self.failure.kind.is_race
         self.failure = None
-        launch = await self._next_launch()
+        try:
+            launch = await self._next_launch()
+        except (NvmlUnavailable, GmgError) as error:
+            await self._unprepared(error)
+            return
         if launch is None:  # the user has stopped the worker, or its group's attempt was called off
             ended = await self._part(Outcome(by_user=self._is_cancelled()), by_group=True)
             if not self._is_cancelled():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import time
 from abc import ABC, abstractmethod
@@ -12,8 +13,10 @@ from gmg_tui import model
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
-from gmg_tui.genesis.output.failures import Failure
+from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, Slot, Stacks, WorkerState
+
+_log = logging.getLogger(__name__)
 
 
 class Watcher(Protocol):
@@ -106,9 +109,29 @@ class Worker(ABC):
 
     # Life and commands
 
-    @abstractmethod
     async def run(self) -> None:
         """Run attempts until cancelled; a running attempt is killed then."""
+        try:
+            while True:
+                await self.policy.wait()
+                try:
+                    await self._run_attempt()
+                except Exception as error:  # an internal error must not take down the other workers
+                    _log.exception("%s: the attempt failed because of an internal error", self.slot.name)
+                    reason = f"internal error ({type(error).__name__}: {error}); see engine.log"
+                    await self._break_off()
+                    await self._member.part(Outcome(Failure(FailureKind.UNKNOWN, reason, "")), self._wait_for)
+                    self._enter(WorkerState.FAILED, reason)
+        finally:
+            await asyncio.shield(self._break_off())
+
+    @abstractmethod
+    async def _run_attempt(self) -> None:
+        """Run an attempt, and wait until those of the other ranks have ended too."""
+
+    @abstractmethod
+    async def _break_off(self) -> None:
+        """Kill what is left of an attempt."""
 
     @abstractmethod
     def restart(self) -> None:
