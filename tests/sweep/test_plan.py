@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -182,34 +183,28 @@ def test_every_combination_is_one_job_and_every_name_a_files_own(
         assert names.fits(job.name)
 
 
-def _widths(*jobs: JobRecord) -> list[tuple[int, int | None]]:
-    return [(job.gpus, job.world_size) for job in jobs]
+@pytest.mark.parametrize(
+    ("text", "options", "widths"),
+    [
+        ("", {}, [(1, None)]),
+        ("ddp = 2", {}, [(2, 2)]),
+        ("gpus_per_job = 2", {}, [(2, None)]),
+        ("ddp = 2\n[preset.four]\nddp = 4\n[preset.two]\nretries = 1\n", {"every": True}, [(4, 4), (2, 2)]),
+        ("ddp = 2", {"ddp": "8"}, [(8, 8)]),
+        ("[grid]\nranks = [1, 2, 4]\n", {"ddp": "{ranks}"}, [(1, 1), (2, 2), (4, 4)]),
+        ("ddp = '{ranks}'\n[[experiment]]\nranks = 3\n", {}, [(3, 3)]),
+    ],
+)
+def test_a_job_is_a_process_a_group_of_ranks_or_one_process_on_several_gpus(
+    tmp_path: Path, text: str, options: dict[str, Any], widths: list[tuple[int, int | None]]
+) -> None:
+    sweep = made(tmp_path, text, **options)
+    assert [(job.gpus, job.world_size) for job in sweep.jobs] == widths
+    assert sweep.warnings == (), "the number of ranks is used, though no argument has it"
 
 
-def test_a_job_is_a_process_a_group_of_ranks_or_one_process_on_several_gpus(tmp_path: Path) -> None:
-    assert _widths(*made(tmp_path, "").jobs) == [(1, None)]
-    assert _widths(*made(tmp_path, "ddp = 2").jobs) == [(2, 2)]
-    assert _widths(*made(tmp_path, "ddp = 1").jobs) == [(1, 1)]
-    assert _widths(*made(tmp_path, "gpus_per_job = 2").jobs) == [(2, None)]
-    text = "ddp = 2\n[preset.four]\nddp = 4\n[preset.two]\nretries = 1\n"
-    assert _widths(*made(tmp_path, text, every=True).jobs) == [(4, 4), (2, 2)]
-    assert _widths(*made(tmp_path, text, presets=("four",), ddp="8").jobs) == [(8, 8)]
-
-
-def test_the_number_of_ranks_may_be_a_value_of_the_job(tmp_path: Path) -> None:
-    grid = "[grid]\nranks = [1, 2, 4]\n"
-    sweep = made(tmp_path, 'ddp = "{ranks}"\n' + grid)
-    assert _widths(*sweep.jobs) == [(1, 1), (2, 2), (4, 4)]
-    assert sweep.warnings == (), "the value is used, though no argument has it"
-    assert _widths(*made(tmp_path, grid, ddp="{ranks}").jobs) == [(1, 1), (2, 2), (4, 4)]
-    assert _widths(*made(tmp_path, 'ddp = "{ranks}"\n[[experiment]]\nranks = 3\n').jobs) == [(3, 3)]
-
-
-def test_groups_start_together_and_only_ranks_have_a_local_rank(tmp_path: Path) -> None:
+def test_only_ranks_have_a_local_rank(tmp_path: Path) -> None:
     ranks, plain = made(tmp_path, "ddp = 2").jobs, made(tmp_path, "").jobs
     assert groups_of(Options.of(RUN, virtual_local_rank=True), ranks) == DdpSpec(virtual_local_rank=True)
-    assert groups_of(Options.of(RUN), plain) is None
     with pytest.raises(GmgError, match="--virtual-local-rank is for --ddp"):
         groups_of(Options.of(RUN, virtual_local_rank=True), plain)
-    with pytest.raises(GmgError, match="--start gated: the ranks of a group wait for each other"):
-        groups_of(Options.of(RUN, start="gated"), ranks)
