@@ -32,8 +32,8 @@ async def test_a_browser_shows_the_screen_and_looks_only() -> None:
             await page.until("document.body.classList.contains('-first-byte')")
             assert await page.evaluate("document.title") == run.spec.name
             assert await page.evaluate("document.querySelectorAll('.xterm-screen canvas').length") > 0
-            await page.click("cpu0 CPU")  # the page has the keyboard's focus then
-            await page.click("cpu1 CPU")
+            await page.click("cpu0 · CPU")  # the page has the keyboard's focus then
+            await page.click("cpu1 · CPU")
             await page.sees("cpu1 log")
             await page.press("Enter")
             await page.sees(" 0│")
