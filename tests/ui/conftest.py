@@ -13,7 +13,7 @@ import textual.constants
 del os.environ["TEXTUAL_FPS"]  # programs that tests start draw as they do for a user
 
 from gmg_tui import ui
-from tests.ui.idle import wait_for_idle
+from tests.ui.idle import IdleSelector, wait_for_idle
 from tests.ui.sessions import NOW
 
 ui.load()
@@ -32,6 +32,7 @@ def _at_the_time_of_the_snapshots() -> None:
 @pytest.fixture(autouse=True)
 def _patient_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pilot's pauses and key presses last until the app has done everything, on a busy machine too."""
+    monkeypatch.setattr("selectors.DefaultSelector", IdleSelector)  # what every loop is made with from now on
     for module in ("textual.app", "textual.pilot"):
         monkeypatch.setattr(f"{module}.wait_for_idle", wait_for_idle)
 
