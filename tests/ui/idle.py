@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import selectors
 import threading
 
 FRAME_S = 0.02
 """Timers that fire within this time belong to what the app is doing: frames, and redraws that were asked for."""
-MOST_S = 0.4
-"""How long an app that never rests is waited for, seconds."""
-_waiting: dict[int, asyncio.Future[None]] = {}
-"""Who waits, by the thread of the loop."""
+_FRAMES = 50
+"""How many timers of an app that never rests are waited for."""
+
+
+class _Wait:
+    """What waits for a loop to be idle."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.idle = loop.create_future()
+        self.frames = 0
+
+
+_waits: dict[int, _Wait] = {}
+"""By the thread of the loop."""
 
 
 class IdleSelector(selectors.DefaultSelector):
@@ -20,13 +29,18 @@ class IdleSelector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """What is ready. A loop asks with 0 while it has callbacks to run, else with the time up to its next timer."""
-        waiting = _waiting.get(threading.get_ident())
-        if waiting is None or waiting.done() or (timeout is not None and timeout < FRAME_S):
+        wait = _waits.get(threading.get_ident())
+        if wait is None or timeout == 0:
             return super().select(timeout)
         ready = super().select(0)  # sockets, and what threads hand over
-        if not ready:
-            waiting.set_result(None)
-        return ready
+        if ready:
+            return ready
+        if timeout is not None and timeout < FRAME_S and wait.frames < _FRAMES:
+            wait.frames += 1
+            return super().select(timeout)
+        if not wait.idle.done():
+            wait.idle.set_result(None)
+        return []
 
 
 async def wait_for_idle(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
@@ -36,10 +50,9 @@ async def wait_for_idle(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
     for an idle one.
     """
     thread = threading.get_ident()
-    idle = _waiting[thread] = asyncio.get_running_loop().create_future()
+    wait = _waits[thread] = _Wait(asyncio.get_running_loop())
     try:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(idle, MOST_S)
+        await wait.idle
     finally:
-        if _waiting.get(thread) is idle:
-            del _waiting[thread]
+        if _waits.get(thread) is wait:
+            del _waits[thread]

@@ -153,8 +153,8 @@ async def test_a_late_answer_to_an_edit_closes_the_dialog_and_is_sent_once() -> 
         assert [request[0] for request in app.engine.asked].count("edit") == 1
 
 
-@pytest.mark.parametrize("key", ["d", "q l", "ctrl+c l"])
-@pytest.mark.parametrize("first", ["r", "enter", "p", "q s"])
+@pytest.mark.parametrize("key", ["d", "q d", "ctrl+c d"])
+@pytest.mark.parametrize("first", ["r", "enter", "p", "q x"])
 async def test_one_can_leave_while_a_request_waits(first: str, key: str) -> None:
     app = play.busy(2)
     app.engine.answers.clear()

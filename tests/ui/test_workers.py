@@ -18,8 +18,9 @@ from gmg_tui.ui.drawing.appearance import UNICODE, Appearance
 from gmg_tui.ui.drawing.words import Shown, difference
 from gmg_tui.ui.history import KEPT_S, History, buckets
 from gmg_tui.ui.sorting import Order
-from gmg_tui.ui.view import View
+from gmg_tui.ui.view import Layout, View
 from gmg_tui.ui.workers import table, tile
+from gmg_tui.ui.workers.grid import plan
 from tests.rates import rate
 from tests.ui import play, sessions
 from tests.ui.sessions import NOW, changed
@@ -132,6 +133,15 @@ def test_a_higher_tile_has_a_higher_graph_and_shows_more_of_a_reason() -> None:
     failed = changed(sessions.running(0), state=WorkerState.FAILED, reason=reason)
     texts = [_tile(_shown(failed, sessions.sample(0)), 40, height) for height in (8, 12)]
     assert [text.count("memory.") for text in texts] == [3, 5]
+
+
+def test_tiles_are_only_higher_once_there_is_a_rate_to_draw() -> None:
+    rates = sessions.busy_snapshot(2)
+    silent = changed(rates, workers=tuple(changed(worker, fps=None) for worker in rates.workers))
+    view = View(Welcome(1, sessions.session(2), silent, ()))
+    heights = [plan(view, 160, 46, Layout.AUTO).tile_height]
+    view.apply(rates)
+    assert [*heights, plan(view, 160, 46, Layout.AUTO).tile_height] == [tile.HEIGHT, tile.MAX_HEIGHT]
 
 
 @pytest.mark.parametrize("after", [12e6, 12e3])

@@ -25,6 +25,8 @@ LOG_MIN: Final = 6
 """Rows kept for the log, with its title."""
 _LOG_BELOW_TILES: Final = 8
 """Rows kept for it before tiles give way to the table, unless the user wants tiles."""
+_LOG_BESIDE_TALL_TILES: Final = 20
+"""Rows kept for it, and at least half of them all, before tiles grow."""
 _AROUND_TABLE: Final = 2
 """Rows of the heading above and of the selected worker's line below the table."""
 _CORNER: Final = 2
@@ -60,9 +62,10 @@ def plan(view: View, width: int, height: int, layout: Layout) -> Plan:
         return Plan(tiles=False, columns=1, height=max(3, min(len(view.bands(1)) + _AROUND_TABLE, room)))
     if rows > room:
         return Plan(tiles=True, columns=columns, height=room - room % tile.HEIGHT)
-    # Free rows make taller tiles, as long as the log keeps its half.
+    # Free rows make taller graphs, where there is a rate to draw.
     tiles = sum(not band.node for band in view.bands(columns))
-    more = min(tile.MAX_HEIGHT - tile.HEIGHT, max(0, height // 2 - rows) // max(1, tiles))
+    spare = height - max(height // 2, _LOG_BESIDE_TALL_TILES) - rows if view.has_rates else 0
+    more = min(tile.MAX_HEIGHT - tile.HEIGHT, max(0, spare) // max(1, tiles))
     return Plan(tiles=True, columns=columns, height=rows + more * tiles, tile_height=tile.HEIGHT + more)
 
 
