@@ -24,6 +24,9 @@ _CHECK_S = 5.0
 `$XDG_RUNTIME_DIR` then, and makes an empty one at the next login (user-runtime-dir@.service)."""
 _CLOSE_S = 2.0
 """How long a connection that is being closed may take to read the rest."""
+_ACCEPTED_AT_ONCE = 16
+_QUEUED = 1024
+"""Connections that wait to be accepted. Beyond this a connection fails at once (EAGAIN, unix(7))."""
 _MAX_UNKNOWN = 32
 """Connections without a `Hello` so far; beyond this the oldest are cut, so that they cannot use up the engine's
 descriptors or keep clients out."""
@@ -67,7 +70,9 @@ class Listener:
         """Accept connections until cancelled; `visit` serves each, and calls `identified` once it has its `Hello`."""
         self._visit = visit
         while True:
-            server = await asyncio.start_unix_server(self._talk, sock=self._socket)
+            server = await asyncio.start_unix_server(self._talk, sock=self._socket, backlog=_ACCEPTED_AT_ONCE)
+            assert self._socket is not None
+            self._socket.listen(_QUEUED)  # asyncio's `backlog` is how many it accepts at once, too
             try:
                 await self._put_back()
             finally:
