@@ -86,7 +86,8 @@ def test_the_edge_of_memory_is_found_and_kept_away_from(sim: Sim, tmp_path: Path
 @pytest.mark.slow
 def test_a_gpu_counts_as_it_is_once_its_last_trial_has_left_it(sim: Sim, tmp_path: Path) -> None:
     options = ("--settle", "2..4", "--gpus", "1", "--var", "n_envs=1024..")
-    printed, _ = _tune_on_8_gib(sim, tmp_path, *options)
+    printed, document = _tune_on_8_gib(sim, tmp_path, *options)
+    assert document["fastest"]["value"] > 4096, printed
     assert "too little memory" not in printed
 
 

@@ -40,7 +40,7 @@ def test_means_are_over_the_running_phase_and_the_peak_is_not() -> None:
     meter.add(GpuSample("u", gpu_util_pct=80.0, power_w=400.0), running=True, now=2.0)
     assert meter.gpu_util_pct.value == 85.0
     assert meter.power_w.value == 350.0
-    assert meter.memory_peak_mib == 900.0
+    assert meter.memory_peak_mib() == 900.0
 
 
 def test_energy_without_a_counter_is_power_over_time() -> None:
@@ -88,4 +88,5 @@ def test_the_peak_of_memory_is_that_of_the_workers_own_processes() -> None:
     named.add(sample, running=True, now=1.0, sharers=2, own_mib=2000.0)
     shared.add(sample, running=True, now=0.0, sharers=2)
     alone.add(sample, running=True, now=0.0)
-    assert (named.memory_peak_mib, shared.memory_peak_mib, alone.memory_peak_mib) == (3000.0, None, 9000.0)
+    assert (named.memory_peak_mib(500.0), shared.memory_peak_mib(500.0)) == (3000.0, None)
+    assert (alone.memory_peak_mib(500.0), alone.memory_peak_mib()) == (8500.0, 9000.0)

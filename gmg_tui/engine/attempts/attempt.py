@@ -285,9 +285,11 @@ class RunningAttempt:
 
     def measure(self, sample: GpuSample | None, state: WorkerState, now: float, sharers: int) -> None:
         """Take a sample of its GPU (None on a CPU slot), also after its end; the rest is as in `Meter.add`."""
-        self.memory.measure(sample, self.activity.pids, live=state.live)
+        # The first scan of the process tree may come seconds after the start, and one after its end is empty.
+        pids = self.activity.pids | {self.process.pid} if self.process.started else self.activity.pids
+        self.memory.measure(sample, pids, live=state.live)
         if state.live and sample is not None:
-            used = [process.memory_mib for process in sample.processes or () if process.own_pid in self.activity.pids]
+            used = [process.memory_mib for process in sample.processes or () if process.own_pid in pids]
             sizes = [size for size in used if size is not None]
             own_mib, running = sum(sizes) if sizes else None, state is WorkerState.RUNNING
             self.meter.add(sample, running=running, now=now, sharers=sharers, own_mib=own_mib, counted=self._counted())
@@ -343,7 +345,7 @@ class RunningAttempt:
             comparable=reader.running_s(self.ended_clock or time.monotonic()) >= SETTLE_S,
             timed_out=self.timed_out,
             gpu_util_mean_pct=meter.gpu_util_pct.value,
-            memory_peak_mib=meter.memory_peak_mib,
+            memory_peak_mib=meter.memory_peak_mib(self.memory.before_mib),
             power_mean_w=meter.power_w.value,
             energy_j=meter.energy_j,
             output_bytes=self.output_bytes,

@@ -40,6 +40,11 @@ class GpuMemory:
         self._ended: float | None = None
         """When the attempt ended, monotonic seconds."""
 
+    @property
+    def before_mib(self) -> float:
+        """The GPU's memory in use before the attempt; 0 where that is unknown."""
+        return (self._before.memory_used_mib if self._before is not None else None) or 0.0
+
     def ended(self) -> None:
         """The attempt has ended."""
         self._ended = time.monotonic()
@@ -62,7 +67,7 @@ class GpuMemory:
         sample, peak = self._sample, self._peak_mib
         if sample is None or sample.memory_used_mib is None or peak is None or self._before is None:
             return None
-        used, before = sample.memory_used_mib, self._before.memory_used_mib or 0.0
+        used, before = sample.memory_used_mib, self.before_mib
         if used - before <= max(_KEPT_MIB, _KEPT_SHARE * (peak - before)):
             return None
         return None if self._belongs_to_others(sample, self._before, shared) else used - before

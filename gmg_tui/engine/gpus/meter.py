@@ -28,10 +28,15 @@ class Meter:
         self._counted: tuple[tuple[float, float], tuple[float, float]] | None = None
         """The same at the first and the last count of environment steps, as far as samples reach."""
 
-    @property
-    def memory_peak_mib(self) -> float | None:
-        """Peak of the attempt's own processes; where the driver does not name them, of a GPU that it has for itself."""
-        return self._own_peak_mib if self._own_peak_mib is not None or self._shared else self._gpu_peak_mib
+    def memory_peak_mib(self, before_mib: float = 0.0) -> float | None:
+        """Returns the peak of the attempt's own processes, MiB.
+
+        Where the driver has not named them, it is what a GPU that the attempt has for itself uses beyond `before_mib`, its
+        memory in use before the attempt.
+        """
+        if self._own_peak_mib is not None or self._shared or self._gpu_peak_mib is None:
+            return self._own_peak_mib
+        return max(0.0, self._gpu_peak_mib - before_mib)
 
     @property
     def counted_power_w(self) -> float | None:
