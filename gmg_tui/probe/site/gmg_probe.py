@@ -122,7 +122,7 @@ def _counting(original, environments_of, kind_name):
         _thread.append(type("_Steps", (local,), {"steps": 0})())
     counts, mine, pack, clock, get = _counts, _thread[0], Struct("3q").pack, monotonic_ns, attrgetter(environments_of)
     start, kind = 8 * NAMES.index("steps"), KINDS.index(kind_name)
-    place = slice(start, start + 24)
+    span = slice(start, start + 24)
 
     def step(*args, **kwargs):
         before = mine.steps
@@ -142,7 +142,7 @@ def _counting(original, environments_of, kind_name):
             counts.steps = steps = counts.steps + 1
             counts.environment_steps = environment_steps = counts.environment_steps + environments
             if counts.words:
-                counts.words[place] = pack(steps, environment_steps, now)
+                counts.words[span] = pack(steps, environment_steps, now)
         except Exception:
             return result
         return result
