@@ -161,6 +161,15 @@ def test_a_late_frame_of_a_wider_terminal_spoils_no_column() -> None:
     assert terminal.cells == _alone(frame, console)
 
 
+def test_a_style_is_kept_though_more_were_used_since_than_are_remembered() -> None:
+    differ = Differ()
+    differ.diff("\x1b[1;1H\x1b[1;31m世a\x1b[0m")
+    differ.diff("\x1b[2;1H" + "".join(f"\x1b[38;2;{n // 256};{n % 256};0mx\x1b[0m" for n in range(5000)))
+    # A row with a wide character is sent whole: what is new has an equal style, though not the same object.
+    assert differ.diff("\x1b[1;3H\x1b[1;31mbc\x1b[0m").count("\x1b[1;31m") == 1
+    assert "\x1b[m" not in differ.diff("\x1b[1;3H\x1b[1;31mcb\x1b[0m")
+
+
 async def test_only_cells_that_changed_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = play.record(monkeypatch, _console("256"))
     app = play.busy()

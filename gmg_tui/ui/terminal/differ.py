@@ -166,7 +166,7 @@ class _Pen:
         for start, stop in (piece for first, end in runs for piece in _pieces(row.styles, first, end)):
             self._out.append(_move(self._at, start, y))
             style = row.styles[start] or _DEFAULT
-            if style is not self._style:
+            if style != self._style:  # equal ones may be two objects once a cache has dropped one
                 self._out.append(_switch(self._style, style))
                 self._style = style
             self._out.append("".join(row.texts[start:stop]) if narrow else _careful(row.texts, start, stop))
