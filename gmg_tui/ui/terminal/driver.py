@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
+from textual.screen import Screen
 
 from gmg_tui.ui.terminal.differ import Differ
 
@@ -49,11 +50,12 @@ class TerminalDriver(LinuxDriver):
     def __init__(self, app: TerminalApp[Any], **options: Any) -> None:
         super().__init__(app, **options)
         app.terminal = self
-        self._screen_size: Callable[[], Size] = lambda: app.screen.size
+        self._screen: Callable[[], Screen[Any]] = lambda: app.screen
         self._redraw = lambda: app.call_later(app.run_action, "app.redraw")
         self._loop = asyncio.get_running_loop()
         self._differ = Differ()
-        self._frame_size = Size(0, 0)
+        self._drawn: tuple[Screen[Any] | None, Size] = None, Size(0, 0)
+        """The screen of the last frame, and its size."""
         self._sync = False
         """Whether a frame is to be sent as one."""
 
@@ -69,9 +71,10 @@ class TerminalDriver(LinuxDriver):
         if not _FRAME.match(data):
             super().write(data)
             return
-        if (size := self._screen_size()) != self._frame_size:
-            self._frame_size = size
-            self._differ.resize(*size)
+        screen = self._screen()
+        if (screen, screen.size) != self._drawn:  # the size of a screen that was covered may be of an earlier window
+            self._drawn = screen, screen.size
+            self._differ.resize(*screen.size)
         if changes := self._differ.diff(data):
             super().write(f"{_SYNC_START}{changes}{_SYNC_END}" if self._sync else changes)
 
