@@ -34,6 +34,7 @@ from tests.nvml_sim import Sim, build  # noqa: E402
 from tests.nvml_sim.__main__ import animate  # noqa: E402
 
 _USERS = "/home/me/gmg-tui"
+_HOME = "/home/me"
 LIGHT = "gmg_tui/examples/light.py"
 GROUP = "gmg_tui/examples/ddp.py"
 FRANKA = "gmg_tui/examples/franka.py"
@@ -216,7 +217,7 @@ async def take(name: str, folder: Path) -> None:
         async with _stage(picture, env) as stage:
             await picture.script(stage)
             stage.app.save_screenshot(f"{name}.svg", str(HERE))
-            _without_our_folder(HERE / f"{name}.svg")
+            _without_our_folders(HERE / f"{name}.svg")
             if picture.report:
                 await stage.until(lambda snapshot: snapshot.ended)
                 await asyncio.to_thread(_report, stage.client.welcome.session.spec.name, folder, env)
@@ -227,10 +228,12 @@ async def take(name: str, folder: Path) -> None:
     print(HERE / f"{name}.svg")
 
 
-def _without_our_folder(svg: Path) -> None:
-    """Name a user's folder instead of this checkout's, in as many characters, as SVG text has a length."""
-    ours = str(ROOT)
-    svg.write_text(svg.read_text().replace(ours, _USERS[: len(ours)].ljust(len(ours), "-")))
+def _without_our_folders(svg: Path) -> None:
+    """Name a user's folders instead of this checkout and home, in as many characters, as SVG text has a length."""
+    text = svg.read_text()
+    for ours, users in ((str(ROOT), _USERS), (str(Path.home()), _HOME)):
+        text = text.replace(ours, users[: len(ours)].ljust(len(ours), "-"))
+    svg.write_text(text)
 
 
 def _png(name: str) -> None:
