@@ -187,7 +187,9 @@ async def _in_browser(picture: Picture, env: Mapping[str, str], to: Path) -> Non
             assert server.stdout is not None
             url = (await server.stdout.readline()).decode().strip()
             await picture.script(stage)
-            async with browser(*picture.size) as page:
+            async with browser() as page:
+                size = {"width": picture.size[0], "height": picture.size[1], "deviceScaleFactor": 1, "mobile": False}
+                await page.call("Emulation.setDeviceMetricsOverride", **size)
                 await page.open(url)
                 await page.sees("read-only", "running")
                 await stage.seconds(4)
