@@ -121,8 +121,8 @@ class Healths:
                 self._newest[uuid] = health
         return self.of(uuid)
 
-    def hear(self, uuid: str, code: int) -> None:
-        """Take note of an Xid."""
+    def add_xid(self, uuid: str, code: int) -> None:
+        """Count an Xid of a GPU, and judge its health again."""
         with self._lock:
             health = self._newest.get(uuid) or GpuHealth()
             before = next((xid for xid in health.xids if xid.code == code), None)

@@ -116,14 +116,14 @@ class Nvml:
         except pynvml.NVMLError:
             return None  # `read` reports it, and decides when it is tried again
 
-    def hear(self, gpus: Iterable[Gpu]) -> bool:
+    def take_xids(self, gpus: Iterable[Gpu]) -> bool:
         """Take the Xids of these GPUs since the last time; samples have them from then on. Returns whether there were any.
 
         A GPU that does not answer is registered once it does. Call it in one thread only. Does not wait.
         """
         if self.error is not None:
             return False
-        now, any_heard = time.monotonic(), False
+        now, any_taken = time.monotonic(), False
         try:
             if now >= self._listen_at:
                 self._listen_at = now + self._retry_s
@@ -133,13 +133,13 @@ class Nvml:
                         with contextlib.suppress(pynvml.NVMLError):
                             self._xids.register(uuid, self._handle(uuid))
             for uuid, code in self._xids.new() if self._xids is not None else ():
-                self._healths.hear(uuid, code)
-                any_heard = True
+                self._healths.add_xid(uuid, code)
+                any_taken = True
         except pynvml.NVMLError:  # a GPU is lost: those that are left are registered anew
             if self._xids is not None and self.error is None:
                 self._xids.free()
             self._xids = None
-        return any_heard
+        return any_taken
 
     def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample:
         """A sample of `gpu`. Trouble with the GPU, or with NVML as a whole, is in the sample, never raised.

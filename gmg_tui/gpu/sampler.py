@@ -91,7 +91,7 @@ class Sampler:
         # round must come nevertheless.
         turn = number % self._rounds_per_slow
         try:
-            if self._nvml.hear(self._gpus):
+            if self._nvml.take_xids(self._gpus):
                 self._look.set()
             read = []
             for position, gpu in enumerate(self._gpus):

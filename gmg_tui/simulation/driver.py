@@ -83,12 +83,12 @@ class SimulatedNvml:
             raise NvmlUnavailable(f"{uuid}: no simulated GPU is called so")
         return self._indices[uuid]
 
-    def hear(self, gpus: Iterable[Gpu]) -> bool:
-        """Nothing breaks here."""
+    def take_xids(self, gpus: Iterable[Gpu]) -> bool:
+        """False: simulated GPUs have no Xids."""
         return False
 
     def check_health(self, gpu: Gpu) -> GpuHealth | None:
-        """As `hear`."""
+        """None: simulated GPUs report no health."""
         return None
 
     def read(self, gpu: Gpu, *, slow: bool, activity: bool = False) -> GpuSample:
