@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -34,7 +35,7 @@ class Figures:
     """The phase that begins."""
 
 
-class LineReader:
+class LineReader(ABC):
     """Reads whole lines of output. Where several readers find a rate, progress or environments, the first one counts."""
 
     whole_group: bool = False
@@ -49,9 +50,9 @@ class LineReader:
         """Warnings for the user, one line each."""
         return ()
 
+    @abstractmethod
     def read(self, block: bytes) -> Iterator[Figures]:
         """Yields the figures in a block of whole lines, in their order; never raises for anything that a script prints."""
-        raise NotImplementedError
 
 
 def figures(numbers: Mapping[str, float], metrics: Mapping[str, float], unit: str = "step") -> Figures:

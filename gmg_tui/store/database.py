@@ -107,7 +107,8 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open the store at `path` without changing its content, also while an engine writes it.
 
     Raises:
-        StoreError: There is none, it is damaged, or another gmg-tui made it.
+        sqlite3.Error: It cannot be read: locked, damaged.
+        StoreError: There is none, it is empty, or another gmg-tui made it.
     """
     if not path.exists():
         raise StoreError(f"{path}: there is no store; it was removed, or the session had none")
@@ -117,9 +118,6 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
         if _version(db, path) == 0:
             raise StoreError(f"{path}: the store is empty: its engine ended before it could write")
         db.execute("PRAGMA query_only=1")
-    except sqlite3.Error as error:
-        db.close()
-        raise StoreError(f"{path}: the store cannot be read: {error}") from error
     except BaseException:
         db.close()
         raise
