@@ -6,7 +6,7 @@
         Column("memory_peak_mib", lambda worker: worker.newest.memory_peak_mib, "VRAM", "GiB", write=units.gib),
     )
 
-`as_csv` and `as_json` write values under `name`; `tables.terminal` and `tables.html` write `text(row)` under `heading`. A
+`as_csv` writes values under `name`; `tables.terminal` and `tables.html` write `text(row)` under `heading`. A
 screen uses the same: `tables.fit(WORKERS, workers, width)` has the columns that fit, the texts of their cells, and the
 headings of the columns that do not; for another DataTable, `column.heading` and `column.text(worker)`.
 """
@@ -90,11 +90,6 @@ def cell(value: Any) -> Cell:
 def with_values(columns: Sequence[Column[T]], rows: Sequence[T]) -> list[Column[T]]:
     """The columns for people that have a value in any row."""
     return [column for column in columns if column.priority and any(column.value(row) is not None for row in rows)]
-
-
-def as_json(columns: Sequence[Column[T]], rows: Iterable[T]) -> list[dict[str, Cell]]:
-    """An object for each row, with all columns; unknown values are None."""
-    return [{column.name: cell(column.value(row)) for column in columns} for row in rows]
 
 
 def as_csv(columns: Sequence[Column[T]], rows: Iterable[T]) -> Iterator[bytes]:

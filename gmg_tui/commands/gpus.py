@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import wait
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 from gmg_tui import units
 from gmg_tui.columns import Column
 from gmg_tui.commands.messages import print_json, print_table, waiting
+from gmg_tui.daemon_thread import begin
 from gmg_tui.errors import GmgError
 from gmg_tui.gpu import silence
 from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
@@ -47,7 +47,7 @@ def read_all(nvml: Nvml, gpus: tuple[Gpu, ...]) -> list[_Read]:
 
     A GPU that has not answered within `silence.SILENT_S` has no metrics.
     """
-    asked = [(gpu, silence.begin(partial(nvml.read, gpu, slow=True))) for gpu in gpus]
+    asked = [(gpu, begin(nvml.read, gpu, slow=True)) for gpu in gpus]
     wait([future for _, future in asked], silence.SILENT_S)
     read = [
         (gpu, future.result() if future.done() else GpuSample(uuid=gpu.uuid, error=silence.NO_ANSWER))

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from gmg_tui import log_cut
 from gmg_tui import session as sessions
 from gmg_tui.errors import GmgError, listed, nearest
-from gmg_tui.logs import cut as log_cut
 from gmg_tui.model import JobRecord, WorkerState
 from gmg_tui.session import SessionEntry
 from gmg_tui.text import clean

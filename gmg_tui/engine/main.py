@@ -18,12 +18,12 @@ from msgspec import structs
 
 import gmg_tui
 from gmg_tui import session as sessions
+from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.ddp import torchrun
 from gmg_tui.engine.api.listener import Listener
 from gmg_tui.engine.api.server import Server
 from gmg_tui.engine.attempts.context import Context, ScriptTimes
 from gmg_tui.engine.attempts.gate import Gate
-from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.notify import NotifyCommands, Occurrences, how_it_ended

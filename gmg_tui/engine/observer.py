@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import structs
 
+from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.engine import process_scan, strangers
-from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.process_scan import ProcessScan
 from gmg_tui.engine.processes.process_tree import Scans

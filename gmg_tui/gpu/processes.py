@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from functools import cache
-from pathlib import Path
 
 from msgspec import structs
 
 from gmg_tui.model import GpuProcess
+from gmg_tui.session import machine
 from gmg_tui.text import clean
 
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
@@ -20,16 +19,12 @@ def describe(processes: tuple[GpuProcess, ...]) -> tuple[GpuProcess, ...]:
     return tuple(process if process.foreign else _describe(process) for process in processes)
 
 
-@cache
 def in_initial_namespace() -> bool:
     """Whether PIDs here are the host's, which NVML reports.
 
     The driver ignores PID namespaces: in a container the same number is another process (NVIDIA/nvidia-docker#1483).
     """
-    try:
-        return str(Path("/proc/self/ns/pid").readlink()) == _INITIAL_PID_NAMESPACE
-    except OSError:
-        return False
+    return machine.pid_namespace() == _INITIAL_PID_NAMESPACE
 
 
 def _describe(process: GpuProcess) -> GpuProcess:

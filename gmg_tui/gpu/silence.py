@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from typing import TypeVar
 
+from gmg_tui.daemon_thread import begin
 from gmg_tui.gpu.nvml import Nvml, NvmlUnavailable
 from gmg_tui.model import Gpu
 
@@ -41,17 +41,3 @@ def answer_of(function: Callable[[], _T]) -> _T:
     if not asking.done():
         raise NvmlUnavailable(gave_up(OPEN_S))
     return asking.result()
-
-
-def begin(function: Callable[[], _T]) -> Future[_T]:
-    """Run `function`, which may never return, in a thread that does not keep the process from its end."""
-    future: Future[_T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function())
-        except BaseException as error:  # raised where the result is taken
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gmg_tui import log_cut
 from gmg_tui.engine.nodes.logs import KeptLogs, LogCopies
-from gmg_tui.logs import cut as log_cut
 
 _LOG = "logs/n1/cpu0.log"
 

@@ -56,11 +56,10 @@ def test_a_style_does_not_count_as_width() -> None:
     assert len(styled) == 3
 
 
-def test_csv_and_json_have_all_columns_and_values_in_full() -> None:
+def test_csv_has_all_columns_and_values_in_full() -> None:
     assert b"".join(columns.as_csv(COLUMNS, ROWS)).decode() == (
         "name,memory_mib,fps,note\n日本,2048,1234.568,\nabcdef,,20.0,\n"
     )
-    assert columns.as_json(COLUMNS, ROWS)[1] == {"name": "abcdef", "memory_mib": None, "fps": 20.0, "note": None}
 
 
 def test_html_escapes_texts_and_has_numbers_in_full() -> None:

@@ -6,17 +6,17 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
 from gmg_tui import env_count, probe, units
+from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.ddp import torchrun
 from gmg_tui.ddp.collectives import Observations
 from gmg_tui.engine.attempts.context import Context, Launch
 from gmg_tui.engine.attempts.counts import Counts, make_folder
 from gmg_tui.engine.clock import unix
-from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.gpus.memory import GpuMemory
 from gmg_tui.engine.gpus.meter import Meter
 from gmg_tui.engine.output import script_results
@@ -26,7 +26,6 @@ from gmg_tui.engine.processes.activity import Activity
 from gmg_tui.engine.processes.process import LEFTOVERS, Process
 from gmg_tui.genesis.output.failures import Failure, Tail, explain
 from gmg_tui.genesis.output.reader import Reader
-from gmg_tui.logs.attempts import first_line
 from gmg_tui.model import Attempt, Fps, GpuSample, Phase, WorkerState, added_up
 from gmg_tui.model.tried import SETTLE_S
 from gmg_tui.readers.formats import check_tables
@@ -136,7 +135,7 @@ class RunningAttempt:
         """Write the line that separates its output from what went before, and start the process. Raises `OSError`."""
         task = self.task
         job = f"job {task.job} · {task.name}" if task.job is not None else ""
-        line = first_line(self.number, self.launch.args, job=job)
+        line = _first_line(self.number, self.launch.args, job=job)
         if self.number > 1:
             self._log.write(line)
         if self.number > 1 or job:
@@ -351,3 +350,10 @@ class RunningAttempt:
             output_bytes=self.output_bytes,
             results=self.reported.taken,
         )
+
+
+def _first_line(number: int, args: Sequence[str], *, job: str) -> bytes:
+    """The line in the log before the output of an attempt that starts now; `job` names its job, if it is one's."""
+    moment = time.strftime("%Y-%m-%d %H:%M:%S")
+    owner = f"{job} · " if job else ""
+    return f"──── gmg-tui: {owner}attempt {number} · {moment} · {' '.join(args)}\n".encode()

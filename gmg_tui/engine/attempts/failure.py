@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 
 from gmg_tui import units
+from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.ddp import error_file
 from gmg_tui.engine.attempts.attempt import RunningAttempt
 from gmg_tui.engine.attempts.context import DriverSilentError
 from gmg_tui.engine.attempts.task import Task
-from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.failures import Failure, FailureKind, explain_recorded
 from gmg_tui.gpu.nvml import NvmlUnavailable

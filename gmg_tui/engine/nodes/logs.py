@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from gmg_tui.engine.daemon_thread import in_daemon_thread
+from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.errors import GmgError
 from gmg_tui.files import make_private
 from gmg_tui.protocol import LogPart

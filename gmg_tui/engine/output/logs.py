@@ -19,9 +19,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from gmg_tui import units
+from gmg_tui import log_cut, units
 from gmg_tui.files import make_private
-from gmg_tui.logs import cut as log_cut
 
 _log = logging.getLogger(__name__)
 

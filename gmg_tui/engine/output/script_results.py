@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from gmg_tui import units
-from gmg_tui.engine.daemon_thread import in_daemon_thread
+from gmg_tui.daemon_thread import in_daemon_thread
 
 _log = logging.getLogger(__name__)
 

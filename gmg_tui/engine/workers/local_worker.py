@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any
 
 from gmg_tui import model, units
+from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.ddp.torchrun import ranks_of
 from gmg_tui.engine.attempts.attempt import RunningAttempt
 from gmg_tui.engine.attempts.context import Context, Launch, NoRoomError
 from gmg_tui.engine.attempts.failure import failure_of, of_gpu, of_preparation
 from gmg_tui.engine.attempts.task import Task
-from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.processes.process import KILL, TERMINATED, Step
 from gmg_tui.engine.workers import worker_view
 from gmg_tui.engine.workers.member import Member, Outcome, RankSeen

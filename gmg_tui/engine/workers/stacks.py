@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec import structs
 
 from gmg_tui import probe
+from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.engine.attempts.attempt import RunningAttempt
-from gmg_tui.engine.daemon_thread import in_daemon_thread
 from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process_tree import Proc
 from gmg_tui.model import Rank, Stacks

@@ -1,0 +1,36 @@
+"""Runs what may block forever, such as a question to a driver or a disk, so that it does not delay the process's end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def begin(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+    """Run `function` in a daemon thread of its own; the future has what it returns or raises."""
+    future: Future[_T] = Future()
+    future.set_running_or_notify_cancel()  # it goes on when whoever waits for it is cancelled
+
+    def run() -> None:
+        try:
+            future.set_result(function(*args, **kwargs))
+        except BaseException as error:  # raised where the result is taken, whatever it is
+            future.set_exception(error)
+
+    threading.Thread(target=run, name=f"daemon {getattr(function, '__name__', '')}", daemon=True).start()
+    return future
+
+
+async def in_daemon_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Run `function` as `begin` does, beside the event loop; returns or raises what it does.
+
+    `asyncio.to_thread` will not do for a driver that hangs: `asyncio.run` waits for its threads before it returns.
+    """
+    import asyncio  # late: `gmg-tui gpus` runs no event loop
+
+    return await asyncio.wrap_future(begin(function, *args, **kwargs))
