@@ -141,7 +141,7 @@ PICTURES = {
     "details": Picture(_LIGHT_RUN, (132, 44), _details),
     "edit": Picture(_LIGHT_RUN, (110, 32), _edit),
     "queue": Picture(
-        ("sweep", SWEEP, "--cpu", "2", "--set", "n_envs=8,16,24,32,48,64,96,128,192,256"),
+        ("sweep", "--cpu", "2", "--set", "n_envs=8,16,24,32,48,64,96,128,192,256", SWEEP),
         (120, 24),
         _queue,
         report=True,
