@@ -164,7 +164,9 @@ def _gmg(*words: str, env: Mapping[str, str]) -> str:
 
 @asynccontextmanager
 async def _stage(picture: Picture, env: Mapping[str, str]) -> AsyncIterator[Stage]:
-    name = await asyncio.to_thread(_gmg, "--detach", *picture.command, env=env)
+    head = int(picture.command[0] in {"sweep", "tune"})  # options follow the command
+    words = (*picture.command[:head], "--detach", *picture.command[head:])
+    name = await asyncio.to_thread(_gmg, *words, env=env)
     client = await EngineClient.connect(Path(session.find(name, running=True).record.session.spec.socket))
     try:
         app = GmgApp(client)
