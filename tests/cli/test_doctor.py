@@ -73,7 +73,7 @@ def test_a_machine_that_lacks_nothing_passes_in_one_line_for_each_check(machine:
     assert {"driver", "python", "mesh cache", "sessions"} <= lines.keys()
 
 
-def test_what_stops_a_plain_run_fails_and_is_status_1(machine: dict[str, str], tmp_path: Path) -> None:
+def test_a_problem_that_prevents_a_plain_run_gives_status_1(machine: dict[str, str], tmp_path: Path) -> None:
     _install(tmp_path / "packages" / "torch", _TORCH.format(gpus=0, cuda=None))
     found, status = _findings(**machine, CUDA_VISIBLE_DEVICES="7")
     assert {name for name, finding in found.items() if finding["verdict"] == "FAIL"} == {"torch", "visible GPUs"}
@@ -86,7 +86,7 @@ def test_what_stops_a_plain_run_fails_and_is_status_1(machine: dict[str, str], t
 
 
 @pytest.mark.process
-def test_an_interpreter_that_cannot_answer_is_a_reason(tmp_path: Path) -> None:
+def test_an_interpreter_that_fails_is_reported(tmp_path: Path) -> None:
     silent = tmp_path / "silent"
     silent.write_text("#!/bin/sh\necho wrong >&2; exit 3\n")
     silent.chmod(0o755)
@@ -116,7 +116,7 @@ _ONE, _TWO = NvmlView((_gpu(0),)), NvmlView((_gpu(0), _gpu(1)), driver="570")
         (doctor.egl_devices(EglMap(), _ONE), WARN, "is gpu0"),
     ],
 )
-def test_a_machine_that_lacks_something_is_judged_by_it(finding: Finding, verdict: str, words: str) -> None:
+def test_missing_parts_of_a_machine_are_reported(finding: Finding, verdict: str, words: str) -> None:
     assert finding.verdict == verdict
     assert words in finding.found
 
@@ -131,7 +131,7 @@ def test_network_disks_are_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kinds == {"/tmp/x/y": "nfs4", "/usr": None, "/tmpx": None, "/": None}
 
 
-def test_folders_are_judged_by_where_they_are_and_the_room_there(
+def test_folders_are_checked_for_their_file_system_and_free_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()

@@ -45,7 +45,7 @@ def _nothing_is_left(folder: Path) -> None:
             continue  # it has ended, or is another user's
 
 
-def test_a_run_to_the_end_gives_every_line_and_a_summary_that_agrees_with_the_logs(tmp_path: Path) -> None:
+def test_a_complete_run_prints_every_line_and_a_summary_that_agrees_with_the_logs(tmp_path: Path) -> None:
     options = ("--cpu", "2", "--verbose", "--summary", str(tmp_path / "out.json"))
     done = gmg(*options, WORKER, "--lines", "300", "--rate", "200", "-B", "16", "--fps", "{seed}000")
     assert (done.stderr, done.returncode) == ("", 0)
@@ -74,7 +74,7 @@ def test_a_run_to_the_end_gives_every_line_and_a_summary_that_agrees_with_the_lo
     _nothing_is_left(folder)
 
 
-def test_a_stale_lock_of_the_kernel_cache_goes_before_a_worker_starts(tmp_path: Path) -> None:
+def test_a_stale_lock_of_the_kernel_cache_is_removed_before_a_worker_starts(tmp_path: Path) -> None:
     lock = tmp_path / "kernel_compilation_manager" / "qdcache.lock"
     lock.parent.mkdir()
     lock.touch()
@@ -86,7 +86,7 @@ def test_a_stale_lock_of_the_kernel_cache_goes_before_a_worker_starts(tmp_path: 
     assert f"removed a stale lock of the kernel cache: {lock}" in log.read_text()
 
 
-def test_an_interrupt_stops_in_order() -> None:
+def test_an_interrupt_stops_the_session_cleanly() -> None:
     with _running("--cpu", "2", WORKER, "--lines", "0") as process:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
@@ -118,7 +118,7 @@ def test_a_detached_session_is_listed_its_log_followed_and_stopped() -> None:
     _nothing_is_left(sessions.find("far", running=False).folder)
 
 
-def test_on_gpus_the_table_has_what_they_drew(sim: Sim) -> None:
+def test_on_gpus_the_table_shows_power(sim: Sim) -> None:
     sim.gpus[1].energy_j = sim.gpus[3].energy_j = None
     sim.write()
     options = ("--gpus", "1,3", "--interval", "0.2")

@@ -35,7 +35,7 @@ SpecOf = Callable[..., RunSpec]
         ("sweep --script sim.py --repeat 2", ("--repeat", "2"), {}),
     ],
 )
-def test_what_follows_the_script_is_the_scripts(
+def test_arguments_after_the_script_belong_to_the_script(
     spec_of: SpecOf, words: str, args: tuple[str, ...], changes: dict[str, object]
 ) -> None:
     spec = spec_of(*words.split())
@@ -49,7 +49,7 @@ def _options(spec: RunSpec) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_is_not_given_is_left_as_the_model_has_it(spec_of: SpecOf) -> None:
+def test_missing_options_have_the_defaults_of_the_model(spec_of: SpecOf) -> None:
     defaults = RunSpec("far", "/far", "/far.sock", "sim.py", (), "/", "python")
     assert _options(spec_of("--cpu", "1", "sim.py")) == _options(defaults)
 
@@ -84,7 +84,7 @@ def test_each_option_reaches_the_engine(spec_of: SpecOf) -> None:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("size", "most_bytes"), [("1M", 1 << 20), ("2g", 2 << 30), ("0.5T", 1 << 39), ("none", None)])
-def test_how_the_size_of_a_log_may_be_written(spec_of: SpecOf, size: str, most_bytes: int | None) -> None:
+def test_size_formats_of_log_limits(spec_of: SpecOf, size: str, most_bytes: int | None) -> None:
     assert spec_of("--log-max", size, "sim.py").log_max_bytes == most_bytes
 
 
@@ -105,13 +105,13 @@ def test_each_help_fits_on_a_screen(gmg: Gmg, command: str) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
-def test_the_help_of_run_has_the_options_that_are_not_set_once_and_kept(gmg: Gmg) -> None:
+def test_the_help_of_run_lists_the_options_of_each_run(gmg: Gmg) -> None:
     output = gmg("run", "--help").stdout
     for one in RUN:
         assert (f" {one.long} " in output.replace("\n", " \n")) is (KEPT not in one.marks), one.name
 
 
-def test_without_a_word_ten_lines_are_printed(gmg: Gmg) -> None:
+def test_without_arguments_ten_lines_are_printed(gmg: Gmg) -> None:
     done = gmg()
     assert (done.stdout.count("\n"), done.stderr, done.returncode) == (10, "", 2)
 
@@ -136,7 +136,7 @@ def test_a_shell_completes_commands_options_and_sessions() -> None:
         ({}, "ascii", False),
     ],
 )
-def test_where_the_screen_draws_more_than_ascii(environment: dict[str, str], encoding: str, utf8: bool) -> None:
+def test_environments_with_more_than_ascii(environment: dict[str, str], encoding: str, utf8: bool) -> None:
     assert draws_utf8(environment, encoding) is utf8
 
 

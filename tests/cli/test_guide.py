@@ -26,12 +26,12 @@ def test_every_page_is_a_topic() -> None:
     assert {page.stem for page in FOLDER.glob("*.md")} == {*TOPICS}
 
 
-def test_the_reference_is_that_of_the_declared_options() -> None:
+def test_the_reference_matches_the_declared_options() -> None:
     assert (FOLDER / "options.md").read_text() == options_page(), "write options_page() to gmg_tui/guide/options.md"
 
 
 @pytest.mark.parametrize("page", [*_PAGES, _ROOT / "README.md"], ids=lambda page: page.stem)
-def test_the_commands_of_a_page_run(
+def test_commands_in_the_manual_run(
     page: Path, folder: Path, gmg: Gmg, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Up to the start of an engine; where they need a session, up to its search."""
@@ -56,7 +56,7 @@ def _commands(line: str) -> list[list[str]]:
     return found
 
 
-def test_the_settings_of_the_manual_are_read(tmp_path: Path) -> None:
+def test_settings_in_the_manual_are_valid(tmp_path: Path) -> None:
     (block,) = _blocks(FOLDER / "options.md", "toml")
     file = tmp_path / "config.toml"
     file.write_text(block)

@@ -30,7 +30,7 @@ def _start(spec: RunSpec) -> None:
 
 
 @pytest.mark.process
-def test_an_engine_that_dies_leaves_its_last_words_in_its_log(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_of_a_crashed_engine_has_its_last_output(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prestart, "_BOOT", "raise RuntimeError('broken installation')")
     with pytest.raises(GmgError, match=r"see .*far/engine\.log"):
         _start(spec)
@@ -38,7 +38,7 @@ def test_an_engine_that_dies_leaves_its_last_words_in_its_log(spec: RunSpec, mon
 
 
 @pytest.mark.process
-def test_a_refusal_is_handed_on_and_nothing_is_left(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_reported_and_leaves_nothing_behind(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prestart, "_BOOT", """print('{"ok": false, "error": "no such GPU", "exit_code": 2}')""")
     with pytest.raises(GmgError, match="no such GPU") as refusal:
         _start(spec)
@@ -62,7 +62,7 @@ def test_an_engine_is_cancelled_with_the_command_that_started_it(
     assert set(psutil.Process().children()) <= set(before)
 
 
-def test_an_engine_that_gets_no_order_is_ended(tmp_path: Path) -> None:
+def test_an_engine_without_a_request_is_ended(tmp_path: Path) -> None:
     with prestart.PrestartedEngine() as engine:
         process = psutil.Process(engine.process.pid)
     assert not process.is_running()
@@ -73,7 +73,7 @@ def test_an_engine_that_gets_no_order_is_ended(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("nodes", "message"), [((), "waiting for the engine; without"), (("--nodes", "local:1"), "waiting for the nodes")]
 )
-def test_a_wait_is_shown_on_the_terminal_and_wiped_off(tmp_path: Path, nodes: tuple[str, ...], message: str) -> None:
+def test_a_wait_is_shown_on_the_terminal_and_cleared(tmp_path: Path, nodes: tuple[str, ...], message: str) -> None:
     (tmp_path / "slow.py").write_text(
         "import sys; from gmg_tui import cli; from gmg_tui.commands import prestart, launch\n"
         "launch._PATIENCE_S, waiting = 0.01, launch.waiting\n"

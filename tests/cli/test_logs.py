@@ -49,7 +49,7 @@ async def test_following_ends_with_the_session_and_misses_nothing() -> None:
     assert await process.wait() == 0
 
 
-async def test_a_sessions_name_means_its_only_or_failed_worker() -> None:
+async def test_a_session_name_selects_its_only_or_failed_worker() -> None:
     async with ScriptedEngine() as engine:
         for slot in ("cpu0", "cpu1"):
             (engine.folder / "logs" / f"{slot}.log").write_text(f"of {slot}\n")
@@ -60,7 +60,7 @@ async def test_a_sessions_name_means_its_only_or_failed_worker() -> None:
     assert _gmg("sim").stderr == b"gmg-tui: there is no session or slot sim; did you mean sim-1?\n"
 
 
-async def test_an_unknown_slot_names_those_that_there_are() -> None:
+async def test_an_unknown_slot_lists_the_existing_ones() -> None:
     async with ScriptedEngine():
         pass
     done = _gmg("../../session.json")
@@ -104,7 +104,7 @@ async def test_a_jobs_log_is_found_by_number_by_name_and_by_its_slot() -> None:
     assert b"in sim-1: numbers from 1 to 3, names, and cpu0, cpu1" in unknown.stderr
 
 
-async def test_following_a_job_begins_before_it_and_ends_with_it() -> None:
+async def test_a_job_can_be_followed_before_it_starts_until_it_ends() -> None:
     async with ScriptedEngine(sweep=SweepSpec((Batch(),))) as engine:
         reader.create(engine.folder / sessions.STORE, _JOBS)
         process = await asyncio.create_subprocess_exec(*_COMMAND, "x=2", "-f", stdout=PIPE, env=environ())

@@ -24,7 +24,7 @@ _ORDER = "gmg-tui's --gpus goes before the script: gmg-tui --gpus … sim.py"
         (_OWN, ("--gpus", "many"), False),
     ],
 )
-def test_the_order_is_advised_where_the_script_refuses_an_option_of_ours(
+def test_the_correct_order_is_advised_when_the_script_rejects_our_option(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, args: tuple[str, ...], advised: bool
 ) -> None:
     (tmp_path / "sim.py").write_text(script)

@@ -18,7 +18,7 @@ _IMPATIENT = (
 )
 
 
-def test_how_to_continue_a_lost_sweep_is_reported() -> None:
+def test_the_command_to_continue_a_lost_sweep_is_reported() -> None:
     session = ScriptedEngine(sweep=SweepSpec((Batch(),))).session
     reported = sessions.parting_text(session, "it was killed")
     assert reported.endswith(f"see {session.spec.folder}/engine.log; continue with: gmg-tui sweep --resume sim-1")
@@ -42,7 +42,7 @@ async def test_stop_reports_that_the_engine_was_killed_meanwhile() -> None:
         (True, 90.0, "all workers have ended, but not the engine of sim-1"),
     ],
 )
-async def test_stop_does_not_wait_for_an_engine_that_is_frozen(at_its_end: bool, answer_s: float, trouble: str) -> None:
+async def test_stop_does_not_wait_for_a_frozen_engine(at_its_end: bool, answer_s: float, trouble: str) -> None:
     async with ScriptedEngine() as engine:
         command = [sys.executable, "-c", _IMPATIENT.format(answer_s=answer_s), "stop"]
         process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE, env=environ())

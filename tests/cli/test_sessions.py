@@ -25,7 +25,7 @@ async def _gmg(*words: str) -> Done:
     return await asyncio.to_thread(in_process, *words)
 
 
-async def test_ls_asks_running_engines_and_knows_ended_and_lost_ones() -> None:
+async def test_ls_lists_running_ended_and_lost_sessions() -> None:
     assert await _gmg("ls") == ("no sessions yet; start one with: gmg-tui SCRIPT\n", "", 0)
     async with ScriptedEngine(("cpu0",), "ended.py"):
         pass
@@ -73,7 +73,7 @@ async def test_ls_asks_running_engines_and_knows_ended_and_lost_ones() -> None:
     assert first.endswith("1 failed, 1 running  1,480")
 
 
-async def test_ls_counts_the_rate_of_a_group_once_and_none_of_what_has_ended_or_is_stuck() -> None:
+async def test_ls_counts_a_group_rate_once_and_excludes_ended_and_stuck_workers() -> None:
     async with ScriptedEngine(("cpu0", "cpu1", "cpu2", "cpu3", "cpu4")) as engine:
         whole, own = Fps(5000.0, 5000.0, 5000.0, 3, 5000.0), Fps(2500.0, 2500.0, 2500.0, 3, 2500.0)
         engine.move("cpu0", WorkerState.RUNNING, fps=whole, fps_of_group=True, group=Rank("g0", 0, 2))
@@ -95,7 +95,7 @@ async def test_a_list_is_printed_in_any_encoding() -> None:
     assert b"gr??e.py" in out
 
 
-async def test_stop_reports_who_ignores_sigint_and_waits_for_the_engine() -> None:
+async def test_stop_reports_workers_that_ignore_sigint_and_waits_for_the_engine() -> None:
     async with ScriptedEngine() as engine:
         process = await _start("stop")
         assert (await engine.ends.get()).kill is False
@@ -131,7 +131,7 @@ async def test_a_second_interrupt_of_stop_kills() -> None:
     assert process.returncode == 0
 
 
-async def test_stop_waits_for_an_engine_to_make_its_deleted_socket_again() -> None:
+async def test_stop_waits_for_an_engine_to_recreate_its_deleted_socket() -> None:
     program = "import sys; from gmg_tui import cli, client; client._MISSING_S = 90.0; cli.main(sys.argv[1:])"
     async with ScriptedEngine() as engine:
         away = engine.socket.rename(engine.socket.with_suffix(".away"))
@@ -164,7 +164,7 @@ async def test_several_sessions_are_stopped_at_once(names: tuple[str, ...]) -> N
     assert {first_ended, second_ended} == {"sim-1 has ended", "sim-2 has ended"}
 
 
-async def test_stop_and_attach_without_a_running_session_say_so_in_one_line() -> None:
+async def test_stop_and_attach_without_a_running_session_fail_with_one_line() -> None:
     async with ScriptedEngine():
         pass
     for words in (("stop",), ("attach",), ("stop", "sim-1"), ("attach", "other")):

@@ -23,7 +23,7 @@ def file() -> Path:
     return path
 
 
-def test_a_setting_counts_where_the_command_line_has_nothing(file: Path, spec_of: SpecOf) -> None:
+def test_a_setting_applies_unless_given_on_the_command_line(file: Path, spec_of: SpecOf) -> None:
     file.write_text('cpu = 2\nmax-restarts = 7\nenv = "FOO=set"\n[run]\nmax_restarts = 9\n')
     spec = spec_of("sim.py")
     assert (spec.cpu, spec.max_restarts, spec.env) == (2, 9, {"FOO": "set"})
@@ -31,14 +31,14 @@ def test_a_setting_counts_where_the_command_line_has_nothing(file: Path, spec_of
     assert (spec.cpu, spec.max_restarts, spec.env) == (1, 1, {"FOO": "set", "BAR": "1"})
 
 
-def test_readers_of_lines_reach_the_session_and_are_checked_first(file: Path, spec_of: SpecOf, gmg: Gmg) -> None:
+def test_line_readers_reach_the_session_and_are_validated(file: Path, spec_of: SpecOf, gmg: Gmg) -> None:
     file.write_text("[readers.mine]\nlines = ['speed (?P<fps>\\d+)']\n")
     assert spec_of("sim.py").readers == {"mine": {"lines": [r"speed (?P<fps>\d+)"]}}
     file.write_text("[readers.mine]\nlines = ['(']\n")
     assert f"{file}: readers.mine.lines '(': no regular expression" in gmg("--cpu", "1", "sim.py").stderr
 
 
-def test_a_setting_that_contradicts_an_option_does_not_count(file: Path, spec_of: SpecOf) -> None:
+def test_an_option_overrides_a_contradicting_setting(file: Path, spec_of: SpecOf) -> None:
     file.write_text('gpus = "0,1"\nstart = "staggered"\nmin-nodes = 2\nvirtual-local-rank = true\n')
     spec = spec_of("--cpu", "1", "sim.py")
     assert (spec.gpus, spec.start, spec.ddp) == (None, StartMode.STAGGERED, None)
@@ -81,7 +81,9 @@ def test_an_experiments_file_overrides_settings_and_the_command_line_both(
         ("cpu =", "is not TOML"),
     ],
 )
-def test_a_wrong_file_is_one_line_and_nothing_starts(file: Path, gmg: Gmg, text: str, error: str) -> None:
+def test_an_invalid_file_is_reported_in_one_line_and_nothing_starts(
+    file: Path, gmg: Gmg, text: str, error: str
+) -> None:
     file.write_text(text)
     done = gmg("sim.py")
     assert done.stderr.startswith(f"gmg-tui: {file}: ")

@@ -48,7 +48,7 @@ def file(folder: Path) -> Path:
     return path
 
 
-def test_a_dry_run_lists_the_jobs_and_leaves_nothing(gmg: Gmg) -> None:
+def test_a_dry_run_lists_the_jobs_and_creates_nothing(gmg: Gmg) -> None:
     done = gmg("sweep", "sweep.toml", "--dry-run")
     assert done.stdout.splitlines() == [
         "job  name    command",
@@ -73,7 +73,7 @@ def test_a_sweep_without_a_file_takes_the_words_after_the_script(gmg: Gmg) -> No
     assert "python -m pkg.mod 'a 0.1' true" in done.stdout
 
 
-def test_the_engine_is_asked_for_what_file_and_options_have(spec_of: SpecOf, asked: Asked, folder: Path) -> None:
+def test_file_and_options_reach_the_engine(spec_of: SpecOf, asked: Asked, folder: Path) -> None:
     spec = spec_of(
         *["sweep", "sweep.toml", "--preset", "full", "--results", "out/deep", "--env", "A={lr}", "--retries", "2"]
     )
@@ -95,7 +95,7 @@ def test_the_engine_is_asked_for_what_file_and_options_have(spec_of: SpecOf, ask
     assert (folder / "out" / "deep").is_dir()
 
 
-def test_gpus_of_the_command_line_are_every_batchs(spec_of: SpecOf) -> None:
+def test_gpus_of_the_command_line_apply_to_every_batch(spec_of: SpecOf) -> None:
     spec = spec_of(*["sweep", "sweep.toml", "--all", "--gpus", "1,3", "--best", "fps"])
     assert spec.sweep is not None
     assert [batch.gpus for batch in spec.sweep.batches] == ["1,3", "1,3"]
@@ -144,7 +144,7 @@ def _ends(spec: RunSpec, **states: WorkerState) -> None:
     asyncio.run(put())
 
 
-def test_a_resumed_sweep_keeps_what_the_command_line_does_not_change(
+def test_a_resumed_sweep_keeps_settings_not_given_on_the_command_line(
     earlier: Callable[..., RunSpec], spec_of: SpecOf, asked: Asked, folder: Path
 ) -> None:
     old = earlier(*["--env", "A=1", "--interval", "2", "--log-max", "2G", "--gpus", "0", "--timeout", "1h"])
@@ -203,7 +203,9 @@ def test_an_interrupted_sweep_reports_how_to_continue(
     assert (conclude(old, 0), conclude(old, 130)) == (1, 130)
 
 
-def test_why_a_sweep_cannot_be_resumed(earlier: Callable[..., RunSpec], gmg: Gmg, folder: Path, tmp_path: Path) -> None:
+def test_reasons_why_a_sweep_cannot_be_resumed(
+    earlier: Callable[..., RunSpec], gmg: Gmg, folder: Path, tmp_path: Path
+) -> None:
     def error(status: int) -> str:
         done = gmg("sweep", "--resume", "old")
         assert (done.returncode, done.stderr.count("\n")) == (status, 1)
@@ -225,7 +227,7 @@ def test_why_a_sweep_cannot_be_resumed(earlier: Callable[..., RunSpec], gmg: Gmg
     assert error(2) == "old is not a sweep; start it again with: gmg-tui sim.py"
 
 
-def test_a_lost_sweep_is_cleared_away_and_goes_on(earlier: Callable[..., RunSpec], spec_of: SpecOf) -> None:
+def test_a_lost_sweep_is_cleaned_up_and_resumed(earlier: Callable[..., RunSpec], spec_of: SpecOf) -> None:
     old = earlier(ended=False)
     assert spec_of("sweep", "--resume", "old").sweep == old.sweep
     found = sessions.inspect(Path(old.folder))

@@ -24,7 +24,7 @@ def _gmg(*words: str) -> pexpect.spawn[str]:
     )
 
 
-def test_a_session_is_left_come_back_to_and_stopped() -> None:
+def test_a_session_is_detached_attached_and_stopped() -> None:
     terminal = _gmg("--cpu", "1", "--name", "far", WORKER, "--lines", "0", "--steady")
     terminal.expect("Running at")
     terminal.send("d")
@@ -42,7 +42,7 @@ def test_a_session_is_left_come_back_to_and_stopped() -> None:
     assert sessions.find("far", running=False).folder.joinpath("summary.json").exists()
 
 
-def test_a_session_that_ends_while_it_is_shown_leaves_its_table() -> None:
+def test_a_session_that_ends_while_attached_prints_its_table() -> None:
     terminal = _gmg("--cpu", "1", WORKER, "--lines", "20", "--crash", "traceback")
     terminal.expect("failed")
     terminal.send("q")

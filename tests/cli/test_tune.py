@@ -40,7 +40,7 @@ def measured(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_the_fastest_value_is_found_and_each_rate_is_true(tmp_path: Path) -> None:
+def test_the_fastest_value_is_found_and_rates_are_correct(tmp_path: Path) -> None:
     summary = tmp_path / "out.json"
     options = ("--cpu", "2", "--settle", "2..3", "--var", "n_envs=512..2048", "--summary", str(summary))
     done = tune(*options, WORKER, "-B", "{n_envs}", "--turn", "1000", "--noise", "0.01")
@@ -73,7 +73,7 @@ def _tune_on_8_gib(sim: Sim, tmp_path: Path, *options: str) -> tuple[str, dict[s
 
 
 @pytest.mark.slow
-def test_the_edge_of_memory_is_found_and_kept_away_from(sim: Sim, tmp_path: Path) -> None:
+def test_the_memory_limit_is_found_and_avoided(sim: Sim, tmp_path: Path) -> None:
     _, document = _tune_on_8_gib(sim, tmp_path, "--settle", "3..6", "--gpus", "4")
     assert document["memory"]["per_unit_mib"] == pytest.approx(800 / 1024, rel=0.05)
     assert document["memory"]["base_mib"] == pytest.approx(400, rel=0.2)
@@ -84,7 +84,7 @@ def test_the_edge_of_memory_is_found_and_kept_away_from(sim: Sim, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_gpu_counts_as_it_is_once_its_last_trial_has_left_it(sim: Sim, tmp_path: Path) -> None:
+def test_free_memory_is_read_after_the_last_trial_has_released_it(sim: Sim, tmp_path: Path) -> None:
     options = ("--settle", "2..4", "--gpus", "1", "--var", "n_envs=1024..")
     printed, document = _tune_on_8_gib(sim, tmp_path, *options)
     assert document["fastest"]["value"] > 4096, printed
@@ -115,7 +115,7 @@ def test_a_script_that_cannot_be_tuned_fails_with_the_reason(
 
 
 @pytest.mark.slow
-def test_a_named_number_of_the_scripts_lines_is_searched_by(tmp_path: Path) -> None:
+def test_a_custom_metric_is_maximised(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("""
 import sys, time
@@ -131,7 +131,7 @@ for i in range(100_000):
 
 
 @pytest.mark.slow
-def test_a_tuning_that_is_interrupted_gives_the_answer_so_far_and_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_tuning_prints_its_answer_and_can_be_resumed(tmp_path: Path) -> None:
     words = ("--settle", "3..6", "--var", "n_envs=256..1024", WORKER, "-B", "{n_envs}", "--turn", "500")
     process = subprocess.Popen(
         [*COMMAND, "tune", "--headless", "--cpu", "1", *words],

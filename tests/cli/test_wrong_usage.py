@@ -105,7 +105,7 @@ _ORDER = "is an option of the script, and goes after it: gmg-tui"
         ),
     ],
 )
-def test_a_mistake_is_answered_with_what_was_meant(gmg: Gmg, words: str, error: str) -> None:
+def test_an_error_suggests_the_correct_usage(gmg: Gmg, words: str, error: str) -> None:
     result = gmg(*words.split())
     assert result.stderr.removeprefix("gmg-tui: ").startswith(error)
     assert (result.stdout, result.stderr.count("\n"), result.returncode) == ("", 1, 2)
@@ -119,7 +119,7 @@ def test_a_mistake_is_answered_with_what_was_meant(gmg: Gmg, words: str, error: 
         ("--help", "gmg-tui --help"),
     ],
 )
-def test_without_a_gpu_options_after_the_script_are_put_before_it(
+def test_without_a_gpu_the_advice_puts_options_before_the_script(
     gmg: Gmg, monkeypatch: pytest.MonkeyPatch, args: str, order: str
 ) -> None:
     def no_gpu(*_: object, **__: object) -> int:
@@ -140,7 +140,7 @@ def test_an_interpreter_without_genesis_names_the_command_that_installs_it() -> 
     assert "has no Genesis; install it" in _gmg("demo", "--python", "bin/no-genesis")
 
 
-def test_arguments_that_are_no_text_are_refused() -> None:
+def test_arguments_that_are_not_text_are_refused() -> None:
     assert "not UTF-8" in _gmg("--cpu", "1", "sim.py", "\udcff")
 
 
@@ -159,7 +159,7 @@ def test_without_a_driver_the_cpu_is_named(sim: Sim) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_a_script_that_may_not_be_read_is_refused(files: Path) -> None:
+def test_an_unreadable_script_is_refused(files: Path) -> None:
     (files / "sim.py").chmod(0o000)
     program = "import os; from gmg_tui.commands.spec import check_script; os.setuid(65534); check_script('sim.py')"
     done = subprocess.run([sys.executable, "-c", program], env=environ(), capture_output=True, text=True)

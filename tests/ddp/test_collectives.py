@@ -68,12 +68,12 @@ def test_a_collective_that_timed_out() -> None:
         ),
     ],
 )
-def test_how_far_a_rank_has_come(lines: bytes, enqueued: dict[str, int], failed: dict[str, int]) -> None:
+def test_progress_of_a_rank(lines: bytes, enqueued: dict[str, int], failed: dict[str, int]) -> None:
     seen = _read(lines)
     assert (seen.enqueued, seen.failed) == (enqueued, failed)
 
 
-def test_what_torch_itself_writes_when_ranks_do_not_meet() -> None:
+def test_torch_lines_when_ranks_do_not_meet() -> None:
     distributed = pytest.importorskip("torch.distributed")
     with pytest.raises(distributed.DistStoreError) as raised:
         distributed.TCPStore("127.0.0.1", 0, 2, True, timeout=timedelta(seconds=1))
@@ -171,7 +171,7 @@ _LINES = st.one_of(
 
 
 @given(st.lists(_LINES, max_size=12), st.lists(st.booleans(), min_size=12, max_size=12))
-def test_it_does_not_matter_how_lines_are_cut_into_blocks(lines: list[bytes], cuts: list[bool]) -> None:
+def test_results_do_not_depend_on_how_lines_are_split(lines: list[bytes], cuts: list[bool]) -> None:
     blocks, block = [], b""
     for line, cut in zip(lines, cuts, strict=False):
         block += line
@@ -182,5 +182,5 @@ def test_it_does_not_matter_how_lines_are_cut_into_blocks(lines: list[bytes], cu
 
 
 @given(st.dictionaries(st.integers(0, 20), st.lists(_LINES, max_size=4).map(b"".join), max_size=20))
-def test_whatever_is_printed_the_answer_is_one_line(output: dict[int, bytes]) -> None:
+def test_the_reason_is_one_line_for_any_output(output: dict[int, bytes]) -> None:
     assert "\n" not in _at_fault(output)

@@ -26,7 +26,7 @@ main()
 """
 
 
-def test_what_torch_itself_records(tmp_path: Path) -> None:
+def test_errors_recorded_by_torch(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     path, script = tmp_path / "error.json", tmp_path / "train.py"
     script.write_text(_SCRIPT)
@@ -57,7 +57,7 @@ def test_what_torch_itself_records(tmp_path: Path) -> None:
         (f'{{"message": "{"x" * (1 << 20)}"}}', None),
     ],
 )
-def test_only_what_names_an_error_is_taken(tmp_path: Path, text: str, expected: Recorded | None) -> None:
+def test_files_without_an_error_are_ignored(tmp_path: Path, text: str, expected: Recorded | None) -> None:
     path = tmp_path / "error.json"
     path.write_text(text)
     assert read(path) == expected
@@ -90,7 +90,7 @@ def test_only_a_regular_file_is_read(tmp_path: Path, kind: str) -> None:
         (Recorded("x" * 5000, ""), FailureKind.SCRIPT, "x" * 200),
     ],
 )
-def test_why_a_rank_failed_that_has_recorded_it(recorded: Recorded, kind: FailureKind, reason: str) -> None:
+def test_the_recorded_error_is_the_reason_of_the_failure(recorded: Recorded, kind: FailureKind, reason: str) -> None:
     failure = explain_recorded(recorded)
     assert (failure.kind, failure.reason) == (kind, reason)
     assert failure.advice

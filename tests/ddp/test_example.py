@@ -43,7 +43,7 @@ def test_a_rank_takes_its_own_gpu_before_dynamo_is_imported(
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{taken}\n", "")
 
 
-def test_alone_it_says_how_it_is_started() -> None:
+def test_outside_a_group_the_example_prints_how_to_start_it() -> None:
     environ = {name: value for name, value in os.environ.items() if name != "RANK"}
     done = subprocess.run([sys.executable, EXAMPLE], env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -23,11 +23,11 @@ from tests.harm.patience import wait_until
         ("torchrun", True, False),
     ],
 )
-def test_a_torchrun_is_known_by_its_command_line(script: str, module: bool, expected: bool) -> None:
+def test_torchrun_is_recognised_by_its_command_line(script: str, module: bool, expected: bool) -> None:
     assert torchrun.starts(script, module=module) is expected
 
 
-def test_lines_are_those_of_the_rank_that_stands_before_them() -> None:
+def test_prefixed_lines_belong_to_their_rank() -> None:
     block = b"a\n[default0]:b\n[rank1]: c\n[default1]:[rank1]: d\n[rankx]: e\n[default2]:\n"
     assert list(torchrun.parted(block)) == [
         (None, b"a\n"),
@@ -48,7 +48,7 @@ def _rates(rank: int, fps: float) -> bytes:
     return b"[default%d]:Running at %.2f FPS (10.00 FPS per env, 100 envs).\n" % (rank, fps)
 
 
-def test_the_rates_of_ranks_that_are_told_apart_are_added_up() -> None:
+def test_rates_of_prefixed_ranks_are_summed() -> None:
     output, reader = _output()
     for second in range(1, 4):
         output.feed(_rates(1, 300.0) + _rates(0, 100.0), float(second))
@@ -57,7 +57,7 @@ def test_the_rates_of_ranks_that_are_told_apart_are_added_up() -> None:
     assert reader.n_envs == 100
 
 
-def test_lines_without_a_rank_are_read_as_anywhere() -> None:
+def test_lines_without_a_rank_are_parsed_as_usual() -> None:
     output, reader = _output()
     output.feed(b"Running at 100.00 FPS (1.00 FPS per env, 100 envs).\n", 1.0)
     assert output.fps == reader.fps

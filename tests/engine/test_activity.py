@@ -10,7 +10,7 @@ def _proc(cpu_s: float, state: str = "S") -> Proc:
     return Proc(77, 1, 77, 77, state, cpu_s, 10.0, 5)
 
 
-def test_the_cpu_is_that_of_the_silent_time() -> None:
+def test_cpu_time_is_measured_over_the_silent_period() -> None:
     ours = Activity()
     for cpu_s, output, now in ((0.0, 100, 0.0), (4.0, 200, 4.0), (34.0, 200, 34.0), (34.0, 200, 74.0)):
         ours.update([_proc(cpu_s)], output, now)
@@ -18,7 +18,7 @@ def test_the_cpu_is_that_of_the_silent_time() -> None:
     assert ours.idle_for_s(78.0) == 44.0
 
 
-def test_a_process_that_a_signal_has_stopped_is_said_to_go_on_by_another() -> None:
+def test_a_process_stopped_by_a_signal_is_reported_with_the_signal_that_resumes_it() -> None:
     ours = Activity()
     ours.update([_proc(0.0)], 100, 0.0)
     ours.update([_proc(0.0, "T")], 100, 80.0)

@@ -26,16 +26,16 @@ def test_the_first_job_gets_the_first_slots() -> None:
     assert allot(jobs_of(2, 1), slots_of(3), slots_of(3)) == Allotment(1, ("gpu0", "gpu1"))
 
 
-def test_a_job_that_needs_more_keeps_what_is_free_and_nobody_passes_it() -> None:
+def test_a_wide_job_reserves_free_slots_and_is_not_overtaken() -> None:
     assert allot(jobs_of(3, 1, 1), ["gpu1"], slots_of(4)) == Allotment(reservation=Reservation(1, ("gpu1",), 2))
     assert allot(jobs_of(3, 1), [], slots_of(4)) == Allotment(reservation=Reservation(1, (), 3))
 
 
-def test_a_job_that_no_number_of_slots_is_enough_for_keeps_none() -> None:
+def test_a_job_that_can_never_run_reserves_no_slots() -> None:
     assert allot(jobs_of(4, 1), ["gpu0"], slots_of(3)) == Allotment(2, ("gpu0",))
 
 
-def test_a_job_waits_for_its_own_slot_and_others_pass() -> None:
+def test_a_job_bound_to_a_slot_waits_and_others_overtake_it() -> None:
     pinned = JobRecord(1, "a", only="gpu1")
     assert allot([pinned, JobRecord(2, "b")], ["gpu0"], slots_of(2)).job == 2
 
@@ -81,7 +81,7 @@ def _simulate(jobs: Sequence[JobRecord], seconds: Callable[[JobRecord], float], 
     st.lists(st.sampled_from((1, 1, 1, 2, 2, 3, 4, 8)), min_size=1, max_size=40),
     st.lists(st.sampled_from((1.0, 2.0, 3.0, 5.0, 8.0)), min_size=8, max_size=8),
 )
-def test_a_queue_of_wide_and_narrow_jobs_ends_in_its_order(count: int, widths: list[int], seconds: list[float]) -> None:
+def test_a_queue_of_wide_and_narrow_jobs_runs_in_order(count: int, widths: list[int], seconds: list[float]) -> None:
     jobs = [job for job in jobs_of(*widths) if job.gpus <= count]
     ended = _simulate(jobs, lambda job: seconds[job.gpus - 1], count)
     assert sorted(job_run.number for job_run in ended) == sorted(job.number for job in jobs)

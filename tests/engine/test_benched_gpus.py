@@ -48,7 +48,7 @@ def _stored(spec: RunSpec) -> list[JobRecord]:
     return reader.load_jobs(Path(spec.folder) / session.STORE)
 
 
-async def test_a_gpu_on_which_cuda_fails_does_not_drain_the_queue(sim: Sim, broken: Path) -> None:
+async def test_a_gpu_with_cuda_errors_does_not_drain_the_queue(sim: Sim, broken: Path) -> None:
     spec = _sweep(broken, 12, "0,1")
     async with running(spec, sim.env()) as run:
         queue = await run.until_done()
@@ -65,7 +65,7 @@ async def test_a_gpu_on_which_cuda_fails_does_not_drain_the_queue(sim: Sim, brok
     assert [job.last.exit_code for job in jobs] == [0] * 12
 
 
-async def test_what_fails_after_progress_and_what_fails_twice_keeps_its_failure(sim: Sim, broken: Path) -> None:
+async def test_jobs_that_fail_after_progress_or_twice_stay_failed(sim: Sim, broken: Path) -> None:
     broken.write_text("0,late")
     spec = _sweep(broken, 4, "0,")
     async with running(spec, sim.env()) as run:
@@ -97,7 +97,7 @@ async def test_a_job_that_fails_on_a_lost_gpu_runs_on_another(sim: Sim, tmp_path
     assert [job.slot for job in _stored(spec)] == ["gpu1"] * 2
 
 
-def test_the_jobs_of_a_row_are_put_back_once_and_one_that_fails_elsewhere_counts_no_more() -> None:
+def test_a_series_of_failed_jobs_is_requeued_once_and_failures_elsewhere_do_not_count() -> None:
     bench = Bench()
     assert [bench.failed("A", job, "no CUDA") for job in (1, 1, 2)] == [(), (), ()]
     assert bench.failed("A", 3, "no CUDA") == (1, 2, 3)
@@ -110,7 +110,7 @@ def test_the_jobs_of_a_row_are_put_back_once_and_one_that_fails_elsewhere_counts
     assert [bench.failed("A", job, "no CUDA") for job in (1, 2, 3)] == [(), (), (1, 2, 3)]
 
 
-def test_a_gpu_that_is_lost_for_long_is_benched_until_the_user_releases_it() -> None:
+def test_a_gpu_lost_for_long_is_disabled_until_the_user_enables_it() -> None:
     bench, lost = Bench(), GpuSample("A", lost=True, error="GPU is lost")
     assert not bench.check(lost, 0.0)
     assert not bench.check(GpuSample("A"), 30.0)
@@ -128,7 +128,7 @@ def _reported(text: str, severity: Severity = Severity.FATAL) -> GpuSample:
     return GpuSample("A", health=GpuHealth(troubles=(GpuTrouble(severity, text, "reset it"),)))
 
 
-def test_a_gpu_that_may_compute_wrong_numbers_is_benched_at_once_until_the_user_releases_it() -> None:
+def test_a_gpu_that_may_compute_wrong_numbers_is_disabled_until_the_user_enables_it() -> None:
     bench = Bench()
     assert not bench.check(_reported("PCIe has 8 of 16 lanes", Severity.DEGRADED), 0.0)
     assert bench.check(_reported("1 uncorrected ECC error"), 1.0)

@@ -32,7 +32,7 @@ def _periods(loop: str, pauses: bool) -> Iterator[list[float]]:
     ("loop", "pauses", "near"),
     [*((loop, False, 0.01) for loop in LOOPS), ("one step", True, 0.01), ("learning", True, 0.03)],
 )
-def test_the_current_rate_is_of_whole_periods_also_after_a_long_pause(
+def test_the_current_rate_covers_whole_periods_also_after_a_long_pause(
     loop: str, pauses: bool, near: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_ns, look_ns = SECOND_NS, 2 * SECOND_NS
@@ -80,7 +80,7 @@ def test_the_current_rate_is_of_whole_periods_also_after_a_long_pause(
     assert counts.env_steps == done - 8  # the time is that from the end of the first step
 
 
-def test_what_killed_engines_have_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_killed_engines_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     dead = next(pid for pid in range(2, 1 << 22) if not psutil.pid_exists(pid))
     left, other = tmp_path / f"{PREFIX}{dead}-abc", tmp_path / f"{PREFIX}{os.getpid()}-abc"

@@ -53,7 +53,7 @@ async def test_two_workers_run_to_their_end_and_the_summary_agrees_with_their_lo
         assert not Path(run.spec.socket).exists()
 
 
-async def test_each_worker_has_its_own_environment_and_arguments(tmp_path: Path) -> None:
+async def test_each_worker_gets_its_own_environment_and_arguments(tmp_path: Path) -> None:
     spec = spec_for(
         "--print-env", f"{tmp_path}/{{slot}}.json", "--seed={seed}", "--device", "{{i}}", "--lines", "1",
         cpu=2, env={"OUT": "run-{i}-of-{n}"},
@@ -75,7 +75,7 @@ async def test_each_worker_has_its_own_environment_and_arguments(tmp_path: Path)
             assert "{i}" in reply["argv"]
 
 
-async def test_restart_stop_and_kill_act_on_the_right_worker_only() -> None:
+async def test_restart_stop_and_kill_affect_only_their_worker() -> None:
     async with running(spec_for(*NEVER, cpu=3)) as run:
         before = await run.until(lambda snapshot: all(w.state is WorkerState.RUNNING for w in snapshot.workers))
         await run.client.act(Action.RESTART, "cpu1")
@@ -96,7 +96,7 @@ async def test_restart_stop_and_kill_act_on_the_right_worker_only() -> None:
         assert not {w.pid for w in before.workers} & {w.pid for w in again.workers if w.pid}
 
 
-async def test_edit_restarts_with_other_arguments_and_keeps_the_figures_before() -> None:
+async def test_edit_restarts_with_other_arguments_and_keeps_the_previous_rate() -> None:
     async with running(spec_for("-B", "16", *NEVER, "--rate", "100", cpu=2)) as run:
         await run.until(lambda snapshot: all(w.fps and w.fps.mean for w in snapshot.workers))
         await run.client.edit(("cpu1",), ("-B", "32", *NEVER, "--rate", "100"), {"MORE": "{slot}"})
@@ -114,7 +114,7 @@ async def test_edit_restarts_with_other_arguments_and_keeps_the_figures_before()
         assert details.attempts[0].state is WorkerState.STOPPED
 
 
-async def test_a_stop_takes_back_a_restart_that_has_not_begun() -> None:
+async def test_a_stop_cancels_a_pending_restart() -> None:
     async with running(spec_for(*NEVER, "--ignore-sigint", cpu=1)) as run:
         await run.until_state("cpu0", WorkerState.RUNNING)
         await run.client.act(Action.RESTART, "cpu0")
@@ -128,7 +128,7 @@ async def test_a_stop_takes_back_a_restart_that_has_not_begun() -> None:
     ("spec", "word"),
     [({"python": "/nowhere/python"}, "/nowhere/python"), ({"cwd": "/nowhere"}, "cannot start")],
 )
-async def test_what_cannot_be_started_is_a_failure_and_no_traceback(spec: dict[str, Any], word: str) -> None:
+async def test_a_script_that_cannot_start_is_a_failure_without_a_traceback(spec: dict[str, Any], word: str) -> None:
     async with running(spec_for(**spec)) as run:
         failed = await run.until_state("cpu0", WorkerState.FAILED)
         assert failed.reason
@@ -136,7 +136,7 @@ async def test_what_cannot_be_started_is_a_failure_and_no_traceback(spec: dict[s
         assert "Traceback" not in run.log()
 
 
-async def test_garbage_and_endless_lines_reach_the_log_whole_and_clients_clean() -> None:
+async def test_garbage_and_endless_lines_reach_the_log_unchanged_and_clients_sanitised() -> None:
     async with running(spec_for("--garbage", "--long-line", "3000000", "--lines", "2")) as run:
         await run.client.follow("cpu0", tail=4000)
         await run.until(lambda snapshot: snapshot.ended)
@@ -147,7 +147,7 @@ async def test_garbage_and_endless_lines_reach_the_log_whole_and_clients_clean()
         assert max(map(len, run.lines["cpu0"].values())) < 10_000
 
 
-async def test_a_client_that_comes_late_sees_the_lines_and_the_history() -> None:
+async def test_a_late_client_gets_the_lines_and_the_history() -> None:
     async with running(spec_for(*NEVER, "--rate", "100")) as run:
         await run.until(lambda snapshot: run.worker("cpu0").log_lines > 50)
         await run.client.follow("cpu0", tail=10)
@@ -160,7 +160,7 @@ async def test_a_client_that_comes_late_sees_the_lines_and_the_history() -> None
         assert len(series.fps) == len(series.power_w) > 0
 
 
-async def test_end_stops_all_and_the_engine_goes_with_its_last_client() -> None:
+async def test_end_stops_all_workers_and_the_engine_exits_with_its_last_client() -> None:
     async with running(spec_for(*NEVER, cpu=2)) as run:
         await run.until(lambda snapshot: all(w.state is WorkerState.RUNNING for w in snapshot.workers))
         await run.client.end()
@@ -171,7 +171,7 @@ async def test_end_stops_all_and_the_engine_goes_with_its_last_client() -> None:
         assert await run.process.wait() == 0
 
 
-async def test_the_times_of_the_phases_are_known_at_the_next_run(tmp_path: Path) -> None:
+async def test_phase_times_are_available_in_the_next_run(tmp_path: Path) -> None:
     # With kernels in the cache, which Genesis may have left on this machine, the second start would be a warm one.
     cold = {"QD_OFFLINE_CACHE_FILE_PATH": str(tmp_path / "none")}
     async with running(spec_for("--lines", "3", "--phase-s", "0.3", env=cold)) as run:
@@ -181,7 +181,7 @@ async def test_the_times_of_the_phases_are_known_at_the_next_run(tmp_path: Path)
         await run.until(lambda snapshot: run.worker("cpu0").phase_usual_s is not None)
 
 
-async def test_an_engine_that_cannot_start_says_why_in_one_line() -> None:
+async def test_an_engine_that_cannot_start_reports_the_reason_in_one_line() -> None:
     process, reply = await spawn(spec_for(cpu=None))
     assert await process.wait() == 0
     assert reply["ok"] is False

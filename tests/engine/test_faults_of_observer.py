@@ -67,7 +67,7 @@ def _sweep(script: Path) -> RunSpec:
 
 
 @pytest.mark.parametrize("make", [_plain, _sweep])
-async def test_workers_end_as_they_would_with_a_fault_in_every_part_that_watches_them(
+async def test_workers_end_normally_despite_a_fault_in_every_observer(
     tmp_path: Path, make: Callable[[Path], RunSpec]
 ) -> None:
     assert all(callable(_part(*names)) for names in _PARTS), "a part that is gone has no fault"
@@ -85,7 +85,7 @@ async def test_workers_end_as_they_would_with_a_fault_in_every_part_that_watches
     assert 8 <= run.log().count("Traceback") <= 2 * len(_PARTS)
 
 
-async def test_a_part_that_does_not_end_as_it_should_keeps_no_other_from_its_end(tmp_path: Path) -> None:
+async def test_a_component_that_fails_to_stop_does_not_block_others(tmp_path: Path) -> None:
     parts = (("store.writer", "StoreWriter", "close"), ("engine.notify", "NotifyCommands", "finish"))
     (tmp_path / "sitecustomize.py").write_text(_FAULTY.format(parts=parts))
     async with running(_plain(tmp_path / "script.py"), {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:

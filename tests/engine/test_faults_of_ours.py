@@ -28,7 +28,7 @@ print("[Genesis] [07:00:00] [INFO] Running at 12.00 FPS (1.00 FPS per env, 12 en
 """
 
 
-async def test_a_worker_whose_output_cannot_be_parsed_ends_as_the_others_do(tmp_path: Path) -> None:
+async def test_a_parser_error_does_not_affect_the_end_of_its_worker(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(_FAULTY)
     script = tmp_path / "script.py"
     script.write_text(_SCRIPT)

@@ -37,11 +37,11 @@ class Asked:
             await asyncio.gather(*self.waiting.values())
 
 
-async def test_together_nobody_waits() -> None:
+async def test_in_together_mode_no_worker_waits() -> None:
     assert await Asked(StartMode.TOGETHER, "gpu0", "gpu1").started() == ["gpu0", "gpu1"]
 
 
-async def test_the_first_that_asks_goes_first_and_opens_the_gate() -> None:
+async def test_the_first_worker_to_ask_starts_first_and_opens_the_gate() -> None:
     asked = Asked(StartMode.GATED, "gpu3", "gpu0")
     assert await asked.started() == ["gpu3"]
     assert asked.reasons == {"gpu3": None, "gpu0": "for gpu3 to write the mesh caches"}
@@ -53,14 +53,14 @@ async def test_the_first_that_asks_goes_first_and_opens_the_gate() -> None:
     assert await asked.started() == ["gpu3", "gpu0", "gpu1"]
 
 
-async def test_a_first_worker_that_ends_lets_the_others_go() -> None:
+async def test_the_end_of_the_first_worker_opens_the_gate() -> None:
     asked = Asked(StartMode.GATED, "gpu0", "gpu1", "gpu2")
     await asked.started()
     asked.gate.ended("gpu0")
     await asked.all_start()
 
 
-async def test_one_that_a_person_ends_leaves_the_lead_to_the_next() -> None:
+async def test_the_next_worker_leads_when_the_user_stops_the_first() -> None:
     asked = Asked(StartMode.GATED, "gpu0", "gpu1", "gpu2")
     await asked.started()
     asked.gate.left("gpu0")
@@ -76,7 +76,7 @@ async def test_one_that_a_person_ends_leaves_the_lead_to_the_next() -> None:
     ("limit", "phase", "uses_genesis"),
     [("TIMEOUT_S", None, True), ("LONGEST_S", Phase.BUILDING, True), ("PLAIN_S", None, False)],
 )
-async def test_a_first_worker_is_waited_for_as_long_as_what_it_does_may_take(
+async def test_the_wait_for_the_first_worker_depends_on_its_phase(
     monkeypatch: pytest.MonkeyPatch, limit: str, phase: Phase | None, uses_genesis: bool
 ) -> None:
     monkeypatch.setattr(gate, "CHECK_S", 0.01)
@@ -90,7 +90,7 @@ async def test_a_first_worker_is_waited_for_as_long_as_what_it_does_may_take(
     await asked.all_start()
 
 
-async def test_staggered_a_slot_waits_for_its_first_worker_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_in_staggered_mode_a_slot_waits_only_for_its_first_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "STAGGER_S", 0.01)
     asked = Asked(StartMode.STAGGERED, "gpu0", "gpu1")
     await asked.all_start()

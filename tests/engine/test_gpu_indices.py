@@ -26,7 +26,7 @@ async def _index(run: Running, slot: str) -> str:
     return (await run.client.details(slot)).env["CUDA_VISIBLE_DEVICES"]
 
 
-async def test_a_uuid_is_given_where_that_is_asked_for_and_placeholders_have_the_index(sim: Sim) -> None:
+async def test_a_uuid_is_passed_on_request_and_placeholders_have_the_index(sim: Sim) -> None:
     spec = spec_for(*NEVER, "--fps", "{gpu}00", gpus="3,", visible=Visible.UUID, **ON_GPUS)
     async with running(spec, sim.env()) as run:
         await run.until_state("gpu3", RUNNING)
@@ -34,7 +34,7 @@ async def test_a_uuid_is_given_where_that_is_asked_for_and_placeholders_have_the
         assert run.worker("gpu3").args[-1] == "300"
 
 
-async def test_a_worker_that_cannot_be_prepared_is_restarted_as_one_that_failed(sim: Sim) -> None:
+async def test_a_worker_that_cannot_be_prepared_is_restarted_like_a_failed_one(sim: Sim) -> None:
     sim.gpus[0].fails = {"nvmlDeviceGetIndex": GPU_IS_LOST}
     sim.write()
     spec = spec_for(*NEVER, gpus="0,1", restart=RestartMode.FAILURE, max_restarts=1, **ON_GPUS)
@@ -50,9 +50,7 @@ async def test_a_worker_that_cannot_be_prepared_is_restarted_as_one_that_failed(
 
 
 @pytest.mark.parametrize("ddp", [None, DdpSpec()], ids=["a worker", "a group"])
-async def test_an_edit_that_comes_while_attempts_are_prepared_is_what_they_run_with(
-    sim: Sim, ddp: DdpSpec | None
-) -> None:
+async def test_an_edit_during_preparation_applies_to_the_attempt(sim: Sim, ddp: DdpSpec | None) -> None:
     spec = spec_for(*NEVER, gpus="2", ddp=ddp, **ON_GPUS)
     async with running(spec, sim.env()) as run:
         await run.until(lambda s: all(worker.state is RUNNING for worker in s.workers))
@@ -82,7 +80,7 @@ class _Silent(Nvml):
         return 4
 
 
-async def test_a_driver_that_stays_silent_is_a_failure_that_a_retry_may_heal(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_driver_is_a_retryable_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silence, "LATE_S", 0.0)
     monkeypatch.setattr(silence, "GIVE_UP_S", 0.05)
     nvml, gpu, reports = _Silent(), Gpu(4, "GPU-4", "H100"), list[str]()

@@ -33,7 +33,7 @@ def _measured(memory: GpuMemory, *samples: GpuSample) -> str | None:
 
 
 @pytest.mark.parametrize("before", [_sample(500), None], ids=["known before", "known from the first reading on"])
-def test_where_nobody_is_named_what_is_taken_tells(before: GpuSample | None) -> None:
+def test_without_process_names_the_memory_in_use_decides(before: GpuSample | None) -> None:
     memory = _after(_sample(500), _sample(30_000), before=before)
     assert (
         _measured(memory, _sample(30_000))
@@ -43,27 +43,27 @@ def test_where_nobody_is_named_what_is_taken_tells(before: GpuSample | None) -> 
     assert memory.still_taken() is None
 
 
-def test_the_absence_of_named_processes_is_enough() -> None:
+def test_the_absence_of_listed_processes_is_sufficient() -> None:
     memory = _after(_sample(500), _sample(30_000, OURS), before=_sample(500))
     assert memory.awaited() is not None, "the last reading still names it"
     assert _measured(memory, _sample(30_000, STRANGER)) is None
 
 
-def test_processes_that_were_there_before_are_strangers() -> None:
+def test_processes_present_before_the_attempt_are_not_its_own() -> None:
     host_pid = 4711
     memory = _after(_sample(20_000, STRANGER), _sample(50_000, STRANGER, host_pid), before=_sample(20_000, STRANGER))
     assert _measured(memory, _sample(50_000, STRANGER, host_pid)) is not None
     assert _measured(memory, _sample(24_000, STRANGER)) is None
 
 
-def test_others_of_the_session_on_the_card_make_it_unknowable_unless_there_are_names() -> None:
+def test_other_workers_on_the_card_make_it_unknown_unless_processes_are_listed() -> None:
     unnamed = _after(_sample(500), _sample(30_000), before=_sample(500))
     named = _after(_sample(500), _sample(30_000, OURS), before=_sample(500))
     assert (unnamed.awaited(shared=True), unnamed.still_taken(shared=True)) == (None, None)
     assert named.awaited(shared=True) is not None
 
 
-async def test_on_a_gpu_that_others_use_too_a_restart_does_not_wait_for_their_memory() -> None:
+async def test_a_restart_on_a_shared_gpu_does_not_wait_for_the_memory_of_others() -> None:
     """In a container the driver does not name the processes: two thirds of what is used may be the neighbours'."""
     memory = _after(_sample(500, hidden=True), _sample(30_000, hidden=True), before=_sample(500, hidden=True))
     memory.measure(_sample(20_000, hidden=True), frozenset(), live=False)

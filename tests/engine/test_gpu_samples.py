@@ -18,7 +18,7 @@ def _taken(*samples: GpuSample, interval_s: float = 1.0) -> GpuSamples:
     return taken
 
 
-def test_the_age_is_told_from_3_s_and_from_15_s_nothing_else() -> None:
+def test_the_age_of_a_sample_is_shown_from_3_s_and_its_values_dropped_from_15_s() -> None:
     ours = _taken(_READ)
     assert list(ours.current(102.9)) == [_READ]
     (late,) = ours.current(103.0)
@@ -33,13 +33,13 @@ def test_the_age_is_told_from_3_s_and_from_15_s_nothing_else() -> None:
     assert next(iter(ours.current(124.0))) == _READ
 
 
-def test_a_sample_is_as_old_as_its_reading_and_not_as_its_delivery() -> None:
+def test_the_age_of_a_sample_counts_from_its_reading_not_its_delivery() -> None:
     ours = _taken(GpuSample("A", gpu_util_pct=97.0, age_s=14.0))
     assert [sample.age_s for sample in ours.current(100.0)] == [14.0]
     assert ours.expire(101.0)
 
 
-def test_that_a_gpu_is_lost_stays_true_and_what_it_lacks_has_no_age() -> None:
+def test_a_lost_gpu_stays_lost_and_unsupported_values_have_no_age() -> None:
     lost, refused = GpuSample("A", lost=True, error="lost"), GpuSample("B", error="no permission")
     ours = _taken(lost, refused)
     assert list(ours.current(110.0)) == [lost, refused]
@@ -47,7 +47,7 @@ def test_that_a_gpu_is_lost_stays_true_and_what_it_lacks_has_no_age() -> None:
     assert list(ours.current(120.0)) == [lost, GpuSample("B", error=NO_ANSWER, age_s=20.0)]
 
 
-async def test_a_session_has_the_activity_and_the_health_of_its_gpus(sim: Sim) -> None:
+async def test_a_session_reports_the_activity_and_health_of_its_gpus(sim: Sim) -> None:
     sim.gpus[0].gpm, sim.gpus[0].ecc_uncorrected = {2: 41.5}, 2
     sim.write()
     spec = spec_for("--lines", "0", cpu=None, gpus="0,1", start=StartMode.TOGETHER)

@@ -88,7 +88,7 @@ async def test_a_rank_that_fails_ends_the_others(words: list[str], cause: str) -
         await run.client.end()
 
 
-async def test_what_a_rank_recorded_in_an_earlier_life_of_the_session_is_not_its_failure() -> None:
+async def test_an_error_recorded_before_a_resume_is_not_the_failure_of_a_rank() -> None:
     spec = group_of("--steps", "1000", "--die", "kill", restart=RestartMode.NEVER)
     left = Path(spec.folder, "ranks", "g0-1-rank1", "error.json")
     left.parent.mkdir(parents=True)
@@ -99,7 +99,7 @@ async def test_what_a_rank_recorded_in_an_earlier_life_of_the_session_is_not_its
         await run.client.end()
 
 
-async def test_a_group_restarts_as_one_on_another_port(tmp_path: Path) -> None:
+async def test_a_group_restarts_as_a_whole_on_another_port(tmp_path: Path) -> None:
     spec = group_of("--steps", "4", "--die", "middle", "--tell", str(tmp_path), restart=RestartMode.FAILURE)
     async with running(spec) as run:
         await run.until(lambda snapshot: snapshot.ended)
@@ -112,7 +112,7 @@ async def test_a_group_restarts_as_one_on_another_port(tmp_path: Path) -> None:
     assert first["MASTER_PORT"] != second["MASTER_PORT"]
 
 
-async def test_commands_to_a_rank_are_for_its_group() -> None:
+async def test_commands_to_a_rank_apply_to_its_group() -> None:
     async with running(group_of("--steps", "100000")) as run:
         await run.until_state("cpu0", WorkerState.RUNNING)
         await run.client.act(Action.RESTART, "cpu1")
@@ -133,7 +133,7 @@ async def test_commands_to_a_rank_are_for_its_group() -> None:
         await run.client.end()
 
 
-async def test_the_rates_of_ranks_add_up_but_not_the_groups_own() -> None:
+async def test_rates_of_ranks_are_summed_but_not_a_group_rate() -> None:
     async with running(group_of("--steps", "100000")) as run:
         await run.until(lambda snapshot: _all(snapshot, WorkerState.RUNNING) and snapshot.groups[0].fps is not None)
         # A rank that has printed nothing yet is not in the sum.
@@ -151,7 +151,7 @@ async def test_the_rates_of_ranks_add_up_but_not_the_groups_own() -> None:
         await run.client.end()
 
 
-async def test_a_rate_that_rank_0_reports_for_all_is_counted_on_its_own_node_alone() -> None:
+async def test_a_group_rate_is_counted_only_on_the_node_of_rank_0() -> None:
     def rank(number: int, rate: float, *, for_all: bool) -> Worker:
         fps = Fps(rate, rate, rate, 1, rate)
         attempt = Attempt(1, (), 1, 0.0, None, None, WorkerState.RUNNING, fps=fps, fps_of_group=for_all)

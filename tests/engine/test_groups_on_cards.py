@@ -38,7 +38,7 @@ def _states(snapshot: Snapshot) -> list[WorkerState]:
         (True, list("01234567"), ["0"] * 8),
     ],
 )
-async def test_ranks_see_the_cards_of_their_group_or_their_own(
+async def test_ranks_see_all_cards_of_their_group_or_only_their_own(
     sim: Sim, tmp_path: Path, virtual: bool, visible: list[str], local: list[str]
 ) -> None:
     for index in range(8):
@@ -58,7 +58,7 @@ async def test_ranks_see_the_cards_of_their_group_or_their_own(
         assert len({env["MASTER_PORT"] for env in envs}) == 4
 
 
-async def test_a_card_that_no_group_takes_is_named_on_the_screen_and_in_the_summaries(
+async def test_a_card_without_a_group_is_named_on_the_screen_and_in_the_summaries(
     nvml_library: Path, tmp_path: Path
 ) -> None:
     sim = Sim(tmp_path / "seven", nvml_library, count=7)
@@ -78,7 +78,7 @@ async def _all_running(run: Running) -> list[psutil.Process]:
     return [psutil.Process(worker.pid) for worker in run.snapshot.workers]
 
 
-async def test_a_card_that_is_lost_under_a_rank_ends_its_group_with_that_cause_and_no_other(sim: Sim) -> None:
+async def test_a_lost_card_ends_only_its_group_with_that_cause(sim: Sim) -> None:
     spec = _pairs("--steps", "1000000", "--cuda", restart=RestartMode.NEVER)
     async with running(spec, sim.env()) as run:
         ranks = await _all_running(run)
@@ -106,7 +106,7 @@ async def test_a_card_that_is_lost_under_a_rank_ends_its_group_with_that_cause_a
         await run.client.end(kill=True)
 
 
-async def test_a_group_whose_card_is_lost_is_not_begun_again_before_that_is_back(sim: Sim) -> None:
+async def test_a_group_with_a_lost_card_restarts_only_when_the_card_is_back(sim: Sim) -> None:
     async with running(_pairs("--steps", "1000000", "--cuda", gpus="4"), sim.env()) as run:
         await _all_running(run)
         sim.gpus[2].lost = True

@@ -24,7 +24,7 @@ def _told(events: HealthEvents, seen: GpuHealth | None) -> list[str]:
     return [text for _, text, _ in events.take({"GPU-1": GpuSample(uuid="GPU-1", health=seen)}, ())]
 
 
-def test_what_happens_is_told_once_and_a_storm_now_and_then() -> None:
+def test_health_events_are_logged_once_and_storms_are_rate_limited() -> None:
     events = HealthEvents()
     assert _told(events, None) == []
     first = GpuHealth(ecc_uncorrected=0, ecc_corrected=2)
@@ -47,7 +47,7 @@ def test_what_happens_is_told_once_and_a_storm_now_and_then() -> None:
     ]
 
 
-async def test_the_report_tells_which_gpu_had_which_xid_and_when(sim: Sim) -> None:
+async def test_the_report_shows_gpu_and_time_of_each_xid(sim: Sim) -> None:
     spec = spec_for("--lines", "0", cpu=None, gpus="0,1", interval_s=0.1)
     async with running(spec, sim.env()) as run:
         await run.until(lambda s: all(worker.pid for worker in s.workers))

@@ -44,7 +44,7 @@ def drained(queue: JobQueue) -> list[int]:
     return numbers
 
 
-def test_a_preset_waits_for_the_one_before() -> None:
+def test_a_preset_waits_for_the_previous_one() -> None:
     queue = queue_of(4, (Batch("a"), Batch("b")))
     run(queue)
     last_of_a = queue.take(2)
@@ -54,7 +54,7 @@ def test_a_preset_waits_for_the_one_before() -> None:
     assert drained(queue) == [3, 4]
 
 
-def test_moved_jobs_keep_their_places_in_the_store() -> None:
+def test_the_order_of_moved_jobs_is_stored() -> None:
     queue = queue_of(5)
     kept = dict(queue.records)
     for action, number in ((QueueAction.UP, 3), (QueueAction.TOP, 5), (QueueAction.DOWN, 1), (QueueAction.TOP, 4)):
@@ -62,7 +62,7 @@ def test_moved_jobs_keep_their_places_in_the_store() -> None:
     assert drained(JobQueue(kept.values(), (BATCH,))) == drained(queue)
 
 
-def test_a_job_that_could_not_use_its_card_waits_at_its_old_place() -> None:
+def test_a_job_that_could_not_use_its_gpu_returns_to_its_place_in_the_queue() -> None:
     queue = queue_of(3)
     taken = [queue.take(1), queue.take(2)]
     queue.release(structs.replace(taken[1], state=WorkerState.WAITING))
@@ -70,7 +70,7 @@ def test_a_job_that_could_not_use_its_card_waits_at_its_old_place() -> None:
     assert drained(queue) == [1, 2, 3]
 
 
-def test_the_time_left_is_that_of_the_jobs_that_have_finished() -> None:
+def test_the_time_left_is_estimated_from_finished_jobs() -> None:
     queue = queue_of(6)
     assert queue.eta_s({}, 2) is None
     run(queue, elapsed_s=10.0)
@@ -85,7 +85,7 @@ def test_the_time_left_is_that_of_the_jobs_that_have_finished() -> None:
     assert queue.eta_s(running_s, 2) is None, "what runs takes longer than any job before"
 
 
-def test_a_queue_that_is_read_again_knows_what_has_ended() -> None:
+def test_a_reloaded_queue_keeps_ended_jobs() -> None:
     records = [
         JobRecord(1, "a", state=WorkerState.FINISHED, elapsed_s=4.0, ended=20.0),
         JobRecord(2, "b", state=WorkerState.FAILED, elapsed_s=2.0, ended=10.0),

@@ -26,7 +26,7 @@ Path(os.environ["GMG_OUT_DIR"], "result.json").write_text(json.dumps({{"log": "x
 """
 
 
-async def test_the_queue_is_told_whatever_its_jobs_have_reported(tmp_path: Path) -> None:
+async def test_the_queue_is_sent_whatever_its_jobs_have_reported(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(_SCRIPT)
     spec = sweep_for([{"x": SEED}] * 6, Batch(script=str(script)), cpu=2)
@@ -51,7 +51,7 @@ def _answer(data: bytes) -> Answer:
     return message
 
 
-def test_a_part_of_the_queue_is_no_longer_than_a_message_should_be() -> None:
+def test_a_part_of_the_queue_fits_in_a_message() -> None:
     jobs = tuple(JobRecord(number, f"job-{number}", values={"text": "x" * 50_000}) for number in range(400))
     data = framed(Answer(7, value=QueueView(1, 0, 400, jobs, (), ("",))))
     queue = msgspec.convert(_answer(data).value, QueueView)
@@ -62,14 +62,14 @@ def test_a_part_of_the_queue_is_no_longer_than_a_message_should_be() -> None:
 
 
 @pytest.mark.parametrize("value", ["\ud800", 1 << 64])
-def test_an_answer_that_cannot_be_sent_is_an_error_of_its_request(value: object) -> None:
+def test_an_answer_that_cannot_be_sent_fails_its_request(value: object) -> None:
     details = Details("gpu0", (), "/", {"NAME": value}, (), "", ())  # type: ignore[dict-item]
     answer = _answer(framed(Answer(7, value=details)))
     assert (answer.id, answer.value) == (7, None)
     assert "cannot send its answer" in (answer.error or "")
 
 
-def test_the_newest_value_of_each_name_counts_and_together_they_have_a_limit() -> None:
+def test_the_newest_value_of_each_name_counts_and_the_total_is_limited() -> None:
     reported = Reported()
     for step in range(1000):
         reported.take(b'[log] gmg:result {"step": %d, "blob": "%s"}\nother\n' % (step, b"x" * 10_000))
@@ -83,14 +83,14 @@ def test_the_newest_value_of_each_name_counts_and_together_they_have_a_limit() -
     assert (reported.values["step"], reported.values["name-0"]) == (1000, "small")
 
 
-def test_a_line_that_holds_no_object_is_told() -> None:
+def test_a_line_without_an_object_is_reported() -> None:
     reported = Reported()
     reported.take(b'gmg:result {"loss": NaN}\ngmg:result {"loss": 1}\n')
     assert reported.values == {"loss": 1}
     assert (reported.trouble or "").startswith("a gmg:result line is no JSON object: ")
 
 
-def test_what_only_python_can_encode_is_kept_as_text_or_told() -> None:
+def test_values_that_json_cannot_encode_are_kept_as_text_or_reported() -> None:
     reported = Reported()
     reported.take(b'gmg:result {"seed": 123456789012345678901234567890, "of": [{"n": -9223372036854775809}], "n": 1}\n')
     assert reported.values == {"seed": "123456789012345678901234567890", "of": [{"n": "-9223372036854775809"}], "n": 1}

@@ -26,7 +26,7 @@ def test_every_byte_reaches_the_log_in_order(chunks: list[bytes]) -> None:
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=5))
-def test_where_the_stream_is_cut_makes_no_difference(data: bytes, cuts_at: list[int]) -> None:
+def test_lines_do_not_depend_on_how_the_stream_is_split(data: bytes, cuts_at: list[int]) -> None:
     cuts = [0, *sorted(min(cut, len(data)) for cut in cuts_at), len(data)]
     assert _run([data[a:b] for a, b in pairwise(cuts)]) == _run([data])
 
@@ -41,7 +41,7 @@ def test_a_block_ends_with_the_end_of_a_line_and_unfinished_lines_are_logged_onc
     assert splitter.end() == (b"last", b"last\n")
 
 
-def test_of_a_line_without_end_only_the_beginning_is_given_and_nothing_is_held() -> None:
+def test_an_endless_line_is_truncated_without_using_memory() -> None:
     splitter, raw, blocks = LineSplitter(), 0, b""
     for _ in range(800):
         more_raw, block = splitter.feed(b"x" * 65_536)
@@ -51,7 +51,7 @@ def test_of_a_line_without_end_only_the_beginning_is_given_and_nothing_is_held()
     assert splitter.feed(b"end\nnext\n") == (b"end\nnext\n", b"next\n")
 
 
-def test_a_long_line_is_cut_with_a_word_about_it() -> None:
+def test_a_long_line_is_cut_and_marked() -> None:
     ring = RingBuffer()
     ring.feed(b"x" * 50_000 + b"\n")
     _, (line,) = ring.since(0, 1)
@@ -59,7 +59,7 @@ def test_a_long_line_is_cut_with_a_word_about_it() -> None:
     assert line.endswith(b"the log file has the line whole)")
 
 
-def test_lines_keep_their_numbers_when_older_ones_go() -> None:
+def test_lines_keep_their_numbers_when_older_ones_are_dropped() -> None:
     ring = RingBuffer(max_lines=10)
     for number in range(600):
         ring.feed(b"%d\n" % number)
@@ -72,7 +72,7 @@ def test_lines_keep_their_numbers_when_older_ones_go() -> None:
     assert ring.since(600, 50) == (600, [])
 
 
-def test_bytes_are_bounded_too() -> None:
+def test_bytes_are_limited_too() -> None:
     ring = RingBuffer(max_lines=1000, max_bytes=10_000)
     for _ in range(1000):
         ring.feed(b"x" * 999 + b"\n")
@@ -80,7 +80,7 @@ def test_bytes_are_bounded_too() -> None:
     assert 8_000 < sum(map(len, lines)) <= 10_000
 
 
-def test_overwritten_segments_are_one_line() -> None:
+def test_segments_overwritten_by_carriage_returns_are_one_line() -> None:
     ring = RingBuffer()
     ring.feed(b"\r 10%\r 20%\r")
     assert (ring.end, ring.newest) == (0, b" 20%")

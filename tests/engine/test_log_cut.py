@@ -39,13 +39,13 @@ def _parts(log: bytes) -> tuple[bytes, int, bytes]:
 
 
 @given(st.integers(0, 50), st.integers(1, 20), st.integers(1, 1000), st.integers(0, 2000))
-def test_an_offset_is_found_again(start: int, note: int, missing: int, offset: int) -> None:
+def test_an_offset_is_mapped_after_a_cut(start: int, note: int, missing: int, offset: int) -> None:
     cut = Cut(start, start + note, missing)
     inside = start < offset < start + missing
     assert cut.in_stream(cut.in_file(offset)) == (start if inside else offset)
 
 
-def test_beginning_and_end_stay_and_what_is_missing_is_counted(tmp_path: Path) -> None:
+def test_beginning_and_end_are_kept_and_missing_bytes_counted(tmp_path: Path) -> None:
     path = tmp_path / "cpu0.log"
     written = b""
     for attempt in range(3):
@@ -67,7 +67,7 @@ def test_beginning_and_end_stay_and_what_is_missing_is_counted(tmp_path: Path) -
     assert [file.name for file in tmp_path.iterdir()] == ["cpu0.log"]
 
 
-def test_a_log_that_cannot_be_cut_stays_whole_and_that_is_reported(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_cut_stays_whole_and_the_error_is_reported(tmp_path: Path) -> None:
     (tmp_path / ".cpu0.log.cut").mkdir()
     log = Log(LogWriter(), tmp_path / "cpu0.log", MOST)
     log.append(b"x" * (MOST + 1), 0)
@@ -78,7 +78,7 @@ def test_a_log_that_cannot_be_cut_stays_whole_and_that_is_reported(tmp_path: Pat
     _close(log)
 
 
-async def test_who_follows_a_log_gets_every_line_once_while_it_is_cut() -> None:
+async def test_followers_of_a_log_get_every_line_once_while_it_is_cut() -> None:
     async with ScriptedEngine() as engine:
         path = engine.folder / "logs" / "cpu0.log"
         log = Log(LogWriter(), path, MOST)
@@ -102,7 +102,7 @@ async def test_who_follows_a_log_gets_every_line_once_while_it_is_cut() -> None:
     assert seen.getvalue() == _lines(0, 100) + b"".join(_lines(n, n + 4000) for n in range(100, 120_000, 4000))
 
 
-async def test_the_log_of_a_worker_is_limited_through_all_its_attempts() -> None:
+async def test_the_size_limit_of_a_log_covers_all_attempts() -> None:
     spec = spec_for("--plain", "--phase-s", "0", "--flood", "--lines", "100000", log_max_bytes=MOST)
     async with running(spec) as run:
         await run.until_state("cpu0", WorkerState.FINISHED)

@@ -48,7 +48,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_S", 0.05)
 
 
-async def test_what_was_written_is_in_the_file_in_order(writer: LogWriter, tmp_path: Path) -> None:
+async def test_writes_reach_the_file_in_order(writer: LogWriter, tmp_path: Path) -> None:
     log = Log(writer, tmp_path / "new" / "cpu0.log")
     for number in range(100):
         log.write(b"%d " % number)
@@ -62,9 +62,7 @@ async def test_what_was_written_is_in_the_file_in_order(writer: LogWriter, tmp_p
     writer.close()
 
 
-def test_nobody_waits_for_a_disk_that_does_not_answer_and_what_is_left_out_is_counted(
-    writer: LogWriter, tape: Tape, small: None
-) -> None:
+def test_a_hung_disk_blocks_nothing_and_dropped_bytes_are_counted(writer: LogWriter, tape: Tape, small: None) -> None:
     other = Tape(writer)
     tape.running.clear()
     for part in (b"first", b"more", b"lost", b"lost too", b""):
@@ -80,7 +78,7 @@ def test_nobody_waits_for_a_disk_that_does_not_answer_and_what_is_left_out_is_co
     assert b"".join(tape.taken) == b"firstmore<12>"
 
 
-def test_the_queue_is_full_until_a_slow_disk_has_taken_enough(
+def test_the_queue_is_full_until_a_slow_disk_catches_up(
     writer: LogWriter, tape: Tape, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FULL_BYTES", 10)
@@ -96,7 +94,7 @@ def test_the_queue_is_full_until_a_slow_disk_has_taken_enough(
     assert not writer.is_full()
 
 
-async def test_the_end_of_an_attempt_is_not_put_off_for_ever(
+async def test_the_end_of_an_attempt_is_not_delayed_forever(
     writer: LogWriter, tape: Tape, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_WRITTEN_S", 0.05)
@@ -108,7 +106,7 @@ async def test_the_end_of_an_attempt_is_not_put_off_for_ever(
     writer.close()
 
 
-def test_a_disk_that_refuses_only_at_the_end_costs_no_other_log(
+def test_a_disk_error_on_close_does_not_affect_other_logs(
     writer: LogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = Log(writer, tmp_path / "bad.log"), Log(writer, tmp_path / "good.log")
@@ -129,7 +127,7 @@ def test_a_disk_that_refuses_only_at_the_end_costs_no_other_log(
     assert bad.trouble == f"log may be incomplete: Disk quota exceeded ({bad.path})"
 
 
-def test_what_a_full_disk_refuses_is_counted_in_the_log(
+def test_bytes_lost_to_a_full_disk_are_counted_in_the_log(
     writer: LogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = Log(writer, tmp_path / "cpu0.log")

@@ -48,7 +48,7 @@ async def _looking(run: Running) -> AsyncIterator[EngineClient]:
         await listening
 
 
-async def test_the_engine_refuses_what_a_connection_that_looks_asks_to_change() -> None:
+async def test_the_engine_refuses_changes_from_read_only_connections() -> None:
     async with running(spec_for(*NEVER, name=own_name())) as run:
         await run.until_state("cpu0", WorkerState.RUNNING)
         pid = run.worker("cpu0").pid
@@ -64,7 +64,7 @@ async def test_the_engine_refuses_what_a_connection_that_looks_asks_to_change() 
         assert (stopped.attempt, pid is not None) == (1, True)
 
 
-async def test_who_only_looks_does_not_keep_the_engine() -> None:
+async def test_read_only_clients_do_not_keep_the_engine_running() -> None:
     async with running(spec_for("--lines", "3")) as run:
         await run.until(lambda snapshot: snapshot.ended)
         async with _looking(run):

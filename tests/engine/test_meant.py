@@ -11,7 +11,7 @@ from gmg_tui.protocol import Action, Seen
 from .harness import job_batch, running, spec_for, sweep_for
 
 
-async def test_what_was_meant_for_a_job_does_not_hit_the_next_one() -> None:
+async def test_a_request_for_an_ended_job_does_not_affect_the_next_one() -> None:
     async with running(sweep_for([{}] * 3, job_batch("--s", "60"), cpu=1)) as run:
         await run.until(lambda s: s.workers[0].job == 1 and s.workers[0].pid)
         seen = {"cpu0": Seen(1, 1)}
@@ -37,7 +37,7 @@ async def test_what_was_meant_for_a_job_does_not_hit_the_next_one() -> None:
         await run.until(lambda s: s.workers[0].job == 3 and s.workers[0].attempt == 2)
 
 
-async def test_a_kill_is_meant_for_one_attempt_and_the_rest_is_done() -> None:
+async def test_a_kill_of_an_ended_attempt_is_refused_and_other_slots_are_killed() -> None:
     async with running(spec_for("--lines", "0", "--plain", cpu=2)) as run:
         await run.until(lambda s: all(worker.pid for worker in s.workers))
         await run.client.act(Action.RESTART, "cpu0", seen={"cpu0": Seen()})

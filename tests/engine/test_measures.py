@@ -9,7 +9,7 @@ from gmg_tui.engine.output.history import RECENT_POINTS, History, Point
 from gmg_tui.model import GpuSample
 
 
-def test_a_long_life_is_kept_in_bounded_memory_with_its_mean() -> None:
+def test_a_long_history_is_kept_in_bounded_memory_with_its_mean() -> None:
     history = History()
     for second in range(100_000):
         history.add(1000.0 + second, Point(float(second), None, 1.0, None))
@@ -23,7 +23,7 @@ def test_a_long_life_is_kept_in_bounded_memory_with_its_mean() -> None:
     assert recent.fps == tuple(float(second) for second in range(100_000 - RECENT_POINTS, 100_000))
 
 
-def test_the_share_of_busy_sms_comes_where_it_was_ever_known() -> None:
+def test_sm_activity_is_included_once_it_was_known() -> None:
     history, other = History(), History()
     for second in range(3):
         history.add(1000.0 + second, Point(1.0, 97.0, None, None, None if second == 1 else 40.0 + second))
@@ -33,7 +33,7 @@ def test_the_share_of_busy_sms_comes_where_it_was_ever_known() -> None:
     assert other.whole("gpu0").fps == (0.0, 1.0, 2.0)
 
 
-def test_means_are_over_the_running_phase_and_the_peak_is_not() -> None:
+def test_means_cover_the_running_phase_and_peaks_the_whole_attempt() -> None:
     meter = Meter()
     meter.add(GpuSample("u", gpu_util_pct=10.0, power_w=100.0, memory_used_mib=900.0), running=False, now=0.0)
     meter.add(GpuSample("u", gpu_util_pct=90.0, power_w=300.0, memory_used_mib=500.0), running=True, now=1.0)
@@ -50,7 +50,7 @@ def test_energy_without_a_counter_is_power_over_time() -> None:
     assert meter.energy_j == 200.0 + 300.0
 
 
-def test_the_power_of_the_counted_seconds_is_without_building_and_ending() -> None:
+def test_power_of_the_counted_seconds_excludes_building_and_ending() -> None:
     meter = Meter()
     for second in range(20):
         power_w = 300.0 if 5 < second <= 15 else 100.0
@@ -74,14 +74,14 @@ def test_workers_on_one_gpu_share_its_power_and_its_energy() -> None:
     assert (alone.energy_j, alone.power_w.value) == (1200.0, 600.0)
 
 
-def test_a_driver_that_is_reloaded_costs_no_energy() -> None:
+def test_reloading_the_driver_loses_no_energy() -> None:
     meter = Meter()
     for energy_j in (5000.0, 5600.0, 10.0, 110.0):
         meter.add(GpuSample("u", energy_j=energy_j), running=True, now=0.0)
     assert meter.energy_j == 700.0
 
 
-def test_the_peak_of_memory_is_that_of_the_workers_own_processes() -> None:
+def test_peak_memory_counts_only_the_processes_of_the_worker() -> None:
     named, shared, alone = Meter(), Meter(), Meter()
     sample = GpuSample("u", memory_used_mib=9000.0)
     named.add(sample, running=True, now=0.0, sharers=2, own_mib=3000.0)

@@ -34,7 +34,7 @@ def _writes(folder: Path) -> str:
     return f"env | grep ^GMG_ > {at}/$$ && mv {at}/$$ {at}/$$.notified"
 
 
-async def test_a_failure_and_the_end_are_told_after_which_the_engine_ends(tmp_path: Path) -> None:
+async def test_a_failure_and_the_end_are_notified_before_the_engine_exits(tmp_path: Path) -> None:
     spec = spec_for(
         "--lines", "4", "--crash", "traceback", notify=("bell", _writes(tmp_path)), restart=RestartMode.NEVER
     )
@@ -71,7 +71,7 @@ async def test_what_a_script_prints_is_never_read_by_the_shell(tmp_path: Path) -
     assert not harm.exists()
 
 
-async def test_of_a_group_the_rank_that_failed_is_told() -> None:
+async def test_a_group_failure_notifies_the_failed_rank() -> None:
     async with running(group_of("--die", "middle", cpu=3, restart=RestartMode.NEVER)) as run:
         snapshot = await run.until(lambda snapshot: snapshot.ended and len(snapshot.occurred) > 1)
         assert all(worker.state is WorkerState.FAILED for worker in snapshot.workers)
@@ -82,7 +82,7 @@ async def test_of_a_group_the_rank_that_failed_is_told() -> None:
     assert snapshot.occurred[0].text == "cpu1 has failed: ValueError: rank 1 dies here"
 
 
-async def test_a_job_is_told_when_it_has_failed_for_good(tmp_path: Path) -> None:
+async def test_a_job_failure_is_notified_after_its_last_attempt(tmp_path: Path) -> None:
     batch = job_batch("--fail", "{code}", retries=1)
     jobs: tuple[dict[str, int | str], ...] = ({"name": "good", "code": 0}, {"name": "bad", "code": 3})
     async with running(sweep_for(jobs, batch, cpu=1, notify=(_writes(tmp_path),))) as run:
@@ -97,7 +97,7 @@ async def test_a_job_is_told_when_it_has_failed_for_good(tmp_path: Path) -> None
     assert [one.kind for one in snapshot.occurred] == [OccurrenceKind.JOB_FAILED, OccurrenceKind.ENDED]
 
 
-async def test_a_command_is_no_process_of_the_worker_that_it_tells_of(tmp_path: Path) -> None:
+async def test_a_notify_command_is_not_a_process_of_the_worker(tmp_path: Path) -> None:
     go, begun, done = tmp_path / "go", tmp_path / "begun", tmp_path / "done"
     waits = f"[ $GMG_EVENT = failed ] || exit 0; touch {begun}; while [ ! -e {go} ]; do sleep 0.1; done; touch {done}"
     crash = ("--crash", "traceback", "--crash-at", "building", "--crash-attempt", "1")
@@ -114,7 +114,7 @@ async def test_a_command_is_no_process_of_the_worker_that_it_tells_of(tmp_path: 
         await eventually(done.exists)
 
 
-async def test_a_command_that_cannot_be_run_is_said_on_the_screen(tmp_path: Path) -> None:
+async def test_a_notify_command_that_cannot_run_is_shown_on_the_screen(tmp_path: Path) -> None:
     async with running(spec_for(notify=("no-such-program --to me",))) as run:
         snapshot = await run.until(lambda snapshot: any("--notify" in note for note in snapshot.notes))
     (note,) = (note for note in snapshot.notes if "--notify" in note)
@@ -143,7 +143,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[..., _Commands]:
 
 
 @pytest.mark.process
-async def test_a_command_that_hangs_is_ended_with_all_that_it_started(
+async def test_a_hanging_notify_command_is_killed_with_its_children(
     quick: Callable[..., _Commands], tmp_path: Path
 ) -> None:
     pids = tmp_path / "pids"
@@ -156,7 +156,7 @@ async def test_a_command_that_hangs_is_ended_with_all_that_it_started(
 
 
 @pytest.mark.process
-async def test_commands_run_one_at_a_time_in_order_and_for_too_many_none_is_run(tmp_path: Path) -> None:
+async def test_notify_commands_run_in_order_one_at_a_time_and_excess_ones_are_dropped(tmp_path: Path) -> None:
     go, log = tmp_path / "go", tmp_path / "log"
     made = _Commands(f'echo "begin $GMG_REASON" >> {log}; while [ ! -e {go} ]; do sleep 0.05; done; echo end >> {log}')
     made.happen("0")

@@ -76,7 +76,7 @@ async def test_every_pipe_of_many_is_read_to_its_end(ends: Ends) -> None:
     await ends.until(lambda: ends.taken[-1])
 
 
-async def test_a_flooded_pipe_does_not_keep_the_others_waiting(ends: Ends) -> None:
+async def test_a_flooded_pipe_does_not_block_others(ends: Ends) -> None:
     ends.open(3)
     ends.fill()
     os.write(ends.writing[2], b"quiet\n")
@@ -84,7 +84,7 @@ async def test_a_flooded_pipe_does_not_keep_the_others_waiting(ends: Ends) -> No
     assert ends.taken[2] == b"quiet\n"
 
 
-async def test_what_is_in_a_pipe_when_it_is_closed_is_read_and_its_number_may_be_used_again(ends: Ends) -> None:
+async def test_a_closed_pipe_is_drained_and_its_descriptor_can_be_reused(ends: Ends) -> None:
     (pipe,) = ends.open()
     written = ends.fill()
     ends.pipes.close(pipe)
@@ -96,7 +96,7 @@ async def test_what_is_in_a_pipe_when_it_is_closed_is_read_and_its_number_may_be
     assert other.file == pipe.file
 
 
-async def test_nothing_is_read_while_the_queue_is_full_and_all_of_it_after_that(ends: Ends) -> None:
+async def test_reading_pauses_while_the_queue_is_full(ends: Ends) -> None:
     ends.full = True
     ends.open()
     written = 0
@@ -108,7 +108,7 @@ async def test_nothing_is_read_while_the_queue_is_full_and_all_of_it_after_that(
     await ends.until(lambda: len(ends.taken[0]) == written)
 
 
-async def test_a_pipe_whose_taker_raises_is_read_on_and_so_are_all_others(
+async def test_an_exception_in_a_callback_does_not_stop_reading_of_any_pipe(
     ends: Ends, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad: list[bytes] = []

@@ -78,7 +78,7 @@ async def test_a_command_that_does_not_exist_leaves_no_descriptor_open() -> None
 
 
 @pytest.mark.process
-async def test_sigint_is_enough_for_a_script_that_heeds_it() -> None:
+async def test_sigint_ends_a_script_that_handles_it() -> None:
     run = await Run().start("import time\ntry: print('up'); time.sleep(60)\nexcept KeyboardInterrupt: print('saved')")
     await _printed(run, b"up")
     await run.stop()
@@ -88,7 +88,7 @@ async def test_sigint_is_enough_for_a_script_that_heeds_it() -> None:
 
 
 @pytest.mark.process
-async def test_what_ignores_sigint_and_sigterm_is_killed() -> None:
+async def test_a_process_that_ignores_sigint_and_sigterm_is_killed() -> None:
     code = "import signal,time\nfor s in 2, 15: signal.signal(s, signal.SIG_IGN)\nprint('up')\ntime.sleep(60)"
     run = await Run().start(code)
     await _printed(run, b"up")
@@ -117,7 +117,7 @@ def adopting() -> Iterator[None]:
 @pytest.mark.process
 @pytest.mark.usefixtures("adopting")
 @pytest.mark.parametrize("waits", [(), ("wait",)], ids=["after it has left it behind", "together with it"])
-async def test_a_child_in_a_session_of_its_own_is_ended(tmp_path: Path, waits: tuple[str, ...]) -> None:
+async def test_a_child_in_another_session_is_ended(tmp_path: Path, waits: tuple[str, ...]) -> None:
     run = await Run().start(ESCAPE, str(tmp_path / "pid"), *waits)
     await _printed(run, b"up")
     if not waits:
@@ -130,7 +130,7 @@ async def test_a_child_in_a_session_of_its_own_is_ended(tmp_path: Path, waits: t
 
 
 @pytest.mark.usefixtures("adopting")
-async def test_a_group_that_has_the_pid_of_an_ended_first_process_by_now_is_left_alone(tmp_path: Path) -> None:
+async def test_a_process_group_with_a_recycled_pid_is_not_killed(tmp_path: Path) -> None:
     run = await Run().start(ESCAPE, str(tmp_path / "pid"))
     await run.process.wait()
     stranger = spawn_as(run.process.pid)

@@ -29,7 +29,7 @@ async def _report(name: str, *words: str) -> str:
     return out.decode()
 
 
-async def test_the_summary_has_the_settled_rate_beside_the_printed_one() -> None:
+async def test_the_summary_contains_the_settled_and_the_printed_rate() -> None:
     # Genesis' average is far from settled after so few lines.
     async with running(spec_for("--lines", "20", "--fps", "128000", cpu=2)) as run:
         await run.until(lambda snapshot: snapshot.ended)
@@ -63,7 +63,7 @@ def _ends_in_a_gap(store: Path, slot: str) -> bool:
         return [row.fps is None for row in stored.metrics(10_000) if row.slot == slot][-1]
 
 
-async def test_a_rate_without_lines_is_said_and_leaves_a_gap() -> None:
+async def test_a_rate_without_recent_lines_is_marked_and_leaves_a_gap() -> None:
     async with running(spec_for(*_LONG, cpu=2)) as run:
         await run.until(lambda _: all(worker.current_fps is not None for worker in run.snapshot.workers))
         pid = run.worker("cpu0").pid

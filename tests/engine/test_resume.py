@@ -30,7 +30,7 @@ def _states(spec: RunSpec) -> list[WorkerState]:
     return [job.state for job in reader.load_jobs(Path(spec.folder) / sessions.STORE)]
 
 
-async def test_failed_jobs_run_again_when_that_is_asked_for() -> None:
+async def test_failed_jobs_run_again_on_request() -> None:
     batch = job_batch("--fail", "{code}", "--fail-attempts", "1")
     spec = sweep_for([{"code": 0}, {"code": 3}], batch, cpu=1)
     for retry_failed, states in ((False, [FINISHED, FAILED]), (False, [FINISHED, FAILED]), (True, [FINISHED] * 2)):
@@ -43,7 +43,7 @@ async def test_failed_jobs_run_again_when_that_is_asked_for() -> None:
     assert (first.last.number, second.last.number, second.last.exit_code, second.reason) == (1, 2, 0, None)
 
 
-async def test_a_job_that_is_ended_together_with_its_engine_waits_again() -> None:
+async def test_a_job_ended_together_with_its_engine_is_requeued() -> None:
     """As by Slurm, which sends SIGTERM to all processes of its job; a job receives it as soon as the engine, or sooner."""
     spec = sweep_for([{"s": 600}, {"s": 600}], job_batch("--s", "{s}"), cpu=2)
     async with running(spec) as run:
@@ -60,7 +60,7 @@ async def test_a_job_that_is_ended_together_with_its_engine_waits_again() -> Non
     ] * 2
 
 
-async def test_a_second_engine_that_comes_too_late_changes_nothing() -> None:
+async def test_a_late_second_engine_changes_nothing() -> None:
     spec = sweep_for([{"code": 3, "s": 0}, {"code": 0, "s": 600}], job_batch("--fail", "{code}", "--s", "{s}"), cpu=1)
     async with running(spec) as run:
         await run.until(lambda _: run.queue.failed == 1 and run.worker("cpu0").pid and run.queue.running == 1)

@@ -13,7 +13,7 @@ from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process_tree import Scans
 
 
-async def test_a_child_whose_environment_cannot_be_read_keeps_no_scan_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_with_an_unreadable_environment_does_not_block_scans(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a process that is stuck in a driver, with its memory map locked."""
     answer, slot_of = threading.Event(), process_tree.slot_of
 
@@ -35,7 +35,7 @@ async def test_a_child_whose_environment_cannot_be_read_keeps_no_scan_waiting(mo
         await child.wait()
 
 
-async def test_scans_that_end_at_once_read_the_slot_of_a_child_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_simultaneous_scans_read_the_slot_of_a_child_once(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, asked, end = 0, [], asyncio.Event()
 
     async def in_loop(function: Callable[..., object], *args: object) -> object:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 _SILENT = "import time\ntime.sleep(1e6)\n"
 
 
-async def test_ranks_of_one_group_are_not_held_apart(tmp_path: Path) -> None:
+async def test_ranks_of_one_group_start_together(tmp_path: Path) -> None:
     script = tmp_path / "ddp.py"
     script.write_text(_SILENT)
     env = {"RANK": "{i}", "WORLD_SIZE": "2"}
@@ -22,7 +22,7 @@ async def test_ranks_of_one_group_are_not_held_apart(tmp_path: Path) -> None:
         await run.until(lambda snapshot: all(one.state is WorkerState.STARTING for one in snapshot.workers))
 
 
-async def test_a_script_that_has_simulated_before_waits_for_nobody_at_its_next_start(
+async def test_a_script_that_has_simulated_before_does_not_wait_at_its_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels = tmp_path / "qdcache"

@@ -53,7 +53,7 @@ async def _jobs_after(tmp_path: Path, command: str, seconds: float) -> list[JobR
     return reader.load_jobs(Path(spec.folder) / session.STORE)
 
 
-async def test_the_sessions_end_stops_it_and_it_waits_for_the_next_engine(tmp_path: Path) -> None:
+async def test_the_end_of_the_session_stops_the_job_which_waits_for_the_next_engine(tmp_path: Path) -> None:
     jobs = await _jobs_after(tmp_path, "end(kill=False, reason=None)", 600.0)
     assert [(job.state, job.last.number) for job in jobs] == [(FINISHED, 1), (WAITING, 0), (WAITING, 0)]
     assert jobs[1].reason == "interrupted: the session was stopped"

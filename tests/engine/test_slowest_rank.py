@@ -18,7 +18,7 @@ from gmg_tui.engine.groups.group import slowest
         ([0.0, 0.0], None, None),
     ],
 )
-def test_the_slowest_rank_is_named_with_its_distance_to_the_median(
+def test_the_slowest_rank_is_named_with_its_gap_to_the_median(
     rates: list[float | None], rank: int | None, behind_pct: float | None
 ) -> None:
     assert slowest(rates) == (rank, behind_pct if behind_pct is None else pytest.approx(behind_pct))

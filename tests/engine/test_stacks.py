@@ -39,7 +39,7 @@ async def test_each_rank_writes_its_own_stacks_and_a_stopped_one_cannot() -> Non
 
 
 @pytest.mark.parametrize("is_probed", [True, False], ids=["probe", "no probe"])
-async def test_a_single_worker_writes_its_stacks_where_it_has_the_probe(is_probed: bool) -> None:
+async def test_a_single_worker_with_the_probe_writes_its_stacks(is_probed: bool) -> None:
     async with running(spec_for("--lines", "0", probe=is_probed)) as run:
         await _all_run(run)
         (stacks,) = await run.client.stacks("cpu0")
@@ -59,11 +59,11 @@ def _python(folder: Path, code: str, **env: str) -> str:
     return ended.stdout + ended.stderr
 
 
-def test_a_script_sees_a_path_without_ours(tmp_path: Path) -> None:
+def test_a_script_does_not_see_our_path_entry(tmp_path: Path) -> None:
     assert probe.SITE not in _python(tmp_path, "import sys; print(sys.path)", PYTHONPATH=str(tmp_path))
     assert "Error" not in _python(tmp_path, "print(1)", PYTHONPATH="")
     assert probe.on_path({"PYTHONPATH": ""})["PYTHONPATH"] == probe.SITE
 
 
-def test_a_folder_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
+def test_an_unwritable_folder_does_not_fail_the_script(tmp_path: Path) -> None:
     assert _python(tmp_path / "missing", "print(1)") == "1\n"

@@ -40,7 +40,7 @@ async def _awaiting(spec: RunSpec, boot: str) -> AsyncIterator[Running]:
         await process.wait()
 
 
-async def test_the_workers_start_once_somebody_watches() -> None:
+async def test_workers_start_once_a_client_is_connected() -> None:
     async with _awaiting(spec_for("--lines", "1"), _LONG + _BOOT) as run:
         another = await EngineClient.connect(Path(run.spec.socket))
         (worker,) = another.welcome.snapshot.workers
@@ -50,6 +50,6 @@ async def test_the_workers_start_once_somebody_watches() -> None:
         await run.until_state("cpu0", WorkerState.FINISHED)
 
 
-async def test_the_workers_start_though_nobody_watches() -> None:
+async def test_workers_start_without_a_client_after_a_timeout() -> None:
     async with _awaiting(spec_for("--lines", "1"), _BOOT) as run:
         await run.until_state("cpu0", WorkerState.FINISHED)

@@ -29,14 +29,14 @@ def _seen(pid: int) -> GpuProcess:
     return seen
 
 
-def test_the_process_that_was_seen_is_ended() -> None:
+def test_the_selected_process_is_ended() -> None:
     with _started("sleep", "60") as process:
         assert process.stdin is not None
         strangers.end(_seen(process.pid), signal.SIGTERM)
         assert process.wait() == -signal.SIGTERM
 
 
-def test_another_process_with_its_pid_is_left_alone() -> None:
+def test_another_process_with_the_same_pid_is_not_ended() -> None:
     with _started("sleep", "60") as process:
         seen = _seen(process.pid)
         process.kill()
@@ -51,7 +51,7 @@ def test_another_process_with_its_pid_is_left_alone() -> None:
             other.wait()
 
 
-def test_one_that_has_ended_one_of_the_host_and_one_that_is_not_visible_are_said() -> None:
+def test_ended_host_and_invisible_processes_are_reported() -> None:
     with _started("sleep", "60") as process:
         seen = _seen(process.pid)
         process.kill()

@@ -35,13 +35,13 @@ async def test_a_group_that_makes_no_progress_is_stuck_and_names_the_rank(way: s
         await run.client.end(kill=True)
 
 
-async def test_ranks_that_wait_for_one_that_never_comes_are_stuck() -> None:
+async def test_ranks_that_wait_for_a_missing_rank_are_stuck() -> None:
     async with running(group_of("--steps", "40", "--hang", "start", stuck_after_s=3.0)) as run:
         assert (await _stuck(run)).stuck
         await run.client.end(kill=True)
 
 
-async def test_a_stuck_group_is_restarted_as_one_and_counted_once() -> None:
+async def test_a_stuck_group_restarts_as_a_whole_and_counts_once() -> None:
     spec = group_of(
         *("--steps", "40", "--hang", "stop", "--until", "2"),
         stuck_after_s=3.0,

@@ -36,11 +36,11 @@ RUNNING = WorkerState.RUNNING
         (RestartMode.ALWAYS, None, True, True),
     ],
 )
-def test_what_is_started_again(when: RestartMode, kind: FailureKind | None, had_progress: bool, again: bool) -> None:
+def test_restart_modes(when: RestartMode, kind: FailureKind | None, had_progress: bool, again: bool) -> None:
     assert restart_policy.wanted(when, kind, had_progress=had_progress) is again
 
 
-def test_pauses_grow_are_bounded_and_differ() -> None:
+def test_restart_delays_grow_are_bounded_and_vary() -> None:
     pauses = [[restart_policy.backoff_s(number) for _ in range(50)] for number in range(12)]
     assert all(1.5 <= pause <= 2.5 for pause in pauses[0])
     assert min(pauses[3]) > max(pauses[1])
@@ -49,7 +49,7 @@ def test_pauses_grow_are_bounded_and_differ() -> None:
 
 
 @pytest.mark.slow
-async def test_a_person_need_not_wait_for_a_restart_and_can_take_it_back() -> None:
+async def test_the_user_can_skip_or_cancel_a_pending_restart() -> None:
     async with running(spec_for("--crash", "race", "--crash-attempt", "3", *NEVER, cpu=2)) as run:
 
         async def act(action: Action, slot: str) -> None:
@@ -65,7 +65,7 @@ async def test_a_person_need_not_wait_for_a_restart_and_can_take_it_back() -> No
         assert not run.worker("cpu1").healed
 
 
-async def test_a_waiting_worker_starts_at_once_when_a_person_wants_it_to() -> None:
+async def test_the_user_can_start_a_waiting_worker_at_once() -> None:
     async with running(spec_for("--hang", "adding", cpu=2, start=StartMode.GATED)) as run:
         await run.until_state("cpu1", WorkerState.WAITING)
         await run.client.act(Action.RESTART, "cpu1")
@@ -87,13 +87,13 @@ async def _silent_at_full_cpu() -> None:
         assert run.worker("cpu0").stuck is None
 
 
-async def test_silence_without_cpu_is_stuck_and_silence_at_full_cpu_is_not() -> None:
+async def test_a_silent_worker_is_stuck_unless_it_uses_cpu() -> None:
     async with asyncio.TaskGroup() as both:
         both.create_task(_silent_without_cpu())
         both.create_task(_silent_at_full_cpu())
 
 
-async def test_a_stopped_worker_is_stuck_and_restarted_when_that_is_wanted() -> None:
+async def test_a_stopped_worker_is_stuck_and_restarted_on_request() -> None:
     async with running(spec_for(*NEVER, stuck_after_s=2.0, restart_stuck=True)) as run:
         worker = await run.until_state("cpu0", RUNNING)
         assert worker.pid is not None
@@ -121,7 +121,7 @@ async def test_a_restart_waits_for_the_memory_of_the_card(sim: Sim) -> None:
         await run.until_state("gpu0", RUNNING)
 
 
-async def test_a_process_on_the_card_can_be_ended_if_it_is_ones_own_and_no_worker(sim: Sim) -> None:
+async def test_a_process_of_the_user_on_the_card_can_be_ended_unless_it_is_a_worker(sim: Sim) -> None:
     other = await asyncio.create_subprocess_exec("sleep", "60")
     init = 1
     sim.gpus[0].processes = [Process(pid=other.pid, memory_mib=900), Process(pid=init, memory_mib=10)]

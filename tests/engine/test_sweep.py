@@ -57,7 +57,7 @@ async def test_each_job_runs_on_one_card_and_no_card_has_two(sim: Sim, marked: P
     assert len(rows(run.folder)) == 8
 
 
-async def test_a_job_has_a_folder_of_its_own_and_its_results_are_kept(sim: Sim, marked: Path, tmp_path: Path) -> None:
+async def test_each_job_has_its_own_folder_and_its_results_are_kept(sim: Sim, marked: Path, tmp_path: Path) -> None:
     batch = job_batch("--marks", str(marked), "--value", "{x}", "--result", **CARDS)
     spec = sweep_for([{"x": "four", "name": "wide"}], batch)
     async with running(spec, sim.env()) as run:
@@ -75,7 +75,7 @@ async def test_a_job_has_a_folder_of_its_own_and_its_results_are_kept(sim: Sim, 
     assert detailed["jobs"][0]["result"]["deep"] == {"a": [1]}
 
 
-async def test_two_jobs_on_one_card_where_that_is_allowed(sim: Sim, marked: Path) -> None:
+async def test_two_jobs_share_a_card_when_allowed(sim: Sim, marked: Path) -> None:
     batch = job_batch("--marks", str(marked), "--s", "0.3", gpus="1,", per_gpu=2)
     async with running(sweep_for([{}] * 4, batch), sim.env()) as run:
         first = await run.until(lambda snapshot: snapshot.queue and snapshot.queue.running == 2)
@@ -100,7 +100,7 @@ async def test_a_job_waits_for_the_memory_that_it_needs(sim: Sim, marked: Path) 
         assert (await run.until_done()).finished == 1
 
 
-async def test_two_jobs_on_a_card_do_not_count_on_the_same_memory(sim: Sim, marked: Path) -> None:
+async def test_two_jobs_on_a_card_do_not_reserve_the_same_memory(sim: Sim, marked: Path) -> None:
     sim.gpus[0].memory_total_mib, sim.gpus[0].memory_used_mib = 20_000, 1000
     sim.write()
     batch = job_batch("--marks", str(marked), "--s", "0.3", gpus="0,", per_gpu=2, min_free_mib=12_000.0)
@@ -111,7 +111,7 @@ async def test_two_jobs_on_a_card_do_not_count_on_the_same_memory(sim: Sim, mark
         assert earlier["ended"] <= later["began"]
 
 
-async def test_a_job_that_has_ended_waits_for_nothing_and_the_next_one_for_its_memory(
+async def test_an_ended_job_does_not_wait_and_the_next_one_waits_for_its_memory(
     sim: Sim, marked: Path, tmp_path: Path
 ) -> None:
     sim.gpus[0].memory_used_mib = 500
@@ -144,7 +144,7 @@ async def test_a_job_that_has_ended_waits_for_nothing_and_the_next_one_for_its_m
         assert ended.ended, "no job is left that needs the memory"
 
 
-async def test_however_a_job_ends_its_card_is_free_again_and_the_results_name_its_state(
+async def test_a_job_frees_its_card_and_its_state_is_in_the_results_however_it_ends(
     sim: Sim, marked: Path, tmp_path: Path
 ) -> None:
     blocked = tmp_path / "file"
@@ -204,7 +204,7 @@ async def test_commands_to_jobs(sim: Sim, marked: Path) -> None:
     assert stored(run)["job-1"].state is STOPPED
 
 
-async def test_a_command_to_many_jobs_is_carried_out_for_all_that_it_can_be(sim: Sim, marked: Path) -> None:
+async def test_a_command_to_many_jobs_applies_to_all_eligible_jobs(sim: Sim, marked: Path) -> None:
     batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,1")
     async with running(sweep_for([{"s": 0.0}, {"s": 0.0}, {"s": 600.0}], batch), sim.env()) as run:
         await run.until(lambda s: s.queue and s.queue.finished == 2)
@@ -214,7 +214,7 @@ async def test_a_command_to_many_jobs_is_carried_out_for_all_that_it_can_be(sim:
         assert sorted(mark["GMG_JOB"] for mark in marks(marked)) == ["1", "1", "2", "2", "3"]
 
 
-async def test_cards_come_and_go_while_it_runs(sim: Sim, marked: Path, tmp_path: Path) -> None:
+async def test_cards_can_be_added_and_removed_during_a_sweep(sim: Sim, marked: Path, tmp_path: Path) -> None:
     batch = job_batch("--marks", str(marked), "--until", "{until}", gpus="0,")
     jobs = [{"until": str(tmp_path / "go")}, {"until": ""}, {"until": ""}]
     async with running(sweep_for(jobs, batch), sim.env()) as run:
@@ -231,7 +231,7 @@ async def test_cards_come_and_go_while_it_runs(sim: Sim, marked: Path, tmp_path:
     assert cards == {"1": "0", "2": "2", "3": "2"}
 
 
-async def test_a_sweep_that_was_stopped_goes_on_where_it_was(sim: Sim, marked: Path, tmp_path: Path) -> None:
+async def test_a_stopped_sweep_continues_where_it_stopped(sim: Sim, marked: Path, tmp_path: Path) -> None:
     batch = job_batch("--marks", str(marked), "--until", "{until}", gpus="0,")
     spec = sweep_for([{"until": ""}, {"until": str(tmp_path / "go")}, {"until": ""}], batch)
     async with running(spec, sim.env()) as run:
@@ -251,7 +251,7 @@ async def test_a_sweep_that_was_stopped_goes_on_where_it_was(sim: Sim, marked: P
     assert [mark["GMG_JOB"] for mark in marks(marked)] == ["1", "2", "2", "3"]
 
 
-async def test_a_store_that_is_gone_is_an_error_in_one_line(sim: Sim) -> None:
+async def test_a_missing_store_is_an_error_in_one_line(sim: Sim) -> None:
     spec = sweep_for([{}], job_batch(**CARDS))
     (Path(spec.folder) / session.STORE).unlink()
     process, answer = await spawn(spec, sim.env())

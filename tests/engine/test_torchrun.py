@@ -60,7 +60,7 @@ def _ranks(tmp_path: Path) -> list[psutil.Process]:
 
 
 @pytest.mark.slow
-async def test_its_ranks_are_found_their_rates_added_up_and_a_failure_has_its_rank(tmp_path: Path) -> None:
+async def test_ranks_are_discovered_their_rates_summed_and_a_failure_names_its_rank(tmp_path: Path) -> None:
     async with running(_torchrun(tmp_path, cpu=3)) as run:
         assert [worker.slot for worker in run.snapshot.workers] == ["cpu0"], "one slot is enough for it"
         await run.until(lambda s: s.workers[0].fps is not None and s.workers[0].fps.last == 300.0, timeout_s=120.0)
@@ -75,7 +75,7 @@ async def test_its_ranks_are_found_their_rates_added_up_and_a_failure_has_its_ra
 
 
 @pytest.mark.slow
-async def test_a_stop_is_for_torchrun_which_ends_its_ranks_itself(tmp_path: Path) -> None:
+async def test_a_stop_goes_to_torchrun_which_ends_its_ranks(tmp_path: Path) -> None:
     async with running(_torchrun(tmp_path, cpu=1)) as run:
         await run.until(lambda s: s.workers[0].state is WorkerState.RUNNING, timeout_s=120.0)
         await eventually(lambda: (tmp_path / "1").exists())
@@ -85,7 +85,7 @@ async def test_a_stop_is_for_torchrun_which_ends_its_ranks_itself(tmp_path: Path
         await eventually(lambda: not any(map(_lives, ranks)))
 
 
-async def test_it_sees_all_cards_and_every_slot_steers_it(sim: Sim, tmp_path: Path) -> None:
+async def test_torchrun_sees_all_cards_and_is_controlled_from_every_slot(sim: Sim, tmp_path: Path) -> None:
     stand_in = tmp_path / "torchrun"
     stand_in.write_text(
         "import json, os, pathlib, sys, time\n"
@@ -104,7 +104,7 @@ async def test_it_sees_all_cards_and_every_slot_steers_it(sim: Sim, tmp_path: Pa
         assert {worker.state for worker in run.snapshot.workers} == {WorkerState.STOPPED}
 
 
-async def test_it_has_time_to_end_its_ranks_also_as_a_job(tmp_path: Path) -> None:
+async def test_torchrun_as_a_job_has_time_to_end_its_ranks(tmp_path: Path) -> None:
     stand_in, report = tmp_path / "torchrun", tmp_path / "report"
     stand_in.write_text(
         "import pathlib, signal, sys, time\n"
@@ -126,7 +126,7 @@ async def test_it_has_time_to_end_its_ranks_also_as_a_job(tmp_path: Path) -> Non
     assert report.read_text() == "ended"
 
 
-def test_an_engine_that_is_ended_gives_torchrun_jobs_their_time() -> None:
+def test_a_stopping_engine_gives_torchrun_jobs_time_to_end() -> None:
     spec = sweep_for([{}], Batch(script="/venv/bin/torchrun"), cpu=1, sigint_wait_s=15.0, sigterm_wait_s=10.0)
     assert torchrun.stop_s(spec) == torchrun.GRACE_S + 10.0
     assert torchrun.stop_s(structs.replace(spec, sweep=None, script="train.py")) == 25.0

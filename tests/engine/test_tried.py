@@ -48,7 +48,7 @@ def test_attempts_with_the_same_arguments_are_one_row_with_its_mean_and_interval
     assert fastest(tried.view([], 0.0).rows) == row
 
 
-def test_what_failed_is_a_row_without_a_rate_and_says_why() -> None:
+def test_failed_arguments_are_a_row_without_a_rate_with_the_reason() -> None:
     tried = TriedArguments()
     failed = _attempt(None, "-B", "99", state=WorkerState.FAILED)
     tried.add("gpu0", structs.replace(failed, reason="CUDA out of memory"))
@@ -57,7 +57,7 @@ def test_what_failed_is_a_row_without_a_rate_and_says_why() -> None:
     assert fastest([row]) is None
 
 
-def test_a_rate_of_the_first_seconds_does_not_count_unless_the_script_ended_by_itself() -> None:
+def test_a_rate_of_the_first_seconds_does_not_count_unless_the_script_finished() -> None:
     tried = TriedArguments()
     tried.add("gpu0", _attempt(50.0, "stopped", state=WorkerState.STOPPED, comparable=False))
     tried.add("gpu0", _attempt(60.0, "finished", comparable=False))
@@ -70,7 +70,7 @@ def test_a_rate_of_the_first_seconds_does_not_count_unless_the_script_ended_by_i
     }
 
 
-def test_what_runs_is_added_to_what_has_ended_and_not_kept() -> None:
+def test_running_attempts_are_added_to_ended_ones_but_not_stored() -> None:
     tried = TriedArguments()
     tried.add("gpu0", _attempt(100.0, "-B", "8"))
     live = Ran("gpu1", _H100, _attempt(110.0, "-B", "8", state=WorkerState.RUNNING))
@@ -80,7 +80,7 @@ def test_what_runs_is_added_to_what_has_ended_and_not_kept() -> None:
     assert _row(tried, "-B", "8").attempts == 1
 
 
-def test_a_slot_is_slow_that_is_more_than_three_per_cent_below_the_median_of_three_or_more() -> None:
+def test_a_slot_is_slow_at_more_than_three_per_cent_below_the_median_of_three_or_more() -> None:
     rates = {"gpu0": 100.0, "gpu1": 101.0, "gpu2": 92.0, "gpu3": 97.5}
     assert slow_slots([rates]) == {"gpu2": pytest.approx((92.0 / 98.75 - 1) * 100)}
     assert slow_slots([{"gpu0": 100.0, "gpu1": 50.0}]) == {}
@@ -110,7 +110,7 @@ def test_slots_are_compared_with_those_of_the_same_arguments_and_model_only() ->
     assert _slow(*now, ("gpu3", 90.0, "16")) == {"gpu3": pytest.approx(-10.0)}
 
 
-async def test_what_was_tried_in_a_plain_run_goes_by_what_was_written_and_over_edits() -> None:
+async def test_tried_arguments_of_a_plain_run_are_grouped_as_written_and_include_edits() -> None:
     # A rate needs lines that were read at two moments, and a busy machine may read those of a second at once.
     async with running(spec_for("-B", "64", "--seed", "{seed}", "--lines", "80", "--fps", "128000", cpu=2)) as run:
         await run.until(lambda snapshot: snapshot.ended)
@@ -128,7 +128,7 @@ async def test_what_was_tried_in_a_plain_run_goes_by_what_was_written_and_over_e
         assert before == first
 
 
-async def test_in_a_sweep_a_row_is_a_combination_and_stays_after_its_job_and_over_a_resume() -> None:
+async def test_in_a_sweep_a_row_is_a_combination_that_outlives_its_job_and_a_resume() -> None:
     batch = Batch(script=FAKE, args=("-B", "{n_envs}", "--lines", "10", "--seed", "{job}"))
     spec = sweep_for([{"n_envs": 16}, {"n_envs": 32, "name": "b"}, {"n_envs": 32, "name": "c"}], batch, cpu=1)
     async with running(spec) as run:

@@ -19,7 +19,7 @@ for number in range(1 if sys.argv[1] == "0" else 10_000):
 """
 
 
-async def test_a_worker_that_has_not_changed_is_not_sent_again(tmp_path: Path) -> None:
+async def test_unchanged_workers_are_not_sent_again(tmp_path: Path) -> None:
     """Issue 24, bug 10: a state that contained its age changed, and was sent, each second."""
     script = tmp_path / "script.py"
     script.write_text(_SCRIPT)

@@ -30,7 +30,7 @@ def _ranks(*jobs: dict[str, Value], args: tuple[str, ...] = (), cpu: int = 2, **
     return sweep_for(jobs, Batch(script=RANK, args=args, **settings), cpu=cpu, ddp=DdpSpec(), **more)
 
 
-async def test_a_job_of_several_ranks_runs_as_one(tmp_path: Path) -> None:
+async def test_a_job_of_several_ranks_runs_as_a_whole(tmp_path: Path) -> None:
     jobs: list[dict[str, Value]] = [{"ranks": 2}, {"ranks": 1}, {"ranks": 3}]
     spec = _ranks(*jobs, args=("--steps", "5", "--tell", f"{tmp_path}"), cpu=3)
     async with running(spec) as run:
@@ -58,7 +58,7 @@ async def test_a_job_of_several_ranks_runs_as_one(tmp_path: Path) -> None:
     assert environ["WORLD_SIZE"] in ("2", "3")
 
 
-async def test_a_stop_on_any_slot_is_for_the_whole_job_and_the_next_one_starts() -> None:
+async def test_a_stop_on_any_slot_stops_the_whole_job_and_the_next_one_starts() -> None:
     args = ("--steps", "{steps}")
     async with running(_ranks({"ranks": 2, "steps": 100000}, {"ranks": 2, "steps": 3}, args=args)) as run:
         await run.until(lambda s: [worker.state for worker in s.workers] == [WorkerState.RUNNING] * 2)
@@ -70,7 +70,7 @@ async def test_a_stop_on_any_slot_is_for_the_whole_job_and_the_next_one_starts()
     assert _stored(run)[1].state is STOPPED
 
 
-async def test_a_wide_job_is_not_starved_and_shows_what_it_waits_for() -> None:
+async def test_a_wide_job_is_not_starved_and_shows_its_reason() -> None:
     narrow: dict[str, Value] = {"ranks": 1, "steps": 3}
     jobs: list[dict[str, Value]] = [{"ranks": 1, "steps": 100000}, {"ranks": 2, "steps": 3}, *[narrow] * 4]
     async with running(_ranks(*jobs, args=("--steps", "{steps}"))) as run:
@@ -92,7 +92,7 @@ async def test_a_job_that_needs_more_slots_than_there_are_fails_and_the_others_r
     assert _stored(run)[1].reason == "needs 3 slots at once, and its batch has 2"
 
 
-async def test_one_process_sees_all_cards_of_its_job(sim: Sim, marked: Path) -> None:
+async def test_a_single_process_sees_all_cards_of_its_job(sim: Sim, marked: Path) -> None:
     batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,1,2")
     async with running(sweep_for([{"gpus": 2, "s": 600.0}, {"s": 0.0}], batch), sim.env()) as run:
         await run.until(lambda s: len(marks(marked)) == 2 and s.queue is not None and s.queue.finished == 1)

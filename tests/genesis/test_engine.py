@@ -11,7 +11,7 @@ from tests.engine.harness import running, spec_for
 pytestmark = [pytest.mark.genesis, pytest.mark.timeout(900)]
 
 
-async def test_a_worker_that_is_stopped_saves_its_kernels_and_is_edited_to_more_environments(light: str) -> None:
+async def test_a_stopped_worker_saves_its_kernels_and_restarts_with_more_environments(light: str) -> None:
     spec = spec_for("-B", "4", "--steps", "10000000", cpu=1, script=light, sigint_wait_s=60.0)
     async with running(spec) as run:
         await run.until(lambda _: run.worker("cpu0").fps is not None, timeout_s=800)

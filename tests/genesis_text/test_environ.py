@@ -84,7 +84,7 @@ _BASE = dict.fromkeys((*_SELECTORS, "EGL_DEVICE_ID"), "0")
     ],
     ids=["by index", "no EGL device known", "by UUID", "MIG", "CPU", "CPU by UUID"],
 )
-def test_a_worker_sees_its_device_alone(
+def test_a_worker_sees_only_its_device(
     slot: Slot,
     gpu_index: int | None,
     egl_index: int | None,
@@ -97,14 +97,14 @@ def test_a_worker_sees_its_device_alone(
     assert made.full == {name: value for name, value in _BASE.items() if name not in unset} | made.set
 
 
-def test_threads_that_a_person_has_set_stay() -> None:
+def test_thread_counts_set_by_the_user_are_kept() -> None:
     made = environment(CPU, {"OMP_NUM_THREADS": "32"})
     assert made.full["OMP_NUM_THREADS"] == "32"
     assert made.full["QD_NUM_THREADS"] == "6"
     assert "OMP_NUM_THREADS" not in made.set
 
 
-def test_what_a_person_gives_wins_over_all_but_gmg_tuis_own_words() -> None:
+def test_user_variables_override_all_but_those_of_gmg_tui() -> None:
     extra = {
         "CUDA_VISIBLE_DEVICES": "7",
         "EGL_DEVICE_ID": "2",
@@ -145,7 +145,7 @@ TASK = sorted(list(OUTER)[6:])
 """Those of `OUTER` that say which task of the outer step gmg-tui is."""
 
 
-def test_a_worker_is_no_task_of_the_step_that_gmg_tui_runs_in_but_knows_the_allocation() -> None:
+def test_a_worker_has_no_variables_of_the_outer_step_but_those_of_the_allocation() -> None:
     made = environment(CPU, OUTER)
     assert sorted(made.unset) == TASK == list(task_variables(OUTER))
     assert set(OUTER) - set(made.full) == set(TASK)
@@ -155,6 +155,6 @@ def test_a_worker_is_no_task_of_the_step_that_gmg_tui_runs_in_but_knows_the_allo
     assert kept.full.items() >= OUTER.items()
 
 
-def test_a_card_that_cannot_be_found_is_not_replaced_by_card_0() -> None:
+def test_a_missing_gpu_is_not_replaced_by_gpu_0() -> None:
     with pytest.raises(ValueError, match="gpu3"):
         environment(CARD, gpu_index=None)

@@ -51,7 +51,7 @@ def test_the_head_of_a_line_in_every_form(line: str, clock: str, level: str, res
         ("the Error is gone", Severity.NONE),
     ],
 )
-def test_how_serious_a_line_is(line: str, severity: Severity) -> None:
+def test_severity_of_lines(line: str, severity: Severity) -> None:
     assert log_text.severity(line) is severity
 
 
@@ -62,7 +62,7 @@ def _counted(*blocks: bytes) -> int:
     return errors.count
 
 
-def test_an_exception_counts_once_and_another_after_it_too() -> None:
+def test_each_exception_counts_once() -> None:
     assert _counted(TRACEBACK) == 1
     assert _counted(TRACEBACK, REPEATED) == 1
     assert _counted(TRACEBACK, REPEATED, REPEATED) == 2
@@ -70,19 +70,19 @@ def test_an_exception_counts_once_and_another_after_it_too() -> None:
     assert _counted(TRACEBACK, TRACEBACK) == 2
 
 
-def test_an_interrupt_is_no_error() -> None:
+def test_an_interrupt_is_not_an_error() -> None:
     stopped = b"Traceback (most recent call last):\n  File x\nKeyboardInterrupt\n\n"
     logged = b"[Genesis] [07:00:02] [ERROR] KeyboardInterrupt: \n"
     assert _counted(stopped) == _counted(stopped, logged) == _counted(stopped + logged) == 0
     assert _counted(stopped + logged + TRACEBACK) == 1
 
 
-def test_no_more_are_counted_than_anyone_needs() -> None:
+def test_the_error_count_is_bounded() -> None:
     assert _counted(*[b"ERROR: x\n" * 1000] * 12, TRACEBACK) == MOST
 
 
 @pytest.mark.parametrize("log", LOGS, ids=[log.name for log in LOGS])
-def test_output_of_sound_runs_has_no_errors_however_it_is_cut(log: Path) -> None:
+def test_output_of_successful_runs_has_no_errors_however_it_is_split(log: Path) -> None:
     data = log.read_bytes()
     whole = Reader(True)
     whole.feed(data, 0.0)

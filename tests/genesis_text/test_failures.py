@@ -66,7 +66,7 @@ K = FailureKind
         ("KeyError: 'joint'", K.SCRIPT),
     ],
 )
-def test_an_exception_is_the_reason_and_its_words_tell_the_kind(text: str, kind: FailureKind) -> None:
+def test_an_exception_is_the_reason_and_determines_the_kind(text: str, kind: FailureKind) -> None:
     output = f'Traceback (most recent call last):\n  File "sim.py", line 3, in <module>\n    main()\n{text}\n\n'
     name, _, message = text.partition(": ")
     short = name.rpartition(".")[2]
@@ -141,14 +141,14 @@ def run(tmp_path: Path, program: str) -> tuple[int, bytes]:
     return done.returncode, done.stdout
 
 
-def test_of_a_real_chain_the_last_exception_is_the_reason_and_the_first_may_tell_the_kind(tmp_path: Path) -> None:
+def test_the_last_exception_of_a_chain_is_the_reason_and_the_first_may_determine_the_kind(tmp_path: Path) -> None:
     code, output = run(tmp_path, CHAIN.replace("import torch_like\n", ""))
     failure = explain(code, output.splitlines())
     assert failure.reason == "StepFailed: step 7 failed"
     assert failure.kind is K.MEMORY
 
 
-def test_real_ends_of_python_are_told_in_one_line(tmp_path: Path) -> None:
+def test_real_crashes_of_python_are_summarised_in_one_line(tmp_path: Path) -> None:
     for program, reason in (
         ("import torch_like_that_is_not_there", "ModuleNotFoundError: No module named 'torch_like_that_is_not_there'"),
         ("import sys; sys.exit('no robot')", "exit code 1: no robot"),
@@ -161,7 +161,7 @@ def test_real_ends_of_python_are_told_in_one_line(tmp_path: Path) -> None:
         assert explain(code, output.splitlines()).reason == reason
 
 
-def test_remarks_of_missing_cards_do_not_explain_a_later_mistake() -> None:
+def test_notes_on_missing_gpus_do_not_explain_a_later_error() -> None:
     output = (
         logged("Backend gs.gpu not available on this machine. Falling back to CPU.", "WARNING")
         + b"libEGL warning: egl: failed to create dri2 screen\n"
@@ -180,7 +180,7 @@ def test_the_marks_of_genesis_are_not_part_of_its_reason() -> None:
     assert failure.kind is K.DEVICE
 
 
-def test_a_reason_far_above_the_end_is_not_looked_for() -> None:
+def test_a_reason_far_before_the_end_is_not_used() -> None:
     reader = Reader(gpu_slot=True)
     reader.feed(b"ValueError: caught long ago\n" + b"step\n" * LINES, 1.0)
     assert reader.failure(3).reason == "exit code 3"
@@ -194,13 +194,13 @@ def test_a_reason_far_above_the_end_is_not_looked_for() -> None:
         b"wandb: Network error (ConnectionError), retry: Connection reset by peer",
     ],
 )
-def test_a_failure_that_the_script_survived_does_not_explain_a_later_one(earlier: bytes) -> None:
+def test_a_handled_failure_does_not_explain_a_later_one(earlier: bytes) -> None:
     end = [b"Traceback (most recent call last):", b'  File "sim.py", line 3, in <module>', b"ValueError: bad joint"]
     failure = explain(1, [earlier, *end])
     assert (failure.kind, failure.reason) == (K.SCRIPT, "ValueError: bad joint")
 
 
-def test_earlier_lines_explain_a_reason_without_words() -> None:
+def test_earlier_lines_explain_a_failure_without_a_message() -> None:
     lines = [b"EOFError: Ran out of input", b"Traceback (most recent call last):", b'  File "x"', b"RuntimeError"]
     assert explain(1, lines).kind is K.CACHE_RACE
     assert explain(3, lines[:1]).kind is K.CACHE_RACE
@@ -230,7 +230,7 @@ asyncio.run(main())
 """
 
 
-def test_of_a_real_group_of_exceptions_the_innermost_first_one_is_the_reason(tmp_path: Path) -> None:
+def test_the_first_innermost_exception_of_a_group_is_the_reason(tmp_path: Path) -> None:
     code, output = run(tmp_path, GROUP)
     failure = explain(code, output.splitlines())
     assert (failure.kind, failure.reason) == (K.MEMORY, "MemoryError: CUDA out of memory")

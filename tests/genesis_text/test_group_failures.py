@@ -166,7 +166,7 @@ def test_a_failure_of_a_rank(output: bytes, code: int, kind: FailureKind, reason
 
 
 @pytest.mark.parametrize(("server", "advice"), [(True, "init_process_group"), (False, "rank 0 has opened no store")])
-def test_what_torch_itself_says_when_ranks_do_not_meet(server: bool, advice: str) -> None:
+def test_torch_errors_when_ranks_do_not_meet(server: bool, advice: str) -> None:
     distributed = pytest.importorskip("torch.distributed")
     with pytest.raises(distributed.DistError) as raised:
         distributed.TCPStore("127.0.0.1", 0 if server else 1, 2, server, timeout=timedelta(seconds=1))

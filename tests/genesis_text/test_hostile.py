@@ -63,7 +63,7 @@ def block(lines: list[bytes]) -> bytes:
 
 
 @given(st.lists(st.sampled_from(LINES), max_size=40), st.data())
-def test_it_does_not_matter_how_a_stream_is_cut_into_blocks(lines: list[bytes], data: st.DataObject) -> None:
+def test_results_do_not_depend_on_how_a_stream_is_split(lines: list[bytes], data: st.DataObject) -> None:
     whole = Reader(gpu_slot=True)
     whole.feed(block(lines), 5.0)
     cuts = sorted(data.draw(st.sets(st.integers(0, len(lines)))))
@@ -80,7 +80,7 @@ FRAGMENTS = [b"Running at ", b"[Genesis] [06:58:16] [INFO] ", b" FPS", b"%|", b"
 @given(st.lists(st.binary(max_size=200) | st.sampled_from([*LINES, *FRAGMENTS]), max_size=30), st.integers(-70, 300))
 @example([b"Learning iteration 999999999999/0\n"], 1)
 @example([b"100%|" + b"#" * 5000 + b"| 1/1 [0<0, 1it/s]\n"], 1)
-def test_nothing_that_is_printed_raises(parts: list[bytes], exit_code: int) -> None:
+def test_no_output_raises_an_exception(parts: list[bytes], exit_code: int) -> None:
     reader = Reader(gpu_slot=True)
     for part in parts:
         reader.feed(part, 1.0)

@@ -18,7 +18,7 @@ def lock(path: Path, moment: float = LONG_AGO) -> Path:
     return path
 
 
-def test_old_locks_of_all_caches_are_stale_and_nothing_else_is(tmp_path: Path) -> None:
+def test_only_old_locks_of_caches_are_stale(tmp_path: Path) -> None:
     root = tmp_path / "quadrants" / "qdcache"
     old = {
         lock(root / "qdcache.lock"),
@@ -35,7 +35,7 @@ def test_old_locks_of_all_caches_are_stale_and_nothing_else_is(tmp_path: Path) -
     assert len(list(tmp_path.rglob("*.*"))) == 3
 
 
-def test_caches_are_looked_for_where_the_worker_would_have_them(tmp_path: Path) -> None:
+def test_caches_are_searched_in_the_folders_of_the_worker(tmp_path: Path) -> None:
     kernels, before = lock(tmp_path / "kernels" / "qdcache.lock"), lock(tmp_path / "before" / "ticache.lock")
     environ = {"QD_OFFLINE_CACHE_FILE_PATH": str(kernels.parent), "TI_OFFLINE_CACHE_FILE_PATH": str(before.parent)}
     assert caches.remove_stale_locks({"HOME": str(tmp_path)}) == ()

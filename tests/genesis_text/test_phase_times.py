@@ -21,7 +21,7 @@ def _usual(folder: Path, key: str, *, warm: bool = False) -> float | None:
     return PhaseTimes(folder, key).usual(Phase.COMPILING, warm=warm)
 
 
-def test_the_last_start_is_expected_of_the_next_of_its_kind(tmp_path: Path) -> None:
+def test_times_of_the_last_start_are_the_estimate_for_the_next(tmp_path: Path) -> None:
     assert _usual(tmp_path, "a on gpu") is None
     for seconds, warm in ((1000.0, False), (83.0, False), (3.0, True)):
         _record(tmp_path, "a on gpu", seconds, warm=warm)
@@ -30,7 +30,7 @@ def test_the_last_start_is_expected_of_the_next_of_its_kind(tmp_path: Path) -> N
     assert PhaseTimes(tmp_path, "a on gpu").usual(Phase.RUNNING, warm=False) is None
 
 
-def test_caches_are_warm_until_genesis_changes_or_they_are_gone(tmp_path: Path) -> None:
+def test_caches_are_warm_until_genesis_changes_or_they_are_removed(tmp_path: Path) -> None:
     times = PhaseTimes(tmp_path, "a", "genesis_world-1.4.5")
     times.meshes_written = times.kernels_saved = True
     times.record({Phase.BUILDING: 1.0}, warm=False)
@@ -56,12 +56,12 @@ def test_caches_are_warm_until_genesis_changes_or_they_are_gone(tmp_path: Path) 
         (["env.seed=1"], ["env.seed=2"], False),
     ],
 )
-def test_arguments_matter_but_for_their_numbers(one: list[str], other: list[str], same: bool) -> None:
+def test_runs_are_distinguished_by_arguments_without_numbers(one: list[str], other: list[str], same: bool) -> None:
     assert (key_of("sim.py", one, "gpu") == key_of("sim.py", other, "gpu")) is same
     assert key_of("sim.py", one, "gpu") != key_of("sim.py", one, "cpu")
 
 
-def test_scripts_do_not_lose_each_others_times_and_the_one_that_ran_longest_ago_is_forgotten(tmp_path: Path) -> None:
+def test_times_are_kept_per_script_and_the_least_recent_script_is_evicted(tmp_path: Path) -> None:
     for number in range(MAX_SCRIPTS + 2):
         _record(tmp_path, f"script {number}", 1.0)
         for at, file in enumerate(sorted(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns)):
@@ -70,7 +70,7 @@ def test_scripts_do_not_lose_each_others_times_and_the_one_that_ran_longest_ago_
 
 
 @pytest.mark.parametrize("broken", [b"", b"{", b"[]", b"\xff\xff", b'{"key": "a"}', b"[" * 50_000])
-def test_what_is_no_such_file_is_as_good_as_none_and_is_replaced(tmp_path: Path, broken: bytes) -> None:
+def test_an_invalid_file_is_ignored_and_replaced(tmp_path: Path, broken: bytes) -> None:
     _record(tmp_path, "a", 5.0)
     (path,) = tmp_path.iterdir()
     path.write_bytes(broken)

@@ -72,7 +72,7 @@ def test_the_rate_is_steps_by_wall_time(smoothed: bool, steps_s: list[float], ne
     assert fps.counted == "printed"
 
 
-def test_the_first_number_which_includes_compiling_only_begins_the_average() -> None:
+def test_the_first_number_which_includes_compiling_only_starts_the_average() -> None:
     rate = PrintedRate()
     rate.add([59.03], 1.0, smoothed=True, n_envs=16)
     first = rate.fps()
@@ -84,7 +84,7 @@ def test_the_first_number_which_includes_compiling_only_begins_the_average() -> 
     assert second.settled == pytest.approx(12_000)
 
 
-def test_environment_steps_that_a_script_counts_need_no_number() -> None:
+def test_counted_environment_steps_need_no_number_of_environments() -> None:
     rate = PrintedRate()
     for second in range(0, 40, 2):
         rate.add([123.0], float(second), smoothed=False)
@@ -99,7 +99,7 @@ def test_environment_steps_that_a_script_counts_need_no_number() -> None:
 @pytest.mark.parametrize(
     ("version", "smoothed"), [(None, True), ("1.4.5", True), ("2.0.0rc1", True), ("0.4.5", False), ("0.2.1", False)]
 )
-def test_which_versions_print_an_average(version: str | None, smoothed: bool) -> None:
+def test_versions_that_print_an_average(version: str | None, smoothed: bool) -> None:
     assert is_smoothed(version) is smoothed
 
 

@@ -42,7 +42,7 @@ def after(*printed: bytes, gpu_slot: bool = True, rank: bool = False) -> Reader:
         (b"                       Computation: 45678 steps/s (collection: 1.234s, learning 0.456s)\n", 45678.0, None),
     ],
 )
-def test_a_progress_line_of_each_form_gives_its_figure(line: bytes, total: float, n_envs: int | None) -> None:
+def test_progress_lines_of_each_form_are_parsed(line: bytes, total: float, n_envs: int | None) -> None:
     reader = after(line)
     assert reader.fps is not None
     assert (reader.fps.last, reader.fps.samples, reader.n_envs) == (total, 1, n_envs)
@@ -60,13 +60,13 @@ def test_a_progress_line_of_each_form_gives_its_figure(line: bytes, total: float
         b"the camera records at 30 FPS\n",
     ],
 )
-def test_what_is_no_figure_is_not_taken_as_one(line: bytes) -> None:
+def test_invalid_numbers_are_ignored(line: bytes) -> None:
     reader = after(line)
     assert (reader.fps, reader.had_progress) == (None, False)
 
 
 @pytest.mark.parametrize("path", samples.LOGS, ids=lambda path: path.name)
-def test_every_line_of_the_real_logs_is_understood(path: object) -> None:
+def test_every_line_of_the_real_logs_is_recognised(path: object) -> None:
     """Each is a progress line, another one of Genesis, or the native logger's; none is left over."""
     for raw in samples.read(path.name).splitlines(keepends=True):  # type: ignore[attr-defined]
         line = lines.plain(raw)
@@ -110,12 +110,12 @@ def test_the_phases_of_a_cold_run_follow_each_other_with_their_times() -> None:
     assert (reader.genesis.version, reader.n_envs, reader.warnings) == ("1.4.5", 16, ())
 
 
-def test_a_cache_that_genesis_has_rebuilt_is_no_warning() -> None:
+def test_a_cache_rebuilt_by_genesis_is_not_a_warning() -> None:
     reader = after(samples.read("race-1.log"), gpu_slot=False)
     assert (reader.warnings, reader.genesis.alerts.rebuilt_caches) == ((), 1)
 
 
-def test_a_second_scene_goes_back_to_building_and_its_average_begins_anew() -> None:
+def test_a_second_scene_returns_to_building_and_restarts_the_average() -> None:
     reader = after(fps_line(100.0, 4) + fps_line(1000.0, 4), logged("Building scene <1234567>..."))
     assert reader.state is WorkerState.BUILDING
     reader.feed(logged("Compiling simulation kernels..."), 3.0)
@@ -154,19 +154,19 @@ _TRACEBACK = "Traceback (most recent call last):\n  File 'x'\nValueError: no\n"
 
 @pytest.mark.parametrize("text", [_ARGPARSE, _CLICK, _ARGPARSE.partition("train.py: error")[0], _LIBRARIES, _TRACEBACK])
 @pytest.mark.parametrize("start", [b"", logged("Compiling simulation kernels...")])
-def test_what_libraries_print_and_why_a_script_ends_is_no_sign_of_running(text: str, start: bytes) -> None:
+def test_lines_of_libraries_and_final_errors_do_not_mean_running(text: str, start: bytes) -> None:
     expected = WorkerState.COMPILING if start else WorkerState.STARTING
     by_line = [line.encode() for line in text.splitlines(keepends=True)]
     assert after(start, text.encode()).state is after(start, *by_line).state is expected
 
 
-def test_a_script_that_hides_the_rate_runs_from_its_own_first_line_after_building() -> None:
+def test_a_script_without_rate_lines_is_running_from_its_first_line_after_building() -> None:
     reader = after(logged("Compiling simulation kernels..."), logged("Building visualizer..."), b"episode 1\n")
     assert (reader.state, reader.had_progress) == (WorkerState.RUNNING, False)
 
 
 @pytest.mark.parametrize("first", ["plain", "raw"])
-def test_a_line_that_comes_twice_counts_once(first: str) -> None:
+def test_a_repeated_line_counts_once(first: str) -> None:
     plain = fps_line(1989.47, 16)
     raw = b"INFO:genesis:Running at ~<1,989.47>~ FPS (~<124.34>~ FPS per env, ~<16>~ envs).\n"
     reader = after(*((plain, raw) if first == "plain" else (raw, plain)) * 3)
@@ -209,9 +209,9 @@ _LOCK_WARNING = "kernel cache locked, kernels may have to be compiled again: /c/
         (False, _LOCKED.replace(b"lock.h:lock", b"offline_cache.h:run"), None),
     ],
 )
-def test_what_is_not_as_it_should_be_is_a_warning(gpu_slot: bool, printed: bytes, warning: str | None) -> None:
+def test_lines_that_are_warnings(gpu_slot: bool, printed: bytes, warning: str | None) -> None:
     assert after(printed, gpu_slot=gpu_slot).warnings == ((warning,) if warning else ())
 
 
-def test_a_lock_that_another_rank_of_its_group_holds_is_no_warning() -> None:
+def test_a_lock_held_by_another_rank_is_not_a_warning() -> None:
     assert after(_LOCKED, rank=True).warnings == ()

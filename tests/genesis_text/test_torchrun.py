@@ -56,6 +56,6 @@ def test_the_exception_of_the_rank_that_failed_first_is_the_reason(mark: str) ->
     assert _failure(printed, 1) == (FailureKind.MEMORY, expected)
 
 
-def test_a_rank_that_was_killed_is_said_to_be() -> None:
+def test_a_killed_rank_is_reported() -> None:
     kind, reason = _failure("rank 5 starts\n", -11)
     assert (kind, reason) == (FailureKind.KILLED, "rank 5: Killed by SIGSEGV (-11): segmentation fault")

@@ -30,7 +30,7 @@ def _children() -> set[psutil.Process]:
     return set(psutil.Process().children())
 
 
-async def test_each_card_is_mapped_by_its_cuda_ordinal_whatever_this_process_may_see(egl: pytest.MonkeyPatch) -> None:
+async def test_each_card_is_mapped_by_its_cuda_ordinal_regardless_of_visible_devices(egl: pytest.MonkeyPatch) -> None:
     egl.setenv("GMG_EGL_SIM", "software,2,0,3,1")
     egl.setenv("CUDA_VISIBLE_DEVICES", "3")
     found = await probe()
@@ -39,12 +39,12 @@ async def test_each_card_is_mapped_by_its_cuda_ordinal_whatever_this_process_may
     assert found.index_of(card(4))[1] == "none of 5 EGL devices is this GPU"
 
 
-async def test_a_driver_that_crashes_is_a_reason_and_nothing_else(egl: pytest.MonkeyPatch) -> None:
+async def test_a_crashing_driver_is_only_reported(egl: pytest.MonkeyPatch) -> None:
     egl.setenv("GMG_EGL_SIM", "crash")
     assert (await probe()).index_of(card(0)) == (None, "EGL crashed the process that asked it (SIGSEGV)")
 
 
-async def test_a_driver_that_hangs_is_given_up_and_its_process_reaped(egl: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_driver_times_out_and_its_process_is_reaped(egl: pytest.MonkeyPatch) -> None:
     egl.setenv("GMG_EGL_SIM", "hang")
     before = _children()
     assert (await probe(timeout_s=0.2)).index_of(card(0)) == (None, "EGL did not answer within 0.2 s")

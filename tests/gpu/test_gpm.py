@@ -41,7 +41,7 @@ def test_all_counters_are_read_from_the_second_sample_on(sim: Sim) -> None:
 
 
 @on_simulated_driver
-def test_a_value_above_100_is_100_and_what_is_no_number_is_unknown(sim: Sim) -> None:
+def test_values_above_100_are_clipped_and_nan_is_unknown(sim: Sim) -> None:
     sim.gpus[0].gpm = {SM: 103.2, OCCUPANCY: math.nan, PCIE_RX: 5000}
     nvml, gpus = begun(sim)
     found = nvml.read(gpus[0], slow=False, activity=True).activity
@@ -49,7 +49,7 @@ def test_a_value_above_100_is_100_and_what_is_no_number_is_unknown(sim: Sim) -> 
 
 
 @on_simulated_driver
-def test_a_gpu_without_it_is_asked_once(sim: Sim) -> None:
+def test_a_gpu_without_gpm_is_queried_once(sim: Sim) -> None:
     sim.gpus = sim.gpus[:3]
     sim.gpus[0].gpm = sim.gpus[1].gpm = WHOLE
     sim.gpus[1].fails = {"nvmlGpmSampleGet": NOT_SUPPORTED}
@@ -73,7 +73,7 @@ def test_a_passing_fault_is_a_gap(sim: Sim) -> None:
 
 
 @on_simulated_driver
-def test_its_memory_is_allocated_once_and_freed_before_nvml_is_shut_down(sim: Sim) -> None:
+def test_sample_memory_is_allocated_once_and_freed_before_nvml_is_shut_down(sim: Sim) -> None:
     for gpu in sim.gpus:
         gpu.gpm = WHOLE
     sim.record()
@@ -90,7 +90,7 @@ def test_its_memory_is_allocated_once_and_freed_before_nvml_is_shut_down(sim: Si
 
 
 @on_simulated_driver
-def test_a_mig_instance_has_its_own(sim: Sim) -> None:
+def test_a_mig_instance_has_its_own_metrics(sim: Sim) -> None:
     sim.gpus = sim.gpus[:1]
     sim.gpus[0].gpm = {SM: 33}
     sim.gpus[0].mig = [Mig("MIG-a", 0, gpm={SM: 11}), Mig("MIG-b", 3, gpm={SM: 22}), Mig("MIG-c", 5)]

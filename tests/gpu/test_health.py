@@ -29,7 +29,7 @@ def checked(sim: Sim, position: int = 0) -> GpuHealth:
 
 
 @on_simulated_driver
-def test_all_counters_read_as_they_were_written_and_a_good_gpu_has_no_trouble(sim: Sim) -> None:
+def test_all_health_counters_are_read_and_a_healthy_gpu_has_no_trouble(sim: Sim) -> None:
     gpu = sim.gpus[0]
     gpu.ecc_corrected, gpu.ecc_corrected_ever, gpu.ecc_uncorrected_ever = 3, 41, 2
     gpu.remapped_corrected, gpu.remapped_uncorrected = 1, 2
@@ -57,7 +57,7 @@ def test_all_counters_read_as_they_were_written_and_a_good_gpu_has_no_trouble(si
 
 
 @on_simulated_driver
-def test_each_trouble_is_a_sentence_with_advice_the_worst_first(sim: Sim) -> None:
+def test_each_problem_is_a_sentence_with_advice_worst_first(sim: Sim) -> None:
     gpu = sim.gpus[0]
     gpu.ecc_uncorrected, gpu.remap_pending, gpu.remap_failed, gpu.nvlink_recoveries = 2, True, True, 1
     gpu.memory_temperature_c, gpu.pcie_width, gpu.pcie_gen = 97, 8, 3
@@ -75,13 +75,13 @@ def test_each_trouble_is_a_sentence_with_advice_the_worst_first(sim: Sim) -> Non
 
 
 @on_simulated_driver
-def test_an_idle_gpu_that_saves_power_on_its_link_has_no_trouble(sim: Sim) -> None:
+def test_a_power_saving_link_of_an_idle_gpu_is_no_trouble(sim: Sim) -> None:
     sim.gpus[0].pcie_gen, sim.gpus[0].pstate = 1, 8
     assert checked(sim).troubles == ()
 
 
 @on_simulated_driver
-def test_a_gpu_that_reports_nothing_of_it_has_no_health(sim: Sim) -> None:
+def test_a_gpu_without_health_counters_has_no_health(sim: Sim) -> None:
     names = {name for name in vars(sim.gpus[0]) if name.startswith(("ecc", "remap", "memory_temp", "pcie", "nvlink"))}
     sim.gpus[0].unsupported = names | {"pstate"}
     sim.write()
@@ -118,7 +118,7 @@ def test_xids_are_taken_once_and_those_from_before_are_not(sim: Sim) -> None:
 
 
 @on_simulated_driver
-def test_a_lost_gpu_does_not_deafen_its_neighbours(sim: Sim) -> None:
+def test_a_lost_gpu_does_not_block_events_of_others(sim: Sim) -> None:
     nvml = Nvml.open(retry_s=0)
     gpus = nvml.gpus()
     nvml.take_xids(gpus)
@@ -166,7 +166,7 @@ def test_a_gpu_that_comes_back_is_registered_again(sim: Sim) -> None:
 
 
 @on_simulated_driver
-def test_the_sampler_has_it_after_a_moment_and_an_xid_makes_it_look_again(sim: Sim) -> None:
+def test_the_sampler_reads_health_and_an_xid_triggers_another_read(sim: Sim) -> None:
     setattr(sampler, "HEALTH_S", 3600.0)  # noqa: B010 - in a process of its own
     rounds: queue.SimpleQueue[tuple[GpuSample, ...]] = queue.SimpleQueue()
     nvml = Nvml.open()
@@ -185,7 +185,7 @@ def test_the_sampler_has_it_after_a_moment_and_an_xid_makes_it_look_again(sim: S
 
 
 @on_simulated_driver
-def test_counters_that_hang_do_not_keep_the_metrics_waiting(sim: Sim) -> None:
+def test_hanging_counters_do_not_block_metrics(sim: Sim) -> None:
     rounds: queue.SimpleQueue[tuple[GpuSample, ...]] = queue.SimpleQueue()
     sim.fails = {"nvmlDeviceGetTotalEccErrors": -1}
     sim.write()
@@ -201,7 +201,7 @@ def test_counters_that_hang_do_not_keep_the_metrics_waiting(sim: Sim) -> None:
 
 
 @pytest.mark.parametrize("code", [46, 48, 62, 64, 74, 79, 95, 119, 120, 136, 140, 143, 158])
-def test_an_xid_of_a_broken_gpu_is_fatal_and_says_what_to_do(code: int) -> None:
+def test_an_xid_of_a_broken_gpu_is_fatal_with_advice(code: int) -> None:
     found = xids.trouble(Xid(code, 0.0))
     assert found is not None
     assert found.severity is FATAL
@@ -215,7 +215,7 @@ def test_an_xid_of_a_script_is_no_trouble_of_the_gpu(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [32, 61, 63, 92, 94, 109, 121, 149, 154])
-def test_an_xid_after_which_a_gpu_goes_on_working_is_told_and_is_not_fatal(code: int) -> None:
+def test_a_recoverable_xid_is_reported_and_not_fatal(code: int) -> None:
     found = xids.trouble(Xid(code, 0.0))
     assert found is not None
     assert found.severity is DEGRADED

@@ -31,7 +31,7 @@ def lines(read: list[tuple[Gpu, GpuSample]]) -> list[str]:
 
 
 @on_simulated_driver
-def test_a_row_has_the_keys_and_figures_of_the_contract(sim: Sim) -> None:
+def test_a_row_has_the_keys_and_values_of_the_contract(sim: Sim) -> None:
     sim.gpus[0].throttle = 0x4 | 0x20
     sim.gpus[0].processes = [Process(pid=2**31 - 1, memory_mib=100)]
     sim.gpus[1].unsupported = {"gpu_util_pct", "power_w", "throttle"}
@@ -57,7 +57,7 @@ def test_a_row_has_the_keys_and_figures_of_the_contract(sim: Sim) -> None:
 
 
 @on_simulated_driver
-def test_a_line_has_units_and_says_what_the_gpu_does_not_report(sim: Sim) -> None:
+def test_a_line_has_units_and_marks_unsupported_values(sim: Sim) -> None:
     sim.gpus = sim.gpus[:4]
     sim.gpus[0].throttle = 0x4 | 0x20 | 0x8
     sim.gpus[1].unsupported = {"gpu_util_pct", "power_w"}
@@ -77,7 +77,7 @@ def test_a_line_has_units_and_says_what_the_gpu_does_not_report(sim: Sim) -> Non
 
 
 @on_simulated_driver
-def test_a_gpu_that_hangs_keeps_nobody_from_reading_the_others(sim: Sim) -> None:
+def test_a_hanging_gpu_does_not_block_the_others(sim: Sim) -> None:
     sim.gpus = sim.gpus[:2]
     nvml, gpus = silence.open_nvml()
     sim.gpus[0].fails = {"nvmlDeviceGetUtilizationRates": HANGS}
@@ -90,7 +90,7 @@ def test_a_gpu_that_hangs_keeps_nobody_from_reading_the_others(sim: Sim) -> None
 
 
 @on_simulated_driver
-def test_a_driver_that_does_not_even_name_its_gpus_is_waited_for_with_patience_and_not_for_ever(sim: Sim) -> None:
+def test_a_driver_that_does_not_list_its_gpus_times_out(sim: Sim) -> None:
     sim.hangs = True
     sim.write()
     setattr(silence, "OPEN_S", 0.1)  # noqa: B010 - in a process of its own

@@ -37,7 +37,7 @@ class Answers(Asker):
         return self._answers.get(question)
 
 
-def test_figures_have_the_units_of_their_names() -> None:
+def test_metrics_have_the_units_of_their_names() -> None:
     sample = metrics.fast(Answers(ANSWERS), GpuSample("GPU-1"))
     assert (sample.gpu_util_pct, sample.memory_util_pct, sample.temperature_c) == (97, 41, 61)
     assert (sample.memory_used_mib, sample.memory_total_mib, sample.memory_free_mib) == (30720, 81920, 51200)
@@ -47,5 +47,5 @@ def test_figures_have_the_units_of_their_names() -> None:
     assert (rare.pcie_rx_mib_s, rare.pcie_tx_mib_s) == (2, 2)
 
 
-def test_figures_that_the_driver_does_not_have_are_none() -> None:
+def test_metrics_that_the_driver_does_not_support_are_none() -> None:
     assert metrics.fast(Answers({}), GpuSample("GPU-1")) == GpuSample("GPU-1")

@@ -22,7 +22,7 @@ def opened() -> tuple[Nvml, tuple[Gpu, ...]]:
 
 
 @on_simulated_driver
-def test_each_of_eight_cards_reads_as_it_was_written(sim: Sim) -> None:
+def test_metrics_of_eight_cards_are_read(sim: Sim) -> None:
     nvml, gpus = opened()
     assert [gpu.uuid for gpu in gpus] == [one.uuid for one in sim.gpus]
     for index, (gpu, simulated) in enumerate(zip(gpus, sim.gpus, strict=True)):
@@ -59,7 +59,7 @@ def test_each_of_eight_cards_reads_as_it_was_written(sim: Sim) -> None:
 
 
 @on_simulated_driver
-def test_an_unsupported_figure_is_none_and_a_zero_is_zero(sim: Sim) -> None:
+def test_an_unsupported_metric_is_none_and_a_zero_is_zero(sim: Sim) -> None:
     nvml, gpus = opened()
     names = {"gpu_util_pct", "power_w", "power_limit_w", "temperature_c", "fan_pct", "energy_j", "sm_clock_mhz"}
     sim.gpus[0].unsupported = names | {"memory_used_mib", "throttle"}
@@ -79,7 +79,7 @@ def test_an_unsupported_figure_is_none_and_a_zero_is_zero(sim: Sim) -> None:
 
 
 @on_simulated_driver
-def test_an_old_driver_is_asked_by_the_old_names(sim: Sim) -> None:
+def test_an_old_driver_is_queried_by_old_function_names(sim: Sim) -> None:
     sim.gpus[0].throttle = 0x4
     missing = 13  # NVML_ERROR_FUNCTION_NOT_FOUND
     sim.fails = {
@@ -114,7 +114,7 @@ def test_a_lost_card_is_a_state_of_that_card_and_it_can_come_back(sim: Sim) -> N
 
 
 @on_simulated_driver
-def test_a_driver_that_goes_away_is_one_line_and_heals(sim: Sim) -> None:
+def test_an_unloaded_driver_is_one_line_and_recovers(sim: Sim) -> None:
     nvml, gpus = opened()
     sim.no_driver()
     gone = nvml.read(gpus[0], slow=True)
@@ -128,7 +128,7 @@ def test_a_driver_that_goes_away_is_one_line_and_heals(sim: Sim) -> None:
 
 
 @on_simulated_driver
-def test_a_missing_driver_says_what_to_do(sim: Sim) -> None:
+def test_a_missing_driver_is_reported_with_advice(sim: Sim) -> None:
     for code, words in (
         (DRIVER_NOT_LOADED, "kernel module"),
         (NO_PERMISSION, "/dev/nvidiactl"),
@@ -142,7 +142,7 @@ def test_a_missing_driver_says_what_to_do(sim: Sim) -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_a_library_that_cannot_be_loaded_says_what_to_do(tmp_path: Path) -> None:
+def test_a_library_that_cannot_be_loaded_is_reported_with_advice(tmp_path: Path) -> None:
     (tmp_path / "libnvidia-ml.so.1").touch()  # hides a real one
     code = "from gmg_tui.gpu.nvml import *\ntry: Nvml.open()\nexcept NvmlUnavailable as error: print(error)"
     environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
@@ -151,7 +151,7 @@ def test_a_library_that_cannot_be_loaded_says_what_to_do(tmp_path: Path) -> None
 
 
 @on_simulated_driver
-def test_a_card_that_refuses_everything_says_why(sim: Sim) -> None:
+def test_a_card_that_refuses_all_queries_reports_why(sim: Sim) -> None:
     nvml, gpus = opened()
     sim.record()
     nvml.read(gpus[0], slow=True)
@@ -214,7 +214,7 @@ def test_mig_instances_follow_their_card_and_have_no_utilisation(sim: Sim) -> No
 
 
 @on_simulated_driver
-def test_an_index_is_looked_up_anew_by_uuid(sim: Sim) -> None:
+def test_an_index_is_looked_up_again_by_uuid(sim: Sim) -> None:
     nvml, gpus = opened()
     sim.gpus.reverse()
     sim.write()

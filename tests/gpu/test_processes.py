@@ -39,12 +39,12 @@ def test_a_process_of_this_machine_has_a_name_a_user_a_command_and_an_age() -> N
     assert found.age_s >= 0
 
 
-def test_a_process_that_is_not_here_keeps_its_pid_and_memory() -> None:
+def test_an_invisible_process_keeps_its_pid_and_memory() -> None:
     foreign = (GpuProcess(pid=ended_pid(), memory_mib=5.0), GpuProcess(pid=2**31 - 1), GpuProcess(pid=2**32 - 1))
     assert describe(foreign) == foreign
 
 
-def test_a_pid_of_the_host_is_no_process_of_a_container(sim: Sim) -> None:
+def test_a_host_pid_is_not_taken_for_a_container_process(sim: Sim) -> None:
     sim.gpus[0].processes = [Process(pid=1, memory_mib=100)]
     sim.write()
     command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", LOOK]

@@ -48,7 +48,7 @@ def pids(found: Round, place: int) -> list[int]:
 
 
 @on_simulated_driver
-def test_every_round_has_every_card_and_one_initialisation_serves_all(sim: Sim) -> None:
+def test_every_round_reads_every_card_after_a_single_initialisation(sim: Sim) -> None:
     gpus, rounds = cards(), Rounds()
     sim.record()
     nvml = Nvml.open()
@@ -68,7 +68,7 @@ def test_every_round_has_every_card_and_one_initialisation_serves_all(sim: Sim) 
 
 
 @on_simulated_driver
-def test_the_first_round_has_all_and_the_slow_figures_are_spread_over_the_next(sim: Sim) -> None:
+def test_the_first_round_reads_everything_and_slow_metrics_are_spread_over_the_next(sim: Sim) -> None:
     asked: queue.SimpleQueue[int] = queue.SimpleQueue()
     gpus = cards()
     sim.record()
@@ -80,7 +80,7 @@ def test_the_first_round_has_all_and_the_slow_figures_are_spread_over_the_next(s
 
 
 @on_simulated_driver
-def test_a_lost_card_does_not_touch_its_neighbours(sim: Sim) -> None:
+def test_a_lost_card_does_not_affect_others(sim: Sim) -> None:
     gpus, rounds = cards(), Rounds()
     thread = Sampler(gpus, TICK_S, rounds, Nvml.open(retry_s=0))
     thread.start()
@@ -97,7 +97,7 @@ def test_a_lost_card_does_not_touch_its_neighbours(sim: Sim) -> None:
 
 
 @on_simulated_driver
-def test_a_driver_that_goes_and_comes_is_a_line_while_it_is_gone(sim: Sim) -> None:
+def test_an_unloaded_driver_is_reported_until_it_is_back(sim: Sim) -> None:
     gpus, rounds, nvml = cards(), Rounds(), Nvml.open(retry_s=0)
     sim.no_driver()
     thread = Sampler(gpus, TICK_S, rounds, nvml)
@@ -115,7 +115,7 @@ def test_a_driver_that_goes_and_comes_is_a_line_while_it_is_gone(sim: Sim) -> No
 
 
 @on_simulated_driver
-def test_the_thread_outlives_what_no_one_foresaw(sim: Sim) -> None:
+def test_the_thread_survives_unexpected_exceptions(sim: Sim) -> None:
     gpus, rounds = cards(), Rounds()
     deliveries = 0
 
@@ -139,7 +139,7 @@ def test_the_thread_outlives_what_no_one_foresaw(sim: Sim) -> None:
 
 
 @on_simulated_driver
-def test_a_driver_that_hangs_keeps_neither_the_stop_nor_the_end_of_the_process(sim: Sim) -> None:
+def test_a_hanging_driver_blocks_neither_stop_nor_exit(sim: Sim) -> None:
     gpus, nvml = cards(), Nvml.open()
     sim.delay_ms = 3_600_000
     sim.write()

@@ -38,7 +38,7 @@ MIXED = (CARDS[0], MIG_CARD, *INSTANCES, Gpu(index=2, uuid="GPU-zz", name="H100"
         (None, "1,-1,2", "gpu1"),
     ],
 )
-def test_slots_are_what_was_asked_for_in_that_order(gpus: str | None, visible: str | None, names: str) -> None:
+def test_slots_follow_the_requested_order(gpus: str | None, visible: str | None, names: str) -> None:
     assert " ".join(slot.name for slot in slots(CARDS, gpus, visible)) == names
 
 
@@ -53,7 +53,7 @@ def test_slots_are_what_was_asked_for_in_that_order(gpus: str | None, visible: s
         (None, "1", "gpu1-mig0 gpu1-mig1"),
     ],
 )
-def test_a_card_in_mig_mode_stands_for_its_instances(gpus: str | None, visible: str | None, names: str) -> None:
+def test_a_card_in_mig_mode_selects_its_instances(gpus: str | None, visible: str | None, names: str) -> None:
     found = slots(MIXED, gpus, visible)
     assert " ".join(slot.name for slot in found) == names
     assert all((slot.kind is SlotKind.MIG) == (slot.gpu in INSTANCES) for slot in found)
@@ -81,7 +81,7 @@ def test_a_card_in_mig_mode_stands_for_its_instances(gpus: str | None, visible: 
         (None, "0,0", "names gpu0 a second time"),
     ],
 )
-def test_what_is_not_there_is_an_error_of_one_line(gpus: str | None, visible: str | None, words: str) -> None:
+def test_a_missing_gpu_is_an_error_of_one_line(gpus: str | None, visible: str | None, words: str) -> None:
     with pytest.raises(GmgError) as caught:
         slots(CARDS, gpus, visible)
     assert words in str(caught.value)
@@ -89,7 +89,7 @@ def test_what_is_not_there_is_an_error_of_one_line(gpus: str | None, visible: st
     assert caught.value.exit_code == 2
 
 
-def test_a_machine_without_a_usable_card_names_the_ways_without_one() -> None:
+def test_without_a_usable_gpu_the_alternatives_are_named() -> None:
     with pytest.raises(GmgError, match=r"NVML lists none.*--cpu N.*gmg-tui demo"):
         slots((), None, None)
     with pytest.raises(GmgError, match=r"MIG mode and has no instance.*--cpu N"):

@@ -35,7 +35,7 @@ def _gpus(gmg: Gmg) -> list[dict[str, Any]]:
     return listed
 
 
-def test_figures_agree_with_nvidia_smi(
+def test_metrics_agree_with_nvidia_smi(
     gmg: Gmg, smi: Callable[[str], list[list[str]]], record: Record, holder: subprocess.Popen[str]
 ) -> None:
     rows = {row[0]: row[1:] for row in smi("uuid," + ",".join(name for name, _ in FIELDS.values()))}
@@ -49,7 +49,7 @@ def test_figures_agree_with_nvidia_smi(
             assert gpu[name] == pytest.approx(float(text), abs=tolerance), name
 
 
-def test_figures_agree_with_nvitop(gmg: Gmg, record: Record) -> None:
+def test_metrics_agree_with_nvitop(gmg: Gmg, record: Record) -> None:
     nvitop = pytest.importorskip("nvitop", reason="nvitop is not installed")
     listed = _gpus(gmg)
     devices = {device.uuid(): device for device in nvitop.Device.all()}
@@ -74,7 +74,7 @@ def test_figures_agree_with_nvitop(gmg: Gmg, record: Record) -> None:
         assert {process["pid"] for process in gpu["processes"]} == set(device.processes())
 
 
-def test_a_process_is_listed_with_its_memory_which_a_kill_releases(
+def test_a_process_is_listed_with_its_memory_until_it_is_killed(
     gmg: Gmg, record: Record, holder: subprocess.Popen[str]
 ) -> None:
     before = next(gpu for gpu in _gpus(gmg) if gpu["index"] == 0)

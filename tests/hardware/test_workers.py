@@ -27,7 +27,7 @@ def _log(summary: dict[str, Any], worker: dict[str, Any], tmp_path: Path) -> str
     return next((tmp_path / "state").rglob(worker["log"])).read_text()
 
 
-def test_each_worker_sees_its_card_alone(gmg: Gmg, record: Record, gpu_count: int, tmp_path: Path) -> None:
+def test_each_worker_sees_only_its_card(gmg: Gmg, record: Record, gpu_count: int, tmp_path: Path) -> None:
     path = tmp_path / "summary.json"
     gmg("--headless", "--summary", str(path), str(HERE / "whoami.py"))
     summary = _summary(path)
@@ -75,7 +75,7 @@ def test_the_counted_rate_is_that_of_the_script(gmg: Gmg, record: Record, tmp_pa
 
 
 @pytest.mark.genesis
-def test_the_answer_of_a_short_tuning_holds_when_it_is_measured_again(gmg: Gmg, record: Record, tmp_path: Path) -> None:
+def test_the_answer_of_a_short_tuning_is_reproducible(gmg: Gmg, record: Record, tmp_path: Path) -> None:
     script = str(EXAMPLES / "light.py")
     tuned = json.loads(
         gmg("tune", "--gpus", "1", "--max", "4096", "--json", script, "-B", "{n_envs}", timeout_s=390).stdout

@@ -101,7 +101,7 @@ def _fill(path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_full_disk_costs_no_worker_a_line_of_its_time_and_what_is_missing_is_counted(small_disk: Path) -> None:
+async def test_a_full_disk_delays_no_worker_and_missing_bytes_are_counted(small_disk: Path) -> None:
     count = 3000
     async with running(spec_for(*STEPS, "--lines", str(count))) as run:
         await run.until(lambda _: run.worker("cpu0").log_lines > 100)
@@ -128,7 +128,7 @@ async def _answers(run: Running) -> None:
     await client.close()
 
 
-async def test_a_state_folder_that_is_removed_comes_back_and_the_log_goes_on_where_it_went(tmp_path: Path) -> None:
+async def test_a_removed_state_folder_is_recreated_and_the_log_continues(tmp_path: Path) -> None:
     stamps = tmp_path / "stamps"
     async with running(spec_for(*STEPS, "--stamp", str(stamps))) as run:
         await run.until(lambda _: run.worker("cpu0").log_lines > 100)
@@ -151,7 +151,7 @@ async def test_a_state_folder_that_is_removed_comes_back_and_the_log_goes_on_whe
         assert run.record().ended is not None
 
 
-async def test_a_log_that_is_deleted_begins_anew() -> None:
+async def test_a_deleted_log_is_recreated() -> None:
     async with running(spec_for(*STEPS)) as run:
         await run.until(lambda _: run.worker("cpu0").log_lines > 100)
         log = run.folder / sessions.LOGS / "cpu0.log"
@@ -160,7 +160,7 @@ async def test_a_log_that_is_deleted_begins_anew() -> None:
         await eventually(lambda: len(steps_in(run.output("cpu0"))) > 50)
 
 
-async def test_a_runtime_folder_that_goes_with_the_last_login_has_the_socket_again_after_the_next() -> None:
+async def test_the_socket_is_recreated_after_the_runtime_folder_was_removed_at_logout() -> None:
     runtime = Path(os.environ["XDG_RUNTIME_DIR"])
     async with running(spec_for("--lines", "0")) as run:
         await run.until_state("cpu0", WorkerState.RUNNING)
@@ -192,7 +192,7 @@ async def test_a_folder_that_is_missing_at_the_start_is_reported_in_one_line(los
     assert "\n" not in answer["error"]
 
 
-def test_without_a_runtime_folder_a_session_has_its_socket_elsewhere() -> None:
+def test_without_a_runtime_folder_the_socket_is_elsewhere() -> None:
     with tempfile.TemporaryDirectory(prefix="gmg-") as temporary:
         env = {**os.environ, "XDG_RUNTIME_DIR": "/nowhere/at/all", "TMPDIR": temporary}
         gmg = (sys.executable, "-m", "gmg_tui")
@@ -221,7 +221,7 @@ def clock(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-async def test_a_clock_that_jumps_moves_no_duration_and_no_wait(clock: dict[str, str]) -> None:
+async def test_clock_jumps_do_not_affect_durations_and_waits(clock: dict[str, str]) -> None:
     day_s = 86_400
     spec = spec_for("--lines", "0", restart=RestartMode.ALWAYS, max_restarts=2)
     async with running(spec, clock) as run:
@@ -268,7 +268,7 @@ async def test_a_sweep_waits_while_the_disk_is_full_and_no_job_is_lost(small_dis
 
 
 @pytest.mark.slow
-async def test_a_disk_that_does_not_answer_holds_up_neither_workers_nor_people(disk: Path) -> None:
+async def test_a_hung_disk_blocks_neither_workers_nor_clients(disk: Path) -> None:
     async with running(spec_for(*STEPS)) as run:
         await run.until(lambda _: run.worker("cpu0").log_lines > 100)
         with _frozen(disk):
@@ -287,7 +287,7 @@ async def test_a_disk_that_does_not_answer_holds_up_neither_workers_nor_people(d
 
 
 @pytest.mark.slow
-async def test_sigterm_ends_an_engine_though_the_kernel_does_not_release_its_worker(
+async def test_sigterm_ends_an_engine_with_an_unkillable_worker(
     disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who writes to a disk that does not answer cannot be killed. The engine's own disk is another one."""

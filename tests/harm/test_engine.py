@@ -40,7 +40,7 @@ async def test_a_killed_engine_is_listed_as_lost_once_its_workers_have_ended(tmp
 
 
 @pytest.mark.slow
-async def test_an_engine_that_is_stopped_for_a_while_loses_nothing_and_suspects_nobody(
+async def test_a_stopped_and_continued_engine_loses_nothing_and_marks_no_worker_stuck(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the engine did not see while it was stopped does not count as silence of its workers."""
@@ -99,7 +99,7 @@ async def test_many_restarts_leave_neither_memory_nor_descriptors_nor_processes_
         assert len(re.findall(rb"gmg-tui: attempt \d+", run.output("cpu0"))) == count - 1
 
 
-async def test_a_second_signal_kills_what_does_not_heed_the_first() -> None:
+async def test_a_second_signal_kills_workers_that_ignore_the_first() -> None:
     async with running(spec_for(*NEVER, "--ignore-sigint", "--ignore-sigterm", cpu=2, sigint_wait_s=60.0)) as run:
         await run.until(lambda s: all(worker.state is RUNNING for worker in s.workers))
         os.kill(run.process.pid, signal.SIGTERM)
@@ -109,7 +109,7 @@ async def test_a_second_signal_kills_what_does_not_heed_the_first() -> None:
         assert {worker.state for worker in run.record().workers} == {"stopped"}
 
 
-async def test_a_hang_up_that_reaches_the_engine_changes_nothing() -> None:
+async def test_the_engine_ignores_sighup() -> None:
     async with running(spec_for(*NEVER)) as run:
         before = await run.until_state("cpu0", RUNNING)
         os.kill(run.process.pid, signal.SIGHUP)
@@ -117,7 +117,7 @@ async def test_a_hang_up_that_reaches_the_engine_changes_nothing() -> None:
         assert run.worker("cpu0").attempt == 1
 
 
-async def test_workers_heed_signals_that_whoever_started_the_engine_ignores() -> None:
+async def test_workers_do_not_inherit_ignored_signals() -> None:
     """As `gmg-tui … &` in a script ignores SIGINT, and `nohup` SIGHUP; both are inherited."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGHUP)}
     try:
@@ -133,7 +133,7 @@ async def test_workers_heed_signals_that_whoever_started_the_engine_ignores() ->
             signal.signal(number, handler)
 
 
-async def test_a_killed_watchdog_has_a_successor_that_knows_the_workers() -> None:
+async def test_a_killed_watchdog_is_replaced_and_knows_the_workers() -> None:
     async with running(spec_for(*NEVER, cpu=2)) as run:
         await run.until(lambda s: all(worker.state is RUNNING for worker in s.workers))
         workers = [psutil.Process(worker.pid) for worker in run.snapshot.workers if worker.pid]
@@ -151,7 +151,7 @@ async def test_a_killed_watchdog_has_a_successor_that_knows_the_workers() -> Non
         await eventually(lambda: not any(map(alive, workers)))
 
 
-async def test_an_engine_that_a_worker_of_another_session_starts_is_none_of_that_session() -> None:
+async def test_an_engine_started_by_a_worker_is_not_part_of_the_outer_session() -> None:
     """Its environment names the outer session's slot, as those of the worker's other processes do."""
     outer = {"GMG_SLOT": "cpu0", "GMG_SESSION": "outer", "GMG_SESSION_ID": "0" * 16}
     async with running(spec_for("--lines", "3"), outer) as run:

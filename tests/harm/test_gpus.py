@@ -40,7 +40,7 @@ def _util(snapshot: Snapshot) -> list[float | None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("attempts", [1, 2])
-async def test_half_written_caches_concern_only_those_who_meet_them(sim: Sim, tmp_path: Path, attempts: int) -> None:
+async def test_half_written_caches_affect_only_workers_that_read_them(sim: Sim, tmp_path: Path, attempts: int) -> None:
     """Four workers, of which those on even GPUs meet one, in one attempt or in both that they have."""
     script = tmp_path / "raced.py"
     script.write_text(
@@ -62,7 +62,7 @@ async def test_half_written_caches_concern_only_those_who_meet_them(sim: Sim, tm
 
 
 @pytest.mark.slow
-async def test_a_lost_card_affects_its_slot_alone_and_has_figures_again_when_it_is_back(sim: Sim) -> None:
+async def test_a_lost_card_affects_only_its_slot_and_has_metrics_again_when_it_is_back(sim: Sim) -> None:
     async with running(_on_four(*NEVER), sim.env()) as run:
         lines = await _all_running(run)
         await run.until(lambda s: None not in _util(s) and len(s.samples) == 4)
@@ -86,7 +86,7 @@ async def test_a_lost_card_affects_its_slot_alone_and_has_figures_again_when_it_
 
 
 @pytest.mark.slow
-async def test_a_driver_that_goes_takes_the_figures_alone_with_it_and_brings_them_back(sim: Sim) -> None:
+async def test_an_unloaded_driver_affects_only_metrics_which_return_with_it(sim: Sim) -> None:
     async with running(_on_four(*NEVER), sim.env()) as run:
         lines = await _all_running(run)
         await run.until(lambda s: None not in _util(s) and len(s.samples) == 4)
@@ -100,7 +100,7 @@ async def test_a_driver_that_goes_takes_the_figures_alone_with_it_and_brings_the
         assert _util(run.snapshot) == [gpu.gpu_util_pct for gpu in sim.gpus[:4]]
 
 
-async def test_a_driver_that_hangs_holds_up_neither_workers_nor_snapshots_nor_the_engines_end(sim: Sim) -> None:
+async def test_a_hung_driver_blocks_neither_workers_nor_snapshots_nor_the_end_of_the_engine(sim: Sim) -> None:
     async with running(_on_four(*NEVER), sim.env()) as run:
         lines = await _all_running(run)
         sim.delay_ms = 60_000
@@ -118,7 +118,7 @@ async def test_a_driver_that_hangs_holds_up_neither_workers_nor_snapshots_nor_th
         assert run.record().ended is not None
 
 
-async def test_a_worker_that_the_driver_sees_on_another_card_is_warned_of_until_it_is_not(sim: Sim) -> None:
+async def test_a_worker_on_the_wrong_card_has_a_warning_while_it_is_there(sim: Sim) -> None:
     async with running(_on_four(*NEVER), sim.env()) as run:
         await _all_running(run)
         pid = run.worker("gpu1").pid

@@ -45,7 +45,7 @@ def _processes(run: Running) -> list[psutil.Process]:
     return [psutil.Process(worker.pid) for worker in run.snapshot.workers if worker.pid]
 
 
-async def test_an_engine_that_is_killed_leaves_no_rank_not_even_a_stopped_one() -> None:
+async def test_a_killed_engine_leaves_no_rank_not_even_a_stopped_one() -> None:
     spec = group_of(*FOREVER, "--deaf", cpu=3)
     async with running(spec) as run:
         await run.until(lambda snapshot: _all(snapshot, RUNNING))
@@ -60,7 +60,7 @@ async def test_an_engine_that_is_killed_leaves_no_rank_not_even_a_stopped_one() 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_ranks_that_are_killed_while_they_start_end_the_group_as_one() -> None:
+async def test_ranks_killed_during_their_start_end_the_whole_group() -> None:
     chance = random.Random(15)
     async with running(group_of(*FOREVER, cpu=3, restart=RestartMode.NEVER)) as run:
         began = time.monotonic()
@@ -128,7 +128,7 @@ dist.destroy_process_group()
 """
 
 
-async def test_a_port_that_a_stranger_has_taken_meanwhile_is_replaced_by_another(tmp_path: Path) -> None:
+async def test_a_port_taken_by_another_process_is_replaced(tmp_path: Path) -> None:
     """With torch's own store and gloo."""
     pytest.importorskip("torch")
     script, first = tmp_path / "rank.py", tmp_path / "0-1"

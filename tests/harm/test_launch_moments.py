@@ -109,7 +109,7 @@ def test_a_launcher_that_is_killed_leaves_all_workers_or_none(moment: str, words
     _end()
 
 
-def test_a_group_runs_on_without_its_launcher() -> None:
+def test_a_group_continues_without_its_launcher() -> None:
     client = launch(signal.SIGKILL, "never:1", *GROUP)
     wait_until(lambda: bool(_running()) and _settled())
     client.kill()
@@ -134,7 +134,7 @@ async def _unconfirmed(spec_text: bytes, words: bytes) -> asyncio.subprocess.Pro
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-async def test_an_engine_whose_launcher_is_gone_ends_before_it_has_begun(fresh: bool) -> None:
+async def test_an_engine_without_its_launcher_exits_before_it_starts_workers(fresh: bool) -> None:
     spec = spec_for(*STEPS)
     process = await _unconfirmed(msgspec.json.encode(spec), b"confirm fresh" if fresh else b"confirm")
     assert process.stdin is not None
@@ -146,7 +146,7 @@ async def test_an_engine_whose_launcher_is_gone_ends_before_it_has_begun(fresh: 
     assert not list(Path(spec.folder).glob("logs/*.log"))  # no worker was started
 
 
-async def test_an_engine_that_is_ended_before_it_was_confirmed_starts_nothing() -> None:
+async def test_an_engine_ended_before_its_confirmation_starts_nothing() -> None:
     spec = spec_for(*STEPS)
     process = await _unconfirmed(msgspec.json.encode(spec), b"confirm fresh")
     process.terminate()
@@ -154,7 +154,7 @@ async def test_an_engine_that_is_ended_before_it_was_confirmed_starts_nothing() 
     await eventually(lambda: not Path(spec.folder).exists())
 
 
-def test_sigterm_before_the_reporter_listens_stops_the_session() -> None:
+def test_sigterm_before_the_reporter_is_ready_stops_the_session() -> None:
     program = (
         "import os, signal, sys, time; from gmg_tui import cli, headless\n"
         "def terminated(*_, begun, **__): begun(); os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)\n"
@@ -167,7 +167,7 @@ def test_sigterm_before_the_reporter_listens_stops_the_session() -> None:
 
 
 @pytest.mark.parametrize("sweep", [False, True])
-def test_sigterm_ends_a_client_whose_output_is_full_and_unread(sweep: bool, tmp_path: Path) -> None:
+def test_sigterm_ends_a_client_with_blocked_output(sweep: bool, tmp_path: Path) -> None:
     stamps = tmp_path / "stamps"
     args = ["--plain", "--phase-s", "0", "--flood", "plain", "--lines", "0", "--stamp", str(stamps)]
     words = ["sweep", "--set", "x=1", "--cpu", "1", "--headless", "--script", FAKE, *args]

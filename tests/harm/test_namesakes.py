@@ -105,7 +105,7 @@ def second(first: Namesake) -> Iterator[Namesake]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_the_end_of_one_session_leaves_its_namesakes_workers_alone(
+def test_the_end_of_a_session_does_not_affect_workers_of_its_namesake(
     first: Namesake, second: Namesake, number: signal.Signals
 ) -> None:
     second.start()
@@ -117,7 +117,7 @@ def test_the_end_of_one_session_leaves_its_namesakes_workers_alone(
     assert second.entry.state == "running"
 
 
-def test_each_of_two_namesakes_has_a_socket_of_its_own(first: Namesake, second: Namesake) -> None:
+def test_namesakes_have_separate_sockets(first: Namesake, second: Namesake) -> None:
     second.start()
     before = first.socket.lstat().st_ino
     assert (first.socket.name, second.socket.parent) == (f"{NAME}.sock", first.socket.parent)
@@ -148,7 +148,7 @@ def test_a_lost_sessions_socket_that_a_namesake_has_taken_stays(first: Namesake,
     assert second.answers()
 
 
-def test_a_client_that_means_another_session_is_turned_away(first: Namesake, second: Namesake) -> None:
+def test_a_client_of_another_session_is_rejected(first: Namesake, second: Namesake) -> None:
     second.start()
     engine = second.engine
     engine.suspend()  # else it writes its record again

@@ -45,7 +45,7 @@ def _sha256(path: Path) -> str:
         ("tabs", 10_000_000),
     ],
 )
-def test_memory_stays_as_it_was_and_the_log_has_every_byte(kind: str, size: int, tmp_path: Path) -> None:
+def test_memory_does_not_grow_and_the_log_has_every_byte(kind: str, size: int, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     whole = sum(map(len, hostile.KINDS[kind](size)))
     with Terminal("--cpu", "1", SCRIPT, kind, str(size), str(gate)) as terminal:
@@ -114,7 +114,7 @@ def _through_all_screens(terminal: Terminal, last_words: str, gate: Path) -> byt
     return terminal.raw
 
 
-def test_nothing_that_a_worker_prints_makes_the_terminal_do_anything(tmp_path: Path) -> None:
+def test_worker_output_cannot_control_the_terminal(tmp_path: Path) -> None:
     """Whatever it prints, the terminal gets the sequences that it also gets for a worker that behaves."""
     tame = tmp_path / "tame.py"
     tame.write_text(
@@ -133,7 +133,7 @@ def test_nothing_that_a_worker_prints_makes_the_terminal_do_anything(tmp_path: P
     assert (entry.folder / "logs" / "cpu0.log").read_bytes().startswith(b"".join(hostile.escapes()))
 
 
-def test_the_reporter_prints_no_control_character_that_a_worker_printed(tmp_path: Path) -> None:
+def test_the_reporter_prints_no_control_characters_of_workers(tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
     command = [sys.executable, "-m", "gmg_tui", "--headless", "--cpu", "1", SCRIPT]
     done = subprocess.run([*command, "escapes", "0", str(tmp_path / "gate")], capture_output=True)
@@ -143,7 +143,7 @@ def test_the_reporter_prints_no_control_character_that_a_worker_printed(tmp_path
     assert not re.search(rb"[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]", done.stdout + done.stderr)
 
 
-def test_two_clients_of_one_flood_both_stay_alive(tmp_path: Path) -> None:
+def test_two_clients_survive_a_flood(tmp_path: Path) -> None:
     lines = "200000"
     with Terminal("--cpu", "2", FAKE, "--flood", "fps", "--lines", lines, "--phase-s", "0") as large:
         large.until("cpu1")

@@ -70,7 +70,7 @@ READABLE = {
 }
 
 
-def test_damaged_sessions_hide_no_other_and_can_be_removed() -> None:
+def test_damaged_sessions_do_not_hide_others_and_can_be_removed() -> None:
     """Some folders are from an hour ago, the others from the future of a clock that was set back since."""
     for number, (name, damage) in enumerate({**UNREADABLE, **READABLE}.items()):
         folder = _lost_session(name)

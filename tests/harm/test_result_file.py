@@ -55,7 +55,7 @@ async def test_only_a_regular_file_is_read_and_the_next_job_follows(script: str)
     assert results == [*[{}] * 5, {"score": 1}]
 
 
-async def test_a_disk_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hung_disk_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = threading.Event()
     monkeypatch.setattr(script_results, "read_file", lambda _: answers.wait())
     monkeypatch.setattr(script_results, "_DISK_S", 0.05)

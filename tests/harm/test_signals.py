@@ -66,7 +66,7 @@ def _headless(script: Path, folder: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
-async def test_scripts_that_save_on_a_signal_get_it_and_all_go_on(
+async def test_signals_are_forwarded_to_scripts_that_save_on_them(
     script: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     async with running(spec_for(script=str(script), cpu=3)) as run:
@@ -81,7 +81,7 @@ async def test_scripts_that_save_on_a_signal_get_it_and_all_go_on(
         assert {worker.attempt for worker in run.snapshot.workers} == {1}
 
 
-async def test_a_signal_that_comes_by_two_ways_is_passed_on_once(script: Path, tmp_path: Path) -> None:
+async def test_a_signal_received_twice_is_forwarded_once(script: Path, tmp_path: Path) -> None:
     async with running(spec_for(script=str(script))) as run:
         await _ready(run, tmp_path, 1)
         for _ in range(2):
@@ -110,7 +110,7 @@ async def test_a_signal_that_ends_the_session_lets_workers_save_and_is_named(
         assert f"{number.name} received" in run.log()
 
 
-async def test_a_job_that_a_signal_has_interrupted_says_which(script: Path, tmp_path: Path) -> None:
+async def test_a_job_interrupted_by_a_signal_names_it(script: Path, tmp_path: Path) -> None:
     async with running(sweep_for([{}], Batch(script=str(script)), cpu=1)) as run:
         await _ready(run, tmp_path, 1)
         os.kill(run.process.pid, signal.SIGTERM)
@@ -124,7 +124,7 @@ async def test_a_job_that_a_signal_has_interrupted_says_which(script: Path, tmp_
         )
 
 
-def test_the_command_passes_signals_on_and_stops_the_workers_on_sigxcpu(script: Path, tmp_path: Path) -> None:
+def test_the_command_forwards_signals_and_stops_the_workers_on_sigxcpu(script: Path, tmp_path: Path) -> None:
     with _headless(script, tmp_path) as client:
         client.send_signal(signal.SIGUSR1)
         wait_until(lambda: _saved(tmp_path) == {f"cpu0-{signal.SIGUSR1:d}": SAVED})

@@ -81,7 +81,7 @@ async def _watched(run: Running) -> AsyncIterator[None]:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-async def test_another_user_is_kept_out_by_the_folder_and_refused_by_the_engine(open_folder: Path) -> None:
+async def test_another_user_is_denied_by_the_folder_and_by_the_engine(open_folder: Path) -> None:
     hello = protocol.frame(protocol.Hello(protocol.VERSION)) + protocol.frame(protocol.End(1, kill=True))
     async with running(spec_for(*NEVER)) as run, _watched(run):
         path = Path(run.spec.socket)
@@ -114,7 +114,7 @@ NOISE = {
 
 
 @pytest.mark.parametrize("behind_a_hello", [False, True])
-async def test_noise_on_the_socket_ends_that_connection_alone(behind_a_hello: bool) -> None:
+async def test_noise_on_the_socket_closes_only_that_connection(behind_a_hello: bool) -> None:
     async with running(spec_for(*NEVER)) as run, _watched(run):
         for data in NOISE.values():
             reader, writer = await asyncio.open_unix_connection(run.spec.socket)
@@ -138,14 +138,14 @@ def _answer(path: str, data: bytes) -> bytes:
         return b"".join(iter(lambda: client.recv(65536), b""))
 
 
-async def test_a_client_that_is_refused_gets_the_reason_even_if_it_has_sent_more_than_was_read() -> None:
+async def test_a_rejected_client_gets_the_reason_even_with_unread_data() -> None:
     async with running(spec_for(*NEVER)) as run, _watched(run):
         hello = protocol.frame(protocol.Hello(999, "gmg-tui 99"))
         answer = await asyncio.to_thread(_answer, run.spec.socket, hello + bytes(1_000_000))
         assert b"this is gmg-tui 99; use that version" in answer
 
 
-async def test_a_silent_crowd_takes_no_descriptor_from_clients_and_workers() -> None:
+async def test_many_silent_connections_leave_descriptors_for_clients_and_workers() -> None:
     crowd = []
     async with contextlib.AsyncExitStack() as stack:
         with _descriptors(300):
@@ -163,7 +163,7 @@ async def test_a_silent_crowd_takes_no_descriptor_from_clients_and_workers() -> 
         assert len(run.log()) < 100_000
 
 
-async def test_clients_that_ask_and_never_read_are_disconnected_and_cost_no_memory() -> None:
+async def test_clients_that_never_read_are_disconnected_and_use_no_memory() -> None:
     async with running(spec_for(*NEVER, "--rate", "1000")) as run, _watched(run):
         await run.until(lambda _: run.worker("cpu0").log_lines > 2000)
         engine = psutil.Process(run.process.pid)

@@ -37,7 +37,7 @@ def ssh(tmp_path: Path) -> Iterator[list[str]]:
         yield [server.client, "-tt", "-q", "-F", "none", *server.flags, f"{server.user}@127.0.0.1"]
 
 
-def test_a_connection_that_sleeps_and_dies_leaves_a_session_to_come_back_to(ssh: list[str], tmp_path: Path) -> None:
+def test_a_session_survives_a_suspended_and_lost_connection(ssh: list[str], tmp_path: Path) -> None:
     stamps = tmp_path / "stamps"
     with _over(ssh, "--cpu", "1", FAKE, *STEPS, "--stamp", str(stamps)) as line:
         line.until("cpu0 log", lambda text: newest_step(text) > 20)

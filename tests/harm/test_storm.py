@@ -108,7 +108,7 @@ def _blow(terminal: Terminal, under: Under, chance: random.Random, number: int) 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.timeout(600)
-def test_a_storm_of_resizes_with_keys_leaves_every_screen_as_a_fresh_one(seed: int) -> None:
+def test_after_a_storm_of_resizes_and_keys_every_screen_equals_a_fresh_one(seed: int) -> None:
     chance = random.Random(seed)
     kind = ("plain", "sweep", "tune")[seed % 3]
     live = LIVE | {"plain": {}, "sweep": QUEUE, "tune": TUNE}[kind]

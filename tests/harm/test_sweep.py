@@ -71,9 +71,7 @@ def test_the_engine_is_killed_at_random_moments_and_every_job_is_finished_once(s
             assert ended is None or ended <= began
 
 
-def test_a_sweep_on_gpus_whose_cuda_fails_ends_with_its_jobs_and_goes_on_once_they_are_mended(
-    sim: Sim, tmp_path: Path
-) -> None:
+def test_a_sweep_on_gpus_with_cuda_errors_ends_and_continues_once_they_are_repaired(sim: Sim, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text('import sys; sys.exit("RuntimeError: No CUDA GPUs are available")')
     words = ["--set", "x=1,2,3,4,5,6,7,8", "--gpus", "0,1", "--name", "torn", "--script", str(script), "{x}"]

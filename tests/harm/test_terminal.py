@@ -42,7 +42,7 @@ def _block(terminal: Terminal) -> None:
 
 
 @pytest.mark.slow
-def test_a_terminal_that_is_not_read_stops_no_worker_and_is_up_to_date_once_it_is_read(tmp_path: Path) -> None:
+def test_a_stalled_terminal_stops_no_worker_and_catches_up(tmp_path: Path) -> None:
     stamps = {f"cpu{number}": tmp_path / f"stamps-cpu{number}" for number in range(2)}
     with Terminal("--cpu", "2", FAKE, *STEPS, "--stamp", str(tmp_path / "stamps-{slot}")) as terminal:
         terminal.until("cpu0 log", lambda text: newest_step(text) > 20)
@@ -62,7 +62,7 @@ def test_a_terminal_that_is_not_read_stops_no_worker_and_is_up_to_date_once_it_i
 
 
 @pytest.mark.parametrize("how", ["SIGHUP", "SIGKILL", "the window is closed", "closed while it is not read"])
-def test_an_interface_that_is_lost_leaves_the_session_as_it_was(how: str) -> None:
+def test_a_lost_interface_does_not_affect_the_session(how: str) -> None:
     with Terminal("--cpu", "2", FAKE, *STEPS) as terminal:
         terminal.until("cpu0 log", lambda text: newest_step(text) > 20)
         entry = the_session()
@@ -157,7 +157,7 @@ def _below(text: str) -> int:
     return int(match[1].replace(",", "")) if match else -1
 
 
-def test_a_paused_log_stays_under_a_flood_and_goes_on_with_the_newest_lines() -> None:
+def test_a_paused_log_stays_under_a_flood_and_resumes_with_the_newest_lines() -> None:
     with Terminal("--cpu", "1", FAKE, "--flood", "--lines", "0", columns=80, rows=24) as terminal:
         terminal.until("cpu0 log", "following", lambda text: text.count(" of the flood") > 9)
         entry = the_session()
@@ -170,7 +170,7 @@ def test_a_paused_log_stays_under_a_flood_and_goes_on_with_the_newest_lines() ->
     stop(entry)
 
 
-def test_keys_that_arrive_in_one_piece_with_the_search_key_belong_to_the_search() -> None:
+def test_keys_in_one_read_with_the_search_key_go_to_the_search() -> None:
     """As over a slow line: `x` in a word that is searched for stops no worker."""
     with Terminal("--cpu", "1", FAKE, *STEPS) as terminal:
         terminal.until("cpu0 log", lambda text: newest_step(text) > 0)

@@ -40,7 +40,7 @@ async def _ended(process: Process) -> tuple[str, str, int | None]:
     return (out or b"").decode(), err.decode(), process.returncode
 
 
-async def test_each_line_stands_after_its_slot_and_the_table_has_the_sum(engine: ScriptedEngine) -> None:
+async def test_each_line_is_prefixed_with_its_slot_and_the_table_shows_the_total(engine: ScriptedEngine) -> None:
     process = await _report(engine)
     engine.say("cpu0", "Building scene", "Running at 1,000.00 FPS.")
     engine.move("cpu0", WorkerState.RUNNING, fps=Fps(1000.0, 900.0, 1100.0, 7, settled=1000.0), n_envs=4096)
@@ -84,7 +84,7 @@ async def test_the_first_interrupt_stops_the_workers_and_the_second_kills_them(e
     assert "cpu0   stopping: SIGINT sent, waiting up to 15 s" in out
 
 
-async def test_sigterm_stops_in_order_however_often_it_comes(engine: ScriptedEngine) -> None:
+async def test_repeated_sigterm_stops_cleanly(engine: ScriptedEngine) -> None:
     process = await _report(engine)
     process.send_signal(signal.SIGTERM)
     assert (await engine.ends.get()).kill is False
@@ -103,7 +103,7 @@ async def test_lines_that_the_engine_left_out_are_counted(engine: ScriptedEngine
     assert "cpu1 │ one\ncpu1 │ … 1,234 lines left out; all are in logs/cpu1.log\ncpu1 │ last\n" in out
 
 
-async def test_interrupts_are_handled_while_nobody_reads_and_the_third_leaves(engine: ScriptedEngine) -> None:
+async def test_interrupts_are_handled_while_output_is_blocked_and_the_third_exits(engine: ScriptedEngine) -> None:
     unread, writing = os.pipe()
     process = await _report(engine, writing)
     os.close(writing)
@@ -122,7 +122,7 @@ async def test_interrupts_are_handled_while_nobody_reads_and_the_third_leaves(en
     os.close(unread)
 
 
-async def test_a_closed_standard_output_stops_the_session_in_order(engine: ScriptedEngine) -> None:
+async def test_a_closed_standard_output_stops_the_session_cleanly(engine: ScriptedEngine) -> None:
     sample, writing = os.pipe()
     process = await _report(engine, writing)
     os.close(writing)
@@ -133,7 +133,7 @@ async def test_a_closed_standard_output_stops_the_session_in_order(engine: Scrip
     assert await _ended(process) == ("", "", 1)
 
 
-async def test_a_full_disk_leaves_the_session_alone(engine: ScriptedEngine) -> None:
+async def test_a_full_disk_does_not_affect_the_session(engine: ScriptedEngine) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     process = await _report(engine, full)
     os.close(full)
@@ -145,7 +145,7 @@ async def test_a_full_disk_leaves_the_session_alone(engine: ScriptedEngine) -> N
     assert engine.ends.empty()
 
 
-async def test_an_encoding_without_signs_gets_ascii(engine: ScriptedEngine) -> None:
+async def test_a_limited_encoding_gets_ascii(engine: ScriptedEngine) -> None:
     process = await _report(engine, PYTHONIOENCODING="ascii")
     engine.say("cpu0", "größer", left_out=3)
     engine.move("cpu0", WorkerState.RUNNING, stuck="no output")
@@ -167,7 +167,7 @@ async def test_an_engine_that_dies_is_an_error_that_names_its_log(engine: Script
     assert "bytes" not in err
 
 
-async def test_each_job_of_a_sweep_is_reported_also_one_that_no_snapshot_had() -> None:
+async def test_each_job_of_a_sweep_is_reported_even_when_no_snapshot_contained_it() -> None:
     async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Batch(),))) as engine:
         first, second, third = (JobRecord(number, f"x={number}") for number in (1, 2, 3))
         running = replace(first, state=WorkerState.RUNNING, slot="cpu0", last=Attempt(1))
@@ -190,7 +190,7 @@ async def test_each_job_of_a_sweep_is_reported_also_one_that_no_snapshot_had() -
     assert "FPS last" not in out
 
 
-async def test_an_engine_that_leaves_before_it_has_reported_of_all_jobs_holds_nothing_up() -> None:
+async def test_an_engine_that_disconnects_before_all_jobs_are_reported_does_not_block() -> None:
     async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Batch(),))) as engine:
         job = JobRecord(1, "x=1", slot="cpu0", last=Attempt(1))
         engine.advance("cpu0", replace(job, state=WorkerState.RUNNING))

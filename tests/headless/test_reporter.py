@@ -37,7 +37,7 @@ def _running(fps: float, slot: str = "gpu0") -> Worker:
     return worker_of(slot, 0, WorkerState.RUNNING, fps=Fps(fps, fps, fps, 1, settled=fps), attempt=1)
 
 
-def test_the_status_comes_every_five_seconds_when_it_has_something_else_and_each_minute() -> None:
+def test_the_status_is_printed_every_five_seconds_when_it_has_changed_and_every_minute() -> None:
     reporter = Reporter(_SESSION)
     printed = {
         second: text
@@ -48,7 +48,7 @@ def test_the_status_comes_every_five_seconds_when_it_has_something_else_and_each
     assert printed[15] == "sim-1  Σ 112 FPS  2.24 FPS/W  1 running  00:00:15"
 
 
-def test_lines_that_are_more_than_progress_are_printed() -> None:
+def test_lines_other_than_progress_are_printed() -> None:
     mere = (
         "[Genesis] [07:00:23] [INFO] Running at 24,013,029.12 FPS (5,862.56 FPS per env, 4096 envs).",
         "[Genesis] [26-11-22 07:00:23.120] [INFO] Running at 59.03 FPS.",
@@ -72,7 +72,7 @@ def test_lines_that_are_more_than_progress_are_printed() -> None:
     assert list(Reporter(_SESSION, verbose=True).output(lines)) == [f"gpu0  │ {line}" for line in (*mere, *others)]
 
 
-def test_the_status_has_the_age_of_metrics_that_are_late_and_na_are_in_no_sum() -> None:
+def test_the_status_shows_the_age_of_late_metrics_and_totals_exclude_na() -> None:
     reporter = Reporter(_SESSION)
     worker = _running(100.0)
     printed = [
@@ -93,7 +93,7 @@ def test_the_status_has_the_age_of_metrics_that_are_late_and_na_are_in_no_sum() 
     ]
 
 
-def test_a_reason_is_reported_when_it_changes_but_no_amount_or_countdown_in_it() -> None:
+def test_a_reason_is_reported_when_it_changes_except_for_numbers_in_it() -> None:
     reporter = Reporter(_SESSION)
     waiting, restarting, stopping = WorkerState.WAITING, WorkerState.RESTARTING, WorkerState.STOPPING
     steps: list[tuple[WorkerState, dict[str, object], list[str]]] = [
@@ -114,7 +114,7 @@ def test_a_reason_is_reported_when_it_changes_but_no_amount_or_countdown_in_it()
         assert list(reporter.events(_snapshot(second, worker))) == [f"gpu0    {text}" for text in expected]
 
 
-def test_the_status_has_the_progress_of_the_slowest_worker() -> None:
+def test_the_status_shows_the_progress_of_the_slowest_worker() -> None:
     fast = replace(_running(100.0), progress=Progress(90.0, 100.0, "it"))
     slow = replace(_running(100.0, "gpu10"), progress=Progress(12.0, 96.0, "iteration"))
     status = Reporter(_SESSION).status(_snapshot(9, fast, slow, _running(100.0)))
@@ -137,7 +137,7 @@ def test_a_state_is_reported_once_with_the_time_since_the_attempt_began() -> Non
     assert list(reporter.events(_snapshot(35, replace(starting, attempt=2)))) == ["gpu0    starting, attempt 2"]
 
 
-def test_being_stuck_warnings_and_notes_are_reported_when_they_come() -> None:
+def test_stuck_workers_warnings_and_notes_are_reported_when_they_appear() -> None:
     reporter = Reporter(_SESSION)
     worker = _running(100.0)
     stuck = replace(worker, stuck="no output for 74 s", warnings=("runs on the CPU",))
@@ -153,7 +153,7 @@ def test_being_stuck_warnings_and_notes_are_reported_when_they_come() -> None:
     assert list(reporter.events(_snapshot(1, worker))) == ["gpu0    no longer stuck"]
 
 
-def test_the_table_sums_what_is_known_and_invents_nothing() -> None:
+def test_the_table_sums_known_values_only() -> None:
     fps = Fps(2000.0, 2000.0, 2000.0, 9, env_steps=6e6, seconds=3000.0, energy_j=1.5e6)
     reached = {"gpu_util_mean_pct": 97.1, "memory_peak_mib": 30211, "power_mean_w": 480.0, "energy_j": 263000.0}
     times = {"attempt_started": 1.0, "attempt_ended": 3662.0}
@@ -172,7 +172,7 @@ def test_the_table_sums_what_is_known_and_invents_nothing() -> None:
     assert lines[4] == "gpu10 failed: no reason known"
 
 
-def test_what_is_wrong_with_a_gpu_is_reported_once_with_what_to_do() -> None:
+def test_gpu_health_problems_are_reported_once_with_advice() -> None:
     reporter, worker = Reporter(_SESSION), replace(_running(1.0), advice="use fewer environments")
     healths = (GpuHealth(ecc_uncorrected=0), *(judged(GpuHealth(ecc_uncorrected=errors)) for errors in (2, 3)))
     first, second, third = (list(reporter.events(_snapshot(n, worker, health=one))) for n, one in enumerate(healths))
@@ -182,7 +182,7 @@ def test_what_is_wrong_with_a_gpu_is_reported_once_with_what_to_do() -> None:
     assert third == []
 
 
-def test_a_node_that_is_lost_is_printed_once_each_time() -> None:
+def test_each_loss_of_a_node_is_printed_once() -> None:
     reporter = Reporter(replace(_SESSION, slots=(Slot("b/cpu0", SlotKind.CPU, node="b"),)))
     running = _running(100, "b/cpu0")
     assert len(list(reporter.events(Snapshot(0, 0, (running,), nodes=(NodeView("b"),))))) == 1

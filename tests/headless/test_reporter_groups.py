@@ -76,7 +76,7 @@ def test_a_group_is_reported_once_and_not_its_ranks() -> None:
     ]
 
 
-def test_the_final_table_has_group_and_rank_and_the_cause_once() -> None:
+def test_the_final_table_shows_group_and_rank_and_the_cause_once() -> None:
     lines = at_end(_SESSION, _snapshot(9, WorkerState.FAILED, reason=_CAUSE, advice="smaller steps"))
     assert lines[0].split()[:4] == ["slot", "state", "group", "rank"]
     assert [line.split()[:4] for line in lines[1:4]] == [
@@ -89,7 +89,7 @@ def test_the_final_table_has_group_and_rank_and_the_cause_once() -> None:
     assert all(one == other for one, other in pairwise(columns))
 
 
-def test_the_final_table_of_a_rate_for_all_counts_the_power_of_all_ranks() -> None:
+def test_the_final_table_counts_the_power_of_all_ranks_for_a_group_rate() -> None:
     snapshot = _snapshot(9, WorkerState.FINISHED)
     fps = Fps(6000.0, 6000.0, 6000.0, 5, settled=6000.0, env_steps=6e4, seconds=10.0)
     workers = (

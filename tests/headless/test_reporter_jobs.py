@@ -81,7 +81,7 @@ def test_a_start_is_reported_once_and_each_further_attempt_too() -> None:
     assert list(jobs.starts(_snapshot(_worker(5, state=WorkerState.FINISHED), queue=_BEGUN))) == []
 
 
-def test_an_end_has_state_time_attempts_speed_and_reason() -> None:
+def test_an_end_shows_state_time_attempts_rate_and_reason() -> None:
     queue = _Queue()
     assert list(queue.jobs.starts(_snapshot(_worker(1, "cpu1"), _worker(2), queue=_BEGUN))) != []
     failed: dict[str, Any] = {"reason": "out of memory", "attempts": 3}
@@ -97,7 +97,7 @@ def test_an_end_has_state_time_attempts_speed_and_reason() -> None:
     assert queue.jobs.part(replace(_QUEUE, version=queue.version)) is None
 
 
-def test_a_job_that_no_snapshot_had_is_reported_with_its_start() -> None:
+def test_a_job_missing_from_all_snapshots_is_reported_with_its_start() -> None:
     queue = _Queue()
     queue.jobs.starts(_snapshot())
     queue.ended = [_ended(number) for number in range(1, 1001)]
@@ -107,7 +107,7 @@ def test_a_job_that_no_snapshot_had_is_reported_with_its_start() -> None:
     assert queue.questions <= 1000 / 100
 
 
-def test_none_is_missed_or_reported_twice_while_ended_ones_are_retried() -> None:
+def test_no_job_is_missed_or_reported_twice_while_ended_jobs_are_retried() -> None:
     queue = _Queue()
     queue.ended = [_ended(number) for number in range(1, 51)]
     list(queue.reported())
@@ -118,13 +118,13 @@ def test_none_is_missed_or_reported_twice_while_ended_ones_are_retried() -> None
     assert len([line for line in queue.reported() if "x=11 finished" in line]) == 1
 
 
-def test_what_ended_before_a_resume_is_not_reported_again() -> None:
+def test_jobs_that_ended_before_a_resume_are_not_reported_again() -> None:
     queue = _Queue()
     queue.ended = [_ended(1, ended=900.0), _ended(2)]
     assert [line.split()[-1] for line in queue.reported() if "finished" in line] == ["1:02"]
 
 
-def test_the_status_has_the_queues_counts_and_the_time_left() -> None:
+def test_the_status_shows_the_counts_of_the_queue_and_the_time_left() -> None:
     reporter = Reporter(_SESSION)
     running = replace(_worker(4), fps=Fps(1500.0, 1.0, 1.0, 1, settled=1500.0))
     assert reporter.status(_snapshot(running)) == (
@@ -134,7 +134,7 @@ def test_the_status_has_the_queues_counts_and_the_time_left() -> None:
     assert reporter.status(_snapshot(running, queue=later, second=10)) is None  # nothing but the time has changed
 
 
-def test_states_between_start_and_end_are_left_out_but_not_what_is_out_of_the_ordinary() -> None:
+def test_only_unusual_states_are_reported_between_start_and_end() -> None:
     reporter = Reporter(_SESSION)
     for state in (WorkerState.STARTING, WorkerState.BUILDING, WorkerState.RUNNING, WorkerState.STOPPING):
         assert list(reporter.events(_snapshot(_worker(4, state=state)))) == []
@@ -153,7 +153,7 @@ def test_states_between_start_and_end_are_left_out_but_not_what_is_out_of_the_or
     ]
 
 
-def test_lines_left_out_are_printed_to_be_in_the_folder_where_each_job_has_a_log() -> None:
+def test_a_note_on_dropped_lines_names_the_folder_of_the_job_logs() -> None:
     reported = list(Reporter(_SESSION).output(Lines("cpu0", 3, ("last",))))
     assert reported == ["cpu0 │ … 3 lines left out; all are in logs/", "cpu0 │ last"]
 
@@ -167,7 +167,7 @@ def test_lines_left_out_are_printed_to_be_in_the_folder_where_each_job_has_a_log
         (Queue(2, 0, 3, 0, 0, 1), 130),
     ],
 )
-def test_every_job_counts_for_the_exit_status_and_there_is_no_table_of_slots(queue: Queue, status: int) -> None:
+def test_every_job_affects_the_exit_status_and_no_slot_table_is_printed(queue: Queue, status: int) -> None:
     snapshot = _snapshot(_worker(4, state=WorkerState.FINISHED), queue=replace(queue, ended=True))
     assert snapshot.exit_status == status
     assert at_end(_SESSION, snapshot) == ["logs: /state/sweep-1/logs/"]

@@ -36,14 +36,14 @@ def test_a_start_an_end_and_a_step_are_reported_once_each() -> None:
     ]
 
 
-def test_a_failure_has_its_reason_and_what_never_ran_no_start() -> None:
+def test_a_failure_shows_its_reason_and_a_trial_that_never_ran_has_no_start() -> None:
     _, reported = _printed(tunings.LADDER, tunings.EDGE)
     assert f"gpu7   trial 10: n_envs=20,000 failed: {tunings.OUT_OF_MEMORY}" in reported
     skipped = [line for line in reported if "trial 14" in line]
     assert skipped == ["gpu6   trial 14: n_envs=15,000 skipped: gpu6 was throttled: measured again"]
 
 
-def test_a_trial_that_is_measured_again_is_reported_again() -> None:
+def test_a_repeated_trial_is_reported_again() -> None:
     running = replace(tunings.FIRST, trials=(tunings.measuring(1, 64, "gpu0"),))
     skipped = replace(running, trials=(replace(running.trials[0], state=TrialState.SKIPPED, reason="lost"),))
     reported = _printed(running, skipped, running)
@@ -68,7 +68,7 @@ def test_the_answer_is_a_short_table_with_the_command() -> None:
     ]
 
 
-def test_without_an_answer_it_has_so() -> None:
+def test_a_missing_answer_is_reported() -> None:
     ended = replace(tunings.FIRST, ended=True)
     assert at_end(tunings.session(ended), tunings.snapshot(ended))[0] == "no value of n_envs was measured"
 
@@ -81,5 +81,5 @@ def test_without_an_answer_it_has_so() -> None:
         (replace(tunings.FIRST, ended=True), 1),
     ],
 )
-def test_failed_trials_are_no_failure(tuning: Tuning, status: int) -> None:
+def test_failed_trials_do_not_fail_the_tuning(tuning: Tuning, status: int) -> None:
     assert tunings.snapshot(tuning).exit_status == status

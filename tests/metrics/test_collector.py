@@ -64,7 +64,7 @@ def _worker(slot: int, state: WorkerState = WorkerState.RUNNING, **more: Any) ->
     return worker_of(f"gpu{slot}", slot, state, **({"attempt": 1} | more))
 
 
-def test_what_is_not_known_is_absent_and_zero_is_not(scrape: Scrape) -> None:
+def test_unknown_values_are_absent_and_zeros_are_exported(scrape: Scrape) -> None:
     scrape.update(_worker(0), sample=GpuSample("GPU-0", gpu_util_pct=0.0, power_w=None))
     assert scrape("gmg_gpu_utilization_ratio", uuid="GPU-0") == 0.0
     for name in ("gmg_gpu_power_watts", "gmg_worker_fps", "gmg_worker_n_envs", "gmg_worker_restarts_total"):
@@ -75,7 +75,7 @@ def test_what_is_not_known_is_absent_and_zero_is_not(scrape: Scrape) -> None:
     assert scrape("gmg_worker_restarts_total", slot="gpu0") == scrape("gmg_session_failures_total") == 0
 
 
-def test_the_current_rate_is_absent_once_it_is_not_current(scrape: Scrape) -> None:
+def test_an_outdated_rate_is_absent(scrape: Scrape) -> None:
     scrape.update(_worker(0, fps=_FPS, metrics={"reward": 1.5}), _worker(1, fps=_FPS, fps_silent_since=48.0))
     assert (scrape("gmg_worker_fps", slot="gpu0"), scrape("gmg_worker_fps_mean", slot="gpu0")) == (95.0, 90.0)
     assert scrape("gmg_worker_fps", slot="gpu1") is None
@@ -104,7 +104,7 @@ def test_jobs_and_counters(scrape: Scrape) -> None:
     assert samples(scrape.text, "gmg_worker_energy_joules_total")[0][0]["slot"] == "gpu0"
 
 
-def test_of_an_engine_that_does_not_answer_only_that_is_known(scrape: Scrape, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_engine_exports_only_that_it_is_down(scrape: Scrape, monkeypatch: pytest.MonkeyPatch) -> None:
     scrape.update(_worker(0))
     assert scrape("gmg_session_up") == 1
     monkeypatch.setattr(following, "SILENT_S", -1.0)
@@ -112,7 +112,7 @@ def test_of_an_engine_that_does_not_answer_only_that_is_known(scrape: Scrape, mo
     assert scrape("gmg_worker_attempt") is None
 
 
-def test_of_an_ended_session_there_remain_its_end_and_its_counters(scrape: Scrape) -> None:
+def test_an_ended_session_exports_its_end_and_its_counters(scrape: Scrape) -> None:
     worker = _worker(0, WorkerState.FAILED, fps=_FPS, n_envs=16, log_lines=9)
     scrape.update(worker, sample=GpuSample("GPU-0", power_w=5.0))
     scrape.view.ended_at = time.monotonic()

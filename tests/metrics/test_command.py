@@ -30,20 +30,20 @@ from tests.metrics.served import fetch, metrics, promtool, value
         (("--textfile", "x.prom", "--listen", "127.0.0.1:0"), "mutually exclusive", 2),
     ],
 )
-def test_wrong_input_gives_one_line(words: tuple[str, ...], error: str, status: int) -> None:
+def test_wrong_input_is_reported_in_one_line(words: tuple[str, ...], error: str, status: int) -> None:
     done = in_process("metrics", *words)
     assert error in done.stderr
     assert (done.stdout, done.stderr.count("\n"), done.returncode) == ("", 1, status)
 
 
-def test_a_port_in_use_gives_one_line() -> None:
+def test_a_port_in_use_is_reported_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = in_process("metrics", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
     assert done.returncode == 1
     assert "it is in use" in done.stderr
 
 
-def test_without_the_library_it_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     assert "pip install 'gmg-tui[metrics]'" in in_process("metrics").stderr
 

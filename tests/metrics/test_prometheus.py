@@ -24,7 +24,7 @@ def _queries_of_the_guide() -> list[str]:
     return [line.partition("  #")[0] for line in block.splitlines()]
 
 
-def test_what_workers_gpus_and_jobs_do_can_be_queried(sim: Sim, tmp_path: Path) -> None:
+def test_metrics_of_workers_gpus_and_jobs_can_be_queried(sim: Sim, tmp_path: Path) -> None:
     del sim.gpus[2:]
     sim.gpus[1].unsupported = {"power_w", "fan_pct"}
     sim.write()

@@ -42,7 +42,7 @@ def numbers(path: Path) -> list[int]:
     return [int(line.split()[0]) for line in path.read_text().rpartition("\n")[0].splitlines()]
 
 
-async def test_a_connection_that_is_cut_costs_no_line_and_no_worker(tmp_path: Path) -> None:
+async def test_a_cut_connection_loses_no_line_and_no_worker(tmp_path: Path) -> None:
     spec = on_nodes(*ENDLESS, "--stamp", str(tmp_path / "{i}"))
     async with running(spec) as run:
         pids = await all_run(run)
@@ -63,7 +63,7 @@ async def test_a_connection_that_is_cut_costs_no_line_and_no_worker(tmp_path: Pa
     nothing_left(spec)
 
 
-async def test_a_network_that_stalls_costs_no_worker_and_orders_are_taken_afterwards() -> None:
+async def test_a_stalled_network_loses_no_worker_and_commands_are_delivered_afterwards() -> None:
     spec = on_nodes(*ENDLESS, where=nodes(lost_after_s=20.0))
     async with running(spec) as run:
         before = await all_run(run)
@@ -82,7 +82,7 @@ async def test_a_network_that_stalls_costs_no_worker_and_orders_are_taken_afterw
     nothing_left(spec)
 
 
-async def test_gpus_are_those_of_their_node_and_unknown_while_that_is_silent(sim: Sim) -> None:
+async def test_gpu_metrics_come_from_their_node_and_are_unknown_while_it_is_silent(sim: Sim) -> None:
     spec = spec_for(*ENDLESS, cpu=None, gpus="0,1", nodes=nodes())
     async with running(spec, sim.env()) as run:
 
@@ -108,7 +108,7 @@ async def test_gpus_are_those_of_their_node_and_unknown_while_that_is_silent(sim
     nothing_left(spec)
 
 
-async def test_an_agent_that_is_killed_takes_its_workers_along_and_they_start_again() -> None:
+async def test_workers_of_a_killed_agent_end_and_restart() -> None:
     spec = on_nodes(*ENDLESS)
     async with running(spec) as run:
         before = await all_run(run)
@@ -123,7 +123,7 @@ async def test_an_agent_that_is_killed_takes_its_workers_along_and_they_start_ag
     nothing_left(spec)
 
 
-async def test_what_has_ended_does_not_run_again_when_its_agent_is_killed() -> None:
+async def test_ended_workers_do_not_restart_when_their_agent_is_killed() -> None:
     spec = on_nodes("--lines", "5", "--phase-s", "0.01")
     async with running(spec) as run:
         for slot in SLOTS:
@@ -138,7 +138,7 @@ async def test_what_has_ended_does_not_run_again_when_its_agent_is_killed() -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-async def test_an_engine_that_ends_by_a_signal_has_its_workers_end_in_order(number: signal.Signals) -> None:
+async def test_a_signal_to_the_engine_ends_its_workers_cleanly(number: signal.Signals) -> None:
     spec = on_nodes(*ENDLESS, where=nodes(orphan_wait_s=2.0))
     async with running(spec) as run:
         await all_run(run)

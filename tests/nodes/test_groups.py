@@ -66,9 +66,7 @@ async def test_a_group_on_one_node_meets_on_its_loopback(tmp_path: Path) -> None
     assert variables(tmp_path, 0, 1)["MASTER_ADDR"] == "127.0.0.1"
 
 
-async def test_a_group_over_nodes_is_stopped_and_started_by_the_user_and_starts_again_after_it_has_lost_a_node() -> (
-    None
-):
+async def test_a_group_over_nodes_is_controlled_by_the_user_and_restarts_after_losing_a_node() -> None:
     spec = group("--steps", "100000", restart=RestartMode.FAILURE)
     async with running(spec) as run:
         await run.until(lambda snapshot: all_are(snapshot, WorkerState.RUNNING))
@@ -84,7 +82,7 @@ async def test_a_group_over_nodes_is_stopped_and_started_by_the_user_and_starts_
     nothing_left(spec)
 
 
-async def test_an_internal_error_fails_its_group_and_the_session_ends_in_order(tmp_path: Path) -> None:
+async def test_an_internal_error_fails_its_group_and_the_session_ends_cleanly(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(_FAULTY)
     spec = group("--steps", "3")
     async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:

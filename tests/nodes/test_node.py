@@ -40,7 +40,7 @@ class Shell(Launcher):
     ],
     ids=["unreachable", "nonsense", "broken"],
 )
-async def test_nothing_is_left_of_a_connection_that_fails(command: str, error: str) -> None:
+async def test_a_failed_connection_leaves_no_process(command: str, error: str) -> None:
     spec = spec_for(nodes=NodesSpec(LauncherKind.LOCAL))
     node = Node("n1", spec, Shell(command), lambda: None, lambda _: None)
     node.start(spec)
@@ -51,7 +51,7 @@ async def test_nothing_is_left_of_a_connection_that_fails(command: str, error: s
     assert not [child for child in psutil.Process().children(recursive=True) if "sleep" in child.cmdline()]
 
 
-async def test_a_silent_node_is_lost_unless_it_is_this_engine_that_was_stopped() -> None:
+async def test_a_silent_node_is_lost_unless_the_engine_itself_was_stopped() -> None:
     spec = spec_for(nodes=NodesSpec(LauncherKind.LOCAL))
     node = Node("n1", spec, Shell("true"), lambda: None, lambda _: None)
     node.session, now = Session(spec, (), 0, 0.0, ""), time.monotonic()

@@ -70,7 +70,7 @@ def drivers(run: Running) -> list[psutil.Process]:
     return [child for child in children if any(word == Ray.__module__ for word in child.cmdline())]
 
 
-async def test_workers_have_the_gpus_that_ray_counts(ray: RayCluster, tmp_path: Path) -> None:
+async def test_workers_use_the_gpus_that_ray_reports(ray: RayCluster, tmp_path: Path) -> None:
     assert ray.free_gpus() == 2 * GPUS
     words = ("--lines", "20", "--phase-s", "0.01", "--print-env", str(tmp_path / "{i}.json"))
     async with running(spec_for(*words, cpu=None, nodes=on_ray(ray))) as run:
@@ -90,7 +90,7 @@ async def test_workers_have_the_gpus_that_ray_counts(ray: RayCluster, tmp_path: 
     nothing_left(run.spec)
 
 
-async def test_the_jobs_of_a_node_that_leaves_run_on_the_other_and_on_one_that_takes_its_place(
+async def test_the_jobs_of_a_removed_node_run_on_the_other_and_on_its_replacement(
     ray: RayCluster, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
@@ -113,7 +113,7 @@ async def test_the_jobs_of_a_node_that_leaves_run_on_the_other_and_on_one_that_t
     nothing_left(spec)
 
 
-async def test_drivers_that_are_killed_are_started_again_and_cost_no_worker(ray: RayCluster) -> None:
+async def test_killed_drivers_restart_without_affecting_workers(ray: RayCluster) -> None:
     patient = on_ray(ray, orphan_wait_s=60.0, lost_after_s=60.0)  # Ray's client takes seconds to start
     async with running(spec_for(*ENDLESS, cpu=1, nodes=patient)) as run:
         before = await all_run(run)
@@ -128,7 +128,7 @@ async def test_drivers_that_are_killed_are_started_again_and_cost_no_worker(ray:
     nothing_left(run.spec)
 
 
-async def test_an_address_where_no_cluster_is_is_named() -> None:
+async def test_an_address_without_a_cluster_is_named() -> None:
     with pytest.raises(GmgError, match=r"^--nodes ray: (no cluster at|the cluster at) 127\.0\.0\.1:1\b"):
         await Ray("127.0.0.1:1").nodes()
 

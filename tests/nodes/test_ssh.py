@@ -53,7 +53,7 @@ def hosts(server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host
     return spec
 
 
-async def test_hosts_that_cannot_be_reached_are_named_with_what_ssh_says(hosts: HostsSpec) -> None:
+async def test_unreachable_hosts_are_named_with_the_error_of_ssh(hosts: HostsSpec) -> None:
     process, answer = await spawn(hosts("a,refused,closed", *ENDLESS))
     await process.wait()
     assert answer["error"].startswith("2 of 3 nodes cannot be used: refused: ")
@@ -62,9 +62,7 @@ async def test_hosts_that_cannot_be_reached_are_named_with_what_ssh_says(hosts: 
     assert answer["error"].endswith("; --min-nodes 1 goes on without")
 
 
-async def test_a_connection_that_is_cut_at_the_hosts_end_comes_back(
-    hosts: HostsSpec, server: Sshd, tmp_path: Path
-) -> None:
+async def test_a_connection_cut_by_the_host_is_restored(hosts: HostsSpec, server: Sshd, tmp_path: Path) -> None:
     spec = hosts("a,b", *ENDLESS, "--stamp", str(tmp_path / "stamp-{i}"))
     async with running(spec) as run:
         for slot in SLOTS:

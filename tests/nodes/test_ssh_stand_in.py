@@ -38,9 +38,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodesSpec:
     return NodesSpec(LauncherKind.SSH, "a,robot@b")
 
 
-async def test_logs_are_complete_at_the_end_and_not_before_is_the_hosts_copy_removed(
-    hosts: NodesSpec, tmp_path: Path
-) -> None:
+async def test_logs_are_complete_before_the_copy_on_the_host_is_removed(hosts: NodesSpec, tmp_path: Path) -> None:
     spec = spec_for("--lines", "200", "--phase-s", "0.01", cpu=1, nodes=hosts)
     async with running(spec) as run:
         with (tmp_path / "followed").open("wb") as file:
@@ -58,7 +56,7 @@ async def test_logs_are_complete_at_the_end_and_not_before_is_the_hosts_copy_rem
     await eventually(lambda: not list(nodes_folder().iterdir()))
 
 
-async def test_logs_that_an_engine_could_not_bring_stay_on_their_nodes(hosts: NodesSpec) -> None:
+async def test_logs_that_could_not_be_copied_stay_on_their_nodes(hosts: NodesSpec) -> None:
     spec = spec_for(*ENDLESS, cpu=1, nodes=structs.replace(hosts, orphan_wait_s=1.0))
     async with running(spec) as run:
         for slot in ("a/cpu0", "b/cpu0"):
@@ -71,7 +69,7 @@ async def test_logs_that_an_engine_could_not_bring_stay_on_their_nodes(hosts: No
 
 
 @pytest.mark.parametrize("queued", [False, True], ids=["run", "sweep"])
-async def test_a_host_that_answers_late_joins(hosts: NodesSpec, tmp_path: Path, *, queued: bool) -> None:
+async def test_a_slow_host_joins_later(hosts: NodesSpec, tmp_path: Path, *, queued: bool) -> None:
     up = tmp_path / "up"
     (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", f'[ "$host" = a ] || [ -e {up} ] || exit 255\n{{ IFS', 1))
     some, go = structs.replace(hosts, least=1), tmp_path / "go"
@@ -90,7 +88,7 @@ async def test_a_host_that_answers_late_joins(hosts: NodesSpec, tmp_path: Path, 
     nothing_left(spec)
 
 
-async def test_hosts_whose_login_shell_is_fish_are_reached(
+async def test_hosts_with_fish_as_login_shell_are_supported(
     hosts: NodesSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fish = shutil.which("fish")
@@ -106,7 +104,7 @@ async def test_hosts_whose_login_shell_is_fish_are_reached(
     assert {worker["state"] for worker in run.summary()["workers"]} == {"finished"}
 
 
-async def test_logs_of_a_running_session_come_while_they_grow(hosts: NodesSpec) -> None:
+async def test_growing_logs_are_copied_while_the_session_runs(hosts: NodesSpec) -> None:
     spec = spec_for(*ENDLESS, cpu=1, nodes=hosts)
     async with running(spec) as run:
         await run.until_state("a/cpu0", WorkerState.RUNNING)
@@ -121,7 +119,7 @@ async def test_logs_of_a_running_session_come_while_they_grow(hosts: NodesSpec) 
         assert log.read_bytes().startswith(here.read_bytes())
 
 
-async def test_another_version_of_gmg_tui_is_refused_with_both_versions(hosts: NodesSpec, tmp_path: Path) -> None:
+async def test_another_version_of_gmg_tui_is_rejected_with_both_versions(hosts: NodesSpec, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import gmg_tui\ngmg_tui.__version__ = '9.9.9'\n")
     other = f'[ "$host" = a ] || export PYTHONPATH={tmp_path}\n{{ IFS'
     (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", other, 1))

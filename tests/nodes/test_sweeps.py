@@ -34,7 +34,7 @@ async def test_jobs_run_on_the_slots_of_all_nodes_each_once(marked: Path) -> Non
     nothing_left(spec)
 
 
-async def test_the_jobs_of_a_node_that_is_lost_go_back_and_run(tmp_path: Path) -> None:
+async def test_a_lost_node_requeues_its_jobs(tmp_path: Path) -> None:
     go = tmp_path / "go"
     spec = sweep_on_nodes([{}] * 8, job_batch("--until", str(go)))
     async with running(spec) as run:
@@ -53,7 +53,7 @@ async def test_the_jobs_of_a_node_that_is_lost_go_back_and_run(tmp_path: Path) -
     nothing_left(spec)
 
 
-async def test_a_node_that_is_silent_is_lost_and_its_jobs_run_elsewhere(tmp_path: Path) -> None:
+async def test_a_silent_node_is_lost_and_its_jobs_run_elsewhere(tmp_path: Path) -> None:
     go = tmp_path / "go"
     spec = sweep_on_nodes([{}] * 4, job_batch("--until", str(go)), where=nodes(lost_after_s=3.0))
     async with running(spec) as run:
@@ -73,7 +73,7 @@ async def test_a_node_that_is_silent_is_lost_and_its_jobs_run_elsewhere(tmp_path
     nothing_left(spec)
 
 
-async def test_a_result_that_no_message_carries_leaves_its_node_connected(tmp_path: Path) -> None:
+async def test_a_result_too_large_for_a_message_does_not_disconnect_its_node(tmp_path: Path) -> None:
     script = tmp_path / "seeds.py"
     script.write_text("print('gmg:result {\"seed\": 123456789012345678901234567890}')\n")
     async with running(sweep_on_nodes([{}] * 4, Batch(script=str(script)))) as run:

@@ -43,7 +43,7 @@ def test_each_step_is_counted_with_its_environments(sandbox: Sandbox) -> None:
         ("import genesis as gs\ngs.Scene.build(gs.Scene(), n_envs=[].pop())", probe.PHASES.index("created")),
     ],
 )
-def test_the_phase_is_the_last_that_was_reached(sandbox: Sandbox, code: str, phase: int) -> None:
+def test_the_phase_is_the_last_one_reached(sandbox: Sandbox, code: str, phase: int) -> None:
     sandbox.run(code)
     assert [words["phase"] for words in sandbox.counted] == [phase]
 
@@ -54,13 +54,13 @@ def test_meshes_are_written_while_kernels_are_compiled(sandbox: Sandbox) -> None
     assert words["phase"] == probe.PHASES.index("compiling")
 
 
-def test_an_exception_of_a_step_passes_through_and_is_not_counted(sandbox: Sandbox) -> None:
+def test_a_step_that_raises_propagates_and_is_not_counted(sandbox: Sandbox) -> None:
     output = sandbox.run(SCENE + "scene.step()\nscene.step(fail=True)\n")
     assert output.endswith("ValueError: too fast\n")
     assert sandbox.counted[0]["steps"] == 1
 
 
-def test_a_wrapped_method_looks_as_before(sandbox: Sandbox) -> None:
+def test_a_wrapped_method_keeps_its_signature_and_docstring(sandbox: Sandbox) -> None:
     code = (
         "import genesis as gs, inspect; print(gs.Scene.step.__doc__, inspect.signature(gs.Scene.step), gs.init.__doc__)"
     )
@@ -82,7 +82,7 @@ def test_nested_environments_count_once_and_the_simulator_wins(sandbox: Sandbox)
     }
 
 
-def test_steps_of_several_threads_count_each(sandbox: Sandbox) -> None:
+def test_steps_of_all_threads_are_counted(sandbox: Sandbox) -> None:
     # Each thread ends its step while all others are in theirs.
     code = (
         "import gymnasium.vector, threading\n"
@@ -101,7 +101,7 @@ _CHILD = "def work():\n    from genesis import Scene\n    scene = Scene()\n    s
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_child_counts_for_itself(sandbox: Sandbox, method: str) -> None:
+def test_a_child_process_counts_separately(sandbox: Sandbox, method: str) -> None:
     code = _CHILD + (
         "if __name__ == '__main__':\n"
         "    import multiprocessing\n"
@@ -113,7 +113,7 @@ def test_a_child_counts_for_itself(sandbox: Sandbox, method: str) -> None:
     assert sorted(words["environment_steps"] for words in sandbox.counted) == [7, 14]
 
 
-def test_a_script_that_executes_itself_counts_on(sandbox: Sandbox) -> None:
+def test_counting_continues_when_a_script_executes_itself(sandbox: Sandbox) -> None:
     code = (
         "import os, sys\n" + SCENE + "for _ in range(3): scene.step()\n"
         "if 'AGAIN' not in os.environ: os.execve(sys.executable, [sys.executable, __file__], {**os.environ, 'AGAIN': '1'})\n"
@@ -124,26 +124,26 @@ def test_a_script_that_executes_itself_counts_on(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("number", ["float", "numpy.int32"])
-def test_any_type_of_number_of_environments_counts(sandbox: Sandbox, number: str) -> None:
+def test_any_numeric_type_of_the_number_of_environments_is_accepted(sandbox: Sandbox, number: str) -> None:
     code = f"import genesis as gs, numpy\nscene = gs.Scene()\nscene.build({number}(2**30))\nfor _ in range(5): scene.step()"
     assert sandbox.run(code) == ""
     assert sandbox.counted[0]["environment_steps"] == 5 * 2**30
 
 
-def test_a_child_that_simulates_nothing_has_no_file(sandbox: Sandbox) -> None:
+def test_a_child_that_does_not_simulate_writes_no_file(sandbox: Sandbox) -> None:
     code = "import os, subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import json'])\nif not os.fork(): os._exit(0)\n"
     assert sandbox.run(code + "os.wait()") == ""
     assert len(sandbox.counted) == 1
 
 
 @pytest.mark.parametrize("option", ["-I", "-S"])
-def test_an_isolated_python_goes_without(sandbox: Sandbox, option: str) -> None:
+def test_an_isolated_python_runs_without_the_probe(sandbox: Sandbox, option: str) -> None:
     packages = f"import sys; sys.path.insert(0, {str(sandbox.packages)!r})\n"
     assert sandbox.run(packages + SCENE + "print(scene.step())", option) == "stepped\n"
     assert sandbox.counted == []
 
 
-def test_the_sitecustomize_that_ours_hides_runs_and_may_import_genesis(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_the_sitecustomize_of_the_user_runs_and_may_import_genesis(sandbox: Sandbox, tmp_path: Path) -> None:
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "sitecustomize.py").write_text(
         f"import sys\nsys.path.insert(0, {str(sandbox.packages)!r})\n{SCENE}"
@@ -155,14 +155,14 @@ def test_the_sitecustomize_that_ours_hides_runs_and_may_import_genesis(sandbox: 
     assert sandbox.counted[0]["phase"] == probe.PHASES.index("built")
 
 
-def test_a_folder_that_is_gone_is_no_failure(sandbox: Sandbox) -> None:
+def test_a_removed_folder_does_not_fail_the_script(sandbox: Sandbox) -> None:
     remove = f"import shutil; shutil.rmtree({str(sandbox.folder)!r})\n"
     assert sandbox.run(SCENE + remove + "print(scene.step())") == "stepped\n"
     assert sandbox.run(SCENE + "print(scene.step())") == "stepped\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="a small tmpfs needs root")
-def test_a_full_disk_is_no_failure(sandbox: Sandbox) -> None:
+def test_a_full_disk_does_not_fail_the_script(sandbox: Sandbox) -> None:
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(sandbox.folder)], check=False)
     if mounted.returncode:
         pytest.skip("no tmpfs may be mounted here")
@@ -173,7 +173,7 @@ def test_a_full_disk_is_no_failure(sandbox: Sandbox) -> None:
         subprocess.run(["umount", str(sandbox.folder)], check=True)
 
 
-def test_it_imports_nothing_of_the_project_and_little_else() -> None:
+def test_the_probe_imports_only_a_few_standard_modules() -> None:
     code = "import sys; before = set(sys.modules); import gmg_probe; print(*sorted(set(sys.modules) - before))"
     site = Path(probe.__file__).parent
     done = subprocess.run([sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(site)!r}); {code}"],

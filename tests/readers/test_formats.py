@@ -37,7 +37,7 @@ def _after(name: str, *args: str) -> Reader:
         ("lightning", None, None, Progress(80.0, 80.0, "batch"), {"epoch", "train_loss"}),
     ],
 )
-def test_the_real_output_of_a_trainer_is_read(
+def test_real_output_of_trainers_is_parsed(
     name: str, last: float | None, env_steps: float | None, done: Progress, metrics: set[str]
 ) -> None:
     reader = _after(name, "--total-timesteps", "8192")
@@ -57,7 +57,7 @@ def test_a_training_that_is_one_compiled_loop_prints_its_rate_and_its_results() 
     assert reader.metrics == {"reward": 20.640625, "episode_length": 20.640625}
 
 
-def test_each_format_names_where_it_was_looked_up_and_can_be_used() -> None:
+def test_each_format_names_its_source_and_is_valid() -> None:
     for name, row in formats.built_in().items():
         check(row.lines, name)
         assert row.source, name
@@ -73,9 +73,7 @@ def test_each_format_names_where_it_was_looked_up_and_can_be_used() -> None:
         ("Epoch 3:  43%|####3 | 43/100 [00:04<00:05, 10.20it/s, v_num=0, train_loss=0.3]", {"epoch": 3.0, "train_loss": 0.3}, None, None),
     ],
 )  # fmt: skip
-def test_lines_of_which_there_is_no_sample(
-    line: str, metrics: dict[str, float], last: float | None, steps: float | None
-) -> None:
+def test_lines_without_a_sample(line: str, metrics: dict[str, float], last: float | None, steps: float | None) -> None:
     trainers = [FormatLines(row, most=formats.LONG_LINE) for row in formats.built_in().values()]
     found = [figures for trainer in trainers for figures in trainer.read(line.encode())]
     merged = {name: value for figures in found for name, value in figures.metrics.items()}
@@ -84,7 +82,7 @@ def test_lines_of_which_there_is_no_sample(
     assert [figures.steps for figures in found if figures.steps] == ([steps] if steps else [])
 
 
-def test_the_environments_that_a_configuration_prints_count_unless_something_else_says_so() -> None:
+def test_printed_environments_count_unless_a_better_source_exists() -> None:
     reader = Reader(started=0.0)
     reader.feed(b"{'seed': 1, 'num_envs': 64, 'eval_num_envs': 8}\n", 1.0)
     assert reader.n_envs == 64
@@ -103,17 +101,17 @@ def test_named_groups_give_the_figures() -> None:
     assert found == [Figures((1_250_500.0,), None, 4096, 30.0, 600.0, "step", {"loss": 0.0025})]
 
 
-def test_each_line_is_tried_with_all_patterns_and_without_its_colours() -> None:
+def test_each_line_is_matched_with_all_patterns_and_without_colours() -> None:
     found = _read("\x1b[32mfps\x1b[0m: 10\nworlds: 5\nneither\n", r"fps: (?P<fps>\d+)", r"worlds: (?P<n_envs>\d+)")
     assert found == [Figures((10.0,)), Figures(n_envs=5)]
 
 
 @pytest.mark.parametrize("text", ["fps: nan", "fps: inf", "fps: -5", "fps: 1e400", "fps: abc", "fps: 1.2.3"])
-def test_what_is_no_rate_is_left_out(text: str) -> None:
+def test_values_that_are_not_rates_are_ignored(text: str) -> None:
     assert [figures.rates for figures in _read(text, r"fps: (?P<fps>\S+)")] == [()]
 
 
-def test_numbers_as_scripts_write_them() -> None:
+def test_number_formats_of_scripts() -> None:
     texts = {"1,234.5": 1234.5, "1_000": 1000.0, "5.7M": 5.7e6, "12k": 12e3, "1e6": 1e6, "-2": -2.0, ".5": 0.5}
     assert {text: number(text) for text in texts} == pytest.approx(texts)
     assert [number(text) for text in ("", "k", "1.2.3", "0x10", "nan", "1 2", "5,7", "1,23,456")] == [None] * 8
@@ -130,14 +128,14 @@ def test_numbers_as_scripts_write_them() -> None:
         ((r"/(?P<total>\d+)",), "total needs done"),
     ],
 )
-def test_a_pattern_that_cannot_be_used_is_refused_in_one_line(patterns: tuple[str, ...], message: str) -> None:
+def test_an_invalid_pattern_is_refused_in_one_line(patterns: tuple[str, ...], message: str) -> None:
     with pytest.raises(GmgError, match=re.escape(message)) as error:
         check(patterns, "config.toml line 3")
     assert "\n" not in str(error.value)
     assert str(error.value).startswith(f"config.toml line 3 '{patterns[0]}': ")
 
 
-def test_a_reader_counts_what_a_pattern_finds() -> None:
+def test_a_reader_uses_the_matches_of_a_pattern() -> None:
     pattern = r"it (?P<done>\d+)/(?P<total>\d+) (?P<fps>\d+) sps n=(?P<n_envs>\d+) r=(?P<metric_reward>\S+)"
     reader = Reader(started=0.0, patterns=check([pattern]))
     for second in range(1, 21):
@@ -151,7 +149,7 @@ def test_a_reader_counts_what_a_pattern_finds() -> None:
     assert reader.fresh_metrics() == {}
 
 
-def test_a_table_of_the_settings_reads_phases_and_failures_too() -> None:
+def test_a_table_of_the_settings_defines_phases_and_failures_too() -> None:
     table = {
         "lines": [r"epoch (?P<done>\d+) of (?P<total>\d+)"],
         "unit": "epoch",
@@ -181,7 +179,7 @@ def test_a_table_of_the_settings_reads_phases_and_failures_too() -> None:
         ({"failures": {"(": "x"}}, "readers.mine '(': no regular expression"),
     ],
 )
-def test_a_table_that_cannot_be_used_is_refused(table: dict[str, object], message: str) -> None:
+def test_an_invalid_table_is_refused(table: dict[str, object], message: str) -> None:
     with pytest.raises(GmgError, match=re.escape(message)):
         check_tables({"mine": table})
 
@@ -195,7 +193,7 @@ def test_a_table_that_cannot_be_used_is_refused(table: dict[str, object], messag
         ("sim 812.25 FPS (cpu)", r"(?P<fps>[\d.,]*\d) FPS"),
     ],
 )
-def test_a_rate_that_nobody_reads_suggests_the_pattern_that_reads_it(line: str, pattern: str) -> None:
+def test_an_unparsed_rate_suggests_a_pattern(line: str, pattern: str) -> None:
     reader = Reader(started=0.0)
     for second in range(1, 7):
         assert reader.hint is None
@@ -205,7 +203,7 @@ def test_a_rate_that_nobody_reads_suggests_the_pattern_that_reads_it(line: str, 
     assert found.rates
 
 
-def test_no_pattern_is_suggested_where_a_rate_is_known_or_none_is_printed() -> None:
+def test_no_pattern_is_suggested_with_a_known_rate_or_without_a_printed_one() -> None:
     genesis, quiet = Reader(started=0.0), Reader(started=0.0)
     for second in range(1, 20):
         genesis.feed(b"[Genesis] [07:00:00] [INFO] Running at 100.00 FPS (10.00 FPS per env, 10 envs).\n", second)

@@ -31,13 +31,13 @@ def _bar(line: bytes) -> Progress | None:
         ("  0%|          | ../.. [00:00<?, ?it/s]", None),
     ],
 )
-def test_a_bar_gives_how_far(line: str, expected: Progress | None) -> None:
+def test_a_bar_gives_the_progress(line: str, expected: Progress | None) -> None:
     assert _bar(line.encode()) == expected
 
 
 @pytest.mark.parametrize("options", [{}, {"unit_scale": True}, {"unit": "step"}, {"ascii": True}, {"prefix": "a|b"}])
 @pytest.mark.parametrize(("done", "total", "elapsed_s"), [(0, 50, 0), (7, 50, 3.5), (49, 50, 9000), (50, 50, 1e6)])
-def test_each_bar_of_the_real_tqdm_is_read(done: int, total: int, elapsed_s: float, options: dict[str, object]) -> None:
+def test_bars_of_the_real_tqdm_are_parsed(done: int, total: int, elapsed_s: float, options: dict[str, object]) -> None:
     tqdm = pytest.importorskip("tqdm").tqdm
     read = _bar(tqdm.format_meter(done, total, elapsed_s, ncols=100, **options).encode())
     assert read is not None
@@ -51,7 +51,7 @@ def test_a_bar_with_environments_in_its_postfix_gives_both() -> None:
     assert reader.progress == Progress(43.0, 100.0, "it")
 
 
-def test_a_bar_before_the_scene_is_built_is_no_progress_of_the_simulation() -> None:
+def test_a_bar_before_the_scene_is_built_is_not_simulation_progress() -> None:
     reader = Reader(gpu_slot=True)
     reader.feed(samples.logged("Scene <1234567> created."), 1.0)
     reader.feed(b"assets: 50%|#####     | 1/2 [00:01<00:01,  1.00it/s]\r", 2.0)
@@ -59,7 +59,7 @@ def test_a_bar_before_the_scene_is_built_is_no_progress_of_the_simulation() -> N
     assert (reader.phase, reader.had_progress) == (Phase.CREATING, False)
 
 
-def test_a_bar_before_genesis_begins_is_forgotten_then() -> None:
+def test_a_bar_before_genesis_starts_is_discarded_at_its_start() -> None:
     reader = Reader(gpu_slot=True)
     reader.feed(b"\r  0%|          | 0/2 [00:00<?, ?it/s]", 1.0)
     assert (reader.state, reader.had_progress) == (WorkerState.RUNNING, True)
@@ -88,7 +88,7 @@ def test_iterations_give_the_time_left_from_their_pace_and_the_rate_from_their_s
     assert reader.metrics == {"reward": 12.34}
 
 
-def test_iterations_count_for_more_than_bars_and_a_resumed_run_has_its_own_pace() -> None:
+def test_iterations_take_precedence_over_bars_and_a_resumed_run_has_its_own_pace() -> None:
     reader = Reader(gpu_slot=True)
     reader.feed(_iteration(900, 1000, 9000) + b" 50%|#####     | 1/2 [00:01<00:01,  1.00it/s]\n", 10.0)
     reader.feed(_iteration(901, 1000, 9010), 20.0)

@@ -44,7 +44,7 @@ def _run(folder: Path, script: str, *options: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("script", "options"), [(_SCRIPT, ()), (_WORDS, ("--pattern", _PATTERN.replace("\\\\", "\\")))]
 )
-def test_the_summary_has_what_a_script_without_genesis_says(
+def test_the_summary_contains_metrics_of_a_script_without_genesis(
     tmp_path: Path, script: str, options: tuple[str, ...]
 ) -> None:
     worker = _run(tmp_path, script, *options)
@@ -53,7 +53,7 @@ def test_the_summary_has_what_a_script_without_genesis_says(
     assert (fps["last"], fps["max"], fps["samples"], worker["n_envs"]) == (5030.0, 5030.0, 30, 128)
 
 
-def test_the_line_is_read_and_says_no_more_than_progress(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_line_is_parsed_and_counts_only_as_progress(capsys: pytest.CaptureFixture[str]) -> None:
     reader = Reader(started=0.0)
     gmg_tui.report_fps(100, 8, done=3, total=12, loss=float("nan"), reward=2)
     printed = capsys.readouterr().out
@@ -68,7 +68,7 @@ def test_the_line_is_read_and_says_no_more_than_progress(capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("text", [b"[1]", b'{"fps": "fast"}', b"{", b'{"fps": 1' + b" " * 9000 + b"}", b"\xff"])
-def test_a_line_that_is_no_object_of_numbers_is_told_once(text: bytes) -> None:
+def test_a_line_without_an_object_of_numbers_is_reported_once(text: bytes) -> None:
     reader = Reader(started=0.0)
     for _ in range(2):
         reader.feed(MARK + text + b"\n", 1.0)

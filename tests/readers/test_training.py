@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(900)]
         ("skrl", "skrl_training.py", "--timesteps", 512, "it"),
     ],
 )
-async def test_a_training_has_its_rate_environments_progress_and_reward(
+async def test_a_training_shows_rate_environments_progress_and_reward(
     package: str, script: str, option: str, total: int, unit: str, tmp_path: Path
 ) -> None:
     pytest.importorskip(package)

@@ -66,7 +66,7 @@ def _lines(*names: str) -> dict[str, list[str]]:
     return {line.split("  ")[0].strip(): line.split()[1:] for line in out.splitlines() if line}
 
 
-async def test_what_differs_and_what_it_did_to_the_rate() -> None:
+async def test_changed_arguments_and_their_effect_on_the_rate() -> None:
     await _session(
         "old", {"gpu0": 1000.0, "gpu1": 1010.0}, "-B", "64", "--fast", versions=Versions("3.11", torch="2.8")
     )
@@ -87,7 +87,7 @@ async def test_what_differs_and_what_it_did_to_the_rate() -> None:
     assert (table[0]["key"], table[0]["new_fps"], table[0]["new_change_pct"]) == ("gpu0", "1100.0", "10.0")
 
 
-async def test_with_one_run_each_there_is_no_interval_and_the_output_has_so() -> None:
+async def test_single_runs_have_no_interval_and_the_output_notes_it() -> None:
     rates = {f"gpu{n}": 1000.0 + n for n in range(8)}
     await _session("old", dict(rates), "-B", "64")
     await _session("new", dict(rates), "-B", "128")
@@ -114,7 +114,7 @@ async def test_one_value_of_two_options_makes_two_variants() -> None:
     assert len(json.loads(report("a", "b", "--json")[0])["variants"]) == 2
 
 
-async def test_what_is_no_comparison_is_reported_and_failed_workers_do_not_count() -> None:
+async def test_sessions_that_cannot_be_compared_are_reported_and_failed_workers_excluded() -> None:
     await _session("old", {"gpu0": 1000.0, "gpu1": None}, simulate=2)
     await _session("new", {"gpu0": 2000.0}, script="other.py", running_s=3.0)
     out = report("old", "new")[0]
@@ -146,7 +146,7 @@ async def test_tunings_are_compared_by_their_values() -> None:
     assert lines["tune knee_pct"][-1] == "10.0"
 
 
-async def test_many_sessions_leave_out_what_there_is_no_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_sessions_drop_columns_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"a-session-with-a-long-name-{number}" for number in range(5)]
     for number, name in enumerate(names):
         await _session(name, {"gpu0": 1000.0 + number}, "-B", str(number))
@@ -158,7 +158,7 @@ async def test_many_sessions_leave_out_what_there_is_no_room_for(monkeypatch: py
     assert len(json.loads(report(*names, "--json")[0])["variants"]) == 5
 
 
-async def test_hostile_words_are_only_shown(tmp_path: Path) -> None:
+async def test_hostile_text_is_shown_literally(tmp_path: Path) -> None:
     await _session("old", {"gpu0": 1000.0}, "--name", "x")
     await _session("new", {"gpu0": 1000.0}, "--name", stored.HOSTILE)
     assert "\x1b" not in report("old", "new")[0]

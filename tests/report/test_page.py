@@ -61,7 +61,7 @@ async def _page(path: Path, **more: Any) -> str:
     return path.read_text()
 
 
-async def test_nothing_of_the_page_is_elsewhere_and_no_word_of_a_worker_is_markup(tmp_path: Path) -> None:
+async def test_the_page_is_self_contained_and_escapes_worker_text(tmp_path: Path) -> None:
     text = await _page(tmp_path / "page.html")
     library = re.search(r"<script[^>]*>/\*\*\s*\* plotly\.js.*?</script>", text, re.DOTALL)
     assert library is not None
@@ -73,7 +73,7 @@ async def test_nothing_of_the_page_is_elsewhere_and_no_word_of_a_worker_is_marku
     assert "&lt;b&gt;x&lt;/b&gt;" in rest
 
 
-async def test_the_chart_has_states_metrics_failures_restarts_and_edits() -> None:
+async def test_the_chart_shows_states_metrics_failures_restarts_and_edits() -> None:
     rows = [
         row._replace(job=1, state="building" if (row.time - START) % 10 < 3 else "running")
         for row in stored.metrics(40)
@@ -109,7 +109,7 @@ def test_the_curve_of_a_tuning_has_every_trial(name: str) -> None:
     assert sorted(points) == sorted((trial.value, trial.rate) for trial in trials)
 
 
-def test_the_section_of_a_tuning_holds_no_markup_of_its_words() -> None:
+def test_the_section_of_a_tuning_escapes_its_text() -> None:
     evil = stored.HOSTILE
     answer = structs.replace(tunings.ENDED.answer, model=evil, warnings=(evil,))
     trials = (structs.replace(tunings.ENDED.trials[0], reason=evil), *tunings.ENDED.trials[1:])
@@ -120,7 +120,7 @@ def test_the_section_of_a_tuning_holds_no_markup_of_its_words() -> None:
     assert text.count("&lt;b&gt;x&lt;/b&gt;") > 4
 
 
-async def test_without_plotly_one_line_has_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_plotly_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     await stored.session("sim-1", stored.jobs(3))
     monkeypatch.setitem(sys.modules, "plotly", None)
     monkeypatch.setitem(sys.modules, "plotly.io", None)

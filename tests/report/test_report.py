@@ -38,7 +38,7 @@ def _ran(number: int, begin: float, end: float, **more: Any) -> JobRecord:
     return finished(number, started=START + begin, ended=START + end, elapsed_s=end - begin, **more)
 
 
-def test_totals_have_how_many_jobs_ran_on_average() -> None:
+def test_totals_include_the_average_number_of_running_jobs() -> None:
     totals = _data(_ran(1, 0, 100), _ran(2, 0, 100), _ran(3, 100, 200, energy_j=3600.0)).totals()
     assert (totals.total_s, totals.jobs_s, totals.energy_j) == (200.0, 300.0, 3600.0)
     assert dict(totals.named)["jobs running on average"] == "1.5"
@@ -47,12 +47,12 @@ def test_totals_have_how_many_jobs_ran_on_average() -> None:
     assert _data(JobRecord(1, "a")).totals() == ({"waiting": 1}, None, None, None)
 
 
-def test_the_time_of_a_plain_run_is_that_of_its_attempt_without_the_wait_for_the_gate() -> None:
+def test_the_time_of_a_plain_run_excludes_the_wait_for_the_gate() -> None:
     (row,) = _data(structs.replace(_ran(1, 20, 100), elapsed_s=100.0)).rows()
     assert row.elapsed_s == 80.0
 
 
-def test_a_night_between_death_and_resume_is_no_part_of_the_time() -> None:
+def test_the_gap_between_death_and_resume_does_not_count() -> None:
     assert _data(_ran(1, 0, 100), _ran(2, 130, 200), _ran(3, 40_000, 40_100)).totals().total_s == 300.0
 
 
@@ -65,7 +65,7 @@ def test_a_running_job_counts_up_to_now() -> None:
     assert (data.span(first), data.span(second)) == ((START + 10, START + 10), (START + 400, START + 1000))
 
 
-def test_each_attempt_is_a_row_with_what_it_reached() -> None:
+def test_each_attempt_is_a_row_with_its_result() -> None:
     job = finished(1, args=("-B", "32"), energy_j=100.0)
     reached = {"fps": Fps(5.0, 5.0, 5.0, 1), "n_envs": 64, "memory_peak_mib": 9.0}
     first = attempt_of(job, 1, state=WorkerState.FAILED, args=("-B", "64"), reason="oom", **reached)
@@ -103,7 +103,7 @@ def _rows(scores: dict[int, Any]) -> list[JobRecord]:
 
 
 @pytest.mark.parametrize(("best", "expected"), [("score", [3, 5, 1, 2, 4]), ("-score", [2, 1, 5, 3, 4])])
-def test_the_best_stand_first_and_those_without_a_figure_last(best: str, expected: list[int]) -> None:
+def test_the_best_sort_first_and_unknown_values_last(best: str, expected: list[int]) -> None:
     rows = _rows({1: 0.5, 2: "none", 3: 2**2000, 4: float("nan"), 5: True})
     assert [row.number for row in ordered(rows, choose_order(rows, best))] == expected
 
@@ -116,7 +116,7 @@ def test_an_order_is_by_the_name_or_heading_of_a_column(best: str) -> None:
     assert order.smallest_first == best.startswith("-")
 
 
-def test_a_failed_job_is_never_the_best_and_an_unknown_column_lists_those_that_are() -> None:
+def test_a_failed_job_is_never_the_best_and_an_unknown_column_lists_the_valid_ones() -> None:
     rows = [
         JobRecord(1, "a", state=WorkerState.FAILED, result={"score": 9}),
         JobRecord(2, "b", state=WorkerState.FINISHED, result={"score": 1}),
@@ -173,12 +173,12 @@ async def test_the_newest_session_without_a_name_and_its_failures() -> None:
     assert report("old")[0].startswith("old  ended")
 
 
-async def test_a_plain_runs_total_is_without_failed_workers_and_has_so() -> None:
+async def test_the_total_of_a_plain_run_excludes_failed_workers_and_notes_it() -> None:
     await stored.session("sim-1", stored.jobs(5))
     assert "total 900 FPS without 1 failed worker" in report()[0]
 
 
-async def test_json_and_csv_are_the_results_files() -> None:
+async def test_json_and_csv_equal_the_result_files() -> None:
     folder = await stored.session("sim-1", stored.jobs(12), events=[Event(START, "note", "hello")], best="fps")
     data = json.loads(report("--json")[0])
     assert [job["number"] for job in data["jobs"]] == list(range(1, 13))
@@ -189,7 +189,7 @@ async def test_json_and_csv_are_the_results_files() -> None:
 
 
 @pytest.mark.parametrize("queued", [False, True])
-async def test_a_lost_session_has_what_its_store_has_and_its_running_jobs_as_ls_does(queued: bool) -> None:
+async def test_a_lost_session_is_reported_from_its_store_with_running_jobs_as_in_ls(queued: bool) -> None:
     spec = {"sweep": SweepSpec((Batch(),))} if queued else {}
     job = JobRecord(3, "job-3", state=WorkerState.RUNNING, slot="cpu0", started=START, elapsed_s=0.1)
     folder = await stored.session("sim-1", [job], spec=spec, ended=False)
@@ -207,7 +207,7 @@ async def test_a_lost_session_has_what_its_store_has_and_its_running_jobs_as_ls_
     assert json.loads(report("--json")[0])["jobs"][0]["state"] == state
 
 
-async def test_a_tuning_has_its_trials_and_answer_unless_an_order_is_asked_for() -> None:
+async def test_a_tuning_shows_trials_and_answer_unless_sorted() -> None:
     snapshot = structs.replace(stored.snapshot(gpu0=1.0), tuning=tunings.ENDED)
     folder = await stored.session("tune-1", stored.jobs(3), snapshot=snapshot)
     out, err, status = report("tune-1")
@@ -230,14 +230,14 @@ async def test_a_tuning_has_its_trials_and_answer_unless_an_order_is_asked_for()
         (["sim-1", "other", "--best", "job"], "--best orders the jobs of one session", 2),
     ],
 )
-async def test_what_cannot_be_done_gives_one_line(words: list[str], error: str, status: int) -> None:
+async def test_invalid_requests_are_reported_in_one_line(words: list[str], error: str, status: int) -> None:
     await stored.session("sim-1", stored.jobs(2))
     out, err, code = report(*words)
     assert (out, code, err.count("\n")) == ("", status, 1)
     assert error in err
 
 
-async def test_a_session_without_a_store_gives_one_line() -> None:
+async def test_a_session_without_a_store_is_reported_in_one_line() -> None:
     folder = await stored.session("sim-1", stored.jobs(2))
     (folder / STORE).unlink()
     out, err, status = report()

@@ -55,7 +55,7 @@ def _table(folder: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO((folder / TABLE).read_text(), newline="")))
 
 
-async def test_a_job_in_full_and_one_of_which_nothing_is_known(tmp_path: Path) -> None:
+async def test_a_complete_job_and_one_without_values(tmp_path: Path) -> None:
     fps = Fps(100.0, 90.0, 110.0, 8, env_steps=900.0, seconds=10.0, energy_j=450.0)
     job = records.finished(1, gpu_index=2, gpu_uuid="GPU-ab", slot="gpu2", memory_peak_mib=30211.0, fps=fps)
     await _exported(tmp_path, job, JobRecord(2, "b"))
@@ -76,7 +76,7 @@ async def test_a_job_in_full_and_one_of_which_nothing_is_known(tmp_path: Path) -
     }
 
 
-async def test_no_two_columns_have_one_name(tmp_path: Path) -> None:
+async def test_column_names_are_unique(tmp_path: Path) -> None:
     result = {"lr": 3, "state": "x", "result_lr": 4, "no": None, "nested": {"a": 1}, "loss": 1.25e-7}
     await _exported(tmp_path, JobRecord(1, "a", values={"lr": 0.5, "n_envs": 8, "fast": True}, result=result))
     header = next(csv.reader((tmp_path / TABLE).open()))
@@ -100,7 +100,7 @@ async def test_metrics_that_are_results_too_have_one_column(tmp_path: Path) -> N
     ]
 
 
-async def test_results_that_no_table_can_hold_are_in_the_json(tmp_path: Path) -> None:
+async def test_results_that_do_not_fit_a_table_are_in_the_json(tmp_path: Path) -> None:
     result = {"long": "x" * 100_000, "huge": 2**2000, "nan": float("nan")}
     await _exported(tmp_path, records.finished(1, result=result))
     (job,) = json.loads((tmp_path / DETAILED).read_text())["jobs"]
@@ -110,7 +110,7 @@ async def test_results_that_no_table_can_hold_are_in_the_json(tmp_path: Path) ->
     assert row["huge"] == str(2**2000)
 
 
-async def test_a_further_folder_has_the_same_files_and_one_that_cannot_be_made_fails(tmp_path: Path) -> None:
+async def test_an_additional_folder_gets_the_same_files_and_one_that_cannot_be_created_fails(tmp_path: Path) -> None:
     folder = tmp_path / "session"
     folder.mkdir()
     sweep = SweepSpec((Batch(),), results=str(tmp_path / "far"))
@@ -167,7 +167,7 @@ def test_the_summary_has_its_form(tmp_path: Path) -> None:
     assert (second["state"], second["reason"]) == ("failed", "out of memory")
 
 
-def test_of_a_group_only_the_rank_that_reports_for_all_counts(tmp_path: Path) -> None:
+def test_only_the_reporting_rank_of_a_group_counts(tmp_path: Path) -> None:
     snapshot = _snapshot(state=WorkerState.FINISHED)
     ranks = [structs.replace(one, group=Rank("g0", rank, 2)) for rank, one in enumerate(snapshot.workers)]
     ranks[0] = changed(ranks[0], fps_of_group=True)
@@ -176,7 +176,7 @@ def test_of_a_group_only_the_rank_that_reports_for_all_counts(tmp_path: Path) ->
     assert found["workers"][1]["group"] == {"id": "g0", "rank": 1, "world_size": 2}
 
 
-async def test_a_tuning_has_its_file_and_the_summary_that_is_asked_for_is_that(tmp_path: Path) -> None:
+async def test_a_tuning_writes_its_file_and_the_requested_summary_equals_it(tmp_path: Path) -> None:
     asked = tmp_path / "asked.json"
     snapshot = structs.replace(_snapshot(), tuning=tunings.ENDED)
     await _exported(tmp_path, snapshot=snapshot, summary=str(asked), tune=tunings.SPEC)
@@ -189,7 +189,7 @@ async def test_a_tuning_has_its_file_and_the_summary_that_is_asked_for_is_that(t
     assert found["trials"][0]["reason"] is None
 
 
-async def test_the_summary_that_is_asked_for_is_written_at_the_end_only(tmp_path: Path) -> None:
+async def test_the_requested_summary_is_written_only_at_the_end(tmp_path: Path) -> None:
     asked = tmp_path / "asked.json"
     await _exported(tmp_path, snapshot=_snapshot(state=WorkerState.RUNNING), summary=str(asked))
     assert not asked.exists()

@@ -60,7 +60,7 @@ def engine() -> ScriptedEngine:
         (("sweep", "--resume", "sim-1"), "ssh node7 gmg-tui stop sim-1"),
     ],
 )
-def test_what_must_be_done_there_is_reported_with_the_host_and_the_command(
+def test_actions_for_another_machine_are_reported_with_host_and_command(
     engine: ScriptedEngine, words: tuple[str, ...], there: str
 ) -> None:
     before = (engine.folder / sessions.RECORD).read_bytes()
@@ -70,7 +70,7 @@ def test_what_must_be_done_there_is_reported_with_the_host_and_the_command(
     assert (engine.folder / sessions.RECORD).read_bytes() == before
 
 
-def test_it_is_running_until_its_record_has_its_end(engine: ScriptedEngine) -> None:
+def test_a_remote_session_is_running_until_its_record_has_an_end(engine: ScriptedEngine) -> None:
     (row,) = json.loads(in_process("ls", "--json").stdout)
     assert (row["state"], row["host"], row["workers"][0]["state"]) == ("running", "node7", "starting")
     header, line, remark = in_process("ls").stdout.splitlines()
@@ -92,7 +92,7 @@ async def test_a_session_of_this_machine_comes_first() -> None:
         assert sessions.find(None, running=True).name == "sim-1"
 
 
-def test_a_machine_that_is_gone_can_be_given_up(engine: ScriptedEngine) -> None:
+def test_a_session_of_a_lost_machine_can_be_abandoned(engine: ScriptedEngine) -> None:
     alive = in_process("stop", "--gone", "sim-1")
     assert alive.returncode == 1
     assert alive.stderr.startswith("gmg-tui: sim-1 is alive: sim-1 runs on node7")
@@ -105,7 +105,7 @@ def test_a_machine_that_is_gone_can_be_given_up(engine: ScriptedEngine) -> None:
     assert "is lost, and not on another machine" in in_process("stop", "--gone", "sim-1").stderr
 
 
-def test_a_machine_is_not_given_up_while_its_lock_is_seen(
+def test_a_session_is_not_abandoned_while_its_lock_is_visible(
     engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _written(engine.folder, time.time() - 3600)
@@ -127,7 +127,7 @@ def test_a_machine_is_not_given_up_while_its_lock_is_seen(
         (machine.name(), "namesake", "pid:[1]", 0, False),
     ],
 )
-def test_only_its_own_machine_knows_that_an_engine_died(
+def test_only_the_machine_of_a_session_detects_a_dead_engine(
     engine: ScriptedEngine, host: str, boot_id: str, pid_namespace: str, age_s: float, here: bool
 ) -> None:
     _move(engine.folder, host, boot_id, pid_namespace)

@@ -36,7 +36,7 @@ def test_a_name_that_could_leave_its_folder_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
-def test_a_sessions_folders_are_this_users_alone_whatever_the_umask(umask: int) -> None:
+def test_session_folders_are_private_with_any_umask(umask: int) -> None:
     before = os.umask(umask)
     try:
         _, folder = sessions.create(None, "sim.py")
@@ -55,7 +55,7 @@ def test_a_state_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypa
     assert caught.value.exit_code == 1
 
 
-def test_an_engine_begins_although_somebody_looks_at_its_session(tmp_path: Path) -> None:
+def test_an_engine_starts_while_its_session_is_being_read(tmp_path: Path) -> None:
     looking = os.open(tmp_path / sessions.ENGINE_LOG, os.O_RDWR | os.O_CREAT)
     fcntl.flock(looking, fcntl.LOCK_SH)
     leaving = threading.Timer(1.5, os.close, [looking])  # it had to wait for the CPU meanwhile

@@ -72,7 +72,7 @@ def test_every_command_reports_a_killed_engine() -> None:
     assert not alive(worker)
 
 
-def test_what_outlived_engine_and_watchdog_is_named_and_killed_once(stranger: psutil.Process) -> None:
+def test_processes_that_outlived_engine_and_watchdog_are_named_and_killed_once(stranger: psutil.Process) -> None:
     engine, watchdog, worker = _detached("--name", "far")
     engine.suspend()  # else it starts another watchdog a second after the end of this one
     watchdog.kill()
@@ -87,7 +87,7 @@ def test_what_outlived_engine_and_watchdog_is_named_and_killed_once(stranger: ps
     assert (again.stdout.splitlines()[-1], again.stderr) == (listed.stdout.splitlines()[-1], "")
 
 
-def test_an_engine_that_ends_while_it_is_looked_at_is_not_taken_for_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_ends_during_a_check_is_not_reported_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = ScriptedEngine()
     record = sessions.Record(engine.session, engine.briefs)
     sessions.write_record(record)
@@ -105,7 +105,7 @@ def test_an_engine_that_ends_while_it_is_looked_at_is_not_taken_for_lost(monkeyp
     assert found.state == "ended"
 
 
-async def test_the_watchdog_of_an_engine_that_ended_in_order_is_no_orphan() -> None:
+async def test_the_watchdog_of_an_engine_that_ended_cleanly_is_not_an_orphan() -> None:
     engine = ScriptedEngine()
     async with engine:
         await engine.leave(ended=True)

@@ -46,7 +46,7 @@ def _left() -> list[str]:
     return sorted(path.name for path in sessions.sessions_folder().iterdir())
 
 
-def test_nothing_goes_without_a_terminal_to_ask_on_or_yes() -> None:
+def test_nothing_is_removed_without_a_terminal_or_yes() -> None:
     _ended("sim-1")
     for words in (("rm", "sim-1"), ("rm", "--keep", "0")):
         done = in_process(*words)
@@ -57,7 +57,7 @@ def test_nothing_goes_without_a_terminal_to_ask_on_or_yes() -> None:
 
 
 @pytest.mark.parametrize(("answer", "left", "status"), [("n", ["sim-1"], 1), ("", ["sim-1"], 1), ("y", [], 0)])
-def test_a_terminal_is_asked(answer: str, left: list[str], status: int) -> None:
+def test_a_terminal_asks_for_confirmation(answer: str, left: list[str], status: int) -> None:
     _ended("sim-1")
     terminal = pexpect.spawn(sys.executable, [*COMMAND[1:], "rm", "sim-1"], env=environ(), encoding="utf-8")
     terminal.expect_exact("remove 1 session? [y/N]: ")
@@ -67,7 +67,7 @@ def test_a_terminal_is_asked(answer: str, left: list[str], status: int) -> None:
     assert (_left(), terminal.exitstatus) == (left, status)
 
 
-async def test_what_cannot_be_removed_is_reported_and_the_others_go() -> None:
+async def test_a_session_that_cannot_be_removed_is_reported_and_others_are_removed() -> None:
     _ended("sim-7")
     _ended("far", host="node7", boot_id="another")
     _change(_ended("away", host="node7"), None)
@@ -94,7 +94,7 @@ async def test_a_lost_session_is_cleared_first_and_then_removed() -> None:
     assert (_left(), engine.socket.exists()) == ([], False)
 
 
-def test_one_whose_processes_the_kernel_does_not_end_stays() -> None:
+def test_a_session_with_unkillable_processes_is_kept() -> None:
     _change(_ended("sim-1"), None, id="test-removal")
     with subprocess.Popen(["sleep", "60"], env={**os.environ, "GMG_SESSION_ID": "test-removal"}) as left:
         try:
@@ -106,7 +106,7 @@ def test_one_whose_processes_the_kernel_does_not_end_stays() -> None:
     assert _left() == []
 
 
-def test_what_another_command_has_removed_meanwhile_is_reported_as_gone() -> None:
+def test_a_session_removed_by_another_command_is_reported_as_gone() -> None:
     folder = _ended("sim-1")
     one = removal.removable("sim-1")
     removal.remove(one)
@@ -116,7 +116,7 @@ def test_what_another_command_has_removed_meanwhile_is_reported_as_gone() -> Non
         sessions.lock(folder)
 
 
-def test_an_engine_that_begins_meanwhile_keeps_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_an_engine_that_starts_meanwhile_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = _ended("sim-1")
     one = removal.removable("sim-1")
     monkeypatch.setattr(paths, "_LOCK_TIMEOUT_S", 0.05)
@@ -160,7 +160,7 @@ def test_an_interrupted_removal_is_not_listed_and_finished_by_the_next_one() -> 
     assert _left() == []
 
 
-def test_folders_that_a_script_has_protected_go_too() -> None:
+def test_write_protected_folders_are_removed_too() -> None:
     inner = _ended("sim-1") / "jobs" / "x=1" / "checkpoints"
     inner.mkdir(parents=True)
     (inner / "model.pt").touch()
@@ -173,7 +173,7 @@ def test_folders_that_a_script_has_protected_go_too() -> None:
     assert (_left(), done.returncode) == ([], 0), done.stderr
 
 
-def test_rm_removes_what_is_older_and_not_among_the_last() -> None:
+def test_rm_removes_sessions_by_age_and_number() -> None:
     for number, days in enumerate((0.1, 10.0, 40.0, 50.0)):
         _ended(f"s{number}", days)
     before = _left()
@@ -191,7 +191,7 @@ def test_rm_removes_what_is_older_and_not_among_the_last() -> None:
     assert _left() == ["s0", "s1", "s2"]
 
 
-def test_a_session_is_listed_with_its_size_and_what_its_jobs_wrote() -> None:
+def test_a_session_is_listed_with_its_size_including_job_folders() -> None:
     model = _ended("sim-1") / "jobs" / "x=1" / "model.pt"
     model.parent.mkdir(parents=True)
     model.write_bytes(os.urandom(4 << 20))

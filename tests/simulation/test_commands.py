@@ -24,7 +24,7 @@ def _workers(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {worker["slot"]: worker for worker in summary["workers"]}
 
 
-def test_the_demo_shows_a_race_that_heals_an_out_of_memory_and_a_slow_card(tmp_path: Path) -> None:
+def test_the_demo_shows_a_recovered_race_an_out_of_memory_and_a_slow_card(tmp_path: Path) -> None:
     summary = tmp_path / "summary.json"
     ran = _gmg("demo", "--simulate", "4", "--headless", "--summary", str(summary), "--", "--steps", "6000")
     assert ran.returncode == 1, ran.stderr
@@ -41,7 +41,7 @@ def test_the_demo_shows_a_race_that_heals_an_out_of_memory_and_a_slow_card(tmp_p
     assert "  simulated  " in ran.stdout
 
 
-def test_a_sweep_and_its_reports_say_that_they_are_simulated(tmp_path: Path) -> None:
+def test_a_sweep_and_its_reports_are_marked_as_simulated(tmp_path: Path) -> None:
     ran = _gmg("sweep", "--simulate", "2", "--headless", "--set", "n_envs=1024,4096", "--set", "init=1")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "simulated  2 finished" in ran.stdout
@@ -54,7 +54,7 @@ def test_a_sweep_and_its_reports_say_that_they_are_simulated(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_tuning_finds_where_the_memory_ends_and_how_to_go_on() -> None:
+def test_a_tuning_finds_the_memory_limit_and_how_to_continue() -> None:
     ran = _gmg("tune", "--simulate", "4", "--headless", "--settle", "2..4", "--var", "n_envs=4096..65536")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "simulated" in ran.stdout

@@ -44,13 +44,13 @@ def test_a_process_that_has_ended_is_forgotten(tmp_path: Path) -> None:
     assert driver.read(driver.gpus()[0], slow=True).processes == ()
 
 
-def test_another_process_with_the_pid_of_one_that_has_ended_is_no_worker(tmp_path: Path) -> None:
+def test_a_process_with_a_recycled_pid_is_not_a_worker(tmp_path: Path) -> None:
     driver = SimulatedNvml(1, tmp_path)
     (tmp_path / str(os.getpid())).write_text('{"index": 0, "mib": 9.0, "util_pct": 9.0, "started_ticks": 1}')
     assert driver.read(driver.gpus()[0], slow=True).processes == ()
 
 
-def test_files_that_are_no_ones_are_ignored(tmp_path: Path) -> None:
+def test_files_without_a_process_are_ignored(tmp_path: Path) -> None:
     driver = SimulatedNvml(1, tmp_path)
     (tmp_path / "notes").write_text("{}")
     (tmp_path / str(os.getpid())).write_text('{"index": ')
@@ -72,5 +72,5 @@ def test_the_script_follows_the_measured_curve() -> None:
         assert worker.memory_mib(n_envs) == pytest.approx(mib, rel=0.04)
 
 
-def test_the_script_and_the_driver_mean_the_same_card() -> None:
+def test_the_script_and_the_driver_agree_on_the_card() -> None:
     assert (worker.SLOW_CARD, worker.CARD_MIB) == (SLOW_CARD, TOTAL_MIB)

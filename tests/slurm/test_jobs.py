@@ -24,7 +24,7 @@ _GMG = (sys.executable, "-m", "gmg_tui")
 _STEADY = ("--lines", "240", "--fps", "24000", "--steady", "-B", "4096")
 
 
-def test_a_session_says_how_long_its_job_has_left(slurm: Cluster, tmp_path: Path) -> None:
+def test_a_session_reports_the_time_left_of_its_job(slurm: Cluster, tmp_path: Path) -> None:
     worker = (*_GMG, "--headless", "--cpu", "1", str(_TESTS / "fake_worker.py"), *_STEADY)
     printed = slurm.ask("srun", "--ntasks=1", "--time=5", "--chdir", str(tmp_path), *worker)
     left = re.search(r"Slurm \d+: (\d):\d\d left", printed)

@@ -48,7 +48,7 @@ def workers(name: str) -> list[dict[str, Any]]:
     return list(json.loads((session.sessions_folder() / name / session.SUMMARY).read_text())["workers"])
 
 
-def test_a_run_has_the_slots_of_both_nodes(slurm: Cluster, tmp_path: Path) -> None:
+def test_a_run_uses_the_slots_of_both_nodes(slurm: Cluster, tmp_path: Path) -> None:
     job = submit(slurm, tmp_path, "both", "run", "--cpu", "2", _FAKE, "--lines", "30", "--phase-s", "0.01")
     wait_until(lambda: ended(slurm, job))
     slots = ("n1/cpu0", "n1/cpu1", "n2/cpu0", "n2/cpu1")
@@ -56,7 +56,7 @@ def test_a_run_has_the_slots_of_both_nodes(slurm: Cluster, tmp_path: Path) -> No
     wait_until(lambda: not marked("both") and not agents_of("both"))
 
 
-def test_a_run_that_is_cancelled_leaves_nothing(slurm: Cluster, tmp_path: Path) -> None:
+def test_a_cancelled_run_leaves_nothing_behind(slurm: Cluster, tmp_path: Path) -> None:
     job = submit(slurm, tmp_path, "cancelled", "run", "--cpu", "1", _FAKE, "--lines", "1000000", "--phase-s", "0.01")
     wait_until(lambda: len(marked("cancelled")) == 2)
     slurm.ask("scancel", job)
@@ -80,7 +80,7 @@ def test_a_session_whose_job_has_ended_elsewhere_ends(slurm: Cluster) -> None:
     wait_until(lambda: not marked("gone") and not agents_of("gone"))
 
 
-def test_a_slurmd_that_is_killed_costs_nothing_until_its_agent_is_gone(slurm: Cluster, tmp_path: Path) -> None:
+def test_a_killed_slurmd_has_no_effect_until_its_agent_is_gone(slurm: Cluster, tmp_path: Path) -> None:
     go = tmp_path / "go"
     words = ("--set", "x=1,2,3,4", "--cpu", "1", "--script", str(_TESTS / "job.py"), "--until", str(go))
     job = submit(slurm, tmp_path, "alone", "sweep", *words, options=("--no-kill",))

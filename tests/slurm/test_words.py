@@ -22,18 +22,18 @@ _JOB = {"SLURM_JOB_ID": "42"}
         ({"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_STEP_GPUS": "2,3"}, 8, "0,1"),
     ],
 )
-def test_which_gpus_a_job_has(environ: dict[str, str], count: int, expected: str | None) -> None:
+def test_gpus_of_a_job(environ: dict[str, str], count: int, expected: str | None) -> None:
     assert allocation.visible(environ, count) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("1795400007\n", 1795400007.0), ("N/A\n", None), (None, None), ("", None)]
 )
-def test_when_a_job_ends(text: str | None, expected: float | None) -> None:
+def test_end_time_of_a_job(text: str | None, expected: float | None) -> None:
     assert allocation.end_of(text) == expected
 
 
-def test_what_is_left_is_short_in_the_last_ten_minutes() -> None:
+def test_time_left_is_short_in_the_last_ten_minutes() -> None:
     job = Allocation("42", ends=1000.0)
     assert allocation.left(job, 1000.0 - 7200) == ("Slurm 42: 2h 00m left", False)
     assert allocation.left(job, 500.0) == ("Slurm 42: 8:20 left", True)

@@ -35,7 +35,7 @@ def _metrics(count: int) -> list[MetricsRow]:
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(records.jobs, max_size=3), st.lists(records.attempts, max_size=3), st.lists(records.events, max_size=3))
-def test_records_come_back_as_they_were(jobs: list[JobRecord], attempts: list[JobAttempt], events: list[Event]) -> None:
+def test_records_round_trip(jobs: list[JobRecord], attempts: list[JobAttempt], events: list[Event]) -> None:
     backlog = writer._Backlog()
     kept: list[writer.Record] = [*jobs, *attempts, *events, *_metrics(2)]
     for record in kept:
@@ -61,11 +61,11 @@ def test_records_come_back_as_they_were(jobs: list[JobRecord], attempts: list[Jo
         ({"no number": float("nan")}, '{"no number":null}'),
     ],
 )
-def test_what_a_script_reports_is_kept_as_far_as_json_can_hold_it(result: dict[str, Any], text: str) -> None:
+def test_reported_values_are_kept_as_far_as_json_allows(result: dict[str, Any], text: str) -> None:
     assert database.job_row(records.finished(1, result=result, out_dir="/a/\udcff"))[2] == text
 
 
-def test_what_is_nested_or_long_without_an_end_is_not_kept() -> None:
+def test_deeply_nested_and_very_long_values_are_not_kept() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -73,7 +73,7 @@ def test_what_is_nested_or_long_without_an_end_is_not_kept() -> None:
     assert database.encode({"long": 10**5000}) == "null"
 
 
-def test_a_sweeps_value_that_is_no_number_is_kept_as_text(tmp_path: Path) -> None:
+def test_a_sweep_value_that_is_not_a_number_is_kept_as_text(tmp_path: Path) -> None:
     create(tmp_path / STORE, [JobRecord(1, "a", values={"lr": float("nan")})])
     assert load_jobs(tmp_path / STORE)[0].values == {"lr": "nan"}
 
@@ -90,7 +90,7 @@ def test_a_store_for_a_sweep_has_all_jobs_waiting_and_is_private(tmp_path: Path)
         create(path, [])
 
 
-def test_what_is_no_store_gives_one_line(tmp_path: Path) -> None:
+def test_an_invalid_store_is_reported_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / STORE
     with pytest.raises(StoreError, match="there is no store"):
         load_jobs(path)
@@ -108,7 +108,7 @@ def test_what_is_no_store_gives_one_line(tmp_path: Path) -> None:
     ("change", "error"),
     [("PRAGMA user_version=99", "another gmg-tui"), ("""UPDATE jobs SET record = '{"state": "dancing"}'""", "dancing")],
 )
-def test_a_store_of_another_version_or_with_an_unknown_value_gives_one_line(
+def test_a_store_of_another_version_or_with_an_unknown_value_is_reported_in_one_line(
     tmp_path: Path, change: str, error: str
 ) -> None:
     path = tmp_path / STORE
@@ -134,7 +134,7 @@ def test_many_metrics_are_thinned_evenly_and_states_are_changes(tmp_path: Path) 
     assert sum(row.fps or 0 for row in rows) / len(rows) == pytest.approx(500, rel=0.02)
 
 
-async def test_what_is_written_is_in_the_store_while_the_writer_runs_and_after_it(folder: Path, opened: Opened) -> None:
+async def test_writes_are_in_the_store_while_the_writer_runs_and_afterwards(folder: Path, opened: Opened) -> None:
     store, troubles = opened()
     session, job = records.session(folder), records.finished(1)
     store.put(session)
@@ -168,7 +168,7 @@ async def test_files_are_generated_after_an_end_and_at_the_end(folder: Path, ope
     assert (calls, troubles.lines) == ([1, 2], [])
 
 
-async def test_files_that_cannot_be_written_are_reported_and_tried_again(folder: Path, opened: Opened) -> None:
+async def test_files_that_cannot_be_written_are_reported_and_retried(folder: Path, opened: Opened) -> None:
     failures = iter([True])
 
     def export() -> None:
@@ -182,7 +182,7 @@ async def test_files_that_cannot_be_written_are_reported_and_tried_again(folder:
 
 
 @pytest.mark.parametrize("harm", ["folder", "file", "other"])
-async def test_a_store_that_is_removed_or_exchanged_is_reported_and_nothing_else_is_touched(
+async def test_a_removed_or_replaced_store_is_reported_and_nothing_else_changes(
     folder: Path, opened: Opened, harm: str
 ) -> None:
     path = folder / STORE
@@ -232,7 +232,7 @@ def _fill(path: Path) -> None:
             file.write(bytes(4096))
 
 
-async def test_a_full_disk_is_reported_and_costs_no_job(small_disk: Path, opened: Opened) -> None:
+async def test_a_full_disk_is_reported_and_loses_no_job(small_disk: Path, opened: Opened) -> None:
     store, troubles = opened()
     store.put(records.finished(1))
     await eventually(lambda: records.jobs_so_far(small_disk / STORE))
@@ -253,7 +253,7 @@ async def test_a_full_disk_is_reported_and_costs_no_job(small_disk: Path, opened
         assert len(stored.metrics(10**6)) == writer.MAX_METRICS
 
 
-async def test_a_disk_that_stays_full_does_not_hold_up_the_end_and_a_frozen_one_is_read(
+async def test_a_full_disk_does_not_delay_the_end_and_a_frozen_one_is_readable(
     small_disk: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(small_disk / STORE, [JobRecord(1, "a")])
@@ -288,7 +288,7 @@ def _endless(path: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("least", [1, 300])
-async def test_a_store_whose_writer_is_killed_is_whole(folder: Path, opened: Opened, least: int) -> None:
+async def test_a_killed_writer_leaves_a_consistent_store(folder: Path, opened: Opened, least: int) -> None:
     path = folder / STORE
     with _endless(path) as process:
         await eventually(lambda: len(records.jobs_so_far(path)) >= least)
@@ -306,6 +306,6 @@ async def test_a_store_whose_writer_is_killed_is_whole(folder: Path, opened: Ope
     assert len(load_jobs(path)) == len(numbers) + 1
 
 
-def test_the_engine_loads_no_sqlite_before_the_first_write() -> None:
+def test_the_engine_imports_sqlite_only_for_the_first_write() -> None:
     code = "import sys, gmg_tui.store.writer; assert 'sqlite3' not in sys.modules"
     subprocess.run((sys.executable, "-c", code), check=True)

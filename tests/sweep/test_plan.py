@@ -52,7 +52,7 @@ def _names(sweep: Plan) -> list[str]:
     return [job.name for job in sweep.jobs]
 
 
-def test_the_grid_comes_in_the_files_order_and_the_experiments_after_it(tmp_path: Path) -> None:
+def test_the_grid_is_in_file_order_followed_by_the_experiments(tmp_path: Path) -> None:
     sweep = made(tmp_path, _FILE)
     methods = ("sde_path_exploration", "divergence_free_ode")
     grid = [f"branch_counts={count},method={method}" for count, method in itertools.product((2, 4, 8), methods)]
@@ -68,7 +68,7 @@ def test_the_grid_comes_in_the_files_order_and_the_experiments_after_it(tmp_path
     assert (batch.gpus, batch.per_gpu, batch.retries, batch.timeout_s) == ("0,1,2", 1, 1, 1800.0)
 
 
-def test_a_preset_merges_values_and_variables_and_replaces_all_else(tmp_path: Path) -> None:
+def test_a_preset_merges_values_and_variables_and_replaces_other_keys(tmp_path: Path) -> None:
     quick = made(tmp_path, _FILE, presets=("quick_test",))
     (batch,) = quick.batches
     assert (batch.name, batch.gpus, batch.retries) == ("quick_test", "0,1", 1)
@@ -95,7 +95,7 @@ def test_all_presets_run_one_after_another_under_their_names(tmp_path: Path) -> 
     assert [batch.name for batch in turned.batches] == ["full", "quick_test"]
 
 
-def test_the_command_line_wins_over_preset_and_file(tmp_path: Path) -> None:
+def test_the_command_line_overrides_preset_and_file(tmp_path: Path) -> None:
     sweep = made(
         tmp_path,
         _FILE,
@@ -124,7 +124,7 @@ def test_the_command_line_wins_over_preset_and_file(tmp_path: Path) -> None:
     assert {job.values["method"] for job in sweep.jobs} == {"x"}
 
 
-def test_one_value_set_for_experiments_alone_changes_them_and_adds_no_job(tmp_path: Path) -> None:
+def test_a_single_value_on_the_command_line_changes_experiments_and_adds_no_job(tmp_path: Path) -> None:
     text = 'args = ["{a}", "{b}"]\n[[experiment]]\na = 1\nb = 2\n[[experiment]]\nname = "x"\na = 3\nb = 4\n'
     assert [job.values for job in made(tmp_path, text, "b=5").jobs] == [{"a": 1, "b": 5}, {"a": 3, "b": 5}]
     assert _names(made(tmp_path, text, "b=5")) == ["experiment-1", "x"]
@@ -153,7 +153,7 @@ def test_jobs_are_named_after_what_varies(tmp_path: Path, text: str, sets: tuple
     assert _names(made(tmp_path, text, *sets)) == named
 
 
-def test_a_module_gives_its_last_part_as_the_name(tmp_path: Path) -> None:
+def test_a_module_is_named_by_its_last_part(tmp_path: Path) -> None:
     assert _names(made(tmp_path, "", script="pkg.train", module=True)) == ["train"]
 
 
@@ -165,7 +165,7 @@ _GRIDS = st.dictionaries(_KEYS, st.lists(_VALUES, min_size=1, max_size=4).map(tu
 
 
 @given(_GRIDS, st.dictionaries(_KEYS, _VALUES, max_size=3), st.lists(st.dictionaries(_KEYS, _VALUES), max_size=2))
-def test_every_combination_is_one_job_and_every_name_a_files_own(
+def test_every_combination_is_one_job_with_a_valid_file_name(
     grid: dict[str, tuple[bool | int | float | str, ...]],
     defaults: dict[str, bool | int | float | str],
     singles: list[dict[str, bool | int | float | str]],

@@ -72,11 +72,11 @@ def test_an_error_names_the_file_and_the_key(tmp_path: Path, text: str, error: s
         ({"out_dir": "{x}"}, "sweep.toml: out_dir: {x} has no value"),
     ],
 )
-def test_an_option_is_named_as_it_was_given(tmp_path: Path, options: dict[str, object], error: str) -> None:
+def test_an_error_names_the_option_as_given(tmp_path: Path, options: dict[str, object], error: str) -> None:
     assert _error(tmp_path, "[preset.a]\n[preset.b]\n", **options).startswith(error)
 
 
-def test_values_that_nothing_uses_are_a_warning(tmp_path: Path) -> None:
+def test_unused_values_cause_a_warning(tmp_path: Path) -> None:
     (warning,) = made(tmp_path, "args = ['{a}']\n[grid]\na = [1]\nb = [2]\n[defaults]\nc = 3\n").warnings
     assert warning.endswith("sweep.toml: no placeholder uses b, c; write {b} where jobs should get it")
 
@@ -91,14 +91,14 @@ def test_values_that_nothing_uses_are_a_warning(tmp_path: Path) -> None:
         ("", None, "is not a regular file"),
     ],
 )
-def test_what_is_no_experiments_file_is_named(tmp_path: Path, name: str, content: bytes | None, error: str) -> None:
+def test_an_invalid_experiments_file_is_named(tmp_path: Path, name: str, content: bytes | None, error: str) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(GmgError, match=error):
         read(str(tmp_path / name))
 
 
-def test_a_script_is_looked_for_in_the_current_folder_and_then_beside_the_file(
+def test_a_script_is_searched_in_the_current_folder_and_then_beside_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "here").mkdir()
@@ -118,14 +118,14 @@ def test_a_script_is_looked_for_in_the_current_folder_and_then_beside_the_file(
     ("timeout", "seconds"),
     [("30m", 1800.0), ("1h30m", 5400.0), ("90", 90.0), ("1d2h3m4s", 93784.0), (" 2M ", 120.0), (0.5, 0.5)],
 )
-def test_times_are_read(timeout: str | float, seconds: float) -> None:
+def test_durations_are_parsed(timeout: str | float, seconds: float) -> None:
     assert Settings(timeout=timeout).timeout_s == seconds
 
 
 @pytest.mark.parametrize(
     "timeout", ["", "m", "30 m", "1h30", "30m1h", "-5", "0", -1, math.nan, math.inf, "1m1m", "inf"]
 )
-def test_what_is_no_time_is_refused(timeout: str | float) -> None:
+def test_invalid_durations_are_refused(timeout: str | float) -> None:
     with pytest.raises(ValueError, match="give a time"):
         Settings(timeout=timeout)
 
@@ -133,7 +133,7 @@ def test_what_is_no_time_is_refused(timeout: str | float) -> None:
 @pytest.mark.parametrize(
     ("gpus", "option"), [((0, 1, 2), "0,1,2"), ((3,), "3,"), (("GPU-ab", 1), "GPU-ab,1"), ("all", "all"), (4, "4")]
 )
-def test_gpus_take_the_form_of_the_option(gpus: int | str | tuple[int | str, ...], option: str) -> None:
+def test_gpus_have_the_syntax_of_the_option(gpus: int | str | tuple[int | str, ...], option: str) -> None:
     assert Settings(gpus=gpus).gpus_text == option
 
 
@@ -144,7 +144,7 @@ def test_every_value_survives_the_store(value: bool | int | float | str) -> None
     assert (again, type(again)) == (kept, type(kept))
 
 
-def test_values_of_the_command_line_are_read_as_toml_where_that_gives_a_number_or_boolean() -> None:
+def test_command_line_values_are_parsed_as_toml_numbers_and_booleans() -> None:
     words = (
         "a=1,2.5,-3,1e-3,1_000",
         "b=true,false,True",
@@ -172,6 +172,6 @@ def test_values_of_the_command_line_are_read_as_toml_where_that_gives_a_number_o
         (("a=1", "a=2"), "a is given twice"),
     ],
 )
-def test_sets_that_cannot_be_meant_are_named(words: tuple[str, ...], error: str) -> None:
+def test_invalid_set_options_are_named(words: tuple[str, ...], error: str) -> None:
     with pytest.raises(GmgError, match=f"^--set {re.escape(words[-1])}: .*{error}"):
         sets(words)

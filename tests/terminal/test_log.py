@@ -43,7 +43,7 @@ def pager(tmp_path: Path) -> dict[str, str]:
     return {"PAGER": shlex.join([sys.executable, str(script)])}
 
 
-def test_the_pager_has_the_terminal_and_the_screen_comes_back_in_the_new_size(pager: dict[str, str]) -> None:
+def test_the_pager_gets_the_terminal_and_the_screen_returns_in_the_new_size(pager: dict[str, str]) -> None:
     with Terminal(*RUN, columns=120, rows=36, env=pager) as terminal:
         terminal.until("1 running", "cpu0 log")
         terminal.command("Open log in pager")
@@ -68,7 +68,7 @@ def test_the_pager_has_the_terminal_and_the_screen_comes_back_in_the_new_size(pa
         terminal.quit()
 
 
-def test_less_is_stopped_and_goes_on_with_the_terminal_its_own(tmp_path: Path) -> None:
+def test_less_can_be_suspended_and_resumed(tmp_path: Path) -> None:
     if subprocess.run(["which", "less"], check=False, capture_output=True).returncode:
         pytest.skip("less is not installed")
     shell = ("bash", "--norc", "--noprofile", "-i")
@@ -100,7 +100,7 @@ def test_less_is_stopped_and_goes_on_with_the_terminal_its_own(tmp_path: Path) -
         terminal.until_ended()
 
 
-def test_what_is_copied_reaches_the_terminals_clipboard() -> None:
+def test_copied_text_reaches_the_clipboard_of_the_terminal() -> None:
     with Terminal(*RUN, columns=120, rows=36) as terminal:
         terminal.until("1 running", "cpu0 log", "Building scene")
         terminal.press("/", "Building scene", "\r")

@@ -21,7 +21,7 @@ raise ValueError("no such robot")
 _SAID = b"\x1b]777;notify;gmg-tui;cpu0 has failed: ValueError: no such robot\x07"
 
 
-def test_a_failure_rings_where_the_screen_is_and_no_second_time_for_who_comes_later(tmp_path: Path) -> None:
+def test_a_failure_rings_on_attached_terminals_only_once(tmp_path: Path) -> None:
     (tmp_path / "sim.py").write_text(_SCRIPT)
     options = ("--notify", "bell", "--notify", "osc777", "--cpu", "2", "--restart", "never")
     environment = {"TMUX": ""}

@@ -26,7 +26,7 @@ def _workers() -> dict[str, dict[str, object]]:
     return {worker["slot"]: worker for worker in session["workers"]}
 
 
-def test_eight_cards_on_a_small_terminal_are_all_readable_and_true(sim: Sim) -> None:
+def test_eight_cards_are_readable_and_correct_on_a_small_terminal(sim: Sim) -> None:
     for index, gpu in enumerate(sim.gpus):
         gpu.gpu_util_pct, gpu.power_w, gpu.temperature_c = 90 + index, 600 + index, 60 + index
         gpu.memory_used_mib = 10_240 + 1024 * index
@@ -48,7 +48,7 @@ def test_eight_cards_on_a_small_terminal_are_all_readable_and_true(sim: Sim) -> 
         terminal.quit()
 
 
-def test_keys_act_on_the_chosen_worker_only(sim: Sim) -> None:
+def test_keys_act_on_the_selected_worker_only(sim: Sim) -> None:
     with Terminal(*FOREVER, columns=120, rows=36, env=sim.env()) as terminal:
         terminal.until("8 running")
         terminal.press("t", DOWN, "j")
@@ -71,7 +71,7 @@ def test_keys_act_on_the_chosen_worker_only(sim: Sim) -> None:
         terminal.quit()
 
 
-def test_arguments_are_edited_and_the_figures_before_stand_beside(sim: Sim) -> None:
+def test_edited_arguments_are_shown_beside_the_rate_before(sim: Sim) -> None:
     with Terminal(*FOREVER, columns=160, rows=48, env=sim.env()) as terminal:
         terminal.until("8 running", "FPS/W", "Σ 192,000,0", "4,096 envs")
         terminal.until("H100", "VRAM", "GiB", " W", "°C", "gpu7", "gpu0 log", "following")
@@ -99,7 +99,7 @@ while not pathlib.Path(sys.argv[1]).exists():
 """
 
 
-def test_ctrl_c_asks_as_q_does_and_the_result_stays_until_it_is_quit(sim: Sim, tmp_path: Path) -> None:
+def test_ctrl_c_asks_as_q_does_and_the_result_stays_until_quit(sim: Sim, tmp_path: Path) -> None:
     summary, script, end = (tmp_path / name for name in ("summary.json", "script.py", "end"))
     script.write_text(_UNTIL_FILE)
     with Terminal("--gpus", "2", "--summary", str(summary), str(script), str(end), env=sim.env()) as terminal:

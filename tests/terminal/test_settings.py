@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_other_keys_work_and_stand_in_the_footer(folder: Path) -> None:
+def test_configured_keys_work_and_appear_in_the_footer(folder: Path) -> None:
     with Terminal("sim.py", cwd=str(folder), columns=160) as terminal:
         terminal.until("2 running", "attempt 1")
         terminal.until("f5 Restart", "ctrl+x Stop", "ctrl+q Quit", "f1 Help", "a View")
@@ -56,7 +56,7 @@ def test_other_keys_work_and_stand_in_the_footer(folder: Path) -> None:
         assert terminal.until_ended() == 130
 
 
-def test_the_theme_that_is_set_wins_over_the_one_chosen_last_and_an_option_over_both(folder: Path) -> None:
+def test_the_configured_theme_overrides_the_last_one_and_an_option_overrides_both(folder: Path) -> None:
     state = Path(os.environ["XDG_STATE_HOME"], "gmg-tui")
     state.mkdir(parents=True)
     (state / "screen.json").write_text('{"theme": "light"}')

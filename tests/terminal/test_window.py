@@ -34,7 +34,7 @@ def _fresh(columns: int, rows: int) -> str:
         return fresh.until("gpu0 log", "q Quit", " 0 lines")
 
 
-def test_a_window_that_is_another_for_a_moment_is_drawn_whole_again() -> None:
+def test_a_window_that_was_resized_and_back_is_redrawn() -> None:
     with Terminal(columns=80, rows=24, command=PROGRAM) as terminal:
         before = terminal.until("gpu0 log", "q Quit", " 0 lines")
         process = psutil.Process(terminal.pid)
@@ -48,7 +48,7 @@ def test_a_window_that_is_another_for_a_moment_is_drawn_whole_again() -> None:
         assert terminal.until_ended() == 0
 
 
-def test_a_window_whose_change_is_not_heard_of_is_looked_at() -> None:
+def test_a_resize_without_a_signal_is_detected() -> None:
     deaf = (
         "import runpy, signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH}); "
         f"runpy.run_module({PROGRAM[-1]!r}, run_name='__main__')"
@@ -63,7 +63,7 @@ def test_a_window_whose_change_is_not_heard_of_is_looked_at() -> None:
         assert terminal.until_ended() == 0
 
 
-def test_a_process_that_was_stopped_from_outside_goes_on_with_one_reader_of_keys() -> None:
+def test_a_process_stopped_from_outside_resumes_with_one_key_reader() -> None:
     with Terminal(columns=80, rows=24, command=PROGRAM) as terminal:
         before = terminal.until("gpu0 log", "q Quit", " 0 lines")
         assert not _cooked(terminal)
@@ -80,7 +80,7 @@ def test_a_process_that_was_stopped_from_outside_goes_on_with_one_reader_of_keys
         assert _cooked(terminal)
 
 
-def test_suspending_gives_the_shell_its_terminal_and_fg_comes_back_in_the_new_size() -> None:
+def test_suspending_restores_the_shells_terminal_and_fg_returns_in_the_new_size() -> None:
     shell = ("bash", "--norc", "--noprofile", "-i")
     with Terminal(columns=120, rows=36, command=shell, env={"PS1": "prompt> "}) as terminal:
         terminal.until("prompt>")
@@ -104,7 +104,7 @@ def test_suspending_gives_the_shell_its_terminal_and_fg_comes_back_in_the_new_si
         assert terminal.until_ended() == 0
 
 
-def test_pasted_text_presses_no_keys_and_is_searched_for() -> None:
+def test_pasted_text_triggers_no_keys_and_can_be_searched_for() -> None:
     with Terminal(columns=120, rows=36, command=PROGRAM) as terminal:
         terminal.until("gpu0 log", " 0 lines")
         terminal.press(PASTED.format("qxXrd\nq"), "/")
@@ -115,7 +115,7 @@ def test_pasted_text_presses_no_keys_and_is_searched_for() -> None:
         terminal.until("vEND", "no match")
 
 
-def test_keys_that_nobody_reads_after_a_crash_do_not_reach_the_shell() -> None:
+def test_unread_keys_do_not_reach_the_shell_after_a_crash() -> None:
     shell = ("bash", "--norc", "--noprofile", "-i")
     with Terminal(columns=120, rows=36, command=shell, env={"PS1": "prompt> "}) as terminal:
         terminal.until("prompt>")

@@ -23,7 +23,7 @@ def test_rounding_costs_less_than_two_per_cent(value: float) -> None:
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 5))
-def test_values_between_two_lie_between_them(one: int, other: int, count: int) -> None:
+def test_values_between_two_values_lie_between_them(one: int, other: int, count: int) -> None:
     low, high = sorted((one, other))
     values = between(low, high, count)
     assert all(low < value < high for value in values)
@@ -43,7 +43,7 @@ def record_of(*memory: tuple[int, float], slots: int = 1, total_mib: float | Non
     return Record(TuneSpec(low=64), [TuneSlot(f"gpu{i}", H100, total_mib) for i in range(slots)], trials)
 
 
-def test_memory_of_franka_is_predicted() -> None:
+def test_memory_use_of_franka_is_predicted() -> None:
     """FIELD: fitted on 300 and 3,000 it predicts 18,000 within 0.7 %."""
     line = record_of((300, 671), (3000, 2817)).memory_line
     assert line is not None
@@ -51,14 +51,14 @@ def test_memory_of_franka_is_predicted() -> None:
     assert record_of((300, 671)).memory_line is None
 
 
-def test_memory_that_does_not_grow_bounds_nothing() -> None:
+def test_memory_that_does_not_grow_sets_no_limit() -> None:
     assert record_of((64, 500), (4096, 505)).memory_end is None
     assert record_of((64, 500), (4096, 480)).memory_end is None
     assert record_of((64, 564), (4096, 4596), total_mib=None).memory_end is None
 
 
 @pytest.mark.parametrize(("free_mib", "expected"), [(None, 71_500), (40_000, 31_500), (2_000, 0)])
-def test_the_headroom_and_what_others_use_lower_the_greatest_value(free_mib: float | None, expected: int) -> None:
+def test_headroom_and_memory_used_by_others_lower_the_largest_value(free_mib: float | None, expected: int) -> None:
     record = record_of((64, 564), (4096, 4596))
     record.free_mib |= {"gpu0": free_mib} if free_mib is not None else {}
     assert record.memory_end == (rounded_down(expected) if expected else 0)
@@ -87,7 +87,7 @@ def test_gpus_with_nearly_as_much_free_memory_run_the_same_values_and_a_fuller_o
         (None, False),
     ],
 )
-def test_a_failure_is_the_memorys_only_where_its_reason_names_it(reason: str | None, expected: bool) -> None:
+def test_a_failure_counts_as_out_of_memory_only_by_its_reason(reason: str | None, expected: bool) -> None:
     assert is_out_of_memory(reason) is expected
 
 
@@ -105,7 +105,7 @@ def fitted(*of: tuple[str, int, float]) -> Fit:
     return fit([Sample(slot, (value, False), math.log(rate)) for slot, value, rate in of])
 
 
-def test_slots_are_compared_by_the_values_that_they_share() -> None:
+def test_slots_are_compared_by_their_common_values() -> None:
     shared = [(f"gpu{i}", 4096, 1000.0 * (0.92 if i == 3 else 1)) for i in range(8)]
     shared += [("gpu3", 64, 92.0), ("gpu3", 16_384, 1_840.0), ("gpu5", 16_384, 2_000.0), ("gpu9", 32, 7.0)]
     assert fitted(*shared).factors == {"gpu3": pytest.approx(0.92, rel=1e-3)}
@@ -113,7 +113,7 @@ def test_slots_are_compared_by_the_values_that_they_share() -> None:
     assert fitted(("gpu0", 64, 920.0), ("gpu1", 128, 1000.0)).factors == {}
 
 
-def test_slots_that_differ_by_noise_alone_are_not_corrected_for() -> None:
+def test_slots_that_differ_only_by_noise_are_not_corrected() -> None:
     chance, corrected = random.Random(2), 0
     for _ in range(100):
         rates = [(f"gpu{i}", value, 1000 * chance.gauss(1, 0.03)) for i in range(4) for value in (64, 128)]
@@ -140,7 +140,7 @@ def test_a_curve_gives_what_the_last_doublings_brought() -> None:
     assert (Curve(points).gain(), Curve(points).best) == (0.0, Point(4096, 36.8))
 
 
-def test_what_can_hide_is_what_a_straight_line_of_time_allows() -> None:
+def test_a_promise_extrapolates_the_step_time_linearly() -> None:
     """FIELD: the line of the time through two values predicts a third to half a per cent."""
     line = Curve([Point(3000, 4.588e6), Point(15_000, 10.97e6)])
     assert line.promise(1, 17_000) == pytest.approx(11.50e6, rel=0.006)

@@ -80,7 +80,7 @@ def at_95(of: list[float]) -> float:
 )
 @pytest.mark.parametrize("slots", [1, 8])
 @pytest.mark.parametrize("curve", CURVES)
-def test_intervals_hold_the_truth_and_recommendations_are_near_the_best(
+def test_intervals_contain_the_true_rate_and_recommendations_are_near_the_best(
     curve: str, slots: int, condition: str, pytestconfig: pytest.Config
 ) -> None:
     has_noise, is_all = bool(CONDITIONS[condition]), bool(pytestconfig.option.all)

@@ -33,14 +33,14 @@ def test_all_slots_climb_the_ladder_at_once_from_the_first_trial_on(slots: int, 
     assert [(plan.value, plan.kind) for plan in plans] == [(value, TrialKind.LADDER) for value in values]
 
 
-def test_a_machine_whose_memory_is_not_known_is_not_flooded() -> None:
+def test_the_first_values_are_limited_when_memory_is_unknown() -> None:
     world = CASES["the CPU"].world(slots=8)
     plans = Search(TuneSpec(), world.tune_slots()).plan(names(world), 0)
     assert [plan.value for plan in plans] == [64, 128, 256, 512, 1024]
 
 
 @SLOTS
-def test_a_rate_that_never_comes_ends_it_with_one_text(slots: int) -> None:
+def test_a_script_without_a_rate_ends_the_search_with_an_error(slots: int) -> None:
     outcome = tune(World(franka, slots=slots, fails=lambda value: "no rate came in 15 minutes"))
     assert outcome.step == "64 did not run: no rate came in 15 minutes"
     assert outcome.answer.fastest is None
@@ -89,12 +89,12 @@ def test_a_throttled_window_is_measured_again_once(slots: int) -> None:
     assert is_found(world, outcome.answer.fastest)
 
 
-def test_what_is_never_undisturbed_is_said_and_gone_past() -> None:
+def test_a_value_that_is_always_disturbed_is_reported_and_skipped() -> None:
     outcome = tune(FRANKA.world(throttled={"gpu0": (80, 200)}))
     assert any("could not be measured undisturbed" in warning for warning in outcome.answer.warnings)
 
 
-def test_a_value_that_fails_below_others_that_run_is_said() -> None:
+def test_a_value_that_fails_below_others_that_run_is_reported() -> None:
     fails = {4096: "CUDA_ERROR_ILLEGAL_ADDRESS"}.get
     answer = tune(World(franka, slots=8, memory_mib=grows(0.79), fails=fails)).answer
     assert answer.largest is not None
@@ -104,7 +104,7 @@ def test_a_value_that_fails_below_others_that_run_is_said() -> None:
 
 
 @pytest.mark.parametrize("slots", [2, 8])
-def test_a_slow_slot_is_named_and_taken_out(slots: int) -> None:
+def test_a_slow_slot_is_named_and_excluded(slots: int) -> None:
     answer = tune(FRANKA.world(slots=slots, speeds={"gpu1": 0.92})).answer
     assert answer.factors["gpu1"] == pytest.approx(0.92, abs=0.015)
     assert list(answer.factors) == ["gpu1"]
@@ -115,7 +115,7 @@ def test_a_slow_slot_is_named_and_taken_out(slots: int) -> None:
 
 
 @SLOTS
-def test_the_recommended_value_is_measured_on_all_slots_at_once_after_it_was_chosen(slots: int) -> None:
+def test_the_recommended_value_is_then_measured_on_all_slots_at_once(slots: int) -> None:
     world = FRANKA.world(slots=slots, speeds={"gpu1": 0.92} if slots > 1 else {})
     outcome = tune(world)
     together, recommended = outcome.answer.together, outcome.answer.recommended
@@ -139,7 +139,7 @@ def test_the_best_values_are_repeated_on_other_slots() -> None:
     assert 2 <= len({trial.value for trial in repeats}) <= 5
 
 
-def test_slots_that_would_be_idle_are_compared_meanwhile() -> None:
+def test_idle_slots_are_compared() -> None:
     outcome = tune(FRANKA.world(slots=8))
     common = [trial for trial in outcome.trials if trial.kind is TrialKind.COMMON]
     assert len(common) >= 4
@@ -155,7 +155,7 @@ def test_a_lost_slot_is_not_waited_for(slots: int) -> None:
     assert set(answer.together.rates) == {f"gpu{i}" for i in range(1, slots)}
 
 
-def test_when_the_last_slot_is_lost_it_ends() -> None:
+def test_losing_the_last_slot_ends_the_search() -> None:
     outcome = tune(FRANKA.world(lost={"gpu0": 200.0}))
     assert outcome.step == "no slot is left"
     assert outcome.answer.fastest is not None
@@ -177,7 +177,7 @@ def test_all_slots_wait_for_the_last_one_that_is_busy_but_not_for_one_that_stays
 
 
 @pytest.mark.parametrize("state", [TrialState.SKIPPED, TrialState.FAILED])
-def test_all_at_once_is_tried_again_once_and_a_slot_that_fails_is_named(state: TrialState) -> None:
+def test_the_measurement_on_all_slots_is_retried_once_and_a_failing_slot_is_named(state: TrialState) -> None:
     world, search, _ = before_together(4)
     for number in (1, 2):
         plans = search.plan(names(world), 100 * number)
@@ -196,7 +196,7 @@ def test_all_at_once_is_tried_again_once_and_a_slot_that_fails_is_named(state: T
     assert named is (state is TrialState.FAILED)
 
 
-def test_all_at_once_cut_short_is_measured_anew_after_resuming() -> None:
+def test_an_interrupted_measurement_on_all_slots_is_repeated_after_resuming() -> None:
     world, search, trials = before_together(4)
     plans = search.plan(names(world), 0)
     done = [Trial(100, plan.value, plan.slot, plan.kind, TrialState.MEASURED, rate=1e7) for plan in plans[:2]]
@@ -205,7 +205,7 @@ def test_all_at_once_cut_short_is_measured_anew_after_resuming() -> None:
 
 
 @SLOTS
-def test_less_is_better_where_it_is_said(slots: int) -> None:
+def test_a_minimised_metric_prefers_smaller_values(slots: int) -> None:
     world = World(lambda value: 100.0 + abs(value - 96) / 4, slots=slots)
     answer = tune(world, TuneSpec(low=8, high=512, metric="loss", goal=Goal.MIN)).answer
     assert answer.fastest is not None
@@ -217,7 +217,7 @@ def test_less_is_better_where_it_is_said(slots: int) -> None:
     assert answer.together.rate == pytest.approx(0.98 * world.rate(answer.together.value), rel=0.01)
 
 
-def test_another_metric_is_not_added_up_and_is_not_called_fast() -> None:
+def test_a_custom_metric_is_not_summed_and_not_called_fast() -> None:
     spec = TuneSpec(low=8, high=64, metric="reward")
     world = World(lambda value: float(value), slots=3)
     answer = tune(world, spec).answer
@@ -227,7 +227,7 @@ def test_another_metric_is_not_added_up_and_is_not_called_fast() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, -3.0, float("inf"), float("nan"), None])
-def test_a_rate_that_cannot_be_compared_is_a_failure(rate: float | None) -> None:
+def test_a_trial_without_a_comparable_rate_fails(rate: float | None) -> None:
     search = Search(TuneSpec(), [TuneSlot("gpu0", H100, H100_MIB)])
     for number in (1, 2):
         search.plan(["gpu0"], number)
@@ -247,13 +247,13 @@ def test_stopping_keeps_the_answer_so_far() -> None:
 
 @pytest.mark.parametrize("after", range(0, 30, 5))
 @pytest.mark.parametrize("slots", [1, 8])
-def test_going_on_from_any_trial_is_as_good(after: int, slots: int) -> None:
+def test_resuming_after_any_trial_gives_an_equal_answer(after: int, slots: int) -> None:
     world = FRANKA.world(slots=slots)
     first = tune(world, stop_after=after)
     assert is_found(world, tune(world, trials=first.trials).answer.fastest)
 
 
-def test_memory_of_others_lowers_what_is_tried() -> None:
+def test_memory_used_by_others_lowers_the_values_tried() -> None:
     search = Search(TuneSpec(), [TuneSlot("gpu0", H100, H100_MIB)])
     for number, memory_mib in ((1, 500.0), (2, 564.0)):
         (plan,) = search.plan(["gpu0"], number)
@@ -263,7 +263,7 @@ def test_memory_of_others_lowers_what_is_tried() -> None:
     assert 190 < plan.value <= 200
 
 
-def test_slots_of_another_model_are_left_out_and_named() -> None:
+def test_slots_of_another_gpu_model_are_excluded_and_named() -> None:
     slots = [TuneSlot(f"gpu{i}", H100 if i else "A100", H100_MIB) for i in range(3)]
     search = Search(TuneSpec(), slots)
     assert [plan.slot for plan in search.plan(["gpu0", "gpu1", "gpu2"], 0)] == ["gpu1", "gpu2"]
@@ -272,7 +272,7 @@ def test_slots_of_another_model_are_left_out_and_named() -> None:
     assert "Not measured, as rates of different models cannot be compared: gpu0 (A100)." in answer.warnings
 
 
-def test_short_trials_and_noise_are_warned_of() -> None:
+def test_short_trials_and_noise_cause_warnings() -> None:
     answer = tune(FRANKA.world(noise=0.08, seed=3), TuneSpec(settle_s=(6, 12))).answer
     assert any("Trials were measured for 6 s" in warning for warning in answer.warnings)
     assert any("differs by" in warning for warning in answer.warnings)

@@ -78,13 +78,13 @@ def hold(outcome: Outcome, spec: TuneSpec) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(worlds(), specs())
-def test_every_search_ends_within_its_bounds(world: World, spec: TuneSpec) -> None:
+def test_every_search_ends_within_its_limits(world: World, spec: TuneSpec) -> None:
     hold(tune(world, spec), spec)
 
 
 @settings(deadline=None, max_examples=40)
 @given(worlds(), specs(), st.integers(0, 40))
-def test_a_search_goes_on_from_any_trial(world: World, spec: TuneSpec, after: int) -> None:
+def test_a_search_resumes_from_any_trial(world: World, spec: TuneSpec, after: int) -> None:
     first = tune(world, spec, stop_after=after)
     world.lost.clear()
     hold(tune(world, spec, first.trials), spec)

@@ -30,7 +30,7 @@ def test_all_slots_at_once_are_measured_for_a_minute() -> None:
     assert measured(lambda _: 500.0, kind=TrialKind.TOGETHER).measured_s == 60.0
 
 
-def test_a_warm_up_is_waited_for_and_left_out() -> None:
+def test_the_warm_up_is_excluded() -> None:
     settling = measured(lambda at_s: 1000.0 * (0.9 + 0.1 * min(1.0, at_s / 40)))
     assert settling.rate == pytest.approx(1000, rel=0.002)
     assert 40 < settling.measured_s <= 60
@@ -38,11 +38,11 @@ def test_a_warm_up_is_waited_for_and_left_out() -> None:
     assert together.rate == pytest.approx(1000, rel=0.002)
 
 
-def test_a_gpu_that_slows_down_as_it_warms_up_is_waited_for_too() -> None:
+def test_a_slowdown_of_a_warming_gpu_is_excluded() -> None:
     assert measured(lambda at_s: 1000.0 - 5 * min(20.0, at_s)).rate == pytest.approx(900, rel=0.002)
 
 
-def test_a_rate_that_never_settles_is_that_of_the_second_half() -> None:
+def test_an_unsettled_rate_is_measured_over_the_second_half() -> None:
     settling = measured(lambda at_s: 1000.0 + 20 * at_s)
     assert settling.measured_s == 60.0
     assert settling.rate == pytest.approx(1000 + 20 * 44.5, rel=0.01)
@@ -54,7 +54,7 @@ def test_iterations_longer_than_a_window_are_counted_whole() -> None:
     assert settling.measured_s == 28.0
 
 
-def test_another_loop_begins_anew() -> None:
+def test_another_loop_restarts_the_measurement() -> None:
     settling = Settling(TuneSpec(), TrialKind.LADDER)
     for second in range(15):
         settling.take(100.0 * second, second)

@@ -22,18 +22,18 @@ from gmg_tui.ui.terminal.ascii import in_ascii
         ("é 好", "e ??"),
     ],
 )
-def test_each_character_has_a_likeness(text: str, drawn: str) -> None:
+def test_each_character_has_an_ascii_equivalent(text: str, drawn: str) -> None:
     assert in_ascii(text) == drawn
 
 
 @given(st.text())
-def test_every_text_keeps_its_cells(text: str) -> None:
+def test_ascii_text_keeps_its_width(text: str) -> None:
     assert in_ascii(text).isascii()
     assert len(in_ascii(text)) == cell_len(text) or any(
         ord(character) < 0x20 or ord(character) == 0x7F for character in text
     )
 
 
-def test_the_states_have_different_signs() -> None:
+def test_states_have_distinct_symbols() -> None:
     signs = [in_ascii(sign) for sign in UNICODE.states.values()]
     assert len(set(signs)) == len(signs)

@@ -11,7 +11,7 @@ from tests.workers import worker_of
 WHY = "3 jobs in a row failed there: RuntimeError: No CUDA GPUs are available"
 
 
-async def test_a_benched_gpu_says_why_and_is_used_again_when_it_is_marked() -> None:
+async def test_a_disabled_gpu_shows_the_reason_and_is_enabled_again() -> None:
     engine = sweeps.engine()
     engine.lanes = [
         structs.replace(lane, job=None, used=False, waits=f"benched: {WHY}", benched=WHY)

@@ -28,7 +28,7 @@ async def _asks(pilot: Pilot[Outcome], engine: FakeEngine, what: object) -> tupl
     return next(request for request in engine.asked if request[0] == what)
 
 
-async def test_what_comes_when_the_screens_are_gone_breaks_nothing() -> None:
+async def test_messages_after_the_screens_are_closed_are_ignored() -> None:
     app = busy()
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.pause()
@@ -36,7 +36,7 @@ async def test_what_comes_when_the_screens_are_gone_breaks_nothing() -> None:
     app.publish()
 
 
-async def test_keys_behind_the_one_that_leaves_are_dropped() -> None:
+async def test_keys_after_the_quit_key_are_dropped() -> None:
     app = busy()
     async with app.run_test(size=(120, 36)) as pilot:
         _burst(pilot, "d")
@@ -46,7 +46,7 @@ async def test_keys_behind_the_one_that_leaves_are_dropped() -> None:
     assert app.return_value.how == "detached"
 
 
-async def test_what_follows_the_search_key_is_searched_for() -> None:
+async def test_keys_after_the_search_key_go_to_the_search() -> None:
     app = busy()
     async with app.run_test(size=(120, 36)) as pilot:
         engine = _burst(pilot, "slash", "x", "e", "p")
@@ -55,20 +55,20 @@ async def test_what_follows_the_search_key_is_searched_for() -> None:
         assert not [request for request in engine.asked if request[0] in (Action.STOP, "details")]
 
 
-async def test_what_follows_the_edit_key_at_once_is_not_for_the_workers() -> None:
+async def test_keys_after_the_edit_key_do_not_act_on_workers() -> None:
     async with busy().run_test(size=(120, 36)) as pilot:
         engine = _burst(pilot, "e", "space", "x", "X", "y", "ctrl+s")
         await sees(pilot, "Edit gpu0", "unchanged")
         assert {request[0] for request in engine.asked} <= {"follow", "details"}
 
 
-async def test_an_answer_typed_ahead_is_the_dialogs() -> None:
+async def test_an_answer_typed_ahead_goes_to_the_dialog() -> None:
     async with busy().run_test(size=(120, 36)) as pilot:
         engine = _burst(pilot, "X", "y")
         assert await _asks(pilot, engine, Action.KILL) == (Action.KILL, "gpu0")
 
 
-async def test_a_key_that_does_nothing_does_nothing_to_what_opens_next() -> None:
+async def test_an_ignored_key_does_not_affect_the_dialog_that_opens_next() -> None:
     app = busy()
     async with app.run_test(size=(120, 36)) as pilot:
         free, opened = asyncio.Event(), asyncio.Event()

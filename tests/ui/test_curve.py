@@ -33,7 +33,7 @@ def _two(first: tuple[int, float], second: tuple[int, float]) -> Tuning:
     return Tuning(tunings.SPEC, "", trials, Answer("H100", ("gpu0", "gpu1")))
 
 
-def test_a_value_is_placed_by_its_logarithm_and_a_rate_by_its_size() -> None:
+def test_values_are_plotted_on_a_logarithmic_axis_and_rates_on_a_linear_one() -> None:
     rows = _curve(_two((64, 3e6), (4096, 12e6)))
     trials = (*_two((64, 3e6), (4096, 12e6)).trials, tunings.measured(9, 512, "gpu2", rate=6e6))
     with_middle = _curve(replace(_two((64, 3e6), (4096, 12e6)), trials=trials, answer=Answer("", tunings.EIGHT)))
@@ -47,14 +47,14 @@ def test_a_value_is_placed_by_its_logarithm_and_a_rate_by_its_size() -> None:
     assert rows[0].startswith(" FPS over n_envs  ● gpu0  ○ gpu1")
 
 
-def test_what_differs_little_is_told_apart_by_an_axis_that_does_not_begin_at_zero() -> None:
+def test_small_differences_are_visible_on_an_axis_that_does_not_start_at_zero() -> None:
     assert "0 ┤" in "\n".join(_curve(_two((64, 3e6), (128, 12e6))))
     near = _curve(_two((64, 50.0), (128, 52.0)))
     assert "    0 ┤" not in "\n".join(near)
     assert _place(near, "○")[1] + 8 < _place(near, "●")[1]
 
 
-def test_edge_and_memory_stand_upright_with_their_values() -> None:
+def test_edge_and_memory_are_vertical_lines_with_their_values() -> None:
     rows = _curve(tunings.ENDED)
     assert sum("╎" in row for row in rows) >= 16
     assert sum("┊" in row for row in rows) >= 14
@@ -62,7 +62,7 @@ def test_edge_and_memory_stand_upright_with_their_values() -> None:
     assert "memory 19,200" in "\n".join(rows)
 
 
-def test_an_interval_that_is_higher_than_a_cell_is_drawn() -> None:
+def test_an_interval_taller_than_a_cell_is_drawn() -> None:
     wide = tunings.measured(1, 64, "gpu0", rate=6e6, rate_low=2e6, rate_high=10e6)
     tuning = Tuning(tunings.SPEC, "", (wide, tunings.measured(2, 128, "gpu1", rate=1e6)), tunings.LADDER.answer)
     column = _place(_curve(tuning), "●")[0]
@@ -70,7 +70,7 @@ def test_an_interval_that_is_higher_than_a_cell_is_drawn() -> None:
     assert len(rows) >= 8
 
 
-def test_a_trial_of_all_slots_at_once_is_no_point_of_the_curve() -> None:
+def test_a_trial_on_all_slots_is_not_a_point_of_the_curve() -> None:
     alone = replace(tunings.ENDED, trials=tuple(t for t in tunings.ENDED.trials if t.kind is not TrialKind.TOGETHER))
     assert _curve(alone) == _curve(tunings.ENDED)
 
@@ -104,7 +104,7 @@ _trials = st.builds(
     st.none() | st.integers(-3, 2**62),
 )
 @settings(deadline=None, max_examples=200)
-def test_whatever_is_measured_fills_its_rows(trials: list[Trial], width: int, height: int, edge: int | None) -> None:
+def test_the_curve_always_fills_its_rows(trials: list[Trial], width: int, height: int, edge: int | None) -> None:
     answer = replace(
         tunings.ENDED.answer,
         edge=None if edge is None else Edge(edge, "why"),
@@ -123,7 +123,7 @@ def test_whatever_is_measured_fills_its_rows(trials: list[Trial], width: int, he
         (512, ("gmg-tui", "franka.py", "-B", "512", "--seed", "{seed}")),
     ],
 )
-def test_the_command_has_the_value_and_other_placeholders_as_they_are(value: int, command: tuple[str, ...]) -> None:
+def test_the_command_has_the_value_and_keeps_other_placeholders(value: int, command: tuple[str, ...]) -> None:
     assert tune_words.command(tunings.session(tunings.ENDED).spec, "n_envs", value) == command
 
 
@@ -134,7 +134,7 @@ def test_the_command_has_the_slots_the_environment_and_the_module() -> None:
     assert tune_words.command(run, "n_envs", 9) == expected
 
 
-def test_the_command_has_the_options_that_matter_to_the_run() -> None:
+def test_the_command_has_the_options_that_affect_the_run() -> None:
     spec = tunings.session(tunings.ENDED).spec
     run = replace(spec, python="/venv/bin/python", python_given=True, patterns=("a b",), probe=False, args=())
     run = replace(run, visible=Visible.UUID, keep_slurm_env=True, gpus="0,1")
@@ -143,7 +143,7 @@ def test_the_command_has_the_options_that_matter_to_the_run() -> None:
     assert text == f"gmg-tui {expected} franka.py"
 
 
-def test_a_rate_beyond_its_interval_and_one_of_zero_have_no_nonsense() -> None:
+def test_a_trial_without_a_usable_rate_has_no_interval_and_no_fps_per_watt() -> None:
     trial = tunings.measured(1, 64, "gpu0", rate=100.0, rate_low=98.0, rate_high=102.0)
     assert tune_words.spread(trial) == "±2.0 %"
     assert tune_words.spread(replace(trial, rate=0.0)) == "–"

@@ -55,20 +55,20 @@ async def test_quit_by_key_arrows_and_mouse(keys: str, answer: str | None) -> No
     assert await answers(quitting(), *parts) == [answer]
 
 
-async def test_killing_is_offered_only_while_the_workers_are_being_stopped() -> None:
+async def test_kill_is_offered_only_while_workers_are_being_stopped() -> None:
     assert await answers(quitting(), "X") == KEEP_OPEN
     assert await answers(quitting(stopping=True), "X") == ["kill"]
     assert await answers(quitting(stopping=True), "click:Kill them now") == ["kill"]
 
 
-async def test_k_moves_up_and_kills_nothing() -> None:
+async def test_k_moves_up_and_does_not_kill() -> None:
     """It once meant both, and the kill won."""
     assert await answers(quitting(stopping=True), "k", "k") == KEEP_OPEN
     assert await answers(quitting(stopping=True), "k", "k", "enter") == ["kill"]
 
 
 @pytest.mark.parametrize("size", [(80, 24), (30, 8)])
-async def test_every_button_is_reached_in_any_terminal(size: tuple[int, int]) -> None:
+async def test_every_button_is_reachable_in_any_terminal(size: tuple[int, int]) -> None:
     assert await answers(quitting(), "tab", "down", "enter", size=size) == [None]
 
 
@@ -98,7 +98,7 @@ async def test_quit_describes_the_workers(live: int, stopping: bool, texts: tupl
         await play.sees(pilot, "Quit franka-1", *texts)
 
 
-async def test_quit_of_a_sweep_names_the_command_that_runs_the_rest() -> None:
+async def test_quitting_a_sweep_names_the_command_that_continues_it() -> None:
     app = sweeps.app()
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "q")
@@ -117,15 +117,15 @@ async def test_quit_of_a_sweep_names_the_command_that_runs_the_rest() -> None:
         ("click:No", False),
     ],
 )
-async def test_only_a_clear_yes_is_one(keys: str, answer: bool | None) -> None:
+async def test_only_an_explicit_yes_confirms(keys: str, answer: bool | None) -> None:
     assert await answers(ConfirmScreen("Kill gpu0 now?"), *keys.split()) == [answer]
 
 
-async def test_other_keys_answer_nothing() -> None:
+async def test_other_keys_do_not_answer() -> None:
     assert await answers(ConfirmScreen("Kill gpu0 now?"), *"rxepdtXk") == KEEP_OPEN
 
 
-async def test_a_question_is_shown_as_it_is() -> None:
+async def test_a_question_is_shown_literally() -> None:
     app = stage.app()
     async with app.run_test(size=(80, 24)) as pilot:
         await app.push_screen(ConfirmScreen(f"Kill {EVIL}?"))

@@ -120,7 +120,7 @@ _narrow = st.lists(
     left=st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
-def test_a_piece_that_was_not_drawn_stays_as_it_was(
+def test_a_region_that_was_not_drawn_is_unchanged(
     before: list[Strip], after: list[Strip], cut: int, left: bool
 ) -> None:
     console, differ, terminal = _console("256"), Differ(), Terminal()
@@ -132,7 +132,7 @@ def test_a_piece_that_was_not_drawn_stays_as_it_was(
     assert terminal.cells == [one[:cut] + other[cut:] for one, other in zip(*halves, strict=True)]
 
 
-def test_what_did_not_change_is_not_sent() -> None:
+def test_unchanged_cells_are_not_sent() -> None:
     console, differ = _console("256"), Differ()
     row = [Piece("gpu0  24,013", Style(color="green"))]
     frame = [_row(row)] * HEIGHT
@@ -143,7 +143,7 @@ def test_what_did_not_change_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize("text", ["e\u0301te\u0301", "世e\u0301 x"])
-def test_a_mark_is_sent_with_the_character_that_it_stands_on(text: str) -> None:
+def test_a_combining_mark_is_sent_with_its_base_character(text: str) -> None:
     console, terminal = _console("256"), Terminal()
     row = _row([Piece(text, None)])
     terminal.feed(Differ().diff(_whole([row] * HEIGHT).render_segments(console)))
@@ -151,7 +151,7 @@ def test_a_mark_is_sent_with_the_character_that_it_stands_on(text: str) -> None:
     assert unicodedata.normalize("NFC", shown).rstrip() == unicodedata.normalize("NFC", text)
 
 
-def test_a_late_frame_of_a_wider_terminal_spoils_no_column() -> None:
+def test_a_late_frame_of_a_wider_terminal_does_not_overwrite_the_last_column() -> None:
     """A terminal writes what is beyond its last column over it: a border stayed there after a resize."""
     console, differ, terminal = _console("256"), Differ(), Terminal()
     frame = [_row([Piece("gpu0", None)])] * HEIGHT
@@ -161,7 +161,7 @@ def test_a_late_frame_of_a_wider_terminal_spoils_no_column() -> None:
     assert terminal.cells == _alone(frame, console)
 
 
-def test_a_style_is_kept_though_more_were_used_since_than_are_remembered() -> None:
+def test_styles_are_correct_after_the_style_cache_has_overflowed() -> None:
     differ = Differ()
     differ.diff("\x1b[1;1H\x1b[1;31m世a\x1b[0m")
     differ.diff("\x1b[2;1H" + "".join(f"\x1b[38;2;{n // 256};{n % 256};0mx\x1b[0m" for n in range(5000)))

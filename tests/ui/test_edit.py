@@ -59,7 +59,7 @@ async def editing(slot: str = "gpu0", args: tuple[str, ...] = ARGS) -> AsyncIter
 # Opening
 
 
-async def test_it_opens_at_once_and_can_be_left_while_the_engine_is_silent() -> None:
+async def test_the_dialog_opens_at_once_and_can_be_cancelled_while_the_engine_is_silent() -> None:
     engine = stage.engine()
     engine.answers.clear()
     app = stage.app(engine)
@@ -75,7 +75,7 @@ async def test_it_opens_at_once_and_can_be_left_while_the_engine_is_silent() -> 
         assert [request for request in asked(engine) if request[0] == "edit"] == []
 
 
-async def test_it_shows_why_the_engine_has_no_settings_and_keeps_what_is_typed_from_the_workers() -> None:
+async def test_the_dialog_shows_an_engine_error_and_typed_keys_do_not_reach_workers() -> None:
     engine = stage.engine()
     engine.refuse = "gpu0 has no worker [/"
     app = stage.app(engine)
@@ -98,7 +98,7 @@ async def test_it_shows_why_the_engine_has_no_settings_and_keeps_what_is_typed_f
         ((), "|"),
     ],
 )
-def test_the_cursor_begins_behind_the_number_of_environments(args: tuple[str, ...], line: str) -> None:
+def test_the_cursor_starts_after_the_number_of_environments(args: tuple[str, ...], line: str) -> None:
     column = arguments.cursor_column(args)
     assert f"{arguments.join(args)[:column]}|{arguments.join(args)[column:]}" == line
 
@@ -110,7 +110,7 @@ def test_the_cursor_begins_behind_the_number_of_environments(args: tuple[str, ..
     ("typed", "error"),
     [(' "half', "arguments: unclosed quotation mark"), (" half\\", "arguments: trailing backslash")],
 )
-async def test_arguments_that_cannot_be_read_are_not_sent(typed: str, error: str) -> None:
+async def test_arguments_that_cannot_be_parsed_are_not_sent(typed: str, error: str) -> None:
     async with editing() as dialog:
         await write(dialog.pilot, typed)
         await play.sees(dialog.pilot, error)
@@ -140,7 +140,7 @@ async def test_an_error_in_the_environment_names_its_line(typed: str, error: str
         assert asked(dialog.engine) == []
 
 
-async def test_the_preview_is_what_this_worker_would_get() -> None:
+async def test_the_preview_shows_the_arguments_of_this_worker() -> None:
     async with editing("gpu2", stage.ARGS) as dialog:
         await play.sees(dialog.pilot, "-B 4096 -e run-2 --seed 2001", "GS_CACHE=/tmp/cache-2", "{seed} 2001")
         await press(dialog.pilot, "end")
@@ -169,7 +169,7 @@ async def test_in_a_sweep_the_values_of_the_job_are_placeholders() -> None:
         await play.sees(pilot, f"Edit {app.view.selected}, job ", "{job} ", "{name} ")
 
 
-async def test_long_text_leaves_the_state_of_the_dialog_in_view() -> None:
+async def test_long_text_does_not_hide_the_state_of_the_dialog() -> None:
     async with editing(args=("-B", *map(str, range(400)))) as dialog:
         await dialog.pilot.resize_terminal(60, 12)
         dialog.fields[1].text = arguments.join_env({f"V{number}": "x" for number in range(40)})
@@ -191,7 +191,7 @@ async def test_this_worker_restarts_with_the_arguments_as_written(how: str) -> N
         assert not dialog.open
 
 
-async def test_the_environment_is_sent_as_it_is_written_and_enter_begins_a_line_there() -> None:
+async def test_the_environment_is_sent_as_written_and_enter_starts_a_line_in_it() -> None:
     async with editing() as dialog:
         await press(dialog.pilot, "tab", "enter", "enter")
         await write(dialog.pilot, "URL=a=b  {x} ")
@@ -260,7 +260,7 @@ async def test_a_refusal_is_shown_and_nothing_typed_is_lost() -> None:
 
 
 @pytest.mark.parametrize(("keys", "slots"), [("", ("gpu0", "gpu1")), ("tab tab space", ("gpu1",))])
-async def test_with_marked_workers_the_scope_is_chosen(keys: str, slots: tuple[str, ...]) -> None:
+async def test_with_marked_workers_the_scope_can_be_chosen(keys: str, slots: tuple[str, ...]) -> None:
     app = stage.app()
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "space", "down", "space", "e")
@@ -274,7 +274,7 @@ async def test_with_marked_workers_the_scope_is_chosen(keys: str, slots: tuple[s
 
 
 @given(st.lists(st.text(max_size=8), max_size=6))
-def test_arguments_that_are_written_are_read_as_they_were(args: list[str]) -> None:
+def test_formatted_arguments_parse_to_the_same_arguments(args: list[str]) -> None:
     assert arguments.split(arguments.join(args)) == tuple(args)
 
 

@@ -75,7 +75,7 @@ async def test_requests_are_answered_from_the_store_or_refused(tmp_path: Path) -
         await source.act(Action.RESTART, "gpu0")
 
 
-async def test_a_session_without_a_snapshot_says_so(tmp_path: Path) -> None:
+async def test_a_session_without_a_snapshot_shows_a_message(tmp_path: Path) -> None:
     session = await _write(tmp_path, snapshot=False)
     with pytest.raises(GmgError, match="no snapshot was recorded"):
         await EndedSession.open(tmp_path, session)

@@ -13,7 +13,7 @@ SIZE = (120, 36)
 ALL = (*(f"gpu{number}" for number in range(8)), "Σ")
 
 
-async def test_the_first_frame_has_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_frame_shows_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = play.record(monkeypatch, Console(width=SIZE[0], color_system="256"))
     async with play.busy().run_test(size=SIZE):
         terminal = pyte.Screen(*SIZE)

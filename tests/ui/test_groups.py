@@ -23,13 +23,13 @@ def _lines(snapshot: Snapshot, width: int = 160, *, chosen: str = "gpu0", most: 
     return [row.rstrip() for row in rows]
 
 
-def test_a_sum_says_of_how_many_ranks_and_who_is_slow() -> None:
+def test_a_groups_sum_shows_the_number_of_ranks_and_the_slow_rank() -> None:
     assert _lines(ranks.summed()) == [
         "▪ g0 ● running · 93,421,246 FPS · Σ of 4 ranks · rank 2 13 % behind · 1 restart · 39:12"
     ]
 
 
-def test_a_rate_that_rank_0_reports_for_all_is_the_groups_and_counts_once() -> None:
+def test_a_rate_reported_by_rank_0_for_the_group_counts_once() -> None:
     first, second = _lines(ranks.whole(), 80)
     assert first == "▪ g0 ● running · 192,000 FPS · rank 0's, for all · 312/1,500 it · 19:48 left"
     assert second.endswith("· 192,000 FPS · rank 0's, for all · 312/1,500 it · 19:48 left")
@@ -37,7 +37,7 @@ def test_a_rate_that_rank_0_reports_for_all_is_the_groups_and_counts_once() -> N
     assert "Σ 384,000 FPS" in headline(state, 120, _LOOK).strip().text
 
 
-def test_fps_per_watt_of_such_a_rate_counts_the_cards_of_all_ranks() -> None:
+def test_fps_per_watt_of_a_group_rate_counts_the_power_of_all_ranks() -> None:
     snapshot = ranks.whole()
     watts = sum(sample.power_w or 0.0 for sample in snapshot.samples)
     assert fps_per_watt(sessions.session(8), snapshot) == pytest.approx(384_000 / watts)
@@ -46,7 +46,7 @@ def test_fps_per_watt_of_such_a_rate_counts_the_cards_of_all_ranks() -> None:
     assert fps_per_watt(sessions.session(8), dark) == pytest.approx(192_000 / first)
 
 
-def test_a_line_says_what_a_group_waits_for_why_it_is_stuck_and_who_failed() -> None:
+def test_a_line_shows_what_a_group_waits_for_why_it_is_stuck_and_which_rank_failed() -> None:
     lines = _lines(ranks.pairs())
     assert "g1 … waiting       · waiting for rank 1 · 12 s" in lines[1]
     assert "g2 ⚠ STUCK running · rank 1 never entered ALLREDUCE 4711; the others" in lines[2]
@@ -63,7 +63,7 @@ def test_trouble_is_never_left_out(width: int) -> None:
         assert said in line
 
 
-def test_the_chosen_group_and_those_in_trouble_have_a_line_first() -> None:
+def test_the_selected_group_and_those_in_trouble_get_a_line_first() -> None:
     many = [RankGroup(f"g{i}", (f"gpu{i}",), WorkerState.RUNNING) for i in range(12)]
     many[7] = changed(many[7], state=WorkerState.FAILED)
     many[9] = changed(many[9], stuck="no rank makes progress")
@@ -73,7 +73,7 @@ def test_the_chosen_group_and_those_in_trouble_have_a_line_first() -> None:
     assert last.endswith("+8 groups ")
 
 
-def test_many_ranks_are_not_all_named() -> None:
+def test_a_long_list_of_ranks_is_shortened() -> None:
     assert groups.ranks_text((2,)) == "rank 2"
     assert groups.ranks_text((2, 3)) == "ranks 2, 3"
     assert groups.ranks_text(tuple(range(1, 64))) == "ranks 1, 2, 3, 4 and 59 more"
@@ -88,7 +88,7 @@ async def test_the_table_names_ranks() -> None:
 
 
 @pytest.mark.parametrize(("size", "said"), [((160, 48), "FPS counted in rank 0"), ((80, 24), " in rank 0 ")])
-async def test_ranks_that_rank_0_reports_for_say_where_their_rate_is_counted(size: tuple[int, int], said: str) -> None:
+async def test_ranks_without_a_rate_point_to_rank_0(size: tuple[int, int], said: str) -> None:
     app = play.app_of(play.engine_of(ranks.whole()))
     async with app.run_test(size=size) as pilot:
         await play.sees(pilot, said)
@@ -103,7 +103,7 @@ async def test_a_single_group_over_all_slots_takes_no_column() -> None:
         assert "rank   " not in play.shown(app)
 
 
-async def test_the_lines_of_groups_come_and_go_with_them() -> None:
+async def test_group_lines_appear_and_disappear_with_their_groups() -> None:
     engine = play.engine_of(ranks.summed())
     app = play.app_of(engine)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -136,18 +136,18 @@ async def _asked(snapshot: Snapshot, *keys: str) -> str:
         (("e",), "Edit group g0, 4 ranks"),
     ],
 )
-async def test_a_question_says_that_it_is_of_the_whole_group(keys: tuple[str, ...], words: str) -> None:
+async def test_a_confirmation_names_the_whole_group(keys: tuple[str, ...], words: str) -> None:
     workers = tuple(changed(worker, attempt_started=NOW - 2352.0) for worker in ranks.summed().workers)
     assert words in await _asked(changed(ranks.summed(), workers=workers), *keys)
 
 
-async def test_a_question_of_several_groups_names_them() -> None:
+async def test_a_confirmation_for_several_groups_names_them() -> None:
     workers = tuple(changed(worker, attempt_started=NOW - 2352.0) for worker in ranks.whole().workers)
     shown = await _asked(changed(ranks.whole(), workers=workers), "space", *["down"] * 5, "space", "x")
     assert "Stop groups g0 and g1, 8 ranks?" in shown
 
 
-async def test_a_rank_that_runs_for_a_moment_does_not_spare_its_group_the_question() -> None:
+async def test_a_group_asks_first_even_when_one_rank_has_just_started() -> None:
     first, *others = ranks.summed().workers
     workers = (
         changed(first, attempt_started=NOW - 2.0),
@@ -158,7 +158,7 @@ async def test_a_rank_that_runs_for_a_moment_does_not_spare_its_group_the_questi
     )
 
 
-async def test_the_details_have_the_rank_and_whose_rate_it_is() -> None:
+async def test_the_details_show_the_rank_and_the_source_of_the_rate() -> None:
     app = play.app_of(play.engine_of(ranks.whole()))
     async with app.run_test(size=(160, 48)) as pilot:
         await play.sees(pilot, "gpu0 log")

@@ -24,7 +24,7 @@ def _headline(snapshot: Snapshot, width: int) -> str:
     return text
 
 
-def test_the_headline_sums_what_runs_and_counts_every_worker_once() -> None:
+def test_the_headline_sums_running_workers_and_counts_each_once() -> None:
     text = _headline(sessions.varied_snapshot(), 160)
     running = [w for w in sessions.varied_snapshot().workers if w.state is WorkerState.RUNNING]
     total = sum(w.rate or 0.0 for w in running)
@@ -59,7 +59,7 @@ def test_the_headline_never_cuts_the_total_nor_the_clock(snapshot: Snapshot, wid
         (("-e", "run-{i}"), [("-e", "run-0"), ("-e", "run-1")], "franka.py -e run-{i}"),
     ],
 )
-def test_the_headline_has_the_arguments_that_run(
+def test_the_headline_shows_the_running_arguments(
     written: tuple[str, ...], running: list[tuple[str, ...]], shown: str
 ) -> None:
     session = sessions.session(2)
@@ -69,7 +69,7 @@ def test_the_headline_has_the_arguments_that_run(
     assert f"{shown}  " in headline(state, 140, _LOOK).strip().text
 
 
-def test_the_headline_says_for_how_long_the_engine_has_been_silent() -> None:
+def test_the_headline_shows_how_long_the_engine_has_been_silent() -> None:
     state = View(Welcome(1, sessions.session(8), sessions.varied_snapshot(), ()))
     state.silent_s = 75
     for width in (60, 80, 160):

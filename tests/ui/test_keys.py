@@ -53,13 +53,13 @@ def test_each_key_has_one_action_and_each_action_exists() -> None:
         ({"stop": ["ctrl+c"]}, "stop: ctrl+c is the key of quit"),
     ],
 )
-def test_keys_that_do_not_exist_or_have_two_meanings_are_refused(choice: dict[str, list[str]], wrong: str) -> None:
+def test_unknown_and_conflicting_keys_are_rejected(choice: dict[str, list[str]], wrong: str) -> None:
     with pytest.raises(ValueError, match=re.escape(wrong)):
         keys.remap(choice)
     assert keys.keymap == {}
 
 
-async def test_keys_of_the_settings_act_and_stand_in_the_footer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_configured_keys_work_and_appear_in_the_footer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "keymap", {})
     keys.remap({"restart": ["f5"], "stop": ["r"], "quit": ["ctrl+x"]})
     app = play.busy()
@@ -71,14 +71,14 @@ async def test_keys_of_the_settings_act_and_stand_in_the_footer(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("key", "request_name"), [("r", "restart"), ("x", "stop")])
-async def test_restart_and_stop_reach_the_chosen_worker_only(key: str, request_name: str) -> None:
+async def test_restart_and_stop_affect_only_the_selected_worker(key: str, request_name: str) -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "right", "down", key)
         assert _asked(app.engine) == [(request_name, "gpu5")]
 
 
-async def test_restart_failed_takes_all_that_failed_or_are_stuck_and_says_when_there_are_none() -> None:
+async def test_restart_failed_restarts_failed_and_stuck_workers_and_reports_when_there_are_none() -> None:
     app = play.varied()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:restart_failed")
@@ -114,7 +114,7 @@ _LONG = {"attempt_started": NOW - 2352.0}
 
 
 @pytest.mark.parametrize(("key", "verb", "action"), [("r", "Restart", "restart"), ("x", "Stop", "stop")])
-async def test_what_would_lose_more_than_a_minute_of_running_asks_first(key: str, verb: str, action: str) -> None:
+async def test_losing_more_than_a_minute_of_running_asks_first(key: str, verb: str, action: str) -> None:
     snapshot = sessions.busy_snapshot(2)
     long, short = (
         sessions.changed(snapshot.workers[at], attempt_started=NOW - s) for at, s in ((0, 2352.0), (1, 59.0))
@@ -132,7 +132,7 @@ async def test_what_would_lose_more_than_a_minute_of_running_asks_first(key: str
         assert _asked(app.engine)[1:] == [(action, "gpu1")]
 
 
-async def test_nothing_is_asked_where_that_was_turned_off() -> None:
+async def test_confirmations_can_be_turned_off() -> None:
     snapshot = sessions.busy_snapshot(2)
     long = tuple(sessions.changed(worker, **_LONG) for worker in snapshot.workers)
     app = play.app_of(play.engine_of(sessions.changed(snapshot, workers=long)))
@@ -160,7 +160,7 @@ async def test_a_restart_that_loses_nothing_does_not_ask(changes: dict[str, obje
         assert _asked(app.engine) == [("restart", "gpu0")]
 
 
-async def test_restarting_all_that_failed_asks_where_a_stuck_one_has_run_for_long() -> None:
+async def test_restarting_failed_workers_asks_when_a_stuck_one_has_run_for_long() -> None:
     snapshot = sessions.varied_snapshot()
     workers = tuple(sessions.changed(one, **_LONG) if one.stuck else one for one in snapshot.workers)
     app = play.app_of(play.engine_of(sessions.changed(snapshot, workers=workers)))
@@ -180,7 +180,7 @@ async def test_restarting_all_that_failed_asks_where_a_stuck_one_has_run_for_lon
         ({"state": WorkerState.STOPPING}, "x", "gpu0 is being stopped already."),
     ],
 )
-async def test_a_key_that_can_do_nothing_says_why(changes: dict[str, object], key: str, said: str) -> None:
+async def test_a_key_without_effect_shows_the_reason(changes: dict[str, object], key: str, said: str) -> None:
     snapshot = sessions.busy_snapshot(1)
     worker = sessions.changed(snapshot.workers[0], **changes)
     app = play.app_of(play.engine_of(sessions.changed(snapshot, workers=(worker,))))
@@ -190,7 +190,7 @@ async def test_a_key_that_can_do_nothing_says_why(changes: dict[str, object], ke
         assert _asked(app.engine) == []
 
 
-async def test_edit_gives_new_arguments_to_the_chosen_worker() -> None:
+async def test_edit_changes_the_arguments_of_the_selected_worker() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "l", "e")
@@ -202,7 +202,7 @@ async def test_edit_gives_new_arguments_to_the_chosen_worker() -> None:
         assert app.screen is app.main
 
 
-async def test_what_the_engine_refuses_is_shown_in_the_last_row() -> None:
+async def test_a_refusal_of_the_engine_is_shown_in_the_last_row() -> None:
     app = play.busy()
     async with app.run_test(size=SMALL) as pilot:
         app.engine.refuse = "gpu0 is [bold]busy[/bold]"
@@ -223,7 +223,7 @@ async def test_what_the_engine_refuses_is_shown_in_the_last_row() -> None:
         (SMALL, "j j j j j j j j j j", "gpu7"),
     ],
 )
-async def test_arrows_and_letters_choose_the_neighbour_and_open_its_log(
+async def test_arrows_and_letters_select_the_neighbour_and_open_its_log(
     size: tuple[int, int], keys: str, slot: str
 ) -> None:
     app = play.busy()
@@ -245,7 +245,7 @@ async def test_down_from_above_a_shorter_last_row_goes_to_its_end() -> None:
     ("size", "at", "slot"),
     [(WIDE, (130, 3), "gpu3"), (WIDE, (50, 12), "gpu5"), (SMALL, (70, 4), "gpu2"), (SMALL, (3, 10), "gpu0")],
 )
-async def test_a_click_chooses_the_worker_under_it(size: tuple[int, int], at: tuple[int, int], slot: str) -> None:
+async def test_a_click_selects_a_worker(size: tuple[int, int], at: tuple[int, int], slot: str) -> None:
     app = play.busy()
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
@@ -264,7 +264,7 @@ async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does() -> None:
         assert _asked(app.engine) == [("stop", "gpu0")]
 
 
-async def test_t_changes_between_tiles_and_table_and_says_when_tiles_have_no_room() -> None:
+async def test_t_switches_between_tiles_and_table_and_reports_when_tiles_do_not_fit() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
@@ -279,7 +279,7 @@ async def test_t_changes_between_tiles_and_table_and_says_when_tiles_have_no_roo
         await play.sees(pilot, "no room for tiles")
 
 
-async def test_64_workers_scroll_with_the_chosen_one_in_the_table() -> None:
+async def test_64_workers_scroll_with_the_selection_in_the_table() -> None:
     app = play.busy(64)
     async with app.run_test(size=SMALL) as pilot:
         await pilot.pause()
@@ -311,7 +311,7 @@ async def _command(pilot: Pilot[Outcome], name: str, help_text: str) -> None:
         await press(pilot, "enter")
 
 
-async def test_the_palette_does_what_keys_do() -> None:
+async def test_the_palette_runs_the_same_actions_as_keys() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await _command(pilot, "stop", "Stop the worker")
@@ -339,7 +339,7 @@ async def test_redraw_sends_all_cells_again(screen: str, monkeypatch: pytest.Mon
         assert [row.rstrip() for row in terminal.display] == [row.rstrip() for row in play.screen(app)]
 
 
-async def test_a_window_of_the_same_size_is_drawn_whole_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_resize_to_the_same_size_redraws_the_whole_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     """As when it was another for so short a time that both changes are heard of at once."""
     sent = play.record(monkeypatch, Console(color_system="256", force_terminal=True))
     app = play.busy()
@@ -358,7 +358,7 @@ async def test_a_window_of_the_same_size_is_drawn_whole_again(monkeypatch: pytes
 # Leaving
 
 
-async def test_a_stop_that_is_refused_leaves_the_session_as_it_was() -> None:
+async def test_a_refused_stop_does_not_change_the_session() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         app.engine.refuse = "the engine cannot do that now"
@@ -372,7 +372,7 @@ async def test_a_stop_that_is_refused_leaves_the_session_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
-async def test_quit_asks_and_escape_stays(key: str) -> None:
+async def test_quit_asks_and_escape_cancels(key: str) -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, key)
@@ -383,7 +383,7 @@ async def test_quit_asks_and_escape_stays(key: str) -> None:
         assert _asked(app.engine) == []
 
 
-async def test_quit_and_stop_leaves_once_all_have_ended() -> None:
+async def test_quit_and_stop_exits_once_all_workers_have_ended() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "q", "x")
@@ -400,7 +400,7 @@ async def test_quit_and_stop_leaves_once_all_have_ended() -> None:
 
 
 @pytest.mark.parametrize("keys", ["d", "q d"])
-async def test_detach_and_quit_without_stopping_leave_the_workers_alone(keys: str) -> None:
+async def test_detach_and_quit_without_stopping_do_not_affect_workers(keys: str) -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, *keys.split())
@@ -410,7 +410,7 @@ async def test_detach_and_quit_without_stopping_leave_the_workers_alone(keys: st
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
-async def test_quit_asks_nothing_when_all_have_ended(key: str) -> None:
+async def test_quit_does_not_ask_when_all_workers_have_ended(key: str) -> None:
     app = play.app_of(play.engine_of(sessions.ended_snapshot()))
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
@@ -430,7 +430,7 @@ def _ended_then_bye(app: FakedApp) -> None:
 
 
 @pytest.mark.parametrize(("what", "how"), [(_bye, "lost"), (_ended_then_bye, None)])
-async def test_an_engine_that_goes_is_a_loss_but_a_result_stays(
+async def test_a_lost_engine_is_reported_and_a_final_result_is_kept(
     what: Callable[[FakedApp], None], how: str | None
 ) -> None:
     app = play.busy()

@@ -64,7 +64,7 @@ async def test_the_log_follows_until_a_page_up_and_again_after_end() -> None:
         await play.sees(pilot, "newest 0")
 
 
-async def test_held_lines_stay_under_a_flood_and_the_newest_are_sent_when_they_are_let_go() -> None:
+async def test_a_paused_log_stays_under_a_flood_and_jumps_to_the_newest_lines_when_resumed() -> None:
     app = _plain()
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "following", "400 lines")
@@ -83,7 +83,7 @@ async def test_held_lines_stay_under_a_flood_and_the_newest_are_sent_when_they_a
         assert len(app.main.log_view.buffer.rows) <= KEPT_ROWS * 9 / 8
 
 
-async def test_f_holds_and_follows_and_paging_down_to_the_end_follows_again() -> None:
+async def test_f_pauses_and_follows_and_paging_down_to_the_end_follows_again() -> None:
     app = play.busy()
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "400 lines")
@@ -111,7 +111,7 @@ def _wheel_up() -> type:
     return MouseScrollUp
 
 
-async def test_search_marks_counts_and_goes_from_place_to_place() -> None:
+async def test_search_highlights_counts_and_steps_through_matches() -> None:
     app = _plain()
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "400 lines")
@@ -194,7 +194,7 @@ def _styles(app: App[Any], text: str) -> list[str]:
     return found
 
 
-async def test_the_present_match_looks_unlike_the_others() -> None:
+async def test_the_current_match_is_highlighted_differently() -> None:
     app = _app_of("one needle", "two needle", "three needle")
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "3 lines")
@@ -207,7 +207,7 @@ async def test_the_present_match_looks_unlike_the_others() -> None:
         assert _styles(app, "needle") == [styles[0], styles[2], styles[1]]
 
 
-async def test_the_field_says_how_it_searches_and_there_is_one_however_often_it_is_asked_for() -> None:
+async def test_the_search_field_shows_its_mode_and_opens_only_once() -> None:
     app = play.busy()
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, "slash")
@@ -220,7 +220,7 @@ async def test_the_field_says_how_it_searches_and_there_is_one_however_often_it_
         assert not app.main.query(LineBar)
 
 
-async def test_keys_by_the_thousand_are_searched_for_a_few_times_only() -> None:
+async def test_thousands_of_typed_keys_cause_only_a_few_searches() -> None:
     app = play.busy()
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "400 lines")
@@ -239,7 +239,7 @@ async def test_keys_by_the_thousand_are_searched_for_a_few_times_only() -> None:
         assert searched < 500
 
 
-async def test_enter_at_once_keeps_all_that_was_typed() -> None:
+async def test_an_immediate_enter_keeps_the_typed_text() -> None:
     app = play.busy()
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "400 lines")
@@ -250,7 +250,7 @@ async def test_enter_at_once_keeps_all_that_was_typed() -> None:
         await play.until(pilot, lambda: not app.main.query(LineBar))
 
 
-async def test_f_holds_a_log_that_is_shorter_than_the_view() -> None:
+async def test_f_pauses_a_log_that_is_shorter_than_the_view() -> None:
     app = _app_of("one", "two")
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "2 lines", "following")
@@ -262,7 +262,7 @@ async def test_f_holds_a_log_that_is_shorter_than_the_view() -> None:
         await play.sees(pilot, "following", "later 39")
 
 
-async def test_where_scrolling_ends_the_command_for_the_rest_is_named() -> None:
+async def test_the_end_of_the_scrollback_names_the_command_for_the_rest() -> None:
     app = play.busy()
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "400 lines")
@@ -286,7 +286,7 @@ def _lines(app: FakedApp) -> list[str]:
     return [row.rstrip() for row in rows[begin:-1] if row.strip()]
 
 
-async def test_rows_that_are_held_stay_as_they_are_while_progress_goes_on() -> None:
+async def test_rows_of_a_paused_log_do_not_change_while_progress_continues() -> None:
     app = play.busy(1)
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "400 lines", "×392")
@@ -308,7 +308,7 @@ def _style(app: FakedApp, text: str) -> str:
     raise AssertionError(f"{text} is not on the screen")
 
 
-async def test_heads_are_shortened_to_the_time_and_the_level_of_what_is_wrong() -> None:
+async def test_line_prefixes_are_shortened_to_the_time_and_the_level_of_problems() -> None:
     lines = (WARNING, "[Genesis] [07:01:00] [INFO] Compiling", "[Genesis] [07:01:01] [ERROR] ValueError: x", "other")
     app = _app_of(*lines)
     async with app.run_test(size=SMALL) as pilot:
@@ -324,7 +324,7 @@ async def test_heads_are_shortened_to_the_time_and_the_level_of_what_is_wrong() 
         assert len(set(styles)) == 3
 
 
-async def test_long_lines_are_wrapped_and_pages_go_by_rows_of_the_screen() -> None:
+async def test_long_lines_are_wrapped_and_paging_moves_by_screen_rows() -> None:
     long = "".join(f"<{number:04d}>" for number in range(100))
     app = _app_of("first", long, "世" * 120, "last")
     async with app.run_test(size=SMALL) as pilot:

@@ -23,7 +23,7 @@ def _plain(first: int, count: int) -> list[str]:
     return [f"line {number}" for number in range(first, first + count)]
 
 
-def test_a_gap_in_the_numbers_is_told_and_what_came_before_is_counted() -> None:
+def test_a_gap_in_line_numbers_is_shown_and_earlier_lines_are_counted() -> None:
     buffer = LogBuffer()
     buffer.extend(1200, ["a"])
     buffer.extend(1201, ["b"])
@@ -32,7 +32,7 @@ def test_a_gap_in_the_numbers_is_told_and_what_came_before_is_counted() -> None:
     assert (buffer.printed, buffer.below, buffer.is_cut) == (1211, 0, True)
 
 
-def test_lines_that_are_there_already_are_passed_over() -> None:
+def test_duplicate_lines_are_skipped() -> None:
     buffer = LogBuffer()
     buffer.extend(0, ["a", "b", "c"])
     buffer.extend(1, ["b", "c", "d"])
@@ -52,7 +52,7 @@ def test_the_buffer_keeps_the_newest_rows_and_forgets_their_matches() -> None:
     assert [_texts(buffer)[at] for at in buffer.matches] == [text for text in _texts(buffer) if "7" in text]
 
 
-def test_a_held_buffer_drops_nothing_takes_no_more_than_twice_as_much_and_goes_on_behind_a_gap() -> None:
+def test_a_paused_buffer_drops_nothing_grows_to_twice_its_size_and_continues_after_a_gap() -> None:
     buffer = LogBuffer(kept=100)
     buffer.extend(0, _plain(0, 100))
     buffer.hold()
@@ -69,7 +69,7 @@ def test_a_held_buffer_drops_nothing_takes_no_more_than_twice_as_much_and_goes_o
     assert buffer.below == 0
 
 
-def test_long_lines_bound_a_held_buffer_too() -> None:
+def test_long_lines_bound_a_paused_buffer_too() -> None:
     buffer = LogBuffer(kept=1000, kept_chars=10_000)
     buffer.hold()
     for number in range(50):
@@ -84,7 +84,7 @@ def test_long_lines_are_bounded_by_their_length() -> None:
     assert len(buffer.rows) == 4
 
 
-def test_a_search_ignores_case_and_goes_round() -> None:
+def test_a_search_ignores_case_and_wraps_around() -> None:
     buffer = LogBuffer()
     buffer.extend(0, ["Error", "ok", "ERROR", "ok", "straße"])
     buffer.search("error")
@@ -100,7 +100,7 @@ def test_a_search_ignores_case_and_goes_round() -> None:
 # Folding
 
 
-def test_neighbouring_progress_lines_are_one_row_of_the_newest() -> None:
+def test_consecutive_progress_lines_are_one_row_with_the_newest() -> None:
     buffer = LogBuffer()
     buffer.extend(0, [_fps(0), _fps(1), "warning", _fps(3)])
     buffer.extend(4, [_fps(4), _fps(5)])
@@ -111,7 +111,7 @@ def test_neighbouring_progress_lines_are_one_row_of_the_newest() -> None:
     ]
 
 
-def test_a_search_looks_at_the_newest_of_folded_lines() -> None:
+def test_a_search_matches_the_newest_of_folded_lines() -> None:
     buffer = LogBuffer()
     buffer.search(f"{24e6 + 1:,.2f}")
     buffer.extend(0, [_fps(0), _fps(1)])
@@ -120,7 +120,7 @@ def test_a_search_looks_at_the_newest_of_folded_lines() -> None:
     assert buffer.matches == []
 
 
-def test_held_rows_do_not_change() -> None:
+def test_paused_rows_do_not_change() -> None:
     buffer = LogBuffer()
     buffer.extend(0, ["a", _fps(1)])
     buffer.hold()
@@ -133,7 +133,7 @@ def test_held_rows_do_not_change() -> None:
     assert [row.lines for row in buffer.rows] == [1, 1, 3]
 
 
-def test_progress_lines_push_no_other_line_out() -> None:
+def test_progress_lines_do_not_evict_other_lines() -> None:
     buffer = LogBuffer(kept=100)
     buffer.extend(0, ["first", "second"])
     for first in range(2, 10_002, 50):
@@ -148,7 +148,7 @@ _messages = st.lists(
 
 
 @given(_messages, st.integers(1, 12), st.sampled_from(["", "warn"]), st.integers(0, 30))
-def test_every_line_is_counted_and_held_rows_stay(
+def test_every_line_is_counted_and_paused_rows_stay(
     messages: list[tuple[int, list[str]]], kept: int, query: str, hold: int
 ) -> None:
     buffer, number = LogBuffer(kept=kept), 0
@@ -169,7 +169,7 @@ def test_every_line_is_counted_and_held_rows_stay(
     assert matches == [number for number, row in enumerate(rows) if query and query in row.shown.casefold()]
 
 
-def test_lines_of_a_group_come_in_the_order_of_their_arrival_with_their_ranks() -> None:
+def test_lines_of_a_group_appear_in_order_of_arrival_with_their_ranks() -> None:
     buffer = LogBuffer(ranks={"gpu0": 0, "gpu1": 1})
     buffer.extend(0, ["a", "b"], slot="gpu0")
     buffer.extend(3, ["c"], slot="gpu1")

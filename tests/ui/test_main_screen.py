@@ -24,7 +24,7 @@ async def test_headline_workers_log_and_keys_fill_the_screen(size: tuple[int, in
         assert len(rows) - 1 - title >= 4
 
 
-async def test_tiles_that_are_out_of_sight_are_counted() -> None:
+async def test_hidden_tiles_are_counted() -> None:
     app = play.busy()
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("t")

@@ -35,7 +35,7 @@ def _app(*, ascii_only: bool = False, theme: str | None = None, **changes: Mappi
     ],
     ids=["table in ASCII", "tiles"],
 )
-async def test_marks_are_signs_and_the_headline_counts_them(
+async def test_marks_are_shown_and_counted_in_the_headline(
     size: tuple[int, int], ascii_only: bool, marked: list[str], unmarked: list[str]
 ) -> None:
     app = _app(ascii_only=ascii_only)
@@ -53,7 +53,7 @@ async def test_marks_are_signs_and_the_headline_counts_them(
 
 
 @pytest.mark.parametrize(("key", "request_name"), [("r", "restart"), ("x", "stop")])
-async def test_keys_act_on_the_marked_and_on_no_other(key: str, request_name: str) -> None:
+async def test_keys_act_on_marked_workers_only(key: str, request_name: str) -> None:
     app = _app()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "right", "space", "down", "space", "up", "left", key)
@@ -64,7 +64,7 @@ async def test_keys_act_on_the_marked_and_on_no_other(key: str, request_name: st
         assert asked(app.engine)[2:] == [(request_name, "gpu0")]
 
 
-async def test_kill_asks_with_how_many_unless_all_are_being_stopped() -> None:
+async def test_kill_asks_with_the_count_unless_all_are_being_stopped() -> None:
     stopping = {"state": WorkerState.STOPPING}
     app = _app(gpu1=stopping, gpu2=stopping)
     async with app.run_test(size=WIDE) as pilot:
@@ -74,7 +74,7 @@ async def test_kill_asks_with_how_many_unless_all_are_being_stopped() -> None:
         assert asked(app.engine) == [("kill", "gpu1", "gpu2")]
 
 
-async def test_marked_ones_that_a_key_can_do_nothing_with_are_left_out() -> None:
+async def test_marked_workers_that_a_key_does_not_apply_to_are_skipped() -> None:
     over = {"state": WorkerState.FINISHED}
     app = _app(gpu0=over, gpu2=over)
     async with app.run_test(size=WIDE) as pilot:
@@ -85,7 +85,7 @@ async def test_marked_ones_that_a_key_can_do_nothing_with_are_left_out() -> None
         await play.sees(pilot, "gpu0 has finished already.")
 
 
-async def test_on_a_worker_of_its_own_page_keys_act_on_that_one() -> None:
+async def test_on_a_workers_page_keys_act_on_that_worker() -> None:
     app = _app()
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, "space", "down", "space", "down", "enter")
@@ -98,7 +98,7 @@ async def test_on_a_worker_of_its_own_page_keys_act_on_that_one() -> None:
         await play.sees(pilot, "2 marked", "◆gpu0", "◆gpu1", "▸ gpu2")
 
 
-async def test_marks_survive_snapshots_and_a_slot_that_goes_loses_its_own() -> None:
+async def test_marks_survive_snapshots_and_are_dropped_with_their_slot() -> None:
     app = sweeps.app()
     async with app.run_test(size=SMALL) as pilot:
         first, second, *_ = app.view.slots
@@ -113,7 +113,7 @@ async def test_marks_survive_snapshots_and_a_slot_that_goes_loses_its_own() -> N
         assert app.view.marked == {second}
 
 
-async def test_esc_ends_a_search_before_it_unmarks() -> None:
+async def test_esc_closes_a_search_before_it_clears_marks() -> None:
     app = _app()
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, "space", "slash", "f", "p", "s", "enter")
@@ -127,7 +127,7 @@ async def test_esc_ends_a_search_before_it_unmarks() -> None:
 WALL = {"state": WorkerState.FAILED, "reason": "out of memory: 65,536 envs need about 52 GiB", "out_of_memory": True}
 
 
-async def test_restarting_into_the_same_wall_asks_first() -> None:
+async def test_restarting_into_the_same_failure_asks_first() -> None:
     app = _app(gpu0=WALL)
     async with app.run_test(size=WIDE) as pilot:
         for key in ("r", "do:restart_failed"):

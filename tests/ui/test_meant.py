@@ -20,7 +20,7 @@ async def _goes_on(pilot: Pilot[Outcome], engine: FakeEngine) -> None:
     await pilot.pause()
 
 
-async def test_an_edit_is_meant_for_the_job_on_which_its_dialog_was_opened() -> None:
+async def test_an_edit_applies_to_the_job_on_which_the_dialog_was_opened() -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:
@@ -35,7 +35,7 @@ async def test_an_edit_is_meant_for_the_job_on_which_its_dialog_was_opened() -> 
         assert engine.seen == {"gpu1": Seen(14)}
 
 
-async def test_a_kill_is_meant_for_the_attempt_that_was_asked_about() -> None:
+async def test_a_kill_applies_to_the_attempt_that_was_confirmed() -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:
@@ -49,7 +49,7 @@ async def test_a_kill_is_meant_for_the_attempt_that_was_asked_about() -> None:
         assert engine.seen == {"gpu1": Seen(14, attempt)}
 
 
-async def test_a_stop_and_a_restart_are_meant_for_the_job_on_the_screen() -> None:
+async def test_a_stop_and_a_restart_apply_to_the_job_on_the_screen() -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:

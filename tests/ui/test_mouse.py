@@ -32,7 +32,7 @@ async def test_a_double_click_shows_the_details_of_a_tile_and_of_a_row() -> None
             await play.sees(pilot, " 0│", " gpu2 ·")
 
 
-async def test_a_click_on_a_heading_of_the_table_sorts_by_it_and_again_turns_it_round() -> None:
+async def test_a_click_on_a_column_heading_sorts_and_a_second_click_reverses() -> None:
     app = play.busy(4)
     async with app.run_test(size=(160, 24)) as pilot:
         await press(pilot, "t")

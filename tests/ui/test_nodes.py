@@ -66,7 +66,7 @@ async def test_the_cursor_moves_over_folded_lines_and_enter_unfolds(
         assert "n2/gpu3" in _drawn(app)
 
 
-async def test_keys_do_nothing_to_workers_that_are_not_seen() -> None:
+async def test_keys_do_not_act_on_hidden_workers() -> None:
     app = nodes.busy()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:screen.fold_node")
@@ -104,7 +104,7 @@ async def test_a_click_on_a_nodes_line_folds_and_unfolds_it() -> None:
         assert app.view.selected == "n2/gpu0"
 
 
-async def test_a_line_has_cards_running_fps_power_and_the_worst_state() -> None:
+async def test_a_node_line_shows_cards_running_fps_power_and_the_worst_state() -> None:
     app = nodes.app_of(nodes.varied())
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "t", "do:screen.fold_node")
@@ -118,7 +118,7 @@ async def test_a_line_has_cards_running_fps_power_and_the_worst_state() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), WIDE])
-async def test_a_lost_node_says_so_in_headline_line_row_and_tile(size: tuple[int, int]) -> None:
+async def test_a_lost_node_is_shown_in_headline_line_row_and_tile(size: tuple[int, int]) -> None:
     app = nodes.app_of(nodes.lost(nodes.varied(), "n2", sessions.NOW - 75))
     async with app.run_test(size=size) as pilot:
         rows = play.screen(app)
@@ -134,7 +134,7 @@ async def test_a_lost_node_says_so_in_headline_line_row_and_tile(size: tuple[int
         assert app.view.selected == "n2/gpu0", "lost is trouble"
 
 
-async def test_a_silent_node_is_named_and_its_line_says_for_how_long() -> None:
+async def test_a_silent_node_is_named_with_the_duration() -> None:
     shown = nodes.snapshot(sessions.busy_snapshot(), views=(NodeView("n2", connected=False, silent_s=12.0),))
     app = nodes.app_of(shown)
     async with app.run_test(size=WIDE):
@@ -144,7 +144,7 @@ async def test_a_silent_node_is_named_and_its_line_says_for_how_long() -> None:
         assert "silent for 12 s" in next(row for row in rows if "- n2" in row)
 
 
-async def test_more_lost_nodes_than_have_room_are_counted() -> None:
+async def test_lost_nodes_that_do_not_fit_are_counted() -> None:
     shown: Snapshot = nodes.snapshot(sessions.busy_snapshot(16), 4)
     for node in ("n1", "n2", "n3"):
         shown = nodes.lost(shown, node, sessions.NOW - 9)
@@ -153,7 +153,7 @@ async def test_more_lost_nodes_than_have_room_are_counted() -> None:
         assert "3 nodes lost" in play.screen(app)[0]
 
 
-async def test_the_next_in_trouble_unfolds_its_node() -> None:
+async def test_going_to_the_next_trouble_unfolds_its_node() -> None:
     app = nodes.app_of(nodes.varied())
     async with app.run_test(size=WIDE) as pilot:
         app.view.folded = {"n1", "n2"}
@@ -166,7 +166,7 @@ async def test_the_next_in_trouble_unfolds_its_node() -> None:
         assert (app.view.selected, app.view.folded_node) == ("n2/gpu0", ""), "from the first behind the line"
 
 
-async def test_a_folded_node_says_how_many_a_filter_shows_of_it_and_goes_with_the_last() -> None:
+async def test_a_folded_node_counts_its_filtered_workers_and_disappears_without_any() -> None:
     app = nodes.app_of(nodes.varied())
     async with app.run_test(size=WIDE) as pilot:
         app.view.folded = {"n1", "n2"}
@@ -178,7 +178,7 @@ async def test_a_folded_node_says_how_many_a_filter_shows_of_it_and_goes_with_th
         assert _drawn(app) == ("-n1", ALL[3])
 
 
-async def test_sorted_by_a_figure_the_workers_of_all_nodes_are_one_list() -> None:
+async def test_sorting_by_a_metric_lists_the_workers_of_all_nodes_together() -> None:
     app = nodes.busy()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:screen.fold_node", "do:screen.sort_by('FPS')")
@@ -188,7 +188,7 @@ async def test_sorted_by_a_figure_the_workers_of_all_nodes_are_one_list() -> Non
         assert _drawn(app) == ("+n1", "-n2", *ALL[4:])
 
 
-def test_bands_are_as_wide_as_the_grid_and_begin_anew_with_each_node() -> None:
+def test_bands_are_as_wide_as_the_grid_and_restart_with_each_node() -> None:
     view = View(nodes.busy().engine.welcome)
     view.toggle_fold("n2")
     assert view.bands(3) == [Band((), "n1"), Band(ALL[:3]), Band(ALL[3:4]), Band(ALL[4:], "n2")]
@@ -204,7 +204,7 @@ async def test_many_slots_start_folded_and_fit() -> None:
         assert "▸ + n64" in play.shown(app)
 
 
-async def test_the_line_of_a_node_is_in_sight_with_its_first_worker() -> None:
+async def test_a_node_line_is_visible_with_its_first_worker() -> None:
     app = nodes.busy(4, 8)
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, *["down"] * 31)
@@ -216,7 +216,7 @@ async def test_the_line_of_a_node_is_in_sight_with_its_first_worker() -> None:
         assert "- n1" in play.shown(app)
 
 
-async def test_a_lost_workers_last_rate_is_not_its_result() -> None:
+async def test_the_last_rate_of_a_lost_worker_is_not_its_result() -> None:
     of = nodes.snapshot(sessions.busy_snapshot())
     waiting = tuple(
         sessions.changed(worker, state=WorkerState.WAITING) if worker.slot.startswith("n2/") else worker

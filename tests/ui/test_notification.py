@@ -27,17 +27,17 @@ def _happened(number: int, text: str = "gpu3 has failed: out of memory") -> Occu
         ((), False, ""),
     ],
 )
-def test_each_way_has_its_sequence(ways: tuple[str, ...], tmux: bool, expected: str) -> None:
+def test_each_notification_method_has_its_sequence(ways: tuple[str, ...], tmux: bool, expected: str) -> None:
     assert sequences(ways, (_happened(1),), tmux=tmux) == expected
     assert sequences(ways, (), tmux=tmux) == ""
 
 
-def test_several_at_once_are_one_notification_that_says_how_many() -> None:
+def test_simultaneous_events_are_one_notification_with_a_count() -> None:
     several = tuple(_happened(number) for number in range(3))
     assert sequences(("osc9",), several, tmux=False) == "\x1b]9;gpu3 has failed: out of memory (and 2 more)\a"
 
 
-def test_no_text_of_a_script_ends_the_sequence_or_is_too_long() -> None:
+def test_script_text_cannot_end_the_sequence_and_is_truncated() -> None:
     evil = _happened(1, "x\a\x1b]0;title\x1b\\;; \u202e " + "y" * 1000)
     said = sequences(("osc777",), (evil,), tmux=False)
     head, body, end = said[: len("\x1b]777;notify;gmg-tui;")], said[len("\x1b]777;notify;gmg-tui;") : -1], said[-1]
@@ -46,7 +46,7 @@ def test_no_text_of_a_script_ends_the_sequence_or_is_too_long() -> None:
     assert not set(body) & set("\a\x1b;\u202e\n")
 
 
-def test_only_what_happens_while_it_is_attached_is_told() -> None:
+def test_only_events_while_attached_are_notified() -> None:
     before = Snapshot(0.0, 0.0, (), occurred=(_happened(1), _happened(2)))
     state = View(Welcome(1, session(1), before, ()))
     later = Snapshot(0.0, 0.0, (), occurred=(_happened(2), _happened(3)))

@@ -84,7 +84,7 @@ async def test_in_a_sweep_it_is_the_log_of_the_job(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("code", "said"), [("raise SystemExit(3)", "exit status 3"), ("os.kill(os.getpid(), 9)", "killed by signal 9")]
 )
-async def test_a_pager_that_fails_or_is_killed_is_told(
+async def test_a_failed_or_killed_pager_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str
 ) -> None:
     app = _app("one")
@@ -103,7 +103,7 @@ async def test_a_pager_that_fails_or_is_killed_is_told(
         ("", "less is not installed"),
     ],
 )
-async def test_a_missing_pager_is_told_in_one_sentence(
+async def test_a_missing_pager_is_reported_in_one_sentence(
     named: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = _app("a line")
@@ -115,7 +115,7 @@ async def test_a_missing_pager_is_told_in_one_sentence(
         await play.sees(pilot, said)
 
 
-async def test_a_log_that_is_not_there_or_not_readable_is_told_in_one_sentence(
+async def test_a_missing_or_unreadable_log_is_reported_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = _app("a line")
@@ -132,9 +132,7 @@ async def test_a_log_that_is_not_there_or_not_readable_is_told_in_one_sentence(
     assert not note.exists()
 
 
-async def test_a_disk_that_does_not_answer_is_told_and_keeps_nothing_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_hung_disk_is_reported_and_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "hangs"
     os.mkfifo(path)  # opening one waits for a writer, as reading does for a disk that hangs
     monkeypatch.setattr(pager, "ANSWER_S", 0.05)

@@ -27,7 +27,9 @@ def _offered(app: FakedApp) -> set[str]:
         ("slash B enter", EVERYWHERE | MAIN_ONLY | {"Next match (n)", "Back (esc)"}, {"Queue (Q)"}),
     ],
 )
-async def test_only_what_works_on_the_screen_beneath_is_offered(keys: str, there: set[str], missing: set[str]) -> None:
+async def test_the_palette_offers_only_what_works_on_the_current_screen(
+    keys: str, there: set[str], missing: set[str]
+) -> None:
     app = stage.app()
     async with app.run_test(size=(100, 30)) as pilot:
         await press(pilot, *keys.split())

@@ -89,7 +89,7 @@ async def test_no_key_of_any_screen_changes_anything(of: str, opening: tuple[str
             assert app.screen is here
 
 
-async def test_headline_footers_help_and_palette_offer_what_is_allowed() -> None:
+async def test_headline_footers_help_and_palette_offer_only_allowed_actions() -> None:
     app = play.app_of(_engine("main"))
     async with app.run_test(size=WIDE) as pilot:
         await play.sees(pilot, "read-only", "enter Details", "? Help")
@@ -115,7 +115,7 @@ def _help(app: FakedApp) -> Iterator[str]:
         yield section.render().plain
 
 
-async def test_q_leaves_without_a_question_and_without_touching_the_workers() -> None:
+async def test_q_leaves_without_asking_and_without_affecting_workers() -> None:
     engine = _engine("main")
     app = play.app_of(engine)
     async with app.run_test(size=WIDE) as pilot:
@@ -125,7 +125,7 @@ async def test_q_leaves_without_a_question_and_without_touching_the_workers() ->
     assert asked(engine) == []
 
 
-async def test_a_click_on_what_is_not_offered_and_a_double_click_change_nothing() -> None:
+async def test_clicks_on_a_read_only_table_change_nothing() -> None:
     engine = _engine("tried")
     app = play.app_of(engine)
     async with app.run_test(size=WIDE) as pilot:
@@ -136,7 +136,7 @@ async def test_a_click_on_what_is_not_offered_and_a_double_click_change_nothing(
         assert _steered(engine) == []
 
 
-async def test_a_browser_is_offered_nothing_that_takes_the_terminal() -> None:
+async def test_a_browser_is_not_offered_actions_that_need_the_terminal() -> None:
     app = FakedApp(stage.engine(), theme="dark", web=True)
     async with app.run_test(size=WIDE) as pilot:
         await play.sees(pilot, "r Restart")  # it may steer

@@ -39,7 +39,7 @@ async def test_an_edit_of_workers_that_have_run_for_long_asks_first() -> None:
         await play.until(pilot, lambda: any(one[0] == "edit" for one in app.engine.asked))
 
 
-async def test_the_scope_of_an_edit_is_chosen_each_time() -> None:
+async def test_the_scope_of_an_edit_is_not_remembered() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "space", "right", "space", "e", "1", "ctrl+s")
@@ -50,7 +50,7 @@ async def test_the_scope_of_an_edit_is_chosen_each_time() -> None:
         assert next(one for one in reversed(app.engine.asked) if one[0] == "edit")[1] == ("gpu2",)
 
 
-async def test_a_line_under_way_does_not_replace_the_log() -> None:
+async def test_a_line_in_transit_does_not_replace_the_log() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await play.sees(pilot, "400 lines")
@@ -62,7 +62,7 @@ async def test_a_line_under_way_does_not_replace_the_log() -> None:
         assert [row.end for row in log.buffer.rows] == sorted({row.end for row in log.buffer.rows})
 
 
-async def test_no_key_acts_on_another_worker_when_the_slot_of_the_details_is_gone() -> None:
+async def test_no_key_affects_another_worker_when_the_slot_of_the_details_is_removed() -> None:
     app = sweeps.app()
     async with app.run_test(size=WIDE) as pilot:
         slot = app.view.selected
@@ -75,7 +75,7 @@ async def test_no_key_acts_on_another_worker_when_the_slot_of_the_details_is_gon
         assert not [one for one in app.engine.asked if one[0] in {Action.STOP, Action.RESTART, "edit"}]
 
 
-async def test_a_message_takes_no_row_from_the_workers_and_goes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_takes_no_row_from_the_workers_and_disappears(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gmg_tui.ui.app.MESSAGE_S", 2.0)
     app = play.busy()
     async with app.run_test(size=(160, 26)) as pilot:
@@ -87,7 +87,7 @@ async def test_a_message_takes_no_row_from_the_workers_and_goes_by_itself(monkey
 
 
 @pytest.mark.process
-async def test_the_loop_goes_on_while_the_pager_runs(tmp_path: Path) -> None:
+async def test_the_event_loop_continues_while_the_pager_runs(tmp_path: Path) -> None:
     ended = tmp_path / "ended"
     script = tmp_path / "pager"
     script.write_text(f"#!/bin/sh\nwhile [ ! -e {ended} ]; do sleep 0.05; done\n")
@@ -120,7 +120,7 @@ def test_a_tile_has_one_rate() -> None:
     assert "24,188" not in text
 
 
-async def test_an_error_of_writing_the_settings_is_shown(tmp_path: Path) -> None:
+async def test_an_error_writing_the_settings_is_shown(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     memory = Memory(tmp_path / "file" / "screen.json")
     memory.trouble = ""

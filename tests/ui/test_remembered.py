@@ -27,7 +27,7 @@ async def _choose(app: FakedApp, theme: str, *keys: str) -> None:
     app.memory.close()
 
 
-async def test_the_theme_is_there_in_the_next_session_and_the_layout_is_automatic_again(tmp_path: Path) -> None:
+async def test_the_theme_is_restored_in_the_next_session_and_the_layout_is_automatic(tmp_path: Path) -> None:
     """Once `t` was pressed, tiles or table were no longer chosen by the size in any later session."""
     file = tmp_path / "gmg-tui" / "screen.json"
     await _choose(_app(file), "contrast", "t")
@@ -38,7 +38,7 @@ async def test_the_theme_is_there_in_the_next_session_and_the_layout_is_automati
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"\xff\xfe", b"[" * 60_000, b'{"theme": null}'])
-async def test_a_broken_file_is_ignored_with_one_line_and_written_anew(tmp_path: Path, data: bytes) -> None:
+async def test_a_damaged_file_is_ignored_with_one_line_and_rewritten(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "screen.json"
     file.write_bytes(data)
     app = _app(file)
@@ -49,13 +49,13 @@ async def test_a_broken_file_is_ignored_with_one_line_and_written_anew(tmp_path:
     assert Memory(file).theme == "light"
 
 
-def test_a_theme_that_is_gone_is_ignored(tmp_path: Path) -> None:
+def test_an_unknown_theme_is_ignored(tmp_path: Path) -> None:
     file = tmp_path / "screen.json"
     file.write_bytes(b'{"theme": "plaid", "later": 1}')
     assert (Memory(file).theme, Memory(file).trouble) == (None, "")
 
 
-def test_a_folder_that_cannot_be_written_breaks_nothing(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     memory = Memory(tmp_path / "file" / "screen.json")
     memory.keep("light")

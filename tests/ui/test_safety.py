@@ -52,7 +52,7 @@ def _controls(sent: str) -> set[str]:
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 48)])
 @pytest.mark.parametrize("ascii_only", [False, True])
-async def test_hostile_texts_are_shown_and_do_nothing(
+async def test_hostile_text_is_shown_literally(
     size: tuple[int, int], ascii_only: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = play.record(monkeypatch, Console(color_system="256", force_terminal=True))

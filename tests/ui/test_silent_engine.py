@@ -55,7 +55,7 @@ async def connected(tmp_path: Path) -> AsyncIterator[tuple[Engine, EngineClient]
         await client.close()
 
 
-async def test_a_request_that_is_never_answered_fails_and_a_late_answer_is_no_other_ones(
+async def test_an_unanswered_request_fails_and_a_late_answer_is_not_taken_for_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients, "ANSWER_S", 0.05)
@@ -84,7 +84,7 @@ def _details(slot: str) -> Details:
     return Details(slot, (), "/", {}, (), "", ())
 
 
-async def test_an_engine_that_reads_nothing_holds_up_neither_requests_nor_leaving(
+async def test_an_engine_that_does_not_read_blocks_neither_requests_nor_leaving(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients, "ANSWER_S", 0.05)
@@ -112,7 +112,7 @@ class SilentApp(GmgApp):
     SILENT_S = 1
 
 
-async def test_the_headline_says_for_how_long_the_engine_is_silent_and_no_key_waits_for_it(tmp_path: Path) -> None:
+async def test_the_headline_shows_how_long_the_engine_is_silent_and_keys_do_not_wait(tmp_path: Path) -> None:
     async with connected(tmp_path) as (engine, client):
         app = SilentApp(client)
         async with app.run_test(size=SIZE, notifications=True) as pilot:
@@ -155,7 +155,7 @@ async def test_a_late_answer_to_an_edit_closes_the_dialog_and_is_sent_once() -> 
 
 @pytest.mark.parametrize("key", ["d", "q d", "ctrl+c d"])
 @pytest.mark.parametrize("first", ["r", "enter", "p", "q x"])
-async def test_one_can_leave_while_a_request_waits(first: str, key: str) -> None:
+async def test_the_interface_can_be_left_while_a_request_is_pending(first: str, key: str) -> None:
     app = play.busy(2)
     app.engine.answers.clear()
     async with app.run_test(size=SIZE) as pilot:

@@ -49,7 +49,7 @@ def _in_sight(app: FakedApp) -> list[str]:
     return [slot for band in app.main.grid._visible for slot in band.slots]
 
 
-async def test_what_is_sorted_follows_its_figures_at_a_calm_pace() -> None:
+async def test_sorted_workers_are_reordered_at_a_limited_rate() -> None:
     app = play.app_of(play.engine_of(_rates(5, 9, 7)))
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "t", "do:screen.sort_by('FPS')")
@@ -61,7 +61,7 @@ async def test_what_is_sorted_follows_its_figures_at_a_calm_pace() -> None:
         assert app.view.slots == ("gpu0", "gpu1", "gpu2")
 
 
-def test_the_worst_are_first_and_the_unknown_last_both_ways() -> None:
+def test_the_worst_sort_first_and_unknown_values_last_in_both_directions() -> None:
     view = View(play.engine_of(sessions.varied_snapshot()).welcome)
     view.sort_by(Order.STATE)
     assert view.slots[:3] == ("gpu3", "gpu4", "gpu7"), "failed, stuck, lost"
@@ -92,12 +92,12 @@ def test_a_broken_gpu_is_trouble_and_a_slow_link_is_not() -> None:
         ("   ", {f"gpu{i}" for i in range(8)}),
     ],
 )
-def test_a_filter_shows_what_has_all_its_words(text: str, shown: set[str]) -> None:
+def test_a_filter_shows_workers_that_match_all_its_words(text: str, shown: set[str]) -> None:
     assert {each.slot.name for each in _candidates(sessions.varied_snapshot()) if matches(each, text)} == shown
 
 
 @pytest.mark.parametrize("size", [(60, 12), WIDE])
-async def test_sorting_by_fps_keeps_the_selection_and_the_same_again_reverses_it(size: tuple[int, int]) -> None:
+async def test_sorting_by_fps_keeps_the_selection_and_sorting_again_reverses(size: tuple[int, int]) -> None:
     app = play.app_of(play.engine_of(_rates(5, 9, None, 7)))
     async with app.run_test(size=size) as pilot:
         await press(pilot, "do:screen.sort_by('FPS')")
@@ -112,7 +112,7 @@ async def test_sorting_by_fps_keeps_the_selection_and_the_same_again_reverses_it
         assert "sorted" not in play.shown(app)
 
 
-async def test_sorting_shows_the_first_ones_and_an_arrow_returns_to_the_selection() -> None:
+async def test_sorting_scrolls_to_the_top_and_an_arrow_returns_to_the_selection() -> None:
     app = play.busy(64)
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:screen.sort_by('FPS')")
@@ -123,7 +123,7 @@ async def test_sorting_shows_the_first_ones_and_an_arrow_returns_to_the_selectio
 
 
 @pytest.mark.parametrize("size", [(60, 12), WIDE])
-async def test_the_filter_is_seen_and_esc_ends_it(size: tuple[int, int]) -> None:
+async def test_the_filter_is_shown_and_esc_clears_it(size: tuple[int, int]) -> None:
     app = play.varied()
     async with app.run_test(size=size) as pilot:
         await press(pilot, "do:screen.filter_workers", *"failed", "enter")
@@ -135,7 +135,7 @@ async def test_the_filter_is_seen_and_esc_ends_it(size: tuple[int, int]) -> None
         assert "shown ·" not in play.shown(app)
 
 
-async def test_a_filter_that_shows_nobody_says_so_and_keys_act_on_nobody() -> None:
+async def test_a_filter_without_matches_shows_a_message_and_keys_do_nothing() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:screen.filter_workers", *"nobody", "enter")
@@ -160,7 +160,7 @@ async def test_a_filter_that_shows_nobody_says_so_and_keys_act_on_nobody() -> No
         assert app.view.selected == "gpu0"
 
 
-async def test_what_keys_act_on_does_not_vanish_from_a_filter_by_itself() -> None:
+async def test_selected_and_marked_workers_stay_visible_when_they_no_longer_match() -> None:
     app = play.varied()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:screen.filter_workers", *"failed", "enter", "space")
@@ -172,7 +172,7 @@ async def test_what_keys_act_on_does_not_vanish_from_a_filter_by_itself() -> Non
         assert app.engine.asked[-1] == (Action.STOP, "gpu3")
 
 
-async def test_restarting_all_that_failed_asks_where_the_filter_hides_some() -> None:
+async def test_restarting_failed_workers_asks_when_the_filter_hides_some() -> None:
     app = play.varied()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:screen.filter_workers", *"failed", "enter", "do:restart_failed")
@@ -183,7 +183,7 @@ async def test_restarting_all_that_failed_asks_where_the_filter_hides_some() -> 
         assert app.engine.asked[-1] == (Action.RESTART, "gpu3", "gpu4")
 
 
-async def test_trouble_is_gone_through_in_the_order_of_the_screen_and_round() -> None:
+async def test_the_trouble_key_cycles_in_screen_order() -> None:
     app = play.varied()
     async with app.run_test(size=WIDE) as pilot:
         seen = []
@@ -202,7 +202,7 @@ async def test_trouble_is_gone_through_in_the_order_of_the_screen_and_round() ->
 
 
 @pytest.mark.parametrize("view", ["tiles", "table"])
-async def test_the_wheel_scrolls_and_what_is_in_sight_can_be_clicked(view: str) -> None:
+async def test_the_wheel_scrolls_and_visible_workers_can_be_clicked(view: str) -> None:
     app = play.busy(64)
     async with app.run_test(size=WIDE) as pilot:
         if app.main.grid.plan.tiles is not (view == "tiles"):
@@ -223,7 +223,7 @@ async def test_the_wheel_scrolls_and_what_is_in_sight_can_be_clicked(view: str) 
         assert app.view.selected in _in_sight(app)
 
 
-async def test_a_key_draws_as_many_of_512_workers_as_are_in_sight(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_draws_only_the_visible_of_512_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
     draw = table.row
 

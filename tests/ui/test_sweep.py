@@ -37,7 +37,7 @@ def _state(*slots: int, of: int = 8) -> View:
     return View(Welcome(1, engine.welcome.session, _with(engine.snapshot, *slots), ()))
 
 
-def test_the_slots_are_those_that_have_a_worker_and_all_of_a_plain_run() -> None:
+def test_a_sweep_shows_slots_with_a_worker_and_a_plain_run_shows_all() -> None:
     assert _state(0, 2, 5).slots == ("gpu0", "gpu2", "gpu5")
     session = sessions.session(4)
     plain = Snapshot(0.0, 0.0, sessions.busy_snapshot(4).workers[:2])
@@ -47,7 +47,7 @@ def test_the_slots_are_those_that_have_a_worker_and_all_of_a_plain_run() -> None
 @pytest.mark.parametrize(
     ("left", "chosen"), [((0, 1, 3), "gpu3"), ((0, 6, 7), "gpu6"), ((2, 7), "gpu2"), ((5,), "gpu5"), ((), "")]
 )
-def test_where_the_chosen_slot_goes_the_nearest_is_chosen(left: tuple[int, ...], chosen: str) -> None:
+def test_the_nearest_slot_is_selected_when_the_selected_one_disappears(left: tuple[int, ...], chosen: str) -> None:
     state = _state(*range(8))
     state.choose("gpu4")
     full = sweeps.engine(slots=8, used=8).snapshot
@@ -55,7 +55,7 @@ def test_where_the_chosen_slot_goes_the_nearest_is_chosen(left: tuple[int, ...],
     assert state.selected == chosen
 
 
-def test_a_slot_that_comes_is_chosen_where_there_was_none() -> None:
+def test_the_first_slot_to_appear_is_selected() -> None:
     state = _state()
     assert (state.slots, state.selected) == ((), "")
     assert state.move("down", 1) is False
@@ -68,7 +68,7 @@ def test_a_slot_that_comes_is_chosen_where_there_was_none() -> None:
 
 
 @pytest.mark.parametrize("size", [(60, 12), (120, 36)])
-async def test_the_queue_has_a_row_and_words_give_way_to_the_width(size: tuple[int, int]) -> None:
+async def test_the_queue_has_a_row_that_is_shortened_to_the_width(size: tuple[int, int]) -> None:
     app = sweeps.app()
     async with app.run_test(size=size) as pilot:
         await play.sees(pilot, "12/30 jobs", "1 failed", "00:04:12 left")
@@ -79,7 +79,7 @@ async def test_the_queue_has_a_row_and_words_give_way_to_the_width(size: tuple[i
         assert full / (full + rest) == pytest.approx(12 / 30, abs=0.08)
 
 
-async def test_a_job_stands_beside_its_slot_with_the_time_that_it_has_left() -> None:
+async def test_a_job_is_shown_beside_its_slot_with_its_time_left() -> None:
     app = sweeps.app()
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "gpu0 #13 metho", "#13 method=ode-b8", "timeout in 23:48", "waits for")
@@ -90,7 +90,7 @@ async def test_a_job_stands_beside_its_slot_with_the_time_that_it_has_left() -> 
         await play.sees(pilot, "gpu0 #13 method=ode-b8 · H100 80GB HBM3", "gpu3 · H100 80GB HBM3")
 
 
-async def test_a_time_out_that_is_near_is_told_as_trouble() -> None:
+async def test_an_approaching_timeout_is_shown_as_trouble() -> None:
     engine = sweeps.engine()
     first, *others = engine.snapshot.workers
     near = sessions.changed(first, attempt_started=NOW - 1700.0, timeout_s=1800.0)
@@ -100,7 +100,7 @@ async def test_a_time_out_that_is_near_is_told_as_trouble() -> None:
         await play.sees(pilot, "timeout in 1:40")
 
 
-async def test_the_end_is_told_with_times_and_jobs_running_on_average() -> None:
+async def test_the_end_shows_times_and_the_average_number_of_running_jobs() -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
     async with app.run_test(size=(120, 36)) as pilot:
@@ -112,7 +112,7 @@ async def test_the_end_is_told_with_times_and_jobs_running_on_average() -> None:
         await play.sees(pilot, "30/30 jobs", "1 failed", "ended after 00:41:07")
 
 
-async def test_slots_come_and_go_and_the_choice_and_its_log_go_with_them() -> None:
+async def test_the_selection_and_its_log_follow_slots_that_come_and_go() -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:
@@ -129,7 +129,7 @@ async def test_slots_come_and_go_and_the_choice_and_its_log_go_with_them() -> No
 
 
 @pytest.mark.parametrize("size", [SMALL, WIDE])
-async def test_without_any_slot_keys_say_so_and_nothing_breaks(size: tuple[int, int]) -> None:
+async def test_without_slots_keys_show_a_message(size: tuple[int, int]) -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
     async with app.run_test(size=size) as pilot:
@@ -158,7 +158,7 @@ async def test_the_details_follow_the_slot_to_its_next_job() -> None:
         await play.sees(pilot, "#16 method=sde-b2")
 
 
-async def test_editing_fills_in_the_values_of_the_job_and_means_jobs_that_run() -> None:
+async def test_editing_fills_in_the_job_values_and_applies_to_running_jobs() -> None:
     engine = sweeps.engine()
     engine.details_of["gpu1"] = Details("gpu1", (), "/", {}, (), "", (), args=("-m", "{method}", "-n", "{job}/{n}"))
     app = sweeps.app(engine)
@@ -173,7 +173,7 @@ async def test_editing_fills_in_the_values_of_the_job_and_means_jobs_that_run() 
 
 
 @pytest.mark.parametrize("key", ["r", "x", "X", "e"])
-async def test_a_key_on_a_slot_without_a_job_does_nothing_and_says_so(key: str) -> None:
+async def test_a_key_on_a_slot_without_a_job_shows_a_message(key: str) -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:
@@ -195,7 +195,7 @@ async def test_a_key_on_a_slot_without_a_job_does_nothing_and_says_so(key: str) 
         (WorkerState.FAILED, "r", ""),
     ],
 )
-async def test_of_a_job_that_has_ended_only_a_failed_one_is_run_again(state: WorkerState, key: str, said: str) -> None:
+async def test_only_failed_jobs_can_be_run_again(state: WorkerState, key: str, said: str) -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:
@@ -209,7 +209,7 @@ async def test_of_a_job_that_has_ended_only_a_failed_one_is_run_again(state: Wor
         )
 
 
-async def test_quitting_says_how_to_go_on_and_counts_jobs() -> None:
+async def test_quitting_shows_how_to_continue_and_counts_jobs() -> None:
     app = sweeps.app()
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, "q")
@@ -225,7 +225,7 @@ async def test_quitting_says_how_to_go_on_and_counts_jobs() -> None:
     assert app.return_value.how == "stopped"
 
 
-async def test_an_interrupted_queue_says_how_many_did_not_run() -> None:
+async def test_an_interrupted_queue_counts_the_jobs_that_did_not_run() -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
     async with app.run_test(size=(120, 36)) as pilot:

@@ -79,7 +79,7 @@ def _terminate(child: pexpect.spawn) -> None:
 
 @pytest.mark.terminal
 @pytest.mark.parametrize("lose", [_close_window, _hang_up, _terminate])
-def test_an_interface_ends_in_order_when_its_terminal_is_lost(
+def test_an_interface_exits_cleanly_when_its_terminal_is_lost(
     lose: Callable[[pexpect.spawn], None],
 ) -> None:
     with _program(2 * _WAIT_S) as program:
@@ -90,7 +90,7 @@ def test_an_interface_ends_in_order_when_its_terminal_is_lost(
 
 @pytest.mark.terminal
 @pytest.mark.parametrize("lose", [_close_window, _hang_up])
-def test_an_interface_that_is_stuck_is_ended_and_gives_the_terminal_back(
+def test_a_stuck_interface_is_ended_and_the_terminal_restored(
     lose: Callable[[pexpect.spawn], None],
 ) -> None:
     with _program(watchdog.GRACE_S) as program:
@@ -118,7 +118,7 @@ def test_without_a_terminal_the_interface_is_refused_in_one_line(name: str) -> N
     assert done.stdout == f"GmgError standard {name} is not a terminal; run gmg-tui in one, or use --headless\n"
 
 
-async def test_a_watch_that_is_left_leaves_nothing_behind() -> None:
+async def test_a_stopped_watchdog_leaves_nothing_behind() -> None:
     master, slave = pty.openpty()
     descriptors = _descriptors()
     handler = signal.getsignal(signal.SIGHUP)

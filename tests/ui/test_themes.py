@@ -38,7 +38,7 @@ def _parameters(sent: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", themes.NAMES)
-async def test_every_theme_draws_and_every_style_has_its_colour(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_theme_draws_and_styles_have_distinct_colours(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "gpu0" in await _sent(name, monkeypatch)
     app = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=name)
     assert app.theme == themes.textual_name(name, no_color=False)
@@ -48,7 +48,7 @@ async def test_every_theme_draws_and_every_style_has_its_colour(name: str, monke
     assert len(set(told_apart)) == len(told_apart)
 
 
-def test_a_theme_s_styles_are_derived_once_which_takes_longer_than_a_frame() -> None:
+def test_styles_of_a_theme_are_derived_once() -> None:
     app = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme="dark")
     dark = app.appearance
     app.theme = themes.textual_name("light", no_color=False)
@@ -59,7 +59,7 @@ def test_a_theme_s_styles_are_derived_once_which_takes_longer_than_a_frame() -> 
 
 
 @pytest.mark.parametrize("name", ["dark", "light", "contrast"])
-def test_colours_are_of_the_256_that_every_terminal_has(name: str) -> None:
+def test_colours_are_from_the_256_colour_palette(name: str) -> None:
     appearance = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=name).appearance
     for style in appearance.styles.values():
         assert style.color is not None
@@ -84,7 +84,7 @@ async def test_no_color_sends_attributes_only(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("name", [name for name in themes.NAMES if name != "ansi"])
-async def test_every_cell_has_the_theme_s_background_so_that_it_is_legible_on_any_terminal(name: str) -> None:
+async def test_every_cell_has_the_background_of_the_theme(name: str) -> None:
     app = play.app_of(play.engine_of(sessions.varied_snapshot()), theme=name)
     async with app.run_test(size=(120, 40)) as pilot:
         await play.sees(pilot, "400 lines")

@@ -61,7 +61,7 @@ def _detail(shown: Shown, width: int) -> str:
 # Graphs
 
 
-def test_a_bar_is_empty_at_nothing_full_at_all_and_never_longer() -> None:
+def test_a_bar_is_empty_at_0_and_full_at_100_per_cent() -> None:
     assert graphs.bar(0.0, 10, UNICODE) == ("", "░" * 10)
     assert graphs.bar(1.0, 10, UNICODE) == ("█" * 10, "")
     assert graphs.bar(7.0, 10, UNICODE) == ("█" * 10, "")
@@ -69,7 +69,7 @@ def test_a_bar_is_empty_at_nothing_full_at_all_and_never_longer() -> None:
     assert graphs.bar(0.55, 10, UNICODE) == ("█████▌", "░░░░")
 
 
-def test_a_history_tells_nothing_from_little_and_unknown_from_full() -> None:
+def test_a_history_distinguishes_zero_from_little_and_unknown_from_full() -> None:
     assert graphs.history([None, 0.0, 0.001, 50.0, 100.0, 900.0], 100.0, 8, UNICODE) == "    ▁▄██"
     assert graphs.history([], 0.0, 3, UNICODE) == "   "
     assert graphs.history([1.0], 1.0, 0, UNICODE) == ""
@@ -88,7 +88,7 @@ def test_buckets_are_means_aligned_to_the_clock() -> None:
     assert buckets(points, 101, 2, 2) == [None, 4.0]
 
 
-def test_a_history_carries_on_over_a_few_seconds_without_news_leaves_a_gap_for_more_and_is_bounded() -> None:
+def test_a_history_bridges_a_few_seconds_without_data_leaves_a_gap_for_more_and_is_bounded() -> None:
     history = History()
     worker = sessions.running(0)
     fps = worker.fps.last  # type: ignore[union-attr]
@@ -106,7 +106,7 @@ def test_a_history_carries_on_over_a_few_seconds_without_news_leaves_a_gap_for_m
     assert set(history.fps) == {None}
 
 
-def test_a_worker_that_is_restarted_has_a_gap_where_it_had_ended() -> None:
+def test_the_history_of_a_restarted_worker_has_a_gap() -> None:
     snapshot = sessions.busy_snapshot(1)
     state = View(Welcome(1, sessions.session(1), snapshot, ()))
     (worker,) = snapshot.workers
@@ -118,12 +118,12 @@ def test_a_worker_that_is_restarted_has_a_gap_where_it_had_ended() -> None:
     assert points == [worker.fps.last, *[None] * 600, worker.fps.last]  # type: ignore[union-attr]
 
 
-def test_a_higher_graph_has_the_same_newest_values_in_more_rows() -> None:
+def test_a_taller_graph_shows_the_same_values_in_more_rows() -> None:
     values = [None, 25.0, 50.0, 75.0, 100.0]
     assert graphs.tall_history(values, 100.0, 6, 2, UNICODE) == ["    ▄█", "  ▄███"]
 
 
-def test_a_higher_tile_has_a_higher_graph_and_shows_more_of_a_reason() -> None:
+def test_a_taller_tile_has_a_taller_graph_and_shows_more_of_a_reason() -> None:
     history = History()
     for second in range(60):
         history.add(1000.0 + second, sessions.running(0), None)
@@ -135,7 +135,7 @@ def test_a_higher_tile_has_a_higher_graph_and_shows_more_of_a_reason() -> None:
     assert [text.count("memory.") for text in texts] == [3, 5]
 
 
-def test_tiles_are_only_higher_once_there_is_a_rate_to_draw() -> None:
+def test_tiles_grow_only_once_there_is_a_rate_to_draw() -> None:
     rates = sessions.busy_snapshot(2)
     silent = changed(rates, workers=tuple(changed(worker, fps=None) for worker in rates.workers))
     view = View(Welcome(1, sessions.session(2), silent, ()))
@@ -145,7 +145,7 @@ def test_tiles_are_only_higher_once_there_is_a_rate_to_draw() -> None:
 
 
 @pytest.mark.parametrize("after", [12e6, 12e3])
-def test_a_graph_is_as_high_as_what_it_shows_not_as_what_was(after: float) -> None:
+def test_a_graph_is_scaled_to_the_values_shown(after: float) -> None:
     history = History()
     worker = sessions.running(0)
     for second in range(600):
@@ -160,7 +160,7 @@ def test_a_graph_is_as_high_as_what_it_shows_not_as_what_was(after: float) -> No
 
 @pytest.mark.parametrize("slot", ["gpu0", "gpu0-mig11", "node-117/gpu0-mig11"])
 @pytest.mark.parametrize("width", range(60, 90, 3))
-def test_figures_in_a_row_never_touch_and_those_without_room_are_left_out(width: int, slot: str) -> None:
+def test_values_in_a_row_are_separated_and_dropped_when_they_do_not_fit(width: int, slot: str) -> None:
     worker = changed(sessions.running(0), fps=Fps(192_104_233.0, 1.0, 1.0, 1, settled=192_104_233.0))
     sample = changed(sessions.sample(0), memory_used_mib=80 * 1024.0, memory_total_mib=80 * 1024.0, gpu_util_pct=100.0)
     session = sessions.session(1)
@@ -173,7 +173,7 @@ def test_figures_in_a_row_never_touch_and_those_without_room_are_left_out(width:
     assert len(names) >= (2 if slot == "gpu0" else 0)
 
 
-def test_every_state_and_stuck_has_a_sign_of_its_own() -> None:
+def test_every_state_has_a_distinct_symbol() -> None:
     all_signs = [*UNICODE.states.values(), UNICODE.stuck]
     assert len(set(all_signs)) == len(all_signs) == len(WorkerState) + 1
 
@@ -181,7 +181,7 @@ def test_every_state_and_stuck_has_a_sign_of_its_own() -> None:
 # Tiles
 
 
-def test_a_running_card_has_every_figure_and_its_unit() -> None:
+def test_a_running_tile_shows_every_metric_with_its_unit() -> None:
     shown = _shown(sessions.running(0), sessions.sample(0))
     text = _tile(shown)
     for word in ("gpu0", "H100", "running 39:12", "24,013,029 FPS", "4,096 envs", " 97 %", "30.2 / 79.6 GiB"):
@@ -214,7 +214,7 @@ def test_a_rate_that_is_not_current_is_dim_and_has_its_age(width: int) -> None:
     assert words.rate_style(sessions.running(0)) == "fps"
 
 
-def test_nothing_known_is_a_dash_and_not_supported_is_said_never_nought() -> None:
+def test_unknown_values_are_a_dash_and_unsupported_ones_are_labelled() -> None:
     silent = GpuSample("GPU-00000000")
     text = _tile(_shown(Worker("gpu0", 0, WorkerState.WAITING, NOW - 5.0), silent))
     assert "– FPS" in text
@@ -227,33 +227,33 @@ def test_nothing_known_is_a_dash_and_not_supported_is_said_never_nought() -> Non
 @pytest.mark.parametrize(
     ("used", "shown"), [(0.0, " 0.0 / 79.6"), (81_559.0, "79.6 / 79.6"), (90_000.0, "87.9 / 79.6")]
 )
-def test_memory_at_its_edges(used: float, shown: str) -> None:
+def test_memory_in_use_at_its_limits(used: float, shown: str) -> None:
     sample = changed(sessions.sample(0), memory_used_mib=used, gpu_util_pct=100.0)
     text = _tile(_shown(sessions.running(0), sample))
     assert shown in text
     assert "100 %" in text
 
 
-def test_a_throttled_card_has_its_reason() -> None:
+def test_a_throttled_gpu_shows_the_reason() -> None:
     assert "throttled: thermal" in _tile(
         _shown(sessions.running(0), changed(sessions.sample(0), throttle=("thermal",)))
     )
 
 
-def test_a_throttled_card_hides_no_history_in_a_narrow_row() -> None:
+def test_throttling_does_not_hide_the_history_in_a_narrow_row() -> None:
     worker = changed(sessions.running(0), progress=None)
     free, slowed = (changed(sessions.sample(0), throttle=throttle) for throttle in ((), ("power cap",)))
     assert _row(_shown(worker, slowed), 80) == _row(_shown(worker, free), 80)
 
 
-def test_a_lost_card_is_told_first_on_card_and_row() -> None:
+def test_a_lost_gpu_is_shown_first_on_tile_and_row() -> None:
     lost = GpuSample("GPU-00000000", lost=True, error="GPU is lost (Xid 79)")
     worker = changed(sessions.running(0), warnings=("something else",))
     assert "GPU lost: GPU is lost (Xid 79)" in _tile(_shown(worker, lost))
     assert "GPU lost" in _row(_shown(worker, lost))
 
 
-def test_late_metrics_have_their_age_and_hide_no_phase() -> None:
+def test_late_metrics_show_their_age_and_do_not_hide_the_phase() -> None:
     late = changed(sessions.sample(0), age_s=7.4, throttle=())
     worker = changed(sessions.running(0), progress=None)
     assert "GPU metrics are 7 s old" in _tile(_shown(worker, late))
@@ -262,7 +262,7 @@ def test_late_metrics_have_their_age_and_hide_no_phase() -> None:
     assert "compiling kernels" in _row(_shown(compiling, late), 80)
 
 
-def test_a_driver_that_does_not_answer_is_told_with_how_long_and_its_metrics_are_na() -> None:
+def test_a_silent_driver_is_shown_with_the_duration_and_its_metrics_are_na() -> None:
     silent = GpuSample("GPU-00000000", error="no answer from the driver", age_s=83.0)
     shown = _shown(changed(sessions.running(0), progress=None), silent)
     assert "no answer from the driver for 1:23" in " ".join(_tile(shown).split())
@@ -296,7 +296,7 @@ def test_a_row_shows_the_fps_in_full_and_environments_where_there_is_room(width:
         ({"warnings": ("runs on the CPU",)}, "runs on"),
     ],
 )
-def test_what_keeps_a_worker_is_said_on_its_tile_in_its_row_and_below_the_table(
+def test_what_a_worker_waits_for_is_shown_on_its_tile_in_its_row_and_below_the_table(
     changes: dict[str, object], words: str
 ) -> None:
     worker = changed(sessions.running(0), fps=None, **changes)
@@ -307,7 +307,7 @@ def test_what_keeps_a_worker_is_said_on_its_tile_in_its_row_and_below_the_table(
         assert words in _detail(shown, 80)
 
 
-def test_nothing_turns_on_the_card_of_a_worker_that_is_held_and_no_time_is_foretold() -> None:
+def test_the_tile_of_a_waiting_worker_has_no_spinner_and_no_estimate() -> None:
     ready = changed(
         sessions.running(0), fps=None, state=WorkerState.BUILDING, phase=Phase.INITIALISING, phase_since=NOW - 9.0
     )
@@ -323,7 +323,7 @@ _POWER_CAP = changed(sessions.sample(0), throttle=("power cap",))
 
 @pytest.mark.parametrize("progress", [None, Progress(412, 1000, "iteration", eta_s=60.0)])
 @pytest.mark.parametrize("sample", [sessions.sample(0), _POWER_CAP])
-def test_what_an_edit_did_is_told_the_change_first_also_on_throttled_gpus_and_beside_progress(
+def test_the_effect_of_an_edit_is_shown_first_also_when_throttled_and_beside_progress(
     sample: GpuSample, progress: Progress | None
 ) -> None:
     shown = _shown(changed(sessions.running(0), before=_BEFORE, current=_NOW, progress=progress), sample)
@@ -346,7 +346,7 @@ def test_what_an_edit_did_is_told_the_change_first_also_on_throttled_gpus_and_be
     ],
     ids=["nothing printed", "compiling", "not settled", "failed"],
 )
-def test_nothing_is_compared_before_there_is_something_to_compare(changes: dict[str, object]) -> None:
+def test_rates_are_not_compared_before_there_is_an_earlier_one(changes: dict[str, object]) -> None:
     shown = _shown(changed(sessions.running(0), **({"before": _BEFORE, "current": _NOW} | changes)), sessions.sample(0))
     for text in (_tile(shown, 90), _row(shown, 80), _row(shown, 160)):
         assert "20.0M" not in text
@@ -359,13 +359,13 @@ def test_rates_are_compared_where_both_are_known() -> None:
     assert "+20 % FPS (20.0M → 24.0M)" in _tile(_shown(worker, sessions.sample(0)), 60)
 
 
-def test_hardly_any_change_is_none_of_a_direction() -> None:
+def test_a_tiny_change_has_no_direction() -> None:
     assert [difference(1000.0, after) for after in (999.0, 1000.0, 1001.0)] == ["+0 %"] * 3
     assert [difference(1000.0, after) for after in (900.0, 0.0)] == ["-10 %", "-100 %"]
     assert difference(0.0, 5.0) == difference(None, 5.0) == ""
 
 
-def test_a_failed_tile_says_what_was_tried() -> None:
+def test_a_failed_tile_shows_the_arguments() -> None:
     worker = changed(sessions.running(0), state=WorkerState.FAILED, reason="out of memory", args=("-B", "16384"))
     for one in (worker, changed(worker, fps=None)):
         text = _tile(_shown(one, sessions.sample(0)))
@@ -374,7 +374,7 @@ def test_a_failed_tile_says_what_was_tried() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
-def test_trouble_that_does_not_fit_beside_the_history_takes_its_place(width: int) -> None:
+def test_trouble_that_does_not_fit_beside_the_history_replaces_it(width: int) -> None:
     worker = changed(sessions.running(0), warnings=("runs on the CPU",))
     history = History()
     for second in range(300):
@@ -385,7 +385,7 @@ def test_trouble_that_does_not_fit_beside_the_history_takes_its_place(width: int
     assert "█" in _row(_shown(sessions.running(0), sessions.sample(0), history), width)
 
 
-def test_a_broken_gpu_is_one_line_in_red_before_what_is_mild() -> None:
+def test_a_broken_gpu_is_one_red_line_before_milder_trouble() -> None:
     broken = judged(GpuHealth(ecc_uncorrected=2, pcie_width=8, pcie_width_max=16))
     shown = _shown(sessions.running(0), changed(sessions.sample(0), health=broken, throttle=("power cap",)))
     notes = [(note.text, note.style) for note in words.notes(shown.worker, shown.sample, _LOOK)]
@@ -451,14 +451,12 @@ _samples = st.none() | st.builds(
 
 
 @given(_workers, _samples, st.integers(tile.MIN_WIDTH, 90))
-def test_whatever_is_known_a_tile_and_a_row_keep_their_size(
-    worker: Worker, sample: GpuSample | None, width: int
-) -> None:
+def test_tiles_and_rows_keep_their_size_with_any_values(worker: Worker, sample: GpuSample | None, width: int) -> None:
     shown = _shown(worker, sample)
     drawn = _tile(shown, width) + _row(shown, 60 + width)
     assert not _CONTROL.search(drawn)
 
 
-def test_a_healed_race_leaves_a_mark() -> None:
+def test_a_recovered_cache_race_leaves_a_mark() -> None:
     worker = changed(sessions.running(0), healed=True)
     assert "race healed" in _tile(_shown(worker, sessions.sample(0)))

@@ -23,7 +23,9 @@ from gmg_tui.genesis.output.reader import Reader
         (("--num_envs_to_draw", "5"), None),
     ],
 )
-def test_arguments_name_it_as_genesis_examples_and_its_neighbours_do(args: tuple[str, ...], count: int | None) -> None:
+def test_the_number_of_environments_is_read_from_arguments_of_known_scripts(
+    args: tuple[str, ...], count: int | None
+) -> None:
     assert from_arguments(args) == count
 
 
@@ -36,7 +38,7 @@ def test_arguments_name_it_as_genesis_examples_and_its_neighbours_do(args: tuple
         ("max_num_envs_seen 4", None),
     ],
 )
-def test_a_configuration_that_is_printed_names_it(line: str, count: int | None) -> None:
+def test_the_number_of_environments_is_read_from_a_printed_configuration(line: str, count: int | None) -> None:
     reader = Reader(gpu_slot=False, started=0.0)
     reader.feed(f"{line}\n".encode(), 1.0)
     assert reader.n_envs == count

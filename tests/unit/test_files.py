@@ -10,7 +10,7 @@ import pytest
 from gmg_tui import files
 
 
-def test_links_are_followed_and_stay(tmp_path: Path) -> None:
+def test_links_are_followed_and_kept(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
     target, link, second = tmp_path / "far" / "out.json", tmp_path / "link", tmp_path / "second"
     link.symlink_to("far/out.json")
@@ -21,7 +21,7 @@ def test_links_are_followed_and_stay(tmp_path: Path) -> None:
     assert [path.name for path in target.parent.iterdir()] == ["out.json"]
 
 
-def test_a_pipe_is_refused_and_stays(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_and_kept(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with pytest.raises(OSError, match="not a regular file"):

@@ -24,13 +24,13 @@ def _loaded(module: str) -> set[str]:
         ("gmg_tui.headless", ("textual", "rich", "gmg_tui.engine", "pynvml", "torch", "genesis")),
     ],
 )
-def test_a_part_does_not_load_what_it_must_not_know(module: str, never: tuple[str, ...]) -> None:
+def test_a_package_does_not_import_forbidden_modules(module: str, never: tuple[str, ...]) -> None:
     loaded = _loaded(module)
     assert module.removesuffix(".__main__") in loaded
     assert loaded.isdisjoint(never)
 
 
-def test_a_start_without_a_file_of_settings_loads_nothing_that_reads_one() -> None:
+def test_a_start_without_a_settings_file_does_not_import_its_parser() -> None:
     code = "import sys; from gmg_tui import cli; cli._settings('run'); print('\\n'.join(sys.modules))"
     done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())

@@ -49,7 +49,7 @@ def test_a_path_or_a_name_of_an_interpreter_becomes_absolute_and_links_stay(
 
 
 @pytest.mark.process
-def test_what_is_no_interpreter_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_is_not_an_interpreter_is_refused(tmp_path: Path) -> None:
     for path, says in (
         (str(tmp_path / "absent"), "not a program that can be run"),
         (str(tmp_path), "not a program that can be run"),
@@ -63,7 +63,7 @@ def test_what_is_no_interpreter_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_an_interpreter_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interpreter_that_does_not_answer_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpreter, "_ANSWER_S", 0.2)
     silent = program(tmp_path / "silent", "#!/bin/sh\nexec sleep 60\n")
     with pytest.raises(GmgError, match="does not answer"):
@@ -72,7 +72,7 @@ def test_an_interpreter_that_does_not_answer_is_not_waited_for(tmp_path: Path, m
 
 
 @pytest.mark.process
-def test_genesis_is_looked_for_without_being_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_genesis_is_located_without_being_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "genesis"
     package.mkdir()
     (package / "__init__.py").write_text("raise SystemExit('imported')")
@@ -83,7 +83,7 @@ def test_genesis_is_looked_for_without_being_imported(tmp_path: Path, monkeypatc
     assert not interpreter.has_genesis(program(tmp_path / "false", "#!/bin/sh\nexit 1\n"))
 
 
-def test_versions_are_read_from_files_and_nothing_is_started(tmp_path: Path) -> None:
+def test_versions_are_read_from_files_without_starting_a_process(tmp_path: Path) -> None:
     refusing = "#!/bin/sh\nexit 1\n"
     python = program(tmp_path / "venv/bin/python", refusing)
     (tmp_path / "venv/pyvenv.cfg").write_text("home = /usr/bin\nversion_info = 3.12.4.final.0\n")

@@ -29,18 +29,18 @@ VALUES = values_for(CARD, 1, 8, 5)
         ("{{'x': {i}}}", "{'x': 1}"),
     ],
 )
-def test_what_is_filled_in_and_what_stays(text: str, filled: str) -> None:
+def test_known_placeholders_are_filled_in_and_others_kept(text: str, filled: str) -> None:
     assert fill(text, VALUES) == filled
 
 
 @given(st.text(alphabet="{}ingx\n "))
-def test_filling_never_raises_and_leaves_text_without_braces_alone(text: str) -> None:
+def test_filling_never_raises_and_keeps_text_without_braces(text: str) -> None:
     filled = fill(text, VALUES)
     if "{" not in text:
         assert filled == text
 
 
-def test_seeds_differ_from_worker_to_worker_and_not_from_attempt_to_attempt() -> None:
+def test_seeds_differ_between_workers_but_not_between_attempts() -> None:
     seeds = [values_for(CARD, index, 64, 0)["seed"] for index in range(64)]
     assert len(set(seeds)) == 64
     assert seeds == [values_for(CARD, index, 8, 5)["seed"] for index in range(64)]
@@ -69,12 +69,12 @@ def test_the_values_of_a_job_are_filled_in_once(text: str, filled: str) -> None:
     assert fill(text, JOB) == filled
 
 
-def test_the_placeholders_of_a_text_are_those_that_would_be_filled_in() -> None:
+def test_the_placeholders_of_a_text_are_listed() -> None:
     assert names_in("{a}-{b.c} {a} {{d}} ${e} {{{f}}} { g } {} {h-} {1} ${x:{y}}") == ("a", "b.c", "f", "y")
 
 
 @pytest.mark.parametrize("value", ["x", "{i}", "{{i}}", "}", True, 7])
 @pytest.mark.parametrize("text", ["{a}-{i}", "{{a}} {a} {{{a}}}", "${a} {unknown} {a}", '{"k": {"a": "{a}"}}'])
-def test_filling_in_some_and_then_the_rest_is_filling_in_all(text: str, value: object) -> None:
+def test_filling_in_two_steps_equals_filling_at_once(text: str, value: object) -> None:
     some = fill_some(text, {"a": value})
     assert fill(some, {"i": 3, "slot": "gpu0"}) == fill(text, {"i": 3, "slot": "gpu0", "a": value})

@@ -40,7 +40,7 @@ from tests.workers import changed, session_of, worker_of
         (units.energy, {None: "n/a", 0: "0.0 Wh", 22_400: "6.2 Wh", 263_000: "73 Wh", 5_040_000: "1.4 kWh"}),
     ],
 )
-def test_figures_as_people_read_them(write: Callable[[Any], str], texts: dict[float | None, str]) -> None:
+def test_numbers_are_formatted_for_people(write: Callable[[Any], str], texts: dict[float | None, str]) -> None:
     assert {value: write(value) for value in texts} == texts
 
 
@@ -48,7 +48,7 @@ def _worker(slot: str, state: WorkerState, fps: float | None) -> Worker:
     return worker_of(slot, 0, state, fps=Fps(fps, fps, fps, 1, settled=fps) if fps else None)
 
 
-def test_the_total_is_of_the_running_ones_until_all_have_ended() -> None:
+def test_the_total_covers_running_workers_until_all_have_ended() -> None:
     running = _worker("gpu0", WorkerState.RUNNING, 100.0)
     failed = _worker("gpu1", WorkerState.FAILED, 50.0)
     finished = _worker("gpu2", WorkerState.FINISHED, 25.0)
@@ -58,7 +58,7 @@ def test_the_total_is_of_the_running_ones_until_all_have_ended() -> None:
     assert total_fps((silent,)) is None
 
 
-def test_the_rate_now_leads_and_one_that_is_not_current_counts_nowhere() -> None:
+def test_the_current_rate_is_shown_first_and_an_outdated_one_is_not_counted() -> None:
     worker = worker_of("gpu0", 0, WorkerState.RUNNING, fps=Fps(100.0, 90.0, 110.0, 9, settled=80.0))
     silent = changed(worker, slot="gpu1", fps_silent_since=48.0)
     assert (worker.current_fps, silent.current_fps) == (80.0, None)
@@ -106,5 +106,5 @@ def test_fps_per_watt_counts_each_gpu_that_reports_its_power_once() -> None:
         (b"x" * (MAX_LINE_BYTES + 1234), "x" * MAX_LINE_BYTES + " … (+1,234 bytes)"),
     ],
 )
-def test_what_could_harm_a_terminal_is_gone(raw: bytes, text: str) -> None:
+def test_control_characters_are_removed(raw: bytes, text: str) -> None:
     assert clean(raw) == text

@@ -23,7 +23,7 @@ def _screens(pid: int) -> list[psutil.Process]:
     return list(psutil.Process(pid).children(recursive=True))
 
 
-async def test_a_browser_shows_the_screen_and_looks_only() -> None:
+async def test_a_browser_shows_the_screen_read_only() -> None:
     async with running(spec_for(*NEVER, cpu=2)) as run:
         await run.until_state("cpu1", WorkerState.RUNNING)
         async with serving(run.spec.name) as served, browser() as page:

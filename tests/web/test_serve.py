@@ -23,7 +23,7 @@ async def _status(web: aiohttp.ClientSession, url: str) -> int:
         return answer.status
 
 
-async def test_without_the_token_there_is_nothing() -> None:
+async def test_requests_without_the_token_are_rejected() -> None:
     async with ScriptedEngine(), serving() as served, aiohttp.ClientSession() as web:
         token = served.url.rsplit("/", 2)[1]
         assert len(token) >= 32
@@ -39,7 +39,7 @@ async def test_without_the_token_there_is_nothing() -> None:
         assert not psutil.Process(served.process.pid).children()
 
 
-async def test_the_page_loads_nothing_from_elsewhere_and_tells_nobody_its_address() -> None:
+async def test_the_page_loads_no_external_resources_and_sends_no_referrer() -> None:
     async with ScriptedEngine(), serving() as served, aiohttp.ClientSession() as web:
         async with web.get(served.url) as answer:
             page = await answer.text()
@@ -53,7 +53,7 @@ async def test_the_page_loads_nothing_from_elsewhere_and_tells_nobody_its_addres
             assert await _status(web, f"{served.url}{path}") in {403, 404}, path
 
 
-async def test_a_page_that_ends_in_any_way_leaves_no_process_and_the_others_stay() -> None:
+async def test_a_closed_page_leaves_no_process_and_does_not_affect_others() -> None:
     async with running(spec_for("--lines", "0")) as run:
         await run.until_state("cpu0", WorkerState.RUNNING)
         process = await start("--port", "0")
@@ -77,7 +77,7 @@ async def test_a_page_that_ends_in_any_way_leaves_no_process_and_the_others_stay
         assert not alive
 
 
-async def test_a_port_in_use_gives_one_line() -> None:
+async def test_a_port_in_use_is_reported_in_one_line() -> None:
     async with ScriptedEngine():
         with socket.create_server(("127.0.0.1", 0)) as taken:
             done = in_process("serve", "--port", str(taken.getsockname()[1]))

@@ -72,7 +72,7 @@ def test_a_rate_is_shown_with_its_source_and_beside_the_number_printed_last() ->
     )
 
 
-def test_of_a_worker_that_has_ended_nothing_is_now() -> None:
+def test_an_ended_worker_has_no_current_values() -> None:
     """It said that a stopped worker ran at a rate now."""
     worker = changed(stage.snapshot().workers[0], state=WorkerState.STOPPED)
     texts = _texts(list(facts.worker_facts(worker, History())))
@@ -82,7 +82,7 @@ def test_of_a_worker_that_has_ended_nothing_is_now() -> None:
     assert _texts(list(facts.gpu_facts(stage.gpu(0), sample, worker, over=True)))[0] == "GPU at the end"
 
 
-def test_counted_environments_stand_beside_the_number_of_the_arguments() -> None:
+def test_counted_environments_are_shown_beside_the_number_in_the_arguments() -> None:
     worker = changed(stage.snapshot().workers[0], args=("-B", "4096"), n_envs=2048, printed_envs=2048)
     assert "envs 2,048 reported, 4,096 in the arguments" in _texts(list(facts.worker_facts(worker, History())))
 
@@ -119,7 +119,7 @@ def test_the_gpu_has_all_its_figures_with_their_units() -> None:
         assert text in texts, text
 
 
-def test_health_has_what_is_wrong_with_what_to_do() -> None:
+def test_health_shows_problems_with_advice() -> None:
     health = judged(
         GpuHealth(
             ecc_corrected=1234,
@@ -186,7 +186,7 @@ def _edges(rows: list[str], title: str) -> tuple[str, str]:
     return labels[0], labels[-1]
 
 
-def test_the_charts_stand_on_one_time_axis_with_units_at_their_edges() -> None:
+def test_the_charts_share_one_time_axis_and_show_units() -> None:
     some = tuple(None if 40 <= step < 60 else 100.0 for step in range(142))
     rows = _charts(series=Series("gpu0", stage.NOW, 4.0, some, some, some, some))
     plots = _plots(rows)
@@ -241,13 +241,13 @@ def test_unknown_values_are_named_and_not_drawn_as_zero() -> None:
 
 
 @pytest.mark.parametrize(("height", "titles"), [(14, 4), (13, 3), (8, 2), (5, 1), (4, 0), (0, 0), (-3, 0)])
-def test_charts_give_way_from_below_where_rows_are_few(height: int, titles: int) -> None:
+def test_the_lowest_charts_are_dropped_when_rows_are_few(height: int, titles: int) -> None:
     rows = _charts(height=height)
     assert sum(bool(plot) for plot in _plots(rows).values()) == titles
     assert len(rows) <= max(1, height)
 
 
-def test_a_share_of_the_cpu_has_one_chart_and_busy_sms_have_one_where_they_are_known() -> None:
+def test_a_cpu_slot_has_one_chart_and_sm_activity_has_one_when_known() -> None:
     slot = stage.CPU_SESSION.slots[0]
     rows = _charts(slot=slot, sample=None, height=12, series=Series("cpu0", stage.NOW, 1.0, (100.0, 140.0)))
     assert list(_plots(rows)) == ["FPS"]
@@ -283,7 +283,7 @@ async def test_tab_and_the_mouse_show_each_section_and_keys_scroll_it(size: tupl
         await play.sees(pilot, "Command line", "esc")
 
 
-async def test_setup_has_command_environment_log_and_why_there_is_no_egl_device() -> None:
+async def test_setup_shows_command_environment_log_and_why_there_is_no_egl_device() -> None:
     engine = stage.engine()
     engine.details_of["gpu1"] = msgspec.structs.replace(stage.details("gpu1"), egl="unset: it is not open to this user")
     async with detailed(engine, "shift+tab", slot="gpu1", size=(120, 36)) as pilot:
@@ -300,7 +300,7 @@ async def test_setup_has_command_environment_log_and_why_there_is_no_egl_device(
         )
 
 
-async def test_in_a_sweep_the_job_has_its_values_and_its_own_log() -> None:
+async def test_in_a_sweep_the_page_shows_the_values_and_the_log_of_the_job() -> None:
     app = sweeps.app()
     async with app.run_test(size=(160, 36)) as pilot:
         await press(pilot, "enter", "shift+tab")
@@ -350,7 +350,7 @@ async def test_attempts_are_listed_and_the_selected_one_is_explained() -> None:
         await play.sees(pilot, "newest", "attempt 4, +41 % FPS")
 
 
-async def test_enter_edits_with_the_settings_of_an_earlier_attempt() -> None:
+async def test_enter_opens_the_edit_dialog_with_the_settings_of_an_earlier_attempt() -> None:
     async with detailed(_four_attempts(), "tab", "tab", size=(160, 36)) as pilot:
         await play.sees(pilot, "17,000,000")
         await press(pilot, "down", "down", "enter")
@@ -400,7 +400,7 @@ async def test_keys_act_on_the_worker_shown(keys: list[str], request_: tuple[obj
 # What changes
 
 
-async def test_each_snapshot_is_shown_with_what_is_wrong_above() -> None:
+async def test_each_snapshot_is_shown_with_its_problems_at_the_top() -> None:
     engine = stage.engine()
     async with detailed(engine) as pilot:
         await play.sees(pilot, "FPS 24,013,029", "attempt 2")
@@ -415,7 +415,7 @@ async def test_each_snapshot_is_shown_with_what_is_wrong_above() -> None:
         assert "STUCK" not in play.shown(pilot.app)
 
 
-async def test_an_engine_that_gives_no_details_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_details_are_requested_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DetailsPage, "PERIOD_S", 0.2)
     engine = stage.engine()
     engine.refuse = "the engine is busy"
@@ -426,7 +426,7 @@ async def test_an_engine_that_gives_no_details_is_asked_again(monkeypatch: pytes
         await play.until(pilot, lambda: "busy" not in play.shown(pilot.app))
 
 
-async def test_a_slot_without_a_worker_breaks_nothing() -> None:
+async def test_a_slot_without_a_worker_is_shown() -> None:
     engine = stage.engine()
     slots = (*stage.GPU_SESSION.slots, Slot("gpu9", stage.GPU_SESSION.slots[0].kind, stage.gpu(9)))
     engine.welcome = msgspec.structs.replace(

@@ -34,7 +34,7 @@ async def _read_through(pilot: Pilot[Any]) -> str:
 
 
 @pytest.mark.parametrize("size", [(60, 12), SMALL, (160, 48)])
-async def test_the_help_has_every_key_state_and_metric_on_any_terminal(size: tuple[int, int]) -> None:
+async def test_the_help_lists_every_key_state_and_metric_on_any_terminal(size: tuple[int, int]) -> None:
     app = stage.app()
     async with app.run_test(size=size) as pilot:
         await press(pilot, "question_mark")
@@ -54,7 +54,7 @@ async def test_the_help_has_every_key_state_and_metric_on_any_terminal(size: tup
         assert f"{metric.label} {metric.text}" in text
 
 
-async def test_on_the_main_screen_it_begins_with_the_basics() -> None:
+async def test_on_the_main_screen_the_help_begins_with_the_basics() -> None:
     app = stage.app()
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, "question_mark")
@@ -65,7 +65,7 @@ async def test_on_the_main_screen_it_begins_with_the_basics() -> None:
     ("opening", "texts"),
     [("enter", ("Edit arguments and environment", "Show the next section.")), ("p", ("SIGTERM", "SIGKILL"))],
 )
-async def test_on_a_page_it_begins_with_the_keys_of_that_page(opening: str, texts: tuple[str, ...]) -> None:
+async def test_on_a_page_the_help_begins_with_the_keys_of_that_page(opening: str, texts: tuple[str, ...]) -> None:
     app = stage.app()
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, opening, "question_mark")
@@ -78,7 +78,7 @@ async def test_on_a_page_it_begins_with_the_keys_of_that_page(opening: str, text
 
 
 @pytest.mark.parametrize("key", ["escape", "ctrl+c", "question_mark"])
-async def test_it_scrolls_and_closes(key: str) -> None:
+async def test_the_help_scrolls_and_closes(key: str) -> None:
     app = stage.app()
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, "question_mark")

@@ -52,7 +52,7 @@ async def test_each_row_has_the_owner_of_its_process() -> None:
 
 
 @pytest.mark.parametrize(("key", "signal", "kill"), [("x", "SIGTERM", False), ("X", "SIGKILL", True)])
-async def test_the_process_of_somebody_else_is_ended_after_a_confirmation(key: str, signal: str, kill: bool) -> None:
+async def test_the_process_of_another_user_is_ended_after_a_confirmation(key: str, signal: str, kill: bool) -> None:
     engine = stage.engine()
     async with opened(engine, "Xorg") as pilot:
         await press(pilot, "down", key)
@@ -106,13 +106,13 @@ async def test_the_cursor_stays_on_its_process_while_others_come_and_go(monkeypa
         await play.sees(pilot, "There is no process to end.")
 
 
-async def test_a_share_of_the_cpu_has_no_gpu() -> None:
+async def test_a_cpu_slot_has_no_gpu() -> None:
     async with opened(stage.cpu_engine(), "cpu0 is a share of the CPU and has no GPU.") as pilot:
         await press(pilot, "x")
         await play.sees(pilot, "There is no process to end.")
 
 
-async def test_a_gpu_without_a_report_is_not_an_empty_one() -> None:
+async def test_a_gpu_without_a_report_is_not_shown_as_idle() -> None:
     engine = stage.engine()
     engine.details_of["gpu0"] = msgspec.structs.replace(stage.details(), processes=None)
     async with opened(engine, "The driver does not report this GPU's processes."):

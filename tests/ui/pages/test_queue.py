@@ -74,7 +74,7 @@ async def opened(engine: FakeEngine | None = None, size: tuple[int, int] = SMALL
         yield Queue(pilot, engine)
 
 
-async def test_it_begins_at_the_first_job_that_runs() -> None:
+async def test_the_queue_opens_at_the_first_running_job() -> None:
     async with opened() as queue:
         await play.sees(
             queue.pilot, "██", "12/30 jobs", "00:04:12 left", "#13 method=ode-b8", "branch_counts=8  quick=false"
@@ -87,7 +87,7 @@ async def test_it_begins_at_the_first_job_that_runs() -> None:
 
 
 @pytest.mark.parametrize("size", [(60, 15), (160, 48)])
-async def test_what_a_narrow_table_cuts_is_below_it(size: tuple[int, int]) -> None:
+async def test_text_that_a_narrow_table_cuts_is_shown_below_it(size: tuple[int, int]) -> None:
     async with opened(size=size) as queue:
         await press(queue.pilot, "home", *["down"] * 4)
         await play.sees(queue.pilot, "CUDA out of memory: 61.4 GiB more were asked for", "logs/0005-method=ode-b1.log")
@@ -105,7 +105,7 @@ async def test_the_running_job_is_followed_until_the_cursor_is_moved_and_again_w
         assert queue.selected.startswith("21 ")
 
 
-async def test_of_ten_thousand_jobs_each_part_is_asked_for_once_and_then_what_has_changed() -> None:
+async def test_each_part_of_ten_thousand_jobs_is_requested_once_and_then_only_changes() -> None:
     async with opened(sweeps.engine(sweeps.jobs(10_000, 4000))) as queue:
         assert queue.selected.startswith("4001 ")
         parts = 10_000 // PART
@@ -123,7 +123,7 @@ async def test_of_ten_thousand_jobs_each_part_is_asked_for_once_and_then_what_ha
         assert queue.actions == [(QueueAction.RETRY, 1)]
 
 
-async def test_a_group_has_the_rate_of_all_its_ranks_and_all_its_slots() -> None:
+async def test_a_group_shows_the_rate_of_all_its_ranks_and_all_its_slots() -> None:
     slots = ("gpu0", "gpu1", "gpu2")
     job = JobRecord(1, "wide", state=WorkerState.RUNNING, gpus=3, world_size=3, slot="gpu0", slots=slots)
     engine = sweeps.engine([job])
@@ -196,7 +196,7 @@ async def test_x_skips_a_waiting_job_at_once_and_stops_a_running_one_after_a_con
         await play.sees(queue.pilot, "Job 18 (method=sde-b8) is skipped.")
 
 
-async def test_a_job_that_has_begun_to_build_is_not_stopped_without_a_confirmation() -> None:
+async def test_a_job_that_is_building_is_not_stopped_without_a_confirmation() -> None:
     async with opened() as queue:
         await press(queue.pilot, *["down"] * 3)
         assert queue.selected.startswith("16 ")
@@ -207,7 +207,7 @@ async def test_a_job_that_has_begun_to_build_is_not_stopped_without_a_confirmati
         assert queue.actions == []
 
 
-async def test_a_job_whose_record_is_still_that_of_its_end_is_not_skipped_while_it_runs_again() -> None:
+async def test_a_job_that_runs_again_is_not_skipped_while_its_record_is_outdated() -> None:
     jobs = sweeps.jobs()
     jobs[12] = sessions.changed(jobs[12], state=WorkerState.STOPPED)
     engine = sweeps.engine(jobs)
@@ -232,7 +232,7 @@ async def test_two_keys_in_one_burst_open_one_screen(key: str) -> None:
         assert queue.actions == []
 
 
-async def test_all_that_failed_run_again_from_the_palette() -> None:
+async def test_all_failed_jobs_run_again_from_the_palette() -> None:
     failed = tuple(range(3, 1000, 7))
     async with opened(sweeps.engine(sweeps.jobs(2000, 1000, failed=failed))) as queue:
         await press(queue.pilot, "ctrl+p", *"failed")
@@ -247,14 +247,14 @@ async def test_all_that_failed_run_again_from_the_palette() -> None:
 
 
 @pytest.mark.parametrize("keys", ["r", "x y", "do:screen.retry_failed", "down down down x"])
-async def test_a_refusal_is_shown_as_it_is(keys: str) -> None:
+async def test_a_refusal_is_shown_literally(keys: str) -> None:
     async with opened() as queue:
         queue.engine.refuse = "job 13 [bold]runs[/bold]; it does not wait"
         await press(queue.pilot, *keys.split())
         await play.sees(queue.pilot, "job 13 [bold]runs[/bold]")
 
 
-async def test_an_engine_that_gives_no_queue_is_asked_again() -> None:
+async def test_the_queue_is_requested_again_after_an_error() -> None:
     engine = sweeps.engine()
     async with sweeps.app(engine).run_test(size=SMALL) as pilot:
         engine.refuse = "the engine is busy"
@@ -268,7 +268,7 @@ async def test_an_engine_that_gives_no_queue_is_asked_again() -> None:
         assert "the engine is busy" not in play.shown(pilot.app)
 
 
-async def test_details_are_those_of_the_slot_of_the_job_also_where_a_filter_hides_it() -> None:
+async def test_details_open_for_the_slot_of_the_job_also_when_a_filter_hides_it() -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
     async with app.run_test(size=SMALL) as pilot:
@@ -282,7 +282,7 @@ async def test_details_are_those_of_the_slot_of_the_job_also_where_a_filter_hide
         await play.sees(pilot, "gpu1 log")
 
 
-async def test_keys_that_act_on_a_worker_do_nothing_here() -> None:
+async def test_worker_keys_do_nothing_on_this_page() -> None:
     async with opened() as queue:
         await press(queue.pilot, "X", "e", "p", "t", "slash")
         assert queue.actions == []
@@ -297,7 +297,7 @@ async def test_every_key_of_the_footer_can_be_clicked(text: str, shows: str, act
         assert [name for name, *_ in queue.actions] == ([action] if action else [])
 
 
-async def test_hostile_names_and_reasons_are_text() -> None:
+async def test_hostile_names_and_reasons_are_shown_literally() -> None:
     evil = "\x1b]0;owned\x07[/] [red]\u202e"
     jobs = sweeps.jobs()
     jobs[11] = structs.replace(jobs[11], name=evil, reason=evil, state=WorkerState.FAILED)

@@ -28,7 +28,7 @@ def _run_in_sh(line: str, facts: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("interpreter", ["python", "lr=1/python"])
-async def test_the_command_starts_what_the_worker_is(
+async def test_the_copied_command_starts_the_same_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interpreter: str
 ) -> None:
     facts, folder, python = tmp_path / "facts.json", tmp_path / "a folder; it's $HOME", tmp_path / interpreter

@@ -42,7 +42,7 @@ def _engine() -> FakeEngine:
     return engine
 
 
-def test_frames_are_short_and_the_thread_that_was_asked_is_first() -> None:
+def test_frames_are_shortened_and_the_current_thread_is_first() -> None:
     assert stacks.frames(Stacks("gpu0", 0, WAITS))[:3] == [
         "Current thread 0x00007f99",
         "  all_reduce  loop.py:12",
@@ -51,7 +51,7 @@ def test_frames_are_short_and_the_thread_that_was_asked_is_first() -> None:
     assert stacks.frames(Stacks("gpu0", 0, READS))[-2:] == ["  read_batch  data.py:7", "  main  train.py:48"]
 
 
-async def test_ranks_are_side_by_side_where_there_is_room_and_what_they_share_is_dim() -> None:
+async def test_ranks_are_side_by_side_when_they_fit_and_common_frames_are_dim() -> None:
     engine = _engine()
     app = stage.app(engine)
     async with app.run_test(size=(160, 48)) as pilot:
@@ -66,7 +66,7 @@ async def test_ranks_are_side_by_side_where_there_is_room_and_what_they_share_is
         assert colours["all_reduce  loop.py:12"] == colours["read_batch  data.py:7"] != colours["main  train.py:48"]
 
 
-async def test_ranks_are_one_under_the_other_in_a_narrow_terminal() -> None:
+async def test_ranks_are_stacked_in_a_narrow_terminal() -> None:
     app = stage.app(_engine())
     async with app.run_test(size=(60, 14)) as pilot:
         await press(pilot, "do:stacks")
@@ -78,7 +78,7 @@ async def test_ranks_are_one_under_the_other_in_a_narrow_terminal() -> None:
         await play.sees(pilot, "rank 0 · gpu0")
 
 
-async def test_it_asks_again_and_copies_what_was_written() -> None:
+async def test_stacks_are_requested_again_and_copied() -> None:
     engine = _engine()
     app = stage.app(engine)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -94,7 +94,7 @@ async def test_it_asks_again_and_copies_what_was_written() -> None:
         await play.sees(pilot, "gpu0 log")
 
 
-async def test_a_slow_answer_leaves_the_keys_alive_and_is_asked_for_once() -> None:
+async def test_keys_work_during_a_slow_request_which_is_sent_once() -> None:
     engine = _engine()
     async with stage.app(engine).run_test(size=(100, 30)) as pilot:
         engine.answers.clear()
@@ -114,7 +114,7 @@ async def test_a_refusal_is_shown() -> None:
         await play.sees(pilot, "no job has run on gpu0 yet")
 
 
-async def test_hostile_text_is_shown_and_does_nothing() -> None:
+async def test_hostile_text_is_shown_literally() -> None:
     engine = _engine()
     engine.stacks_of = (Stacks("gpu0", 0, f'{stage.EVIL}\n  File "{stage.EVIL}", line 1 in {stage.EVIL}'),)
     app = stage.app(engine)

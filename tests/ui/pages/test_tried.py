@@ -63,7 +63,7 @@ async def opened(engine: FakeEngine, *texts: str, size: tuple[int, int] = SMALL)
         yield pilot
 
 
-async def test_it_has_what_each_set_of_arguments_reached_the_best_first() -> None:
+async def test_each_set_of_arguments_is_listed_with_its_rate_best_first() -> None:
     async with opened(engine(left_out=12), "5 sets of arguments, 12 older and slower ones left out") as pilot:
         assert tables.headings(pilot.app).startswith("state envs FPS↓ ± VRAM GiB FPS/W GPU % W slots arguments time")
         first, second, *_, last = tables.rows(pilot.app)
@@ -75,7 +75,7 @@ async def test_it_has_what_each_set_of_arguments_reached_the_best_first() -> Non
         await play.sees(pilot, "8 attempts (8 failed)", OUT_OF_MEMORY)
 
 
-async def test_it_is_sorted_by_a_heading_and_from_the_palette_and_unknown_values_are_last() -> None:
+async def test_rows_are_sorted_by_heading_or_palette_with_unknown_values_last() -> None:
     async with opened(engine(), "16,384") as pilot:
         app = pilot.app
         assert tables.column(app, "n_envs") == ["16,384", "32,768", "4,096", "1,024", "131,072"]
@@ -105,7 +105,7 @@ async def test_the_rows_are_current_and_the_cursor_stays_on_its_row(monkeypatch:
         assert tables.column(pilot.app, "n_envs") == ["16,384", "131,072"]
 
 
-async def test_three_hundred_rows_are_gone_through_by_keys_and_the_mouse() -> None:
+async def test_three_hundred_rows_are_scrolled_by_keys_and_mouse() -> None:
     rows = tuple(_tried(number, 1000.0 - number) for number in range(1, 301))
     async with opened(engine(rows), "300 sets of arguments") as pilot:
         for key, n_envs in (("end", 300), ("up", 299), ("home", 1), ("j", 2)):
@@ -133,7 +133,7 @@ async def test_the_edit_dialog_opens_with_the_arguments(how: str) -> None:
         assert ("edit", ("gpu1",), args, env) in asked(fake)
 
 
-async def test_keys_that_act_on_a_worker_do_nothing_here() -> None:
+async def test_worker_keys_do_nothing_on_this_page() -> None:
     fake = engine()
     async with opened(fake) as pilot:
         await press(pilot, "r", "x", "e", "p")
@@ -142,6 +142,6 @@ async def test_keys_that_act_on_a_worker_do_nothing_here() -> None:
         await play.sees(pilot, "gpu0 log")
 
 
-async def test_before_anything_has_started_it_says_so() -> None:
+async def test_before_the_first_start_the_page_shows_a_message() -> None:
     async with opened(engine(()), "Nothing has been tried yet.") as pilot:
         await press(pilot, "down", "enter", "right", "end")

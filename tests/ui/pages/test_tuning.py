@@ -29,7 +29,7 @@ def app_of(tuning: Tuning, *, ascii_only: bool = False) -> FakedApp:
     return play.app_of(engine_of(tuning), ascii_only=ascii_only)
 
 
-async def test_a_tuning_opens_on_its_page_and_a_key_leads_there_again() -> None:
+async def test_a_tuning_opens_on_its_page_and_a_key_returns_there() -> None:
     app = app_of(tunings.LADDER)
     async with app.run_test(size=LARGE) as pilot:
         await play.sees(pilot, "n_envs with the most FPS", "ladder: up to 16,384", "about 5:12 left", "8 trials")
@@ -41,7 +41,7 @@ async def test_a_tuning_opens_on_its_page_and_a_key_leads_there_again() -> None:
         await play.sees(pilot, "confirming 17,000 and 18,000", "00:11:21")
 
 
-async def test_the_title_has_that_it_is_simulated_and_read_only() -> None:
+async def test_the_title_shows_simulated_and_read_only() -> None:
     engine = engine_of(tunings.LADDER)
     session = engine.welcome.session
     engine.welcome = replace(
@@ -51,7 +51,7 @@ async def test_the_title_has_that_it_is_simulated_and_read_only() -> None:
         await play.sees(pilot, "simulated", "read-only")
 
 
-async def test_answer_curve_and_trials_are_there_at_once() -> None:
+async def test_answer_curve_and_trials_are_shown_together() -> None:
     app = app_of(tunings.EDGE)
     async with app.run_test(size=LARGE) as pilot:
         await play.sees(pilot, "FPS over n_envs", "edge 20,000", "memory 19,200", "recommended")
@@ -65,7 +65,7 @@ async def test_answer_curve_and_trials_are_there_at_once() -> None:
 
 
 @pytest.mark.parametrize("size", [(60, 15), SMALL])
-async def test_a_small_terminal_has_the_answer_the_curve_and_some_trials(size: tuple[int, int]) -> None:
+async def test_a_small_terminal_shows_the_answer_the_curve_and_some_trials(size: tuple[int, int]) -> None:
     app = app_of(tunings.EDGE)
     async with app.run_test(size=size) as pilot:
         await play.sees(pilot, "recommended", "$ gmg-tui", "n_envs  slot", "#15 n_envs=15,000 on gpu0")
@@ -93,7 +93,7 @@ async def test_the_command_line_of_the_selected_value_is_copied_from_the_palette
         await play.until(pilot, lambda: app.clipboard == "gmg-tui franka.py -B 17000 --seed '{seed}'")
 
 
-async def test_a_running_trial_has_details_and_is_stopped_after_a_confirmation() -> None:
+async def test_a_running_trial_opens_its_details_and_is_stopped_after_a_confirmation() -> None:
     app = app_of(tunings.EDGE)
     async with app.run_test(size=LARGE) as pilot:
         trial = next(trial for trial in tunings.EDGE.trials if trial.state is TrialState.RUNNING)
@@ -115,7 +115,7 @@ def _evil() -> Snapshot:
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_hostile_texts_are_shown_and_do_nothing(size: tuple[int, int]) -> None:
+async def test_hostile_text_is_shown_literally(size: tuple[int, int]) -> None:
     engine = FakeEngine(tunings.session(tunings.EDGE), _evil())
     engine.welcome = replace(engine.welcome, snapshot=_evil())
     app = play.app_of(engine)

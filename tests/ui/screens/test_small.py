@@ -23,7 +23,7 @@ SCREENS = {
 
 @pytest.mark.parametrize("size", TINY, ids=str)
 @pytest.mark.parametrize("key", SCREENS)
-async def test_a_screen_without_room_is_covered_and_comes_back_as_it_was(key: str, size: tuple[int, int]) -> None:
+async def test_a_screen_without_room_is_covered_and_restored(key: str, size: tuple[int, int]) -> None:
     app = stage.app()
     async with app.run_test(size=LARGE) as pilot:
         await press(pilot, *key.split())
@@ -38,7 +38,7 @@ async def test_a_screen_without_room_is_covered_and_comes_back_as_it_was(key: st
         assert asked(app.engine) == []
 
 
-async def test_the_queue_without_room_is_covered_and_comes_back() -> None:
+async def test_the_queue_without_room_is_covered_and_restored() -> None:
     app = sweeps.app()
     async with app.run_test(size=LARGE) as pilot:
         await press(pilot, "Q")
@@ -62,7 +62,7 @@ async def test_the_message_wraps_and_names_both_sizes_and_what_works() -> None:
 
 
 @pytest.mark.parametrize("key", ["x", "X", "r", "R", "e", "enter", "t", "p", "slash", "ctrl+p", "f"])
-async def test_no_key_acts_unseen(key: str) -> None:
+async def test_keys_of_a_covered_screen_do_nothing(key: str) -> None:
     app = stage.app(stage.engine(stuck="no output and no CPU time for 74 s"))
     async with app.run_test(size=(50, 10)) as pilot:
         await play.sees(pilot, "too small")
@@ -84,7 +84,7 @@ async def test_a_stale_size_changes_no_screen(key: str) -> None:
         assert app.screen.size == Size(*LARGE)
 
 
-async def test_quitting_and_the_help_work_in_any_size_and_detaching_too() -> None:
+async def test_quit_help_and_detach_work_in_any_size() -> None:
     app = stage.app()
     async with app.run_test(size=(30, 8)) as pilot:
         await press(pilot, "question_mark")
