@@ -101,30 +101,28 @@ class Engine:
         """
         adopt_orphans()
         self._loop = asyncio.get_running_loop()
-        if self._spec.nodes is not None:
-            from gmg_tui.engine.nodes.fleet import Fleet  # most sessions have one machine, and start the sooner
+        async with contextlib.AsyncExitStack() as undo:  # where a part fails, agents and socket are not left behind
+            if self._spec.nodes is not None:
+                from gmg_tui.engine.nodes.fleet import Fleet  # most sessions have one machine, and start the sooner
 
-            self._fleet = Fleet(self._spec, self._spec.nodes)
-            await self._fleet.start(report or _log.info)
-            self._hardware = self._fleet.hardware
-        self._measured = False
-        self._sampling = self._sampler()  # first: GPUs are slow to answer, and the first frame needs their metrics
-        self._pipes = Pipes(lambda: self._server.send_lines(), self._logs.is_full)
-        self._egl = egl.EglProbe()
-        self._watchdog = WatchdogClient()
-        self._notify = NotifyCommands(self._spec, self._notify_trouble)
-        # Trials that run out of memory are how a tuning finds the largest value that runs.
-        expected = {OccurrenceKind.JOB_FAILED} if self._spec.tune is not None else set[OccurrenceKind]()
-        self._occurrences = Occurrences(self._notify.notify, leave_out=expected)
-        self._listener = Listener(sockets.candidates(self._spec))
-        self._spec = structs.replace(self._spec, socket=str(self._listener.path))
-        try:
+                self._fleet = Fleet(self._spec, self._spec.nodes)
+                undo.push_async_callback(self._fleet.end, kill=True)
+                await self._fleet.start(report or _log.info)
+                self._hardware = self._fleet.hardware
+            self._measured = False
+            self._sampling = self._sampler()  # first: GPUs are slow to answer, and the first frame needs their metrics
+            self._pipes = Pipes(lambda: self._server.send_lines(), self._logs.is_full)
+            self._egl = egl.EglProbe()
+            self._watchdog = WatchdogClient()
+            self._notify = NotifyCommands(self._spec, self._notify_trouble)
+            # Trials that run out of memory are how a tuning finds the largest value that runs.
+            expected = {OccurrenceKind.JOB_FAILED} if self._spec.tune is not None else set[OccurrenceKind]()
+            self._occurrences = Occurrences(self._notify.notify, leave_out=expected)
+            self._listener = Listener(sockets.candidates(self._spec))
+            undo.callback(self._listener.close)
+            self._spec = structs.replace(self._spec, socket=str(self._listener.path))
             self._assemble()
-        except BaseException:
-            self._listener.close()
-            if self._fleet is not None:
-                await self._fleet.end(kill=True)
-            raise
+            undo.pop_all()
         self._server = Server(self._supervisor, self._observer, self._listener)
         if self._fleet is not None:
             self._fleet.changed, self._fleet.printed = self._changed, self._server.send_lines

@@ -7,10 +7,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
-from tests.engine.harness import Running, running, spec_for
+from tests.engine.harness import Running, running, spawn, spec_for
 from tests.harm.patience import eventually
 from tests.nodes.fleets import (
     ENDLESS,
@@ -40,6 +41,14 @@ async def all_run(run: Running) -> dict[str, int]:
 def numbers(path: Path) -> list[int]:
     """The numbers of the lines that a worker has written, in their order."""
     return [int(line.split()[0]) for line in path.read_text().rpartition("\n")[0].splitlines()]
+
+
+async def test_an_engine_that_cannot_listen_leaves_no_agent() -> None:
+    spec = structs.replace(on_nodes(where=nodes(orphan_wait_s=3600.0)), socket="/proc/gmg-tui/no.sock")
+    process, reply = await spawn(spec)
+    assert (reply["ok"], reply["exit_code"]) == (False, 1)
+    await process.wait()
+    nothing_left(spec)
 
 
 async def test_a_cut_connection_loses_no_line_and_no_worker(tmp_path: Path) -> None:

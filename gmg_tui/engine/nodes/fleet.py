@@ -78,7 +78,10 @@ class Fleet:
     # The start
 
     async def start(self, report: Callable[[str], None]) -> None:
-        """Start all agents; `report` is called with the progress. Raises `GmgError` where too few answer."""
+        """Start all agents; `report` is called with the progress.
+
+        Raises `GmgError` where too few answer; those that have are ended by `end`, as always.
+        """
         mark = Path(self._spec.folder, NODE_MARK)
         await asyncio.to_thread(mark.write_text, self.session_id)
         for name in await self._launcher.nodes():
@@ -95,13 +98,9 @@ class Fleet:
             )
             return f"{node.name}: {error}" if error is not None else None
 
-        try:
-            missing = [error for error in await asyncio.gather(*map(start, self._nodes.values())) if error is not None]
-            self._check(missing)
-            self.hardware = await self._assemble(missing)
-        except BaseException:
-            await self.end(kill=True)
-            raise
+        missing = [error for error in await asyncio.gather(*map(start, self._nodes.values())) if error is not None]
+        self._check(missing)
+        self.hardware = await self._assemble(missing)
 
     def _agent_spec(self, node: str) -> RunSpec:
         spec = self._spec
