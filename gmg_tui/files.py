@@ -46,6 +46,20 @@ def open_regular(path: Path) -> int:
     raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
+def make_own(folder: Path) -> None:
+    """Create `folder`, or take one that is there, for this user alone (mode 0700); links are not followed.
+
+    Raises:
+        OSError: It cannot be made, or belongs to another user, who may have made it first in a shared folder.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+        raise PermissionError(errno.EACCES, "it belongs to another user", str(folder))
+    if stat.S_IMODE(about.st_mode) != 0o700:
+        folder.chmod(0o700)
+
+
 def make_private(folder: Path) -> None:
     """Create `folder` and its missing parents, private to this user (mode 0700). Raises `OSError`."""
     if not folder.parent.is_dir():

@@ -1,4 +1,4 @@
-"""A command's messages, on standard error."""
+"""What commands print: facts on standard output, messages on standard error."""
 
 from __future__ import annotations
 

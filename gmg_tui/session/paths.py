@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import stat
 import tempfile
 import time
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import platformdirs
 
 from gmg_tui.errors import GmgError
-from gmg_tui.files import make_private
+from gmg_tui.files import make_own, make_private
 
 RECORD = "session.json"
 NODE_MARK = "node-mark"
@@ -123,16 +122,10 @@ def socket_path(name: str) -> Path:
             trouble = f"{path} is too long for a socket"
             continue
         try:
-            folder.mkdir(mode=0o700, exist_ok=True)
-            about = folder.lstat()
+            make_own(folder)
         except OSError as error:
-            trouble = f"cannot make {folder}: {error.strerror}"
+            trouble = f"cannot use {folder}: {error.strerror}"
             continue
-        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
-            trouble = f"{folder} belongs to another user"
-            continue
-        if stat.S_IMODE(about.st_mode) != 0o700:
-            folder.chmod(0o700)
         return path
     raise GmgError(f"no folder for the engine's socket: {trouble}; set XDG_RUNTIME_DIR", 1)
 

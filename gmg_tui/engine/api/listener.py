@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
-import stat
 import struct
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
+from gmg_tui.files import make_own
 from gmg_tui.session import sockets
 
 _log = logging.getLogger(__name__)
@@ -59,7 +58,7 @@ class Listener:
 
     def _open(self) -> bool:
         """Listen at the path, unless somebody else does. Raises `OSError`."""
-        _make_private_folder(self.path.parent)
+        make_own(self.path.parent)
         listening = sockets.bind(self.path)
         if listening is None:
             return False
@@ -127,14 +126,6 @@ async def _part(writer: asyncio.StreamWriter) -> None:
             await writer.wait_closed()
     except (OSError, TimeoutError):
         writer.transport.abort()
-
-
-def _make_private_folder(folder: Path) -> None:
-    """Make `folder` for this user alone. Raises `OSError` when it cannot be made or belongs to somebody else."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    about = folder.lstat()
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to somebody else")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
