@@ -99,8 +99,7 @@ def _of_job(entry: SessionEntry, word: str | None) -> _Log:
             there = f"in {entry.name}: numbers from 1 to {len(jobs)}, names, and {slots}"
             raise GmgError(f"there is no session or job {word}; {there}")
         job = min(named, key=lambda job: str(job.number) != word)
-    path = entry.folder / (job.log or f"{sessions.LOGS}/{job.number:04}-{job.name}.log")
-    return _Log(entry, f"job {job.number} ({job.name})", path, job.number)
+    return _Log(entry, f"job {job.number} ({job.name})", entry.folder / sessions.job_log(job), job.number)
 
 
 def _jobs(entry: SessionEntry) -> list[JobRecord]:

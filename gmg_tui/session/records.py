@@ -13,7 +13,7 @@ from msgspec import Struct
 from gmg_tui import units
 from gmg_tui.errors import GmgError, nearest
 from gmg_tui.files import open_regular, write_atomic
-from gmg_tui.model import Queue, Rank, Session, Worker, own_rates
+from gmg_tui.model import JobRecord, Queue, Rank, Session, Worker, own_rates
 from gmg_tui.session import machine
 from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, folders, is_locked
 from gmg_tui.text import clean
@@ -134,6 +134,11 @@ class SessionEntry(Struct, frozen=True):
         where = f" on {self.host}" if self.host and self.host != machine.name() else ""
         logs = f"its logs are in {self.folder / LOGS}{going_on(self.record.session)}"
         return f"{self.name} was lost{where}: {why}; {logs}"
+
+
+def job_log(job: JobRecord) -> str:
+    """The path of a job's log in its session's folder, whether or not it has run; of a group, rank 0's."""
+    return job.log or f"{LOGS}/{job.number:04}-{job.name}.log"
 
 
 def going_on(session: Session) -> str:

@@ -143,13 +143,13 @@ def give_up(entry: SessionEntry) -> None:
         raise GmgError(f"{entry.name} is {entry.state}, and not on another machine; leave out --gone", 1)
     if entry.silent_s <= SILENT_S:
         raise GmgError(f"{entry.name} is alive: {entry.away_text('stop')}", 1)
-    held = lock(entry.folder)
+    descriptor = lock(entry.folder)
     try:
         _write_loss(entry, Loss(entry.written, given_up=True))
     except OSError as error:
         raise GmgError(f"cannot write {entry.folder / RECORD}: {error.strerror}", 1) from error
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 def _write_loss(entry: SessionEntry, loss: Loss) -> None:

@@ -96,7 +96,7 @@ class JobRun:
 
 def logs_of(record: JobRecord, slots: Sequence[Slot]) -> dict[Slot, str]:
     """The logs of a job's workers, by slot: paths in the session's folder. Ranks beyond the first have their own."""
-    path = record.log or f"{sessions.LOGS}/{record.number:04}-{record.name}.log"
+    path = sessions.job_log(record)
     logs = dict.fromkeys(slots, path)
     if record.world_size is not None:
         logs |= {slot: f"{path.removesuffix('.log')}.rank{rank}.log" for rank, slot in enumerate(slots) if rank}

@@ -219,8 +219,8 @@ class SlotBoard:
         if kept is None or kept.job != number:
             return None
         verb = "is" if len(kept.slots) == 1 else "are"
-        held = f"; {' and '.join(kept.slots)} {verb} kept for it" if kept.slots else ""
-        return f"for {units.count(kept.missing, 'more slot')}{held}"
+        reserved = f"; {' and '.join(kept.slots)} {verb} kept for it" if kept.slots else ""
+        return f"for {units.count(kept.missing, 'more slot')}{reserved}"
 
     def update(self) -> None:
         """Determine of each slot whether it is displayed and, if it is idle, what it waits for."""
