@@ -85,9 +85,9 @@ def test_nested_environments_count_once_and_the_simulator_wins(sandbox: Sandbox)
 def test_steps_of_all_threads_are_counted(sandbox: Sandbox) -> None:
     # Each thread ends its step while all others are in theirs.
     code = (
-        "import gymnasium.vector, threading\n"
+        "from gymnasium.vector import *\nimport threading\n"
         "barrier = threading.Barrier(3)\n"
-        "envs = gymnasium.vector.SyncVectorEnv(barrier.wait)\n"
+        "envs = VectorWrapper(SyncVectorEnv(barrier.wait))\n"
         "def work():\n    for _ in range(5): envs.step(0)\n"
         "threads = [threading.Thread(target=work) for _ in range(3)]\n"
         "for thread in threads: thread.start()\n"

@@ -32,18 +32,18 @@ _LATELY_NS, _APART_NS = 5_000_000_000, 100_000_000
 class _Counts:
     """What this process has counted, and its file."""
 
-    __slots__ = (*NAMES, "since_ns", "words")
+    __slots__ = (*NAMES, "by_thread", "since_ns", "words")
 
     def __init__(self):
         self.words = None  # False where there can be no file
+        self.by_thread = {}  # the number of the last step that each thread has counted
         self.phase = self.steps = self.environment_steps = self.environments = 0
         self.last_ns = self.mark_ns = self.long_ns = self.since_ns = 0
 
     def write(self, name, *values):
         if self.words or (self.words is None and self.open()):
-            start = 8 * NAMES.index(name)
-            # `pack_into` would write zeros first, which the engine could read.
-            self.words[start : start + 8 * len(values)] = Struct(f"{len(values)}q").pack(*values)
+            for index, value in enumerate(values, NAMES.index(name)):
+                self.words[index] = value  # `pack_into` would write zeros first, which the engine could read
 
     def open(self):
         """Make the file, or go on with it after an `exec`; `words` stays False if that raises."""
@@ -54,11 +54,11 @@ class _Counts:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(descriptor, 0, mmap.PAGESIZE)  # on a full disk this raises; a write would be a SIGBUS
-            self.words = mmap.mmap(descriptor, mmap.PAGESIZE)
+            self.words = memoryview(mmap.mmap(descriptor, mmap.PAGESIZE)).cast("q")
         finally:
             os.close(descriptor)
         for name in ("steps", "environment_steps", "last_ns", "mark_ns", "long_ns"):
-            setattr(self, name, WORDS.unpack_from(self.words)[NAMES.index(name)])
+            setattr(self, name, self.words[NAMES.index(name)])
         self.write("rank", int(os.environ.get("RANK", -1)))
         return True
 
@@ -66,7 +66,7 @@ class _Counts:
         """Begin a phase; none where that is `-`."""
         try:
             if name != "-":
-                self.phase = PHASES.index(name)
+                self.phase, self.environments = PHASES.index(name), 0  # so that the next step calls `begin`
                 self.write("phase", self.phase, monotonic_ns())
                 self.write("magic", MAGIC)
         except Exception:
@@ -94,7 +94,6 @@ class _Counts:
 
 folder = ""
 _counts = _Counts()
-_thread: "list[object]" = []  # the steps that a thread has counted: others' are not inside its own
 _rows: "list[list[str]]" = []  # of `simulators.txt`: how to wrap, module, class, method, and what the wrapper needs
 
 
@@ -115,25 +114,25 @@ def start(where):
 
 def _counting(original, environments_of, kind_name):
     """A step that counts if its thread counted no other in it: the innermost of nested environments does."""
+    from _thread import get_ident
     from operator import attrgetter
-    from threading import local
 
-    if not _thread:
-        _thread.append(type("_Steps", (local,), {"steps": 0})())
-    counts, mine, pack, clock, get = _counts, _thread[0], Struct("3q").pack, monotonic_ns, attrgetter(environments_of)
-    start, kind = 8 * NAMES.index("steps"), KINDS.index(kind_name)
-    span = slice(start, start + 24)
+    counts, clock, get = _counts, monotonic_ns, attrgetter(environments_of)
+    kind = KINDS.index(kind_name)
+    at_steps, at_environment_steps, at_last = map(NAMES.index, ("steps", "environment_steps", "last_ns"))
 
     def step(*args, **kwargs):
-        before = mine.steps
+        before = counts.steps
         result = original(*args, **kwargs)
         try:
-            if mine.steps != before:
+            thread = get_ident()
+            if counts.steps != before and counts.by_thread.get(thread, 0) > before:
                 return result  # what is inside has counted
-            mine.steps = before + 1
-            environments = int(get(args[0])) or 1  # of numpy's numbers the sum would overflow
+            environments = get(args[0])
+            if type(environments) is not int or not environments:
+                environments = int(environments) or 1  # of numpy's numbers the sum would overflow
             now = clock()
-            if environments != counts.environments or counts.phase != STEPPING:
+            if environments != counts.environments:
                 counts.begin(environments, kind, now)
             if now - counts.last_ns >= counts.long_ns or now - counts.since_ns > _LATELY_NS:
                 counts.pause(now)
@@ -141,8 +140,12 @@ def _counting(original, environments_of, kind_name):
             counts.last_ns = now
             counts.steps = steps = counts.steps + 1
             counts.environment_steps = environment_steps = counts.environment_steps + environments
-            if counts.words:
-                counts.words[span] = pack(steps, environment_steps, now)
+            counts.by_thread[thread] = steps
+            words = counts.words
+            if words:
+                words[at_environment_steps] = environment_steps
+                words[at_last] = now
+                words[at_steps] = steps
         except Exception:
             return result
         return result
