@@ -6,12 +6,12 @@ import argparse
 import time
 from pathlib import Path
 
-from tests.benchmarks import flood, nodes, speed, table
+from tests.benchmarks import counted_step, flood, nodes, speed, table
 from tests.benchmarks.ground import ground, machine
 from tests.benchmarks.programs import peers
 from tests.benchmarks.report import markdown, progress
 
-PARTS = ("table", "flood", "speed", "nodes")
+PARTS = ("table", "flood", "speed", "step", "nodes")
 PEERS = ("nvitop", "mprocs")
 
 
@@ -33,7 +33,9 @@ def main() -> None:
                 progress("\n".join(missing))
                 rows += table.run(base, available, table.QUICK if options.quick else table.FULL)
             else:
-                rows += {"flood": flood, "speed": speed, "nodes": nodes}[part].run(base, quick=options.quick)
+                rows += {"flood": flood, "speed": speed, "step": counted_step, "nodes": nodes}[part].run(
+                    base, quick=options.quick
+                )
     print(markdown(rows))
     progress(f"took {time.monotonic() - began:.0f} s")
 
