@@ -86,7 +86,7 @@ class Jobs:
 
 
 class Trials:
-    """Reports each step, and each trial's start and end, once."""
+    """Reports each step, and each trial's start and end, once; nothing of the trials before a tuning was resumed."""
 
     def __init__(self, line: _Line) -> None:
         self._line = line
@@ -96,7 +96,7 @@ class Trials:
     def events(self, tuning: Tuning) -> Iterator[str]:
         """What has happened since the tuning that was given before: ends, then the step, then starts."""
         spec = tuning.spec
-        for trial in tuning.trials:
+        for trial in tuning.trials[tuning.earlier :]:
             before = self._reported.get(trial.number)
             if trial.state.ended and before is not trial.state:
                 if before is not TrialState.RUNNING and trial.state is not TrialState.SKIPPED:

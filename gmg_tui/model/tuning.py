@@ -180,3 +180,5 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
     """Whether it has ended because the session was stopped."""
     command: tuple[str, ...] = ()
     """The command line of the plain run with the recommended value; empty before there is one."""
+    earlier: int = 0
+    """How many of its first trials ended before it was resumed."""

@@ -160,3 +160,4 @@ def test_an_interrupted_tuning_prints_its_answer_and_can_be_resumed(tmp_path: Pa
     ]
     assert kept[0] == kept[1]
     assert len(after["trials"]) > len(before["trials"])
+    assert "trial 1:" not in done.stdout

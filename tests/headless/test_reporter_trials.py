@@ -36,6 +36,13 @@ def test_a_start_an_end_and_a_step_are_reported_once_each() -> None:
     ]
 
 
+def test_the_trials_before_a_tuning_was_resumed_are_not_reported_again() -> None:
+    (reported,) = _printed(replace(tunings.LADDER, earlier=4))
+    assert [line.split(":")[0] for line in reported if "trial" in line] == [
+        f"gpu{n}   trial {n + 1}" for n in (4, 5, 6)
+    ]
+
+
 def test_a_failure_shows_its_reason_and_a_trial_that_never_ran_has_no_start() -> None:
     _, reported = _printed(tunings.LADDER, tunings.EDGE)
     assert f"gpu7   trial 10: n_envs=20,000 failed: {tunings.OUT_OF_MEMORY}" in reported

@@ -66,6 +66,7 @@ class TuneScheduler(QueueScheduler):
         self._search = search
         self._trials = list(trials)
         """Those that have ended."""
+        self._earlier = len(self._trials)
         self._trial_runs: dict[int, TrialRun] = {}
         """The trials that wait or run, by their jobs' numbers."""
         self._planned_s: dict[str, float] = {}
@@ -228,6 +229,7 @@ class TuneScheduler(QueueScheduler):
             ended=self._search.ended,
             stopped=self._stopped,
             command=tune_words.command(spec, self._spec.variable, chosen.value) if chosen is not None else (),
+            earlier=self._earlier,
         )
 
     # Commands
