@@ -144,8 +144,11 @@ def finish() -> None:
 
 def _remove(folder: Path) -> None:
     """Remove a folder with all that is in it, following no links. Raises `OSError`."""
+    _make_accessible(str(folder))
+    for _, inner, _, descriptor in os.fwalk(folder, onerror=_raise):
+        for name in inner:
+            _make_accessible(name, descriptor)
     for _, inner, files, descriptor in os.fwalk(folder, topdown=False, onerror=_raise):
-        os.fchmod(descriptor, stat.S_IRWXU)  # scripts may have protected it
         for name in files:
             os.unlink(name, dir_fd=descriptor)
         for name in inner:
@@ -154,6 +157,18 @@ def _remove(folder: Path) -> None:
             except NotADirectoryError:
                 os.unlink(name, dir_fd=descriptor)  # a link to a folder
     folder.rmdir()
+
+
+def _make_accessible(name: str, parent: int | None = None) -> None:
+    """Let the user read and change a folder that a script has protected; it need not be readable for that."""
+    try:
+        descriptor = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    except NotADirectoryError:
+        return  # a link to a folder
+    try:
+        Path(f"/proc/self/fd/{descriptor}").chmod(stat.S_IRWXU)
+    finally:
+        os.close(descriptor)
 
 
 def _raise(error: OSError) -> None:

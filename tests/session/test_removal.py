@@ -160,17 +160,21 @@ def test_an_interrupted_removal_is_not_listed_and_finished_by_the_next_one() -> 
     assert _left() == []
 
 
-def test_write_protected_folders_are_removed_too() -> None:
+@pytest.mark.parametrize("mode", [0o555, 0], ids=oct)
+def test_folders_that_a_script_has_protected_are_listed_and_go_too(mode: int) -> None:
     inner = _ended("sim-1") / "jobs" / "x=1" / "checkpoints"
     inner.mkdir(parents=True)
     (inner / "model.pt").touch()
     for folder in (inner, inner.parent):
-        folder.chmod(0o555)
-    command = [*COMMAND, "rm", "sim-1", "--yes"]
-    if os.getuid() == 0:  # whom no mode stops
-        command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", *command]
-    done = subprocess.run(command, capture_output=True, text=True, env=environ())
-    assert (_left(), done.returncode) == ([], 0), done.stderr
+        folder.chmod(mode)
+    for words in (("ls",), ("rm", "sim-1", "--yes")):
+        command = [*COMMAND, *words]
+        if os.getuid() == 0:  # whom no mode stops
+            command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", *command]
+        done = subprocess.run(command, capture_output=True, text=True, env=environ())
+        assert (done.stderr, done.returncode) == ("", 0)
+        assert "sim-1" in done.stdout
+    assert _left() == []
 
 
 def test_rm_removes_sessions_by_age_and_number() -> None:
