@@ -157,3 +157,18 @@ async def test_a_signal_to_the_engine_ends_its_workers_cleanly(number: signal.Si
     # They were stopped by SIGINT: Genesis saves its kernels then.
     for slot in SLOTS:
         assert b"caching compiled kernels" in run.output(slot)
+
+
+_SILENT_NAME_SERVER = """
+import socket, threading
+socket.gethostbyname = lambda name: threading.Event().wait()
+"""
+
+
+async def test_a_name_server_that_does_not_answer_holds_up_no_node(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_SILENT_NAME_SERVER)
+    spec = on_nodes("--lines", "4", "--phase-s", "0.01")
+    async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
+        snapshot = await run.until(lambda snapshot: snapshot.ended)
+    assert {worker.state for worker in snapshot.workers} == {WorkerState.FINISHED}
+    nothing_left(spec)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
+
+import pytest
 
 from gmg_tui import log_cut
 from gmg_tui.engine.nodes.logs import KeptLogs, LogCopies
+from gmg_tui.errors import GmgError
 
 _LOG = "logs/n1/cpu0.log"
 
@@ -26,3 +31,15 @@ async def test_a_log_whose_middle_is_cut_out_is_copied_again(tmp_path: Path) -> 
             assert await kept.all_sent()
             log_cut.cut(there, 1 << 20)
             there.write_bytes(there.read_bytes() + b"and more\n" * 1_000_000)
+
+
+@pytest.mark.timeout(30)
+async def test_a_disk_that_does_not_answer_blocks_no_event_loop(tmp_path: Path) -> None:
+    log = tmp_path / _LOG
+    log.parent.mkdir(parents=True)
+    os.mkfifo(log)  # opening it waits for a writer, which only the event loop is
+    reading = asyncio.create_task(KeptLogs(str(tmp_path), shared=False).read(_LOG, 0))
+    await asyncio.sleep(0)
+    os.close(os.open(log, os.O_WRONLY))
+    with pytest.raises(GmgError, match="cannot be read"):
+        await reading
