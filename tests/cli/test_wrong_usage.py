@@ -99,6 +99,7 @@ _ORDER = "is an option of the script, and goes after it: gmg-tui"
         ("sweep --all --script sim.py", "--preset and --all choose presets of a file; give a FILE"),
         ("sweep sweep.toml --retry-failed", "--retry-failed needs --resume NAME"),
         ("sweep sweep.toml --restart always", "--restart always: finished jobs would be restarted forever"),
+        ("tune --resume a --env A=1", "--resume a: what is measured, and where, cannot change; leave out --env"),
         (
             "sweep sweep.toml --resume a --set x=1 --all --name b",
             "--resume a: its name and jobs cannot change; leave out --all, --name, --set, FILE",
