@@ -17,12 +17,12 @@ from textual.filter import LineFilter
 from textual.geometry import Size
 from textual.keys import format_key
 from textual.reactive import var
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.widget import AwaitMount
 
 from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Settings, Snapshot
+from gmg_tui.model import Snapshot
 from gmg_tui.protocol import Action
 from gmg_tui.ui import keys
 from gmg_tui.ui.connection import Connection
@@ -31,7 +31,6 @@ from gmg_tui.ui.dialogs import ConfirmScreen, SmallScreen, is_small
 from gmg_tui.ui.drawing import themes, words
 from gmg_tui.ui.drawing.appearance import Appearance, safe
 from gmg_tui.ui.main_screen import MainScreen
-from gmg_tui.ui.messages import UseArguments
 from gmg_tui.ui.pages.page import Page
 from gmg_tui.ui.remembered import Memory
 from gmg_tui.ui.terminal.ascii import AsciiFilter
@@ -249,7 +248,8 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
             return False
         if action == "suspend_process":
             return not self.web
-        screen = self.screen if self.screen_stack else None
+        below = (each for each in reversed(self.screen_stack) if not isinstance(each, ModalScreen))
+        screen = next(below, None)  # of the palette, the screen that it was opened on
         if isinstance(screen, SmallScreen):
             return action not in keys.ON_WORKER | {"queue", "tried"}
         if action in {"queue", "tried"}:
@@ -273,11 +273,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
             self.main.open_log()
             self.refresh_view()
 
-    def on_selection_changed(self) -> None:
-        """Show the log of the worker that a page has selected."""
-        self.main.open_log()
-        self.refresh_view()
-
     def action_restart(self) -> None:
         """Restart the selected worker, or the marked ones."""
         self.control.act(Action.RESTART)
@@ -297,10 +292,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     async def action_edit(self, attempt: int = 0) -> None:
         """Edit arguments and environment, then restart; begin with the settings of an earlier `attempt`, if any."""
         await self.control.edit(attempt or None)
-
-    async def on_use_arguments(self, message: UseArguments) -> None:
-        """Edit, beginning with arguments that were tried."""
-        await self.control.edit(Settings(message.args_given, message.env_given))
 
     # Pages
 

@@ -116,11 +116,30 @@ class QuitScreen(Dialog[Answer | None]):
         self._spec = session.spec
         self._snapshot = snapshot
         self._stopping = stopping
-        self._live = sum(not worker.state.ended for worker in snapshot.workers)
+
+    @property
+    def _live(self) -> int:
+        """How many workers have not ended."""
+        return sum(not worker.state.ended for worker in self._snapshot.workers)
+
+    def on_mount(self) -> None:
+        """Follow the snapshot."""
+        self.watch(self.app, "snapshot", self.show, init=False)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Show what is running in `snapshot`; the choices stay, and the focus with them."""
+        self._snapshot = snapshot
+        self.query_one("#situation", Static).update(self._situation())
+        for button, effect, (_, label, text) in zip(
+            self.query(Button), self.query(".effect").results(Static), self._choices(), strict=False
+        ):
+            button.label = label
+            button.refresh(layout=True)  # Textual 8.2.8 leaves a button as wide as it was
+            effect.update(plain(text))
 
     def contents(self) -> ComposeResult:
         """What is running, and each choice with its effect."""
-        yield Static(self._situation())
+        yield Static(self._situation(), id="situation")
         for answer, label, effect in self._choices():
             with Horizontal(classes="buttons"):
                 yield Button(label, action=f"screen.answer({answer!r})", compact=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final, TypeAlias
 
+from rich.cells import cell_len
 from textual import events
 from textual.message import Message
 from textual.strip import Strip
@@ -43,8 +44,8 @@ _FOR_ALLOCATION: Final = 100
 """Columns from which there is room for the time that a Slurm job has left, before it is short."""
 _NODES_NAMED: Final = 2
 """How many nodes in trouble are named; more are counted."""
-_NAME_MIN: Final = 14
-"""Columns kept for the session's name before states are abbreviated to signs."""
+_NAME_MAX: Final = 32
+"""Columns that the session's name has at most before FPS per watt goes and states are abbreviated to signs."""
 _ROWS_BESIDE, _ROWS_FOR_GROUP = 12, 3
 """Rows of a terminal that are not for groups' lines, and how many of the others there must be for each of them."""
 
@@ -112,15 +113,18 @@ def headline(view: View, width: int, appearance: Appearance) -> Row:
     metrics: list[Piece] = [(f"{appearance.signs.sigma} {units.fps(total_fps(snapshot.counted))} FPS", "fps")]
     watts: list[Piece] = [(f"  {units.short(efficiency)} FPS/W", "text")] if efficiency is not None else []
     end = _end_pieces(view, width, appearance)
-    in_words = [*metrics, *watts, *states(snapshot.counted, appearance), *end]
-    fits = sum(len(text) for text, _ in in_words) <= width - _NAME_MIN
-    pieces = in_words if fits else [*metrics, *states(snapshot.counted, appearance, in_words=False), *end]
+    in_words = [*metrics, *states(snapshot.counted, appearance), *end]
+    pieces = [*metrics, *states(snapshot.counted, appearance, in_words=False), *end]
+    simulated, name = " simulated" if spec.simulate is not None else "", f" {spec.name}"
+    room = width - min(_NAME_MAX, cell_len(simulated + name)) - 1
+    for more in (in_words, [*metrics, *watts, *in_words[1:]]):
+        if sum(cell_len(text) for text, _ in more) <= room:
+            pieces = more
     line = Row(appearance, width)
     for text, style in reversed(pieces):
         line.end(text, style)
-    if spec.simulate is not None:
-        line.add(" simulated", "warn", limit=line.room - 1)
-    line.add(f" {spec.name}", "title", limit=line.room - 1)
+    line.add(simulated, "warn", limit=line.room - 1)
+    line.add(name, "title", limit=line.room - 1)
     machines = f"  {_machines(view, appearance)}" if view.nodes else ""
     line.add(machines if len(machines) < line.room else "")
     return line.add(f"  {_command(view)}", "dim", limit=line.room - 2) if line.room > 8 else line
@@ -157,14 +161,18 @@ def _machines(view: View, appearance: Appearance) -> str:
 
 
 def _command(view: View) -> str:
-    """What runs: the script with the workers' arguments, or where these differ as it was started; or the sweep's file."""
+    """What runs: the script with the workers' arguments, or where these differ as it was started; or the sweep's file.
+
+    Files are named without their folders, which the details have.
+    """
     spec = view.session.spec
+    script = PurePath(spec.script).name
     if spec.tune is not None:
-        return f"tune {' '.join((spec.script, *spec.args))}"
+        return f"tune {' '.join((script, *spec.args))}"
     if spec.sweep is not None:  # there the arguments differ from job to job; the file names them all
-        return f"sweep {PurePath(spec.sweep.file or spec.script).name}"
+        return f"sweep {PurePath(spec.sweep.file).name if spec.sweep.file else script}"
     args = {worker.args for worker in view.snapshot.workers}
-    return " ".join((spec.script, *(args.pop() if len(args) == 1 else spec.args)))
+    return " ".join((script, *(args.pop() if len(args) == 1 else spec.args)))
 
 
 def states(workers: Sequence[Worker], appearance: Appearance, *, in_words: bool = True) -> list[Piece]:

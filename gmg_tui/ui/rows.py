@@ -33,8 +33,8 @@ class Rows(Widget):
         raise NotImplementedError
 
     def update_rows(self) -> None:
-        """Refresh the rows that have changed; a screen under a page is drawn once it is back."""
-        if not self.is_mounted or not self.size or not self.screen.is_active:
+        """Refresh the rows that have changed; a screen under a page is drawn once it is back, one under a dialog now."""
+        if not self.is_mounted or not self.size or not self.screen.is_current:
             return
         before, width = self._rows, self.size.width
         self._make()

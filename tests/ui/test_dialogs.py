@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Button
 
 from gmg_tui.model import WorkerState
 from gmg_tui.ui.dialogs import ConfirmScreen, Dialog, QuitScreen
@@ -96,6 +97,20 @@ async def test_quit_describes_the_workers(live: int, stopping: bool, texts: tupl
             QuitScreen(stage.GPU_SESSION, changed(snapshot, workers=tuple(workers)), stopping=stopping)
         )
         await play.sees(pilot, "Quit franka-1", *texts)
+
+
+async def test_quit_follows_what_is_running() -> None:
+    app = stage.app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "q", "down")
+        await play.sees(pilot, "4 workers are running.", "Stop the workers (x)")
+        ended = [changed(worker, state=WorkerState.FINISHED) for worker in stage.snapshot().workers]
+        app.engine.push(changed(stage.snapshot(), workers=tuple(ended)))
+        await play.sees(
+            pilot, "gpu0 ✓ finished", "No worker is running.", "Keep the session open (d)", "End the session (x)"
+        )
+        assert isinstance(app.focused, Button)
+        assert str(app.focused.label) == "End the session (x)"
 
 
 async def test_quitting_a_sweep_names_the_command_that_continues_it() -> None:

@@ -69,6 +69,18 @@ def test_the_headline_shows_the_running_arguments(
     assert f"{shown}  " in headline(state, 140, _LOOK).strip().text
 
 
+def test_the_headline_has_the_whole_name_and_the_name_of_the_script_without_its_folder() -> None:
+    session = sessions.session(2)
+    spec = changed(session.spec, name="franka-day-1", script="/home/ada/sim/franka.py", simulate=2)
+    state = View(Welcome(1, changed(session, spec=spec), sessions.busy_snapshot(2), ()))
+    for width in (80, 160):
+        text = headline(state, width, _LOOK).strip().text
+        assert " simulated franka-day-1  " in text
+        assert "2 running" in text
+        assert "/home" not in text
+    assert "  franka.py -B" in text
+
+
 def test_the_headline_shows_how_long_the_engine_has_been_silent() -> None:
     state = View(Welcome(1, sessions.session(8), sessions.varied_snapshot(), ()))
     state.silent_s = 75

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from textual.pilot import Pilot
 
+from gmg_tui.ui import Outcome
 from tests.ui import play
 from tests.ui.play import FakedApp
 from tests.ui.screens import stage
@@ -14,8 +16,11 @@ ON_A_WORKER = {"Restart (r)", "Stop (x)", "Kill (X)", "Edit (e)", "Processes (p)
 MAIN_ONLY = {"View (t)", "Follow (f)", "Search (/)", "Log start (Home)", "Open log in pager"}
 
 
-def _offered(app: FakedApp) -> set[str]:
-    return {command.title for command in app.get_system_commands(app.screen) if ": " not in command.title}
+async def _offered(app: FakedApp, pilot: Pilot[Outcome]) -> set[str]:
+    """What the palette offers once it has been opened over the screen."""
+    beneath = app.screen
+    await press(pilot, "ctrl+p")
+    return {command.title for command in app.get_system_commands(beneath) if ": " not in command.title}
 
 
 @pytest.mark.parametrize(
@@ -23,7 +28,7 @@ def _offered(app: FakedApp) -> set[str]:
     [
         ("", EVERYWHERE | ON_A_WORKER | MAIN_ONLY, {"Queue (Q)", "Next match (n)", "Back (esc)"}),
         ("enter", {"Redraw", "Suspend", "Kill (X)", "Processes (p)"}, MAIN_ONLY | {"Queue (Q)", "Next match (n)"}),
-        ("p", {"Redraw", "Suspend"}, MAIN_ONLY | {"Restart (r)", "Edit (e)", "Queue (Q)"}),
+        ("p", {"Redraw", "Suspend"}, MAIN_ONLY | {"Restart (r)", "Edit (e)", "Queue (Q)", "Python stacks"}),
         ("slash B enter", EVERYWHERE | MAIN_ONLY | {"Next match (n)", "Back (esc)"}, {"Queue (Q)"}),
     ],
 )
@@ -33,7 +38,7 @@ async def test_the_palette_offers_only_what_works_on_the_current_screen(
     app = stage.app()
     async with app.run_test(size=(100, 30)) as pilot:
         await press(pilot, *keys.split())
-        offered = _offered(app)
+        offered = await _offered(app, pilot)
         assert there <= offered
         assert not missing & offered
 

@@ -105,7 +105,7 @@ async def test_the_end_shows_times_and_the_average_number_of_running_jobs() -> N
     app = sweeps.app(engine)
     async with app.run_test(size=(120, 36)) as pilot:
         await _shows(pilot, engine, sweeps.ended_snapshot(sweeps.jobs(30, 30)))
-        texts = ("30/30 jobs", "1 failed", "ended after 00:41:07", "5.7 jobs running on average")
+        texts = ("30/30 jobs", "1 failed", "ended after 00:41:07", "5.7 running on average")
         await play.sees(pilot, *texts)
         assert "all have ended" not in play.shown(app)
         await pilot.resize_terminal(60, 12)

@@ -395,6 +395,14 @@ def test_a_broken_gpu_is_one_red_line_before_milder_trouble() -> None:
     assert [note.text for note in words.trouble(sessions.running(0), lost)] == ["GPU lost: the GPU is lost"]
 
 
+def test_what_to_do_while_it_runs_is_on_the_tile_of_the_selected_worker_and_below_the_table_only() -> None:
+    shown = _shown(changed(sessions.running(0), advice="start it with --pattern"), sessions.sample(0))
+    assert "start it with --pattern" in _tile(shown)
+    assert "start it with --pattern" not in _tile(shown._replace(chosen=False))
+    assert "start it with --pattern" not in _row(shown, 160)
+    assert "start it with --pattern" in _detail(shown, 160)
+
+
 def test_a_slow_link_hides_no_history_and_a_slow_worker_is_marked_at_any_width() -> None:
     history = History()
     for second in range(300):

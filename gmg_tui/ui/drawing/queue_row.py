@@ -37,7 +37,7 @@ def _pieces(queue: Queue, elapsed_s: float) -> list[tuple[str, str]]:
         (f"ended after {units.clock(elapsed_s)}" if queue.ended else left, "strong"),
         (f"{queue.running:,} running" if not queue.ended else "", "text"),
         (f"{queue.waiting:,} not run" if queue.ended and queue.waiting else "", "warn"),
-        (f"{on_average:.1f} jobs running on average" if on_average is not None else "", "text"),
+        (f"{on_average:.1f} running on average" if on_average is not None else "", "text"),
         (f"{queue.stopped:,} stopped or skipped" if queue.stopped else "", "text"),
         (f"preset {queue.batch}" if queue.batch and not queue.ended else "", "dim"),
     ]

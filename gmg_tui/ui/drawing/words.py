@@ -247,8 +247,11 @@ def timeout_of(worker: Worker) -> str:
     return "" if left_s is None else f"timeout in {units.span(left_s)}"
 
 
-def trouble(worker: Worker, sample: GpuSample | None) -> list[Note]:
-    """What is wrong with a worker and its GPU, the worst first."""
+def trouble(worker: Worker, sample: GpuSample | None, *, advice: bool = True) -> list[Note]:
+    """What is wrong with a worker and its GPU, the worst first.
+
+    `advice`: whether with what to do, which is often the same for all workers.
+    """
     notes = []
     if worker.lost_since is not None:
         notes.append(Note(lost_text(worker.lost_since), "error"))
@@ -268,7 +271,7 @@ def trouble(worker: Worker, sample: GpuSample | None) -> list[Note]:
         notes.append(Note(f"attempt {worker.attempt + 1} starts in {left}", "warn"))
     if worker.reason:
         notes.append(_reason(worker, worker.reason))
-    if worker.advice:
+    if worker.advice and advice:
         notes.append(Note(worker.advice, "text"))
     notes.extend(Note(warning, "warn") for warning in worker.warnings)
     left_s = timeout_left_s(worker)
@@ -278,9 +281,9 @@ def trouble(worker: Worker, sample: GpuSample | None) -> list[Note]:
     return [*notes, *(note for note in rest if note is not None)]
 
 
-def notes(worker: Worker, sample: GpuSample | None, appearance: Appearance) -> list[Note]:
+def notes(worker: Worker, sample: GpuSample | None, appearance: Appearance, *, advice: bool = True) -> list[Note]:
     """What is wrong with a worker, then what its last edit did, then why its GPU is throttled: under full load all are."""
-    found, slowed = trouble(worker, sample), throttled(sample)
+    found, slowed = trouble(worker, sample, advice=advice), throttled(sample)
     if slowed is not None:
         found.remove(slowed)
     healed = [Note("race healed", "dim")] if worker.healed and worker.state is not WorkerState.FAILED else []

@@ -21,7 +21,6 @@ from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import words
 from gmg_tui.ui.drawing.charts import Mark, Track, Values, ceiling, least_height, stack
 from gmg_tui.ui.jobs import job_on, log_path
-from gmg_tui.ui.messages import SelectionChanged
 from gmg_tui.ui.pages import worker_facts as facts
 from gmg_tui.ui.pages.page import Drawing, Page, Scroll, waiting
 from gmg_tui.ui.pages.table import RowTable
@@ -206,8 +205,7 @@ class DetailsPage(Page):
         self._charts.show(None, waiting)
         self._attempts.show([])
         self.failure = ""
-        if self._view.choose(self._slot):
-            self.post_message(SelectionChanged())
+        self.app.select(self._slot)
         self.update_snapshot()
         self.poll()
 

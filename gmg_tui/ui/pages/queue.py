@@ -19,7 +19,6 @@ from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.ui.drawing import words
 from gmg_tui.ui.drawing.appearance import STYLES, UNICODE, safe
 from gmg_tui.ui.drawing.queue_row import progress
-from gmg_tui.ui.messages import SelectionChanged
 from gmg_tui.ui.pages.details import DetailsPage
 from gmg_tui.ui.pages.gpus import GpusScreen
 from gmg_tui.ui.pages.page import TablePage
@@ -86,8 +85,7 @@ class JobsPage(TablePage[T], Generic[T]):
         if job is not None and job.slot is None:
             self.say(f"{job.title} has no slot now.")
         elif job is not None and job.slot is not None:
-            if self._view.choose(job.slot):
-                self.post_message(SelectionChanged())
+            self.app.select(job.slot)
             await self.app.push_screen(DetailsPage(self._view, self._engine, job.slot))
 
     async def action_skip(self) -> None:

@@ -11,11 +11,10 @@ from textual.content import Content
 from gmg_tui import units
 from gmg_tui.client import Source
 from gmg_tui.columns import Column
-from gmg_tui.model import Tried
+from gmg_tui.model import Settings, Tried
 from gmg_tui.model.tried import fastest
 from gmg_tui.ui import arguments
 from gmg_tui.ui.drawing.appearance import safe
-from gmg_tui.ui.messages import UseArguments
 from gmg_tui.ui.pages.page import TablePage
 from gmg_tui.ui.pages.table import RowTable
 
@@ -104,7 +103,7 @@ class TriedPage(TablePage[Row]):
         return Content.assemble(("Tried", "bold $primary"), (f"  {count}{left_out}", "$text-muted"))
 
     def selected_text(self, row: Row) -> Content:
-        """The arguments in full, the attempts, and why they failed."""
+        """The arguments in full, why an attempt failed, and the attempts."""
         tried = row.tried
         counts = (
             f"{tried.running:,} running" if tried.running else "",
@@ -115,14 +114,13 @@ class TriedPage(TablePage[Row]):
         attempts = f"{units.count(tried.attempts, 'attempt')}{f' ({counted})' if counted else ''}"
         lines = [
             Content.styled(safe(_arguments(tried)), "bold $foreground"),
+            Content.styled(safe(tried.reason or ""), "$error"),
             Content(safe(f"{attempts} on {', '.join(tried.slots)}")),
         ]
-        if tried.reason:
-            lines.append(Content.styled(safe(tried.reason), "$error"))
-        return Content("\n").join(lines)
+        return Content("\n").join(line for line in lines if line)
 
-    def action_use(self) -> None:
+    async def action_use(self) -> None:
         """Open the edit dialog with the selected arguments."""
         row = self.table.selected
         if row is not None:
-            self.post_message(UseArguments(row.tried.args, row.tried.env))
+            await self.app.control.edit(Settings(row.tried.args, row.tried.env))

@@ -108,7 +108,7 @@ class TuningPage(JobsPage[Trial]):
         self.show_selected()
 
     def title_text(self) -> Content:
-        """What is looked for, the step, and the trials."""
+        """The step and the trials, and last, as a narrow terminal cuts it, what is looked for."""
         tuning, view = self._tuning, self._view
         failed = sum(trial.state is TrialState.FAILED for trial in tuning.trials)
         running = sum(trial.state is TrialState.RUNNING for trial in tuning.trials)
@@ -116,12 +116,12 @@ class TuningPage(JobsPage[Trial]):
             ("simulated  " if view.session.spec.simulate is not None else "", "$warning"),
             (f"{view.session.spec.name}  ", "bold $primary"),
             ("ended  " if view.over else "read-only  " if view.readonly else "", "$warning"),
-            (f"{tune_words.wanted(tuning.spec)}  ", "$foreground"),
             (f"{tuning.step}  ", "$success" if tuning.ended else "$primary"),
             (f"{running} running  " if running else "", "$success"),
             (f"{failed} failed  " if failed else "", "$error"),
             (f"{units.count(len(tuning.trials), 'trial')}  {units.clock(view.snapshot.elapsed_s)}", "$text-muted"),
             ("" if tuning.eta_s is None or tuning.ended else f"  about {units.span(tuning.eta_s)} left", "$foreground"),
+            (f"  {tune_words.wanted(tuning.spec)}", "$foreground"),
         ]
         return Content.assemble(*((safe(text), style) for text, style in parts))
 

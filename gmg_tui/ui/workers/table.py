@@ -242,7 +242,7 @@ def _add_history(line: Row, shown: Shown, note: Note, table: Layout, appearance:
 def _note(shown: Shown, appearance: Appearance) -> Note:
     """The most important thing to know."""
     worker, sample = shown.worker, shown.sample
-    notes = words.notes(worker, sample, appearance)
+    notes = words.notes(worker, sample, appearance, advice=False)
     urgent = bool(notes) and notes[0].style in _URGENT and notes[0] != words.late(sample)
     if words.getting_ready(worker) and not words.held(worker) and not urgent:
         expected = words.usual(worker)

@@ -178,7 +178,8 @@ def _note_rows(shown: Shown, inner: int, height: int, appearance: Appearance) ->
     if progress is not None and fraction is not None:
         text = f"{progress.done:,.0f}/{progress.total:,.0f} {progress.unit}{fraction[1]}"
         rows.append(_bar(Row(appearance, inner), fraction[0], "title", text, appearance))
-    for note in words.notes(worker, shown.sample, appearance):
+    advice = shown.chosen or not worker.state.live  # while they run, it is the same for all
+    for note in words.notes(worker, shown.sample, appearance, advice=advice):
         rows += wrapped(note, inner, appearance, height - len(rows))
     if len(rows) < height:
         rows += [Row(appearance, inner) for _ in range(height - len(rows))]
