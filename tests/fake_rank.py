@@ -48,7 +48,7 @@ def options() -> argparse.Namespace:
         nargs="?",
         const="stop",
         choices=("stop", "sleep", "busy", "build", "start", "nccl"),
-        help="hang in the middle or at the start: stopped by a signal, asleep, or at work, on another scene; with NCCL the others say so",
+        help="hang in the middle or at the start: stopped by a signal, asleep, or at work, on another scene; with NCCL the others report it",
     )
     parser.add_argument("--cuda", action="store_true", help="fail when the simulated driver has lost the rank's card")
     parser.add_argument("--error-file", action="store_true", help="write error.json, as @record does")
@@ -83,30 +83,32 @@ def step(peers: list[socket.socket], rank: int) -> None:
         raise RuntimeError("Connection closed by peer [127.0.0.1]:1234") from None
 
 
-def harm(asked: argparse.Namespace, moment: str) -> None:
+def harm(arguments: argparse.Namespace, moment: str) -> None:
     """Die or hang here, if that is what this rank is to do in this attempt."""
-    mine = int(os.environ["RANK"]) == asked.rank and int(os.environ["GMG_ATTEMPT"]) <= asked.until
+    mine = int(os.environ["RANK"]) == arguments.rank and int(os.environ["GMG_ATTEMPT"]) <= arguments.until
     if not mine:
         return
-    if asked.hang == "stop" and moment == "middle":
+    if arguments.hang == "stop" and moment == "middle":
         os.kill(os.getpid(), signal.SIGSTOP)
-    if asked.hang == "build" and moment == "middle":
+    if arguments.hang == "build" and moment == "middle":
         print("[Genesis] [12:00:00] [INFO] Building scene <gs.Scene>...", flush=True)
-    while asked.hang in ("busy", "build") and moment == "middle":
+    while arguments.hang in ("busy", "build") and moment == "middle":
         pass
-    if (asked.hang in ("sleep", "nccl") and moment == "middle") or (asked.hang == "start" and moment == "before"):
+    if (arguments.hang in ("sleep", "nccl") and moment == "middle") or (
+        arguments.hang == "start" and moment == "before"
+    ):
         time.sleep(3600)
-    if asked.die == moment:
-        raise ValueError(f"rank {asked.rank} dies here")
-    if asked.die == "port" and moment == "before":
+    if arguments.die == moment:
+        raise ValueError(f"rank {arguments.rank} dies here")
+    if arguments.die == "port" and moment == "before":
         raise RuntimeError(
             "The server socket has failed to listen on any local network address. "
             f"port: {os.environ['MASTER_PORT']}, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use"
         )
     numbers = {"segv": signal.SIGSEGV, "kill": signal.SIGKILL}
-    if asked.die in numbers and moment == "middle":
+    if arguments.die in numbers and moment == "middle":
         faulthandler.disable()
-        os.kill(os.getpid(), numbers[asked.die])
+        os.kill(os.getpid(), numbers[arguments.die])
 
 
 def check_card() -> None:
@@ -117,39 +119,39 @@ def check_card() -> None:
         raise RuntimeError("CUDA error: unspecified launch failure")
 
 
-def say(asked: argparse.Namespace, rank: int, number: int) -> None:
+def say(arguments: argparse.Namespace, rank: int, number: int) -> None:
     """What a step prints."""
-    if not asked.rsl or (asked.mixed and rank > 0):
+    if not arguments.rsl or (arguments.mixed and rank > 0):
         print(f"[Genesis] [12:00:00] [INFO] Running at {1000 + 100 * rank:,.2f} FPS (10.00 FPS per env, 100 envs).")
     elif rank == 0:
         print(
-            f"Learning iteration {number}/{asked.steps}\nComputation: 5000 steps/s (collection: 0.010s, learning 0.010s)\nTotal timesteps: {number * 100}"
+            f"Learning iteration {number}/{arguments.steps}\nComputation: 5000 steps/s (collection: 0.010s, learning 0.010s)\nTotal timesteps: {number * 100}"
         )
     sys.stdout.flush()
 
 
 def main() -> None:
     """Meet the others, and step."""
-    asked = options()
+    arguments = options()
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    if asked.deaf:
+    if arguments.deaf:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if asked.tell:
+    if arguments.tell:
         environ = {name: os.environ.get(name) for name in NAMES}
-        Path(asked.tell, f"{rank}-{os.environ['GMG_ATTEMPT']}.json").write_text(json.dumps(environ))
-    harm(asked, "before")
+        Path(arguments.tell, f"{rank}-{os.environ['GMG_ATTEMPT']}.json").write_text(json.dumps(environ))
+    harm(arguments, "before")
     peers = meet(rank, size)
-    for number in range(asked.steps):
+    for number in range(arguments.steps):
         step(peers, rank)
-        if asked.cuda:
+        if arguments.cuda:
             check_card()
-        say(asked, rank, number)
-        if number == asked.steps // 2:
-            harm(asked, "middle")
-            if asked.hang == "nccl":
+        say(arguments, rank, number)
+        if number == arguments.steps // 2:
+            harm(arguments, "middle")
+            if arguments.hang == "nccl":
                 print(NCCL.format(rank=rank), flush=True)
-        time.sleep(asked.step_s)
+        time.sleep(arguments.step_s)
 
 
 def recorded() -> None:

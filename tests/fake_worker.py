@@ -105,7 +105,7 @@ class FakeWorker:
             data = data[os.write(stream, data) :]
 
     def stamp(self, number: int) -> None:
-        """Say in the file of stamps that this many lines are written."""
+        """Record in the file of stamps that this many lines are written."""
         if self.stamps is not None:
             os.write(self.stamps, f"{number} {time.monotonic():.6f}\n".encode())
 

@@ -1,4 +1,4 @@
-"""A program in a pseudo-terminal whose output is noted, with its times, and looked at only afterwards."""
+"""A program in a pseudo-terminal whose output is recorded with timestamps and drawn only afterwards."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PseudoTerminal:
         self._reading = threading.Event()
         self._reading.set()
         self._over = os.eventfd(0)
-        """Tells the thread to read no more."""
+        """Makes the thread stop reading."""
         self._master, end = pty.openpty()
         fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.started = time.monotonic()
@@ -145,7 +145,7 @@ class PseudoTerminal:
         return now
 
     def wait_for(self, holds: Callable[[str], bool], *, timeout_s: float) -> bool:
-        """Look every half second until `holds` of the screen's text; whether it ever did."""
+        """Check every half second until `holds` is true of the screen's text; whether it ever was."""
         deadline = time.monotonic() + timeout_s
         while not holds(self.text()):
             if time.monotonic() > deadline or self.process.poll() is not None:
@@ -170,7 +170,7 @@ class PseudoTerminal:
 
         Args:
             holds: Told the screen's text.
-            since: The number of the chunk to begin with; those before it are drawn, but not looked at.
+            since: The number of the chunk to begin with; those before it are drawn, but not checked.
             quiet_s: How long nothing may follow; 0 looks after each chunk.
         """
         chunks = list(self.chunks)

@@ -35,7 +35,7 @@ def arguments() -> argparse.Namespace:
     add("--base-mib", type=float, default=400.0)
     add("--per-env-kib", type=float, default=800.0)
     add("--memory-dir", type=Path)
-    add("--ignore", action="store_true", help="simulate 16 environments, whatever was asked for")
+    add("--ignore", action="store_true", help="simulate 16 environments, whatever was requested")
     add("--report", metavar="KEY", help="report this key by gmg:result instead of printing a rate")
     return parser.parse_args()
 
@@ -64,7 +64,7 @@ def main() -> None:
             print("RuntimeError: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access", file=sys.stderr)
         sys.exit(1)
     log("Building visualizer...")
-    slow = dict(one.split("=") for one in options.slow.split(",") if one)
+    slow = dict(item.split("=") for item in options.slow.split(",") if item)
     factor = float(slow.get(os.environ.get("GMG_SLOT", ""), 1.0))
     per_env = options.per_env_us * (n_envs + max(0, n_envs - options.turn))
     step(options, n_envs, factor * (options.fixed_us + per_env) / 1e6)

@@ -83,8 +83,8 @@ def started(number: int, value: int, slot: str, kind: TrialKind = TrialKind.LADD
 def measuring(number: int, value: int, slot: str, kind: TrialKind = TrialKind.LADDER, **changes: Any) -> Trial:
     """A trial that is being measured, so far to within 4 %."""
     rate = rate_at(value, slot)
-    known = {"rate": rate, "rate_low": rate * 0.966, "rate_high": rate * 1.038, "start_s": 40.0, "measured_s": 9.0}
-    return replace(started(number, value, slot, kind), **{**known, **changes})
+    fields = {"rate": rate, "rate_low": rate * 0.966, "rate_high": rate * 1.038, "start_s": 40.0, "measured_s": 9.0}
+    return replace(started(number, value, slot, kind), **{**fields, **changes})
 
 
 def best(value: int) -> Best:
@@ -96,7 +96,7 @@ def best(value: int) -> Best:
 FIRST = Tuning(
     SPEC, "doubled values, while that is faster", (started(1, 64, "gpu0", TrialKind.LADDER),), Answer(H100, EIGHT)
 )
-"""Nothing is known."""
+"""All values are unknown."""
 
 _LADDER = (
     measured(1, 64, "gpu0", TrialKind.LADDER),
@@ -152,7 +152,7 @@ EDGE = Tuning(
     eta_s=140.0,
     command=_COMMAND,
 )
-"""A value did not fit, another was skipped."""
+"""A value that ran out of memory, and one that was skipped."""
 
 _CONFIRMED = (*_REFINED, measured(15, 15_000, "gpu0", TrialKind.REFINE))
 CONFIRMING = Tuning(

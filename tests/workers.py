@@ -52,5 +52,5 @@ def reached(
 def session_of(*slots: str | Slot, name: str = "sim-1", started: float = 0.0, **spec: Any) -> Session:
     """A session on these slots, which are shares of the CPU where only a name is given."""
     made = tuple(slot if isinstance(slot, Slot) else Slot(slot, SlotKind.CPU) for slot in slots)
-    asked = RunSpec(name, f"/state/{name}", f"/run/{name}.sock", "sim.py", (), "/", "python", **spec)
-    return Session(asked, made, 1, started, "0")
+    run_spec = RunSpec(name, f"/state/{name}", f"/run/{name}.sock", "sim.py", (), "/", "python", **spec)
+    return Session(run_spec, made, 1, started, "0")

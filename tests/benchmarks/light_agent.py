@@ -106,8 +106,8 @@ class Agent:
                     if assignment is None:
                         self._workers.pop(slot, None)
                     else:
-                        known, began = self._workers.get(slot, (None, 0.0))
-                        same = known is not None and (known.key, known.serial) == (assignment.key, assignment.serial)
+                        worker, began = self._workers.get(slot, (None, 0.0))
+                        same = worker is not None and (worker.key, worker.serial) == (assignment.key, assignment.serial)
                         self._workers[slot] = (assignment, began if same else time.time())
                     self._send(protocol.Answer(number))
                 case protocol.End(id=number):

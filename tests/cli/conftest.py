@@ -26,9 +26,9 @@ Gmg = Callable[..., Done]
 def no_engine_survives(own_folders: None) -> Iterator[None]:
     """End the engines of a test that failed half-way; those that it scripted are this process, or away."""
     yield
-    for found in sessions.listing():
-        pid = found.record.session.engine_pid
-        if found.state == "running" and not found.away and pid != os.getpid():
+    for entry in sessions.listing():
+        pid = entry.record.session.engine_pid
+        if entry.state == "running" and not entry.away and pid != os.getpid():
             # It may end by itself at any moment.
             with contextlib.suppress(psutil.NoSuchProcess):
                 engine = psutil.Process(pid)
@@ -38,7 +38,7 @@ def no_engine_survives(own_folders: None) -> Iterator[None]:
 
 
 class _NoEngine:
-    """In the place of an engine's process."""
+    """A stand-in for an engine's process."""
 
     def __enter__(self) -> Self:
         return self
@@ -59,7 +59,7 @@ def gmg(monkeypatch: pytest.MonkeyPatch) -> Gmg:
 
 
 class Asked:
-    """What engines would have been asked for."""
+    """What engines would have been started with."""
 
     def __init__(self) -> None:
         self.specs: list[RunSpec] = []
@@ -76,7 +76,7 @@ class Asked:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """What engines are asked for, none of which starts."""
+    """What engines would be started with; none starts."""
     asked = Asked()
     monkeypatch.setattr(launch, "_launch", asked.launch)
     return asked
@@ -84,7 +84,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 @pytest.fixture
 def spec_of(gmg: Gmg, asked: Asked) -> Callable[..., RunSpec]:
-    """What an engine is asked for by a command line."""
+    """The spec of the engine that a command line starts."""
 
     def ask(*words: Any) -> RunSpec:
         result = gmg(*words)

@@ -1,4 +1,4 @@
-"""An engine that does what a test says: it speaks the protocol on a real socket and holds a session's real lock."""
+"""A scripted engine: it uses the protocol on a real socket and holds a session's real lock."""
 
 from __future__ import annotations
 
@@ -141,18 +141,18 @@ class ScriptedEngine:
         version = before.version + 1 if before else 1
         queue = Queue(waiting, running, finished, failed, stopped, version=version, ended=over)
         self.snapshot = changed(self.snapshot, queue=queue)
-        held = next((job for job in jobs if job.slot == slot and not job.state.ended), None)
-        if held is not None:
-            self.move(slot, WorkerState.RUNNING, job=held.number, job_name=held.name)
+        current = next((job for job in jobs if job.slot == slot and not job.state.ended), None)
+        if current is not None:
+            self.move(slot, WorkerState.RUNNING, job=current.number, job_name=current.name)
         else:
             self.move(slot, WorkerState.FINISHED)
 
     def say(self, slot: str, *lines: str, left_out: int = 0) -> None:
         """Have a worker print lines; the clients never see `left_out` that came before them."""
-        known = self._lines[slot]
-        known.extend("" for _ in range(left_out))
-        self._send(Lines(slot, len(known), lines))
-        known.extend(lines)
+        earlier = self._lines[slot]
+        earlier.extend("" for _ in range(left_out))
+        self._send(Lines(slot, len(earlier), lines))
+        earlier.extend(lines)
 
     def end_all(self, state: WorkerState = WorkerState.FINISHED) -> None:
         """Bring all workers that have not ended into a final state, all their output counted."""
@@ -208,7 +208,7 @@ def environ(**changes: str) -> dict[str, str]:
 
 
 def gmg(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process of its own, without a terminal."""
+    """Run a command in a separate process, without a terminal."""
     return subprocess.run(
         [*COMMAND, *words], env=environ(**variables), stdin=subprocess.DEVNULL, capture_output=True, text=True
     )

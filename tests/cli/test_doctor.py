@@ -75,14 +75,14 @@ def test_a_machine_that_lacks_nothing_passes_in_one_line_for_each_check(machine:
 
 def test_a_problem_that_prevents_a_plain_run_gives_status_1(machine: dict[str, str], tmp_path: Path) -> None:
     _install(tmp_path / "packages" / "torch", _TORCH.format(gpus=0, cuda=None))
-    found, status = _findings(**machine, CUDA_VISIBLE_DEVICES="7")
-    assert {name for name, finding in found.items() if finding["verdict"] == "FAIL"} == {"torch", "visible GPUs"}
-    assert "built without CUDA" in found["torch"]["found"]
+    findings, status = _findings(**machine, CUDA_VISIBLE_DEVICES="7")
+    assert {name for name, finding in findings.items() if finding["verdict"] == "FAIL"} == {"torch", "visible GPUs"}
+    assert "built without CUDA" in findings["torch"]["found"]
     assert status == 1
-    found, status = _findings(**machine | {"GMG_EGL_SIM": "crash", "LD_LIBRARY_PATH": ""})
-    assert found["driver"]["verdict"] == "FAIL"
-    assert "--cpu" in found["driver"]["advice"]
-    assert ("GPUs" not in found, status) == (True, 1)
+    findings, status = _findings(**machine | {"GMG_EGL_SIM": "crash", "LD_LIBRARY_PATH": ""})
+    assert findings["driver"]["verdict"] == "FAIL"
+    assert "--cpu" in findings["driver"]["advice"]
+    assert ("GPUs" not in findings, status) == (True, 1)
 
 
 @pytest.mark.process

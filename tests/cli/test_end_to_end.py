@@ -33,14 +33,14 @@ def _running(*words: str) -> subprocess.Popen[str]:
 
 def _nothing_is_left(folder: Path) -> None:
     """Neither the engine nor a worker of the session in `folder` lives."""
-    found = sessions.inspect(folder)
-    assert found is not None
-    assert found.state == "ended"
-    own = f"XDG_STATE_HOME={os.environ['XDG_STATE_HOME']}\0".encode()
-    for one in Path("/proc").glob("[0-9]*/environ"):
+    entry = sessions.inspect(folder)
+    assert entry is not None
+    assert entry.state == "ended"
+    variable = f"XDG_STATE_HOME={os.environ['XDG_STATE_HOME']}\0".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
         try:
-            variables = one.read_bytes()
-            assert own not in variables or b"GMG_SESSION=" not in variables, one
+            variables = path.read_bytes()
+            assert variable not in variables or b"GMG_SESSION=" not in variables, path
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue  # it has ended, or is another user's
 

@@ -1,4 +1,4 @@
-"""The grammar of the command line, what its options ask an engine for, and its help."""
+"""The grammar of the command line, the effect of its options, and its help."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def test_each_help_fits_on_a_screen(gmg: Gmg, command: str) -> None:
 
 def test_the_help_of_run_lists_the_options_of_each_run(gmg: Gmg) -> None:
     output = gmg("run", "--help").stdout
-    for one in RUN:
-        assert (f" {one.long} " in output.replace("\n", " \n")) is (KEPT not in one.marks), one.name
+    for option in RUN:
+        assert (f" {option.long} " in output.replace("\n", " \n")) is (KEPT not in option.marks), option.name
 
 
 def test_without_arguments_ten_lines_are_printed(gmg: Gmg) -> None:

@@ -48,12 +48,12 @@ def test_commands_in_the_manual_run(
 
 def _commands(line: str) -> list[list[str]]:
     """The calls of gmg-tui in a line of shell, without the programs around them."""
-    found = []
+    commands = []
     for part in re.split(r"&&|;", line):
         words = shlex.split(part, comments=True)
         if words and Path(words[0]).name == "gmg-tui":
-            found.append(words[1:])
-    return found
+            commands.append(words[1:])
+    return commands
 
 
 def test_settings_in_the_manual_are_valid(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Starting an engine: what comes of one that dies, refuses, is slow, or is called off."""
+"""Starting an engine that crashes, refuses, is slow, or is cancelled."""
 
 from __future__ import annotations
 
@@ -134,4 +134,4 @@ def test_a_signal_whose_exception_python_drops_ends_the_run(name: str, left: lis
             client.terminate()
     assert b"Exception ignored" in printed
     assert (client.returncode, printed.count(b"stopping the workers")) == (130, 1)
-    assert [found.state for found in sessions.listing()] == left
+    assert [entry.state for entry in sessions.listing()] == left

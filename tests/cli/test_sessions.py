@@ -46,7 +46,7 @@ async def test_ls_lists_running_ended_and_lost_sessions() -> None:
         table, _, _ = await _gmg("ls")
     assert status == 0
     running, *others = json.loads(out)
-    assert {one["name"]: one["state"] for one in others} == {"lost-1": "lost", "ended-1": "ended"}
+    assert {row["name"]: row["state"] for row in others} == {"lost-1": "lost", "ended-1": "ended"}
     assert running.pop("started").endswith("Z")
     worker = {
         "slot": "cpu0",
@@ -75,9 +75,9 @@ async def test_ls_lists_running_ended_and_lost_sessions() -> None:
 
 async def test_ls_counts_a_group_rate_once_and_excludes_ended_and_stuck_workers() -> None:
     async with ScriptedEngine(("cpu0", "cpu1", "cpu2", "cpu3", "cpu4")) as engine:
-        whole, own = Fps(5000.0, 5000.0, 5000.0, 3, 5000.0), Fps(2500.0, 2500.0, 2500.0, 3, 2500.0)
+        whole, sparse = Fps(5000.0, 5000.0, 5000.0, 3, 5000.0), Fps(2500.0, 2500.0, 2500.0, 3, 2500.0)
         engine.move("cpu0", WorkerState.RUNNING, fps=whole, fps_of_group=True, group=Rank("g0", 0, 2))
-        engine.move("cpu1", WorkerState.RUNNING, fps=own, fps_in_rank_0=True, group=Rank("g0", 1, 2))
+        engine.move("cpu1", WorkerState.RUNNING, fps=sparse, fps_in_rank_0=True, group=Rank("g0", 1, 2))
         engine.move("cpu2", WorkerState.RUNNING, fps=rate(100.0))
         engine.move("cpu3", WorkerState.RUNNING, fps=rate(1234.0), stuck="no output for 74 s")
         engine.move("cpu4", WorkerState.FINISHED, fps=rate(595.0))
@@ -178,9 +178,9 @@ async def test_stop_and_attach_without_a_running_session_fail_with_one_line() ->
 
 async def test_ls_counts_the_jobs_of_a_sweep() -> None:
     async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Batch(),))) as engine:
-        one, two, three = (JobRecord(number, f"x={number}") for number in (1, 2, 3))
-        failed = replace(one, state=WorkerState.FAILED)
-        engine.advance("cpu0", failed, replace(two, state=WorkerState.RUNNING, slot="cpu0"), three)
+        first, second, third = (JobRecord(number, f"x={number}") for number in (1, 2, 3))
+        failed = replace(first, state=WorkerState.FAILED)
+        engine.advance("cpu0", failed, replace(second, state=WorkerState.RUNNING, slot="cpu0"), third)
         table, _, _ = await _gmg("ls")
         out, _, _ = await _gmg("ls", "--json")
     assert "1/3 jobs, 1 running, 1 failed" in table

@@ -1,4 +1,4 @@
-"""`sweep` up to the engine's start: what it lists, and asks an engine for; and how one is resumed."""
+"""`sweep` up to the engine's start: what it lists, what it starts an engine with, and how one is resumed."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_session_is_named_by_the_option_the_file_or_after_the_file(spec_of: Sp
 
 @pytest.fixture
 def earlier(spec_of: SpecOf, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunSpec]:
-    """A sweep that an engine has begun, and left; its interpreter is not asked again."""
+    """A sweep that an engine has started and left; its interpreter is not checked again."""
     monkeypatch.setattr("gmg_tui.interpreter.check_python", lambda path: path)
 
     def begin(*words: str, ended: bool = True) -> RunSpec:
@@ -230,6 +230,6 @@ def test_reasons_why_a_sweep_cannot_be_resumed(
 def test_a_lost_sweep_is_cleaned_up_and_resumed(earlier: Callable[..., RunSpec], spec_of: SpecOf) -> None:
     old = earlier(ended=False)
     assert spec_of("sweep", "--resume", "old").sweep == old.sweep
-    found = sessions.inspect(Path(old.folder))
-    assert found is not None
-    assert found.record.loss is not None
+    entry = sessions.inspect(Path(old.folder))
+    assert entry is not None
+    assert entry.record.loss is not None

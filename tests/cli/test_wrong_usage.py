@@ -131,7 +131,7 @@ def test_without_a_gpu_the_advice_puts_options_before_the_script(
 
 
 def _gmg(*words: str, **variables: str) -> str:
-    """The error of a command in a process of its own."""
+    """The error of a command in a separate process."""
     done = run(*words, **variables)
     assert (done.stdout, done.stderr.count("\n"), done.returncode) == ("", 1, 2)
     return done.stderr.removeprefix("gmg-tui: ")

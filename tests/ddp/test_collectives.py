@@ -155,8 +155,8 @@ def test_exactly_the_ranks_with_the_lowest_enqueued_collective_are_named(size: i
         for rank in range(size)
     }
     names = [str(rank) for rank in sorted(late)]
-    named = f"rank {names[0]}" if len(names) == 1 else f"ranks {', '.join(names[:-1])} and {names[-1]}"
-    assert _at_fault(output).startswith(f"{named} never entered BROADCAST #{reached + 1}; the other")
+    expected = f"rank {names[0]}" if len(names) == 1 else f"ranks {', '.join(names[:-1])} and {names[-1]}"
+    assert _at_fault(output).startswith(f"{expected} never entered BROADCAST #{reached + 1}; the other")
 
 
 _LINES = st.one_of(

@@ -1,4 +1,4 @@
-"""Which GPU a rank of the example takes, without Genesis and torch: these say what they were given, and end."""
+"""Which GPU a rank of the example takes, with stand-ins for Genesis and torch that print their arguments and exit."""
 
 from __future__ import annotations
 

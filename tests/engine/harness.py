@@ -1,4 +1,4 @@
-"""A real engine in a process of its own, and a client of it."""
+"""A real engine in a separate process, and its client."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Running:
         self.lines: dict[str, dict[int, str]] = {}
         self.bye: str | None = None
         self._waits: dict[asyncio.Future[None], Callable[[], Any]] = {}
-        """What is waited for."""
+        """A condition to wait for."""
         self._task = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:
@@ -120,11 +120,11 @@ class Running:
         return (self.folder / session.LOGS / f"{slot}.log").read_bytes()
 
     def record(self) -> session.Record:
-        """What `session.json` says."""
+        """The contents of `session.json`."""
         return msgspec.json.decode((self.folder / session.RECORD).read_bytes(), type=session.Record)
 
     def summary(self) -> dict[str, Any]:
-        """What `summary.json` says."""
+        """The contents of `summary.json`."""
         data = msgspec.json.decode((self.folder / session.SUMMARY).read_bytes())
         assert isinstance(data, dict)
         return data
@@ -141,7 +141,7 @@ class Running:
         return self.queue
 
     async def jobs(self) -> dict[str, JobRecord]:
-        """What the engine says of its jobs, by name."""
+        """The jobs in the engine's queue, by name."""
         return {record.name: record for record in (await self.client.queue(0, 500)).jobs}
 
     async def leave(self) -> None:
@@ -176,7 +176,7 @@ def lives(pid: int) -> bool:
 
 
 async def spawn(spec: RunSpec, env: dict[str, str] | None = None) -> tuple[asyncio.subprocess.Process, dict[str, Any]]:
-    """Start an engine. Returns its process, and the line that it says."""
+    """Start an engine. Returns its process and its first line."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""A process that has the PID of another one, which has ended."""
+"""A process with the PID of an ended one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 
 def spawn_as(pid: int) -> subprocess.Popen[bytes]:
-    """A process that leads a group of its own and has this PID, which nobody has at the moment.
+    """A process with this unused PID that leads its own group.
 
     It starts in a later clock tick than whatever had the PID: ticks are what start times are counted in.
     """

@@ -1,4 +1,4 @@
-"""What is observed of a worker that prints nothing."""
+"""Measurements of a worker that prints nothing."""
 
 from __future__ import annotations
 

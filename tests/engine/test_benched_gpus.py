@@ -1,4 +1,4 @@
-"""GPUs on which every job fails at once are left alone, and the jobs run elsewhere, or later."""
+"""GPUs on which every job fails at once are disabled, and the jobs run elsewhere or later."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if os.environ["CUDA_VISIBLE_DEVICES"] in broken:
 while len(list(Path().glob("failed-*"))) < 3:
     time.sleep(0.02)
 """
-"""Fails on broken GPUs; on others it takes until three jobs have failed, lest these be quick enough for all of them."""
+"""Fails on broken GPUs; on others it runs until three jobs have failed, so that it cannot take all of them."""
 FINISHED, FAILED, WAITING = WorkerState.FINISHED, WorkerState.FAILED, WorkerState.WAITING
 
 

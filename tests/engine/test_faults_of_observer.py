@@ -1,4 +1,4 @@
-"""Faults of ours in what watches the workers: they are shown once, and no worker ends of them."""
+"""Internal errors in observers of workers: they are shown once, and no worker ends because of them."""
 
 from __future__ import annotations
 

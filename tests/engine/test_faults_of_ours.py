@@ -1,4 +1,4 @@
-"""A fault of ours in what reads one worker's output is that worker's alone, which shows a warning."""
+"""An internal error in parsing a worker's output affects only that worker, which shows a warning."""
 
 from __future__ import annotations
 

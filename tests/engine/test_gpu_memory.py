@@ -1,4 +1,4 @@
-"""Whose memory it is that a card has not got back after an attempt."""
+"""Which processes hold the memory of a card after an attempt."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def test_processes_present_before_the_attempt_are_not_its_own() -> None:
 
 def test_other_workers_on_the_card_make_it_unknown_unless_processes_are_listed() -> None:
     unnamed = _after(_sample(500), _sample(30_000), before=_sample(500))
-    named = _after(_sample(500), _sample(30_000, OURS), before=_sample(500))
+    memory = _after(_sample(500), _sample(30_000, OURS), before=_sample(500))
     assert (unnamed.awaited(shared=True), unnamed.still_taken(shared=True)) == (None, None)
-    assert named.awaited(shared=True) is not None
+    assert memory.awaited(shared=True) is not None
 
 
 async def test_a_restart_on_a_shared_gpu_does_not_wait_for_the_memory_of_others() -> None:

@@ -1,4 +1,4 @@
-"""How old what is known of a GPU is."""
+"""The age of a GPU's sample."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ async def test_a_session_reports_the_activity_and_health_of_its_gpus(sim: Sim) -
     sim.write()
     spec = spec_for("--lines", "0", cpu=None, gpus="0,1", start=StartMode.TOGETHER)
     async with running(spec, sim.env()) as run:
-        known = await run.until(lambda s: len(s.samples) == 2 and s.samples[0].sm_pct and s.samples[1].health)
-        first, second = known.samples
+        snapshot = await run.until(lambda s: len(s.samples) == 2 and s.samples[0].sm_pct and s.samples[1].health)
+        first, second = snapshot.samples
         assert (first.sm_pct, second.sm_pct) == (41.5, None)
         assert first.health is not None
         assert first.health.fatal is not None

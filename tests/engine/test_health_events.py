@@ -54,6 +54,6 @@ async def test_the_report_shows_gpu_and_time_of_each_xid(sim: Sim) -> None:
         sim.gpus[1].xids = [79]
         sim.write()
         await eventually(lambda: "xid" in {event.kind for event in _events(spec)})
-    (event,) = [one for one in _events(spec) if one.kind == "xid"]
+    (event,) = [row for row in _events(spec) if row.kind == "xid"]
     assert event.slot == "gpu1"
     assert event.text.startswith(f"GPU 1 ({sim.gpus[1].uuid}): Xid 79: the GPU has fallen off the bus; reboot")

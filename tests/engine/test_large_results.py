@@ -37,7 +37,7 @@ async def test_the_queue_is_sent_whatever_its_jobs_have_reported(tmp_path: Path)
         assert [job.values for job in view.jobs] == [{"x": str(SEED)}] * 6
     stored = reader.load_jobs(run.folder / session.STORE)  # written beside the engine's loop, up to its end
     results = [job.result or {} for job in stored]
-    assert {(found["seed"], found["other"], len(found["log"])) for found in results} == {
+    assert {(result["seed"], result["other"], len(result["log"])) for result in results} == {
         (str(SEED), str(-SEED), 900_000)
     }
     assert {job.values["x"] for job in stored} == {SEED}

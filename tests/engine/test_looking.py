@@ -1,4 +1,4 @@
-"""Connections that may only look."""
+"""Read-only connections."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEERING: dict[str, Callable[[EngineClient], object]] = {
     "end": lambda client: client.end(),
     "end at once": lambda client: client.end(kill=True),
 }
-"""All that changes something, or reaches a worker."""
+"""Requests that change something or affect a worker."""
 
 
 @asynccontextmanager

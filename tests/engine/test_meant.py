@@ -1,4 +1,4 @@
-"""A key is meant for what its person saw: where another job or attempt is there by now, it is refused."""
+"""A request names the job or attempt that the user saw; it is refused once another has replaced it."""
 
 from __future__ import annotations
 

@@ -82,11 +82,11 @@ def test_reloading_the_driver_loses_no_energy() -> None:
 
 
 def test_peak_memory_counts_only_the_processes_of_the_worker() -> None:
-    named, shared, alone = Meter(), Meter(), Meter()
+    reporting, shared, alone = Meter(), Meter(), Meter()
     sample = GpuSample("u", memory_used_mib=9000.0)
-    named.add(sample, running=True, now=0.0, sharers=2, own_mib=3000.0)
-    named.add(sample, running=True, now=1.0, sharers=2, own_mib=2000.0)
+    reporting.add(sample, running=True, now=0.0, sharers=2, own_mib=3000.0)
+    reporting.add(sample, running=True, now=1.0, sharers=2, own_mib=2000.0)
     shared.add(sample, running=True, now=0.0, sharers=2)
     alone.add(sample, running=True, now=0.0)
-    assert (named.memory_peak_mib(500.0), shared.memory_peak_mib(500.0)) == (3000.0, None)
+    assert (reporting.memory_peak_mib(500.0), shared.memory_peak_mib(500.0)) == (3000.0, None)
     assert (alone.memory_peak_mib(500.0), alone.memory_peak_mib()) == (8500.0, 9000.0)

@@ -29,7 +29,7 @@ def _notified(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def _writes(folder: Path) -> str:
-    """A command that leaves its variables in a file of its own, which is there whole or not at all."""
+    """A command that writes its variables atomically to a separate file."""
     at = shlex.quote(str(folder))
     return f"env | grep ^GMG_ > {at}/$$ && mv {at}/$$ {at}/$$.notified"
 
@@ -44,7 +44,7 @@ async def test_a_failure_and_the_end_are_notified_before_the_engine_exits(tmp_pa
         assert await run.process.wait() == 0
     reason = snapshot.workers[0].reason or ""
     assert "the robot has 9 joints" in reason
-    assert [one.kind for one in snapshot.occurred] == [OccurrenceKind.FAILED, OccurrenceKind.ENDED]
+    assert [event.kind for event in snapshot.occurred] == [OccurrenceKind.FAILED, OccurrenceKind.ENDED]
     failed, ended = _notified(tmp_path)["failedcpu0"], _notified(tmp_path)["ended"]
     assert failed["GMG_TEXT"] == f"cpu0 has failed: {reason}"
     assert failed["GMG_REASON"] == reason
@@ -75,7 +75,7 @@ async def test_a_group_failure_notifies_the_failed_rank() -> None:
     async with running(group_of("--die", "middle", cpu=3, restart=RestartMode.NEVER)) as run:
         snapshot = await run.until(lambda snapshot: snapshot.ended and len(snapshot.occurred) > 1)
         assert all(worker.state is WorkerState.FAILED for worker in snapshot.workers)
-    assert [(one.kind, one.slot) for one in snapshot.occurred] == [
+    assert [(event.kind, event.slot) for event in snapshot.occurred] == [
         (OccurrenceKind.FAILED, "cpu1"),
         (OccurrenceKind.ENDED, ""),
     ]
@@ -94,7 +94,7 @@ async def test_a_job_failure_is_notified_after_its_last_attempt(tmp_path: Path) 
     bad = notified["job-failedcpu0"]
     assert (bad["GMG_JOB"], bad["GMG_JOB_NAME"], bad["GMG_REASON"]) == ("2", "bad", "exit code 3")
     assert notified["ended"]["GMG_TEXT"].endswith("has ended: 2 jobs, 1 finished, 1 failed")
-    assert [one.kind for one in snapshot.occurred] == [OccurrenceKind.JOB_FAILED, OccurrenceKind.ENDED]
+    assert [event.kind for event in snapshot.occurred] == [OccurrenceKind.JOB_FAILED, OccurrenceKind.ENDED]
 
 
 async def test_a_notify_command_is_not_a_process_of_the_worker(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ async def test_a_notify_command_that_cannot_run_is_shown_on_the_screen(tmp_path:
 
 
 class _Commands:
-    """The commands of a session without an engine, and what was reasons of them."""
+    """The notify commands of a session without an engine, and their notes."""
 
     def __init__(self, *commands: str) -> None:
         self.notes: list[str | None] = []
@@ -169,4 +169,4 @@ async def test_notify_commands_run_in_order_one_at_a_time_and_excess_ones_are_dr
     lines = log.read_text().splitlines()
     assert lines[1::2] == ["end"] * 34
     assert lines[::2] == [*(f"begin {number}" for number in range(33)), "begin last"]
-    assert [one.reason for one in made.occurrences.newest] == [*(str(number) for number in range(86, 101)), "last"]
+    assert [event.reason for event in made.occurrences.newest] == [*(str(number) for number in range(86, 101)), "last"]

@@ -25,7 +25,7 @@ STEPS = ((signal.SIGINT, 0.3), (signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0))
 
 
 class Run:
-    """A Python one-liner as an attempt, with all that it says."""
+    """A Python one-liner as an attempt, with all its output."""
 
     def __init__(self) -> None:
         self.pipes = Pipes()

@@ -35,8 +35,8 @@ async def test_failed_jobs_run_again_on_request() -> None:
     spec = sweep_for([{"code": 0}, {"code": 3}], batch, cpu=1)
     for retry_failed, states in ((False, [FINISHED, FAILED]), (False, [FINISHED, FAILED]), (True, [FINISHED] * 2)):
         assert spec.sweep is not None
-        asked = structs.replace(spec, sweep=structs.replace(spec.sweep, retry_failed=retry_failed))
-        async with running(asked) as run:
+        resumed = structs.replace(spec, sweep=structs.replace(spec.sweep, retry_failed=retry_failed))
+        async with running(resumed) as run:
             await run.until_done()
         assert _states(spec) == states
     first, second = reader.load_jobs(Path(spec.folder) / sessions.STORE)

@@ -1,4 +1,4 @@
-"""One scan of all processes for all that ask at the same time."""
+"""One scan of all processes serves simultaneous requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gmg_tui.engine.processes.process_tree import Scans
 
 
 async def test_a_child_with_an_unreadable_environment_does_not_block_scans(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a process that is stuck in a driver, with its memory map locked."""
+    """Like a process stuck in a driver, with its memory map locked."""
     answer, slot_of = threading.Event(), process_tree.slot_of
 
     def stuck(pid: int) -> str:
@@ -36,7 +36,7 @@ async def test_a_child_with_an_unreadable_environment_does_not_block_scans(monke
 
 
 async def test_simultaneous_scans_read_the_slot_of_a_child_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, asked, end = 0, [], asyncio.Event()
+    begun, pids, end = 0, [], asyncio.Event()
 
     async def in_loop(function: Callable[..., object], *args: object) -> object:
         nonlocal begun
@@ -46,7 +46,7 @@ async def test_simultaneous_scans_read_the_slot_of_a_child_once(monkeypatch: pyt
         return function(*args)
 
     def slot_of(pid: int) -> str:
-        asked.append(pid)
+        pids.append(pid)
         return "cpu7"
 
     monkeypatch.setattr(process_tree, "in_daemon_thread", in_loop)
@@ -62,7 +62,7 @@ async def test_simultaneous_scans_read_the_slot_of_a_child_once(monkeypatch: pyt
         end.set()
         await asyncio.gather(*tables)
         assert child.pid in [proc.pid for proc in (await scans.table()).members(None, "cpu7")]
-        assert asked.count(child.pid) == 1
+        assert pids.count(child.pid) == 1
     finally:
         child.kill()
         await child.wait()

@@ -1,4 +1,4 @@
-"""Workers whose Genesis prints nothing: what the gate and the screen make of them."""
+"""Workers whose Genesis prints nothing: how the gate and the screen treat them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def test_ranks_of_one_group_start_together(tmp_path: Path) -> None:
     script.write_text(_SILENT)
     env = {"RANK": "{i}", "WORLD_SIZE": "2"}
     async with running(spec_for(cpu=2, script=str(script), env=env)) as run:
-        await run.until(lambda snapshot: all(one.state is WorkerState.STARTING for one in snapshot.workers))
+        await run.until(lambda snapshot: all(worker.state is WorkerState.STARTING for worker in snapshot.workers))
 
 
 async def test_a_script_that_has_simulated_before_does_not_wait_at_its_next_start(

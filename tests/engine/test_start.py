@@ -21,7 +21,7 @@ _BOOT = "import runpy; runpy.run_module('gmg_tui.engine', run_name='__main__', a
 
 @contextlib.asynccontextmanager
 async def _awaiting(spec: RunSpec, boot: str) -> AsyncIterator[Running]:
-    """An engine that has been told of a viewer."""
+    """An engine that expects a client."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", boot), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )

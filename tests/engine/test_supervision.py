@@ -1,4 +1,4 @@
-"""What the engine does without being asked: gates, restarts, stuck workers, and its own death."""
+"""What the engine does by itself: gates, restarts, stuck workers, and what its death leaves."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def _run(*words: str) -> str:
 
 def test_two_ranks_of_a_group_end_with_equal_gradients(tmp_path: Path) -> None:
     summary = tmp_path / "summary.json"
-    told = _run("gmg_tui", "--headless", "--cpu", "2", "--ddp", "--summary", str(summary), _EXAMPLE, *_SMALL)
-    assert _EQUAL.search(told), told
+    output = _run("gmg_tui", "--headless", "--cpu", "2", "--ddp", "--summary", str(summary), _EXAMPLE, *_SMALL)
+    assert _EQUAL.search(output), output
     workers = json.loads(summary.read_text())["workers"]
     assert [worker["state"] for worker in workers] == ["finished", "finished"]
     assert [worker["group"]["rank"] for worker in workers] == [0, 1]

@@ -142,7 +142,7 @@ OUTER = {
     "OMPI_COMM_WORLD_RANK": "1",
 }
 TASK = sorted(list(OUTER)[6:])
-"""Those of `OUTER` that say which task of the outer step gmg-tui is."""
+"""Those of `OUTER` that identify gmg-tui's task in the outer step."""
 
 
 def test_a_worker_has_no_variables_of_the_outer_step_but_those_of_the_allocation() -> None:

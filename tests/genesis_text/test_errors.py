@@ -1,4 +1,4 @@
-"""How serious lines are, and how many errors are counted."""
+"""The severity of lines, and the error count."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ REPEATED = b"[Genesis] [07:00:02] [ERROR] ValueError: ERROR in the Warning: of x
     ],
 )
 def test_the_head_of_a_line_in_every_form(line: str, clock: str, level: str, rest: str) -> None:
-    found = log_text.head(line)
-    assert found is not None
-    assert (found.clock, found.level) == (clock, level)
-    assert log_text.without_head(line) == line[found.length :] == rest
+    prefix = log_text.head(line)
+    assert prefix is not None
+    assert (prefix.clock, prefix.level) == (clock, level)
+    assert log_text.without_head(line) == line[prefix.length :] == rest
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Every failure of GENESIS's table, by its own words: what it is called, and in which line."""
+"""Every failure of GENESIS's table: its kind, and the line that names it."""
 
 from __future__ import annotations
 

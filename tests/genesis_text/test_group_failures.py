@@ -1,4 +1,4 @@
-"""The failures of ranks, by torch's, NCCL's and rsl_rl's own words: what they are called, and what helps."""
+"""The failures of ranks, from output of torch, NCCL and rsl_rl: their kinds and the advice."""
 
 from __future__ import annotations
 

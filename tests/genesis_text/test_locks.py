@@ -1,4 +1,4 @@
-"""Which locks of the kernel caches are taken for left behind."""
+"""Which locks of the kernel caches count as stale."""
 
 from __future__ import annotations
 

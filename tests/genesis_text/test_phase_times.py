@@ -1,4 +1,4 @@
-"""What is remembered of a script's runs."""
+"""Phase times remembered from a script's runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_caches_are_warm_until_genesis_changes_or_they_are_removed(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("left", "other", "same"),
     [
         (["-B", "4096"], ["-B", "65_536"], True),
         (["--lr=1e-3", "--seed", "{i}"], ["--lr=0.5", "--seed", "{i}"], True),
@@ -56,9 +56,9 @@ def test_caches_are_warm_until_genesis_changes_or_they_are_removed(tmp_path: Pat
         (["env.seed=1"], ["env.seed=2"], False),
     ],
 )
-def test_runs_are_distinguished_by_arguments_without_numbers(one: list[str], other: list[str], same: bool) -> None:
-    assert (key_of("sim.py", one, "gpu") == key_of("sim.py", other, "gpu")) is same
-    assert key_of("sim.py", one, "gpu") != key_of("sim.py", one, "cpu")
+def test_runs_are_distinguished_by_arguments_without_numbers(left: list[str], other: list[str], same: bool) -> None:
+    assert (key_of("sim.py", left, "gpu") == key_of("sim.py", other, "gpu")) is same
+    assert key_of("sim.py", left, "gpu") != key_of("sim.py", left, "cpu")
 
 
 def test_times_are_kept_per_script_and_the_least_recent_script_is_evicted(tmp_path: Path) -> None:

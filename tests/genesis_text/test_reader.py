@@ -1,4 +1,4 @@
-"""What the reader makes of lines and of whole runs: phases, states, device, warnings, which figures count."""
+"""What the reader parses from lines and whole runs: phases, states, device, warnings, which figures count."""
 
 from __future__ import annotations
 

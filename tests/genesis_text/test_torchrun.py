@@ -44,8 +44,8 @@ torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB.
 
 
 def _failure(printed: str, code: int) -> tuple[FailureKind, str]:
-    found = explain(1, (printed + _TORCHRUN.format(code=code)).encode().splitlines())
-    return found.kind, found.reason
+    failure = explain(1, (printed + _TORCHRUN.format(code=code)).encode().splitlines())
+    return failure.kind, failure.reason
 
 
 @pytest.mark.parametrize("mark", ["", "[rank5]: ", "[default1]:", "[default1]:[rank5]: "])

@@ -16,7 +16,7 @@ from gmg_tui.model import Gpu
 
 @pytest.fixture
 def egl(egl_library: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """The simulated libEGL for the helper; `GMG_EGL_SIM` says what its devices are."""
+    """The simulated libEGL for the helper; `GMG_EGL_SIM` describes its devices."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(egl_library))
     return monkeypatch
 
@@ -33,10 +33,10 @@ def _children() -> set[psutil.Process]:
 async def test_each_card_is_mapped_by_its_cuda_ordinal_regardless_of_visible_devices(egl: pytest.MonkeyPatch) -> None:
     egl.setenv("GMG_EGL_SIM", "software,2,0,3,1")
     egl.setenv("CUDA_VISIBLE_DEVICES", "3")
-    found = await probe()
-    assert [found.index_of(card(index))[0] for index in range(5)] == [2, 4, 1, 3, None]
-    assert found.index_of(card(0))[1] == "EGL device 2 has CUDA ordinal 0"
-    assert found.index_of(card(4))[1] == "none of 5 EGL devices is this GPU"
+    mapping = await probe()
+    assert [mapping.index_of(card(index))[0] for index in range(5)] == [2, 4, 1, 3, None]
+    assert mapping.index_of(card(0))[1] == "EGL device 2 has CUDA ordinal 0"
+    assert mapping.index_of(card(4))[1] == "none of 5 EGL devices is this GPU"
 
 
 async def test_a_crashing_driver_is_only_reported(egl: pytest.MonkeyPatch) -> None:
@@ -66,19 +66,19 @@ async def test_a_cancelled_probe_leaves_no_process(egl: pytest.MonkeyPatch) -> N
 @pytest.mark.process
 @pytest.mark.skipif(ctypes.util.find_library("EGL") is None, reason="no libEGL on this machine")
 async def test_the_installed_library_answers_and_invents_no_card() -> None:
-    found = await probe()
-    assert found.error is None
-    assert found.index_of(card(4096, "0000ffff:ff:00.0"))[0] is None
+    mapping = await probe()
+    assert mapping.error is None
+    assert mapping.index_of(card(4096, "0000ffff:ff:00.0"))[0] is None
 
 
 def test_the_pci_address_is_the_second_key_and_refutes_a_wrong_ordinal() -> None:
-    found = EglMap(
+    mapping = EglMap(
         (EglDevice(), EglDevice(cuda=0, pci="0000:2b:00.0"), EglDevice(pci="0000:1b:00.0"), EglDevice(cuda=2))
     )
-    assert found.index_of(card(0, "00000000:1B:00.0")) == (2, "EGL device 2 has PCI address 0000:1b:00.0")
-    assert found.index_of(card(1, "00000000:2B:00.0"))[0] == 1
-    assert found.index_of(card(2, "00000000:3B:00.0"))[0] == 3
-    assert found.index_of(card(3, "00000000:4B:00.0"))[0] is None
+    assert mapping.index_of(card(0, "00000000:1B:00.0")) == (2, "EGL device 2 has PCI address 0000:1b:00.0")
+    assert mapping.index_of(card(1, "00000000:2B:00.0"))[0] == 1
+    assert mapping.index_of(card(2, "00000000:3B:00.0"))[0] == 3
+    assert mapping.index_of(card(3, "00000000:4B:00.0"))[0] is None
 
 
 def test_a_mig_instance_has_no_egl_device() -> None:

@@ -44,8 +44,8 @@ def test_all_counters_are_read_from_the_second_sample_on(sim: Sim) -> None:
 def test_values_above_100_are_clipped_and_nan_is_unknown(sim: Sim) -> None:
     sim.gpus[0].gpm = {SM: 103.2, OCCUPANCY: math.nan, PCIE_RX: 5000}
     nvml, gpus = begun(sim)
-    found = nvml.read(gpus[0], slow=False, activity=True).activity
-    assert found == GpuActivity(sm_pct=100.0, pcie_rx_mib_s=5000)
+    activity = nvml.read(gpus[0], slow=False, activity=True).activity
+    assert activity == GpuActivity(sm_pct=100.0, pcie_rx_mib_s=5000)
 
 
 @on_simulated_driver

@@ -22,10 +22,10 @@ def checked(sim: Sim, position: int = 0) -> GpuHealth:
     nvml = Nvml.open()
     gpu = nvml.gpus()[position]
     nvml.check_health(gpu)
-    found = nvml.read(gpu, slow=False).health
+    health = nvml.read(gpu, slow=False).health
     nvml.close()
-    assert found is not None
-    return found
+    assert health is not None
+    return health
 
 
 @on_simulated_driver
@@ -61,8 +61,8 @@ def test_each_problem_is_a_sentence_with_advice_worst_first(sim: Sim) -> None:
     gpu = sim.gpus[0]
     gpu.ecc_uncorrected, gpu.remap_pending, gpu.remap_failed, gpu.nvlink_recoveries = 2, True, True, 1
     gpu.memory_temperature_c, gpu.pcie_width, gpu.pcie_gen = 97, 8, 3
-    found = checked(sim).troubles
-    assert [(one.severity, one.text) for one in found] == [
+    troubles = checked(sim).troubles
+    assert [(trouble.severity, trouble.text) for trouble in troubles] == [
         (FATAL, "2 ECC errors, uncorrected"),
         (FATAL, "a memory row cannot be replaced"),
         (DEGRADED, "a memory row waits to be replaced"),
@@ -71,7 +71,7 @@ def test_each_problem_is_a_sentence_with_advice_worst_first(sim: Sim) -> None:
         (DEGRADED, "PCIe has 8 of 16 lanes"),
         (DEGRADED, "PCIe generation 3 of 5"),
     ]
-    assert all(one.advice for one in found)
+    assert all(trouble.advice for trouble in troubles)
 
 
 @on_simulated_driver
@@ -107,9 +107,11 @@ def test_xids_are_taken_once_and_those_from_before_are_not(sim: Sim) -> None:
     assert first is not None
     assert second is not None
     assert [xid.code for xid in first.xids] == [13, 79]
-    assert [one.text for one in first.troubles] == ["Xid 79: the GPU has fallen off the bus"], "13 is the script's"
+    assert [trouble.text for trouble in first.troubles] == ["Xid 79: the GPU has fallen off the bus"], (
+        "13 is the script's"
+    )
     assert [(xid.code, xid.count) for xid in second.xids] == [(63, 2)]
-    assert [one.text for one in second.troubles] == ["Xid 63 (2 times): a row of memory is to be replaced"]
+    assert [trouble.text for trouble in second.troubles] == ["Xid 63 (2 times): a row of memory is to be replaced"]
     assert second.fatal is None
     nvml.check_health(gpus[0])
     after = nvml.read(gpus[0], slow=False).health
@@ -202,10 +204,10 @@ def test_hanging_counters_do_not_block_metrics(sim: Sim) -> None:
 
 @pytest.mark.parametrize("code", [46, 48, 62, 64, 74, 79, 95, 119, 120, 136, 140, 143, 158])
 def test_an_xid_of_a_broken_gpu_is_fatal_with_advice(code: int) -> None:
-    found = xids.trouble(Xid(code, 0.0))
-    assert found is not None
-    assert found.severity is FATAL
-    assert "reset" in found.advice or "reboot" in found.advice
+    trouble = xids.trouble(Xid(code, 0.0))
+    assert trouble is not None
+    assert trouble.severity is FATAL
+    assert "reset" in trouble.advice or "reboot" in trouble.advice
 
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 69, 137])
@@ -216,6 +218,6 @@ def test_an_xid_of_a_script_is_no_trouble_of_the_gpu(code: int) -> None:
 
 @pytest.mark.parametrize("code", [32, 61, 63, 92, 94, 109, 121, 149, 154])
 def test_a_recoverable_xid_is_reported_and_not_fatal(code: int) -> None:
-    found = xids.trouble(Xid(code, 0.0))
-    assert found is not None
-    assert found.severity is DEGRADED
+    trouble = xids.trouble(Xid(code, 0.0))
+    assert trouble is not None
+    assert trouble.severity is DEGRADED

@@ -36,7 +36,7 @@ def test_a_row_has_the_keys_and_values_of_the_contract(sim: Sim) -> None:
     sim.gpus[0].processes = [Process(pid=2**31 - 1, memory_mib=100)]
     sim.gpus[1].unsupported = {"gpu_util_pct", "power_w", "throttle"}
     sim.write()
-    rows = json.loads(json.dumps([row(*one) for one in read_all(*silence.open_nvml())]))
+    rows = json.loads(json.dumps([row(*reading) for reading in read_all(*silence.open_nvml())]))
     assert [list(each) for each in rows] == [KEYS] * 8
     assert rows[0] == {
         "index": 0,

@@ -24,7 +24,7 @@ def opened() -> tuple[Nvml, tuple[Gpu, ...]]:
 @on_simulated_driver
 def test_metrics_of_eight_cards_are_read(sim: Sim) -> None:
     nvml, gpus = opened()
-    assert [gpu.uuid for gpu in gpus] == [one.uuid for one in sim.gpus]
+    assert [gpu.uuid for gpu in gpus] == [simulated.uuid for simulated in sim.gpus]
     for index, (gpu, simulated) in enumerate(zip(gpus, sim.gpus, strict=True)):
         assert gpu == Gpu(
             index=index,

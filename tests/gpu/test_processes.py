@@ -1,4 +1,4 @@
-"""Who the processes on a card are."""
+"""Descriptions of the processes on a card."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def ended_pid() -> int:
 
 
 def test_a_process_of_this_machine_has_a_name_a_user_a_command_and_an_age() -> None:
-    (found,) = describe((GpuProcess(pid=os.getpid(), memory_mib=12.0, slot="gpu0"),))
+    (process,) = describe((GpuProcess(pid=os.getpid(), memory_mib=12.0, slot="gpu0"),))
     here = psutil.Process()
-    assert (found.pid, found.memory_mib, found.slot) == (os.getpid(), 12.0, "gpu0")
-    assert (found.name, found.user) == (here.name(), here.username())
-    assert found.command == clean(" ".join(here.cmdline()).encode())
-    assert found.age_s is not None
-    assert found.age_s >= 0
+    assert (process.pid, process.memory_mib, process.slot) == (os.getpid(), 12.0, "gpu0")
+    assert (process.name, process.user) == (here.name(), here.username())
+    assert process.command == clean(" ".join(here.cmdline()).encode())
+    assert process.age_s is not None
+    assert process.age_s >= 0
 
 
 def test_an_invisible_process_keeps_its_pid_and_memory() -> None:

@@ -18,7 +18,7 @@ Round = tuple[tuple[GpuSample, ...], str | None]
 
 
 class Rounds:
-    """Takes what a sampler delivers."""
+    """Collects the rounds of a sampler."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Round] = queue.SimpleQueue()
@@ -30,9 +30,9 @@ class Rounds:
         return self._queue.get(timeout=30)
 
     def until(self, wanted: Callable[[Round], bool]) -> Round:
-        while not wanted(found := self.next()):
+        while not wanted(batch := self.next()):
             pass
-        return found
+        return batch
 
 
 def cards() -> tuple[Gpu, ...]:
@@ -43,8 +43,8 @@ def cards() -> tuple[Gpu, ...]:
         nvml.close()
 
 
-def pids(found: Round, place: int) -> list[int]:
-    return [process.pid for process in found[0][place].processes or ()]
+def pids(batch: Round, index: int) -> list[int]:
+    return [process.pid for process in batch[0][index].processes or ()]
 
 
 @on_simulated_driver
@@ -57,7 +57,7 @@ def test_every_round_reads_every_card_after_a_single_initialisation(sim: Sim) ->
     assert [sample.gpu_util_pct for sample in rounds.next()[0]] == [gpu.gpu_util_pct for gpu in sim.gpus]
     sim.gpus[5].gpu_util_pct = 3
     sim.write()
-    samples, error = rounds.until(lambda found: found[0][5].gpu_util_pct == 3)
+    samples, error = rounds.until(lambda batch: batch[0][5].gpu_util_pct == 3)
     assert error is None
     assert [sample.uuid for sample in samples] == [gpu.uuid for gpu in gpus]
     assert thread.stop()
@@ -69,13 +69,13 @@ def test_every_round_reads_every_card_after_a_single_initialisation(sim: Sim) ->
 
 @on_simulated_driver
 def test_the_first_round_reads_everything_and_slow_metrics_are_spread_over_the_next(sim: Sim) -> None:
-    asked: queue.SimpleQueue[int] = queue.SimpleQueue()
+    counts: queue.SimpleQueue[int] = queue.SimpleQueue()
     gpus = cards()
     sim.record()
     # Called in the sampler's thread after each round, so the log holds the calls of that round alone.
-    thread = Sampler(gpus, SLOW_S / 250, lambda *_: asked.put(sim.calls().count("nvmlDeviceGetFanSpeed")), Nvml.open())
+    thread = Sampler(gpus, SLOW_S / 250, lambda *_: counts.put(sim.calls().count("nvmlDeviceGetFanSpeed")), Nvml.open())
     thread.start()
-    assert [asked.get(timeout=30) for _ in range(10)] == [8, 1, 1, 1, 1, 1, 1, 1, 0, 0]
+    assert [counts.get(timeout=30) for _ in range(10)] == [8, 1, 1, 1, 1, 1, 1, 1, 0, 0]
     assert thread.stop()
 
 
@@ -87,12 +87,12 @@ def test_a_lost_card_does_not_affect_others(sim: Sim) -> None:
     rounds.next()
     sim.gpus[3].lost = True
     sim.write()
-    samples, error = rounds.until(lambda found: found[0][3].lost)
+    samples, error = rounds.until(lambda batch: batch[0][3].lost)
     assert error is None
     assert [sample.gpu_util_pct for sample in samples] == [90, 91, 92, None, 94, 95, 96, 97]
     sim.gpus[3].lost = False
     sim.write()
-    rounds.until(lambda found: found[0][3].gpu_util_pct == 93)
+    rounds.until(lambda batch: batch[0][3].gpu_util_pct == 93)
     assert thread.stop()
 
 
@@ -106,11 +106,11 @@ def test_an_unloaded_driver_is_reported_until_it_is_back(sim: Sim) -> None:
     assert "driver is not loaded" in (error or "")
     assert {sample.error for sample in samples} == {error}
     sim.driver_back()
-    rounds.until(lambda found: found[1] is None and found[0][7].gpu_util_pct == 97)
+    rounds.until(lambda batch: batch[1] is None and batch[0][7].gpu_util_pct == 97)
     sim.no_driver()
-    rounds.until(lambda found: found[1] is not None and found[0][7].gpu_util_pct is None)
+    rounds.until(lambda batch: batch[1] is not None and batch[0][7].gpu_util_pct is None)
     sim.driver_back()
-    rounds.until(lambda found: found[1] is None and found[0][7].gpu_util_pct == 97)
+    rounds.until(lambda batch: batch[1] is None and batch[0][7].gpu_util_pct == 97)
     assert thread.stop()
 
 
@@ -131,10 +131,10 @@ def test_the_thread_survives_unexpected_exceptions(sim: Sim) -> None:
     rounds.next()
     real = metrics.fast
     setattr(metrics, "fast", lambda *_: 1 // 0)  # noqa: B010
-    _, error = rounds.until(lambda found: found[1] is not None)
+    _, error = rounds.until(lambda batch: batch[1] is not None)
     assert "ZeroDivisionError" in (error or "")
     metrics.fast = real
-    rounds.until(lambda found: found[1] is None and found[0][0].gpu_util_pct == 90)
+    rounds.until(lambda batch: batch[1] is None and batch[0][0].gpu_util_pct == 90)
     assert thread.stop()
 
 

@@ -54,9 +54,9 @@ def test_slots_follow_the_requested_order(gpus: str | None, visible: str | None,
     ],
 )
 def test_a_card_in_mig_mode_selects_its_instances(gpus: str | None, visible: str | None, names: str) -> None:
-    found = slots(MIXED, gpus, visible)
-    assert " ".join(slot.name for slot in found) == names
-    assert all((slot.kind is SlotKind.MIG) == (slot.gpu in INSTANCES) for slot in found)
+    selected = slots(MIXED, gpus, visible)
+    assert " ".join(slot.name for slot in selected) == names
+    assert all((slot.kind is SlotKind.MIG) == (slot.gpu in INSTANCES) for slot in selected)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Output that nobody would wish for, and a script that prints it: `python hostile.py KIND SIZE GATE`.
+"""Hostile output, and a script that prints it: `python hostile.py KIND SIZE GATE`.
 
 A third comes at once, the rest when the file GATE is there; then the script waits for SIGINT.
 """

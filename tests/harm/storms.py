@@ -35,7 +35,7 @@ async def _send(client: EngineClient, slots: tuple[str, ...], chance: random.Ran
 
 
 async def storm(run: Running, seed: int, slots: tuple[str, ...], *commands: Command) -> None:
-    """Two clients that do not agree."""
+    """Two clients with conflicting commands."""
     other = Running(run.process, await EngineClient.connect(Path(run.spec.socket)), run.spec)
     try:
         await asyncio.gather(

@@ -1,4 +1,4 @@
-"""What the tests of the reporter share with those of the command line."""
+"""Fixtures of the command line's tests for those of the reporter."""
 
 from tests.cli.conftest import no_engine_survives
 

@@ -175,7 +175,7 @@ async def test_each_job_of_a_sweep_is_reported_even_when_no_snapshot_contained_i
         process = await _report(engine)
         ends = {"slot": "cpu0", "last": Attempt(1), "ended": time.time() + 9, "elapsed_s": 62.0}
         failed = replace(second, state=WorkerState.FAILED, reason="out of memory", **ends)
-        finished = [replace(one, state=WorkerState.FINISHED, **ends) for one in (first, third)]
+        finished = [replace(record, state=WorkerState.FINISHED, **ends) for record in (first, third)]
         engine.advance("cpu0", failed, *finished)
         out, err, status = await _ended(process)
     assert (err, status) == ("", 1)

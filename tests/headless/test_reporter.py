@@ -1,4 +1,4 @@
-"""What the reporter says of snapshots, and when."""
+"""What the reporter prints for snapshots, and when."""
 
 from __future__ import annotations
 
@@ -157,8 +157,8 @@ def test_the_table_sums_known_values_only() -> None:
     fps = Fps(2000.0, 2000.0, 2000.0, 9, env_steps=6e6, seconds=3000.0, energy_j=1.5e6)
     reached = {"gpu_util_mean_pct": 97.1, "memory_peak_mib": 30211, "power_mean_w": 480.0, "energy_j": 263000.0}
     times = {"attempt_started": 1.0, "attempt_ended": 3662.0}
-    known = replace(_running(2000.0), state=WorkerState.FINISHED, fps=fps, **reached, **times)
-    lines = at_end(_SESSION, _snapshot(3662, known, worker_of("gpu10", 1, WorkerState.FAILED)))
+    finished = replace(_running(2000.0), state=WorkerState.FINISHED, fps=fps, **reached, **times)
+    lines = at_end(_SESSION, _snapshot(3662, finished, worker_of("gpu10", 1, WorkerState.FAILED)))
     rows = [re.split("  +", line.strip()) for line in lines]
     assert rows[0] == ["slot", "state", "start", "time", "FPS", "VRAM GiB", "GPU %", "W", "energy", "steps/J"]
     assert [*rows[1][:2], *rows[1][3:]] == ["gpu0", "finished", "1h 01m", "2,000", "29.5", "97", "480", "73 Wh", "4.00"]
@@ -175,7 +175,9 @@ def test_the_table_sums_known_values_only() -> None:
 def test_gpu_health_problems_are_reported_once_with_advice() -> None:
     reporter, worker = Reporter(_SESSION), replace(_running(1.0), advice="use fewer environments")
     healths = (GpuHealth(ecc_uncorrected=0), *(judged(GpuHealth(ecc_uncorrected=errors)) for errors in (2, 3)))
-    first, second, third = (list(reporter.events(_snapshot(n, worker, health=one))) for n, one in enumerate(healths))
+    first, second, third = (
+        list(reporter.events(_snapshot(n, worker, health=health))) for n, health in enumerate(healths)
+    )
     assert "gpu0    use fewer environments" in first
     assert [line[:46] for line in second] == ["gpu0    warning: 2 ECC errors, uncorrected; wh"]
     assert "nvidia-smi --gpu-reset" in second[0]

@@ -1,4 +1,4 @@
-"""What the reporter and the list of sessions say of groups of ranks."""
+"""What the reporter and the list of sessions print for groups of ranks."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_final_table_shows_group_and_rank_and_the_cause_once() -> None:
     assert text.count(_CAUSE) == 1
     assert f"g0 failed: {_CAUSE}\n   smaller steps" in text
     columns = [line.index("failed") for line in lines[1:4]]
-    assert all(one == other for one, other in pairwise(columns))
+    assert all(column == other for column, other in pairwise(columns))
 
 
 def test_the_final_table_counts_the_power_of_all_ranks_for_a_group_rate() -> None:

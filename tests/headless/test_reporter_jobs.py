@@ -1,4 +1,4 @@
-"""What the reporter says of a sweep: its jobs' starts and ends, and how far its queue is."""
+"""What the reporter prints for a sweep: starts and ends of jobs, and the progress of the queue."""
 
 from __future__ import annotations
 

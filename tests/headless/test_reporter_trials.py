@@ -1,4 +1,4 @@
-"""What the reporter says of a tuning: its steps, its trials and its answer."""
+"""What the reporter prints for a tuning: its steps, its trials and its answer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gmg_tui.report.text import at_end
 from tests import tunings
 
 
-def _printed(*found: Tuning) -> list[list[str]]:
-    trials = Trials(Reporter(tunings.session(found[0])).line)
-    return [list(trials.events(one)) for one in found]
+def _printed(*steps: Tuning) -> list[list[str]]:
+    trials = Trials(Reporter(tunings.session(steps[0])).line)
+    return [list(trials.events(tuning)) for tuning in steps]
 
 
 def test_a_start_an_end_and_a_step_are_reported_once_each() -> None:

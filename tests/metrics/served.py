@@ -1,4 +1,4 @@
-"""`gmg-tui metrics` and a real Prometheus as processes, and what they say."""
+"""`gmg-tui metrics` and a real Prometheus as processes, and their output."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def detached(*words: str, **variables: str) -> str:
 
 @contextmanager
 def metrics(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The command, and what its first line says of where the metrics are."""
+    """The command, and the address in its first line."""
     with subprocess.Popen([*COMMAND, "metrics", *words], stderr=subprocess.PIPE, text=True, env=environ()) as process:
         try:
             assert process.stderr is not None
             printed = process.stderr.readline()
-            found = re.search(r"metrics (?:at|in) (\S+?),?(?: |$)", printed)
-            assert found is not None, printed + process.stderr.read()
-            yield process, found[1]
+            match = re.search(r"metrics (?:at|in) (\S+?),?(?: |$)", printed)
+            assert match is not None, printed + process.stderr.read()
+            yield process, match[1]
         finally:
             process.terminate()
             process.wait(_PATIENCE_S)
@@ -56,14 +56,14 @@ def fetch(url: str) -> str:
 def samples(text: str, name: str) -> list[Sample]:
     """The samples of a metric in the text format; `name` is theirs, with `_total`."""
     families = text_string_to_metric_families(text)
-    return [(one.labels, one.value) for family in families for one in family.samples if one.name == name]
+    return [(sample.labels, sample.value) for family in families for sample in family.samples if sample.name == name]
 
 
 def value(text: str, name: str, **labels: str) -> float | None:
     """The only sample of a metric with these labels, among others; None without one."""
-    found = [value for have, value in samples(text, name) if labels.items() <= have.items()]
-    assert len(found) <= 1, found
-    return found[0] if found else None
+    values = [value for have, value in samples(text, name) if labels.items() <= have.items()]
+    assert len(values) <= 1, values
+    return values[0] if values else None
 
 
 class Prometheus:
@@ -73,11 +73,11 @@ class Prometheus:
         self._url = url
 
     def query(self, text: str) -> list[Sample]:
-        """What a query says now."""
+        """The current result of a query."""
         answer = json.loads(fetch(f"{self._url}/api/v1/query?{urllib.parse.urlencode({'query': text})}"))
         assert answer["status"] == "success", answer
-        found: list[dict[str, Any]] = answer["data"]["result"]
-        return [(one["metric"], float(one["value"][1])) for one in found]
+        results: list[dict[str, Any]] = answer["data"]["result"]
+        return [(result["metric"], float(result["value"][1])) for result in results]
 
     def until(self, text: str, *, empty: bool = False) -> list[Sample]:
         """Wait until a query has an answer, or (`empty`) none."""
@@ -123,7 +123,7 @@ def prometheus(url: str, folder: Path) -> Iterator[Prometheus]:
 
 
 def promtool(text: str) -> str:
-    """What `promtool check metrics` finds fault with; empty for nothing."""
+    """Problems that `promtool check metrics` reports; empty without any."""
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
     assert done.returncode in (0, 3), done.stderr
     return done.stdout + done.stderr

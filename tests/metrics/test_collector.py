@@ -44,8 +44,8 @@ class Scrape:
         self._registry.register(SessionsCollector(followed))
 
     def update(self, *workers: Worker, sample: GpuSample | None = None, queue: Queue | None = None) -> None:
-        found = (sample,) if sample is not None else ()
-        self.view.update(Snapshot(time.time(), 60.0, workers, found, queue=queue))
+        samples = (sample,) if sample is not None else ()
+        self.view.update(Snapshot(time.time(), 60.0, workers, samples, queue=queue))
 
     def __call__(self, name: str, **labels: str) -> float | None:
         return value(self.text, name, **labels)

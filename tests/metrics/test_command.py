@@ -50,7 +50,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 async def test_over_http_and_a_file_a_session_is_followed_to_its_end(tmp_path: Path) -> None:
-    """An engine waits for its clients: this one must not keep it."""
+    """An engine waits for its clients: this one must not keep it running."""
     file = tmp_path / "metrics" / "gmg.prom"
     file.parent.mkdir()
     async with ScriptedEngine(("cpu0",), "sim.py") as engine:

@@ -44,7 +44,7 @@ def test_metrics_of_workers_gpus_and_jobs_can_be_queried(sim: Sim, tmp_path: Pat
         }
         server.until("sum(gmg_worker_n_envs) == 8192")
         server.until('gmg_worker_state{slot="gpu1", state="running"} == 1')
-        assert [(found["gpu"], watts) for found, watts in server.query("gmg_gpu_power_watts")] == [("0", 600.5)]
+        assert [(labels["gpu"], watts) for labels, watts in server.query("gmg_gpu_power_watts")] == [("0", 600.5)]
         assert server.query("gmg_gpu_memory_total_bytes")[0][1] == 81559 * 2**20
         assert promtool(fetch(url)) == ""
         queries = _queries_of_the_guide()

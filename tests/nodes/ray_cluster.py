@@ -21,7 +21,7 @@ _NODE: dict[str, Any] = {"num_cpus": 2, "num_gpus": GPUS}
 
 
 class RayCluster:
-    """The cluster, in a process of its own; `address` is empty where Ray does not start.
+    """The cluster, in a separate process; `address` is empty where Ray does not start.
 
     `folders` are the variables of all that runs in it, `environs` those of each node.
     """
@@ -43,7 +43,7 @@ class RayCluster:
         self.address = next((line for line in self.process.stdout if line[:1].isdigit()), "").strip()
 
     def do(self, what: str) -> str:
-        """Have a command of `main` obeyed; what it answers."""
+        """Send a command to `main`. Returns its answer."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(f"{what}\n")
@@ -62,7 +62,7 @@ class RayCluster:
 
 
 def main(*environs: str) -> None:
-    """Start the cluster, and obey."""
+    """Start the cluster, and serve commands."""
     import ray
     from ray.cluster_utils import Cluster
 

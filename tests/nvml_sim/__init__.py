@@ -32,7 +32,7 @@ def build(folder: Path) -> Path:
         The folder to put into `LD_LIBRARY_PATH`.
 
     Raises:
-        subprocess.CalledProcessError: The compiler says no.
+        subprocess.CalledProcessError: Compilation failed.
     """
     return _compile("nvml_sim.c", folder / "nvml" / "libnvidia-ml.so.1")
 
@@ -124,10 +124,10 @@ class SimulatedGpu:
     nvlink_replays: int | None = 0
     nvlink_recoveries: int | None = 0
     xids: list[int] = field(default_factory=list)
-    """Add one, and event sets tell it."""
+    """An added Xid is reported by event sets."""
     processes: list[Process] = field(default_factory=list)
     mig: list[Mig] | None = None
-    """None where MIG is off; a list, maybe empty, where it is on. Such a GPU says nothing of its utilisation."""
+    """None where MIG is off; a list, maybe empty, where it is on. Such a GPU does not report its utilisation."""
     lost: bool = False
     unsupported: set[str] = field(default_factory=set)
     """Names of fields above."""
@@ -228,7 +228,7 @@ class Sim:
         library: The folder of the library.
         gpus: The GPUs in the order of their indices.
         driver: The driver's version.
-        cuda_version: The newest CUDA that the driver runs: 12080 is 12.8; 0 for a driver that does not say.
+        cuda_version: The newest CUDA that the driver runs: 12080 is 12.8; 0 for a driver that does not report it.
         error: A code that every call returns: `DRIVER_NOT_LOADED`, `NO_PERMISSION` …; 0 for none.
         epoch: When it grows, programs get "uninitialized" until they initialise anew.
         delay_ms: Every call takes this long, as on a slow GPU.

@@ -34,12 +34,12 @@ def following(sim: Sim, folder: Path) -> Iterator[None]:
 
 def look(sim: Sim, folder: Path) -> None:
     """Give each GPU the processes that live."""
-    found: dict[int, list[Process]] = {}
+    processes: dict[int, list[Process]] = {}
     for file in folder.iterdir():
         words = file.read_text().split()
         if len(words) == 2 and Path("/proc", file.name).exists():
-            found.setdefault(int(words[0]), []).append(Process(int(file.name), float(words[1])))
+            processes.setdefault(int(words[0]), []).append(Process(int(file.name), float(words[1])))
     for index, gpu in enumerate(sim.gpus):
-        gpu.processes = found.get(index, [])
+        gpu.processes = processes.get(index, [])
         gpu.memory_used_mib = _IDLE_MIB + sum(process.memory_mib or 0.0 for process in gpu.processes)
     sim.write()

@@ -75,11 +75,11 @@ def test_each_format_names_its_source_and_is_valid() -> None:
 )  # fmt: skip
 def test_lines_without_a_sample(line: str, metrics: dict[str, float], last: float | None, steps: float | None) -> None:
     trainers = [FormatLines(row, most=formats.LONG_LINE) for row in formats.built_in().values()]
-    found = [figures for trainer in trainers for figures in trainer.read(line.encode())]
-    merged = {name: value for figures in found for name, value in figures.metrics.items()}
+    parsed = [figures for trainer in trainers for figures in trainer.read(line.encode())]
+    merged = {name: value for figures in parsed for name, value in figures.metrics.items()}
     assert merged == metrics
-    assert [rate for figures in found for rate in figures.rates] == ([last] if last else [])
-    assert [figures.steps for figures in found if figures.steps] == ([steps] if steps else [])
+    assert [rate for figures in parsed for rate in figures.rates] == ([last] if last else [])
+    assert [figures.steps for figures in parsed if figures.steps] == ([steps] if steps else [])
 
 
 def test_printed_environments_count_unless_a_better_source_exists() -> None:
@@ -97,13 +97,13 @@ def _read(text: str, *patterns: str) -> list[Figures]:
 
 def test_named_groups_give_the_figures() -> None:
     pattern = r"step (?P<done>\d+)/(?P<total>\d+): (?P<fps>[\d,.]+k?) sps on (?P<n_envs>\d+) worlds, loss (?P<metric_loss>\S+)"
-    found = _read("step 30/600: 1,250.5k sps on 4096 worlds, loss 2.5e-3\n", pattern)
-    assert found == [Figures((1_250_500.0,), None, 4096, 30.0, 600.0, "step", {"loss": 0.0025})]
+    figures = _read("step 30/600: 1,250.5k sps on 4096 worlds, loss 2.5e-3\n", pattern)
+    assert figures == [Figures((1_250_500.0,), None, 4096, 30.0, 600.0, "step", {"loss": 0.0025})]
 
 
 def test_each_line_is_matched_with_all_patterns_and_without_colours() -> None:
-    found = _read("\x1b[32mfps\x1b[0m: 10\nworlds: 5\nneither\n", r"fps: (?P<fps>\d+)", r"worlds: (?P<n_envs>\d+)")
-    assert found == [Figures((10.0,)), Figures(n_envs=5)]
+    figures = _read("\x1b[32mfps\x1b[0m: 10\nworlds: 5\nneither\n", r"fps: (?P<fps>\d+)", r"worlds: (?P<n_envs>\d+)")
+    assert figures == [Figures((10.0,)), Figures(n_envs=5)]
 
 
 @pytest.mark.parametrize("text", ["fps: nan", "fps: inf", "fps: -5", "fps: 1e400", "fps: abc", "fps: 1.2.3"])
@@ -199,8 +199,8 @@ def test_an_unparsed_rate_suggests_a_pattern(line: str, pattern: str) -> None:
         assert reader.hint is None
         reader.feed(f"\x1b[1m{line}\x1b[0m\n".encode(), float(second))
     assert reader.hint == f"its FPS are not known: start it with --pattern '{pattern}'"
-    (found,) = _read(line, pattern)
-    assert found.rates
+    (figures,) = _read(line, pattern)
+    assert figures.rates
 
 
 def test_no_pattern_is_suggested_with_a_known_rate_or_without_a_printed_one() -> None:

@@ -37,8 +37,8 @@ def _run(folder: Path, script: str, *options: str) -> dict[str, object]:
     command = [sys.executable, "-m", "gmg_tui", *words]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    found: dict[str, object] = json.loads(summary.read_text())["workers"][0]
-    return found
+    worker: dict[str, object] = json.loads(summary.read_text())["workers"][0]
+    return worker
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ async def session(
 ) -> Path:
     """Make a session with this store; its folder. Without `ended` it counts as lost.
 
-    `spec` and `about` are what its `RunSpec` and its `Session` say differently.
+    `spec` and `about` change fields of its `RunSpec` and its `Session`.
     """
     listed = list(listed)
     _, folder = sessions.create(name, "sim.py")
@@ -72,8 +72,8 @@ async def session(
     writer.put(session)
     for job in listed:
         writer.put(job)
-    for one in [records.attempt_of(job) for job in listed if job.started] if attempts is None else attempts:
-        writer.put(one)
+    for attempt in [records.attempt_of(job) for job in listed if job.started] if attempts is None else attempts:
+        writer.put(attempt)
     for event in events:
         writer.put(event)
     writer.put(*rows)
@@ -89,11 +89,11 @@ def snapshot(**rates: float | None) -> Snapshot:
     workers = (
         worker_of(
             slot,
-            place,
+            index,
             WorkerState.FAILED if rate is None else WorkerState.STOPPED,
             fps=None if rate is None else Fps(rate, rate, rate, 100, rate),
         )
-        for place, (slot, rate) in enumerate(rates.items())
+        for index, (slot, rate) in enumerate(rates.items())
     )
     return Snapshot(records.START + 100, 100.0, tuple(workers))
 

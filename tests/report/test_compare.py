@@ -80,7 +80,7 @@ async def test_changed_arguments_and_their_effect_on_the_rate() -> None:
     assert lines["total"] == ["2,010", "2,216", "+10.2", "%"]
     assert "Python" not in lines
     data = json.loads(report("old", "new", "--json")[0])
-    assert {one["name"]: one["values"] for one in data["differences"]}["torch"] == ["2.8", "2.9"]
+    assert {difference["name"]: difference["values"] for difference in data["differences"]}["torch"] == ["2.8", "2.9"]
     assert data["slots"][0] == {"slot": "gpu0", "fps_mean": [1000.0, 1100.0], "change_pct": [0.0, 10.0]}
     assert data["variants"][1]["change_pct"] == pytest.approx(10.249, abs=0.001)
     table = list(csv.DictReader(io.StringIO(report("old", "new", "--csv")[0])))
@@ -94,7 +94,10 @@ async def test_single_runs_have_no_interval_and_the_output_notes_it() -> None:
     out = report("old", "new")[0]
     assert "one run of each: how much runs differ is not known, so there is no interval" in out
     assert "±" not in out
-    assert [one["margin_95_pct"] for one in json.loads(report("old", "new", "--json")[0])["variants"]] == [None, None]
+    assert [variant["margin_95_pct"] for variant in json.loads(report("old", "new", "--json")[0])["variants"]] == [
+        None,
+        None,
+    ]
 
 
 async def test_runs_with_the_same_settings_are_replicates() -> None:
@@ -174,5 +177,5 @@ async def test_nodes_are_shown_as_they_were_given() -> None:
 
 
 def test_arguments_are_known_by_their_options() -> None:
-    found = arguments(["in.xml", "-B", "64", "--lr=1e-3", "--fast", "--seed", "-1", "out"])
-    assert found == {"arguments": "in.xml out", "-B": "64", "--lr": "1e-3", "--fast": "yes", "--seed": "-1"}
+    parsed = arguments(["in.xml", "-B", "64", "--lr=1e-3", "--fast", "--seed", "-1", "out"])
+    assert parsed == {"arguments": "in.xml out", "-B": "64", "--lr": "1e-3", "--fast": "yes", "--seed": "-1"}

@@ -84,9 +84,9 @@ async def test_the_chart_shows_states_metrics_failures_restarts_and_edits() -> N
     again = attempt_of(job, 2, started=START + 20, ended=START + 30)
     edited = attempt_of(job, 3, started=START + 30, ended=START + 40, args=("--lr", "0.9"))
     await stored.session("sim-1", [job], attempts=[failed, again, edited], rows=rows)
-    found = find("sim-1", running=False)
-    with open_store(found.folder / STORE) as store:
-        drawn = charts.over_time(collect(found, store), store).to_dict()
+    entry = find("sim-1", running=False)
+    with open_store(entry.folder / STORE) as store:
+        drawn = charts.over_time(collect(entry, store), store).to_dict()
     traces = {trace["name"]: trace for trace in drawn["data"] if trace.get("yaxis", "y") == "y"}
     assert {"building", "running"} <= traces.keys()
     assert traces["building"]["x"] == [3000.0] * 3

@@ -29,8 +29,8 @@ from tests.store.records import START, attempt_of, finished
 
 def _data(*jobs: JobRecord, attempts: tuple[JobAttempt, ...] | None = None, state: str = "ended") -> ReportData:
     by_job: dict[int, list[JobAttempt]] = {}
-    for one in [attempt_of(job) for job in jobs if job.started] if attempts is None else attempts:
-        by_job.setdefault(one.job, []).append(one)
+    for attempt in [attempt_of(job) for job in jobs if job.started] if attempts is None else attempts:
+        by_job.setdefault(attempt.job, []).append(attempt)
     return ReportData("sim-1", Path("/sim-1"), state, None, START + 1000, list(jobs), by_job, [], None)
 
 

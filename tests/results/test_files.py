@@ -132,21 +132,21 @@ def _snapshot(**worker: Any) -> Snapshot:
         ),
         worker_of("gpu1", 1, WorkerState.FAILED, attempt=3, reason="out of memory", fps=Fps(50.0, 50.0, 50.0, 1, 50.0)),
     )
-    return Snapshot(records.START, 412.3456, tuple(changed(one, **worker) for one in workers))
+    return Snapshot(records.START, 412.3456, tuple(changed(each, **worker) for each in workers))
 
 
 def test_the_summary_has_its_form(tmp_path: Path) -> None:
     gpu = Gpu(0, "GPU-a", "NVIDIA H100", memory_total_mib=81920)
     session = records.session(tmp_path)
     session = structs.replace(session, slots=(Slot("gpu0", SlotKind.GPU, gpu), Slot("gpu1", SlotKind.GPU, gpu)))
-    found = summary(session, _snapshot())
-    first, second = found["workers"]
-    assert {name: found[name] for name in ("elapsed_s", "total_fps", "total_fps_settled")} == {
+    report = summary(session, _snapshot())
+    first, second = report["workers"]
+    assert {name: report[name] for name in ("elapsed_s", "total_fps", "total_fps_settled")} == {
         "elapsed_s": 412.346,
         "total_fps": 100.0,
         "total_fps_settled": 95.0,
     }
-    assert found["started"] == "2026-11-18T11:06:40Z"
+    assert report["started"] == "2026-11-18T11:06:40Z"
     assert first == {
         "slot": "gpu0",
         "gpu": {"index": 0, "uuid": "GPU-a", "name": "NVIDIA H100", "memory_total_mib": 81920},
@@ -169,32 +169,32 @@ def test_the_summary_has_its_form(tmp_path: Path) -> None:
 
 def test_only_the_reporting_rank_of_a_group_counts(tmp_path: Path) -> None:
     snapshot = _snapshot(state=WorkerState.FINISHED)
-    ranks = [structs.replace(one, group=Rank("g0", rank, 2)) for rank, one in enumerate(snapshot.workers)]
+    ranks = [structs.replace(worker, group=Rank("g0", rank, 2)) for rank, worker in enumerate(snapshot.workers)]
     ranks[0] = changed(ranks[0], fps_of_group=True)
-    found = summary(records.session(tmp_path), structs.replace(snapshot, workers=tuple(ranks)))
-    assert found["total_fps"] == 100.0
-    assert found["workers"][1]["group"] == {"id": "g0", "rank": 1, "world_size": 2}
+    report = summary(records.session(tmp_path), structs.replace(snapshot, workers=tuple(ranks)))
+    assert report["total_fps"] == 100.0
+    assert report["workers"][1]["group"] == {"id": "g0", "rank": 1, "world_size": 2}
 
 
 async def test_a_tuning_writes_its_file_and_the_requested_summary_equals_it(tmp_path: Path) -> None:
-    asked = tmp_path / "asked.json"
+    requested = tmp_path / "asked.json"
     snapshot = structs.replace(_snapshot(), tuning=tunings.ENDED)
-    await _exported(tmp_path, snapshot=snapshot, summary=str(asked), tune=tunings.SPEC)
+    await _exported(tmp_path, snapshot=snapshot, summary=str(requested), tune=tunings.SPEC)
     assert (tmp_path / SUMMARY).exists()
-    found = json.loads((tmp_path / TUNE).read_text())
-    assert found == json.loads(asked.read_text())
-    assert (found["variable"], found["metric"], found["goal"]) == ("n_envs", "fps", "max")
-    assert len(found["trials"]) == len(tunings.ENDED.trials)
-    assert found["fastest"]["value"] == 17_000
-    assert found["trials"][0]["reason"] is None
+    written = json.loads((tmp_path / TUNE).read_text())
+    assert written == json.loads(requested.read_text())
+    assert (written["variable"], written["metric"], written["goal"]) == ("n_envs", "fps", "max")
+    assert len(written["trials"]) == len(tunings.ENDED.trials)
+    assert written["fastest"]["value"] == 17_000
+    assert written["trials"][0]["reason"] is None
 
 
 async def test_the_requested_summary_is_written_only_at_the_end(tmp_path: Path) -> None:
-    asked = tmp_path / "asked.json"
-    await _exported(tmp_path, snapshot=_snapshot(state=WorkerState.RUNNING), summary=str(asked))
-    assert not asked.exists()
-    await _exported(tmp_path, snapshot=_snapshot(), summary=str(asked))
-    assert json.loads(asked.read_text())["session"] == tmp_path.name
+    requested = tmp_path / "asked.json"
+    await _exported(tmp_path, snapshot=_snapshot(state=WorkerState.RUNNING), summary=str(requested))
+    assert not requested.exists()
+    await _exported(tmp_path, snapshot=_snapshot(), summary=str(requested))
+    assert json.loads(requested.read_text())["session"] == tmp_path.name
 
 
 async def test_ten_thousand_jobs(tmp_path: Path) -> None:

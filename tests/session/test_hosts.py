@@ -1,4 +1,4 @@
-"""Sessions of another machine in a state folder that several share: what the commands say and do about them."""
+"""Sessions of another machine in a shared state folder: what the commands print and do."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _move(
     pid_namespace: str = "",
     ended: float | None = None,
 ) -> None:
-    """Have a session's record say that it is another machine's."""
+    """Make a session's record name another machine."""
     read = sessions.read_record(folder)
     assert read is not None
     session = read[0].session
@@ -88,7 +88,7 @@ async def test_a_session_of_this_machine_comes_first() -> None:
         other = ScriptedEngine()
         sessions.write_record(sessions.Record(other.session, other.briefs))
         _move(other.folder)
-        assert [one.name for one in sessions.listing()] == ["sim-2", "sim-1"]
+        assert [entry.name for entry in sessions.listing()] == ["sim-2", "sim-1"]
         assert sessions.find(None, running=True).name == "sim-1"
 
 
@@ -110,10 +110,10 @@ def test_a_session_is_not_abandoned_while_its_lock_is_visible(
 ) -> None:
     _written(engine.folder, time.time() - 3600)
     monkeypatch.setattr(paths, "_LOCK_TIMEOUT_S", 0.05)
-    held = sessions.lock(engine.folder)
+    descriptor = sessions.lock(engine.folder)
     with pytest.raises(GmgError, match="an engine is already running"):
         recovery.give_up(sessions.find("sim-1", running=False))
-    os.close(held)
+    os.close(descriptor)
 
 
 @pytest.mark.parametrize(
@@ -132,5 +132,5 @@ def test_only_the_machine_of_a_session_detects_a_dead_engine(
 ) -> None:
     _move(engine.folder, host, boot_id, pid_namespace)
     _written(engine.folder, max(1.0, time.time() - age_s))
-    found = sessions.find("sim-1", running=False)
-    assert (found.here, found.state) == (here, "lost" if here else "running")
+    entry = sessions.find("sim-1", running=False)
+    assert (entry.here, entry.state) == (here, "lost" if here else "running")

@@ -44,7 +44,7 @@ def test_session_folders_are_private_with_any_umask(umask: int) -> None:
         os.umask(before)
     state = sessions.sessions_folder().parent
     made = (state.parent, state, sessions.sessions_folder(), folder, folder / sessions.LOGS)
-    assert [stat.S_IMODE(one.stat().st_mode) for one in made] == [0o700] * 5
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in made] == [0o700] * 5
 
 
 def test_a_state_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,9 +38,9 @@ def _detached(*words: str) -> list[psutil.Process]:
 
 
 def _until_unlocked(folder: Path) -> sessions.SessionEntry:
-    while (found := sessions.inspect(folder)) is None or found.state == "running":
+    while (entry := sessions.inspect(folder)) is None or entry.state == "running":
         time.sleep(0.05)
-    return found
+    return entry
 
 
 @pytest.fixture
@@ -54,14 +54,14 @@ def stranger() -> Iterator[psutil.Process]:
 def test_every_command_reports_a_killed_engine() -> None:
     engine, _, worker = _detached("--name", "far")
     engine.kill()
-    found = _until_unlocked(sessions.sessions_folder() / "far")
-    socket_path = Path(found.record.session.spec.socket)
+    entry = _until_unlocked(sessions.sessions_folder() / "far")
+    socket_path = Path(entry.record.session.spec.socket)
     assert socket_path.exists()
     stopped = gmg("stop", "far")
     assert stopped.returncode == 1
     assert re.fullmatch(
         rf"gmg-tui: far was lost: its engine died at about [-\d]+ [:\d]+, and its workers were ended; "
-        rf"its logs are in {found.folder}/logs\n",
+        rf"its logs are in {entry.folder}/logs\n",
         stopped.stderr,
     )
     assert gmg("attach").stderr == f"{stopped.stderr.rstrip()}; the newest that has ended: gmg-tui attach far\n"
@@ -91,18 +91,18 @@ def test_an_engine_that_ends_during_a_check_is_not_reported_as_lost(monkeypatch:
     engine = ScriptedEngine()
     record = sessions.Record(engine.session, engine.briefs)
     sessions.write_record(record)
-    held = sessions.lock(engine.folder)
+    descriptor = sessions.lock(engine.folder)
 
     def ends_meanwhile(folder: Path) -> bool:
         sessions.write_record(sessions.Record(engine.session, engine.briefs, ended=1.0))
-        os.close(held)
+        os.close(descriptor)
         return False
 
     with monkeypatch.context() as patch:
         patch.setattr(records, "is_locked", ends_meanwhile)
-        found = sessions.inspect(engine.folder)
-    assert found is not None
-    assert found.state == "ended"
+        entry = sessions.inspect(engine.folder)
+    assert entry is not None
+    assert entry.state == "ended"
 
 
 async def test_the_watchdog_of_an_engine_that_ended_cleanly_is_not_an_orphan() -> None:
@@ -115,11 +115,11 @@ async def test_the_watchdog_of_an_engine_that_ended_cleanly_is_not_an_orphan() -
     await gone.wait()
     session = structs.replace(read[0].session, engine_pid=gone.pid)
     sessions.write_record(structs.replace(read[0], session=session))
-    held, lines = lock(engine.folder), list[str]()
+    descriptor, lines = lock(engine.folder), list[str]()
     try:
         recovery.clear(lines.append)
     finally:
-        os.close(held)
+        os.close(descriptor)
     assert lines == []
 
 

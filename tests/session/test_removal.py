@@ -108,25 +108,25 @@ def test_a_session_with_unkillable_processes_is_kept() -> None:
 
 def test_a_session_removed_by_another_command_is_reported_as_gone() -> None:
     folder = _ended("sim-1")
-    one = removal.removable("sim-1")
-    removal.remove(one)
+    entry = removal.removable("sim-1")
+    removal.remove(entry)
     with pytest.raises(GmgError, match=r"^sim-1 is gone: another gmg-tui has removed it$"):
-        removal.remove(one)
+        removal.remove(entry)
     with pytest.raises(GmgError, match="was removed meanwhile"):
         sessions.lock(folder)
 
 
 def test_the_folder_of_an_engine_that_starts_meanwhile_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = _ended("sim-1")
-    one = removal.removable("sim-1")
+    entry = removal.removable("sim-1")
     monkeypatch.setattr(paths, "_LOCK_TIMEOUT_S", 0.05)
-    held = sessions.lock(folder)
+    descriptor = sessions.lock(folder)
     with pytest.raises(GmgError, match="sim-1 is running"):
-        removal.remove(one)
+        removal.remove(entry)
     _change(folder, time.time())
-    os.close(held)
+    os.close(descriptor)
     with pytest.raises(GmgError, match="sim-1 was started again meanwhile"):
-        removal.remove(one)
+        removal.remove(entry)
     assert _left() == ["sim-1"]
 
 

@@ -28,14 +28,14 @@ def test_the_demo_shows_a_recovered_race_an_out_of_memory_and_a_slow_card(tmp_pa
     summary = tmp_path / "summary.json"
     ran = _gmg("demo", "--simulate", "4", "--headless", "--summary", str(summary), "--", "--steps", "6000")
     assert ran.returncode == 1, ran.stderr
-    said = json.loads(summary.read_text())
-    assert said["simulated"] is True
-    workers = _workers(said)
+    report = json.loads(summary.read_text())
+    assert report["simulated"] is True
+    workers = _workers(report)
     assert [workers[f"gpu{i}"]["state"] for i in range(4)] == ["finished", "finished", "finished", "failed"]
     assert [workers[f"gpu{i}"]["attempts"] for i in range(4)] == [1, 2, 1, 1]
     assert "CUDA out of memory" in workers["gpu3"]["reason"]
     assert workers["gpu2"]["fps"]["max"] < 0.95 * workers["gpu0"]["fps"]["max"]
-    assert {worker["n_envs"] for worker in said["workers"][:3]} == {4096}
+    assert {worker["n_envs"] for worker in report["workers"][:3]} == {4096}
     assert workers["gpu0"]["memory_peak_mib"] > 3500
     assert "pickle data was truncated" in ran.stdout
     assert "  simulated  " in ran.stdout

@@ -1,4 +1,4 @@
-"""The simulated GPUs show what the processes on them say, and nothing of those that have ended."""
+"""The simulated GPUs show the values that their processes report, and none of ended processes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from gmg_tui.simulation.driver import LIMIT_W, TOTAL_MIB, SimulatedNvml
 
 def _use(folder: Path, pid: int, index: int, mib: float, util_pct: float) -> None:
     ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-    said = {"index": index, "mib": mib, "util_pct": util_pct, "started_ticks": ticks}
-    (folder / str(pid)).write_text(json.dumps(said))
+    report = {"index": index, "mib": mib, "util_pct": util_pct, "started_ticks": ticks}
+    (folder / str(pid)).write_text(json.dumps(report))
 
 
 def test_a_gpu_shows_its_own_process_and_no_other_gpu_does(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_gpu_shows_its_own_process_and_no_other_gpu_does(tmp_path: Path) -> No
     assert quiet.memory_used_mib == idle.memory_used_mib
     assert busy.memory_used_mib == (other.memory_used_mib or 0.0) + 4000.0
     assert busy.gpu_util_pct == 90
-    assert [(one.pid, one.memory_mib) for one in busy.processes or ()] == [(os.getpid(), 4000.0)]
+    assert [(process.pid, process.memory_mib) for process in busy.processes or ()] == [(os.getpid(), 4000.0)]
     assert busy.power_w is not None
     assert other.power_w is not None
     assert other.power_w < busy.power_w <= LIMIT_W

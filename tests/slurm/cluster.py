@@ -1,4 +1,4 @@
-"""A Slurm of two nodes on this machine, in a folder of its own: slurmctld, two slurmd and munged, on free ports."""
+"""A Slurm of two nodes on this machine, in a separate folder: slurmctld, two slurmd and munged, on free ports."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _ports(count: int) -> list[int]:
 
 
 def missing() -> str | None:
-    """Why no Slurm can be started here; None where it can."""
+    """The reason why no Slurm can be started here, or None."""
     lacking = [name for name in NEEDED if shutil.which(name) is None]
     if lacking:
         return f"not installed: {', '.join(lacking)}"

@@ -34,8 +34,8 @@ def submit(slurm: Cluster, tmp_path: Path, name: str, *words: str, options: tupl
     """Have a session of that name run as a job on both nodes. Returns the job's number."""
     gmg = (sys.executable, "-m", "gmg_tui", *words[:1], "--nodes", "slurm", "--headless", "--name", name, *_WAITS)
     (tmp_path / "job.sh").write_text(f"#!/bin/sh\nexec {shlex.join((*gmg, *words[1:]))}\n")
-    asked = ("sbatch", "--parsable", "--output", str(tmp_path / "out"), "--chdir", str(tmp_path), *_BOTH, *options)
-    return slurm.ask(*asked, str(tmp_path / "job.sh")).strip()
+    command = ("sbatch", "--parsable", "--output", str(tmp_path / "out"), "--chdir", str(tmp_path), *_BOTH, *options)
+    return slurm.ask(*command, str(tmp_path / "job.sh")).strip()
 
 
 def ended(slurm: Cluster, job: str) -> bool:

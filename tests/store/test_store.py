@@ -47,8 +47,8 @@ def test_records_round_trip(jobs: list[JobRecord], attempts: list[JobAttempt], e
             writer._put(db, backlog)
         with open_store(path) as stored:
             assert stored.jobs == [backlog.jobs[number] for number in sorted(backlog.jobs)]
-            found = [one for each in stored.attempts.values() for one in each]
-            assert found == [backlog.attempts[key] for key in sorted(backlog.attempts)]
+            loaded = [attempt for attempts in stored.attempts.values() for attempt in attempts]
+            assert loaded == [backlog.attempts[key] for key in sorted(backlog.attempts)]
             assert stored.events == events
             assert stored.metrics(1000) == _metrics(2)
 

@@ -12,7 +12,7 @@ SCRIPT = 'script = "sim.py"\n'
 
 
 def no_check(script: str, module: bool) -> None:
-    """Every script will do."""
+    """Accepts every script."""
 
 
 def write(folder: Path, text: str) -> str:

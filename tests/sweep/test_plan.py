@@ -133,7 +133,7 @@ def test_a_single_value_on_the_command_line_changes_experiments_and_adds_no_job(
 
 
 @pytest.mark.parametrize(
-    ("text", "sets", "named"),
+    ("text", "sets", "names"),
     [
         ("", (), ["sim"]),
         ("[grid]\na = [1]\nb = [2]\n", (), ["a=1,b=2"]),
@@ -149,8 +149,8 @@ def test_a_single_value_on_the_command_line_changes_experiments_and_adds_no_job(
         (f"[grid]\nk = ['{'漢' * 60}1', '{'漢' * 60}2']\n", (), ["k=" + "漢" * 26, "k=" + "漢" * 25 + "-2"]),
     ],
 )
-def test_jobs_are_named_after_what_varies(tmp_path: Path, text: str, sets: tuple[str, ...], named: list[str]) -> None:
-    assert _names(made(tmp_path, text, *sets)) == named
+def test_jobs_are_named_after_what_varies(tmp_path: Path, text: str, sets: tuple[str, ...], names: list[str]) -> None:
+    assert _names(made(tmp_path, text, *sets)) == names
 
 
 def test_a_module_is_named_by_its_last_part(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The whole program, whose interface fails when it is drawn (`python -m`), and says so only once keys have come."""
+"""The whole program with an interface that fails when drawn (`python -m`), and prints the error only once keys have arrived."""
 
 from __future__ import annotations
 

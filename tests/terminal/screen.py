@@ -156,7 +156,7 @@ class Terminal(PseudoTerminal):
             assert time.monotonic() < deadline, f"{where}: it does not come back as it was\n{self.text()}"
 
     def until(self, *wanted: str | Callable[[str], bool], timeout_s: float = 60.0) -> str:
-        """Wait until all of `wanted` hold of the screen: words on it, or functions of its text.
+        """Wait until all of `wanted` are true of the screen: words on it, or functions of its text.
 
         Each whole frame is looked at: on a busy machine several come at once, and a message may be in one of them alone.
         """

@@ -48,9 +48,9 @@ def test_a_session_whose_engine_was_killed_has_its_last_snapshot() -> None:
         return snapshot is not None and snapshot.workers[0].state is WorkerState.RUNNING
 
     wait_until(running)
-    found = session.inspect(folder)
-    assert found is not None
-    os.kill(found.record.session.engine_pid, signal.SIGKILL)
+    entry = session.inspect(folder)
+    assert entry is not None
+    os.kill(entry.record.session.engine_pid, signal.SIGKILL)
     wait_until(lambda: not session.is_locked(folder))
     with Terminal("attach", "gone", columns=120, rows=30) as terminal:
         terminal.until("ended", "gone was lost: its engine died")

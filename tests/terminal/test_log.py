@@ -37,7 +37,7 @@ while True:
 
 @pytest.fixture
 def pager(tmp_path: Path) -> dict[str, str]:
-    """An environment in which a pager says what it is given."""
+    """An environment in which a pager prints its input."""
     script = tmp_path / "pager.py"
     script.write_text(PAGER)
     return {"PAGER": shlex.join([sys.executable, str(script)])}
@@ -78,7 +78,7 @@ def test_less_can_be_suspended_and_resumed(tmp_path: Path) -> None:
         terminal.until("1 running", "cpu0 log", "Running at")
         terminal.command("Open log in pager")
         terminal.until("[INFO] Running on", "cpu0.log")  # the interface shortens the heads of lines
-        pager = next(one for one in psutil.Process(terminal.pid).children(recursive=True) if one.name() == "less")
+        pager = next(child for child in psutil.Process(terminal.pid).children(recursive=True) if child.name() == "less")
         terminal.press(CTRL_Z)
         terminal.until("Stopped")
         # While it still waits in its read, it takes the shell's next key; at last it wipes its line, or the shell's prompt.
@@ -111,8 +111,8 @@ def test_copied_text_reaches_the_clipboard_of_the_terminal() -> None:
         terminal.until("Copied the path of cpu0.log")
 
         def copied() -> list[str]:
-            found = re.findall(rb"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07", terminal.raw)
-            return [base64.b64decode(each).decode() for each in found]
+            matches = re.findall(rb"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07", terminal.raw)
+            return [base64.b64decode(each).decode() for each in matches]
 
         wait_until(lambda: len(copied()) == 2)
         line, path = copied()

@@ -23,8 +23,8 @@ def test_rounding_costs_less_than_two_per_cent(value: float) -> None:
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 5))
-def test_values_between_two_values_lie_between_them(one: int, other: int, count: int) -> None:
-    low, high = sorted((one, other))
+def test_values_between_two_values_lie_between_them(first: int, other: int, count: int) -> None:
+    low, high = sorted((first, other))
     values = between(low, high, count)
     assert all(low < value < high for value in values)
     assert len(set(values)) == len(values) <= count

@@ -192,8 +192,8 @@ def test_the_measurement_on_all_slots_is_retried_once_and_a_failing_slot_is_name
     assert answer.together is not None
     assert set(answer.together.rates) == {"gpu0", "gpu1", "gpu2"}
     assert answer.edge is None
-    named = f"{plans[0].value:,} did not run on gpu3 with all slots at once: Killed by SIGKILL." in answer.warnings
-    assert named is (state is TrialState.FAILED)
+    warned = f"{plans[0].value:,} did not run on gpu3 with all slots at once: Killed by SIGKILL." in answer.warnings
+    assert warned is (state is TrialState.FAILED)
 
 
 def test_an_interrupted_measurement_on_all_slots_is_repeated_after_resuming() -> None:

@@ -1,4 +1,4 @@
-"""What holds for every search, whatever the curve."""
+"""Rules that hold for every search, whatever the curve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine that says what a test tells it to say, and remembers what it was asked."""
+"""A scripted engine that records requests."""
 
 from __future__ import annotations
 

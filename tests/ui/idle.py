@@ -1,4 +1,4 @@
-"""Waits until an app has nothing left to do: its event loop says so itself, when it asks for events to wait for."""
+"""Waits until an app is idle: its event loop has no callbacks to run and no timer about to fire."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import selectors
 import threading
 
 FRAME_S = 0.02
-"""Timers that fire within this time belong to what the app is doing: frames, and redraws that were asked for."""
+"""Timers that fire within this time belong to current work: frames and requested redraws."""
 _FRAMES = 50
-"""How many timers of an app that never rests are waited for."""
+"""The number of timers to wait for in an app that is never idle."""
 
 
 class _Wait:
-    """What waits for a loop to be idle."""
+    """Futures that wait for a loop to be idle."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.idle = loop.create_future()
@@ -25,7 +25,7 @@ _waits: dict[int, _Wait] = {}
 
 
 class IdleSelector(selectors.DefaultSelector):
-    """What a loop waits with. It has nothing to do once it asks for longer than a frame, and nothing is ready."""
+    """The selector of a loop. The loop is idle once it waits for longer than a frame and nothing is ready."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """What is ready. A loop asks with 0 while it has callbacks to run, else with the time up to its next timer."""

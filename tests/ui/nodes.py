@@ -28,9 +28,9 @@ def session(nodes: int = 2, cards: int = CARDS) -> Session:
 def snapshot(of: Snapshot, nodes: int = 2, cards: int = CARDS, *, views: tuple[NodeView, ...] = ()) -> Snapshot:
     """The workers of a session on one machine, on those nodes."""
     workers = tuple(sessions.changed(worker, slot=name(worker.index, cards)) for worker in of.workers)
-    own = {view.name: view for view in views}
+    by_name = {view.name: view for view in views}
     names = (f"n{number + 1}" for number in range(nodes))
-    return sessions.changed(of, workers=workers, nodes=tuple(own.get(one, NodeView(one)) for one in names))
+    return sessions.changed(of, workers=workers, nodes=tuple(by_name.get(name, NodeView(name)) for name in names))
 
 
 def lost(of: Snapshot, node: str, since: float) -> Snapshot:
@@ -49,12 +49,12 @@ def lost(of: Snapshot, node: str, since: float) -> Snapshot:
     )
     gone = {slot.gpu.uuid for slot in session(len(of.nodes)).slots if slot.gpu is not None and slot.node == node}
     return sessions.changed(
-        of, workers=workers, nodes=views, samples=tuple(one for one in of.samples if one.uuid not in gone)
+        of, workers=workers, nodes=views, samples=tuple(sample for sample in of.samples if sample.uuid not in gone)
     )
 
 
 def varied() -> Snapshot:
-    """Nearly everything happens on the first node, and the second has a stuck worker and a lost GPU."""
+    """Nearly every state on the first node; the second has a stuck worker and a lost GPU."""
     return snapshot(sessions.varied_snapshot())
 
 

@@ -27,20 +27,20 @@ from tests.ui.fake_engine import FakeEngine
 
 LOG_LINES = 400
 WAIT_S = 20.0
-"""How long anything may take, on a machine with much else to do."""
+"""The longest wait for anything, on a busy machine."""
 _TRY_S = 0.01
 
 
 class FakedApp(GmgApp):
-    """The app on an engine that the test has in its hands."""
+    """The app on an engine that the test controls."""
 
     PACE_S = 0.0
     SILENT_S = sys.maxsize
-    """It sends only what a test has it send."""
+    """It sends only what a test pushes."""
     engine: FakeEngine
 
     def run_test(self, **options: Any) -> AbstractAsyncContextManager[Pilot[Outcome]]:  # type: ignore[override]
-        """As Textual's, with notifications."""
+        """As in Textual, with notifications."""
         return super().run_test(**{"notifications": True, **options})
 
 
@@ -66,7 +66,7 @@ def busy(gpus: int = 8) -> FakedApp:
 
 
 def varied() -> FakedApp:
-    """Nearly everything happens that can."""
+    """Workers in nearly every state."""
     return app_of(engine_of(sessions.varied_snapshot()))
 
 

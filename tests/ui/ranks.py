@@ -10,7 +10,7 @@ ARGS = ("--num_envs", "4096")
 
 
 def rank(at: int, number: int, group: str, size: int, **changes: object) -> Worker:
-    """The worker on `gpu<at>`, rank `number` of a group that runs unless `changes` say otherwise."""
+    """The worker on `gpu<at>`, rank `number` of a group, running unless `changes` override the state."""
     return changed(sessions.running(at), args=ARGS, group=Rank(group, number, size), **changes)
 
 
@@ -39,14 +39,14 @@ def summed() -> Snapshot:
 def whole() -> Snapshot:
     """Two groups of four; rank 0 of each reports the group's rate, as rsl_rl does."""
     progress = Progress(312, 1500, "iteration", eta_s=1188.0)
-    told = Fps(192e3, 190e3, 195e3, 312, settled=192e3)
+    fps = Fps(192e3, 190e3, 195e3, 312, settled=192e3)
     workers = tuple(
         rank(
             i,
             i % 4,
             f"g{i // 4}",
             4,
-            fps=told if i % 4 == 0 else None,
+            fps=fps if i % 4 == 0 else None,
             fps_of_group=i % 4 == 0,
             fps_in_rank_0=i % 4 != 0,
             progress=progress if i % 4 == 0 else None,

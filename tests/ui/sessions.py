@@ -1,4 +1,4 @@
-"""Sessions as they look in real life, at fixed moments."""
+"""Realistic sessions at fixed moments."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def fps_line(i: int, fps: float) -> str:
 
 
 def running(i: int, *, second: float = 0.0, slot: str | None = None) -> Worker:
-    """A worker in full swing."""
+    """A running worker."""
     fps = 24_013_029.0 + 87_842 * i + 31_337 * math.sin(second + i)
     return worker_of(
         slot=slot or f"gpu{i}",
@@ -91,7 +91,7 @@ def running(i: int, *, second: float = 0.0, slot: str | None = None) -> Worker:
 
 
 def sample(i: int, *, second: float = 0.0, busy: bool = True) -> GpuSample:
-    """What an H100 says, at work or idle."""
+    """A sample of an H100, busy or idle."""
     wave = math.sin(second * 1.7 + i)
     return GpuSample(
         uuid=f"GPU-{i:08d}",
@@ -142,7 +142,7 @@ def busy_snapshot(gpus: int = 8, second: float = 0.0) -> Snapshot:
 
 
 def varied_snapshot(second: float = 0.0) -> Snapshot:
-    """Eight GPUs on which nearly everything happens that can."""
+    """Eight GPUs in nearly every state."""
     throttled = GpuSample(
         uuid="GPU-00000001",
         gpu_util_pct=99.0,
@@ -352,7 +352,7 @@ def ended_snapshot() -> Snapshot:
 
 def cpu_snapshot() -> Snapshot:
     """Two workers on shares of the CPU."""
-    one = worker_of(
+    first = worker_of(
         slot="cpu0",
         index=0,
         state=WorkerState.RUNNING,
@@ -370,14 +370,14 @@ def cpu_snapshot() -> Snapshot:
         log_lines=340,
         backend="cpu",
     )
-    two = worker_of(
+    second = worker_of(
         slot="cpu1",
         index=1,
         state=WorkerState.WAITING,
         state_since=NOW - 61.0,
         reason="for cpu0 to fill the kernel cache",
     )
-    return Snapshot(time=NOW, elapsed_s=94.0, workers=(one, two), clients=1)
+    return Snapshot(time=NOW, elapsed_s=94.0, workers=(first, second), clients=1)
 
 
 def log_of(lines: int) -> list[str]:

@@ -55,7 +55,7 @@ def _job(number: int, done: int, running: int, failed: tuple[int, ...]) -> JobRe
 
 
 def queue_of(records: list[JobRecord], *, version: int = 1, **changes: Any) -> Queue:
-    """What a snapshot says of `records`."""
+    """The queue in a snapshot for `records`."""
     states = [record.state for record in records]
     counts = {
         "waiting": states.count(WorkerState.WAITING),

@@ -39,8 +39,8 @@ def _snapshot(chance: random.Random, second: float, *, spread: bool) -> Snapshot
     snapshot = sessions.changed(snapshot, workers=workers)
     if not spread:
         return snapshot
-    found = nodes.snapshot(snapshot, SLOTS // CARDS, CARDS)
-    return nodes.lost(found, "n3", sessions.NOW) if chance.random() < 0.3 else found
+    spread_out = nodes.snapshot(snapshot, SLOTS // CARDS, CARDS)
+    return nodes.lost(spread_out, "n3", sessions.NOW) if chance.random() < 0.3 else spread_out
 
 
 def _worker(chance: random.Random, worker: Worker) -> Worker:

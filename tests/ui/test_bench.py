@@ -1,4 +1,4 @@
-"""A GPU that the queue has put on the bench, as a person sees it, and how it comes back."""
+"""A GPU that the queue has disabled, as shown, and how it is enabled again."""
 
 from __future__ import annotations
 

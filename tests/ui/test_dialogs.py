@@ -63,7 +63,7 @@ async def test_kill_is_offered_only_while_workers_are_being_stopped() -> None:
 
 
 async def test_k_moves_up_and_does_not_kill() -> None:
-    """It once meant both, and the kill won."""
+    """The key was once bound to both, and the kill took precedence."""
     assert await answers(quitting(stopping=True), "k", "k") == KEEP_OPEN
     assert await answers(quitting(stopping=True), "k", "k", "enter") == ["kill"]
 

@@ -67,7 +67,7 @@ Cells = list[list[tuple[object, ...]]]
 
 
 class Terminal:
-    """A terminal emulator that does what it is told."""
+    """A terminal emulator that supports the sequences of the differ."""
 
     def __init__(self) -> None:
         self._screen = pyte.Screen(WIDTH, HEIGHT)
@@ -129,7 +129,7 @@ def test_a_region_that_was_not_drawn_is_unchanged(
     terminal.feed(differ.diff(update.render_segments(console)))
     old, new = (_alone(frame, console) for frame in (before, after))
     halves = (old, new) if left else (new, old)
-    assert terminal.cells == [one[:cut] + other[cut:] for one, other in zip(*halves, strict=True)]
+    assert terminal.cells == [former[:cut] + other[cut:] for former, other in zip(*halves, strict=True)]
 
 
 def test_unchanged_cells_are_not_sent() -> None:
@@ -183,6 +183,6 @@ async def test_only_cells_that_changed_are_sent(monkeypatch: pytest.MonkeyPatch)
         workers = (*snapshot.workers[:5], worker, *snapshot.workers[6:])
         app.engine.push(sessions.changed(snapshot, workers=workers))
         await play.sees(pilot, "8,192 envs")
-    told = "".join(sent)
-    assert "8,192" in told
-    assert len(told) < 100
+    output = "".join(sent)
+    assert "8,192" in output
+    assert len(output) < 100

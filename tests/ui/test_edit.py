@@ -151,7 +151,7 @@ async def test_the_preview_shows_the_arguments_of_this_worker() -> None:
 
 
 def test_gpu_is_the_index_on_the_node_of_the_slot() -> None:
-    """It was the place among all slots: 6 for the third GPU of the second node."""
+    """It was the index among all slots: 6 for the third GPU of the second node."""
     session = nodes.session(2, 4)
     slot = session.slots[6]
     assert slot.gpu is not None
@@ -238,7 +238,7 @@ async def test_keys_that_arrive_together_are_handled_in_order(ending: str) -> No
 
 
 async def test_esc_twice_in_one_read_closes_the_dialog_and_nothing_else() -> None:
-    """The second one closed the screen below, and the interface with it."""
+    """The second escape closed the screen below, and the interface with it."""
     async with editing() as dialog:
         play.burst(dialog.pilot, "escape", "escape")
         await play.until(dialog.pilot, lambda: not dialog.open)

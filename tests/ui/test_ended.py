@@ -25,8 +25,8 @@ async def _write(folder: Path, *, snapshot: bool = True) -> Session:
     """The folder of a session of two GPUs, of which one has failed."""
     last = sessions.busy_snapshot(2)
     workers = [
-        structs.replace(one, state=state, reason=reason)
-        for one, state, reason in zip(
+        structs.replace(worker, state=state, reason=reason)
+        for worker, state, reason in zip(
             last.workers, (WorkerState.FINISHED, WorkerState.FAILED), (None, "CUDA out of memory"), strict=True
         )
     ]

@@ -59,8 +59,8 @@ def test_a_line_shows_what_a_group_waits_for_why_it_is_stuck_and_which_rank_fail
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
 def test_trouble_is_never_left_out(width: int) -> None:
     lines = _lines(ranks.pairs(), width)
-    for line, said in zip(lines, ("48,140,269 FPS", "waiting for", "rank 1", "in 4 s"), strict=True):
-        assert said in line
+    for line, text in zip(lines, ("48,140,269 FPS", "waiting for", "rank 1", "in 4 s"), strict=True):
+        assert text in line
 
 
 def test_the_selected_group_and_those_in_trouble_get_a_line_first() -> None:
@@ -87,12 +87,12 @@ async def test_the_table_names_ranks() -> None:
         await play.sees(pilot, "▸◆gpu0 g0·0/2")
 
 
-@pytest.mark.parametrize(("size", "said"), [((160, 48), "FPS counted in rank 0"), ((80, 24), " in rank 0 ")])
-async def test_ranks_without_a_rate_point_to_rank_0(size: tuple[int, int], said: str) -> None:
+@pytest.mark.parametrize(("size", "text"), [((160, 48), "FPS counted in rank 0"), ((80, 24), " in rank 0 ")])
+async def test_ranks_without_a_rate_point_to_rank_0(size: tuple[int, int], text: str) -> None:
     app = play.app_of(play.engine_of(ranks.whole()))
     async with app.run_test(size=size) as pilot:
-        await play.sees(pilot, said)
-        assert play.shown(app).count(said) == 6
+        await play.sees(pilot, text)
+        assert play.shown(app).count(text) == 6
         assert "– FPS" not in play.shown(app)
 
 

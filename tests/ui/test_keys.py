@@ -27,12 +27,12 @@ SMALL = (80, 24)
 
 
 def _asked(engine: FakeEngine) -> list[tuple[object, ...]]:
-    """What the engine was asked, but for logs."""
+    """Requests to the engine, except those for logs."""
     return [request for request in engine.asked if request[0] != "follow"]
 
 
 def _followed(engine: FakeEngine) -> str:
-    """The slot whose log was asked for last."""
+    """The slot whose log was requested last."""
     return next(str(slots[0]) for name, *slots in reversed(engine.asked) if name == "follow")
 
 
@@ -162,7 +162,7 @@ async def test_a_restart_that_loses_nothing_does_not_ask(changes: dict[str, obje
 
 async def test_restarting_failed_workers_asks_when_a_stuck_one_has_run_for_long() -> None:
     snapshot = sessions.varied_snapshot()
-    workers = tuple(sessions.changed(one, **_LONG) if one.stuck else one for one in snapshot.workers)
+    workers = tuple(sessions.changed(worker, **_LONG) if worker.stuck else worker for worker in snapshot.workers)
     app = play.app_of(play.engine_of(sessions.changed(snapshot, workers=workers)))
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:restart_failed")
@@ -172,7 +172,7 @@ async def test_restarting_failed_workers_asks_when_a_stuck_one_has_run_for_long(
 
 
 @pytest.mark.parametrize(
-    ("changes", "key", "said"),
+    ("changes", "key", "message"),
     [
         ({"state": WorkerState.FINISHED}, "x", "gpu0 has finished already."),
         ({"state": WorkerState.FAILED}, "X", "gpu0 has failed already."),
@@ -180,13 +180,13 @@ async def test_restarting_failed_workers_asks_when_a_stuck_one_has_run_for_long(
         ({"state": WorkerState.STOPPING}, "x", "gpu0 is being stopped already."),
     ],
 )
-async def test_a_key_without_effect_shows_the_reason(changes: dict[str, object], key: str, said: str) -> None:
+async def test_a_key_without_effect_shows_the_reason(changes: dict[str, object], key: str, message: str) -> None:
     snapshot = sessions.busy_snapshot(1)
     worker = sessions.changed(snapshot.workers[0], **changes)
     app = play.app_of(play.engine_of(sessions.changed(snapshot, workers=(worker,))))
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, key)
-        await play.sees(pilot, said)
+        await play.sees(pilot, message)
         assert _asked(app.engine) == []
 
 
@@ -340,7 +340,7 @@ async def test_redraw_sends_all_cells_again(screen: str, monkeypatch: pytest.Mon
 
 
 async def test_a_resize_to_the_same_size_redraws_the_whole_screen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when it was another for so short a time that both changes are heard of at once."""
+    """As after two resizes in such quick succession that one signal reports both."""
     sent = play.record(monkeypatch, Console(color_system="256", force_terminal=True))
     app = play.busy()
     async with app.run_test(size=SMALL) as pilot:

@@ -51,13 +51,13 @@ async def test_the_log_follows_until_a_page_up_and_again_after_end() -> None:
         _more(app, 3)
         await play.sees(pilot, "later 2", "403 lines")
         await press(pilot, "pageup")
-        held = _log(app)[1:]
-        assert "later" not in "".join(held)
+        paused = _log(app)[1:]
+        assert "later" not in "".join(paused)
         below = app.main.log_view._page - 1
         assert f"paused, {below} lines below" in _log(app)[0]
         _more(app, 5)
         await play.sees(pilot, f"paused, {below + 5} lines below", "408 lines")
-        assert _log(app)[1:] == held
+        assert _log(app)[1:] == paused
         await press(pilot, "end")
         assert "following" in _log(app)[0]
         _more(app, 1, "newest")
@@ -69,13 +69,13 @@ async def test_a_paused_log_stays_under_a_flood_and_jumps_to_the_newest_lines_wh
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "following", "400 lines")
         await press(pilot, "home")
-        held = _log(app)[1:]
+        paused = _log(app)[1:]
         lines = 400 + 3 * KEPT_ROWS
         for first in range(400, lines, 1000):
             app.engine.push(Lines("gpu0", first, ("flood",) * 1000))
         app.engine.log["gpu0"] = ["older"] * (lines - 1) + ["the newest of all"]
         await play.sees(pilot, f"{lines - app.main.log_view._page:,} lines below", f"{lines:,} lines")
-        assert _log(app)[1:] == held
+        assert _log(app)[1:] == paused
         await press(pilot, "end")
         await play.sees(pilot, "following", "the newest of all")
         _more(app, 1, "and on")
@@ -186,12 +186,12 @@ async def test_the_match_stays_on_its_line_when_the_log_is_paused_and_followed_a
 
 def _styles(app: App[Any], text: str) -> list[str]:
     """How each occurrence of `text` is drawn, from the top, as its attributes."""
-    found = []
+    attributes = []
     for strip in app.screen._compositor.render_strips():
         for segment in strip:
             if segment.text == text and segment.style is not None:
-                found.append(str(segment.style.without_color))
-    return found
+                attributes.append(str(segment.style.without_color))
+    return attributes
 
 
 async def test_the_current_match_is_highlighted_differently() -> None:
@@ -269,7 +269,7 @@ async def test_the_end_of_the_scrollback_names_the_command_for_the_rest() -> Non
         await press(pilot, "home")
         await play.sees(pilot, "Genesis initialized")
         assert "gmg-tui logs" not in play.shown(app)
-        await press(pilot, "end")  # what is held stays
+        await press(pilot, "end")  # a paused log stays
         app.engine.push(Lines("gpu0", 90_400, ("after the gap",)))
         await play.sees(pilot, "after the gap")
         app.main.log_view.buffer.extend(90_401, ["x"] * 6000)
@@ -291,10 +291,10 @@ async def test_rows_of_a_paused_log_do_not_change_while_progress_continues() -> 
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "400 lines", "×392")
         await press(pilot, "f")
-        held = _lines(app)[1:]
+        paused = _lines(app)[1:]
         app.engine.push(Lines("gpu0", 400, (sessions.fps_line(32, 1e6), sessions.fps_line(33, 2e6))))
         await play.sees(pilot, "402 lines", "2,000,000.00", "×2")
-        assert _lines(app)[1 : len(held) + 1] == held
+        assert _lines(app)[1 : len(paused) + 1] == paused
         await press(pilot, "f")
         app.engine.push(Lines("gpu0", 402, (sessions.fps_line(34, 3e6),)))
         await play.sees(pilot, "following", "3,000,000.00", "×3")

@@ -19,7 +19,7 @@ LONG = {"attempt_started": NOW - 2352.0}
 def _snapshot(**changes: Mapping[str, object]) -> Snapshot:
     """Eight workers that run, with the `changes` of some."""
     snapshot = sessions.busy_snapshot(8)
-    workers = tuple(sessions.changed(one, **changes.get(one.slot, {})) for one in snapshot.workers)
+    workers = tuple(sessions.changed(worker, **changes.get(worker.slot, {})) for worker in snapshot.workers)
     return sessions.changed(snapshot, workers=workers)
 
 
@@ -107,7 +107,7 @@ async def test_marks_survive_snapshots_and_are_dropped_with_their_slot() -> None
         app.engine.push(sessions.changed(app.engine.snapshot, time=app.engine.snapshot.time + 1))
         await pilot.pause()
         await play.sees(pilot, "2 marked")
-        left = tuple(one for one in app.engine.snapshot.workers if one.slot != first)
+        left = tuple(worker for worker in app.engine.snapshot.workers if worker.slot != first)
         app.engine.push(sessions.changed(app.engine.snapshot, workers=left))
         await play.sees(pilot, "1 marked")
         assert app.view.marked == {second}

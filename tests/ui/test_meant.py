@@ -1,4 +1,4 @@
-"""What a person saw when a key was pressed or a dialog opened goes with the request."""
+"""Requests name the job or attempt that was shown when a key was pressed or a dialog opened."""
 
 from __future__ import annotations
 

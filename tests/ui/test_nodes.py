@@ -28,10 +28,10 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def _drawn(app: FakedApp) -> tuple[str, ...]:
     """What is drawn from the top: slots, and the lines of nodes."""
-    found: list[str] = []
+    rows: list[str] = []
     for band in app.view.bands(app.main.grid.plan.columns):
-        found += [f"{'+' if band.slots else '-'}{band.node}"] if band.node else band.slots
-    return tuple(found)
+        rows += [f"{'+' if band.slots else '-'}{band.node}"] if band.node else band.slots
+    return tuple(rows)
 
 
 @pytest.mark.parametrize("size", [(80, 24), WIDE])
@@ -73,7 +73,7 @@ async def test_keys_do_not_act_on_hidden_workers() -> None:
         for key in ("r", "x", "X", "e", "p", "do:stacks"):
             await press(pilot, key)
             await play.sees(pilot, "n1 is folded: unfold it, or mark its workers.")
-        assert {one[0] for one in app.engine.asked} == {"follow"}
+        assert {request[0] for request in app.engine.asked} == {"follow"}
 
 
 async def test_space_marks_all_workers_of_a_folded_node() -> None:

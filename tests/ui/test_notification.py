@@ -1,4 +1,4 @@
-"""What the terminal is sent when something has happened."""
+"""Sequences sent to the terminal for notifications."""
 
 from __future__ import annotations
 
@@ -39,8 +39,12 @@ def test_simultaneous_events_are_one_notification_with_a_count() -> None:
 
 def test_script_text_cannot_end_the_sequence_and_is_truncated() -> None:
     evil = _happened(1, "x\a\x1b]0;title\x1b\\;; \u202e " + "y" * 1000)
-    said = sequences(("osc777",), (evil,), tmux=False)
-    head, body, end = said[: len("\x1b]777;notify;gmg-tui;")], said[len("\x1b]777;notify;gmg-tui;") : -1], said[-1]
+    sequence = sequences(("osc777",), (evil,), tmux=False)
+    head, body, end = (
+        sequence[: len("\x1b]777;notify;gmg-tui;")],
+        sequence[len("\x1b]777;notify;gmg-tui;") : -1],
+        sequence[-1],
+    )
     assert (head, end) == ("\x1b]777;notify;gmg-tui;", "\a")
     assert len(body) == 200
     assert not set(body) & set("\a\x1b;\u202e\n")
@@ -50,6 +54,6 @@ def test_only_events_while_attached_are_notified() -> None:
     before = Snapshot(0.0, 0.0, (), occurred=(_happened(1), _happened(2)))
     state = View(Welcome(1, session(1), before, ()))
     later = Snapshot(0.0, 0.0, (), occurred=(_happened(2), _happened(3)))
-    assert [one.number for one in state.occurred_since(later)] == [3]
+    assert [event.number for event in state.occurred_since(later)] == [3]
     state.apply(later)
     assert state.occurred_since(later) == ()

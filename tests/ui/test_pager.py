@@ -82,21 +82,21 @@ async def test_in_a_sweep_it_is_the_log_of_the_job(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("code", "said"), [("raise SystemExit(3)", "exit status 3"), ("os.kill(os.getpid(), 9)", "killed by signal 9")]
+    ("code", "message"), [("raise SystemExit(3)", "exit status 3"), ("os.kill(os.getpid(), 9)", "killed by signal 9")]
 )
 async def test_a_failed_or_killed_pager_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str
 ) -> None:
     app = _app("one")
     _with_log(app, tmp_path)
     monkeypatch.setenv("PAGER", shlex.join([sys.executable, "-c", f"import os; {code}"]))
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:screen.log_pager")
-        await play.sees(pilot, said)
+        await play.sees(pilot, message)
 
 
 @pytest.mark.parametrize(
-    ("named", "said"),
+    ("pager", "message"),
     [
         ("/no/such/pager -R", "PAGER names /no/such/pager"),
         ("'unclosed", "cannot be read"),
@@ -104,15 +104,15 @@ async def test_a_failed_or_killed_pager_is_reported(
     ],
 )
 async def test_a_missing_pager_is_reported_in_one_sentence(
-    named: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pager: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = _app("a line")
     _with_log(app, tmp_path)
-    monkeypatch.setenv("PAGER", named)
+    monkeypatch.setenv("PAGER", pager)
     monkeypatch.setenv("PATH", str(tmp_path))
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:screen.log_pager")
-        await play.sees(pilot, said)
+        await play.sees(pilot, message)
 
 
 async def test_a_missing_or_unreadable_log_is_reported_in_one_sentence(

@@ -1,4 +1,4 @@
-"""One test for each bug of the screen that somebody has met."""
+"""Regression tests: one for each reported bug of the screen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WIDE = (160, 48)
 
 def _long_running() -> FakedApp:
     snapshot = sessions.busy_snapshot(8)
-    workers = tuple(sessions.changed(one, attempt_started=NOW - 7200.0) for one in snapshot.workers)
+    workers = tuple(sessions.changed(worker, attempt_started=NOW - 7200.0) for worker in snapshot.workers)
     return play.app_of(play.engine_of(sessions.changed(snapshot, workers=workers)))
 
 
@@ -34,20 +34,20 @@ async def test_an_edit_of_workers_that_have_run_for_long_asks_first() -> None:
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "e", "1", "ctrl+s")
         await play.sees(pilot, "Restart gpu0?", "2h 00m")
-        assert not [one for one in app.engine.asked if one[0] == "edit"]
+        assert not [request for request in app.engine.asked if request[0] == "edit"]
         await press(pilot, "y")
-        await play.until(pilot, lambda: any(one[0] == "edit" for one in app.engine.asked))
+        await play.until(pilot, lambda: any(request[0] == "edit" for request in app.engine.asked))
 
 
 async def test_the_scope_of_an_edit_is_not_remembered() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "space", "right", "space", "e", "1", "ctrl+s")
-        await play.until(pilot, lambda: any(one[0] == "edit" for one in app.engine.asked))
+        await play.until(pilot, lambda: any(request[0] == "edit" for request in app.engine.asked))
         assert app.engine.asked[-1][1] == ("gpu0", "gpu1")
         await press(pilot, "escape", "right", "e", "2", "ctrl+s")
-        await play.until(pilot, lambda: len([one for one in app.engine.asked if one[0] == "edit"]) == 2)
-        assert next(one for one in reversed(app.engine.asked) if one[0] == "edit")[1] == ("gpu2",)
+        await play.until(pilot, lambda: len([request for request in app.engine.asked if request[0] == "edit"]) == 2)
+        assert next(request for request in reversed(app.engine.asked) if request[0] == "edit")[1] == ("gpu2",)
 
 
 async def test_a_line_in_transit_does_not_replace_the_log() -> None:
@@ -68,11 +68,11 @@ async def test_no_key_affects_another_worker_when_the_slot_of_the_details_is_rem
         slot = app.view.selected
         await press(pilot, "enter")
         snapshot = app.view.snapshot
-        rest = tuple(one for one in snapshot.workers if one.slot != slot)
+        rest = tuple(worker for worker in snapshot.workers if worker.slot != slot)
         app.engine.push(sessions.changed(snapshot, workers=rest))
         await play.sees(pilot, f"{slot} is not in use any more")
         await press(pilot, "x", "r", "e")
-        assert not [one for one in app.engine.asked if one[0] in {Action.STOP, Action.RESTART, "edit"}]
+        assert not [request for request in app.engine.asked if request[0] in {Action.STOP, Action.RESTART, "edit"}]
 
 
 async def test_a_message_takes_no_row_from_the_workers_and_disappears(monkeypatch: pytest.MonkeyPatch) -> None:

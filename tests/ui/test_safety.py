@@ -38,16 +38,16 @@ def _evil_worker(slot: str, index: int, state: WorkerState) -> Worker:
 
 def _controls(sent: str) -> set[str]:
     """The last characters of all escape sequences, and every other control character."""
-    found: set[str] = set()
+    sequences: set[str] = set()
     rest = iter(sent)
     for character in rest:
         if character == "\x1b":
             if next(rest) != "[":
-                found.add("escape without [")
-            found.add(next(c for c in rest if c.isalpha()))
+                sequences.add("escape without [")
+            sequences.add(next(c for c in rest if c.isalpha()))
         elif not character.isprintable():
-            found.add(repr(character))
-    return found
+            sequences.add(repr(character))
+    return sequences
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 48)])

@@ -22,7 +22,7 @@ SIZE = (120, 36)
 
 
 class Engine:
-    """An engine on a socket that says hello, and from then on only what a test has it say."""
+    """An engine on a socket that sends a greeting and then only messages that a test sends."""
 
     def __init__(self) -> None:
         self.heard: asyncio.Queue[Request] = asyncio.Queue()
@@ -159,8 +159,8 @@ async def test_the_interface_can_be_left_while_a_request_is_pending(first: str, 
     app = play.busy(2)
     app.engine.answers.clear()
     async with app.run_test(size=SIZE) as pilot:
-        for one in (*first.split(), *key.split()):
-            await pilot.press(one)
+        for pressed in (*first.split(), *key.split()):
+            await pilot.press(pressed)
             await pilot.pause()
     assert app.return_value is not None
     assert app.return_value.how == "detached"

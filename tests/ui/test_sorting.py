@@ -74,10 +74,10 @@ def test_the_worst_sort_first_and_unknown_values_last_in_both_directions() -> No
 
 def test_a_broken_gpu_is_trouble_and_a_slow_link_is_not() -> None:
     broken, link = (judged(GpuHealth(ecc_uncorrected=number, pcie_width=8, pcie_width_max=16)) for number in (2, 0))
-    found = [
+    troubled = [
         in_trouble(sessions.running(0), sessions.changed(sessions.sample(0), health=each)) for each in (broken, link)
     ]
-    assert found == [True, False]
+    assert troubled == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ async def test_a_key_on_a_slot_without_a_job_shows_a_message(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "key", "said"),
+    ("state", "key", "message"),
     [
         (WorkerState.FINISHED, "r", "Job 13 has finished: run it again from the queue."),
         (WorkerState.FINISHED, "e", "Job 13 has finished: run it again from the queue."),
@@ -195,7 +195,7 @@ async def test_a_key_on_a_slot_without_a_job_shows_a_message(key: str) -> None:
         (WorkerState.FAILED, "r", ""),
     ],
 )
-async def test_only_failed_jobs_can_be_run_again(state: WorkerState, key: str, said: str) -> None:
+async def test_only_failed_jobs_can_be_run_again(state: WorkerState, key: str, message: str) -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:
@@ -203,9 +203,9 @@ async def test_only_failed_jobs_can_be_run_again(state: WorkerState, key: str, s
         ended = sessions.changed(first, state=state)
         await _shows(pilot, engine, sessions.changed(engine.snapshot, workers=(ended, *others)))
         await press(pilot, key)
-        await play.sees(pilot, said)
+        await play.sees(pilot, message)
         assert [request for request in engine.asked if request[0] != "follow"] == (
-            [] if said else [("restart", "gpu0")]
+            [] if message else [("restart", "gpu0")]
         )
 
 

@@ -31,7 +31,7 @@ _ENOUGH_CPU_S = 2 * watchdog.GRACE_S
 
 @contextlib.contextmanager
 def _program(grace_s: float) -> Iterator[pexpect.spawn]:
-    """The interface, drawn, on a terminal of its own; it has `grace_s` to end in order."""
+    """The interface, drawn, on a separate terminal; it has `grace_s` to exit cleanly."""
     env = {**os.environ, "TERM": "xterm-256color"}
     args = ["-m", "tests.ui.screens.on_terminal", str(grace_s)]
     child = pexpect.spawn(sys.executable, args, dimensions=(24, 80), env=env, timeout=_WAIT_S)
@@ -63,7 +63,7 @@ def _descriptors() -> set[str]:
 
 
 def _close_window(child: pexpect.spawn) -> None:
-    """The master's side goes, and something harmless takes its number."""
+    """The master's side closes, and something harmless gets its descriptor."""
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, child.child_fd)
     os.close(nothing)
@@ -111,8 +111,8 @@ def test_without_a_terminal_the_interface_is_refused_in_one_line(name: str) -> N
     streams: dict[str, Any] = {"stdin": slave, "stderr": slave, "stdout": subprocess.PIPE}
     streams["stdin" if name == "input" else "stderr"] = subprocess.DEVNULL
     code = "from gmg_tui.ui.terminal import watchdog; watchdog.check_terminal()"
-    told = f"try:\n    {code}\nexcept Exception as error:\n    print(type(error).__name__, error)"
-    done = subprocess.run([sys.executable, "-c", told], **streams, text=True, check=True)
+    script = f"try:\n    {code}\nexcept Exception as error:\n    print(type(error).__name__, error)"
+    done = subprocess.run([sys.executable, "-c", script], **streams, text=True, check=True)
     os.close(master)
     os.close(slave)
     assert done.stdout == f"GmgError standard {name} is not a terminal; run gmg-tui in one, or use --headless\n"
@@ -125,7 +125,7 @@ async def test_a_stopped_watchdog_leaves_nothing_behind() -> None:
     lost: list[bool] = []
     with watchdog.watch(lambda: lost.append(True), descriptor=slave):
         assert signal.getsignal(signal.SIGHUP) != handler
-        (thread,) = (one for one in threading.enumerate() if one.name == "gmg-terminal-watchdog")
+        (thread,) = (candidate for candidate in threading.enumerate() if candidate.name == "gmg-terminal-watchdog")
     await asyncio.to_thread(thread.join, _WAIT_S)
     assert not thread.is_alive()
     assert signal.getsignal(signal.SIGHUP) == handler

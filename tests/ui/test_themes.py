@@ -1,4 +1,4 @@
-"""The themes: all load, all styles are told apart, and each keeps to the colours that it may send."""
+"""The themes: all load, styles are distinct, and each sends only colours of its palette."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ async def test_every_theme_draws_and_styles_have_distinct_colours(name: str, mon
     assert app.theme == themes.textual_name(name, no_color=False)
     assert set(app.appearance.styles) == set(STYLES)
     styles = app.appearance.styles
-    told_apart = [styles[kind] for kind in ("ok", "warn", "error", "text", "dim")]
-    assert len(set(told_apart)) == len(told_apart)
+    distinct = [styles[kind] for kind in ("ok", "warn", "error", "text", "dim")]
+    assert len(set(distinct)) == len(distinct)
 
 
 def test_styles_of_a_theme_are_derived_once() -> None:

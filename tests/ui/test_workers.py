@@ -311,9 +311,9 @@ def test_the_tile_of_a_waiting_worker_has_no_spinner_and_no_estimate() -> None:
     ready = changed(
         sessions.running(0), fps=None, state=WorkerState.BUILDING, phase=Phase.INITIALISING, phase_since=NOW - 9.0
     )
-    held = _tile(_shown(changed(ready, reason="held for gpu0 to write the mesh caches", phase_usual_s=20.0)))
-    assert "… initialising 9 s" in held
-    assert "usually" not in held
+    waiting = _tile(_shown(changed(ready, reason="held for gpu0 to write the mesh caches", phase_usual_s=20.0)))
+    assert "… initialising 9 s" in waiting
+    assert "usually" not in waiting
 
 
 _BEFORE = reached(1, ("-B", "2048"), fps=rate(20e6), n_envs=2048, memory_peak_mib=10_240.0)
@@ -367,8 +367,8 @@ def test_a_tiny_change_has_no_direction() -> None:
 
 def test_a_failed_tile_shows_the_arguments() -> None:
     worker = changed(sessions.running(0), state=WorkerState.FAILED, reason="out of memory", args=("-B", "16384"))
-    for one in (worker, changed(worker, fps=None)):
-        text = _tile(_shown(one, sessions.sample(0)))
+    for failed in (worker, changed(worker, fps=None)):
+        text = _tile(_shown(failed, sessions.sample(0)))
         assert "with -B 16384" in text
         assert "out of memory" in text
 

@@ -50,13 +50,13 @@ def test_a_path_or_a_name_of_an_interpreter_becomes_absolute_and_links_stay(
 
 @pytest.mark.process
 def test_a_path_that_is_not_an_interpreter_is_refused(tmp_path: Path) -> None:
-    for path, says in (
+    for path, error in (
         (str(tmp_path / "absent"), "not a program that can be run"),
         (str(tmp_path), "not a program that can be run"),
         (program(tmp_path / "true"), "is no Python 3 interpreter"),
         (program(tmp_path / "text", "no program at all"), "cannot be run"),
     ):
-        with pytest.raises(GmgError, match=says) as caught:
+        with pytest.raises(GmgError, match=error) as caught:
             interpreter.check_python(path)
         assert str(caught.value).startswith(f"--python {path}")
         assert "\n" not in str(caught.value)
@@ -94,8 +94,8 @@ def test_versions_are_read_from_files_without_starting_a_process(tmp_path: Path)
     (tmp_path / "conda/conda-meta").mkdir()
     (tmp_path / "conda/conda-meta/python-3.11.9-h1_0.json").write_text("{}")
     assert interpreter.versions(conda) == Versions("3.11.9", None, None)
-    named = program(tmp_path / "usr/bin/python3.13", refusing)
-    (tmp_path / "usr/bin/python3").symlink_to(named)
+    versioned = program(tmp_path / "usr/bin/python3.13", refusing)
+    (tmp_path / "usr/bin/python3").symlink_to(versioned)
     assert interpreter.versions(str(tmp_path / "usr/bin/python3")) == Versions("3.13", None, None)
     assert interpreter.versions(sys.executable).python == platform.python_version()
     assert interpreter.versions(program(tmp_path / "odd/bin/tool", refusing)) == Versions()

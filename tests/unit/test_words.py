@@ -64,7 +64,7 @@ def test_the_current_rate_is_shown_first_and_an_outdated_one_is_not_counted() ->
     assert (worker.current_fps, silent.current_fps) == (80.0, None)
     assert total_fps((worker, silent)) == 80.0
     assert total_fps((silent,)) is None
-    ended = [changed(one, state=WorkerState.STOPPED) for one in (worker, silent)]
+    ended = [changed(each, state=WorkerState.STOPPED) for each in (worker, silent)]
     assert total_fps(tuple(ended)) == 180.0
     gpus = {slot: Gpu(index, f"GPU-{index}", "H100") for index, slot in enumerate(("gpu0", "gpu1"))}
     slots = tuple(Slot(name, SlotKind.GPU, gpu) for name, gpu in gpus.items())

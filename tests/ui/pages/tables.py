@@ -27,7 +27,7 @@ def rows(app: App[Any]) -> list[str]:
 
 def column(app: App[Any], name: str) -> list[str]:
     """The cells of the column with this name, from the top."""
-    number = [one.key.value for one in page(app).table.ordered_columns].index(name)
+    number = [column.key.value for column in page(app).table.ordered_columns].index(name)
     return [cells[number] for cells in _cells(app)]
 
 
@@ -38,4 +38,4 @@ def selected(app: App[Any]) -> str:
 
 def headings(app: App[Any]) -> str:
     """The headings of the table, with single spaces."""
-    return " ".join(str(one.label) for one in page(app).table.ordered_columns)
+    return " ".join(str(column.label) for column in page(app).table.ordered_columns)

@@ -73,7 +73,7 @@ def test_a_rate_is_shown_with_its_source_and_beside_the_number_printed_last() ->
 
 
 def test_an_ended_worker_has_no_current_values() -> None:
-    """It said that a stopped worker ran at a rate now."""
+    """A stopped worker was shown with a current rate."""
     worker = changed(stage.snapshot().workers[0], state=WorkerState.STOPPED)
     texts = _texts(list(facts.worker_facts(worker, History())))
     assert "FPS 23,950,114 over the whole attempt" in texts
@@ -167,16 +167,16 @@ def _charts(width: int = 80, height: int = 40, details: Details | None = None, *
 
 def _plots(rows: list[str]) -> dict[str, list[str]]:
     """The rows of each chart, right of the line, by the chart's title."""
-    found: dict[str, list[str]] = {}
+    rows_by_title: dict[str, list[str]] = {}
     title = ""
     for row in rows:
         label, line, plot = row.partition("│")
-        if line and found:
-            found[title].append(plot)
+        if line and rows_by_title:
+            rows_by_title[title].append(plot)
         elif not label.startswith(" "):
             title = row.split()[0]
-            found[title] = []
-    return found
+            rows_by_title[title] = []
+    return rows_by_title
 
 
 def _edges(rows: list[str], title: str) -> tuple[str, str]:
@@ -195,7 +195,7 @@ def test_the_charts_share_one_time_axis_and_show_units() -> None:
         assert [column for column, dots in enumerate(plot[-1]) if dots == " "] == list(range(20, 30))
     ticks = [number for number, sign in enumerate(rows[-2]) if sign == "┬"]
     ago = [(match.start() + match.end() - 1) / 2 for match in re.finditer(r"-\S+", rows[-1])]
-    assert [round(one) for one in ago] == pytest.approx(ticks, abs=1)
+    assert [round(seconds) for seconds in ago] == pytest.approx(ticks, abs=1)
     assert len(ticks) >= 2
     rows = _charts()
     titles = [row for row in rows if row[:1].strip() and "│" not in row]

@@ -43,13 +43,13 @@ class Queue(NamedTuple):
 
     @property
     def actions(self) -> list[tuple[object, ...]]:
-        """What the engine was asked to do."""
+        """Requests that change something."""
         looks = {"follow", "queue", "details", "series"}
         return [request for request in self.engine.asked if request[0] not in looks]
 
     @property
     def queries(self) -> list[tuple[object, ...]]:
-        """The parts of the queue that were asked for."""
+        """The requested parts of the queue."""
         return [request for request in self.engine.asked if request[0] == "queue"]
 
     async def change(self, jobs: list[JobRecord], version: int = 2, **changes: Any) -> None:
@@ -338,8 +338,8 @@ async def test_a_gpu_is_disabled_and_enabled_again() -> None:
 
 
 async def test_the_slots_of_a_gpu_are_enabled_together() -> None:
-    one, two, *_ = sessions.session(2).slots
-    slots = tuple(structs.replace(slot, name=f"{slot.name}-{share}") for slot in (one, two) for share in (1, 2))
+    first, second, *_ = sessions.session(2).slots
+    slots = tuple(structs.replace(slot, name=f"{slot.name}-{share}") for slot in (first, second) for share in (1, 2))
     engine = sweeps.engine(slots=2, used=2)
     engine.welcome = structs.replace(engine.welcome, session=structs.replace(engine.welcome.session, slots=slots))
     engine.lanes = [Lane(slot.name, job=13 if slot.name == "gpu0-2" else None) for slot in slots]

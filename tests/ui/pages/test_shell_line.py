@@ -20,11 +20,13 @@ def _run_in_sh(line: str, facts: Path) -> dict[str, object]:
     # Without `env`, the child would have what libraries have put into C's environment (readline: COLUMNS).
     shell = {**os.environ, "PWD": "/"}
     subprocess.run(["sh", "-c", line], check=True, stdout=subprocess.DEVNULL, timeout=60, cwd="/", env=shell)
-    said = json.loads(facts.read_text())
+    received = json.loads(facts.read_text())
     env = {
-        name: value for name, value in said["env"].items() if name not in {"PWD", "OLDPWD", "SHLVL", "_", SESSION_ID}
+        name: value
+        for name, value in received["env"].items()
+        if name not in {"PWD", "OLDPWD", "SHLVL", "_", SESSION_ID}
     }
-    return {"env": env, "argv": said["argv"], "cwd": said["cwd"]}
+    return {"env": env, "argv": received["argv"], "cwd": received["cwd"]}
 
 
 @pytest.mark.parametrize("interpreter", ["python", "lr=1/python"])
@@ -41,16 +43,16 @@ async def test_the_copied_command_starts_the_same_worker(
     spec = spec_for(*args, cwd=str(folder), python=str(python), env={"HARD": hard, "EMPTY": "", "LONG": "x" * 9000})
     async with running(spec) as run:
         await run.until_state("cpu0", WorkerState.FINISHED)
-        told = json.loads(facts.read_text())
+        received = json.loads(facts.read_text())
         line = shell_line(await run.client.details("cpu0"))
         assert "-u SLURM_PROCID" in line
         again = _run_in_sh(line, facts)
-    assert told["env"].pop(SESSION_ID)
+    assert received["env"].pop(SESSION_ID)
     # Only the attempt's own process counts for the engine, and writes its stacks for it.
     for name in ("PWD", "OLDPWD", "SHLVL", "_", "GMG_PROBE_DIR", "GMG_STACK_FILE", "GMG_STACK_SIGNAL"):
-        told["env"].pop(name, None)
-    assert again == {"env": told["env"], "argv": told["argv"], "cwd": told["cwd"]}
-    assert told["argv"][0] == FAKE
+        received["env"].pop(name, None)
+    assert again == {"env": received["env"], "argv": received["argv"], "cwd": received["cwd"]}
+    assert received["argv"][0] == FAKE
     assert os.environ["SLURM_PROCID"] == "3"
 
 

@@ -1,4 +1,4 @@
-"""The Python stacks of the ranks of a group: side by side, or one after another, asked for once."""
+"""The Python stacks of the ranks of a group: side by side, or one after another, requested once."""
 
 from __future__ import annotations
 

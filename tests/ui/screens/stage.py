@@ -36,7 +36,7 @@ __all__ = ["press"]
 NOW = 1_795_244_427.0
 """Unix time of the snapshot: 2026-11-21 07:00:27 UTC."""
 EVIL = "\x1b]0;owned\x07\x1b[31m[/] [bold] [/tmp/x] \u202e"
-"""What would be a title, colours and markup if anything took it for that."""
+"""Text that sets a title and colours, and markup, where it is not escaped."""
 ARGS = ("-B", "4096", "-e", "run-{i}", "--seed", "{seed}")
 SLOTS = ("gpu0", "gpu1", "gpu2", "gpu3")
 
@@ -130,7 +130,7 @@ def snapshot(**changes: Any) -> Snapshot:
 
 
 def details(slot: str = "gpu0") -> Details:
-    """What the engine tells beside the snapshot."""
+    """The details that the engine returns beside the snapshot."""
     index = int(slot[3:])
     first = reached(1, ("-B", "2048", "-e", f"run-{index}"), rate(13_020_115.0), 2048, 71.0, 17010.0, 455.0)
     second = reached(2, ("-B", "4096", "-e", f"run-{index}"), rate(24_013_029.0), 4096, 97.0, 30925.0, 612.0)
@@ -199,7 +199,7 @@ def cpu_engine() -> FakeEngine:
         msgspec.structs.replace(worker(index, slot.name), device="CPU", backend="cpu")
         for index, slot in enumerate(CPU_SESSION.slots)
     )
-    whole = tuple(Series(one.slot, NOW, 4.0, series().fps) for one in workers)
+    whole = tuple(Series(worker.slot, NOW, 4.0, series().fps) for worker in workers)
     return FakeEngine(CPU_SESSION, Snapshot(NOW, 2400.0, workers), recent=whole)
 
 
@@ -225,5 +225,5 @@ async def click(pilot: Pilot[Any], text: str) -> None:
 
 
 def asked(of: FakeEngine) -> list[tuple[object, ...]]:
-    """What the engine was told to do."""
+    """Requests that change something."""
     return [request for request in of.asked if request[0] not in {"follow", "details", "series"}]

@@ -1,4 +1,4 @@
-"""Pictures of the screens, compared cell by cell; `--snapshot-update` makes them anew, after they were looked at."""
+"""Pictures of the screens, compared cell by cell; `--snapshot-update` replaces them: review the changes."""
 
 from __future__ import annotations
 
