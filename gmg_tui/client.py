@@ -69,14 +69,14 @@ class Source(ABC):
     async def _answer(self, number: int, request: Request) -> Answer:
         """What is answered to the request with this number. Raises `GmgError` when no answer came."""
 
-    async def _ask(self, kind: Callable[Concatenate[int, P], Request], *fields: P.args, **named: P.kwargs) -> Any:
+    async def _ask(self, kind: Callable[Concatenate[int, P], Request], *fields: P.args, **keywords: P.kwargs) -> Any:
         """The value of the answer to a request of a `kind`; the `fields` are those after its number.
 
         Raises:
             GmgError: It was refused, or no answer came.
         """
         number = next(self._numbers)
-        answer = await self._answer(number, kind(number, *fields, **named))
+        answer = await self._answer(number, kind(number, *fields, **keywords))
         if answer.error is not None:
             raise GmgError(answer.error, 1)
         return answer.value

@@ -32,9 +32,9 @@ class Settings(NamedTuple):
 
 def path(environ: Mapping[str, str] = os.environ) -> Path | None:
     """The file, whether it exists or not: `GMG_TUI_CONFIG`, None if that is empty, else in `~/.config/gmg-tui`."""
-    named = environ.get(_VARIABLE)
-    if named is not None:
-        return Path(named) if named else None
+    override = environ.get(_VARIABLE)
+    if override is not None:
+        return Path(override) if override else None
     # A path that is not absolute is to be ignored: XDG Base Directory Specification 0.8.
     folder = environ.get("XDG_CONFIG_HOME", "")
     return Path(folder if folder.startswith("/") else os.path.expanduser("~/.config"), "gmg-tui", "config.toml")  # noqa: PTH111

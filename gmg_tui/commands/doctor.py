@@ -266,11 +266,11 @@ def cache(check: str, path: Path, variable: str, *, remark: str | None = None) -
     existing = _existing(path)
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         return Finding(check, FAIL, f"{path} cannot be written", f"set {variable} to a writable folder")
-    found = f"{path}{remark if remark is not None else '' if path.is_dir() else ', cold'}"
+    value = f"{path}{remark if remark is not None else '' if path.is_dir() else ', cold'}"
     if (kind := network(path)) is not None:
         advice = f"set {variable} to a folder on a local disk"
-        return Finding(check, WARN, f"{found}, on a network disk ({kind})", advice)
-    return Finding(check, OK, found)
+        return Finding(check, WARN, f"{value}, on a network disk ({kind})", advice)
+    return Finding(check, OK, value)
 
 
 def sessions_folder() -> Finding:

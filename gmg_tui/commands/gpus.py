@@ -47,11 +47,11 @@ def read_all(nvml: Nvml, gpus: tuple[Gpu, ...]) -> list[_Read]:
 
     A GPU that has not answered within `silence.SILENT_S` has no metrics.
     """
-    asked = [(gpu, begin(nvml.read, gpu, slow=True)) for gpu in gpus]
-    wait([future for _, future in asked], silence.SILENT_S)
+    pending = [(gpu, begin(nvml.read, gpu, slow=True)) for gpu in gpus]
+    wait([future for _, future in pending], silence.SILENT_S)
     read = [
         (gpu, future.result() if future.done() else GpuSample(uuid=gpu.uuid, error=silence.NO_ANSWER))
-        for gpu, future in asked
+        for gpu, future in pending
     ]
     read += [(Gpu(index=index, uuid="", name=""), GpuSample(uuid="", error=error)) for index, error in nvml.silent]
     return sorted(read, key=lambda each: each[0].index)

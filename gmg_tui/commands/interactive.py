@@ -43,8 +43,8 @@ def check_terminal(environ: Mapping[str, str]) -> None:
 def draws_utf8(environ: Mapping[str, str], encoding: str) -> bool:
     """Whether the terminal takes UTF-8: neither the locale nor the stream names another encoding."""
     locale = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := environ.get(name))), "")
-    named = locale.partition(".")[2].partition("@")[0]
-    return all(name.lower().replace("-", "") == "utf8" for name in (named, encoding) if name)
+    charset = locale.partition(".")[2].partition("@")[0]
+    return all(name.lower().replace("-", "") == "utf8" for name in (charset, encoding) if name)
 
 
 def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool = False) -> int | None:

@@ -50,8 +50,8 @@ def changed_spec(spec: RunSpec, fields: Mapping[str, Any], options: Options) -> 
     Raises:
         GmgError: An option does not fit the session, or a file that its jobs need is gone.
     """
-    named = [opt.spec_field for opt in RUN if opt.name in options.given and opt.spec_field in fields]
-    changes = {field: fields[field] for field in named}
+    changed = [opt.spec_field for opt in RUN if opt.name in options.given and opt.spec_field in fields]
+    changes = {field: fields[field] for field in changed}
     if options.given.get("virtual_local_rank"):
         if spec.ddp is None:
             raise GmgError(f"--virtual-local-rank is for the ranks of a group, and {spec.name} has none")

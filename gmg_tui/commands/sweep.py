@@ -97,12 +97,12 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
         _list_jobs(made.batches, made.jobs, total=len(made.jobs))
         return 0
     first = made.batches[0]
-    asked = SweepSpec(made.batches, None if file is None else str(Path(file).absolute()), results, whole.best)
+    sweep = SweepSpec(made.batches, None if file is None else str(Path(file).absolute()), results, whole.best)
 
     def make() -> RunSpec:
         make_results(results)
         spec = describe(options, fields, Program(first.script, first.args, first.module), after=after)
-        return with_store(structs.replace(spec, gpus=None, sweep=asked), made.jobs)
+        return with_store(structs.replace(spec, gpus=None, sweep=sweep), made.jobs)
 
     return start(options, make, engine=engine)
 

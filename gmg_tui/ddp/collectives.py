@@ -143,8 +143,8 @@ def _in_collective(ranks: Mapping[int, Observations]) -> str | None:
     }
     operations = dict.fromkeys(each.operation for each in waits.values())
     if len(operations) > 1:
-        named = [f"{_named(r for r, each in waits.items() if each.operation == op)} {op}" for op in operations]
-        return f"the ranks have entered different collectives as #{number}: {', '.join(named)}"
+        texts = [f"{_named(r for r, each in waits.items() if each.operation == op)} {op}" for op in operations]
+        return f"the ranks have entered different collectives as #{number}: {', '.join(texts)}"
     collective = f"{next(iter(operations), 'collective')} #{number}"
     waited_s = max((each.ms for each in waits.values()), default=0) / 1000
     entered = {

@@ -91,17 +91,17 @@ def _resolve(devices: tuple[Gpu, ...], wanted: list[str], source: str) -> tuple[
 
 def _named(devices: tuple[Gpu, ...], entry: str, source: str) -> tuple[Gpu, ...]:
     if entry.isdecimal():
-        named = [gpu for gpu in devices if gpu.index == int(entry) and gpu.mig_index is None]
+        matches = [gpu for gpu in devices if gpu.index == int(entry) and gpu.mig_index is None]
     else:
-        named = [gpu for gpu in devices if entry.startswith(("GPU-", "MIG-")) and gpu.uuid.startswith(entry)]
-    if not named:
+        matches = [gpu for gpu in devices if entry.startswith(("GPU-", "MIG-")) and gpu.uuid.startswith(entry)]
+    if not matches:
         indices = ", ".join(str(gpu.index) for gpu in devices if gpu.mig_index is None)
         raise GmgError(f"{source}: no GPU is {entry}; there are {indices} (`gmg-tui gpus` shows them)")
-    if len(named) > 1:
-        raise GmgError(f"{source}: {entry} is the beginning of {len(named)} UUIDs; write more of it")
-    if not named[0].mig:
-        return (named[0],)
-    instances = tuple(gpu for gpu in devices if gpu.parent_uuid == named[0].uuid)
+    if len(matches) > 1:
+        raise GmgError(f"{source}: {entry} is the beginning of {len(matches)} UUIDs; write more of it")
+    if not matches[0].mig:
+        return (matches[0],)
+    instances = tuple(gpu for gpu in devices if gpu.parent_uuid == matches[0].uuid)
     if not instances:
         raise GmgError(f"{source}: GPU {entry} is in MIG mode and has no instance; make some with `nvidia-smi mig`")
     return instances

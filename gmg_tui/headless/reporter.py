@@ -218,9 +218,9 @@ def states(names: Iterable[str]) -> str:
 
 def counts(queue: Queue) -> str:
     """The queue's progress: `12/30 jobs, 3 running, 1 failed`."""
-    named = (("running", queue.running), ("failed", queue.failed), ("stopped", queue.stopped))
+    states = (("running", queue.running), ("failed", queue.failed), ("stopped", queue.stopped))
     parts = [
         f"{queue.done:,}/{units.count(queue.jobs, 'job')}",
-        *(f"{number:,} {word}" for word, number in named if number),
+        *(f"{number:,} {word}" for word, number in states if number),
     ]
     return ", ".join(parts)

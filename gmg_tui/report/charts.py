@@ -87,13 +87,13 @@ def over_time(data: ReportData, stored: Stored) -> Figure:
     by_slot: dict[str, list[MetricsRow]] = {slot: [] for slot in slots}
     for row in metrics:
         by_slot.setdefault(row.slot, []).append(row)
-    named: set[str] = set()
+    in_legend: set[str] = set()
     for number, chart in enumerate(charts, 2):
         figure.update_yaxes(rangemode="tozero", row=number)
         for index, (slot, rows) in enumerate(by_slot.items()):
             if any(getattr(row, chart.field) is not None for row in rows):
-                figure.add_trace(_line(chart, slot, rows, index, legend=slot not in named), row=number, col=1)
-                named.add(slot)
+                figure.add_trace(_line(chart, slot, rows, index, legend=slot not in in_legend), row=number, col=1)
+                in_legend.add(slot)
     figure.update_layout(legend={"orientation": "h", "y": -64 / inner, "yanchor": "top", "x": 0}, barmode="overlay")
     return _styled(figure, inner + _EDGE_PX)
 

@@ -350,7 +350,7 @@ def _settings(data: ReportData) -> _Settings:
             "CUDA": _distinct(gpu.cuda for gpu in gpus),
         },
     }
-    return {(kind, name): value for kind, named in kinds.items() for name, value in named.items()}
+    return {(kind, name): value for kind, properties in kinds.items() for name, value in properties.items()}
 
 
 def arguments(words: Sequence[str]) -> dict[str, str]:
@@ -358,19 +358,19 @@ def arguments(words: Sequence[str]) -> dict[str, str]:
 
     Which words are the values of options only the script defines: a word after an option counts as its value.
     """
-    named: dict[str, list[str]] = {}
+    by_option: dict[str, list[str]] = {}
     name = ""
     for word in words:
         if _OPTION.match(word):
             name, is_set, value = word.partition("=")
-            named.setdefault(name, [])
+            by_option.setdefault(name, [])
             if is_set:
-                named[name].append(value)
+                by_option[name].append(value)
                 name = ""
         else:
-            named.setdefault(name or "arguments", []).append(word)
+            by_option.setdefault(name or "arguments", []).append(word)
             name = ""
-    return {name: shlex.join(values) if values else _FLAG for name, values in named.items()}
+    return {name: shlex.join(values) if values else _FLAG for name, values in by_option.items()}
 
 
 def _words(data: ReportData, session: Session) -> tuple[str, ...]:

@@ -47,11 +47,11 @@ def page(data: ReportData, stored: Stored) -> bytes:
     draw = _drawing()
     rows = data.rows()
     totals = data.totals()
-    named = [*((state, f"{number:,}") for state, number in sorted(totals.states.items())), *totals.named]
+    facts = [*((state, f"{number:,}") for state, number in sorted(totals.states.items())), *totals.named]
     if data.total_fps is not None:
-        named.append(("FPS without failed workers" if "failed" in totals.states else "FPS", units.fps(data.total_fps)))
+        facts.append(("FPS without failed workers" if "failed" in totals.states else "FPS", units.fps(data.total_fps)))
     body = [
-        f"<dl>{''.join(f'<div><dt>{in_html(name)}</dt><dd>{in_html(value)}</dd></div>' for name, value in named)}</dl>",
+        f"<dl>{''.join(f'<div><dt>{in_html(name)}</dt><dd>{in_html(value)}</dd></div>' for name, value in facts)}</dl>",
         *(tuning(data.tuning, draw) if data.tuning is not None else ()),
         *_soft(data.slow_gpus()),
         "<h2>Over time</h2>",

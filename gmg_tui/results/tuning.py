@@ -61,8 +61,8 @@ def model(answer: Answer) -> str:
 def values_of(answer: Answer, spec: TuneSpec) -> list[tuple[str, Best]]:
     """The values that are answers, with their names, without those that are unknown."""
     first = "fastest" if spec.metric == FPS else "best"
-    named = (("recommended", answer.recommended), (first, answer.fastest), ("largest", answer.largest))
-    return [(name, best) for name, best in named if best is not None]
+    values = (("recommended", answer.recommended), (first, answer.fastest), ("largest", answer.largest))
+    return [(name, best) for name, best in values if best is not None]
 
 
 def why_not_more(answer: Answer) -> str:
@@ -116,10 +116,10 @@ def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
 
 def answer_columns(spec: TuneSpec) -> list[Column[tuple[str, Best]]]:
     """The columns of a table of `values_of`."""
-    measured: list[Column[tuple[str, Best]]] = _measured(spec, lambda named: named[1])
+    measured: list[Column[tuple[str, Best]]] = _measured(spec, lambda row: row[1])
     return [
-        Column("answer", lambda named: named[0], left=True),
-        Column("value", lambda named: named[1].value, spec.variable),
+        Column("answer", lambda row: row[0], left=True),
+        Column("value", lambda row: row[1].value, spec.variable),
         *measured,
     ]
 

@@ -67,5 +67,5 @@ def placeholder_values(view: View, name: str, job: JobRecord | None) -> dict[str
 
 def cursor_column(args: Sequence[str]) -> int:
     """The column in `join(args)` after the number of environments; the end where the arguments have none."""
-    place = env_count.position(args)
-    return len(join(args if place is None else args[: place[0] + 1]))
+    position = env_count.position(args)
+    return len(join(args if position is None else args[: position[0] + 1]))

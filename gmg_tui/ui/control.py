@@ -130,17 +130,17 @@ class Control:
         """The workers that `action` (None: edit) applies to; without one, a message says why."""
         view = self._app.view
         marked = [slot for slot in view.slots if slot in view.marked] if self._marks else []
-        found, reasons = list[Worker](), list[str]()
+        targets, reasons = list[Worker](), list[str]()
         for slot in marked or filter(None, [self.selected()]):
             worker = view.worker_on(slot)
             reason = why_not(action, slot, worker, queued=view.queue is not None)
             if reason or worker is None:
                 reasons.append(reason)
             else:
-                found.append(worker)
-        if reasons and not found:
+                targets.append(worker)
+        if reasons and not targets:
             self._app.say(reasons[0])
-        return found
+        return targets
 
     def act(self, action: Action) -> None:
         """Restart, stop or kill the selected worker or the marked ones."""

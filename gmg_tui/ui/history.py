@@ -83,6 +83,6 @@ def buckets(points: deque[float | None], end: int, width: int, seconds: int) -> 
     spans = [latest[max(0, start) : start + seconds] for start in range(newest - seconds, len(latest), seconds)]
     means = []
     for span in reversed(spans):
-        known = [value for value in span if value is not None]
-        means.append(sum(known) / len(known) if known else None)
+        present = [value for value in span if value is not None]
+        means.append(sum(present) / len(present) if present else None)
     return means

@@ -156,8 +156,8 @@ class View:
 
     def sample(self, slot: str) -> GpuSample | None:
         """The newest sample of the GPU of `slot`; None on a CPU slot."""
-        found = self._slots.get(slot)
-        return self._samples.get(found.gpu.uuid) if found is not None and found.gpu is not None else None
+        entry = self._slots.get(slot)
+        return self._samples.get(entry.gpu.uuid) if entry is not None and entry.gpu is not None else None
 
     @property
     def log(self) -> tuple[str, dict[str, int]]:
@@ -210,8 +210,8 @@ class View:
         elif self.reverse:
             slots = slots[::-1]
         if self.filter:
-            found = {each.slot.name for each in self._candidates(slots) if matches(each, self.filter)}
-            slots = tuple(name for name in slots if name in found or name in kept)
+            matching = {each.slot.name for each in self._candidates(slots) if matches(each, self.filter)}
+            slots = tuple(name for name in slots if name in matching or name in kept)
         self.slots = slots
         if self.selected not in slots:
             number = self._numbers.get(self.selected, 0)
@@ -253,11 +253,11 @@ class View:
         of_node: dict[str, list[str]] = {}
         for name in self.slots:
             of_node.setdefault(self.node_of(name), []).append(name)
-        found: list[Band] = []
+        bands: list[Band] = []
         for node, names in of_node.items():
             folded = node in self.folded
-            found += [Band(tuple(names) if folded else (), node), *([] if folded else _chunks(names, columns))]
-        return found
+            bands += [Band(tuple(names) if folded else (), node), *([] if folded else _chunks(names, columns))]
+        return bands
 
     # Selection
 

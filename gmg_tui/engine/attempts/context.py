@@ -240,13 +240,13 @@ class Context:
 
     async def _devices(self, cards: tuple[Slot, ...], report: Callable[[str], None]) -> tuple[str, ...]:
         """How `CUDA_VISIBLE_DEVICES` names the GPUs of these slots."""
-        named = []
+        names = []
         for card in cards:
             if card.gpu is not None:
                 index = await index_of(self.nvml, card.gpu, report)
                 by_uuid = card.kind is SlotKind.MIG or self.spec.visible is Visible.UUID
-                named.append(card.gpu.uuid if by_uuid else str(index))
-        return tuple(named)
+                names.append(card.gpu.uuid if by_uuid else str(index))
+        return tuple(names)
 
 
 async def index_of(nvml: Driver | None, gpu: Gpu, report: Callable[[str], None]) -> int:

@@ -241,6 +241,6 @@ def _remove_left() -> None:
             for folder in Path(parent).glob(f"{PREFIX}*"):
                 pid = folder.name.removeprefix(PREFIX).partition("-")[0]
                 status = folder.lstat()
-                mine = status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode)
-                if mine and pid.isdigit() and not Path("/proc", pid).exists():
+                is_own = status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode)
+                if is_own and pid.isdigit() and not Path("/proc", pid).exists():
                     shutil.rmtree(folder, ignore_errors=True)

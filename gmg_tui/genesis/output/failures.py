@@ -205,9 +205,9 @@ def _of_group(texts: Sequence[bytes]) -> bytes | None:
     if not parts or any(text.startswith(_TRACEBACK) for text in texts[parts[-1] :]):
         return None
     for first, end in pairwise(parts):
-        named = [match[1] for match in map(_GROUP_LINE.fullmatch, texts[first:end]) if match is not None]
-        if named:
-            return named[-1]
+        messages = [match[1] for match in map(_GROUP_LINE.fullmatch, texts[first:end]) if match is not None]
+        if messages:
+            return messages[-1]
     return None
 
 

@@ -140,8 +140,8 @@ def reduce(values: Values, columns: int, how: Reduction) -> list[float | None]:
     reduced: list[float | None] = []
     for column in range(columns):
         shared = values[column * count // columns : (column + 1) * count // columns]
-        known = [value for value in shared if value is not None]
-        reduced.append(how(known) if known else None)
+        present = [value for value in shared if value is not None]
+        reduced.append(how(present) if present else None)
     return reduced
 
 

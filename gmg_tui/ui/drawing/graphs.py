@@ -26,8 +26,8 @@ def tall_history(values: Sequence[float | None], top: float, width: int, height:
     Unknown values are empty; anything above 0 has at least the lowest level, so that little differs from nothing.
     """
     full = len(signs.levels) - 1
-    known = (value if value is not None and top > 0 else 0.0 for value in values[-width:] if width > 0)
-    heights = [max(1, round(min(1.0, value / top) * full * height)) if value > 0 else 0 for value in known]
+    filled = (value if value is not None and top > 0 else 0.0 for value in values[-width:] if width > 0)
+    heights = [max(1, round(min(1.0, value / top) * full * height)) if value > 0 else 0 for value in filled]
     rows = []
     for below in range((height - 1) * full, -1, -full):
         cells = "".join(signs.levels[max(0, min(full, each - below))] for each in heights)

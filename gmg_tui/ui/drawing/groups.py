@@ -26,9 +26,9 @@ def rank_name(rank: Rank, *, short: bool = False) -> str:
 def ranks_text(ranks: Sequence[int]) -> str:
     """`rank 2`, `ranks 2, 3`, `ranks 2, 3, 4 and 9 more`."""
     most = 4
-    named = ", ".join(str(rank) for rank in ranks[:most])
+    numbers = ", ".join(str(rank) for rank in ranks[:most])
     more = f" and {len(ranks) - most} more" if len(ranks) > most else ""
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {named}{more}"
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {numbers}{more}"
 
 
 def together_text(workers: Sequence[Worker]) -> str:
@@ -40,8 +40,8 @@ def together_text(workers: Sequence[Worker]) -> str:
     if not sizes or any(worker.group is None for worker in workers):
         return ""
     names = sorted(sizes, key=lambda name: (len(name), name))
-    named = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"{'group' if len(names) == 1 else 'groups'} {named}, {units.count(sum(sizes.values()), 'rank')}"
+    listing = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{'group' if len(names) == 1 else 'groups'} {listing}, {units.count(sum(sizes.values()), 'rank')}"
 
 
 def in_trouble(group: RankGroup) -> bool:
@@ -97,16 +97,16 @@ def _state(group: RankGroup) -> str:
 
 def _pieces(group: RankGroup, appearance: Appearance) -> list[_Piece]:
     """The texts behind a group's state, the most important first."""
-    found = [*_trouble(group), *_speed(group, appearance)]
+    pieces = [*_trouble(group), *_speed(group, appearance)]
     if group.restarts:
-        found.append((units.count(group.restarts, "restart"), "text", 5))
+        pieces.append((units.count(group.restarts, "restart"), "text", 5))
     if group.advice and (group.reason or group.stuck):
-        found.append((group.advice, "text", 6))
+        pieces.append((group.advice, "text", 6))
     if group.job is not None:
-        found.append((f"job {group.job}", "dim", 6))
+        pieces.append((f"job {group.job}", "dim", 6))
     if not group.state.ended and group.state is not WorkerState.RESTARTING:
-        found.append((units.span(since_s(group.state_since)), "dim", 7))
-    return found or [(units.count(len(group.slots), "rank"), "dim", 0)]
+        pieces.append((units.span(since_s(group.state_since)), "dim", 7))
+    return pieces or [(units.count(len(group.slots), "rank"), "dim", 0)]
 
 
 def _trouble(group: RankGroup) -> Iterator[_Piece]:

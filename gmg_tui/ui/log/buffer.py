@@ -38,11 +38,11 @@ class LogRow(NamedTuple):
     @property
     def shown(self) -> str:
         """The text as it is drawn and searched: without Genesis's prefix, but for the time and the level."""
-        found = None if self.gap else head(self.text)
-        if found is None:
+        prefix = None if self.gap else head(self.text)
+        if prefix is None:
             return self.prefix + safe(self.text)
-        level = f"{found.level} " if severity(self.text) is not Severity.NONE else ""
-        return self.prefix + safe(f"{found.clock} {level}{self.text[found.length :]}")
+        level = f"{prefix.level} " if severity(self.text) is not Severity.NONE else ""
+        return self.prefix + safe(f"{prefix.clock} {level}{self.text[prefix.length :]}")
 
 
 _NO_RANKS: Final[Mapping[str, int]] = MappingProxyType({})

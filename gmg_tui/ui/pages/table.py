@@ -199,12 +199,12 @@ class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
 
     def cell_text(self, row: T, column: Column[T]) -> Text:
         """A cell, in the colours of the theme but without a background: that is the cursor's."""
-        known = column.value(row) is not None
-        name = self._style(row) if column.name in {"state", "reason"} else "text" if known else "dim"
+        has_value = column.value(row) is not None
+        name = self._style(row) if column.name in {"state", "reason"} else "text" if has_value else "dim"
         appearance: Appearance = self.app.appearance  # type: ignore[attr-defined]
         style = appearance.style(name)
         return Text(
-            safe(column.text(row) if known else "" if column.left else units.NOT_KNOWN),
+            safe(column.text(row) if has_value else "" if column.left else units.NOT_KNOWN),
             Style(color=style.color, bold=style.bold, dim=style.dim),
             justify="left" if column.left else "right",
             no_wrap=True,

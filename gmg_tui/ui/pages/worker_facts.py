@@ -133,9 +133,9 @@ def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool 
     yield Fact("fan", _pct(sample.fan_pct))
     received = sample.pcie_rx_mib_s if activity.pcie_rx_mib_s is None else activity.pcie_rx_mib_s
     sent = sample.pcie_tx_mib_s if activity.pcie_tx_mib_s is None else activity.pcie_tx_mib_s
-    known = received is not None or sent is not None
+    is_reported = received is not None or sent is not None
     transfer = f"in {units.whole(received)}, out {units.whole(sent)} MiB/s"
-    yield Fact("PCIe", transfer if known else units.NOT_SUPPORTED)
+    yield Fact("PCIe", transfer if is_reported else units.NOT_SUPPORTED)
     if activity.nvlink_rx_mib_s is not None or activity.nvlink_tx_mib_s is not None:
         linked = f"in {units.whole(activity.nvlink_rx_mib_s)}, out {units.whole(activity.nvlink_tx_mib_s)} MiB/s"
         yield Fact("NVLink", linked)

@@ -22,12 +22,12 @@ def sequences(ways: Iterable[str], new: tuple[Occurrence, ...], *, tmux: bool) -
     if not new:
         return ""
     text = _text(new)
-    found = {
+    sequences = {
         "bell": _BELL,
         "osc9": _osc(f"9;{text}", tmux=tmux),
         "osc777": _osc(f"777;notify;{_TITLE};{text}", tmux=tmux),
     }
-    return "".join(dict.fromkeys(found[way] for way in ways if way in found))
+    return "".join(dict.fromkeys(sequences[way] for way in ways if way in sequences))
 
 
 def _text(new: tuple[Occurrence, ...]) -> str:

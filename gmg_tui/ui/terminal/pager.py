@@ -22,13 +22,13 @@ _INTERRUPTS = (signal.SIGINT, signal.SIGQUIT)
 
 def command() -> list[str]:
     """The pager's command line. Raises `GmgError` where the program is missing."""
-    named = os.environ.get("PAGER", "").strip()
+    configured = os.environ.get("PAGER", "").strip()
     try:
-        words = shlex.split(named) or [FALLBACK]
+        words = shlex.split(configured) or [FALLBACK]
     except ValueError as error:
-        raise GmgError(f"PAGER={named} cannot be read: {error}") from None
+        raise GmgError(f"PAGER={configured} cannot be read: {error}") from None
     if shutil.which(words[0]) is None:
-        why = f"PAGER names {words[0]}, which is not installed" if named else f"{FALLBACK} is not installed"
+        why = f"PAGER names {words[0]}, which is not installed" if configured else f"{FALLBACK} is not installed"
         raise GmgError(f"no pager: {why}")
     return words
 
@@ -47,14 +47,14 @@ async def check(path: Path) -> None:
             answered.set_result(error)
 
     def read() -> None:
-        found: OSError | None = None
+        failure: OSError | None = None
         try:
             with path.open("rb") as file:
                 file.read(1)
         except OSError as error:
-            found = error
+            failure = error
         if not loop.is_closed():
-            loop.call_soon_threadsafe(finish, found)
+            loop.call_soon_threadsafe(finish, failure)
 
     # Not an executor's thread: the interpreter would wait for it at its end, and the disk may never answer.
     threading.Thread(target=read, name="pager", daemon=True).start()

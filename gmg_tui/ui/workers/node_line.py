@@ -35,11 +35,11 @@ def summary(view: View, node: str) -> Summary:
     """All that the line of a node shows."""
     names = view.nodes[node]
     slots = [slot for name in names if (slot := view.slot(name)) is not None]
-    found = [(worker, view.sample(name)) for name in names if (worker := view.worker_on(name)) is not None]
-    workers = tuple(worker for worker, _ in found)
-    samples = {sample.uuid: sample for _, sample in found if sample is not None}
+    pairs = [(worker, view.sample(name)) for name in names if (worker := view.worker_on(name)) is not None]
+    workers = tuple(worker for worker, _ in pairs)
+    samples = {sample.uuid: sample for _, sample in pairs if sample is not None}
     powers = [sample.power_w for sample in samples.values() if sample.power_w is not None]
-    worst = min(found, key=lambda each: severity(*each), default=None)
+    worst = min(pairs, key=lambda each: severity(*each), default=None)
     notes = [note] if (note := node_note(node_view(view, node))) is not None else []
     if worst is not None and in_trouble(*worst) and worst[0].lost_since is None:
         short = worst[0].slot.rpartition("/")[2]
@@ -89,46 +89,46 @@ def _head(view: View, band: Band, width: int, appearance: Appearance) -> Row:
 
 def table_row(view: View, band: Band, table: Layout, appearance: Appearance) -> Row:
     """The node as a row of the table, with its figures in the columns of the workers'."""
-    found, row = summary(view, band.node), _head(view, band, table.width, appearance)
+    total, row = summary(view, band.node), _head(view, band, table.width, appearance)
     state, edge = table.start("state"), table.right_at - 1
-    beside = state - 1 - row.used > len(found.cards)
-    row.add(f" {found.cards}" if beside else "", "dim").to(state)
-    if found.worst is not None:
-        worst = found.worst
+    beside = state - 1 - row.used > len(total.cards)
+    row.add(f" {total.cards}" if beside else "", "dim").to(state)
+    if total.worst is not None:
+        worst = total.worst
         text = "STUCK" if worst.stuck and worst.lost_since is None else worst.state_word
         row.add(f"{words.sign_of(worst, appearance)} {text}", words.style_of(worst), limit=12)
-    row.right(f"{found.running}/{len(found.workers)}", table.start("FPS") - 1)
-    if found.fps is not None:
-        row.right(units.fps(found.fps), table.start("FPS") + 11, "fps").to(table.history_at)
+    row.right(f"{total.running}/{len(total.workers)}", table.start("FPS") - 1)
+    if total.fps is not None:
+        row.right(units.fps(total.fps), table.start("FPS") + 11, "fps").to(table.history_at)
     row.to(table.start("FPS"))
-    for number, note in enumerate(found.notes):
+    for number, note in enumerate(total.notes):
         row.add(f"{'  ' if number else ''}{note.text}", note.style, limit=edge - row.used)
-    cards = f"{'  ' if found.notes else ''}{found.cards}"
+    cards = f"{'  ' if total.notes else ''}{total.cards}"
     if not beside and len(cards) <= edge - row.used:
         row.add(cards, "dim")
     if any(column.heading == "W" for column in table.right):
-        power = units.whole(found.power_w) if found.power_w is not None else units.NOT_KNOWN
-        row.right(power, table.start("W") + 4, "text" if found.power_w is not None else "dim")
+        power = units.whole(total.power_w) if total.power_w is not None else units.NOT_KNOWN
+        row.right(power, table.start("W") + 4, "text" if total.power_w is not None else "dim")
     return row
 
 
 def tiles_line(view: View, band: Band, width: int, appearance: Appearance, position: str) -> Row:
     """The node as a line among tiles; `position` at its right end."""
-    found, dot = summary(view, band.node), f" {appearance.signs.dot} "
+    total, dot = summary(view, band.node), f" {appearance.signs.dot} "
     row = _head(view, band, width, appearance).end(f"{position} " if position else "", "strong")
-    row.end(f"{dot}{found.power_w:,.0f} W " if found.power_w is not None else " ")
-    row.end(f"  {appearance.signs.sigma} {units.fps(found.fps)} FPS", "fps").add(f"{dot}{found.cards}", "dim")
-    return _with_states(row, found, appearance, words_fit=row.room > 60)
+    row.end(f"{dot}{total.power_w:,.0f} W " if total.power_w is not None else " ")
+    row.end(f"  {appearance.signs.sigma} {units.fps(total.fps)} FPS", "fps").add(f"{dot}{total.cards}", "dim")
+    return _with_states(row, total, appearance, words_fit=row.room > 60)
 
 
 def detail(view: View, node: str, width: int, appearance: Appearance, position: str) -> Row:
     """The row below the table while the line of a folded node is selected; `position` at its right end."""
-    found = summary(view, node)
-    row = Row(appearance, width).end(position, "strong").add("  ").add(node, "strong").add(f"  {found.cards}")
-    return _with_states(row, found, appearance, words_fit=True)
+    total = summary(view, node)
+    row = Row(appearance, width).end(position, "strong").add("  ").add(node, "strong").add(f"  {total.cards}")
+    return _with_states(row, total, appearance, words_fit=True)
 
 
-def _with_states(row: Row, found: Summary, appearance: Appearance, *, words_fit: bool) -> Row:
-    for text, style in states(found.workers, appearance, in_words=words_fit):
+def _with_states(row: Row, total: Summary, appearance: Appearance, *, words_fit: bool) -> Row:
+    for text, style in states(total.workers, appearance, in_words=words_fit):
         row.add(text, style)
-    return add_notes(row.add(f" {appearance.signs.dot}" if found.notes else "", "dim"), list(found.notes), appearance)
+    return add_notes(row.add(f" {appearance.signs.dot}" if total.notes else "", "dim"), list(total.notes), appearance)
