@@ -102,7 +102,7 @@ def _s(low: float, high: float) -> Limits:
 
 _DAY_S = 86400
 _GPUS, _COUNT = Limits(int, 1, 64, " GPUs"), Limits(int, 1, 1e6)
-_SLOTS, _VISIBLE = ("gpus", "cpu", "simulate", "nodes"), ("index", "uuid")
+_SLOTS = ("gpus", "cpu", "simulate", "nodes")
 THEMES = ("dark", "light", "ansi", "contrast")
 _STARTS, _RESTARTS = ("gated", "together", "staggered"), ("never", "startup", "failure", "always")
 _WHERE, _USUAL = COMPARED | SWEEP, KEPT | RESUMED
@@ -127,12 +127,10 @@ RUN = (
     Opt("summary", str, "FILE", "Also write the summary (JSON) to FILE.", RESUMED),
     Opt("notify", str, "HOW", "Report failures and the end: bell, osc9, osc777 or a command.", RESUMED, ()),
     Opt("simulate", _GPUS, "N", "Simulate N GPUs and run the bundled script.", LINE | COMPARED, beats=_SLOTS),
-    Opt("visible", _VISIBLE, "HOW", "Name the GPU in CUDA_VISIBLE_DEVICES by index or uuid.", KEPT | _WHERE, "index"),
     Opt("interval", _s(0.2, 60), "S", "Seconds between two samples of the GPUs.", _USUAL, 1.0, "interval_s"),
     Opt("sigint_wait", _s(0, 3600), "S", "Seconds from SIGINT to SIGTERM.", _USUAL, 15.0, "sigint_wait_s"),
     Opt("sigterm_wait", _s(0, 3600), "S", "Seconds from SIGTERM to SIGKILL.", _USUAL, 10.0, "sigterm_wait_s"),
     Opt("log_max", Form.SIZE, "SIZE", "Cut the middle out of a longer log: 500M, 2G.", _USUAL, field="log_max_bytes"),
-    Opt("keep_slurm_env", bool, "", "Pass on SLURM_* and OMPI_* variables of an outer task.", _USUAL, False),
     Opt("nodes", str, "WHERE", "Several machines: slurm[:JOB], ray[:ADDRESS], ssh:HOSTS.", COMPARED, beats=_SLOTS),
     Opt("min_nodes", _COUNT, "N", "Start when N of the nodes answer. [default: all]", needs="nodes"),
     Opt("orphan_wait", _s(1, _DAY_S), "S", "Grace period before orphaned workers stop.", KEPT, 60.0),
@@ -158,7 +156,6 @@ SWEEP_ONLY = (
     Opt("timeout", str, "T", "Time limit of an attempt: 30m, 1h30m.", SWEEP),
     Opt("min_free_mib", float, "MIB", "Free VRAM that a job needs to start.", SWEEP),
     Opt("out_dir", str, "TEMPLATE", "Folder of each job, as runs/{name}."),
-    Opt("results", str, "DIR", "Also write the results to DIR.", SWEEP),
     Opt("best", str, "COLUMN", "Sort the final table by COLUMN; -COLUMN: smallest first.", SWEEP),
     Opt("dry_run", bool, "", "List the jobs without running them.", LINE | SWEEP, False),
     Opt("resume", str, "NAME", "Continue a sweep that has ended.", LINE | RESUMED),

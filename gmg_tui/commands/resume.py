@@ -11,7 +11,7 @@ from msgspec import structs
 from gmg_tui import interpreter
 from gmg_tui import session as sessions
 from gmg_tui.commands.messages import note
-from gmg_tui.commands.spec import check_script, make_results
+from gmg_tui.commands.spec import check_script
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec, Session
 from gmg_tui.options import RUN, SWEEP_ONLY, TUNE_ONLY, Mark, Options
@@ -67,6 +67,4 @@ def changed_spec(spec: RunSpec, fields: Mapping[str, Any], options: Options) -> 
 
 def prepare(spec: RunSpec) -> RunSpec:
     """The spec with a socket. The session's folder is written only by an engine that holds its lock."""
-    if spec.sweep is not None:
-        make_results(spec.sweep.results)
     return structs.replace(spec, socket=str(sessions.socket_path(spec.name)))

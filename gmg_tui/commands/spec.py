@@ -16,7 +16,7 @@ from gmg_tui import session as sessions
 from gmg_tui.config import Settings
 from gmg_tui.ddp import torchrun
 from gmg_tui.errors import GmgError
-from gmg_tui.model import DdpSpec, JobRecord, LauncherKind, NodesSpec, RestartMode, RunSpec, StartMode, Visible
+from gmg_tui.model import DdpSpec, JobRecord, LauncherKind, NodesSpec, RestartMode, RunSpec, StartMode
 from gmg_tui.options import RUN, Options, Program
 from gmg_tui.readers import formats
 from gmg_tui.session import STORE, machine
@@ -56,7 +56,6 @@ def check(options: Options) -> dict[str, Any]:
         "ddp": _groups(options),
         "probe": not options.no_probe,
         "nodes": _nodes(options),
-        "visible": Visible(options.visible),
         "start": None if options.start is None else StartMode(options.start),
         "restart": RestartMode(options.restart),
     }
@@ -166,18 +165,6 @@ def check_script(script: str, module: bool = False) -> None:
         raise GmgError(f"cannot read {script}: permission denied; make it readable (chmod u+r)") from error
     except (OSError, ValueError) as error:
         raise GmgError(f"cannot read {script}: {error}") from error
-
-
-def make_results(results: str | None) -> None:
-    """Create the additional folder for the results, if there is one. Raises `GmgError` unless it can be written."""
-    if results is None:
-        return
-    try:
-        Path(results).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise GmgError(f"--results {results}: cannot be created: {error.strerror}; choose another folder") from error
-    if not os.access(results, os.W_OK | os.X_OK):
-        raise GmgError(f"--results {results}: is not writable; choose another folder")
 
 
 def environment(pairs: tuple[str, ...]) -> dict[str, str]:

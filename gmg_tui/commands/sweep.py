@@ -25,7 +25,6 @@ from gmg_tui.commands.spec import (
     describe,
     environment,
     groups_of,
-    make_results,
     with_store,
 )
 from gmg_tui.errors import GmgError
@@ -90,25 +89,19 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
         after = f"{_checked_name(whole.name, file)}.toml"
         if options.name is None and not (sessions.sessions_folder() / whole.name).exists():
             options = options.replace(name=whole.name)
-    results = _absolute(options.results)
     for warning in made.warnings:
         note(f"gmg-tui: {warning}")
     if options.dry_run:
         _list_jobs(made.batches, made.jobs, total=len(made.jobs))
         return 0
     first = made.batches[0]
-    sweep = SweepSpec(made.batches, None if file is None else str(Path(file).absolute()), results, whole.best)
+    sweep = SweepSpec(made.batches, None if file is None else str(Path(file).absolute()), whole.best)
 
     def make() -> RunSpec:
-        make_results(results)
         spec = describe(options, fields, Program(first.script, first.args, first.module), after=after)
         return with_store(structs.replace(spec, gpus=None, sweep=sweep), made.jobs)
 
     return start(options, make, engine=engine)
-
-
-def _absolute(path: str | None) -> str | None:
-    return None if path is None else str(Path(path).absolute())
 
 
 def _checked_name(name: str, file: str | None) -> str:
@@ -140,7 +133,6 @@ def resume(options: Options, engine: PrestartedEngine) -> int:
     sweep = structs.replace(
         spec.sweep,
         batches=tuple(plan.changed(batch, upper, cpu=cpu is not None) for batch in spec.sweep.batches),
-        results=_absolute(options.results) or spec.sweep.results,
         best=options.best or spec.sweep.best,
         retry_failed=options.retry_failed,
     )

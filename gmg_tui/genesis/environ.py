@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gmg_tui.model import Slot, SlotKind, Visible
+from gmg_tui.model import Slot, SlotKind
 
 _VISIBLE_DEVICE = ("TI_VISIBLE_DEVICE", "QD_VISIBLE_DEVICE")
 """Read only by the Vulkan loaders of Taichi and Quadrants."""
@@ -56,8 +56,6 @@ def worker_environment(
     egl_index: int | None,
     threads: int,
     extra: Mapping[str, str],
-    keep_task: bool = False,
-    visible: Visible = Visible.INDEX,
     more: Mapping[str, str] = MappingProxyType({}),
     devices: tuple[str, ...] = (),
 ) -> Environment:
@@ -76,15 +74,13 @@ def worker_environment(
             Genesis tries all devices (0.3.0 and later) rather than one that may be wrong.
         threads: The worker's share of the host's cores; `base` takes precedence.
         extra: The worker's `--env`, placeholders filled in; overrides everything but `GMG_…`.
-        keep_task: Whether `task_variables` are handed on (`--keep-slurm-env`).
-        visible: How the GPU is named.
         more: A rank's variables about its group, and a sweep's job's about itself.
         devices: The GPUs that the worker sees, as `CUDA_VISIBLE_DEVICES` names them; empty for its slot's alone.
 
     Raises:
         ValueError: `gpu_index` is None on a GPU slot: the worker would take GPU 0.
     """
-    settings = _device(slot, gpu_index, egl_index, visible)
+    settings = _device(slot, gpu_index, egl_index)
     if devices:
         settings["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
     settings |= {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", "PYTHONUTF8": "1"}
@@ -99,7 +95,7 @@ def worker_environment(
         "GMG_NUM_WORKERS": str(count),
         "GMG_ATTEMPT": str(attempt),
     }
-    removed = () if keep_task else (name for name in task_variables(base) if name not in settings)
+    removed = (name for name in task_variables(base) if name not in settings)
     unset = (*(name for name, value in settings.items() if value is None), *removed)
     chosen = {name: value for name, value in settings.items() if value is not None}
     return Environment(chosen, unset, {name: value for name, value in base.items() if name not in unset} | chosen)
@@ -114,12 +110,12 @@ def task_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in environ if _TASK.fullmatch(name)))
 
 
-def _device(slot: Slot, gpu_index: int | None, egl_index: int | None, visible: Visible) -> dict[str, str | None]:
+def _device(slot: Slot, gpu_index: int | None, egl_index: int | None) -> dict[str, str | None]:
     """The variables that select the device; None for those to remove."""
     if slot.kind is SlotKind.CPU:
         return {"CUDA_VISIBLE_DEVICES": ""}
     settings: dict[str, str | None] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    if slot.gpu is not None and (slot.kind is SlotKind.MIG or visible is Visible.UUID):
+    if slot.gpu is not None and slot.kind is SlotKind.MIG:
         settings |= {"CUDA_VISIBLE_DEVICES": slot.gpu.uuid, **dict.fromkeys(_VISIBLE_DEVICE)}
     elif gpu_index is not None:
         settings |= dict.fromkeys(("CUDA_VISIBLE_DEVICES", *_VISIBLE_DEVICE), str(gpu_index))

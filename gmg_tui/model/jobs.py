@@ -52,8 +52,6 @@ class SweepSpec(Struct, frozen=True, omit_defaults=True):
     batches: tuple[Batch, ...] = field(name="groups")
     file: str | None = None
     """The experiments' file, absolute; None for a sweep without one."""
-    results: str | None = None
-    """A further folder for the results, absolute."""
     best: str | None = None
     """The column by which the final table is ordered, with `-` before it for the smallest first; None for the
     jobs' order."""
@@ -99,7 +97,7 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     ended: float | None = None
     """Unix time when it left its last slot, seconds."""
     elapsed_s: float | None = None
-    """How long it has occupied slots, including the pauses between attempts."""
+    """How long it has run, from its first process on, including the pauses between attempts."""
     energy_j: float | None = None
     """Of all attempts, which `last.energy_j` is not."""
     out_dir: str | None = None

@@ -10,7 +10,7 @@ from msgspec import Struct
 from gmg_tui.model.gpus import Slot
 from gmg_tui.model.groups import DdpSpec
 from gmg_tui.model.jobs import SweepSpec
-from gmg_tui.model.states import RestartMode, StartMode, Visible
+from gmg_tui.model.states import RestartMode, StartMode
 from gmg_tui.model.tuning import TuneSpec
 
 
@@ -93,8 +93,6 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     module: bool = False
     env: dict[str, str] = {}
     """As given by `--env`, placeholders not filled in."""
-    keep_slurm_env: bool = False
-    """Whether workers get the variables of the Slurm step or MPI task that gmg-tui runs in."""
     gpus: str | None = None
     """The value of `--gpus`."""
     cpu: int | None = None
@@ -107,7 +105,6 @@ class RunSpec(Struct, frozen=True, omit_defaults=True):
     """The tables `[readers.NAME]` of the settings, which `readers.formats` has checked."""
     probe: bool = True
     """Whether steps are counted in the workers' interpreters."""
-    visible: Visible = Visible.INDEX
     interval_s: float = 1.0
     summary: str | None = None
     """A further file for the summary, absolute."""

@@ -82,15 +82,6 @@ class StartMode(StrEnum):
     """One after another, some seconds apart."""
 
 
-class Visible(StrEnum):
-    """How a worker is given its GPU (`--visible`)."""
-
-    INDEX = "index"
-    """By its NVML index, which scripts may read with `int()`."""
-    UUID = "uuid"
-    """By its UUID, which stays that of the GPU whatever happens to the others."""
-
-
 class RestartMode(StrEnum):
     """When a worker that has ended is started again by itself (`--restart`)."""
 

@@ -140,7 +140,7 @@ def _below(data: ReportData) -> Iterator[str]:
         return
     sweep = data.session.spec.sweep
     if sweep is not None:
-        yield from (f"results: {folder}/" for folder in (sweep.results, data.folder) if folder)
+        yield f"results: {data.folder}/"
         return
     if data.session.idle_text:
         yield data.session.idle_text

@@ -21,7 +21,7 @@ from gmg_tui.store.reader import Stored, open_store
 
 
 def export(folder: Path) -> None:
-    """Generate all files of the session in `folder`: those of a sweep also where its `--results` are, and `--summary`.
+    """Generate all files of the session in `folder`, and that of `--summary`.
 
     Each is replaced at once.
 
@@ -37,13 +37,9 @@ def export(folder: Path) -> None:
         make_private(folder)
         if snapshot is not None:
             _write_summaries(folder, session, snapshot, failures)
-        sweep = session.spec.sweep
-        if sweep is not None:
-            folders = [folder] if sweep.results is None else [folder, Path(sweep.results)]
-            for each in folders:
-                each.mkdir(parents=True, exist_ok=True)
-                _write(each / DETAILED, detailed(stored.each_job(), stored), failures)
-                _write(each / TABLE, table(stored.each_job()), failures)
+        if session.spec.sweep is not None:
+            _write(folder / DETAILED, detailed(stored.each_job(), stored), failures)
+            _write(folder / TABLE, table(stored.each_job()), failures)
     if failures:
         raise failures[0]
 

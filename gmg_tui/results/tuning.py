@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from gmg_tui import units
 from gmg_tui.columns import Column
-from gmg_tui.model import FPS, Answer, Best, Goal, RunSpec, Together, Trial, TuneSpec, Visible
+from gmg_tui.model import FPS, Answer, Best, Goal, RunSpec, Together, Trial, TuneSpec
 from gmg_tui.placeholders import fill_some
 
 _SAME: Final = 0.005
@@ -106,8 +106,7 @@ def command(run: RunSpec, name: str, value: int) -> tuple[str, ...]:
     words += ["--cpu", str(run.cpu)] if run.cpu is not None else ["--gpus", run.gpus] if run.gpus else []
     words += [word for key, text in run.env.items() for word in ("--env", f"{key}={fill_some(text, {name: value})}")]
     words += [word for pattern in run.patterns for word in ("--pattern", pattern)]
-    words += ["--visible", run.visible.value] if run.visible is not Visible.INDEX else []
-    words += [flag for flag, set_ in (("--no-probe", not run.probe), ("--keep-slurm-env", run.keep_slurm_env)) if set_]
+    words += [] if run.probe else ["--no-probe"]
     args = [fill_some(text, {name: value}) for text in run.args]
     if run.simulate is not None:  # the demo has the script itself
         return ("gmg-tui", "demo", "--simulate", str(run.simulate), *words, "--", *args)

@@ -111,8 +111,10 @@ def remove(session: Removable) -> None:
     what an interruption leaves.
 
     Raises:
-        GmgError: It has changed meanwhile, or something in it could not be removed.
+        GmgError: It has changed meanwhile, something is mounted in it, or something in it could not be removed.
     """
+    import psutil  # only for removals
+
     hidden = session.folder.with_name(f"{_REMOVED}{session.name}-{secrets.token_hex(4)}")
     try:
         lock = os.open(session.folder / ENGINE_LOG, _LOCK, 0o600)
@@ -121,6 +123,9 @@ def remove(session: Removable) -> None:
                 raise GmgError(f"{session.name} is running", 1)
             if ((read := read_record(session.folder)) and read[0]) != session.record:
                 raise GmgError(f"{session.name} was started again meanwhile; it stays", 1)
+            mounts = [mount.mountpoint for mount in psutil.disk_partitions(all=True)]
+            if inside := [mount for mount in mounts if Path(mount).is_relative_to(session.folder.resolve())]:
+                raise GmgError(f"cannot remove {session.name}: {inside[0]} is mounted in it; unmount it first", 1)
             session.folder.rename(hidden)
             _remove(hidden)
         finally:

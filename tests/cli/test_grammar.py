@@ -11,7 +11,7 @@ import pytest
 
 from gmg_tui import cli
 from gmg_tui.commands.interactive import draws_utf8
-from gmg_tui.model import RestartMode, RunSpec, StartMode, Visible
+from gmg_tui.model import RestartMode, RunSpec, StartMode
 from gmg_tui.options import KEPT, RUN
 from tests.cli.conftest import Gmg
 from tests.cli.scripted import COMMAND, environ
@@ -58,7 +58,7 @@ def test_missing_options_have_the_defaults_of_the_model(spec_of: SpecOf) -> None
 def test_each_option_reaches_the_engine(spec_of: SpecOf) -> None:
     words = (
         "--cpu 1 --interval 2 --start staggered --restart failure --max-restarts 7 --stuck-after 90 --restart-stuck "
-        "--no-probe --sigint-wait 40 --sigterm-wait 0.5 --keep-slurm-env --visible uuid --log-max 1.5GiB "
+        "--no-probe --sigint-wait 40 --sigterm-wait 0.5 --log-max 1.5GiB "
         "--pattern (?P<fps>\\d+) --notify bell --summary s.json"
     )
     changed = _options(spec_of(*words.split(), "sim.py"))
@@ -73,8 +73,6 @@ def test_each_option_reaches_the_engine(spec_of: SpecOf) -> None:
         "probe": False,
         "sigint_wait_s": 40.0,
         "sigterm_wait_s": 0.5,
-        "keep_slurm_env": True,
-        "visible": Visible.UUID,
         "log_max_bytes": 3 << 29,
         "patterns": (r"(?P<fps>\d+)",),
         "notify": ("bell",),

@@ -74,9 +74,7 @@ def test_a_sweep_without_a_file_takes_the_words_after_the_script(gmg: Gmg) -> No
 
 
 def test_file_and_options_reach_the_engine(spec_of: SpecOf, asked: Asked, folder: Path) -> None:
-    spec = spec_of(
-        *["sweep", "sweep.toml", "--preset", "full", "--results", "out/deep", "--env", "A={lr}", "--retries", "2"]
-    )
+    spec = spec_of(*["sweep", "sweep.toml", "--preset", "full", "--env", "A={lr}", "--retries", "2"])
     batch = Batch(
         name="full",
         script="sim.py",
@@ -86,13 +84,12 @@ def test_file_and_options_reach_the_engine(spec_of: SpecOf, asked: Asked, folder
         retries=2,
         timeout_s=1800.0,
     )
-    assert spec.sweep == SweepSpec((batch,), str(folder / "sweep.toml"), str(folder / "out" / "deep"), "-loss")
+    assert spec.sweep == SweepSpec((batch,), str(folder / "sweep.toml"), "-loss")
     assert (spec.name, spec.script, spec.args) == ("sweep-1", "sim.py", batch.args)
     assert (spec.gpus, spec.cpu, spec.cwd, spec.env) == (None, None, str(folder), {"A": "{lr}"})
     assert asked.fresh == [True]
     assert [(job.number, job.name) for job in asked.jobs[0]] == [(1, "lr=0.1"), (2, "lr=0.2"), (3, "wide")]
     assert asked.jobs[0][2].values == {"lr": 16, "mode": "fast and loose"}
-    assert (folder / "out" / "deep").is_dir()
 
 
 def test_gpus_of_the_command_line_apply_to_every_batch(spec_of: SpecOf) -> None:
@@ -155,13 +152,13 @@ def test_a_resumed_sweep_keeps_settings_not_given_on_the_command_line(
     words = (
         "--env B={lr} --max-restarts 9 --restart failure --start together --per-gpu 3 --timeout none --gpus 4 --best x"
     )
-    spec = spec_of("sweep", "--resume", "old", *words.split(), "--results", "elsewhere")
+    spec = spec_of("sweep", "--resume", "old", *words.split())
     assert (spec.log_max_bytes, spec.env, spec.interval_s) == (2 << 30, {"A": "1", "B": "{lr}"}, 2.0)
     assert (spec.max_restarts, spec.restart, spec.start) == (9, RestartMode.FAILURE, StartMode.TOGETHER)
     assert old.sweep is not None
     env = {"MODE": "{mode}", "A": "1", "B": "{lr}"}
     batch = structs.replace(old.sweep.batches[0], env=env, per_gpu=3, timeout_s=None, gpus="4")
-    assert spec.sweep == structs.replace(old.sweep, batches=(batch,), results=str(folder / "elsewhere"), best="x")
+    assert spec.sweep == structs.replace(old.sweep, batches=(batch,), best="x")
     assert (spec.folder, spec.name, asked.fresh) == (old.folder, "old", [True, False, False])
     cpu = spec_of("sweep", "--resume", "old", "--cpu", "2")
     assert cpu.cpu == 2

@@ -145,10 +145,6 @@ def test_arguments_that_are_not_text_are_refused() -> None:
     assert "not UTF-8" in _gmg("--cpu", "1", "sim.py", "\udcff")
 
 
-def test_a_folder_of_results_that_cannot_be_made_is_refused() -> None:
-    assert "sim.py: cannot be created" in _gmg("sweep", "sweep.toml", "--cpu", "1", "--results", "sim.py")
-
-
 @pytest.mark.parametrize("gpus", ["9", "0,9", "0,0", "GPU-unknown", "0", "-1", "x"])
 def test_gpus_that_do_not_exist_are_refused_by_the_engine(sim: Sim, gpus: str) -> None:
     assert "--gpus" in _gmg(f"--gpus={gpus}", "sim.py", **sim.env())

@@ -26,11 +26,3 @@ async def test_a_worker_does_not_inherit_the_task_variables_of_the_outer_step(tm
         await run.until(lambda snapshot: snapshot.ended)
         assert b"got SLURM_JOB_ID=77 SLURM_PROCID=0\n" in run.output("cpu0")
         assert (await run.client.details("cpu0")).unset == ("OMPI_COMM_WORLD_RANK", "SLURM_NTASKS")
-
-
-async def test_a_worker_inherits_the_outer_step_on_request(tmp_path: Path) -> None:
-    async with running(_telling(tmp_path, keep_slurm_env=True), _STEP) as run:
-        await run.until(lambda snapshot: snapshot.ended)
-        got = " ".join(f"{name}={value}" for name, value in _STEP.items())
-        assert f"got {got}\n".encode() in run.output("cpu0")
-        assert (await run.client.details("cpu0")).unset == ()

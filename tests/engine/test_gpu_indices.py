@@ -11,7 +11,7 @@ import pytest
 from gmg_tui.engine.attempts.context import AWAITS_DRIVER, DriverSilentError, index_of
 from gmg_tui.gpu import silence
 from gmg_tui.gpu.nvml import Nvml
-from gmg_tui.model import DdpSpec, Gpu, RestartMode, StartMode, Visible, WorkerState
+from gmg_tui.model import DdpSpec, Gpu, RestartMode, StartMode, WorkerState
 from gmg_tui.protocol import Action
 from tests.nvml_sim import GPU_IS_LOST, Sim
 
@@ -24,14 +24,6 @@ ON_GPUS: dict[str, Any] = {"cpu": None, "start": StartMode.TOGETHER, "interval_s
 
 async def _index(run: Running, slot: str) -> str:
     return (await run.client.details(slot)).env["CUDA_VISIBLE_DEVICES"]
-
-
-async def test_a_uuid_is_passed_on_request_and_placeholders_have_the_index(sim: Sim) -> None:
-    spec = spec_for(*NEVER, "--fps", "{gpu}00", gpus="3,", visible=Visible.UUID, **ON_GPUS)
-    async with running(spec, sim.env()) as run:
-        await run.until_state("gpu3", RUNNING)
-        assert await _index(run, "gpu3") == sim.gpus[3].uuid
-        assert run.worker("gpu3").args[-1] == "300"
 
 
 async def test_a_worker_that_cannot_be_prepared_is_restarted_like_a_failed_one(sim: Sim) -> None:

@@ -83,9 +83,15 @@ def test_the_newest_value_of_each_name_counts_and_the_total_is_limited() -> None
     assert (reported.values["step"], reported.values["name-0"]) == (1000, "small")
 
 
+def test_nan_and_infinity_are_unknown_and_what_stands_beside_them_counts() -> None:
+    reported = Reported()
+    reported.take(b'gmg:result {"loss": NaN, "best": -Infinity, "step": 3}\n')
+    assert (reported.values, reported.trouble) == ({"loss": None, "best": None, "step": 3}, None)
+
+
 def test_a_line_without_an_object_is_reported() -> None:
     reported = Reported()
-    reported.take(b'gmg:result {"loss": NaN}\ngmg:result {"loss": 1}\n')
+    reported.take(b'gmg:result {"loss": }\ngmg:result [NaN]\ngmg:result {"loss": 1}\n')
     assert reported.values == {"loss": 1}
     assert (reported.trouble or "").startswith("a gmg:result line is no JSON object: ")
 

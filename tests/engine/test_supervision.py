@@ -13,12 +13,24 @@ from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.failures import FailureKind
 from gmg_tui.model import GpuProcess, RestartMode, StartMode, WorkerState
 from gmg_tui.protocol import Action
+from gmg_tui.session import STORE
+from gmg_tui.store import reader
 from tests.nvml_sim import Process, Sim
 
 from .harness import running, spec_for
 
 NEVER = ("--lines", "0")
 RUNNING = WorkerState.RUNNING
+
+
+async def test_the_wait_for_the_gate_does_not_count_as_run_time() -> None:
+    async with running(spec_for("--lines", "1", cpu=2, start=StartMode.GATED)) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+    for job in reader.load_jobs(run.folder / STORE):
+        assert job.elapsed_s is not None
+        assert job.started is not None
+        assert job.ended is not None
+        assert job.elapsed_s <= job.ended - job.started + 0.001
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gmg_tui.genesis.environ import Environment, task_variables, worker_environment
-from gmg_tui.model import Gpu, Slot, SlotKind, Visible
+from gmg_tui.model import Gpu, Slot, SlotKind
 
 CARD = Slot("gpu3", SlotKind.GPU, Gpu(3, "GPU-1234", "NVIDIA H100"))
 MIG = Slot("gpu0-mig1", SlotKind.MIG, Gpu(0, "MIG-5678", "NVIDIA A100 MIG 1g.5gb", mig_index=1))
@@ -33,8 +33,6 @@ def environment(
     gpu_index: int | None = None,
     egl_index: int | None = None,
     extra: dict[str, str] | None = None,
-    keep_task: bool = False,
-    visible: Visible = Visible.INDEX,
 ) -> Environment:
     return worker_environment(
         base or {},
@@ -48,8 +46,6 @@ def environment(
         egl_index=egl_index,
         threads=6,
         extra=extra or {},
-        keep_task=keep_task,
-        visible=visible,
     )
 
 
@@ -59,40 +55,29 @@ _BASE = dict.fromkeys((*_SELECTORS, "EGL_DEVICE_ID"), "0")
 
 
 @pytest.mark.parametrize(
-    ("slot", "gpu_index", "egl_index", "visible", "chosen", "unset"),
+    ("slot", "gpu_index", "egl_index", "chosen", "unset"),
     [
-        (CARD, 5, 1, Visible.INDEX, _ON_A_CARD | dict.fromkeys(_SELECTORS, "5") | {"EGL_DEVICE_ID": "1"}, ()),
-        (CARD, 3, None, Visible.INDEX, _ON_A_CARD | dict.fromkeys(_SELECTORS, "3"), ("EGL_DEVICE_ID",)),
-        (
-            CARD,
-            5,
-            1,
-            Visible.UUID,
-            _ON_A_CARD | {"CUDA_VISIBLE_DEVICES": "GPU-1234", "EGL_DEVICE_ID": "1"},
-            _SELECTORS[1:],
-        ),
+        (CARD, 5, 1, _ON_A_CARD | dict.fromkeys(_SELECTORS, "5") | {"EGL_DEVICE_ID": "1"}, ()),
+        (CARD, 3, None, _ON_A_CARD | dict.fromkeys(_SELECTORS, "3"), ("EGL_DEVICE_ID",)),
         (
             MIG,
             0,
             None,
-            Visible.INDEX,
             _ON_A_CARD | {"GMG_SLOT": "gpu0-mig1", "CUDA_VISIBLE_DEVICES": "MIG-5678"},
             (*_SELECTORS[1:], "EGL_DEVICE_ID"),
         ),
-        (CPU, None, None, Visible.INDEX, {"GMG_SLOT": "cpu1", "CUDA_VISIBLE_DEVICES": ""}, ()),
-        (CPU, None, None, Visible.UUID, {"GMG_SLOT": "cpu1", "CUDA_VISIBLE_DEVICES": ""}, ()),
+        (CPU, None, None, {"GMG_SLOT": "cpu1", "CUDA_VISIBLE_DEVICES": ""}, ()),
     ],
-    ids=["by index", "no EGL device known", "by UUID", "MIG", "CPU", "CPU by UUID"],
+    ids=["by index", "no EGL device known", "MIG", "CPU"],
 )
 def test_a_worker_sees_only_its_device(
     slot: Slot,
     gpu_index: int | None,
     egl_index: int | None,
-    visible: Visible,
     chosen: dict[str, str],
     unset: tuple[str, ...],
 ) -> None:
-    made = environment(slot, _BASE, gpu_index=gpu_index, egl_index=egl_index, visible=visible)
+    made = environment(slot, _BASE, gpu_index=gpu_index, egl_index=egl_index)
     assert (made.set, made.unset) == (OURS | chosen, unset)
     assert made.full == {name: value for name, value in _BASE.items() if name not in unset} | made.set
 
@@ -150,9 +135,6 @@ def test_a_worker_has_no_variables_of_the_outer_step_but_those_of_the_allocation
     assert sorted(made.unset) == TASK == list(task_variables(OUTER))
     assert set(OUTER) - set(made.full) == set(TASK)
     assert made.full["SLURM_JOB_ID"] == "77"
-    kept = environment(CPU, OUTER, keep_task=True)
-    assert kept.unset == ()
-    assert kept.full.items() >= OUTER.items()
 
 
 def test_a_missing_gpu_is_not_replaced_by_gpu_0() -> None:

@@ -9,8 +9,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pexpect
+import psutil
 import pytest
 from msgspec import structs
 
@@ -149,6 +151,15 @@ def test_no_link_is_followed_out_of_the_folder(tmp_path: Path) -> None:
     assert _left() == ["log", "moved"]
     assert (outside / "kept").read_text() == "x"
     assert (moved / sessions.RECORD).exists()
+
+
+def test_nothing_is_removed_across_a_mount(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = _ended("sim-1")
+    mounts = [SimpleNamespace(mountpoint=str(folder / "jobs" / "data"))]
+    monkeypatch.setattr(psutil, "disk_partitions", lambda **_: mounts)
+    done = in_process("rm", "sim-1", "--yes")
+    assert (done.returncode, f"{folder}/jobs/data is mounted in it" in done.stderr) == (1, True)
+    assert _left() == ["sim-1"]
 
 
 def test_an_interrupted_removal_is_not_listed_and_finished_by_the_next_one() -> None:

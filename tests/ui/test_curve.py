@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gmg_tui.model import Answer, Edge, MemoryLine, Trial, TrialKind, TrialState, Tuning, Visible
+from gmg_tui.model import Answer, Edge, MemoryLine, Trial, TrialKind, TrialState, Tuning
 from gmg_tui.results import tuning as tune_words
 from gmg_tui.ui.drawing.curve import curve
 from tests import tunings
@@ -136,10 +136,10 @@ def test_the_command_has_the_slots_the_environment_and_the_module() -> None:
 
 def test_the_command_has_the_options_that_affect_the_run() -> None:
     spec = tunings.session(tunings.ENDED).spec
-    run = replace(spec, python="/venv/bin/python", python_given=True, patterns=("a b",), probe=False, args=())
-    run = replace(run, visible=Visible.UUID, keep_slurm_env=True, gpus="0,1")
+    run = replace(spec, python="/venv/bin/python", python_given=True, patterns=("a b",), gpus="0,1")
+    run = replace(run, probe=False, args=())
     text = shlex.join(tune_words.command(run, "n_envs", 9))
-    expected = "--python /venv/bin/python --gpus 0,1 --pattern 'a b' --visible uuid --no-probe --keep-slurm-env"
+    expected = "--python /venv/bin/python --gpus 0,1 --pattern 'a b' --no-probe"
     assert text == f"gmg-tui {expected} franka.py"
 
 

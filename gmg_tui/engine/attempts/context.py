@@ -35,7 +35,7 @@ from gmg_tui.gpu.driver import Driver
 from gmg_tui.gpu.egl import EglMap
 from gmg_tui.gpu.nvml import NvmlUnavailable
 from gmg_tui.interpreter import genesis_versions
-from gmg_tui.model import Gpu, RunSpec, Session, Slot, SlotKind, StartMode, Visible
+from gmg_tui.model import Gpu, RunSpec, Session, Slot, SlotKind, StartMode
 from gmg_tui.placeholders import fill, fill_some, values_for
 from gmg_tui.simulation import FOLDER, VARIABLE
 
@@ -203,8 +203,6 @@ class Context:
             egl_index=egl_index,
             threads=threads_each(len(os.sched_getaffinity(0)), self.count),
             extra={name: fill(value, values) for name, value in env.items()} | self._simulation(),
-            keep_task=self.spec.keep_slurm_env,
-            visible=self.spec.visible,
             more=({} if meeting is None else variables(meeting, {**os.environ, **env})) | job,
             devices=await self._devices(task.cards, report)
             if meeting is None or not meeting.virtual_local_rank
@@ -244,8 +242,7 @@ class Context:
         for card in cards:
             if card.gpu is not None:
                 index = await index_of(self.nvml, card.gpu, report)
-                by_uuid = card.kind is SlotKind.MIG or self.spec.visible is Visible.UUID
-                names.append(card.gpu.uuid if by_uuid else str(index))
+                names.append(card.gpu.uuid if card.kind is SlotKind.MIG else str(index))
         return tuple(names)
 
 

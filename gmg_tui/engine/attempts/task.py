@@ -73,8 +73,7 @@ class Task:
     @classmethod
     def queued(cls, spec: RunSpec, batch: Batch, job: JobRecord, count: int, cards: tuple[Slot, ...] = ()) -> Self:
         """A job of a sweep of `count` jobs; each of its workers sees `cards`."""
-        results = spec.sweep.results if spec.sweep is not None else None
-        template = batch.out_dir or f"{_literal(results or f'{spec.folder}/{JOBS}')}/{{name}}"
+        template = batch.out_dir or f"{_literal(f'{spec.folder}/{JOBS}')}/{{name}}"
         return cls(
             batch.script,
             batch.module,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import os
@@ -27,24 +28,27 @@ _INTEGERS = range(-(2**63), 2**64)
 """What MessagePack can carry."""
 
 
-class _TooDeepError(ValueError):
-    """A result is nested too deeply."""
-
-
 _objects = msgspec.json.Decoder(dict[str, Any])
-_NO_OBJECT = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, _TooDeepError)
+_NO_OBJECT = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 def _object(text: bytes) -> dict[str, Any]:
-    """A JSON object whose values every part of gmg-tui can encode. Raises one of `_NO_OBJECT`."""
-    results: dict[str, Any] = _encodable(_objects.decode(text), _MOST_LEVELS)
+    """A JSON object whose values every part of gmg-tui can encode. Raises one of `_NO_OBJECT`.
+
+    NaN and infinities, which Python's `json` writes although JSON has none, become null.
+    """
+    if b"NaN" in text or b"Infinity" in text:
+        parsed = msgspec.convert(json.loads(text, parse_constant=lambda _: None), dict[str, Any])
+    else:
+        parsed = _objects.decode(text)
+    results: dict[str, Any] = _encodable(parsed, _MOST_LEVELS)
     return results
 
 
 def _encodable(value: Any, levels: int) -> Any:
     """The value, with integers beyond 64 bits replaced by their digits: as floats they would be other numbers."""
     if levels < 0:
-        raise _TooDeepError(f"it is nested more than {_MOST_LEVELS} levels deep")
+        raise ValueError(f"it is nested more than {_MOST_LEVELS} levels deep")
     if isinstance(value, dict):
         return {name: _encodable(each, levels - 1) for name, each in value.items()}
     if isinstance(value, list):

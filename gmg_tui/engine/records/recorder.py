@@ -43,8 +43,17 @@ class _Occupant:
         self.workers: dict[str, Worker] = {}
         """Those of its workers that have reported, by slot."""
         self.since = time.monotonic()
+        self.running_since: float | None = None
+        """When its first process on these slots was started, monotonic seconds."""
         self.energy_j: float | None = None
         """Of its attempts on these slots that have ended."""
+
+    @property
+    def elapsed_s(self) -> float | None:
+        """How long the job has run, also before it got these slots; None before its first process."""
+        if self.running_since is None:
+            return self.before.elapsed_s
+        return round((self.before.elapsed_s or 0.0) + time.monotonic() - self.running_since, 3)
 
     @property
     def lead(self) -> Worker | None:
@@ -246,6 +255,9 @@ class Recorder:
 
     def began(self, worker: Worker) -> None:
         """A worker's attempt has started its process."""
+        occupant = self._occupants.get(worker.slot.name)
+        if occupant is not None and occupant.running_since is None:
+            occupant.running_since = time.monotonic()
         self._faults.guard("records", lambda: self._update(worker, worker.attempt))
 
     def ended(self, worker: Worker) -> None:
@@ -288,7 +300,7 @@ class Recorder:
             reason=worker.reason if worker.state.ended else None,
             ended=time.time() if worker.state.ended else None,
             out_dir=worker.out_dir or before.out_dir,
-            elapsed_s=round((before.elapsed_s or 0.0) + time.monotonic() - occupant.since, 3),
+            elapsed_s=occupant.elapsed_s,
             updated=None if worker.state.ended else time.time(),
         )
         if attempt is None:
