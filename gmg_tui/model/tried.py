@@ -54,6 +54,8 @@ class Tried(Struct, frozen=True, omit_defaults=True):
     """Both means over the attempts that know them."""
     fps_per_watt: float | None = None
     """Over the attempts that know both."""
+    metrics: dict[str, float] = {}
+    """The mean of each named number, such as `reward`, over the attempts that have run for long enough."""
 
 
 class TriedView(Struct, frozen=True, omit_defaults=True):

@@ -15,6 +15,8 @@ MOST_SETS = 300
 """Sets of arguments that are kept: half of them for being the fastest, the others for being the newest."""
 _SPARE = 50
 """So many more may gather before they are looked through."""
+_MOST_METRICS = 8
+"""Named numbers of a set that are kept."""
 
 _Key = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
@@ -36,6 +38,7 @@ class _Set:
         self.rates: dict[str, Mean] = {}
         """Of its attempts, by slot."""
         self._rate, self._gpu_util_pct, self._power_w = Mean(), Mean(), Mean()
+        self._metrics: dict[str, Mean] = {}
         self._env_steps = self._energy_j = 0.0
 
     def add(self, slot: str, attempt: Attempt, now: float) -> None:
@@ -50,6 +53,10 @@ class _Set:
             if attempt.fps is not None and attempt.fps.env_steps_per_j is not None:
                 self._env_steps += attempt.fps.env_steps or 0.0
                 self._energy_j += attempt.fps.energy_j or 0.0
+        if attempt.comparable or attempt.state is WorkerState.FINISHED:
+            for name, value in attempt.metrics.items():
+                if name in self._metrics or len(self._metrics) < _MOST_METRICS:
+                    self._metrics.setdefault(name, Mean()).add(value)
         # One that ran out of memory has filled the GPU.
         peaks = (row.memory_peak_mib, None if failed else attempt.memory_peak_mib)
         self.row = structs.replace(
@@ -69,6 +76,7 @@ class _Set:
             gpu_util_pct=self._gpu_util_pct.value,
             power_w=self._power_w.value,
             fps_per_watt=self._env_steps / self._energy_j if self._energy_j else None,
+            metrics={name: mean.value for name, mean in self._metrics.items() if mean.value is not None},
         )
 
 

@@ -48,6 +48,14 @@ def test_attempts_with_the_same_arguments_are_one_row_with_its_mean_and_interval
     assert fastest(tried.view([], 0.0).rows) == row
 
 
+def test_named_numbers_are_means_of_the_attempts_that_ran_for_long_enough() -> None:
+    tried = TriedArguments()
+    tried.add("cpu0", _attempt(100.0, "-B", "8", metrics={"reward": 10.0, "loss": 3.0}))
+    tried.add("cpu1", _attempt(None, "-B", "8", metrics={"reward": 14.0}))
+    tried.add("cpu0", _attempt(100.0, "-B", "8", state=WorkerState.STOPPED, comparable=False, metrics={"reward": 1.0}))
+    assert _row(tried, "-B", "8").metrics == {"reward": 12.0, "loss": 3.0}
+
+
 def test_failed_arguments_are_a_row_without_a_rate_with_the_reason() -> None:
     tried = TriedArguments()
     failed = _attempt(None, "-B", "99", state=WorkerState.FAILED)

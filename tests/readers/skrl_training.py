@@ -21,6 +21,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("file", type=Path)
 parser.add_argument("--num-envs", type=int, default=8)
 parser.add_argument("--timesteps", type=int, default=512)
+parser.add_argument("--lr", type=float, default=1e-3)
 args = parser.parse_args()
 times: list[float] = []
 
@@ -70,12 +71,13 @@ vector.step = timed_step  # type: ignore[method-assign]
 env = wrap_env(vector)
 spaces = {"observation_space": env.observation_space, "action_space": env.action_space, "device": "cpu"}
 models = {"policy": Policy(**spaces), "value": Value(**spaces)}
-config = PPO_CFG(rollouts=64, learning_epochs=2, mini_batches=2)
+config = PPO_CFG(rollouts=64, learning_epochs=2, mini_batches=2, learning_rate=args.lr)
 config.experiment.write_interval, config.experiment.checkpoint_interval = 128, 0
 with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
     config.experiment.directory = folder
     memory = RandomMemory(memory_size=64, num_envs=args.num_envs, device="cpu")
     agent = Reporting(models=models, memory=memory, cfg=config, **spaces)
     SequentialTrainer(env=env, agents=agent, cfg={"timesteps": args.timesteps, "headless": True}).train()
+    agent.writer.close()  # its thread would write into the folder that is gone
 steps, seconds = args.num_envs * (len(times) - 1), times[-1] - times[0]
 args.file.write_text(json.dumps({"steps": steps, "rate": steps / seconds}))

@@ -3,40 +3,89 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from gmg_tui.model import WorkerState
+from gmg_tui.session import sessions_folder
+from tests.cli.scripted import COMMAND, environ, gmg
 from tests.engine.harness import running, spec_for
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(900)]
 
+_HERE = Path(__file__).parent
 
-@pytest.mark.parametrize(
-    ("package", "script", "option", "total", "unit"),
-    [
-        ("stable_baselines3", "sb3_training.py", "--total-timesteps", 8192, "step"),
-        ("rsl_rl", "rsl_training.py", "--max_iterations", 20, "iteration"),
-        ("skrl", "skrl_training.py", "--timesteps", 512, "it"),
-    ],
-)
-async def test_a_training_shows_rate_environments_progress_and_reward(
-    package: str, script: str, option: str, total: int, unit: str, tmp_path: Path
-) -> None:
-    pytest.importorskip(package)
-    args = (str(tmp_path / "{slot}"), "--num-envs", "8", option, str(total))
-    async with running(spec_for(*args, cpu=2, script=str(Path(__file__).with_name(script)))) as run:
+
+async def test_a_training_shows_rate_environments_progress_and_reward(tmp_path: Path) -> None:
+    pytest.importorskip("rsl_rl")
+    args = (str(tmp_path / "{slot}"), "--num-envs", "8", "--max_iterations", "20")
+    async with running(spec_for(*args, cpu=2, script=str(_HERE / "rsl_training.py"))) as run:
         snapshot = await run.until(lambda snapshot: snapshot.ended, timeout_s=840)
     for worker in snapshot.workers:
         assert worker.state is WorkerState.FINISHED, worker.reason
         counted = json.loads((tmp_path / worker.slot).read_text())
         assert worker.fps is not None
-        print(f"{package} {worker.slot}: {worker.fps.mean:,.1f} by the probe, {counted['rate']:,.1f} by the script")
         assert (worker.fps.counted, worker.fps.env_steps) == ("probe", counted["steps"])
         assert worker.fps.mean == pytest.approx(counted["rate"], rel=0.01)
         assert worker.n_envs == 8
         assert worker.progress is not None
-        assert (worker.progress.done, worker.progress.total, worker.progress.unit) == (total, total, unit)
+        assert (worker.progress.done, worker.progress.total, worker.progress.unit) == (20.0, 20.0, "iteration")
         assert worker.newest.metrics.keys() == {"reward", "episode_length"}
-        assert worker.last_line.startswith(f"{unit} {total:,} of {total:,}, ")
+        assert worker.last_line.startswith("iteration 20 of 20, ")
+
+
+_TRAININGS = pytest.mark.parametrize(
+    ("package", "script", "option", "total", "unit"),
+    [
+        ("stable_baselines3", "sb3_training.py", "--total-timesteps", 4096, "step"),
+        ("skrl", "skrl_training.py", "--timesteps", 512, "it"),
+    ],
+)
+
+
+@_TRAININGS
+def test_a_training_is_swept_and_its_jobs_are_sorted_by_reward(
+    package: str, script: str, option: str, total: int, unit: str, tmp_path: Path
+) -> None:
+    pytest.importorskip(package)
+    plan = tmp_path / "sweep.toml"
+    args = [str(tmp_path / "{job}"), "--num-envs", "8", option, str(total), "--lr", "{lr}"]
+    plan.write_text(
+        f'script = "{_HERE / script}"\nargs = {json.dumps(args)}\nbest = "reward"\n[grid]\nlr = [0.0001, 0.01]\n'
+    )
+    swept = gmg("sweep", "--headless", "--cpu", "2", "--name", "swept", str(plan))
+    assert swept.returncode == 0, swept.stdout
+    jobs = json.loads(gmg("report", "swept", "--json").stdout)["jobs"]
+    assert len(jobs) == 2
+    for job in jobs:
+        counted = json.loads((tmp_path / str(job["number"])).read_text())
+        print(f"{package}: {job['fps']['mean']:,.1f} by the probe, {counted['rate']:,.1f} by the script")
+        assert (job["fps"]["counted"], job["fps"]["env_steps"]) == ("probe", counted["steps"])
+        assert job["fps"]["mean"] == pytest.approx(counted["rate"], rel=0.01)
+        assert job["n_envs"] == 8
+        assert (job["progress"]["done"], job["progress"]["total"], job["progress"]["unit"]) == (total, total, unit)
+        assert job["metrics"].keys() == {"reward", "episode_length"}
+    rewards = {job["number"]: job["metrics"]["reward"] for job in jobs}
+    table = gmg("report", "swept").stdout
+    order = [int(line.split()[0]) for line in table.splitlines() if " lr=" in line]
+    assert order == sorted(rewards, key=lambda number: (-rewards[number], order.index(number)))
+    assert "by reward, the largest first" in table
+
+
+@_TRAININGS
+def test_a_training_is_tuned(package: str, script: str, option: str, total: int, unit: str, tmp_path: Path) -> None:
+    pytest.importorskip(package)
+    tuning = ("tune", "--headless", "--cpu", "2", "--settle", "1..1", "--var", "n_envs=16..16", str(_HERE / script))
+    command = [*COMMAND, *tuning, str(tmp_path / "{job}"), "--num-envs", "{n_envs}", option, "100000000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ()) as process:
+        assert process.stdout is not None
+        first = next(line for line in process.stdout if "trial 1: n_envs=16 " in line and "starts" not in line)
+        process.send_signal(signal.SIGINT)  # with the answer so far
+        process.communicate()
+    document = json.loads((sessions_folder() / "tune-1" / "tune.json").read_text())
+    assert "measured" in first
+    assert document["fastest"]["value"] == 16
+    assert document["fastest"]["rate"] > 0

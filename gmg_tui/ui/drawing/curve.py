@@ -96,6 +96,8 @@ class _Plot:
         ends = [rate for trial in points for rate in (trial.rate, trial.rate_low, trial.rate_high) if rate is not None]
         rates = [rate for rate in ends if abs(rate) <= _MOST]
         least, greatest = min(rates), max(rates)
+        if all((trial.rate or 0.0) >= 0 for trial in points):
+            least = max(0.0, least)  # a wide interval reaches below what can be
         # Small differences are visible only where the axis does not begin at 0.
         floor = least if least < 0 or (least > greatest / 2 and len(points) > 1) else 0.0
         step = _round_up((greatest - floor if greatest > floor else abs(greatest)) / _STEPS)

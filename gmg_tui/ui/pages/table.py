@@ -100,6 +100,15 @@ class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
         """Those with a value in any row."""
         return [column for column in self._all.values() if column.name in self._widths]
 
+    def insert(self, columns: Iterable[Column[T]], *, before: str) -> None:
+        """Have these columns too, before that with the name `before`; those that it has stay where they are."""
+        fresh = [column for column in columns if column.name not in self._all]
+        names = list(self._all)
+        for column in fresh:
+            names.insert(names.index(before), column.name)
+        every = self._all | {column.name: column for column in fresh}
+        self._all = {name: every[name] for name in names}
+
     # Rows
 
     def show(self, rows: Sequence[T]) -> None:

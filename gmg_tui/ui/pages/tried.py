@@ -67,6 +67,11 @@ _COLUMNS: Final = (
 )
 
 
+def _metric(name: str) -> Column[Row]:
+    """The column of a number that the script names."""
+    return Column(f"metric_{name}", lambda row: row.tried.metrics.get(name), name)
+
+
 def _style(row: Row) -> str:
     return "error" if row.tried.failed == row.tried.attempts else "ok"
 
@@ -94,6 +99,8 @@ class TriedPage(TablePage[Row]):
         view = await self._engine.tried()
         best = fastest(view.rows)
         self._left_out = view.left_out
+        names = dict.fromkeys(name for tried in view.rows for name in tried.metrics)
+        self.table.insert([_metric(name) for name in names], before="memory_peak_mib")
         self.show_rows([Row(tried, tried is best) for tried in view.rows], "Nothing has been tried yet.")
 
     def title_text(self) -> Content:

@@ -75,6 +75,16 @@ async def test_each_set_of_arguments_is_listed_with_its_rate_best_first() -> Non
         await play.sees(pilot, "8 attempts (8 failed)", OUT_OF_MEMORY)
 
 
+async def test_each_number_that_scripts_name_is_a_column() -> None:
+    rows = (_tried(1024, 9e6, metrics={"reward": 12.5}), _tried(2048, 8e6, metrics={"reward": 21.0, "state": 1.0}))
+    async with opened(engine(rows), "2 sets of arguments") as pilot:
+        assert tables.headings(pilot.app).startswith("state envs FPS↓ ± reward state VRAM GiB")
+        assert tables.column(pilot.app, "metric_reward") == ["12.5", "21"]
+        assert tables.column(pilot.app, "metric_state") == ["–", "1"]
+        await click(pilot, "reward")
+        assert tables.column(pilot.app, "metric_reward") == ["21", "12.5"]
+
+
 async def test_rows_are_sorted_by_heading_or_palette_with_unknown_values_last() -> None:
     async with opened(engine(), "16,384") as pilot:
         app = pilot.app
