@@ -19,7 +19,7 @@ import msgspec
 import psutil
 from msgspec import Struct, structs
 
-from gmg_tui import interpreter, units
+from gmg_tui import interpreter, probe, units
 from gmg_tui import session as sessions
 from gmg_tui.commands.messages import print_json, waiting
 from gmg_tui.errors import GmgError
@@ -45,7 +45,7 @@ def version(package, module):
         return "of unknown version"
 answer = {"python": platform.python_version(), "genesis": version("genesis-world", "genesis")}
 answer["torch"] = version("torch", "torch")
-answer["others"] = {name: v for name, *package in OTHERS if (v := version(*package))}
+answer["others"] = {name: v for module, package, name in OTHERS if (v := version(package, module))}
 if answer["torch"]:
     try:
         import torch
@@ -55,13 +55,6 @@ if answer["torch"]:
         answer["error"] = f"{type(error).__name__}: {error}"
 print(json.dumps(answer))
 """
-_OTHERS = (
-    *(("Isaac Lab", "isaaclab", "isaaclab"), ("ManiSkill", "mani-skill", "mani_skill"), ("Brax", "brax", "brax")),
-    *(("MuJoCo Playground", "playground", "mujoco_playground"), ("Gymnasium", "gymnasium", "gymnasium")),
-    *(("Stable-Baselines3", "stable-baselines3", "stable_baselines3"), ("skrl", "skrl", "skrl")),
-    *(("rsl_rl", "rsl-rl-lib", "rsl_rl"), ("rl_games", "rl-games", "rl_games")),
-)
-"""Simulators and trainers other than Genesis whose steps are counted or lines read: package and module of each."""
 OK, WARN, FAIL = "ok", "warn", "FAIL"
 """It works; not as well as it could, or not always; a plain run fails because of this."""
 
@@ -201,7 +194,7 @@ def ask(python: str, environ: Mapping[str, str]) -> Installed | str:
     """What the interpreter `python` has, or why that is unknown, in one line."""
     env = {**environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     env.pop("CUDA_VISIBLE_DEVICES", None)  # a worker is started so, but with one GPU visible
-    command = [python, "-c", f"OTHERS = {_OTHERS!r}\n{_PROGRAM}"]
+    command = [python, "-c", f"OTHERS = {probe.packages()!r}\n{_PROGRAM}"]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S, env=env, check=False

@@ -30,3 +30,9 @@ def on_path(environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the variable that makes Python import the `sitecustomize` in `SITE`, given its environment."""
     # An empty entry would be the working directory.
     return {"PYTHONPATH": os.pathsep.join(filter(None, (SITE, environ.get("PYTHONPATH"))))}
+
+
+def packages() -> list[list[str]]:
+    """Returns the simulators and trainers of `simulators.txt`: module, package and name of each."""
+    rows = Path(SITE, "simulators.txt").read_text("utf-8").splitlines()
+    return [row.split(maxsplit=3)[1:] for row in rows if row.startswith("name ")]

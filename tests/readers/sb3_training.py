@@ -29,7 +29,7 @@ def timed_step(actions: Any) -> Any:
     return result
 
 
-env.step = timed_step
+env.step = timed_step  # type: ignore[method-assign]
 agent = PPO("MlpPolicy", env, learning_rate=args.lr, n_steps=128, verbose=1, device="cpu")
 agent.learn(args.total_timesteps)
 steps, seconds = args.num_envs * (len(times) - 1), times[-1] - times[0]

@@ -102,7 +102,7 @@ def start(where):
     global folder
     folder = where
     with open(os.path.join(os.path.dirname(__file__), "simulators.txt"), encoding="utf-8") as file:
-        _rows.extend(line.partition("#")[0].split() for line in file if line[0] not in "#\n")
+        _rows.extend(line.partition("#")[0].split() for line in file if line.startswith(("step ", "call ")))
     sys.meta_path.insert(0, _Finder())
     os.register_at_fork(after_in_child=_counts.__init__)  # a child counts for itself
     try:
