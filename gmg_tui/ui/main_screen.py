@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.events import Key
-from textual.widgets import Footer
 
 from gmg_tui.errors import GmgError
 from gmg_tui.ui import keys
+from gmg_tui.ui.footer import KeysFooter
 from gmg_tui.ui.header import Header
 from gmg_tui.ui.jobs import job_on, log_path
 from gmg_tui.ui.line_bar import LineBar
@@ -42,7 +42,7 @@ class MainScreen(TrueSizeScreen[None]):
     def compose(self) -> ComposeResult:
         """The widgets, from the top."""
         yield from (self.header, self.grid, self.log_view)
-        yield Footer(show_command_palette=False, compact=True)
+        yield KeysFooter()
 
     def on_mount(self) -> None:
         """Follow the snapshot."""
@@ -259,7 +259,7 @@ class MainScreen(TrueSizeScreen[None]):
             return
         if opened is not None:
             await opened.remove()
-        await self.mount(bar, before=self.query_one(Footer))
+        await self.mount(bar, before=self.query_one(KeysFooter))
         self.set_focus(bar)  # at once: what is typed next is for it
 
     def action_search_next(self, direction: str) -> None:

@@ -14,11 +14,12 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
-from textual.widgets import DataTable, Footer, Static
+from textual.widgets import DataTable, Static
 
 from gmg_tui.errors import GmgError
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing.appearance import safe
+from gmg_tui.ui.footer import KeysFooter
 from gmg_tui.ui.pages.table import RowTable
 from gmg_tui.ui.terminal.true_size import TrueSizeScreen
 
@@ -99,7 +100,7 @@ class Page(TrueSizeScreen[None]):
         """The parts, from the top."""
         yield self._title
         yield from self.body()
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeysFooter()
 
     def body(self) -> ComposeResult:
         """What is between the title and the keys."""
