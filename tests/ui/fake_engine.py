@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 
@@ -45,7 +45,7 @@ class FakeEngine(EngineClient):
         snapshot: Snapshot,
         *,
         recent: tuple[Series, ...] = (),
-        log: dict[str, list[str]] | None = None,
+        log: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.welcome = Welcome(1, session, snapshot, recent)
         self.asked: list[tuple[object, ...]] = []
@@ -53,7 +53,7 @@ class FakeEngine(EngineClient):
         self.refuse = ""
         self.answers = asyncio.Event()
         self.answers.set()
-        self.log = log or {}
+        self.log: dict[str, Sequence[str]] = dict(log or {})
         self.snapshot = snapshot
         self.details_of: dict[str, Details] = {}
         self.jobs: list[JobRecord] = []
@@ -86,7 +86,7 @@ class FakeEngine(EngineClient):
     async def follow(self, *slots: str, tail: int) -> None:
         await self._hear("follow", *slots)
         for slot in slots:
-            lines = self.log.get(slot, [])
+            lines = self.log.get(slot, ())
             kept = lines[-tail:] if tail else []
             self.push(Lines(slot, len(lines) - len(kept), tuple(kept)))
 

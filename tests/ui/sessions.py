@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TypeVar
 
@@ -109,6 +110,7 @@ def sample(i: int, *, second: float = 0.0, busy: bool = True) -> GpuSample:
     )
 
 
+@functools.cache
 def recent(slots: int, seconds: int = 300, name: str = "gpu", top: float = 24e6) -> tuple[Series, ...]:
     """The minutes before `NOW`: a start-up, then full speed."""
     return tuple(
@@ -380,9 +382,10 @@ def cpu_snapshot() -> Snapshot:
     return Snapshot(time=NOW, elapsed_s=94.0, workers=(first, second), clients=1)
 
 
-def log_of(lines: int) -> list[str]:
+@functools.cache
+def log_of(lines: int) -> tuple[str, ...]:
     """What a Genesis worker prints: a start-up, a warning, then progress."""
-    head = [
+    head = (
         "[Genesis] [07:00:02] [INFO] ╭───────────────────────────────────────────────╮",
         "[Genesis] [07:00:02] [INFO] │┈┉┈┉┈┉┈┉┈┉┈┉┈┉┈┉┈┉┈ Genesis ┈┉┈┉┈┉┈┉┈┉┈┉┈┉┈┉┈┉┈│",
         "[Genesis] [07:00:02] [INFO] ╰───────────────────────────────────────────────╯",
@@ -391,5 +394,5 @@ def log_of(lines: int) -> list[str]:
         "[Genesis] [07:00:26] [INFO] Building scene <4bc769b>...",
         "[Genesis] [07:00:34] [WARNING] Neutral robot position (qpos0) exceeds joint limits.",
         "[Genesis] [07:01:00] [INFO] Compiling simulation kernels...",
-    ]
-    return head + [fps_line(i, 24e6 + 1e5 * math.sin(i)) for i in range(lines - len(head))]
+    )
+    return (*head, *(fps_line(i, 24e6 + 1e5 * math.sin(i)) for i in range(lines - len(head))))

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from textual.pilot import Pilot
 from textual.widgets import Button
 
 from gmg_tui.model import WorkerState
 from gmg_tui.ui.dialogs import ConfirmScreen, Dialog, QuitScreen
-from tests.ui import play, sweeps
+from tests.ui import play
 from tests.ui.screens import stage
 from tests.ui.screens.stage import click, press
 from tests.workers import changed
 
 EVIL = stage.EVIL + " [/red"
-KEEP_OPEN: list[object] = []
+OPEN = "open"
 
 
-async def answers(dialog: Dialog[Any], *keys: str, size: tuple[int, int] = (80, 24)) -> list[object]:
-    """What `dialog` closes with after keys, or after a click on `click:TEXT`; empty while it is open."""
+async def answers(make: Callable[[], Dialog[Any]], *cases: str, size: tuple[int, int] = (80, 24)) -> list[object]:
+    """What a dialog closes with after the keys of each case, or after a click on `click:TEXT`; OPEN if it does not."""
     closed_with: list[object] = []
     app = stage.app()
     async with app.run_test(size=size) as pilot:
-        await app.push_screen(dialog, closed_with.append)
-        for key in keys:
-            await (click(pilot, key.removeprefix("click:")) if key.startswith("click:") else press(pilot, key))
-        assert (dialog in app.screen_stack) != bool(closed_with)
+        for number, case in enumerate(cases, 1):
+            dialog = make()
+            await app.push_screen(dialog, closed_with.append)
+            if case.startswith("click:"):
+                await click(pilot, case.removeprefix("click:"))
+            else:
+                await press(pilot, *case.split())
+            if dialog in app.screen_stack:
+                closed_with.append(OPEN)
+                await dialog.dismiss()
+                del closed_with[number:]
+            assert len(closed_with) == number
     return closed_with
 
 
@@ -36,45 +43,31 @@ def quitting(*, stopping: bool = False) -> QuitScreen:
     return QuitScreen(stage.GPU_SESSION, stage.snapshot(), stopping=stopping)
 
 
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
-        ("x", "stop"),
-        ("d", "leave"),
-        ("escape", None),
-        ("ctrl+c", None),
-        ("enter", "leave"),
-        ("down enter", "stop"),
-        ("j tab enter", None),
-        ("up up enter", "stop"),
-        ("click:Stop the workers", "stop"),
-        ("click:Cancel", None),
-    ],
-)
-async def test_quit_by_key_arrows_and_mouse(keys: str, answer: str | None) -> None:
-    parts = [keys] if keys.startswith("click:") else keys.split()
-    assert await answers(quitting(), *parts) == [answer]
+async def test_quit_by_key_arrows_and_mouse() -> None:
+    cases = {
+        "x": "stop",
+        "d": "leave",
+        "escape": None,
+        "ctrl+c": None,
+        "enter": "leave",
+        "down enter": "stop",
+        "j tab enter": None,
+        "up up enter": "stop",
+        "click:Stop the workers": "stop",
+        "click:Cancel": None,
+        "X": OPEN,
+    }
+    assert await answers(quitting, *cases) == [*cases.values()]
 
 
 async def test_kill_is_offered_only_while_workers_are_being_stopped() -> None:
-    assert await answers(quitting(), "X") == KEEP_OPEN
-    assert await answers(quitting(stopping=True), "X") == ["kill"]
-    assert await answers(quitting(stopping=True), "click:Kill them now") == ["kill"]
+    """`k` was once bound to both up and kill, and the kill took precedence."""
+    cases = {"X": "kill", "click:Kill them now": "kill", "k k": OPEN, "k k enter": "kill"}
+    assert await answers(lambda: quitting(stopping=True), *cases) == [*cases.values()]
 
 
-async def test_k_moves_up_and_does_not_kill() -> None:
-    """The key was once bound to both, and the kill took precedence."""
-    assert await answers(quitting(stopping=True), "k", "k") == KEEP_OPEN
-    assert await answers(quitting(stopping=True), "k", "k", "enter") == ["kill"]
-
-
-@pytest.mark.parametrize("size", [(80, 24), (30, 8)])
-async def test_every_button_is_reachable_in_any_terminal(size: tuple[int, int]) -> None:
-    assert await answers(quitting(), "tab", "down", "enter", size=size) == [None]
-
-
-def _shows(*texts: str) -> Callable[[Pilot[Any]], Awaitable[None]]:
-    return lambda pilot: play.sees(pilot, *texts)
+async def test_every_button_is_reachable_in_a_tiny_terminal() -> None:
+    assert await answers(quitting, "tab down enter", size=(30, 8)) == [None]
 
 
 @pytest.mark.parametrize(
@@ -113,31 +106,18 @@ async def test_quit_follows_what_is_running() -> None:
         assert str(app.focused.label) == "End the session (x)"
 
 
-async def test_quitting_a_sweep_names_the_command_that_continues_it() -> None:
-    app = sweeps.app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "q")
-        await play.sees(pilot, "jobs are running", "waiting.", "gmg-tui sweep --resume sweep-1", "Leave them running")
-
-
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
-        ("y", True),
-        ("n", False),
-        ("escape", None),
-        ("enter", False),
-        ("right enter", True),
-        ("click:Yes", True),
-        ("click:No", False),
-    ],
-)
-async def test_only_an_explicit_yes_confirms(keys: str, answer: bool | None) -> None:
-    assert await answers(ConfirmScreen("Kill gpu0 now?"), *keys.split()) == [answer]
-
-
-async def test_other_keys_do_not_answer() -> None:
-    assert await answers(ConfirmScreen("Kill gpu0 now?"), *"rxepdtXk") == KEEP_OPEN
+async def test_only_an_explicit_yes_confirms() -> None:
+    cases = {
+        "y": True,
+        "n": False,
+        "escape": None,
+        "enter": False,
+        "right enter": True,
+        "click:Yes": True,
+        "click:No": False,
+        "r x e p d t X k": OPEN,
+    }
+    assert await answers(lambda: ConfirmScreen("Kill gpu0 now?"), *cases) == [*cases.values()]
 
 
 async def test_a_question_is_shown_literally() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import cast
 
 import pyte
@@ -70,12 +69,11 @@ async def test_configured_keys_work_and_appear_in_the_footer(monkeypatch: pytest
         await play.sees(pilot, "8 workers are running")
 
 
-@pytest.mark.parametrize(("key", "request_name"), [("r", "restart"), ("x", "stop")])
-async def test_restart_and_stop_affect_only_the_selected_worker(key: str, request_name: str) -> None:
+async def test_restart_and_stop_affect_only_the_selected_worker() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "right", "down", key)
-        assert _asked(app.engine) == [(request_name, "gpu5")]
+        await press(pilot, "right", "down", "r", "x")
+        assert _asked(app.engine) == [("restart", "gpu5"), ("stop", "gpu5")]
 
 
 async def test_restart_failed_restarts_failed_and_stuck_workers_and_reports_when_there_are_none() -> None:
@@ -113,51 +111,44 @@ _LONG = {"attempt_started": NOW - 2352.0}
 """Of a worker whose attempt has run for 39 minutes."""
 
 
-@pytest.mark.parametrize(("key", "verb", "action"), [("r", "Restart", "restart"), ("x", "Stop", "stop")])
-async def test_losing_more_than_a_minute_of_running_asks_first(key: str, verb: str, action: str) -> None:
-    snapshot = sessions.busy_snapshot(2)
-    long, short = (
-        sessions.changed(snapshot.workers[at], attempt_started=NOW - s) for at, s in ((0, 2352.0), (1, 59.0))
+def _with(*changes: dict[str, object]) -> FakedApp:
+    """A worker for each of the `changes` made to one that runs."""
+    snapshot = sessions.busy_snapshot(len(changes))
+    workers = tuple(
+        sessions.changed(worker, **change) for worker, change in zip(snapshot.workers, changes, strict=True)
     )
-    app = play.app_of(play.engine_of(sessions.changed(snapshot, workers=(long, short))))
+    return play.app_of(play.engine_of(sessions.changed(snapshot, workers=workers)))
+
+
+async def test_losing_more_than_a_minute_of_running_asks_first_unless_turned_off() -> None:
+    app = _with(_LONG, {"attempt_started": NOW - 59.0})
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, key)
-        await play.sees(pilot, f"{verb} gpu0? It has been running for 39:12.")
-        await press(pilot, "enter", key, "escape")
-        assert _asked(app.engine) == []
-        await press(pilot, key, "y")
-        assert _asked(app.engine) == [(action, "gpu0")]
-        assert app.engine.seen == {"gpu0": Seen(None, 1)}
-        await press(pilot, "right", key)
-        assert _asked(app.engine)[1:] == [(action, "gpu1")]
-
-
-async def test_confirmations_can_be_turned_off() -> None:
-    snapshot = sessions.busy_snapshot(2)
-    long = tuple(sessions.changed(worker, **_LONG) for worker in snapshot.workers)
-    app = play.app_of(play.engine_of(sessions.changed(snapshot, workers=long)))
-    app.confirm = False
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "r", "right", "x")
-        assert _asked(app.engine) == [("restart", "gpu0"), ("stop", "gpu1")]
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"state": WorkerState.STOPPING},
-        {"state": WorkerState.RESTARTING},
-        {"state": WorkerState.FAILED},
-        {"state": WorkerState.BUILDING, "reason": "held for gpu1 to write the mesh caches"},
-    ],
-)
-async def test_a_restart_that_loses_nothing_does_not_ask(changes: dict[str, object]) -> None:
-    snapshot = sessions.busy_snapshot(1)
-    worker = sessions.changed(snapshot.workers[0], **(_LONG | changes))
-    app = play.app_of(play.engine_of(sessions.changed(snapshot, workers=(worker,))))
-    async with app.run_test(size=WIDE) as pilot:
+        for key, verb, action in (("r", "Restart", "restart"), ("x", "Stop", "stop")):
+            app.engine.asked.clear()
+            await press(pilot, key)
+            await play.sees(pilot, f"{verb} gpu0? It has been running for 39:12.")
+            await press(pilot, "enter", key, "escape")
+            assert _asked(app.engine) == []
+            await press(pilot, key, "y")
+            assert _asked(app.engine) == [(action, "gpu0")]
+            assert app.engine.seen == {"gpu0": Seen(None, 1)}
+            await press(pilot, "right", key, "left")
+            assert _asked(app.engine)[1:] == [(action, "gpu1")]
+        app.confirm = False
         await press(pilot, "r")
-        assert _asked(app.engine) == [("restart", "gpu0")]
+        assert _asked(app.engine)[-1] == ("restart", "gpu0")
+
+
+async def test_a_restart_that_loses_nothing_does_not_ask() -> None:
+    app = _with(
+        _LONG | {"state": WorkerState.STOPPING},
+        _LONG | {"state": WorkerState.RESTARTING},
+        _LONG | {"state": WorkerState.FAILED},
+        _LONG | {"state": WorkerState.BUILDING, "reason": "held for gpu1 to write the mesh caches"},
+    )
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, *["r", "right"] * 4)
+        assert _asked(app.engine) == [("restart", f"gpu{number}") for number in range(4)]
 
 
 async def test_restarting_failed_workers_asks_when_a_stuck_one_has_run_for_long() -> None:
@@ -171,96 +162,62 @@ async def test_restarting_failed_workers_asks_when_a_stuck_one_has_run_for_long(
         assert _asked(app.engine) == [("restart", "gpu3", "gpu4")]
 
 
-@pytest.mark.parametrize(
-    ("changes", "key", "message"),
-    [
-        ({"state": WorkerState.FINISHED}, "x", "gpu0 has finished already."),
-        ({"state": WorkerState.FAILED}, "X", "gpu0 has failed already."),
-        ({"state": WorkerState.STOPPED}, "x", "gpu0 is stopped already."),
-        ({"state": WorkerState.STOPPING}, "x", "gpu0 is being stopped already."),
-    ],
-)
-async def test_a_key_without_effect_shows_the_reason(changes: dict[str, object], key: str, message: str) -> None:
-    snapshot = sessions.busy_snapshot(1)
-    worker = sessions.changed(snapshot.workers[0], **changes)
-    app = play.app_of(play.engine_of(sessions.changed(snapshot, workers=(worker,))))
+async def test_a_key_without_effect_shows_the_reason() -> None:
+    cases = (
+        (WorkerState.FINISHED, "x", "gpu0 has finished already."),
+        (WorkerState.FAILED, "X", "gpu1 has failed already."),
+        (WorkerState.STOPPED, "x", "gpu2 is stopped already."),
+        (WorkerState.STOPPING, "x", "gpu3 is being stopped already."),
+    )
+    app = _with(*({"state": state} for state, *_ in cases))
     async with app.run_test(size=SMALL) as pilot:
-        await press(pilot, key)
-        await play.sees(pilot, message)
+        for _, key, message in cases:
+            await press(pilot, key)
+            await play.sees(pilot, message)
+            await press(pilot, "down")
         assert _asked(app.engine) == []
 
 
-async def test_edit_changes_the_arguments_of_the_selected_worker() -> None:
-    app = play.busy()
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "l", "e")
-        await play.sees(pilot, "Edit gpu1")
-        await press(pilot, "escape")
-        assert [name for name, *_ in _asked(app.engine)] == ["details"]
-        await press(pilot, "e", "end", "backspace", "9", "ctrl+s")
-        assert _asked(app.engine)[-1] == ("edit", ("gpu1",), ("-B", "4096", "--seed", "9"), {})
-        assert app.screen is app.main
-
-
-async def test_a_refusal_of_the_engine_is_shown_in_the_last_row() -> None:
-    app = play.busy()
-    async with app.run_test(size=SMALL) as pilot:
-        app.engine.refuse = "gpu0 is [bold]busy[/bold]"
-        await press(pilot, "r")
-        await play.sees(pilot, "gpu0 is [bold]busy[/bold]")
-
-
 @pytest.mark.parametrize(
-    ("size", "keys", "slot"),
+    ("size", "steps"),
     [
-        (WIDE, "right", "gpu1"),
-        (WIDE, "l l l l h", "gpu3"),
-        (WIDE, "down", "gpu4"),
-        (WIDE, "j k", "gpu0"),
-        (WIDE, "left up", "gpu0"),
-        (SMALL, "down j", "gpu2"),
-        (SMALL, "down down up", "gpu1"),
-        (SMALL, "j j j j j j j j j j", "gpu7"),
+        (
+            WIDE,
+            [("right", "gpu1"), ("down", "gpu5"), ("l l h", "gpu6"), ("k left up", "gpu1"), ("j left", "gpu4")],
+        ),
+        (SMALL, [("down j", "gpu2"), ("up k k", "gpu0"), ("j j j j j j j j j j", "gpu7")]),
     ],
 )
-async def test_arrows_and_letters_select_the_neighbour_and_open_its_log(
-    size: tuple[int, int], keys: str, slot: str
+async def test_arrows_letters_and_clicks_select_a_worker_and_open_its_log(
+    size: tuple[int, int], steps: list[tuple[str, str]]
 ) -> None:
     app = play.busy()
     async with app.run_test(size=size) as pilot:
-        await press(pilot, *keys.split())
-        assert app.view.selected == slot
-        assert _followed(app.engine) == slot
-        await play.sees(pilot, f"{slot} log")
+        for pressed, slot in steps:
+            await press(pilot, *pressed.split())
+            assert app.view.selected == _followed(app.engine) == slot
+            await play.sees(pilot, f"{slot} log")
+        clicks = {WIDE: {(130, 3): "gpu3", (50, 12): "gpu5"}, SMALL: {(70, 4): "gpu2", (3, 10): "gpu2"}}
+        for at, slot in clicks[size].items():  # the last is beside all workers
+            await pilot.click(offset=at)
+            await pilot.pause()
+            assert app.view.selected == slot
 
 
-async def test_down_from_above_a_shorter_last_row_goes_to_its_end() -> None:
-    app = play.busy(7)
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "right", "right", "right", "down")
-        assert app.view.selected == "gpu6"
+def test_down_from_above_a_shorter_last_row_goes_to_its_end() -> None:
+    view = play.busy(7).view
+    view.choose("gpu3")
+    assert view.move("down", 4)
+    assert view.selected == "gpu6"
 
 
-@pytest.mark.parametrize(
-    ("size", "at", "slot"),
-    [(WIDE, (130, 3), "gpu3"), (WIDE, (50, 12), "gpu5"), (SMALL, (70, 4), "gpu2"), (SMALL, (3, 10), "gpu0")],
-)
-async def test_a_click_selects_a_worker(size: tuple[int, int], at: tuple[int, int], slot: str) -> None:
-    app = play.busy()
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        await pilot.click(offset=at)
-        await pilot.pause()
-        assert app.view.selected == slot
-
-
-async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does() -> None:
+async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does_and_a_refusal_is_shown() -> None:
     app = play.busy()
     async with app.run_test(size=SMALL) as pilot:
         await pilot.pause()
-        at = play.screen(app)[-1].index("x Stop")
-        await pilot.click(offset=(at, 23))
-        await pilot.pause()
+        app.engine.refuse = "gpu0 is [bold]busy[/bold]"
+        await pilot.click(offset=(play.screen(app)[-1].index("x Stop"), 23))
+        await play.sees(pilot, "gpu0 is [bold]busy[/bold]")
         assert _asked(app.engine) == [("stop", "gpu0")]
 
 
@@ -292,16 +249,6 @@ async def test_64_workers_scroll_with_the_selection_in_the_table() -> None:
 # Screens
 
 
-async def test_help_shows_every_key_and_escape_returns() -> None:
-    app = play.busy()
-    async with app.run_test(size=(160, 100)) as pilot:
-        await press(pilot, "question_mark")
-        await play.sees(pilot, "Keys", "PgUp", "ctrl+p")
-        await press(pilot, "r", "escape")
-        assert app.screen is app.main
-        assert _asked(app.engine) == []
-
-
 async def _command(pilot: Pilot[Outcome], name: str, help_text: str) -> None:
     """Run a command by its name from the palette."""
     await press(pilot, "ctrl+p", *("space" if letter == " " else letter for letter in name))
@@ -316,17 +263,15 @@ async def test_the_palette_runs_the_same_actions_as_keys() -> None:
     async with app.run_test(size=WIDE) as pilot:
         await _command(pilot, "stop", "Stop the worker")
         assert _asked(app.engine) == [("stop", "gpu0")]
-        await _command(pilot, "theme: light", "Use the colours of light.")
+        await _command(pilot, "light", "Use the colours of light.")
         assert app.theme == "gmg-light"
 
 
-@pytest.mark.parametrize("screen", ["", "enter"])
-async def test_redraw_sends_all_cells_again(screen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_redraw_sends_all_cells_again(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = play.record(monkeypatch, Console(color_system="256", force_terminal=True))
     app = play.busy()
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "400 lines")
-        await press(pilot, *screen.split())
         await pilot.pause()
         terminal = pyte.Screen(*SMALL)
         sent.clear()
@@ -371,14 +316,14 @@ async def test_a_refused_stop_does_not_change_the_session() -> None:
         assert "Kill them now" not in play.shown(app)
 
 
-@pytest.mark.parametrize("key", ["q", "ctrl+c"])
-async def test_quit_asks_and_escape_cancels(key: str) -> None:
+async def test_quit_asks_and_escape_cancels() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, key)
-        await play.sees(pilot, "8 workers are running")
-        await press(pilot, "escape")
-        assert app.screen is app.main
+        for key in ("q", "ctrl+c"):
+            await press(pilot, key)
+            await play.sees(pilot, "8 workers are running")
+            await press(pilot, "escape")
+            assert app.screen is app.main
         assert app.return_value is None
         assert _asked(app.engine) == []
 
@@ -399,50 +344,39 @@ async def test_quit_and_stop_exits_once_all_workers_have_ended() -> None:
     assert app.return_value.snapshot.ended
 
 
-@pytest.mark.parametrize("keys", ["d", "q d"])
-async def test_detach_and_quit_without_stopping_do_not_affect_workers(keys: str) -> None:
+async def test_quit_without_stopping_does_not_affect_workers() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, *keys.split())
+        await press(pilot, "q", "d")
     assert app.return_value is not None
     assert app.return_value.how == "detached"
     assert _asked(app.engine) == []
 
 
-@pytest.mark.parametrize("key", ["q", "ctrl+c"])
-async def test_quit_does_not_ask_when_all_workers_have_ended(key: str) -> None:
+async def test_quit_does_not_ask_when_all_workers_have_ended() -> None:
     app = play.app_of(play.engine_of(sessions.ended_snapshot()))
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
         assert "7 finished" in play.screen(app)[1]
-        await press(pilot, key)
+        await press(pilot, "q")
     assert app.return_value is not None
     assert app.return_value.how == "ended"
 
 
-def _bye(app: FakedApp) -> None:
-    app.engine.push(Bye("the engine was killed"))
-
-
-def _ended_then_bye(app: FakedApp) -> None:
-    app.engine.push(sessions.ended_snapshot())
-    app.engine.push(Bye("idle"))
-
-
-@pytest.mark.parametrize(("what", "how"), [(_bye, "lost"), (_ended_then_bye, None)])
-async def test_a_lost_engine_is_reported_and_a_final_result_is_kept(
-    what: Callable[[FakedApp], None], how: str | None
-) -> None:
+async def test_a_lost_engine_is_reported() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
-        what(app)
+        app.engine.push(Bye("the engine was killed"))
         await pilot.pause()
-        if how is None:
-            assert app.return_value is None
-            await play.sees(pilot, "7 finished")
-            await play.sees(pilot, "The engine has exited: idle")
-            return
     assert app.return_value is not None
-    assert app.return_value.how == how
-    assert app.return_value.reason == "the engine was killed"
+    assert (app.return_value.how, app.return_value.reason) == ("lost", "the engine was killed")
+
+
+async def test_the_final_result_stays_when_the_engine_has_exited() -> None:
+    app = play.busy()
+    async with app.run_test(size=WIDE) as pilot:
+        app.engine.push(sessions.ended_snapshot())
+        app.engine.push(Bye("idle"))
+        await play.sees(pilot, "7 finished", "The engine has exited: idle")
+        assert app.return_value is None

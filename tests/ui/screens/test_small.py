@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from textual.events import Resize
 from textual.geometry import Size
 
@@ -21,20 +20,21 @@ SCREENS = {
 }
 
 
-@pytest.mark.parametrize("size", TINY, ids=str)
-@pytest.mark.parametrize("key", SCREENS)
-async def test_a_screen_without_room_is_covered_and_restored(key: str, size: tuple[int, int]) -> None:
+async def test_a_screen_without_room_is_covered_and_restored() -> None:
     app = stage.app()
     async with app.run_test(size=LARGE) as pilot:
-        await press(pilot, *key.split())
-        await play.sees(pilot, SCREENS[key])
-        before = play.screen(app)
-        await pilot.resize_terminal(*size)
-        await press(pilot, "down", "w", "x")
-        assert "gpu0" not in play.shown(app)
-        await pilot.resize_terminal(*LARGE)
-        await play.sees(pilot, SCREENS[key])
-        assert play.screen(app) == before
+        for key, text in SCREENS.items():
+            await press(pilot, *key.split())
+            await play.sees(pilot, text)
+            before = play.screen(app)
+            for size in TINY:
+                await pilot.resize_terminal(*size)
+                await press(pilot, "down", "w", "x")
+                assert "gpu0" not in play.shown(app)
+                await pilot.resize_terminal(*LARGE)
+                await play.sees(pilot, text)
+                assert play.screen(app) == before
+            await press(pilot, "escape")
         assert asked(app.engine) == []
 
 
@@ -61,27 +61,27 @@ async def test_the_message_wraps_and_names_both_sizes_and_what_works() -> None:
         assert text == "20x5 is too small, 60x12 is needed. q quit d detach ? help"
 
 
-@pytest.mark.parametrize("key", ["x", "X", "r", "R", "e", "enter", "t", "p", "slash", "ctrl+p", "f"])
-async def test_keys_of_a_covered_screen_do_nothing(key: str) -> None:
+async def test_keys_of_a_covered_screen_do_nothing() -> None:
     app = stage.app(stage.engine(stuck="no output and no CPU time for 74 s"))
     async with app.run_test(size=(50, 10)) as pilot:
         await play.sees(pilot, "too small")
         before = play.screen(app)
-        await press(pilot, key, "y")
-        assert play.screen(app) == before
+        for key in ("x", "X", "r", "R", "e", "enter", "t", "p", "slash", "ctrl+p", "f"):
+            await press(pilot, key, "y")
+            assert play.screen(app) == before
         assert asked(app.engine) == []
 
 
-@pytest.mark.parametrize("key", [*SCREENS, "q", "question_mark", "X"])
-async def test_a_stale_size_changes_no_screen(key: str) -> None:
+async def test_a_stale_size_changes_no_screen() -> None:
     """A screen of Textual sends itself the size that it was laid out for, which may not be the newest by then."""
     app = stage.app()
     async with app.run_test(size=LARGE) as pilot:
-        await press(pilot, *key.split())
-        await pilot.pause()
-        app.screen.post_message(Resize(Size(120, 40), Size(120, 40)))
-        await pilot.pause()
-        assert app.screen.size == Size(*LARGE)
+        for key in (*SCREENS, "q", "question_mark", "X"):
+            await press(pilot, *key.split())
+            app.screen.post_message(Resize(Size(120, 40), Size(120, 40)))
+            await pilot.pause()
+            assert app.screen.size == Size(*LARGE)
+            await press(pilot, "escape")
 
 
 async def test_quit_help_and_detach_work_in_any_size() -> None:
