@@ -20,6 +20,8 @@ class KeysFooter(Footer):
 
     async def recompose(self) -> None:
         """Compose the keys, if they have changed."""
+        if not self.is_attached:  # its page has been closed meanwhile
+            return
         bindings = self.screen.active_bindings.values()
         keys = [(each.binding.key, each.binding.description, each.enabled) for each in bindings if each.binding.show]
         if keys != self._composed:

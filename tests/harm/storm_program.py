@@ -25,8 +25,8 @@ async def _live(engine: FakeEngine, snapshot: Callable[[float], Snapshot], pace_
     for moment in range(1, MOMENTS + 1):
         engine.push(snapshot(float(moment)))
         for slot, lines in engine.log.items():
-            lines.append(f"moment {moment}")
-            engine.push(Lines(slot, len(lines) - 1, (lines[-1],)))
+            engine.log[slot] = (*lines, f"moment {moment}")
+            engine.push(Lines(slot, len(lines), (f"moment {moment}",)))
         await asyncio.sleep(pace_s)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from gmg_tui.model import RankGroup, Snapshot, WorkerState, fps_per_watt
@@ -10,6 +12,7 @@ from gmg_tui.ui.drawing import groups, themes
 from gmg_tui.ui.header import headline
 from gmg_tui.ui.view import View
 from tests.ui import play, ranks, sessions
+from tests.ui.play import FakedApp
 from tests.ui.sessions import NOW, changed
 
 _LOOK = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=themes.NAMES[0]).appearance
@@ -115,47 +118,43 @@ async def test_group_lines_appear_and_disappear_with_their_groups() -> None:
         await play.sees(pilot, "▪ g0 ● running", "▸ gpu0")
 
 
-async def _asked(snapshot: Snapshot, *keys: str) -> str:
-    """What the screen shows once `keys` have opened a question or the dialog that edits."""
-    app = play.app_of(play.engine_of(snapshot))
-    async with app.run_test(size=(100, 30)) as pilot:
-        await play.sees(pilot, f"{play.LOG_LINES} lines")
-        await pilot.press(*keys)
-        await play.until(pilot, lambda: app.screen is not app.main, keys)
-        await play.sees(pilot, "group")
-        return " ".join(play.shown(app).split())
+def _in_one_line(app: FakedApp, words: str) -> bool:
+    """Whether the screen shows `words`, wherever it breaks them into rows."""
+    return words in " ".join(play.shown(app).split())
 
 
 @pytest.mark.parametrize(
-    ("keys", "words"),
+    ("snapshot", "since_s", "cases"),
     [
-        (("r",), "Restart group g0, 4 ranks? gpu0 has been running for"),
-        (("right", "x"), "Stop group g0, 4 ranks?"),
-        (("down", "X"), "Kill group g0, 4 ranks now?"),
-        (("space", "right", "space", "r"), "Restart group g0, 4 ranks?"),
-        (("e",), "Edit group g0, 4 ranks"),
+        (
+            ranks.summed(),
+            (2352.0,) * 4,
+            {
+                "r": "Restart group g0, 4 ranks? gpu0 has been running for",
+                "right x": "Stop group g0, 4 ranks?",
+                "down X": "Kill group g0, 4 ranks now?",
+                "space down space r": "Restart group g0, 4 ranks?",
+                "e": "Edit group g0, 4 ranks",
+            },
+        ),
+        (ranks.whole(), (2352.0,) * 8, {"space down down down down down space x": "Stop groups g0 and g1, 8 ranks?"}),
+        (ranks.summed(), (2.0, *(2352.0,) * 3), {"r": "Restart group g0, 4 ranks? gpu1 has been running"}),
     ],
+    ids=["one", "two", "a rank has just started"],
 )
-async def test_a_confirmation_names_the_whole_group(keys: tuple[str, ...], words: str) -> None:
-    workers = tuple(changed(worker, attempt_started=NOW - 2352.0) for worker in ranks.summed().workers)
-    assert words in await _asked(changed(ranks.summed(), workers=workers), *keys)
-
-
-async def test_a_confirmation_for_several_groups_names_them() -> None:
-    workers = tuple(changed(worker, attempt_started=NOW - 2352.0) for worker in ranks.whole().workers)
-    shown = await _asked(changed(ranks.whole(), workers=workers), "space", *["down"] * 5, "space", "x")
-    assert "Stop groups g0 and g1, 8 ranks?" in shown
-
-
-async def test_a_group_asks_first_even_when_one_rank_has_just_started() -> None:
-    first, *others = ranks.summed().workers
-    workers = (
-        changed(first, attempt_started=NOW - 2.0),
-        *(changed(worker, attempt_started=NOW - 2352.0) for worker in others),
-    )
-    assert "Restart group g0, 4 ranks? gpu1 has been running" in await _asked(
-        changed(ranks.summed(), workers=workers), "r"
-    )
+async def test_a_confirmation_names_the_whole_group(
+    snapshot: Snapshot, since_s: tuple[float, ...], cases: dict[str, str]
+) -> None:
+    pairs = zip(snapshot.workers, since_s, strict=True)
+    workers = tuple(changed(worker, attempt_started=NOW - seconds) for worker, seconds in pairs)
+    app = play.app_of(play.engine_of(changed(snapshot, workers=workers)))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await play.sees(pilot, f"{play.LOG_LINES} lines")
+        for keys, words in cases.items():
+            await play.press(pilot, *keys.split())
+            seen = partial(_in_one_line, app, words)
+            await play.until(pilot, seen, words)
+            await play.press(pilot, "escape")
 
 
 async def test_the_details_show_the_rank_and_the_source_of_the_rate() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import cast
 
 import pyte
@@ -111,7 +112,7 @@ _LONG = {"attempt_started": NOW - 2352.0}
 """Of a worker whose attempt has run for 39 minutes."""
 
 
-def _with(*changes: dict[str, object]) -> FakedApp:
+def _with(*changes: Mapping[str, object]) -> FakedApp:
     """A worker for each of the `changes` made to one that runs."""
     snapshot = sessions.busy_snapshot(len(changes))
     workers = tuple(

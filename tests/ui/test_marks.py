@@ -52,16 +52,13 @@ async def test_marks_are_shown_and_counted_in_the_headline(
         assert asked(app.engine) == []
 
 
-@pytest.mark.parametrize(("key", "request_name"), [("r", "restart"), ("x", "stop")])
-async def test_keys_act_on_marked_workers_only(key: str, request_name: str) -> None:
+async def test_keys_act_on_marked_workers_only() -> None:
     app = _app()
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "right", "space", "down", "space", "up", "left", key)
-        assert asked(app.engine) == [(request_name, "gpu1", "gpu5")]
-        await press(pilot, key)  # they stay marked
-        assert asked(app.engine)[1:] == [(request_name, "gpu1", "gpu5")]
-        await press(pilot, "escape", key)
-        assert asked(app.engine)[2:] == [(request_name, "gpu0")]
+        await press(pilot, "right", "space", "down", "space", "up", "left", "r", "x")
+        assert asked(app.engine) == [("restart", "gpu1", "gpu5"), ("stop", "gpu1", "gpu5")], "they stay marked"
+        await press(pilot, "escape", "x")
+        assert asked(app.engine)[2:] == [("stop", "gpu0")]
 
 
 async def test_kill_asks_with_the_count_unless_all_are_being_stopped() -> None:
@@ -127,7 +124,7 @@ async def test_esc_closes_a_search_before_it_clears_marks() -> None:
 WALL = {"state": WorkerState.FAILED, "reason": "out of memory: 65,536 envs need about 52 GiB", "out_of_memory": True}
 
 
-async def test_restarting_into_the_same_failure_asks_first() -> None:
+async def test_restarting_into_the_same_failure_asks_first_and_an_edit_does_not() -> None:
     app = _app(gpu0=WALL)
     async with app.run_test(size=WIDE) as pilot:
         for key in ("r", "do:restart_failed"):
@@ -137,14 +134,6 @@ async def test_restarting_into_the_same_failure_asks_first() -> None:
         assert asked(app.engine) == []
         await press(pilot, "do:restart_failed", "y")
         assert asked(app.engine) == [("restart", "gpu0")]
-        app.confirm = False
-        await press(pilot, "r")
-        assert asked(app.engine)[1:] == [("restart", "gpu0")]
-
-
-async def test_editing_after_out_of_memory_does_not_ask() -> None:
-    app = _app(gpu0=WALL)
-    async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "e", "1", "enter")
         assert not isinstance(app.screen, EditScreen)
-        assert asked(app.engine) == [("edit", ("gpu0",), ("-B", "40961", "--seed", "7"), {})]
+        assert asked(app.engine)[1:] == [("edit", ("gpu0",), ("-B", "40961", "--seed", "7"), {})]

@@ -48,11 +48,8 @@ async def test_the_node_under_the_cursor_is_folded_and_unfolded(size: tuple[int,
         assert app.view.selected == "n1/gpu1", "it is where it was"
 
 
-@pytest.mark.parametrize(("size", "there", "back"), [((80, 24), "down", "up"), (WIDE, "right", "left")])
-async def test_the_cursor_moves_over_folded_lines_and_enter_unfolds(
-    size: tuple[int, int], there: str, back: str
-) -> None:
-    app = nodes.busy(3)
+async def test_the_cursor_moves_over_folded_lines_and_enter_unfolds() -> None:
+    app, size, there, back = nodes.busy(3), (80, 24), "down", "up"
     async with app.run_test(size=size) as pilot:
         await press(pilot, *[there] * 4, "do:screen.fold_node", *[back] * 1)
         assert app.view.selected == "n1/gpu3"
@@ -199,7 +196,8 @@ async def test_many_slots_start_folded_and_fit() -> None:
     async with app.run_test(size=WIDE) as pilot:
         assert all(name.startswith("+") for name in _drawn(app))
         await play.sees(pilot, "64 nodes · 512 GPUs", "+ n1")
-        await press(pilot, "end", *["down"] * 63)
+        play.burst(pilot, "end", *["down"] * 63)
+        await play.sees(pilot, "▸ + n64")
         assert app.view.folded_node == "n64"
         assert "▸ + n64" in play.shown(app)
 
@@ -207,11 +205,12 @@ async def test_many_slots_start_folded_and_fit() -> None:
 async def test_a_node_line_is_visible_with_its_first_worker() -> None:
     app = nodes.busy(4, 8)
     async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, *["down"] * 31)
-        await press(pilot, *["up"] * 23)
+        play.burst(pilot, *["down"] * 31, *["up"] * 23)
+        await pilot.pause()
         assert app.view.selected == "n2/gpu0"
         assert "- n2" in play.shown(app)
-        await press(pilot, *["up"] * 8)
+        play.burst(pilot, *["up"] * 8)
+        await pilot.pause()
         assert app.view.selected == "n1/gpu0"
         assert "- n1" in play.shown(app)
 

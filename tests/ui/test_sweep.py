@@ -128,11 +128,10 @@ async def test_the_selection_and_its_log_follow_slots_that_come_and_go() -> None
         assert app.view.selected == "gpu3"
 
 
-@pytest.mark.parametrize("size", [SMALL, WIDE])
-async def test_without_slots_keys_show_a_message(size: tuple[int, int]) -> None:
+async def test_without_slots_keys_show_a_message() -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await press(pilot, "enter")
         await _shows(pilot, engine, _with(engine.snapshot))
         await play.sees(pilot, "gpu0 is not in use any more")
@@ -172,8 +171,7 @@ async def test_editing_fills_in_the_job_values_and_applies_to_running_jobs() -> 
 # Keys that are for a queue
 
 
-@pytest.mark.parametrize("key", ["r", "x", "X", "e"])
-async def test_a_key_on_a_slot_without_a_job_shows_a_message(key: str) -> None:
+async def test_a_key_on_a_slot_without_a_job_shows_a_message() -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:
@@ -181,32 +179,29 @@ async def test_a_key_on_a_slot_without_a_job_shows_a_message(key: str) -> None:
         worker = app.view.worker_on(app.view.selected)
         assert worker is not None
         assert worker.job is None
-        await press(pilot, key)
-        await play.sees(pilot, "No job runs on gpu3")
+        for key in ("r", "x", "X", "e"):
+            app.say("")
+            await press(pilot, key)
+            await play.sees(pilot, "No job runs on gpu3")
         assert {request[0] for request in engine.asked} <= {"follow"}
 
 
-@pytest.mark.parametrize(
-    ("state", "key", "message"),
-    [
-        (WorkerState.FINISHED, "r", "Job 13 has finished: run it again from the queue."),
-        (WorkerState.FINISHED, "e", "Job 13 has finished: run it again from the queue."),
-        (WorkerState.FAILED, "x", "Job 13 has failed: run it again from the queue."),
-        (WorkerState.FAILED, "r", ""),
-    ],
-)
-async def test_only_failed_jobs_can_be_run_again(state: WorkerState, key: str, message: str) -> None:
+async def test_only_failed_jobs_can_be_run_again() -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:
         first, *others = engine.snapshot.workers
-        ended = sessions.changed(first, state=state)
-        await _shows(pilot, engine, sessions.changed(engine.snapshot, workers=(ended, *others)))
-        await press(pilot, key)
-        await play.sees(pilot, message)
-        assert [request for request in engine.asked if request[0] != "follow"] == (
-            [] if message else [("restart", "gpu0")]
-        )
+        for state, key, message in (
+            (WorkerState.FINISHED, "r", "Job 13 has finished: run it again from the queue."),
+            (WorkerState.FAILED, "x", "Job 13 has failed: run it again from the queue."),
+            (WorkerState.FINISHED, "e", "Job 13 has finished: run it again from the queue."),
+            (WorkerState.FAILED, "r", ""),
+        ):
+            ended = sessions.changed(first, state=state)
+            await _shows(pilot, engine, sessions.changed(engine.snapshot, workers=(ended, *others)))
+            await press(pilot, key)
+            await play.sees(pilot, message)
+        assert [request for request in engine.asked if request[0] != "follow"] == [("restart", "gpu0")]
 
 
 async def test_quitting_shows_how_to_continue_and_counts_jobs() -> None:

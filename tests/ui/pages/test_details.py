@@ -38,8 +38,6 @@ from tests.ui.screens.stage import asked, click, press
 from tests.ui.sessions import changed
 from tests.workers import reached
 
-SIZES = [(60, 12), (80, 24), (160, 48)]
-
 
 @asynccontextmanager
 async def detailed(
@@ -267,9 +265,8 @@ def test_attempts_are_marked_on_the_axis() -> None:
 # Sections
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_tab_and_the_mouse_show_each_section_and_keys_scroll_it(size: tuple[int, int]) -> None:
-    async with detailed(size=size) as pilot:
+async def test_tab_and_the_mouse_show_each_section_and_keys_scroll_it() -> None:
+    async with detailed(size=(60, 12)) as pilot:
         tabs = pilot.app.screen.query_one(TabbedContent)
         await play.sees(pilot, " 0│")
         for key, section in (("tab", "metrics"), ("tab", "attempts"), ("tab", "setup"), ("tab", "charts")):
@@ -341,19 +338,14 @@ def _four_attempts() -> FakeEngine:
     return engine
 
 
-async def test_attempts_are_listed_and_the_selected_one_is_explained() -> None:
+async def test_attempts_are_explained_and_enter_edits_with_the_settings_of_an_earlier_one() -> None:
     async with detailed(_four_attempts(), "tab", "tab", size=(160, 36)) as pilot:
         await play.sees(pilot, "17,000,000", "1:40")
         await press(pilot, "down")
         await play.sees(pilot, "out of memory [/")
         await press(pilot, "down")
         await play.sees(pilot, "newest", "attempt 4, +41 % FPS")
-
-
-async def test_enter_opens_the_edit_dialog_with_the_settings_of_an_earlier_attempt() -> None:
-    async with detailed(_four_attempts(), "tab", "tab", size=(160, 36)) as pilot:
-        await play.sees(pilot, "17,000,000")
-        await press(pilot, "down", "down", "enter")
+        await press(pilot, "enter")
         await play.sees(pilot, "Edit gpu0", "gpu0 restarts with these settings")
         args, env = pilot.app.screen.query(TextArea)
         assert (args.text, env.text) == ("-B 2048", "A={i}")
@@ -386,14 +378,10 @@ async def test_arrows_select_the_neighbour_in_the_table_of_attempts_too() -> Non
         await play.sees(pilot, "gpu1", "-e run-1")
 
 
-@pytest.mark.parametrize(
-    ("keys", "request_"),
-    [(["r"], ("restart", "gpu1")), (["x"], ("stop", "gpu1")), (["X", "y"], ("kill", "gpu1"))],
-)
-async def test_keys_act_on_the_worker_shown(keys: list[str], request_: tuple[object, ...]) -> None:
+async def test_keys_act_on_the_worker_shown() -> None:
     engine = stage.engine()
-    async with detailed(engine, "l", *keys) as pilot:
-        assert asked(engine) == [request_]
+    async with detailed(engine, "l", "r", "x", "X", "y") as pilot:
+        assert asked(engine) == [("restart", "gpu1"), ("stop", "gpu1"), ("kill", "gpu1")]
         await play.sees(pilot, "2 of 4")
 
 

@@ -51,17 +51,19 @@ async def test_each_row_has_the_owner_of_its_process() -> None:
         assert not isinstance(pilot.app.screen, ProcessesPage)
 
 
-@pytest.mark.parametrize(("key", "signal", "kill"), [("x", "SIGTERM", False), ("X", "SIGKILL", True)])
-async def test_the_process_of_another_user_is_ended_after_a_confirmation(key: str, signal: str, kill: bool) -> None:
+async def test_the_process_of_another_user_is_ended_after_a_confirmation() -> None:
     engine = stage.engine()
     async with opened(engine, "Xorg") as pilot:
-        await press(pilot, "down", key)
-        await play.sees(pilot, f"Send {signal} to root's process 811, /usr/lib/xorg/Xorg :0?")
-        await press(pilot, "enter")
-        assert asked(engine) == []
-        await press(pilot, key, "y")
-        await play.sees(pilot, f"Sent {signal} to process 811.")
-        assert asked(engine) == [("end_process", "gpu0", 811, kill)]
+        await press(pilot, "down")
+        for key, signal, kill in (("x", "SIGTERM", False), ("X", "SIGKILL", True)):
+            engine.asked.clear()
+            await press(pilot, key)
+            await play.sees(pilot, f"Send {signal} to root's process 811, /usr/lib/xorg/Xorg :0?")
+            await press(pilot, "enter")
+            assert asked(engine) == []
+            await press(pilot, key, "y")
+            await play.sees(pilot, f"Sent {signal} to process 811.")
+            assert asked(engine) == [("end_process", "gpu0", 811, kill)]
 
 
 async def test_two_keys_in_one_burst_ask_once() -> None:
@@ -75,17 +77,12 @@ async def test_two_keys_in_one_burst_ask_once() -> None:
         assert asked(engine) == []
 
 
-async def test_the_process_of_a_worker_is_not_ended_here() -> None:
+async def test_the_process_of_a_worker_is_not_ended_here_and_a_refusal_is_shown() -> None:
     engine = stage.engine()
     async with opened(engine, "Xorg") as pilot:
         await press(pilot, "x", "X")
         await play.sees(pilot, "Process 5200 is the worker of gpu0")
         assert asked(engine) == []
-
-
-async def test_a_refusal_of_the_engine_is_shown() -> None:
-    engine = stage.engine()
-    async with opened(engine, "Xorg") as pilot:
         engine.refuse = "process 811 is root's: ask them, or use sudo kill 811"
         await press(pilot, "j", "x", "y")
         await play.sees(pilot, "process 811 is root's")

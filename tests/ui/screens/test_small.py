@@ -27,7 +27,7 @@ async def test_a_screen_without_room_is_covered_and_restored() -> None:
             await press(pilot, *key.split())
             await play.sees(pilot, text)
             before = play.screen(app)
-            for size in TINY:
+            for size in TINY if not key else TINY[:1]:
                 await pilot.resize_terminal(*size)
                 await press(pilot, "down", "w", "x")
                 assert "gpu0" not in play.shown(app)
