@@ -179,7 +179,7 @@ class EngineClient(Source):
                 first = await protocol.read_message(reader)
             if isinstance(first, Welcome) and (first.readonly or not readonly):
                 return cls(reader, writer, first)
-            text = f"the engine at {path} speaks another protocol; update gmg-tui and try again"
+            text = f"the engine at {path} uses another protocol; update gmg-tui and try again"
             problem = GmgError(first.reason if isinstance(first, Bye) else text, 1)
         except TimeoutError:
             problem = GmgError(f"the engine at {path} does not answer; is it stopped (SIGSTOP)?", 1)

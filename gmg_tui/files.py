@@ -1,13 +1,30 @@
-"""Files that appear whole or not at all, and folders that are private to the user."""
+"""Files that appear whole or not at all, logs that stay below a size, and folders that are private to the user.
+
+Of a log that grows too large the middle is cut out; its beginning and its newest part stay. What a reader has printed is
+identified by its offset in the stream, of all bytes ever written; `Cut` has where that is in the file.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+HEAD_BYTES = 1 << 20
+"""What stays of the beginning; at most a quarter of the log."""
+TAIL_BYTES = 64 << 20
+"""What stays of the end, before more is appended; at most a quarter of the log. All of it is copied at each cut."""
+_LINE_BYTES = 64 << 10
+"""How far the end of a line is looked for: a longer one is cut in two."""
+_COPY_BYTES = 1 << 20
+_NOTE = re.compile(rb"\n\[gmg-tui\] ([\d,]+) bytes are cut out here: [^\n]*\n")
+_NOTE_BYTES = 200
+_PRIVATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
 def write_atomic(path: Path, data: bytes | Iterable[bytes]) -> None:
@@ -65,3 +82,66 @@ def make_private(folder: Path) -> None:
     if not folder.parent.is_dir():
         make_private(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)
+
+
+class Cut(NamedTuple):
+    """Where the middle of a log is missing: the offsets of the note on it, and how many bytes are missing there."""
+
+    start: int = 0
+    end: int = 0
+    missing: int = 0
+
+    def in_stream(self, offset: int) -> int:
+        """The offset in the stream of an offset in the file."""
+        return offset if offset <= self.start else max(offset, self.end) - self.end + self.start + self.missing
+
+    def in_file(self, offset: int) -> int:
+        """The offset in the file of an offset in the stream; that of the note for what is missing."""
+        if offset <= self.start:
+            return offset
+        return self.start if offset < self.start + self.missing else offset - self.missing - self.start + self.end
+
+
+def find_cut(log: BinaryIO) -> Cut:
+    """Where the middle of `log` is cut out. Raises `OSError`."""
+    log.seek(0)
+    note = _NOTE.search(log.read(HEAD_BYTES + _NOTE_BYTES))
+    return Cut() if note is None else Cut(note.start(), note.end(), int(note[1].replace(b",", b"")))
+
+
+def cut_log(path: Path, most_bytes: int) -> None:
+    """Cut out the middle of a log that is larger than `most_bytes`. Raises `OSError`; the log is unchanged then.
+
+    The file is replaced: who has it open has the old one.
+    """
+    path = path.resolve()
+    temporary = path.with_name(f".{path.name}.cut")
+    try:
+        with path.open("rb") as old, os.fdopen(os.open(temporary, _PRIVATE, 0o600), "wb") as new:
+            before = find_cut(old)
+            size = old.seek(0, os.SEEK_END)
+            head = before.start or _after_line(old, min(HEAD_BYTES, most_bytes // 4) - _LINE_BYTES)
+            tail = _after_line(old, max(size - min(TAIL_BYTES, most_bytes // 4), before.end, head))
+            missing = before.in_stream(tail) - head
+            _copy(old, 0, new, head)
+            new.write(f"\n[gmg-tui] {missing:,} bytes are cut out here: --log-max is {most_bytes >> 20} MiB\n".encode())
+            _copy(old, tail, new, size - tail)
+            new.flush()
+            os.fsync(new.fileno())  # before the name, or a power cut could leave neither
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _after_line(log: BinaryIO, offset: int) -> int:
+    """The offset after the end of the line at `offset`, or `offset` where that is far away."""
+    log.seek(offset)
+    return offset + log.read(_LINE_BYTES).find(b"\n") + 1
+
+
+def _copy(source: BinaryIO, offset: int, target: BinaryIO, size: int) -> None:
+    source.seek(offset)
+    while size > 0 and (data := source.read(min(_COPY_BYTES, size))):
+        target.write(data)
+        size -= len(data)

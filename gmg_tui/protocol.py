@@ -1,6 +1,6 @@
 """The messages between client and engine, and their framing on the socket.
 
-A frame is its length, four bytes, big-endian, then one message in MessagePack. The client speaks first, with `Hello`;
+A frame is its length, four bytes, big-endian, then one message in MessagePack. The client sends the first message, `Hello`;
 the engine answers with `Welcome` and from then on sends `Update` when something changed, `Lines` for the followed
 workers, and one `Answer` to each request that carries an `id`. The engine keeps no queue for a client that does not
 read: it misses snapshots and lines (visible as a gap in the line numbers), and nothing waits for it.

@@ -25,7 +25,7 @@ from gmg_tui.commands.prestart import PrestartedEngine
 from gmg_tui.errors import GmgError
 from gmg_tui.files import make_private
 from gmg_tui.model import RunSpec
-from gmg_tui.session import AGENT_MARK, NODE_MARK, nodes_folder, sockets
+from gmg_tui.session import AGENT_MARK, NODE_MARK, nodes_folder
 
 _BYTES = 1 << 16
 _OTHER_S = 20.0
@@ -127,7 +127,7 @@ def _connect(path: Path) -> socket.socket | None:
     except OSError:
         connection.close()
         with suppress(OSError):
-            sockets.remove_stale(path)
+            sessions.remove_stale_socket(path)
         return None
     return connection
 

@@ -8,12 +8,23 @@ from typing import Any, Final
 import click
 
 from gmg_tui.commands import grammar
+from gmg_tui.errors import GmgError
 from gmg_tui.options import Options
+
+_LIBRARIES = {"metrics": "prometheus_client", "serve": "textual-serve"}
+"""What commands need that have an extra of their name."""
 
 
 def _call(command: str, *args: Any, **options: Any) -> int:
     """Call the function of a command, whose module is imported only now."""
-    status: int = getattr(importlib.import_module(f"gmg_tui.commands.{command}"), command)(*args, **options)
+    try:
+        module = importlib.import_module(f"gmg_tui.commands.{command}")
+    except ImportError:
+        if command not in _LIBRARIES:
+            raise
+        needed = f"{command} needs {_LIBRARIES[command]}"
+        raise GmgError(f"{needed}; get it with: pip install 'gmg-tui[{command}]'", 1) from None
+    status: int = getattr(module, command)(*args, **options)
     return status
 
 
@@ -100,12 +111,11 @@ def gpus(as_json: bool) -> int:
 
 
 @click.command
-@_names
 @click.option("--listen", metavar="HOST:PORT", help="Serve there. [default: 127.0.0.1:9400]")
 @click.option("--textfile", metavar="FILE", help="Write FILE every 15 s instead, for node_exporter.")
-def metrics(names: tuple[str, ...], **options: Any) -> int:
+def metrics(**options: Any) -> int:
     """Export Prometheus metrics for running sessions."""
-    return _call("metrics", names, **options)
+    return _call("metrics", **options)
 
 
 @click.command(params=grammar.screen_options(("theme", "ascii_only", "no_mouse")))

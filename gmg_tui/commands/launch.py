@@ -24,7 +24,6 @@ from gmg_tui.ddp import torchrun
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec
 from gmg_tui.options import Options
-from gmg_tui.session import sockets
 
 _PATIENCE_S = 1.0
 """Seconds after which a message reports what is taking time."""
@@ -228,7 +227,7 @@ def _remove(spec: RunSpec) -> None:
     """Remove a session's folder and its socket."""
     shutil.rmtree(spec.folder, ignore_errors=True)
     with suppress(OSError):
-        sockets.remove_stale(Path(spec.socket))
+        sessions.remove_stale_socket(Path(spec.socket))
 
 
 def _show(
@@ -242,6 +241,6 @@ def _show(
 
     interrupts.hold()
     interrupts.check()
-    status = reporter.run(socket, ascii_only=options.ascii_only, verbose=options.verbose, begun=interrupts.release)
+    status = reporter.run(socket, verbose=options.verbose, begun=interrupts.release)
     engine.settle()
     return status

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from gmg_tui import log_cut
+from gmg_tui import files
 from gmg_tui import session as sessions
 from gmg_tui.errors import GmgError, listed, nearest
 from gmg_tui.model import JobRecord, WorkerState
@@ -138,7 +138,7 @@ def _blocks(file: BinaryIO, log: _Log, *, follow: bool) -> Iterator[bytes]:
             yield block
         if replacement is not None:
             read_to = file.tell()  # `find` reads, too
-            offset, cut = log_cut.find(file).in_stream(read_to), log_cut.find(replacement)
+            offset, cut = files.find_cut(file).in_stream(read_to), files.find_cut(replacement)
             replacement.seek(cut.in_file(offset) if cut.missing else 0)
             file.close()
             file = replacement

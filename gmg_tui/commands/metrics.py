@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import importlib.util
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from gmg_tui import session as sessions
+from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
+
 from gmg_tui.commands.messages import note
 from gmg_tui.errors import GmgError
+from gmg_tui.metrics.collector import SessionsCollector
+from gmg_tui.metrics.following import Following
 from gmg_tui.session import recovery
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
 
 LISTEN = "127.0.0.1:9400"
 _MOST_PORT = 65535
@@ -24,24 +22,17 @@ _EVERY_S = 15.0
 _FIRST_S = 2.0
 
 
-def metrics(names: tuple[str, ...], *, listen: str | None, textfile: str | None) -> int:
-    """Export the running sessions, or those that are named, until a signal ends it.
-
-    Returns:
-        The exit status 0, after SIGTERM too; with names it also ends when those sessions have.
+def metrics(*, listen: str | None, textfile: str | None) -> int:
+    """Export the running sessions until a signal ends it; the exit status 0, after SIGTERM too.
 
     Raises:
-        GmgError: An option is wrong, a session is not running, or the address or file cannot be used.
+        GmgError: An option is wrong, or the address or file cannot be used.
     """
     if listen is not None and textfile is not None:
         raise GmgError("--listen and --textfile are mutually exclusive; give one of them")
-    if importlib.util.find_spec("prometheus_client") is None:
-        raise GmgError("metrics needs prometheus_client; get it with: pip install 'gmg-tui[metrics]'", 1)
     address = _parse(LISTEN if listen is None else listen)
     recovery.clear(note)
-    for name in names:
-        sessions.find(name, running=True, command="metrics")
-    return asyncio.run(_export(names, address, None if textfile is None else _checked(textfile)))
+    return asyncio.run(_export(address, None if textfile is None else _checked(textfile)))
 
 
 def _parse(text: str) -> tuple[str, int]:
@@ -62,13 +53,8 @@ def _checked(textfile: str) -> Path:
     return path
 
 
-async def _export(names: tuple[str, ...], address: tuple[str, int], textfile: Path | None) -> int:
-    from prometheus_client import CollectorRegistry
-
-    from gmg_tui.metrics.collector import SessionsCollector
-    from gmg_tui.metrics.following import Following
-
-    following = Following(names, note)
+async def _export(address: tuple[str, int], textfile: Path | None) -> int:
+    following = Following(note)
     registry = CollectorRegistry()
     registry.register(SessionsCollector(following))
     tasks = [asyncio.create_task(following.run())]
@@ -91,8 +77,6 @@ async def _export(names: tuple[str, ...], address: tuple[str, int], textfile: Pa
 
 
 def _serve(host: str, port: int, registry: CollectorRegistry) -> None:
-    from prometheus_client import start_http_server
-
     try:
         server, _ = start_http_server(port, host, registry)
     except OSError as error:
@@ -106,8 +90,6 @@ def _serve(host: str, port: int, registry: CollectorRegistry) -> None:
 
 async def _write(path: Path, registry: CollectorRegistry) -> None:
     """Write the file until cancelled, and remove it then: its metrics would otherwise pass for current ones."""
-    from prometheus_client import write_to_textfile
-
     note(f"gmg-tui: metrics in {path}, every {_EVERY_S:.0f} s")
     pause_s = _FIRST_S  # for the first snapshots
     try:

@@ -83,7 +83,6 @@ def _remove(measured: Sequence[_Measured], *, yes: bool) -> int:
         if not click.confirm(f"remove {units.count(len(measured), 'session')}?", err=True):
             print("nothing was removed")
             return 1
-    removal.finish()
     removed = []
     for number, (session, usage) in enumerate(measured, 1):
         try:

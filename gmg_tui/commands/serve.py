@@ -1,12 +1,26 @@
-"""`serve`: the screen of a running session in a browser of this machine, read-only."""
+"""`serve`: the screen of a running session in a browser of this machine, read-only.
+
+textual-serve's page lies below a path that begins with a token; without the token there is nothing. On each open page a
+`gmg-tui attach --readonly` draws, a client like any other.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import re
+import secrets
 import shlex
+import signal
 import socket
 import sys
+from collections.abc import Callable
+from typing import Final
+
+import aiohttp_jinja2
+import jinja2
+from aiohttp import web
+from textual_serve.server import Server
 
 from gmg_tui import session as sessions
 from gmg_tui.commands.messages import note
@@ -15,16 +29,21 @@ from gmg_tui.options import Options
 from gmg_tui.session import recovery
 
 _HOST = "127.0.0.1"
+_MOST_PAGES: Final = 16
+"""Pages that may be open at once; each has a process."""
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'self' data: blob:; connect-src 'self' ws:; frame-ancestors 'none'; "
+    "script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+"""Nothing is loaded from elsewhere, and no other site learns the address."""
+_FOREIGN_LINK: Final = re.compile(r'<link[^>]*href="https://[^>]*>')
 
 
 def serve(name: str | None, port: int, options: Options) -> int:
     """Show a running session to browsers until ctrl+c; the exit status. Raises `GmgError`."""
-    try:
-        from gmg_tui.web import server
-    except ImportError as error:
-        if error.name is None or error.name.partition(".")[0] not in {"textual_serve", "aiohttp", "jinja2"}:
-            raise
-        raise GmgError("serve needs textual-serve; get it with: pip install 'gmg-tui[serve]'", 1) from None
     recovery.clear(note)
     entry = sessions.find(name, running=True)
     drawing = [f"--theme={options.theme}"] if options.theme else []
@@ -37,8 +56,68 @@ def serve(name: str | None, port: int, options: Options) -> int:
 
     try:
         with socket.create_server((_HOST, port)) as listening:
-            asyncio.run(server.serve(listening, f"exec {command}", entry.name, opened))
+            asyncio.run(_serve(listening, f"exec {command}", entry.name, opened))
     except OSError as error:
         why = "it is in use; 0 takes a free one" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
         raise GmgError(f"--port {port}: {why}", 1) from None
     return 0
+
+
+async def _serve(listening: socket.socket, command: str, title: str, opened: Callable[[str], None]) -> None:
+    """Serve pages, on each of which the shell `command` draws, until SIGINT or SIGTERM; then end them.
+
+    `opened` is called with the address once it answers.
+    """
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    host, port = listening.getsockname()
+    root = f"http://{host}:{port}"
+    token = secrets.token_urlsafe(24)
+    runner = web.AppRunner(_application(command, title, root, token), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listening).start()
+        opened(f"{root}/{token}/")
+        await ended.wait()
+    finally:
+        await runner.cleanup()
+
+
+def _application(command: str, title: str, root: str, token: str) -> web.Application:
+    server = Server(command, title=title, public_url=root)
+    pages: set[asyncio.Task[object]] = set()
+
+    async def index(request: web.Request) -> web.StreamResponse:
+        page = await server.handle_index(request)
+        assert isinstance(page, web.Response)
+        page.text = _FOREIGN_LINK.sub("", page.text or "").replace("<head>", f"<head><title>{title}</title>", 1)
+        page.headers.update(_HEADERS)
+        return page
+
+    async def websocket(request: web.Request) -> web.StreamResponse:
+        if len(pages) >= _MOST_PAGES:
+            return web.Response(status=503, text=f"{_MOST_PAGES} pages are open already\n")
+        task = asyncio.current_task()
+        assert task is not None
+        pages.add(task)
+        task.add_done_callback(pages.discard)
+        return await server.handle_websocket(request)
+
+    async def close_pages(_: web.Application) -> None:
+        for task in pages:
+            task.cancel()
+        if pages:
+            await asyncio.wait(pages)
+
+    application = web.Application()
+    aiohttp_jinja2.setup(application, loader=jinja2.FileSystemLoader(server.templates_path))
+    application.add_routes(
+        [
+            web.get(f"/{token}/", index),
+            web.get(f"/{token}/ws", websocket, name="websocket"),
+            web.static(f"/{token}/static", server.statics_path, name="static"),
+        ]
+    )
+    application.on_shutdown.append(close_pages)
+    return application

@@ -48,7 +48,7 @@ from gmg_tui.interpreter import versions
 from gmg_tui.model import GpuSample, OccurrenceKind, RunSpec, Session
 from gmg_tui.results.files import export
 from gmg_tui.results.tried import TriedArguments
-from gmg_tui.session import machine, sockets
+from gmg_tui.session import machine, socket_candidates
 from gmg_tui.store.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Engine:
             # Trials that run out of memory are how a tuning finds the largest value that runs.
             expected = {OccurrenceKind.JOB_FAILED} if self._spec.tune is not None else set[OccurrenceKind]()
             self._occurrences = Occurrences(self._notify.notify, leave_out=expected)
-            self._listener = Listener(sockets.candidates(self._spec))
+            self._listener = Listener(socket_candidates(self._spec))
             undo.callback(self._listener.close)
             self._spec = structs.replace(self._spec, socket=str(self._listener.path))
             self._assemble()

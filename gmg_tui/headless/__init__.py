@@ -33,7 +33,6 @@ _LAST_LINES_S = 2.0
 def run(
     socket: Path,
     *,
-    ascii_only: bool = False,
     verbose: bool = False,
     begun: Callable[[], object] = lambda: None,
 ) -> int:
@@ -49,12 +48,12 @@ def run(
     Raises:
         GmgError: The engine does not answer or died, or standard output cannot be written.
     """
-    return asyncio.run(_report(socket, ascii_only, verbose, begun))
+    return asyncio.run(_report(socket, verbose, begun))
 
 
-async def _report(socket: Path, ascii_only: bool, verbose: bool, begun: Callable[[], object]) -> int:
+async def _report(socket: Path, verbose: bool, begun: Callable[[], object]) -> int:
     client = await EngineClient.connect(socket)
-    headless = _Headless(client, ascii_only, verbose)
+    headless = _Headless(client, verbose)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, headless.interrupt)
     for number in _TERMINATING:
@@ -78,7 +77,7 @@ async def _report(socket: Path, ascii_only: bool, verbose: bool, begun: Callable
 class _Headless:
     """The engine on one side; standard output, standard error and the signals on the other."""
 
-    def __init__(self, client: EngineClient, ascii_only: bool, verbose: bool) -> None:
+    def __init__(self, client: EngineClient, verbose: bool) -> None:
         self._client = client
         self._session = client.welcome.session
         self._snapshot = client.welcome.snapshot
@@ -87,8 +86,8 @@ class _Headless:
         self._trials = Trials(self._reporter.line)
         self._quiet = self._snapshot.tuning is not None and not verbose
         """Whether the workers' output is left out: the line of a trial has all that matters."""
-        self._out = Output(sys.stdout, ascii_only=ascii_only, on_error=self._output_failed)
-        self._err = Output(sys.stderr, ascii_only=ascii_only)
+        self._out = Output(sys.stdout, self._output_failed)
+        self._err = Output(sys.stderr)
         self._output_error: OSError | None = None
         self._interrupts = 0
         self._interrupted = asyncio.Event()

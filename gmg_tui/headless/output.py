@@ -11,8 +11,6 @@ from typing import TextIO
 
 _ROOM_BYTES = 1 << 20
 """How much may wait to be written before `Output.full` is true."""
-_CHARACTERS = {"│": "|", "Σ": "Sum", "–": "-", "…": "...", "·": ".", "⚠": "!", "×": "x", "±": "+-", "−": "-"}
-_PLAIN = str.maketrans(_CHARACTERS)
 
 
 class Output:
@@ -23,7 +21,7 @@ class Output:
     buffers when the program ends.
     """
 
-    def __init__(self, stream: TextIO, *, ascii_only: bool, on_error: Callable[[OSError], None] | None = None) -> None:
+    def __init__(self, stream: TextIO, on_error: Callable[[OSError], None] | None = None) -> None:
         """Write with the descriptor and encoding of `stream`; must be made, and used, in a running event loop.
 
         `on_error` is called in the event loop once nothing more can be written; later lines are dropped.
@@ -31,7 +29,6 @@ class Output:
         stream.flush()
         self._descriptor = stream.fileno()
         self._encoding = stream.encoding
-        self._plain = ascii_only or not _can(stream.encoding)
         self._on_error = on_error
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -50,8 +47,7 @@ class Output:
         """Queue `lines` for writing."""
         if not lines or self._broken:
             return
-        text = "\n".join(lines) + "\n"
-        data = (text.translate(_PLAIN) if self._plain else text).encode(self._encoding, "replace")
+        data = ("\n".join(lines) + "\n").encode(self._encoding, "replace")
         self._waiting_bytes += len(data)
         self._idle.clear()
         self._queue.put(data)
@@ -86,12 +82,3 @@ class Output:
         self._idle.set()
         if self._on_error is not None:
             self._on_error(error)
-
-
-def _can(encoding: str) -> bool:
-    """Whether `encoding` has all the characters that are used."""
-    try:
-        "".join(_CHARACTERS).encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True

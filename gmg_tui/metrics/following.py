@@ -1,4 +1,4 @@
-"""Follows all running sessions of this user on this machine, or those that are named."""
+"""Follows all running sessions of this user on this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gmg_tui import session as sessions
@@ -66,10 +66,9 @@ class Following:
         ended: How many sessions have ended, by outcome.
     """
 
-    def __init__(self, names: Collection[str], warn: Callable[[str], None]) -> None:
+    def __init__(self, warn: Callable[[str], None]) -> None:
         self.views: dict[str, View] = {}
         self.ended: Counter[str] = Counter()
-        self._names = frozenset(names)
         self._warn = warn
         self._warned: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -77,13 +76,11 @@ class Following:
         """When the record of an ended session was written, nanoseconds, by name: it need not be read again."""
 
     async def run(self) -> None:
-        """Follow until cancelled; with names, until all those sessions have ended and were exported for a while."""
+        """Follow until cancelled."""
         counting = asyncio.create_task(self._count())
         try:
             while True:
                 await self._look()
-                if self._names and not self._tasks and not self.views:
-                    return
                 await asyncio.sleep(LOOK_S)
         finally:
             for task in (counting, *self._tasks.values()):
@@ -101,7 +98,7 @@ class Following:
     def _unfollowed(self) -> Iterator[SessionEntry]:
         """The sessions at work here that are not followed yet."""
         for folder in sessions.folders():
-            if folder.name in self._tasks or (self._names and folder.name not in self._names):
+            if folder.name in self._tasks:
                 continue
             try:
                 written = (folder / sessions.RECORD).stat().st_mtime_ns

@@ -16,7 +16,6 @@ from gmg_tui.model.states import WorkerState
 
 Value = bool | int | float | str
 """The value of a placeholder in the experiments' file."""
-_SIGNIFICANT_S = 5.0
 
 
 class Batch(Struct, frozen=True, omit_defaults=True):
@@ -107,8 +106,6 @@ class JobRecord(Struct, frozen=True, omit_defaults=True):
     result: dict[str, Any] | None = {}
     """The script's results, from `gmg:result` lines and `result.json`; empty in a `QueueView`. None: they are
     where they were recorded before, as the engine keeps none in memory."""
-    updated: float | None = None
-    """Unix time at which a record of a job that occupies a slot was made, seconds: since then `elapsed_s` has grown."""
 
 
 SKIPPED = "skipped"
@@ -159,12 +156,3 @@ class QueueView(Struct, frozen=True, omit_defaults=True):
     lanes: tuple[Lane, ...]
     batches: tuple[str, ...]
     """The batches' names, in their order."""
-
-
-def jobs_running_mean(jobs_s: float | None, total_s: float | None) -> float | None:
-    """Returns how many jobs were running on average: seconds of jobs by seconds of the session; None where unknown.
-
-    It is None below `_SIGNIFICANT_S`: a job occupies its slot for some hundredths of a second before and after
-    its process lives, which would be a large part of that time.
-    """
-    return jobs_s / total_s if jobs_s and total_s and total_s >= _SIGNIFICANT_S else None

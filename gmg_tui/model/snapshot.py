@@ -31,8 +31,6 @@ class Queue(Struct, frozen=True, omit_defaults=True):
     """Name of the preset whose jobs run."""
     eta_s: float | None = None
     """Seconds to the end of all jobs, from the times of those that have ended; None before the first."""
-    busy_s: float = 0.0
-    """How long all jobs together have occupied slots."""
     before_s: float = 0.0
     """How long the sweep had run before it was resumed, in addition to `Snapshot.elapsed_s`."""
     ended: bool = False

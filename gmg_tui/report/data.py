@@ -15,7 +15,6 @@ from gmg_tui import units
 from gmg_tui.columns import Cell, Column
 from gmg_tui.errors import GmgError
 from gmg_tui.model import NO_ATTEMPT, Attempt, Fps, JobRecord, Session, Snapshot, Tuning, WorkerState, together
-from gmg_tui.model.jobs import jobs_running_mean
 from gmg_tui.model.tried import arguments_of, comparable_rate, slow_slots
 from gmg_tui.results.jobs import columns
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
@@ -130,7 +129,7 @@ class ReportData(Struct, frozen=True):
         for ran in self.attempts.get(job.number, []):
             attempts.setdefault(ran.attempt.number, []).append(ran)
         if not attempts or (len(attempts) == 1 and self.queued):
-            return [structs.replace(job, elapsed_s=self._job_s(job))]
+            return [job]
         *earlier, (newest, *_) = attempts.values()
         last = structs.replace(job, started=newest.attempt.started, elapsed_s=self._attempt_s(newest))
         return [*(self._before(job, ranks) for ranks in earlier), last]
@@ -156,26 +155,14 @@ class ReportData(Struct, frozen=True):
         span = self.span(ran)
         return None if span is None else span[1] - span[0]
 
-    def _job_s(self, job: JobRecord) -> float | None:
-        """How long a job has occupied slots, in seconds, up to now."""
-        if self.state == "running" and job.updated is not None and job.elapsed_s is not None:
-            return job.elapsed_s + max(0.0, self.until - job.updated)
-        return job.elapsed_s
-
     def totals(self) -> Totals:
         """The totals of all jobs."""
-        times = (
-            []
-            if self.plain is not None
-            else [seconds * job.gpus for job in self.jobs if (seconds := self._job_s(job)) is not None]
-        )
         energies = [job.energy_j for job in self.jobs if job.energy_j is not None]
         attempts = (ran for each in self.attempts.values() for ran in each)
         spans = [span for ran in attempts if (span := self.span(ran)) is not None]
         return Totals(
             dict(Counter(job.state.value for job in self.jobs)),
             covered_s(spans) if spans else None,
-            sum(times) if times else None,
             sum(energies) if energies else None,
         )
 
@@ -200,18 +187,13 @@ class Totals(NamedTuple):
     """The number of jobs in each state."""
     total_s: float | None
     """From the first start to the last end, without long pauses in which nothing ran."""
-    jobs_s: float | None
-    """The sum of the times for which the jobs have occupied slots; None in a plain run."""
     energy_j: float | None
 
     @property
     def named(self) -> list[tuple[str, str]]:
         """Those that have a value, formatted for people."""
-        running = jobs_running_mean(self.jobs_s, self.total_s)
         figures = [
             ("time", self.total_s and units.clock(self.total_s)),
-            ("job time", self.jobs_s and units.clock(self.jobs_s)),
-            ("jobs running on average", running and f"{running:.1f}"),
             ("energy", self.energy_j and units.energy(self.energy_j)),
         ]
         return [(name, value) for name, value in figures if value]
@@ -292,10 +274,10 @@ def choose_order(rows: Sequence[JobRecord], best: str | None) -> Order:
     """
     listed = columns(rows)
     if best is None:
-        first = next(
-            (column for column in listed if any(column.name == name for row in rows for name in row.result or ())),
-            None,
-        )
+        results = {name for row in rows for name in row.result or ()}
+        # One that is named like another column has a prefix: `result_env_steps`.
+        named = (column for column in listed if column.title in results and column.name.endswith(column.title))
+        first = next(named, None)
         if first is None:
             return Order(None, smallest_first=False, text="in their order")
         return Order(first, smallest_first=False, text=f"by {first.heading}, the largest first")

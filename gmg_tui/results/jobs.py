@@ -170,7 +170,7 @@ def _plain(name: str, value: Any) -> Any:
     match value:
         case Struct():
             return as_plain(value)
-        case float() if name in ("time", "started", "ended", "updated"):
+        case float() if name in ("time", "started", "ended"):
             return moment(value)
         case float():
             return cell(value)

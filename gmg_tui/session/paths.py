@@ -1,18 +1,22 @@
-"""Where sessions are kept: their names, folders, locks, and the paths of their sockets."""
+"""Where sessions are kept: their names, folders and locks, and the sockets of their engines."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import re
+import socket
 import tempfile
 import time
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
 
 from gmg_tui.errors import GmgError
 from gmg_tui.files import make_own, make_private
+from gmg_tui.model import RunSpec
 
 RECORD = "session.json"
 NODE_MARK = "node-mark"
@@ -34,6 +38,7 @@ _SOCKET_PATH_BYTES = 107
 """The longest path of a UNIX socket on Linux (sun_path, less its terminating zero)."""
 _LOCK_TIMEOUT_S = 5.0
 """How long an engine waits for its lock, which other commands take for a moment to see whether it runs."""
+_BACKLOG = 128
 _POLL_S = 0.01
 """Nothing can be awaited when another process lets go of a lock."""
 
@@ -136,6 +141,56 @@ def _socket_folders() -> list[Path]:
     if runtime and os.path.isdir(runtime):  # noqa: PTH112 - Path.is_dir() raises where it may not look
         return [Path(runtime) / "gmg-tui", private]
     return [private]
+
+
+def socket_candidates(spec: RunSpec) -> Iterator[Path]:
+    """Where the engine of a session may listen: `NAME.sock`, or beside a namesake of another state folder.
+
+    Raises:
+        GmgError: There is no folder for the second one.
+    """
+    yield Path(spec.socket)
+    yield socket_path(f"{spec.name}-{zlib.crc32(os.fsencode(spec.folder)):08x}")
+
+
+def _is_listened_at(path: Path) -> bool:
+    """Whether a process, which may be stopped, listens at a socket. Raises `OSError` when that cannot be determined."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.setblocking(False)
+        try:
+            client.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except BlockingIOError:
+            return True  # it does not accept as fast as others connect
+    return True
+
+
+def bind_socket(path: Path) -> socket.socket | None:
+    """Bind a socket for this user alone, replacing that of a killed engine, and listen; None if the path is in use.
+
+    Raises:
+        OSError: It cannot be made there.
+    """
+    remove_stale_socket(path)
+    if os.path.lexists(path):
+        return None
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listening.setblocking(False)
+        listening.bind(str(path))
+        path.chmod(0o600)
+        listening.listen(_BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def remove_stale_socket(path: Path) -> None:
+    """Remove a socket at which no process listens; an engine that it hits makes its own again. Raises `OSError`."""
+    if path.is_socket() and not _is_listened_at(path):
+        path.unlink(missing_ok=True)
 
 
 def lock(folder: Path) -> int:

@@ -17,8 +17,7 @@ from msgspec import structs
 
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Session, WorkerState
-from gmg_tui.session import sockets
-from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, lock
+from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, lock, remove_stale_socket
 from gmg_tui.session.records import (
     ENGINE_DIED,
     SILENT_S,
@@ -92,7 +91,7 @@ def _clear(entry: SessionEntry, report: Callable[[str], None]) -> None:
         report(f"{entry.name}: the kernel does not end process {', '.join(map(str, stuck))}")
         return
     with suppress(OSError):
-        sockets.remove_stale(Path(session.spec.socket))
+        remove_stale_socket(Path(session.spec.socket))
     try:
         _write_loss(entry, Loss(died))
     except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import secrets
+import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -17,8 +17,6 @@ from gmg_tui.session.paths import ENGINE_LOG, JOBS, check_name, folders, is_lock
 from gmg_tui.session.records import Record, inspect, read_record
 from gmg_tui.session.recovery import processes
 
-_REMOVED = ".removed-"
-"""Begins the name of a folder that is being removed: no session is called so."""
 _STARTING_S = 60.0
 """A younger folder without a record may belong to a session that is about to begin."""
 _BLOCK_BYTES = 512
@@ -105,75 +103,43 @@ def usage(folder: Path) -> Usage:
 
 
 def remove(session: Removable) -> None:
-    """Remove a session's folder.
+    """Remove a session's folder. Its lock is held, so that no engine begins there.
 
-    Its lock is held, so that no engine begins there. It is renamed first: the name is free at once, and `finish` removes
-    what an interruption leaves.
+    What an interruption leaves is listed as damaged, and can be removed again.
 
     Raises:
         GmgError: It has changed meanwhile, something is mounted in it, or something in it could not be removed.
     """
     import psutil  # only for removals
 
-    hidden = session.folder.with_name(f"{_REMOVED}{session.name}-{secrets.token_hex(4)}")
+    folder = session.folder
     try:
-        lock = os.open(session.folder / ENGINE_LOG, _LOCK, 0o600)
+        lock = os.open(folder / ENGINE_LOG, _LOCK, 0o600)
         try:
             if not take(lock):
                 raise GmgError(f"{session.name} is running", 1)
-            if ((read := read_record(session.folder)) and read[0]) != session.record:
+            if ((read := read_record(folder)) and read[0]) != session.record:
                 raise GmgError(f"{session.name} was started again meanwhile; it stays", 1)
             mounts = [mount.mountpoint for mount in psutil.disk_partitions(all=True)]
-            if inside := [mount for mount in mounts if Path(mount).is_relative_to(session.folder.resolve())]:
+            if inside := [mount for mount in mounts if Path(mount).is_relative_to(folder.resolve())]:
                 raise GmgError(f"cannot remove {session.name}: {inside[0]} is mounted in it; unmount it first", 1)
-            session.folder.rename(hidden)
-            _remove(hidden)
+            _make_accessible(folder)
+            shutil.rmtree(folder)
         finally:
             os.close(lock)
     except FileNotFoundError as error:
         raise GmgError(f"{session.name} is gone: another gmg-tui has removed it", 1) from error
     except OSError as error:
-        raise GmgError(f"cannot remove {error.filename or session.folder}: {error.strerror}", 1) from error
+        raise GmgError(f"cannot remove {error.filename or folder}: {error.strerror}", 1) from error
 
 
-def finish() -> None:
-    """Finish removals that were interrupted. Raises `GmgError` where something cannot be removed."""
-    for folder in sessions_folder().glob(f"{_REMOVED}*"):
-        try:
-            _remove(folder)
-        except FileNotFoundError:
-            continue  # another gmg-tui is removing it
-        except OSError as error:
-            raise GmgError(f"cannot remove {error.filename}: {error.strerror}", 1) from error
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder with all that is in it, following no links. Raises `OSError`."""
-    _make_accessible(str(folder))
-    for _, inner, _, descriptor in os.fwalk(folder, onerror=_raise):
+def _make_accessible(folder: Path) -> None:
+    """Let the user read and change the folders that a script has protected, following no links. Raises `OSError`."""
+    folder.chmod(stat.S_IRWXU)
+    for path, inner, _ in os.walk(folder, onerror=_raise):
         for name in inner:
-            _make_accessible(name, descriptor)
-    for _, inner, files, descriptor in os.fwalk(folder, topdown=False, onerror=_raise):
-        for name in files:
-            os.unlink(name, dir_fd=descriptor)
-        for name in inner:
-            try:
-                os.rmdir(name, dir_fd=descriptor)
-            except NotADirectoryError:
-                os.unlink(name, dir_fd=descriptor)  # a link to a folder
-    folder.rmdir()
-
-
-def _make_accessible(name: str, parent: int | None = None) -> None:
-    """Let the user read and change a folder that a script has protected; it need not be readable for that."""
-    try:
-        descriptor = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    except NotADirectoryError:
-        return  # a link to a folder
-    try:
-        Path(f"/proc/self/fd/{descriptor}").chmod(stat.S_IRWXU)
-    finally:
-        os.close(descriptor)
+            if not (below := Path(path, name)).is_symlink():
+                below.chmod(stat.S_IRWXU)
 
 
 def _raise(error: OSError) -> None:

@@ -241,7 +241,9 @@ class StoreWriter:
 
     def _close(self) -> None:
         if self._db is not None:
-            with suppress(Exception):  # what was not committed is rolled back by whoever opens the file next
+            import sqlite3
+
+            with suppress(sqlite3.Error):  # what was not committed is rolled back by whoever opens the file next
                 self._db.close()
             self._db = None
 

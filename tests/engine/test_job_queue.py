@@ -78,7 +78,6 @@ def test_the_time_left_is_estimated_from_finished_jobs() -> None:
     queue.take(3)
     assert queue.eta_s({3: 5.0}, 2) == pytest.approx((3 * 15.0 + 10.0) / 2)
     assert queue.eta_s({3: 5.0}, 100) == pytest.approx(10.0), "a job cannot be shared out"
-    assert queue.busy_s == 30.0
     while queue.waiting:
         queue.take(next(queue.next_jobs()).number)
     running_s = dict.fromkeys(range(3, 7), 16.0)
@@ -94,7 +93,6 @@ def test_a_reloaded_queue_keeps_ended_jobs() -> None:
     queue = JobQueue(records, (BATCH,))
     assert queue.order() == [2, 1, 3]
     assert (queue.waiting, queue.ended(WorkerState.FINISHED), queue.ended(WorkerState.FAILED)) == (1, 1, 1)
-    assert queue.busy_s == 6.0
 
 
 OTHERS = {QueueAction.RETRY, QueueAction.STOP}
@@ -137,7 +135,6 @@ class QueueMachine(RuleBasedStateMachine):
         assert sorted(queue.order()) == list(range(1, 9))
         ended = sum(queue.ended(state) for state in WorkerState)
         assert (queue.waiting, queue.occupying, ended) == (8 - len(self.taken) - ended, len(self.taken), ended)
-        assert queue.busy_s == pytest.approx(sum(r.elapsed_s or 0.0 for r in queue.records.values() if r.state.ended))
 
 
 TestQueueMachine = QueueMachine.TestCase

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmg_tui.engine.output.logs import Log, LogWriter
-from gmg_tui.log_cut import Cut
+from gmg_tui.files import Cut
 from gmg_tui.model import WorkerState
 from gmg_tui.protocol import Action
 from tests.cli.scripted import ScriptedEngine, environ

@@ -36,7 +36,7 @@ class Scrape:
 
     def __init__(self, node: str = "") -> None:
         slots = tuple(Slot(f"gpu{gpu.index}", SlotKind.GPU, gpu, node) for gpu in _GPUS)
-        followed = Following((), print)
+        followed = Following(print)
         self.view = followed.views["sim-1"] = View(
             structs.replace(session_of(*slots, started=time.time() - 60), id="a")
         )

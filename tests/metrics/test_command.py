@@ -21,7 +21,6 @@ from tests.metrics.served import fetch, metrics, promtool, value
 @pytest.mark.parametrize(
     ("words", "error", "status"),
     [
-        (("nobody",), "no session nobody", 1),
         (("--listen", "127.0.0.1"), "give HOST:PORT", 2),
         (("--listen", "127.0.0.1:70000"), "give HOST:PORT", 2),
         (("--listen", "192.0.2.1:9400"), "Cannot assign requested address", 1),
@@ -45,6 +44,7 @@ def test_a_port_in_use_is_reported_in_one_line() -> None:
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.delitem(sys.modules, "gmg_tui.commands.metrics", raising=False)
     assert "pip install 'gmg-tui[metrics]'" in in_process("metrics").stderr
 
 
@@ -77,7 +77,7 @@ async def _running(followed: Following, engine: ScriptedEngine) -> None:
 
 async def test_a_session_whose_engine_is_killed_counts_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.05)
-    followed = Following((), print)
+    followed = Following(print)
     task = asyncio.create_task(followed.run())
     async with ScriptedEngine(("cpu0",), "sim.py") as engine:
         await _running(followed, engine)
@@ -87,16 +87,16 @@ async def test_a_session_whose_engine_is_killed_counts_as_lost(monkeypatch: pyte
     task.cancel()
 
 
-async def test_named_sessions_are_followed_until_they_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_ended_session_is_exported_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.05)
     monkeypatch.setattr(following, "REMEMBERED_S", 0.1)
-    async with ScriptedEngine(("cpu0",), "sim.py") as engine, ScriptedEngine(("cpu0",), "other.py") as other:
-        followed = Following((engine.session.spec.name,), print)
-        task = asyncio.create_task(followed.run())
+    followed = Following(print)
+    task = asyncio.create_task(followed.run())
+    async with ScriptedEngine(("cpu0",), "sim.py") as engine:
         await _running(followed, engine)
-        assert other.session.spec.name not in followed.views
         engine.end_all(WorkerState.FAILED)
         await engine.left.wait()
         await engine.leave(ended=True)
-        await asyncio.wait_for(task, 30)
+        await eventually(lambda: not followed.views)
         assert followed.ended == {"failed": 1}
+    task.cancel()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui import log_cut
+from gmg_tui import files
 from gmg_tui.engine.nodes.logs import KeptLogs, LogCopies
 from gmg_tui.errors import GmgError
 
@@ -29,7 +29,7 @@ async def test_a_log_whose_middle_is_cut_out_is_copied_again(tmp_path: Path) -> 
         assert here.read_bytes() == b"from an earlier engine\n" + there.read_bytes()
         if mark == 1:
             assert await kept.all_sent()
-            log_cut.cut(there, 1 << 20)
+            files.cut_log(there, 1 << 20)
             there.write_bytes(there.read_bytes() + b"and more\n" * 1_000_000)
 
 

@@ -38,13 +38,10 @@ def _ran(number: int, begin: float, end: float, **more: Any) -> JobRecord:
     return finished(number, started=START + begin, ended=START + end, elapsed_s=end - begin, **more)
 
 
-def test_totals_include_the_average_number_of_running_jobs() -> None:
+def test_totals_are_those_of_all_jobs() -> None:
     totals = _data(_ran(1, 0, 100), _ran(2, 0, 100), _ran(3, 100, 200, energy_j=3600.0)).totals()
-    assert (totals.total_s, totals.jobs_s, totals.energy_j) == (200.0, 300.0, 3600.0)
-    assert dict(totals.named)["jobs running on average"] == "1.5"
-    short = _data(_ran(1, 0, 1.7), _ran(2, 0.1, 1.8)).totals()
-    assert "jobs running on average" not in dict(short.named)
-    assert _data(JobRecord(1, "a")).totals() == ({"waiting": 1}, None, None, None)
+    assert (totals.total_s, totals.energy_j) == (200.0, 3600.0)
+    assert _data(JobRecord(1, "a")).totals() == ({"waiting": 1}, None, None)
 
 
 def test_the_time_of_a_plain_run_excludes_the_wait_for_the_gate() -> None:
@@ -58,10 +55,8 @@ def test_the_gap_between_death_and_resume_does_not_count() -> None:
 
 def test_a_running_job_counts_up_to_now() -> None:
     job = JobRecord(1, "a", state=WorkerState.RUNNING, slot="cpu0", started=START + 400, last=Attempt(2), elapsed_s=3.0)
-    job = structs.replace(job, updated=START + 998)
     first, second = (attempt_of(job, n, started=START + at, ended=None) for n, at in ((1, 10), (2, 400)))
     data = _data(job, attempts=(first, second), state="running")
-    assert data.totals().jobs_s == 5.0
     assert (data.span(first), data.span(second)) == ((START + 10, START + 10), (START + 400, START + 1000))
 
 
@@ -126,6 +121,13 @@ def test_a_failed_job_is_never_the_best_and_an_unknown_column_lists_the_valid_on
     assert [row.number for row in ordered(rows, order)] == [2, 1]
     with pytest.raises(GmgError, match="no column nope; there are: job, name, state"):
         choose_order(rows, "-nope")
+
+
+def test_a_result_that_is_named_like_a_column_is_ordered_by_itself() -> None:
+    rows = [JobRecord(number, "a", result={"env_steps": number}) for number in (1, 2)]
+    order = choose_order(rows, None)
+    assert order.text == "by env_steps, the largest first"
+    assert [row.number for row in ordered(rows, order)] == [2, 1]
 
 
 def test_a_gpu_that_is_slower_than_the_others_is_named() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -160,15 +159,6 @@ def test_nothing_is_removed_across_a_mount(monkeypatch: pytest.MonkeyPatch) -> N
     done = in_process("rm", "sim-1", "--yes")
     assert (done.returncode, f"{folder}/jobs/data is mounted in it" in done.stderr) == (1, True)
     assert _left() == ["sim-1"]
-
-
-def test_an_interrupted_removal_is_not_listed_and_finished_by_the_next_one() -> None:
-    hidden = _ended("sim-1").rename(sessions.sessions_folder() / ".removed-sim-1-0123")
-    (hidden / "jobs" / "x=1").mkdir(parents=True)
-    _ended("sim-2")
-    assert [session["name"] for session in json.loads(in_process("ls", "--json").stdout)] == ["sim-2"]
-    in_process("rm", "sim-2", "--yes")
-    assert _left() == []
 
 
 @pytest.mark.parametrize("mode", [0o555, 0], ids=oct)

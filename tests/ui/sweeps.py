@@ -66,7 +66,6 @@ def queue_of(records: list[JobRecord], *, version: int = 1, **changes: Any) -> Q
     fields: dict[str, Any] = counts | {
         "batch": "quick_test",
         "eta_s": 252.0,
-        "busy_s": 14_064.0,
         "version": version,
         **changes,
     }

@@ -87,8 +87,7 @@ async def test_a_port_in_use_is_reported_in_one_line() -> None:
 def test_without_textual_serve_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("textual_serve", "textual_serve.server"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "gmg_tui.web.server", raising=False)
-    monkeypatch.delattr("gmg_tui.web.server", raising=False)
+    monkeypatch.delitem(sys.modules, "gmg_tui.commands.serve", raising=False)
     done = in_process("serve")
     assert done.returncode == 1
     assert "pip install 'gmg-tui[serve]'" in done.stderr

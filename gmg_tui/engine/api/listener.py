@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from gmg_tui.files import make_own
-from gmg_tui.session import sockets
+from gmg_tui.session import bind_socket
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Listener:
     def _open(self) -> bool:
         """Listen at the path, unless somebody else does. Raises `OSError`."""
         make_own(self.path.parent)
-        listening = sockets.bind(self.path)
+        listening = bind_socket(self.path)
         if listening is None:
             return False
         self._socket, self._identity = listening, _identity(self.path)

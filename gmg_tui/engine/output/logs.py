@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from gmg_tui import log_cut, units
+from gmg_tui import files, units
 from gmg_tui.files import make_private
 
 _log = logging.getLogger(__name__)
@@ -217,7 +217,7 @@ class Log:
         if self._most_bytes is None or self._size <= self._most_bytes or time.monotonic() < self._cut_at:
             return
         try:
-            log_cut.cut(self.path, self._most_bytes)
+            files.cut_log(self.path, self._most_bytes)
         except OSError as error:
             self._uncut = f"log larger than --log-max: {error.strerror} ({self.path})"
             self._cut_at = time.monotonic() + _RETRY_S

@@ -137,7 +137,6 @@ class Recorder:
         for name in {slot, *record.slots}:
             self._occupants.pop(name, None)
             self._stuck.discard(name)
-        record = structs.replace(record, updated=None)
         self.keep(record)
         self._snapshot_due = True
         outcome = f"{record.state.value}: {record.reason}" if record.reason else record.state.value
@@ -301,7 +300,6 @@ class Recorder:
             ended=time.time() if worker.state.ended else None,
             out_dir=worker.out_dir or before.out_dir,
             elapsed_s=occupant.elapsed_s,
-            updated=None if worker.state.ended else time.time(),
         )
         if attempt is None:
             return record

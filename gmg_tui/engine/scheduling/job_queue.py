@@ -28,7 +28,6 @@ class JobQueue:
     Attributes:
         records: The jobs' records, by number, without their results, which may be large: the store has them.
         version: Changes whenever the queue does.
-        busy_s: How long the jobs that have ended occupied slots, in total over these, seconds.
         before_s: How long jobs had run before the sweep was resumed, seconds.
     """
 
@@ -36,7 +35,6 @@ class JobQueue:
         self.records = {record.number: _bare(record) for record in records}
         self.version = 0
         self.batches = batches
-        self.busy_s = 0.0
         self.before_s = before_s
         self._waiting = [deque[int]() for _ in batches]
         self._kinds = [Counter[tuple[int, str | None]]() for _ in batches]
@@ -178,7 +176,6 @@ class JobQueue:
 
     def _reopen(self, record: JobRecord, *, position: float, reason: str | None) -> JobRecord:
         self._states[record.state] -= 1
-        self.busy_s -= (record.elapsed_s or 0.0) * record.gpus
         del self._ended[record.number]
         again = structs.replace(record, state=WorkerState.WAITING, position=position, reason=reason, ended=None)
         self.records[record.number] = again
@@ -188,7 +185,6 @@ class JobQueue:
     def _end(self, record: JobRecord) -> None:
         self._ended[record.number] = None
         self._states[record.state] += 1
-        self.busy_s += (record.elapsed_s or 0.0) * record.gpus
         if record.state is WorkerState.FINISHED and record.elapsed_s is not None:
             self._finished[record.batch] += 1
             self._finished_s[record.batch] += record.elapsed_s

@@ -219,7 +219,6 @@ class QueueScheduler(Scheduler):
             version=queue.version,
             batch=self._queue.batches[queue.batch].name,
             eta_s=None if self._board.ending else queue.eta_s(occupied_s, lanes),
-            busy_s=queue.busy_s + sum(seconds * queue.records[number].gpus for number, seconds in occupied_s.items()),
             before_s=queue.before_s,
             ended=self.ended,
             benched=benched,
