@@ -142,10 +142,11 @@ class Recorder:
         outcome = f"{record.state.value}: {record.reason}" if record.reason else record.state.value
         self.event("job", f"job {record.number} ({record.name}) {outcome}", slot=slot, job=record.number)
         if record.state is WorkerState.FAILED:
-            text = f"job {record.number} ({record.name}) has {outcome}"
-            self.occurrences.add(
+            self._faults.guard(
+                "notifications",
+                self.occurrences.add,
                 OccurrenceKind.JOB_FAILED,
-                text,
+                f"job {record.number} ({record.name}) has {outcome}",
                 slot=slot,
                 job=record.number,
                 job_name=record.name,

@@ -66,8 +66,8 @@ class QueueScheduler(Scheduler):
 
     def _begin(self) -> Iterator[JobRun]:
         """Give slots to the jobs that can start now, one after another: each takes memory from the next."""
-        while (match := self._board.next()).job is not None:
-            run = self._occupy(match.job, [self._slot_states[slot] for slot in match.slots])
+        while (next_job := self._board.next()).job is not None and not next_job.missing:
+            run = self._occupy(next_job.job, [self._slot_states[slot] for slot in next_job.slots])
             if run is not None:
                 yield run
 
@@ -98,11 +98,7 @@ class QueueScheduler(Scheduler):
         """The record of a job that failed because of an internal error, which must not take down the other jobs."""
         _log.error("job %d on %s failed because of an internal error", record.number, slot, exc_info=error)
         reason = f"internal error ({type(error).__name__}: {error}); see engine.log"
-        try:
-            return self._recorder.fail(slot, record, reason)
-        except Exception:
-            _log.exception("job %d: its failure could not be recorded", record.number)
-            return structs.replace(record, state=WorkerState.FAILED, reason=reason, ended=time.time())
+        return self._recorder.fail(slot, record, reason)
 
     def _run(self, record: JobRecord, slot_states: Sequence[SlotState]) -> JobRun:
         spec, batch = self._workplace.spec, self._queue.batches[record.batch]

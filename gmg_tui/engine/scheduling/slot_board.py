@@ -13,25 +13,15 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import GpuSample, JobRecord, Lane, WorkerState
 
 
-class Reservation(NamedTuple):
-    """The slots that are kept for the first waiting job that needs more than are free."""
-
-    job: int
-    """Its number."""
-    slots: tuple[str, ...]
-    """Slots that are free, and left so."""
-    missing: int
-    """How many more it needs."""
-
-
 class Allotment(NamedTuple):
-    """What can be done at this moment."""
+    """The job that starts now or, where it needs more slots than are free, the one that these are kept for."""
 
     job: int | None = None
-    """Number of the job that starts; None where none can."""
+    """Its number; None where no job can start, nor are slots kept for one."""
     slots: tuple[str, ...] = ()
-    """Where it starts, in the order of the slots."""
-    reservation: Reservation | None = None
+    """Its slots in their order; those that are free and kept for it, where some are missing."""
+    missing: int = 0
+    """How many more it needs."""
 
 
 def allot(jobs: Iterable[JobRecord], free: Sequence[str], usable: Sequence[str]) -> Allotment:
@@ -55,7 +45,7 @@ def allot(jobs: Iterable[JobRecord], free: Sequence[str], usable: Sequence[str])
             return Allotment(job.number, tuple(fit[: job.gpus]))
         refused.add(kind)
         if job.only is None and 1 < job.gpus <= len(usable):
-            return Allotment(reservation=Reservation(job.number, tuple(free), job.gpus - len(free)))
+            return Allotment(job.number, tuple(free), job.gpus - len(free))
         if not free:
             break
     return Allotment()
@@ -80,7 +70,8 @@ class SlotBoard:
         self.bench = Bench()
         self.unready: dict[str, str] = {}
         self.ending = False
-        self._reservation: Reservation | None = None
+        self._allotment = Allotment()
+        """The last one that was made."""
         self.slot_states, self._allowed, self.queue = slot_states, allowed, queue
         self._enabled: dict[str, bool] = {}
         """Slots that the user has enabled or disabled."""
@@ -136,15 +127,14 @@ class SlotBoard:
     # The next job
 
     def next(self) -> Allotment:
-        """The job that can start now, and where; what is kept for the first one that cannot stays reserved."""
+        """The job that can start now, and where, or what is kept for the first one that cannot."""
         usable = [state for state in self.slot_states.values() if self._usable(state)]
         free = [
             state.slot.name for state in usable if state.slot.name not in self.jobs and self._awaited(state) is None
         ]
         names = [state.slot.name for state in usable]
-        allotment = Allotment() if self.ending else allot(self.queue.next_jobs(), free, names)
-        self._reservation = allotment.reservation
-        return allotment
+        self._allotment = Allotment() if self.ending else allot(self.queue.next_jobs(), free, names)
+        return self._allotment
 
     def open(self) -> Iterator[SlotState]:
         """The slots on which a job could start now, were there one for them: the last one's memory is released."""
@@ -205,18 +195,18 @@ class SlotBoard:
                 return "no job is left"
             waits = any(self.queue.next_jobs())
             return "no job is left for this slot" if waits else "for the jobs of the previous preset"
-        awaited, kept = self._why_closed(slot_state) or self._awaited(slot_state), self._reservation
+        awaited, kept = self._why_closed(slot_state) or self._awaited(slot_state), self._allotment
         if awaited is not None:
             return awaited
-        if kept is not None and name in kept.slots:
+        if kept.missing and name in kept.slots:
             return f"kept for job {kept.job}, which needs {units.count(kept.missing, 'more slot')}"
         least = min(gpus for gpus, only in self.queue.kinds if only in (None, name))
         return f"the jobs that wait need {units.count(least, 'slot')} at once"
 
     def why_waits(self, number: int) -> str | None:
         """What the job waits for that slots are kept for, in one line; None for any other."""
-        kept = self._reservation
-        if kept is None or kept.job != number:
+        kept = self._allotment
+        if not kept.missing or kept.job != number:
             return None
         verb = "is" if len(kept.slots) == 1 else "are"
         reserved = f"; {' and '.join(kept.slots)} {verb} kept for it" if kept.slots else ""
