@@ -73,15 +73,13 @@ async def test_a_cut_connection_loses_no_line_and_no_worker(tmp_path: Path) -> N
 
 
 async def test_a_stalled_network_loses_no_worker_and_commands_are_delivered_afterwards() -> None:
-    spec = on_nodes(*ENDLESS, where=nodes(lost_after_s=20.0))
+    spec = on_nodes(*ENDLESS, where=nodes(lost_after_s=30.0))
     async with running(spec) as run:
         before = await all_run(run)
         there = bridge(run.process.pid, "n1")
         there.suspend()
         await run.until(lambda snapshot: snapshot.nodes[0].silent_s is not None)
         assert run.worker("n1/cpu0").state is RUNNING
-        await run.until(lambda _: run.worker("n1/cpu0").current_fps is None)
-        assert run.worker("n2/cpu0").current_fps is not None
         await run.client.act(Action.STOP, "n1/cpu0")
         there.resume()
         await run.until_state("n1/cpu0", WorkerState.STOPPED)

@@ -41,8 +41,6 @@ from gmg_tui.model import (
 from gmg_tui.protocol import Lines
 from gmg_tui.session import NODE_MARK
 
-_AT_ONCE = 64
-"""Agents that are being started at once: each is a process of the launcher's here."""
 _NAMED = 4
 _END_S = 20.0
 """How long an agent may take to end, beside its workers' timeouts."""
@@ -86,12 +84,10 @@ class Fleet:
         await asyncio.to_thread(mark.write_text, self.session_id)
         for name in await self._launcher.nodes():
             self._nodes[name] = Node(name, self._spec, self._launcher, self._changed, self._lines)
-        at_once = asyncio.Semaphore(_AT_ONCE)
 
         async def start(node: Node) -> str | None:
-            async with at_once:
-                node.start(self._agent_spec(node.name))
-                error = await node.answered
+            node.start(self._agent_spec(node.name))
+            error = await node.answered
             answered = sum(each.session is not None for each in self._nodes.values())
             report(
                 f"{answered} of {units.count(len(self._nodes), 'node')} {'has' if answered == 1 else 'have'} answered"

@@ -24,8 +24,6 @@ from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, Slot, Stacks,
 if TYPE_CHECKING:
     from gmg_tui.engine.nodes.node import Node
 
-_STALE_S = 10.0
-"""A rate that was reported longer ago is not the rate now: the node is silent."""
 _STARTED = (WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING)
 _keys = count(1)
 
@@ -47,8 +45,6 @@ class NodeWorker(Worker):
         self._node = node
         self._key = next(_keys)
         self._report = self._empty_report()
-        self._reported_at = 0.0
-        """When the report came, monotonic seconds."""
         self._last_started = self._last_ended = 0
         """Numbers of attempts."""
         self._outcome: asyncio.Future[Outcome] | None = None
@@ -185,7 +181,7 @@ class NodeWorker(Worker):
             report = structs.replace(report, seen=report.seen.later(now))
         if view.current is None and (last := self.attempt) is not None:
             report = _with_attempt(report, last)
-        self._report, self._reported_at, self._state = report, now, None
+        self._report, self._state = report, None
         self.reason, self.advice = view.reason, view.advice
         self.unready, self.out_dir = report.unready, report.out_dir
         if not self.carried:
@@ -272,8 +268,7 @@ class NodeWorker(Worker):
     def fps(self) -> Fps | None:
         """Its FPS at this moment; None unless it is running, and still reports it."""
         view = self._report.view
-        current = self.state is WorkerState.RUNNING and view.fps_silent_since is None
-        return view.fps if current and time.monotonic() - self._reported_at < _STALE_S else None
+        return view.fps if self.state is WorkerState.RUNNING and view.fps_silent_since is None else None
 
     @property
     def attempt(self) -> Attempt | None:
@@ -294,8 +289,6 @@ class NodeWorker(Worker):
         view, lost_since, at = self._report.view, self._node.lost_since, self.policy.at
         if self._state is not None:
             view = structs.replace(view, fps_silent_since=None, stopping=None)
-        elif view.fps is not None and now - self._reported_at >= _STALE_S:
-            view = structs.replace(view, fps_silent_since=unix(self._reported_at))
         return structs.replace(
             view,
             index=index,
