@@ -247,15 +247,10 @@ class Engine:
         """
         _log.info("the launcher is gone before the session has begun")
         self._egl.cancel()
-        if self._fleet is not None:
-            await self._fleet.end(kill=True)
+        self._given_up.set()
+        await self._conclude()
         if fresh:
             await in_daemon_thread(shutil.rmtree, self._spec.folder, ignore_errors=True)
-        else:
-            await self._observer.session_files.end()
-        await self._close_nvml()
-        await self._close_clients()
-        await self._watchdog.close()
 
     async def _close_nvml(self) -> None:
         nvml = self._hardware.nvml

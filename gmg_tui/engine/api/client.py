@@ -9,11 +9,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from gmg_tui import protocol
 from gmg_tui.errors import GmgError
-from gmg_tui.model import QueueView, TriedView
 from gmg_tui.protocol import Answer, Follow, Hello, Lines, Request, Topic, Welcome
 from gmg_tui.text import clean
 
@@ -27,8 +24,6 @@ _MAX_ANSWERS = 256
 _MAX_LINES = 1000
 """Lines in one message; beyond this the oldest are left out."""
 _MAX_LINES_BYTES = 1 << 20
-_MAX_LIST_BYTES = 4 << 20
-"""A part of the queue, or what was tried, unless it is a single row."""
 _READ_ONLY = "this connection is read-only"
 
 
@@ -191,30 +186,15 @@ class Client:
 
 
 def framed(answer: Answer) -> bytes:
-    """The frame of an answer: a long list is cut to its first rows, and what cannot be sent is an error."""
+    """The frame of an answer; what cannot be sent is an error."""
     try:
         data = protocol.frame(answer)
-        while len(data) > _MAX_LIST_BYTES and (shorter := _halved(answer)) is not None:
-            answer = shorter
-            data = protocol.frame(answer)
     except (ValueError, OverflowError, RecursionError, TypeError) as error:
         _log.exception("an answer cannot be encoded")
         return protocol.frame(Answer(answer.id, error=f"the engine cannot send its answer: {type(error).__name__}"))
     if len(data) > protocol.MAX_MESSAGE_BYTES:
         return protocol.frame(Answer(answer.id, error=f"the engine's answer is too long: {len(data):,} bytes"))
     return data
-
-
-def _halved(answer: Answer) -> Answer | None:
-    """The answer with half of its list; None where it has none of several rows."""
-    match answer.value:
-        case QueueView(jobs=[_, _, *_] as jobs) as queue:
-            return structs.replace(answer, value=structs.replace(queue, jobs=jobs[: len(jobs) // 2]))
-        case TriedView(rows=[_, _, *_] as rows) as tried:
-            left = rows[: len(rows) // 2]
-            left_out = tried.left_out + len(rows) - len(left)
-            return structs.replace(answer, value=structs.replace(tried, rows=left, left_out=left_out))
-    return None
 
 
 def _newest(lines: list[bytes]) -> list[bytes]:

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -70,6 +70,8 @@ class Launch(NamedTuple):
     environment: Environment
     written: tuple[str, ...]
     """The script's arguments as written."""
+    egl_note: str
+    """How the slot's EGL index was determined, or why it is unset."""
     out_dir: str | None = None
     """The job's own folder, absolute; None in a plain run."""
     gpu_index: int | None = None
@@ -134,8 +136,6 @@ class Context:
     watchdog: WatchdogClient
     scans: Scans
     script_times: ScriptTimes
-    egl_notes: dict[str, str] = field(default_factory=dict)
-    """How each slot's EGL index was determined, or why it is unset."""
 
     @property
     def spec(self) -> RunSpec:
@@ -183,7 +183,6 @@ class Context:
             egl_index, note = (await self.egl).index_of(slot.gpu)
         else:
             note = "a CPU slot: Genesis takes the first EGL device that works"
-        self.egl_notes[slot.name] = note
         values = {**task.values, **values_for(slot, task.index, task.count, gpu_index)}
         out_dir = None
         if task.out_dir is not None:
@@ -226,6 +225,7 @@ class Context:
             (self.spec.python, *module, script, *filled),
             environment,
             args,
+            note,
             out_dir,
             gpu_index,
             given=tuple(fill_some(arg, task.own_values) for arg in args),

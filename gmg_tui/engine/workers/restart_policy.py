@@ -12,8 +12,6 @@ from gmg_tui.model import RestartMode
 
 _FIRST_S = 2.0
 _LONGEST_S = 60.0
-_DOUBLINGS = 10
-"""More than it takes to come to the longest pause."""
 _JITTER = 0.25
 """Workers that raced each other must not restart at the same moment."""
 HEALTHY_S = 300.0
@@ -116,5 +114,4 @@ def wanted(when: RestartMode, kind: FailureKind | None, *, had_progress: bool) -
 
 def backoff_s(restarts: int) -> float:
     """Back-off before the next attempt, after `restarts` in a row: 2 s, 4 s, 8 s … up to a minute, jittered."""
-    doubled = 2.0 ** min(restarts, _DOUBLINGS)  # a float overflows after a thousand
-    return min(_LONGEST_S, _FIRST_S * doubled) * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311
+    return min(_LONGEST_S, _FIRST_S * 2.0 ** min(restarts, 5)) * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311

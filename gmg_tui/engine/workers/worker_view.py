@@ -111,14 +111,14 @@ def _last_line(worker: LocalWorker) -> str:
 
 def details(worker: LocalWorker, ranks: dict[int, int]) -> Details:
     """The attempts of a worker, and what the newest was started with; `ranks` are those of a user's torchrun, by PID."""
-    attempt, context, slot = worker.running, worker.context, worker.slot.name
+    attempt = worker.running
     return Details(
-        slot=slot,
+        slot=worker.slot.name,
         command=attempt.launch.command if attempt is not None else (),
-        cwd=context.spec.cwd,
+        cwd=worker.context.spec.cwd,
         env=dict(attempt.launch.environment.set) if attempt is not None else {},
         unset=attempt.launch.environment.unset if attempt is not None else (),
-        egl=context.egl_notes.get(slot, "not asked yet"),
+        egl=attempt.launch.egl_note if attempt is not None else "not asked yet",
         attempts=(*worker.past, *([attempt.record()] if attempt is not None else [])),
         args=worker.args,
         extra_env=worker.env,
