@@ -97,19 +97,6 @@ async def test_a_job_that_fails_on_a_lost_gpu_runs_on_another(sim: Sim, tmp_path
     assert [job.slot for job in _stored(spec)] == ["gpu1"] * 2
 
 
-def test_a_series_of_failed_jobs_is_requeued_once_and_failures_elsewhere_do_not_count() -> None:
-    bench = Bench()
-    assert [bench.failed("A", job, "no CUDA") for job in (1, 1, 2)] == [(), (), ()]
-    assert bench.failed("A", 3, "no CUDA") == (1, 2, 3)
-    assert bench.why("A") == "3 jobs in a row failed there: no CUDA"
-    assert bench.failed("A", 4, "no CUDA") == (4,), "of another slot of the GPU"
-    assert [bench.failed("B", job, "no CUDA") for job in (1, 2, 3, 4)] == [()] * 4
-    assert bench.why("B") is None
-    bench.release("A")
-    assert bench.why("A") is None
-    assert [bench.failed("A", job, "no CUDA") for job in (1, 2, 3)] == [(), (), (1, 2, 3)]
-
-
 def test_a_gpu_lost_for_long_is_disabled_until_the_user_enables_it() -> None:
     bench, lost = Bench(), GpuSample("A", lost=True, error="GPU is lost")
     assert not bench.check(lost, 0.0)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from typing import Any
 
 import pytest
 
-from gmg_tui.engine.attempts.context import AWAITS_DRIVER, DriverSilentError, index_of
-from gmg_tui.gpu import silence
-from gmg_tui.gpu.nvml import Nvml
-from gmg_tui.model import DdpSpec, Gpu, RestartMode, StartMode, WorkerState
+from gmg_tui.engine.attempts.context import AWAITS_DRIVER
+from gmg_tui.model import DdpSpec, RestartMode, StartMode, WorkerState
 from gmg_tui.protocol import Action
 from tests.nvml_sim import GPU_IS_LOST, Sim
 
@@ -58,28 +54,3 @@ async def test_an_edit_during_preparation_applies_to_the_attempt(sim: Sim, ddp: 
         assert {worker.args for worker in run.snapshot.workers} == {("--lines", "9")}
         if ddp is None:
             assert {worker.attempt for worker in run.snapshot.workers} == {2}
-
-
-class _Silent(Nvml):
-    """A driver that does not answer before `answers` is set."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.answers = threading.Event()
-
-    def index_of(self, uuid: str) -> int:
-        self.answers.wait()
-        return 4
-
-
-async def test_a_silent_driver_is_a_retryable_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(silence, "LATE_S", 0.0)
-    monkeypatch.setattr(silence, "GIVE_UP_S", 0.05)
-    nvml, gpu, reports = _Silent(), Gpu(4, "GPU-4", "H100"), list[str]()
-    with pytest.raises(DriverSilentError, match="has not answered"):
-        await index_of(nvml, gpu, reports.append)
-    assert reports == [AWAITS_DRIVER]
-    monkeypatch.setattr(silence, "GIVE_UP_S", 60.0)
-    asking = asyncio.create_task(index_of(nvml, gpu, reports.append))
-    nvml.answers.set()
-    assert await asking == 4

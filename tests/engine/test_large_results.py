@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from gmg_tui import protocol, session
-from gmg_tui.engine.api.client import _MAX_LIST_BYTES, framed
+from gmg_tui.engine.api.client import framed
 from gmg_tui.engine.output.script_results import _MAX_BYTES, Reported
-from gmg_tui.model import Batch, Details, JobRecord, QueueView
+from gmg_tui.model import Batch, Details
 from gmg_tui.protocol import Answer
 from gmg_tui.store import reader
 
@@ -49,16 +49,6 @@ def _answer(data: bytes) -> Answer:
     message = protocol._messages.decode(data[4:])
     assert isinstance(message, Answer)
     return message
-
-
-def test_a_part_of_the_queue_fits_in_a_message() -> None:
-    jobs = tuple(JobRecord(number, f"job-{number}", values={"text": "x" * 50_000}) for number in range(400))
-    data = framed(Answer(7, value=QueueView(1, 0, 400, jobs, (), ("",))))
-    queue = msgspec.convert(_answer(data).value, QueueView)
-    assert len(data) <= _MAX_LIST_BYTES
-    assert queue.jobs == jobs[: len(queue.jobs)]
-    assert len(queue.jobs) >= 40
-    assert queue.total == 400
 
 
 @pytest.mark.parametrize("value", ["\ud800", 1 << 64])

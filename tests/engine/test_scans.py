@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -31,38 +30,5 @@ async def test_a_child_with_an_unreadable_environment_does_not_block_scans(monke
             pass
     finally:
         answer.set()
-        child.kill()
-        await child.wait()
-
-
-async def test_simultaneous_scans_read_the_slot_of_a_child_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, pids, end = 0, [], asyncio.Event()
-
-    async def in_loop(function: Callable[..., object], *args: object) -> object:
-        nonlocal begun
-        if function is process_tree.scan:
-            begun += 1
-            await end.wait()
-        return function(*args)
-
-    def slot_of(pid: int) -> str:
-        pids.append(pid)
-        return "cpu7"
-
-    monkeypatch.setattr(process_tree, "in_daemon_thread", in_loop)
-    monkeypatch.setattr(process_tree, "slot_of", slot_of)
-    monkeypatch.setattr(process_tree, "ROUND_S", 0.0)
-    child = await asyncio.create_subprocess_exec("sleep", "60")
-    try:
-        scans, tables = Scans(), []
-        for number in (1, 2):
-            tables.append(asyncio.create_task(scans.table()))
-            while begun < number:  # noqa: ASYNC110 - it begins in a later round of the loop
-                await asyncio.sleep(0)
-        end.set()
-        await asyncio.gather(*tables)
-        assert child.pid in [proc.pid for proc in (await scans.table()).members(None, "cpu7")]
-        assert pids.count(child.pid) == 1
-    finally:
         child.kill()
         await child.wait()
