@@ -9,10 +9,10 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -22,8 +22,7 @@ from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.ddp import torchrun
 from gmg_tui.engine.api.listener import Listener
 from gmg_tui.engine.api.server import Server
-from gmg_tui.engine.attempts.context import Context, ScriptTimes
-from gmg_tui.engine.attempts.gate import Gate
+from gmg_tui.engine.attempts.context import Context
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.notify import NotifyCommands, Occurrences, how_it_ended
@@ -31,7 +30,6 @@ from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.output.logs import LogWriter
 from gmg_tui.engine.output.pipes import Pipes
 from gmg_tui.engine.processes.process import adopt_orphans
-from gmg_tui.engine.processes.process_tree import Scans
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.job_queue import queue_of
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
@@ -39,7 +37,6 @@ from gmg_tui.engine.scheduling.scheduler import ReplicatedScheduler, Scheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.scheduling.tune_scheduler import TuneScheduler, search_of
 from gmg_tui.engine.supervisor import Supervisor
-from gmg_tui.engine.watchdog.client import WatchdogClient
 from gmg_tui.engine.workers.local_worker import LocalWorker
 from gmg_tui.engine.workers.slot_state import SlotState, Workplace
 from gmg_tui.gpu import egl
@@ -113,8 +110,7 @@ class Engine:
             self._sampling = self._sampler()  # first: GPUs are slow to answer, and the first frame needs their metrics
             self._pipes = Pipes(lambda: self._server.send_lines(), self._logs.is_full)
             self._egl = egl.EglProbe()
-            self._watchdog = WatchdogClient()
-            self._notify = NotifyCommands(self._spec, self._notify_trouble)
+            self._notify = NotifyCommands(self._spec, lambda text: self._supervisor.note("notify", text))
             # Trials that run out of memory are how a tuning finds the largest value that runs.
             expected = {OccurrenceKind.JOB_FAILED} if self._spec.tune is not None else set[OccurrenceKind]()
             self._occurrences = Occurrences(self._notify.notify, leave_out=expected)
@@ -151,21 +147,9 @@ class Engine:
         )
         count = len(hardware.slots)
         slot_states = {slot.name: SlotState(slot, index, count) for index, slot in enumerate(hardware.slots)}
-        times = ScriptTimes(hardware.slots[0].kind, spec)
         at_once = max((len(names) for names in hardware.allowed), default=count)
-        gate = Gate(spec.start or times.start_mode(spec))
-        context = Context(
-            session,
-            at_once,
-            self._pipes,
-            self._logs,
-            hardware.nvml,
-            self._egl,
-            gate,
-            self._watchdog,
-            scans=Scans(),
-            script_times=times,
-        )
+        context = Context(session, at_once, self._pipes, self._logs, hardware.nvml, self._egl)
+        self._watchdog = context.watchdog
         workplace = Workplace(session, partial(LocalWorker, context))
         if fleet is not None:
             workplace = fleet.workplace(session, slot_states)
@@ -194,7 +178,7 @@ class Engine:
         self._store.put(session)
         self._supervisor = Supervisor(session, slot_states, scheduler, faults)
         self._supervisor.fleet, self._supervisor.agent = fleet, agent
-        self._observer = Observer(self._supervisor, recorder, context.scans, tried, times.save)
+        self._observer = Observer(self._supervisor, recorder, context.scans, tried, context.script_times.save)
         if torchrun.starts(spec.script, module=spec.module) and spec.sweep is None:
             self._supervisor.note("torchrun", torchrun.instead(spec.script))
 
@@ -264,27 +248,16 @@ class Engine:
             self._pipes.close_all()
 
     async def _live(self) -> None:
-        serving = asyncio.create_task(self._supervisor.faults.forever("clients", self._server.run))
-        try:
-            await self._work()
-        finally:
-            serving.cancel()
-            await asyncio.gather(serving, return_exceptions=True)
-
-    async def _work(self) -> None:
         """Start the watchdog and then the workers, once an announced viewer has had its first frame."""
-        if self._viewer_comes:
-            await any_of(self._server.watched, timeout_s=_VIEWER_S)
-        if self._hardware.gpus:
-            self._egl.begin()
-        await self._watchdog.start(self._supervisor.session.id)
-        self._store.start()
-        observing = asyncio.create_task(self._observer.run(self._pipes.read, self._server.send), name="observer")
-        try:
-            await self._supervisor.run()
-        finally:
-            observing.cancel()
-            await asyncio.gather(observing, return_exceptions=True)
+        async with _beside(self._supervisor.faults.forever("clients", self._server.run)):
+            if self._viewer_comes:
+                await any_of(self._server.watched, timeout_s=_VIEWER_S)
+            if self._hardware.gpus:
+                self._egl.begin()
+            await self._watchdog.start(self._supervisor.session.id)
+            self._store.start()
+            async with _beside(self._observer.run(self._pipes.read, self._server.send)):
+                await self._supervisor.run()
 
     async def _done(self) -> None:
         """Return when the workers have ended, and the clients have seen it."""
@@ -304,9 +277,6 @@ class Engine:
         """The store's thread has trouble with the disk, or (None) no longer has."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: the engine has ended meanwhile
             self._loop.call_soon_threadsafe(self._supervisor.note, "store", text)
-
-    def _notify_trouble(self, text: str | None) -> None:
-        self._supervisor.note("notify", text)
 
     def _changed(self) -> None:
         ended = self._supervisor.all_ended.is_set()
@@ -368,6 +338,17 @@ class Engine:
         if not self._measured:
             self._measured = True
             self._server.soon()
+
+
+@contextlib.asynccontextmanager
+async def _beside(run: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Have `run` done meanwhile, and cancel it at the end."""
+    running = asyncio.create_task(run)
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def any_of(*events: asyncio.Event, timeout_s: float | None = None) -> None:

@@ -120,7 +120,7 @@ class Observer:
                 for part, loop in loops.items():
                     tasks.create_task(self._faults.forever(part, loop), name=part)
         finally:
-            self._faults.guard("records", lambda: self._recorder.conclude(self.snapshot()))
+            self._faults.guard("records", lambda: self._recorder.keep(self.snapshot()))
 
     async def _beat(self, read: Callable[[], None], send: Callable[[], None]) -> None:
         """What is done each second, all at once, since waking up costs more than most of it."""

@@ -33,7 +33,6 @@ class Supervisor:
 
     Attributes:
         all_ended: Set while no work is left.
-        rings: The newest lines of each slot.
         notes: Notes displayed about the session itself, by subject.
         fleet: The nodes, where the session has several.
         agent: The scheduler, where this engine is a node's agent.
@@ -48,7 +47,6 @@ class Supervisor:
         self.faults = faults
         faults.note = self.note
         self.all_ended = asyncio.Event()
-        self.rings = {name: slot_state.ring for name, slot_state in slot_states.items()}
         self.notes: dict[str, str] = {}
         self.agent: Agent | None = None
         self.fleet: Fleet | None = None

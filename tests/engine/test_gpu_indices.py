@@ -11,15 +11,11 @@ from gmg_tui.model import DdpSpec, RestartMode, StartMode, WorkerState
 from gmg_tui.protocol import Action
 from tests.nvml_sim import GPU_IS_LOST, Sim
 
-from .harness import Running, running, spec_for
+from .harness import running, spec_for
 
 NEVER = ("--lines", "0")
 RUNNING = WorkerState.RUNNING
 ON_GPUS: dict[str, Any] = {"cpu": None, "start": StartMode.TOGETHER, "interval_s": 0.2}
-
-
-async def _index(run: Running, slot: str) -> str:
-    return (await run.client.details(slot)).env["CUDA_VISIBLE_DEVICES"]
 
 
 async def test_a_worker_that_cannot_be_prepared_is_restarted_like_a_failed_one(sim: Sim) -> None:

@@ -42,7 +42,7 @@ def test_health_events_are_logged_once_and_storms_are_rate_limited() -> None:
     assert [text.removeprefix("GPU-1: ") for text in _told(events, worse)] == [
         "1 uncorrected ECC error, 1 more than before",
         "5 corrected ECC errors, 3 more than before",
-        "1 NVLink recovery, when the session began",
+        "1 recovered NVLink error, when the session began",
         "a memory row waits to be replaced, by the next reset of the GPU",
     ]
 

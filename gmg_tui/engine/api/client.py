@@ -50,8 +50,8 @@ class Client:
     @property
     def has_lines(self) -> bool:
         """Whether a followed worker has unsent lines."""
-        rings = self._supervisor.rings
-        return any(rings[slot].end > number for slot, number in self._next_line.items())
+        slots = self._supervisor.slot_states
+        return any(slots[slot].ring.end > number for slot, number in self._next_line.items())
 
     async def serve(self) -> None:
         """Answer requests and send updates until the client goes."""
@@ -98,9 +98,9 @@ class Client:
         self.wake.set()
 
     def _follow(self, request: Follow) -> None:
-        rings = self._supervisor.rings
-        slots = [slot for slot in request.slots if slot in rings]
-        self._next_line = {slot: max(rings[slot].end - request.tail, 0) for slot in slots}
+        states = self._supervisor.slot_states
+        slots = [slot for slot in request.slots if slot in states]
+        self._next_line = {slot: max(states[slot].ring.end - request.tail, 0) for slot in slots}
         if not self.readonly:
             self._server.watched.set()
         self._follow_on_nodes(slots)
@@ -113,50 +113,43 @@ class Client:
     async def _answer(self, request: Request) -> None:
         assert not isinstance(request, Hello | Follow)
         try:
-            self._reply(await self._result(request))
+            self._reply(Answer(request.id, value=await self._carry_out(request)))
         except GmgError as error:
             self._reply(Answer(request.id, error=str(error)))
 
-    async def _result(self, request: Request) -> Answer:  # noqa: C901 - a case for each request
+    async def _carry_out(self, request: Request) -> object:  # noqa: C901 - a case for each request
         """Carry out a request, or answer a question. Raises `GmgError` if that is not possible."""
         supervisor, observer, agent = self._supervisor, self._observer, self._agent
         match request:
-            case protocol.Ask(id=number):
-                return Answer(number, value=await self._value(request))
-            case protocol.ReadStacks(id=number, slot=slot):
-                return Answer(number, value=await observer.stacks(slot))
-            case protocol.ReadLog(id=number, path=path, offset=offset):
-                return Answer(number, value=await agent.logs.read(path, offset) if agent is not None else None)
-            case protocol.Act(id=number, action=action, slots=slots, seen=seen):
+            case protocol.Ask(topic=Topic.DETAILS, slot=slot):
+                return await observer.details(slot)
+            case protocol.Ask(topic=Topic.SERIES, slot=slot):
+                return observer.series(slot)
+            case protocol.Ask(topic=Topic.QUEUE, first=first, count=count):
+                return supervisor.scheduler.view(first, count)
+            case protocol.Ask(topic=Topic.TRIED):
+                return observer.tried()
+            case protocol.ReadStacks(slot=slot):
+                return await observer.stacks(slot)
+            case protocol.ReadLog(path=path, offset=offset):
+                return await agent.logs.read(path, offset) if agent is not None else None
+            case protocol.Act(action=action, slots=slots, seen=seen):
                 supervisor.act(action, slots, seen)
-            case protocol.Edit(id=number, slots=slots, args=args, env=env, seen=seen):
+            case protocol.Edit(slots=slots, args=args, env=env, seen=seen):
                 supervisor.edit(slots, args, env, seen)
-            case protocol.EndProcess(id=number, slot=slot, process=process, kill=kill):
+            case protocol.EndProcess(slot=slot, process=process, kill=kill):
                 await observer.end_process(slot, process, kill=kill)
-            case protocol.ActOnJobs(id=number, action=queue_action, jobs=jobs):
+            case protocol.ActOnJobs(action=queue_action, jobs=jobs):
                 supervisor.scheduler.act(queue_action, jobs)
-            case protocol.UseSlot(id=number, slot=slot, used=used):
+            case protocol.UseSlot(slot=slot, used=used):
                 supervisor.scheduler.use(slot, used=used)
-            case protocol.SetSlot(id=number):
+            case protocol.SetSlot():
                 if agent is None:
                     raise GmgError("this engine is no agent of another", 1)
                 agent.assign(self, request)
-            case protocol.End(id=number, kill=kill):
+            case protocol.End(kill=kill):
                 supervisor.end(kill=kill)
-            case Hello() | Follow():
-                raise AssertionError("neither has an answer")
-        return Answer(number)
-
-    async def _value(self, asked: protocol.Ask) -> object:
-        match asked.topic:
-            case Topic.DETAILS:
-                return await self._observer.details(asked.slot)
-            case Topic.SERIES:
-                return self._observer.series(asked.slot)
-            case Topic.QUEUE:
-                return self._supervisor.scheduler.view(asked.first, asked.count)
-            case Topic.TRIED:
-                return self._observer.tried()
+        return None
 
     async def _report(self) -> None:
         while True:
@@ -175,7 +168,7 @@ class Client:
             await self.writer.drain()
 
     async def _send_lines(self, slot: str, number: int) -> None:
-        ring = self._supervisor.rings[slot]
+        ring = self._supervisor.slot_states[slot].ring
         first, raw = ring.since(number, _MAX_LINES if number else _MAX_LINES * 8)
         if not raw or self._next_line.get(slot) != number:
             return  # nothing, or another Follow came in between

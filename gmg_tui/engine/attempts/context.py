@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -119,28 +118,29 @@ class ScriptTimes:
         return StartMode.TOGETHER if times.meshes_written or ranks else StartMode.GATED
 
 
-@dataclass(eq=False)
 class Context:
-    """Prepares attempts for all workers of a session."""
+    """Prepares attempts for all workers of a session.
 
-    session: Session
-    count: int
-    """How many workers run at once."""
-    pipes: Pipes
-    logs: LogWriter
-    nvml: Driver | None
-    """Knows the GPUs; None where there are only CPU slots."""
-    egl: Awaitable[EglMap]
-    """The mapping from GPUs to EGL devices, once the probe has returned it."""
-    gate: Gate
-    watchdog: WatchdogClient
-    scans: Scans
-    script_times: ScriptTimes
+    `count` workers run at once. `nvml` knows the GPUs, and is None where there are only CPU slots; `egl` is the mapping
+    from GPUs to EGL devices, once the probe has returned it.
+    """
 
-    @property
-    def spec(self) -> RunSpec:
-        """What to run."""
-        return self.session.spec
+    def __init__(
+        self,
+        session: Session,
+        count: int,
+        pipes: Pipes,
+        logs: LogWriter,
+        nvml: Driver | None,
+        egl: Awaitable[EglMap],
+    ) -> None:
+        self.spec = spec = session.spec
+        self.pipes = pipes
+        self.watchdog = WatchdogClient()
+        self.scans = Scans()
+        self.script_times = ScriptTimes(session.slots[0].kind, spec)
+        self.gate = Gate(spec.start or self.script_times.start_mode(spec))
+        self._session_id, self._count, self._logs, self._nvml, self._egl = session.id, count, logs, nvml, egl
 
     def stop_steps(self, task: Task) -> tuple[Step, ...]:
         """How a worker is stopped gracefully; a user's torchrun needs time to end its ranks."""
@@ -157,7 +157,7 @@ class Context:
         """A worker's log, at a path in the session's folder."""
         agent = self.spec.agent
         folder = agent.logs if agent is not None and agent.logs else self.spec.folder
-        return Log(self.logs, Path(folder) / path, self.spec.log_max_bytes)
+        return Log(self._logs, Path(folder) / path, self.spec.log_max_bytes)
 
     async def prepare(
         self,
@@ -179,8 +179,8 @@ class Context:
         """
         gpu_index = egl_index = None
         if slot.gpu is not None:
-            gpu_index = await index_of(self.nvml, slot.gpu, report)
-            egl_index, note = (await self.egl).index_of(slot.gpu)
+            gpu_index = await index_of(self._nvml, slot.gpu, report)
+            egl_index, note = (await self._egl).index_of(slot.gpu)
         else:
             note = "a CPU slot: Genesis takes the first EGL device that works"
         values = {**task.values, **values_for(slot, task.index, task.count, gpu_index)}
@@ -193,14 +193,14 @@ class Context:
         environment = worker_environment(
             os.environ,
             session=self.spec.agent.session if self.spec.agent is not None else self.spec.name,
-            session_id=self.session.id,
+            session_id=self._session_id,
             slot=slot,
             index=task.index,
             count=task.count,
             attempt=number,
             gpu_index=gpu_index,
             egl_index=egl_index,
-            threads=threads_each(len(os.sched_getaffinity(0)), self.count),
+            threads=threads_each(len(os.sched_getaffinity(0)), self._count),
             extra={name: fill(value, values) for name, value in env.items()} | self._simulation(),
             more=({} if meeting is None else variables(meeting, {**os.environ, **env})) | job,
             devices=await self._devices(task.cards, report)
@@ -241,7 +241,7 @@ class Context:
         names = []
         for card in cards:
             if card.gpu is not None:
-                index = await index_of(self.nvml, card.gpu, report)
+                index = await index_of(self._nvml, card.gpu, report)
                 names.append(card.gpu.uuid if card.kind is SlotKind.MIG else str(index))
         return tuple(names)
 

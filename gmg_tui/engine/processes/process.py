@@ -97,10 +97,9 @@ class Process:
                 stderr=writing[1],
                 start_new_session=True,
             )
-        except BaseException:
-            self.close_pipes()
-            raise
         finally:
+            if self._process is None:
+                self.close_pipes()
             for writing_end in writing:
                 os.close(writing_end)
             self._tried.set()

@@ -60,13 +60,12 @@ def _rest(health: GpuHealth, before: GpuHealth) -> Iterator[str]:
     counters = (
         ("uncorrected ECC error", health.ecc_uncorrected, before.ecc_uncorrected),
         ("corrected ECC error", health.ecc_corrected, before.ecc_corrected),
-        ("NVLink recovery", health.nvlink_recoveries, before.nvlink_recoveries),
+        ("recovered NVLink error", health.nvlink_recoveries, before.nvlink_recoveries),
     )
     for name, count, earlier in counters:
         if count is not None and count > (earlier or 0):
-            several = f"{name.removesuffix('y')}ies" if name.endswith("y") else f"{name}s"
             since = "when the session began" if earlier is None else f"{count - earlier:,} more than before"
-            yield f"{count:,} {name if count == 1 else several}, {since}"
+            yield f"{units.count(count, name)}, {since}"
     if health.remap_pending and not before.remap_pending:
         yield "a memory row waits to be replaced, by the next reset of the GPU"
     if health.remap_failed and not before.remap_failed:

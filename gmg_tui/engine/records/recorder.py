@@ -159,7 +159,7 @@ class Recorder:
         occupant = self._occupants.get(slot)
         return None if occupant is None else (occupant.record, time.monotonic() - occupant.since)
 
-    def keep(self, record: JobRecord) -> None:
+    def keep(self, record: JobRecord | Snapshot) -> None:
         """Write a record as it is."""
         self._store.put(record)
 
@@ -192,10 +192,6 @@ class Recorder:
         """Record what has happened to the health of the GPUs; `samples` are their newest ones, by UUID."""
         for kind, text, slot in self._health_events.take(samples, slot_states):
             self.event(kind, text, slot=slot or None)
-
-    def conclude(self, snapshot: Snapshot) -> None:
-        """Record how the session has ended."""
-        self._store.put(snapshot)
 
     def _refresh(self, slot_states: Iterable[SlotState]) -> None:
         """Write the figures of what runs, which `report` prints of a running session."""

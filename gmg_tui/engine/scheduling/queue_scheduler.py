@@ -67,21 +67,12 @@ class QueueScheduler(Scheduler):
     def _begin(self) -> Iterator[JobRun]:
         """Give slots to the jobs that can start now, one after another: each takes memory from the next."""
         while (next_job := self._board.next()).job is not None and not next_job.missing:
-            run = self._occupy(next_job.job, [self._slot_states[slot] for slot in next_job.slots])
-            if run is not None:
-                yield run
-
-    def _occupy(self, number: int, slot_states: Sequence[SlotState]) -> JobRun | None:
-        """Give a job slots and, at once, workers: commands must not reach the slots' previous ones. None if that fails."""
-        names = [slot_state.slot.name for slot_state in slot_states]
-        self._jobs |= dict.fromkeys(names, number)
-        record = self._queue.take(number)
-        try:
-            run = self._runs[number] = self._run(record, slot_states)
-            return run
-        except Exception as error:
-            self._free(self._fault(record, names[0], error), names)
-            return None
+            self._jobs |= dict.fromkeys(next_job.slots, next_job.job)
+            record = self._queue.take(next_job.job)
+            # At once, as commands must not reach the slots' previous workers.
+            run = self._run(record, [self._slot_states[slot] for slot in next_job.slots])
+            self._runs[run.number] = run
+            yield run
 
     def _free(self, record: JobRecord, slots: Iterable[str]) -> None:
         """A job leaves its slots."""
@@ -93,12 +84,6 @@ class QueueScheduler(Scheduler):
         if run is not None and run.again and record.state.ended and not self._board.ending:
             self.act(QueueAction.RETRY, (record.number,))
         self._wake.set()
-
-    def _fault(self, record: JobRecord, slot: str, error: Exception) -> JobRecord:
-        """The record of a job that failed because of an internal error, which must not take down the other jobs."""
-        _log.error("job %d on %s failed because of an internal error", record.number, slot, exc_info=error)
-        reason = f"internal error ({type(error).__name__}: {error}); see engine.log"
-        return self._recorder.fail(slot, record, reason)
 
     def _run(self, record: JobRecord, slot_states: Sequence[SlotState]) -> JobRun:
         spec, batch = self._workplace.spec, self._queue.batches[record.batch]
@@ -119,8 +104,10 @@ class QueueScheduler(Scheduler):
         try:
             await run.run()
             record = await self._outcome(run)
-        except Exception as error:
-            record = self._fault(record, run.slots[0], error)
+        except Exception as error:  # an internal error must not take down the other jobs
+            _log.exception("job %d on %s failed because of an internal error", run.number, run.slots[0])
+            reason = f"internal error ({type(error).__name__}: {error}); see engine.log"
+            record = self._recorder.fail(run.slots[0], record, reason)
         finally:
             self._free(record, run.slots)
 

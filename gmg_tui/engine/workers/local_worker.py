@@ -180,13 +180,6 @@ class LocalWorker(Worker):
         if self._state is not WorkerState.STOPPING:
             self._enter(WorkerState.STOPPING, reason)
 
-    async def run(self) -> None:
-        """As `Worker.run`."""
-        try:
-            await super().run()
-        finally:
-            self.log.close()
-
     async def _break_off(self) -> None:
         self.context.gate.left(self.slot.name)
         attempt = self.running
@@ -194,6 +187,7 @@ class LocalWorker(Worker):
             attempt.process.stop(KILL)
             await attempt.process.wait_stopped()
             attempt.mark_ended()
+        self.log.close()  # the next attempt, if there is one, opens it again
 
     async def _next_launch(self) -> Launch | None:
         """Wait for its turn, or the GPU's memory, and for its group, then prepare the next attempt.
