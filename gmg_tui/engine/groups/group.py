@@ -102,7 +102,7 @@ class Group:
     @property
     def workers(self) -> list[Worker]:
         """Of its ranks, in their order."""
-        return [member.worker for member in self.members if member.worker is not None]
+        return [member.worker for member in self.members]
 
     # An attempt, from the ranks
 
@@ -254,12 +254,6 @@ class Group:
             return f"stuck: {stuck}" if stuck is not None else None
         return f"rank {cause[0]}: {cause[1].reason}"
 
-    @property
-    def first_failed(self) -> str | None:
-        """The slot of the rank whose failure is the cause; None where none has failed."""
-        cause = self._attempt.cause
-        return self.slots[cause[0]] if cause is not None else None
-
     def view(self) -> RankGroup:
         """The group at this moment."""
         state, workers, attempt, at = self.state, self.workers, self._attempt, self.policy.at
@@ -319,10 +313,10 @@ class RankMember(Member, RestartPolicy):
     """A rank as a member of its group, and its restart policy: its next attempt is due when the group's is."""
 
     rank: Rank
+    worker: Worker
 
     def __init__(self, group: Group, rank: Rank) -> None:
         super().__init__(self, rank)
-        self.worker: Worker | None = None
         self.due = asyncio.Event()
         self._group = group
 

@@ -42,11 +42,9 @@ class Ray(Launcher):
         try:
             async with asyncio.timeout(_ANSWER_S):
                 return tuple((await driver.greet(b""))["nodes"])
-        except TimeoutError:
-            trouble = f"the cluster at {self._address} has not answered for {_ANSWER_S:.0f} s"
-            raise GmgError(f"--nodes ray: {trouble}") from None
         except (GmgError, OSError, EOFError) as error:
-            raise GmgError(f"--nodes ray: {error}") from error
+            late = f"the cluster at {self._address} has not answered for {_ANSWER_S:.0f} s"
+            raise GmgError(f"--nodes ray: {late if isinstance(error, TimeoutError) else error}") from error
         finally:
             await driver.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from gmg_tui import session as sessions
 from gmg_tui.engine.attempts.task import Task
@@ -62,12 +62,6 @@ class JobRun:
     def cause(self) -> str | None:
         """Which rank failed first, and of what, in one line; None without a group, or where none did."""
         return self.group.cause if self.group is not None else None
-
-    def placed(self) -> Iterator[tuple[SlotState, Worker]]:
-        """Each slot with the worker that runs on it; the one whose failure is the job's first."""
-        pairs = list(zip(self.slot_states, self.workers, strict=False))
-        first = self.group.first_failed if self.group is not None else None
-        yield from sorted(pairs, key=lambda pair: pair[1].slot.name != first)
 
     async def run(self) -> None:
         """Run the workers until all have ended for good; whatever runs when this is cancelled is killed."""

@@ -132,7 +132,7 @@ class QueueScheduler(Scheduler):
 
     def _requeue(self, run: JobRun) -> str | None:
         """The slot whose GPU a job has failed because of, so that it runs again; so do those that failed there before."""
-        for slot_state, worker in run.placed():
+        for slot_state, worker in zip(run.slot_states, run.workers, strict=False):
             if slot_state.gpu_uuid is None:
                 continue
             back = self._board.bench.judge(slot_state.gpu_uuid, worker, self._board.sample(slot_state))
@@ -190,7 +190,7 @@ class QueueScheduler(Scheduler):
     def queue(self) -> Queue:
         """How far the jobs are."""
         queue = self._queue
-        occupied_s = self._occupied_s()
+        occupied_s = {record.number: seconds for record, seconds in self._occupants()}
         benched = self._board.benched()
         lanes = sum(slot_state.displayed and name not in benched for name, slot_state in self._slot_states.items())
         return Queue(
@@ -212,10 +212,6 @@ class QueueScheduler(Scheduler):
         """The jobs that occupy slots, each with for how many seconds it has."""
         runs = self._runs.values()
         return [job for run in runs if (job := self._recorder.occupant(run.slots[0])) is not None]
-
-    def _occupied_s(self) -> dict[int, float]:
-        """For how many seconds each job has occupied its slots, by number."""
-        return {record.number: seconds for record, seconds in self._occupants()}
 
     def view(self, first: int, count: int) -> QueueView:
         """A part of the queue, at most 500 jobs of it."""
