@@ -178,7 +178,7 @@ class ReadLog(Struct, frozen=True, tag=True):
 
 Request = Hello | Follow | Act | Edit | Ask | EndProcess | End | ActOnJobs | UseSlot | ReadStacks | SetSlot | ReadLog
 
-LOOKING = (Follow, Ask)
+READONLY_REQUESTS = (Follow, Ask)
 """The requests of a read-only connection. Stacks are not among them: the workers are sent a signal for them."""
 
 

@@ -19,8 +19,8 @@ def _call(command: str, *args: Any, **options: Any) -> int:
     """Call the function of a command, whose module is imported only now."""
     try:
         module = importlib.import_module(f"gmg_tui.commands.{command}")
-    except ImportError:
-        if command not in _LIBRARIES:
+    except ImportError as error:
+        if command not in _LIBRARIES or (error.name or "").startswith("gmg_tui"):
             raise
         needed = f"{command} needs {_LIBRARIES[command]}"
         raise GmgError(f"{needed}; get it with: pip install 'gmg-tui[{command}]'", 1) from None

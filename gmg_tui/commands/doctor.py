@@ -64,7 +64,7 @@ class Finding(Struct, frozen=True):
 
     check: str
     verdict: str
-    found: str
+    result: str
     advice: str | None = None
 
 
@@ -114,7 +114,7 @@ def doctor(python: str | None, *, as_json: bool) -> int:
     for finding in _examine(path, os.environ, quiet=as_json):
         findings.append(finding)
         if not as_json:
-            text = "; ".join(filter(None, (finding.found, finding.advice)))
+            text = "; ".join(filter(None, (finding.result, finding.advice)))
             print(f"{finding.verdict:<4}  {finding.check:<12}  {text}", flush=True)
     if as_json:
         print_json(findings)

@@ -17,7 +17,7 @@ from gmg_tui.protocol import Update
 from gmg_tui.session import SessionEntry
 from gmg_tui.store.reader import open_store
 
-LOOK_S = 2.0
+SCAN_S = 2.0
 """How often new sessions are looked for."""
 _COUNT_S = 5.0
 """How often the stores are read for counters."""
@@ -80,13 +80,13 @@ class Following:
         counting = asyncio.create_task(self._count())
         try:
             while True:
-                await self._look()
-                await asyncio.sleep(LOOK_S)
+                await self._scan()
+                await asyncio.sleep(SCAN_S)
         finally:
             for task in (counting, *self._tasks.values()):
                 task.cancel()
 
-    async def _look(self) -> None:
+    async def _scan(self) -> None:
         now = time.monotonic()
         for name, view in list(self.views.items()):
             if view.ended_at is not None and now >= view.ended_at + REMEMBERED_S:
@@ -153,7 +153,7 @@ class Following:
                     view.totals = await asyncio.to_thread(_totals, Path(view.session.spec.folder) / sessions.STORE)
                 except GmgError:
                     continue  # it is not written yet, or the earlier ones stay
-            await asyncio.sleep(_COUNT_S if self.views else LOOK_S)
+            await asyncio.sleep(_COUNT_S if self.views else SCAN_S)
 
 
 def _totals(path: Path) -> Totals:

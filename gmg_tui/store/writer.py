@@ -28,7 +28,7 @@ Record = Session | Snapshot | JobRecord | JobAttempt | Event | MetricsRow
 MAX_EVENTS = 5_000
 MAX_METRICS = 20_000
 """Rows that may wait: some minutes of 64 slots, some megabytes."""
-_LOOK_S = 5.0
+_METRICS_S = 5.0
 """How often metrics are written when nothing else is."""
 _RETRY_S = 1.0
 _RETRY_CLOSING_S = 0.25
@@ -179,7 +179,7 @@ class StoreWriter:
             elif self._store_trouble is not None:
                 self._changed.wait_for(lambda: self._closing, _RETRY_S)
             else:
-                self._changed.wait_for(lambda: self._closing or self._fresh.urgent, _LOOK_S)
+                self._changed.wait_for(lambda: self._closing or self._fresh.urgent, _METRICS_S)
             fresh, self._fresh = self._fresh, _Backlog()
             closing = self._closing
         self._ended = self._ended or any(job.state.ended for job in fresh.jobs.values())

@@ -77,7 +77,7 @@ def test_a_problem_that_prevents_a_plain_run_gives_status_1(machine: dict[str, s
     _install(tmp_path / "packages" / "torch", _TORCH.format(gpus=0, cuda=None))
     findings, status = _findings(**machine, CUDA_VISIBLE_DEVICES="7")
     assert {name for name, finding in findings.items() if finding["verdict"] == "FAIL"} == {"torch", "visible GPUs"}
-    assert "built without CUDA" in findings["torch"]["found"]
+    assert "built without CUDA" in findings["torch"]["result"]
     assert status == 1
     findings, status = _findings(**machine | {"GMG_EGL_SIM": "crash", "LD_LIBRARY_PATH": ""})
     assert findings["driver"]["verdict"] == "FAIL"
@@ -118,7 +118,7 @@ _ONE, _TWO = NvmlView((_gpu(0),)), NvmlView((_gpu(0), _gpu(1)), driver="570")
 )
 def test_missing_parts_of_a_machine_are_reported(finding: Finding, verdict: str, words: str) -> None:
     assert finding.verdict == verdict
-    assert words in finding.found
+    assert words in finding.result
 
 
 def test_network_disks_are_recognised(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ async def _running(followed: Following, engine: ScriptedEngine) -> None:
 
 
 async def test_a_session_whose_engine_is_killed_counts_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "LOOK_S", 0.05)
+    monkeypatch.setattr(following, "SCAN_S", 0.05)
     followed = Following(print)
     task = asyncio.create_task(followed.run())
     async with ScriptedEngine(("cpu0",), "sim.py") as engine:
@@ -88,7 +88,7 @@ async def test_a_session_whose_engine_is_killed_counts_as_lost(monkeypatch: pyte
 
 
 async def test_an_ended_session_is_exported_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "LOOK_S", 0.05)
+    monkeypatch.setattr(following, "SCAN_S", 0.05)
     monkeypatch.setattr(following, "REMEMBERED_S", 0.1)
     followed = Following(print)
     task = asyncio.create_task(followed.run())

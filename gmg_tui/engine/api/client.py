@@ -80,7 +80,7 @@ class Client:
             if isinstance(request, Follow):
                 self._follow(request)
                 self.wake.set()
-            elif self.readonly and not isinstance(request, protocol.LOOKING):
+            elif self.readonly and not isinstance(request, protocol.READONLY_REQUESTS):
                 self._reply(Answer(request.id, error=_READ_ONLY))
             elif isinstance(
                 request, protocol.ReadStacks | protocol.ReadLog
