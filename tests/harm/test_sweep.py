@@ -24,8 +24,8 @@ from tests.nvml_sim import Sim
 from .patience import wait_until
 from .sessions import the_session
 
-JOBS = 24
-KILLS = 8
+JOBS = 16
+KILLS = 5
 
 
 def _sweep(sim: Sim, *words: str) -> subprocess.Popen[str]:
