@@ -29,7 +29,7 @@ def test_the_screen_agrees_with_the_logs_of_two_real_workers(light: str) -> None
         seen.update(phase for phase in _PHASES if phase in text)
         return "2 finished" in text
 
-    args = ("--name", "real", "--cpu", "2", light, "-B", "16", "--steps", "8000")
+    args = ("--name", "real", "--cpu", "2", light, "-B", "16", "--steps", "3000")
     with Terminal(*args, columns=132, rows=36) as terminal:
         terminal.until(ended, timeout_s=800)
         folder = Path(os.environ["XDG_STATE_HOME"]) / "gmg-tui" / "sessions" / "real"
@@ -45,7 +45,7 @@ def test_the_screen_agrees_with_the_logs_of_two_real_workers(light: str) -> None
     summary = json.loads((folder / "summary.json").read_text())
     for worker in summary["workers"]:
         assert worker["counted"] == "probe"
-        assert worker["env_steps"] == 16 * 7999
+        assert worker["env_steps"] == 16 * 2999
         assert units.fps(worker["fps"]["mean"]) in shown[worker["slot"]]
     assert f"{units.fps(sum(worker['fps']['mean'] for worker in summary['workers']))} FPS" in headline
     assert summary["total_fps"] == pytest.approx(sum(lasts), abs=0.01)

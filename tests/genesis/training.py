@@ -1,74 +1,67 @@
-"""A Genesis script that prints little: no FPS lines, no INFO lines, or rsl_rl's iterations instead of either.
+"""A Genesis script that trains with rsl_rl until it is interrupted, and prints its iterations alone.
 
-With `--count FILE` it writes when each iteration had stepped, and how many environment steps were done then.
+It writes to FILE when each iteration had stepped, and how many environment steps were done then.
 """
 
 import argparse
+import contextlib
 import tempfile
 import time
 from pathlib import Path
 
 import genesis as gs
+import torch
+from rsl_rl.env import VecEnv
+from rsl_rl.runners import OnPolicyRunner
+from tensordict import TensorDict
 
 parser = argparse.ArgumentParser()
+parser.add_argument("file", type=Path)
 parser.add_argument("-B", "--num_envs", type=int, default=8)
-parser.add_argument("--level", default="info")
-parser.add_argument("--steps", type=int, default=0, help="steps without a word")
-parser.add_argument("--iterations", type=int, default=0, help="iterations of rsl_rl's runner")
 parser.add_argument("--seed", type=int, default=1)
-parser.add_argument("--count", type=Path)
 args = parser.parse_args()
 
-gs.init(backend=gs.cpu, seed=args.seed, logging_level=args.level)
+gs.init(backend=gs.cpu, seed=args.seed, logging_level="warning")
 scene = gs.Scene(show_viewer=False, profiling_options=gs.options.ProfilingOptions(show_FPS=False))
 scene.add_entity(gs.morphs.Plane())
 box = scene.add_entity(gs.morphs.Box(size=(0.2, 0.2, 0.2), pos=(0.0, 0.0, 0.5)))
 scene.build(n_envs=args.num_envs)
+periods: list[str] = []
 
-for _ in range(args.steps):
-    scene.step()
 
-if args.iterations:
-    import torch
-    from rsl_rl.env import VecEnv
-    from rsl_rl.runners import OnPolicyRunner
-    from tensordict import TensorDict
+class Boxes(VecEnv):  # type: ignore[misc]
+    """Reward for the height of a box, which the actions cannot change."""
 
-    periods: list[str] = []
+    def __init__(self) -> None:
+        self.num_envs, self.num_actions, self.max_episode_length = args.num_envs, 2, 50
+        self.episode_length_buf = torch.zeros(args.num_envs, dtype=torch.long)
+        self.device, self.steps = "cpu", 0
+        self.cfg: dict[str, object] = {}
 
-    class Boxes(VecEnv):  # type: ignore[misc]
-        """Reward for the height of a box, which the actions cannot change."""
+    def get_observations(self) -> TensorDict:
+        return TensorDict({"policy": box.get_pos().clone()}, batch_size=[args.num_envs])
 
-        def __init__(self) -> None:
-            self.num_envs, self.num_actions, self.max_episode_length = args.num_envs, 2, 50
-            self.episode_length_buf = torch.zeros(args.num_envs, dtype=torch.long)
-            self.device, self.steps = "cpu", 0
-            self.cfg: dict[str, object] = {}
+    def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
+        scene.step()
+        self.steps += 1
+        if self.steps % 24 == 0:
+            periods.append(f"{args.num_envs * self.steps} {time.monotonic()}")
+        self.episode_length_buf += 1
+        done = self.episode_length_buf >= self.max_episode_length
+        self.episode_length_buf[done] = 0
+        return self.get_observations(), box.get_pos()[:, 2].clone(), done.long(), {"time_outs": done}
 
-        def get_observations(self) -> TensorDict:
-            return TensorDict({"policy": box.get_pos().clone()}, batch_size=[args.num_envs])
 
-        def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
-            scene.step()
-            self.steps += 1
-            if self.steps % 24 == 0:
-                periods.append(f"{args.num_envs * self.steps} {time.monotonic()}")
-            self.episode_length_buf += 1
-            done = self.episode_length_buf >= self.max_episode_length
-            self.episode_length_buf[done] = 0
-            return self.get_observations(), box.get_pos()[:, 2].clone(), done.long(), {"time_outs": done}
-
-    model = {"class_name": "MLPModel", "hidden_dims": [16], "activation": "elu"}
-    config = {
-        "num_steps_per_env": 24,
-        "save_interval": 100,
-        "obs_groups": {"actor": ["policy"], "critic": ["policy"]},
-        "algorithm": {"class_name": "PPO", "num_learning_epochs": 2, "num_mini_batches": 2},
-        "actor": {**model, "distribution_cfg": {"class_name": "GaussianDistribution", "init_std": 1.0}},
-        "critic": model,
-    }
-    # Without a folder it prints nothing; its writer's thread may write into it to the last.
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        OnPolicyRunner(Boxes(), config, log_dir=folder, device="cpu").learn(args.iterations)
-    if args.count:
-        args.count.write_text("\n".join(periods))
+model = {"class_name": "MLPModel", "hidden_dims": [16], "activation": "elu"}
+config = {
+    "num_steps_per_env": 24,
+    "save_interval": 1_000_000,
+    "obs_groups": {"actor": ["policy"], "critic": ["policy"]},
+    "algorithm": {"class_name": "PPO", "num_learning_epochs": 2, "num_mini_batches": 2},
+    "actor": {**model, "distribution_cfg": {"class_name": "GaussianDistribution", "init_std": 1.0}},
+    "critic": model,
+}
+# Without a folder it prints nothing; its writer's thread may write into it to the last.
+with contextlib.suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+    OnPolicyRunner(Boxes(), config, log_dir=folder, device="cpu").learn(1_000_000)
+args.file.write_text("\n".join(periods))

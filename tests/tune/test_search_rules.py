@@ -76,13 +76,13 @@ def hold(outcome: Outcome, spec: TuneSpec) -> None:
         assert not more or answer.fastest.value == answer.largest.value
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(worlds(), specs())
 def test_every_search_ends_within_its_limits(world: World, spec: TuneSpec) -> None:
     hold(tune(world, spec), spec)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(worlds(), specs(), st.integers(0, 40))
 def test_a_search_resumes_from_any_trial(world: World, spec: TuneSpec, after: int) -> None:
     first = tune(world, spec, stop_after=after)
