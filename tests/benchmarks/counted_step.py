@@ -9,7 +9,8 @@ from gmg_tui.probe.site import gmg_probe
 from tests.benchmarks.ground import Ground
 from tests.benchmarks.report import Row
 
-_STEPS = 20_000
+_STEPS = 2_000
+"""In a run, which is so short that some of them are not interrupted by other processes."""
 
 
 class _Plain:
@@ -32,7 +33,7 @@ def run(ground: Ground, *, quick: bool) -> list[Row]:
     gmg_probe.folder = str(folder)
     _Counted.step = gmg_probe._counting(_Plain.step, "n_envs", "simulator")  # type: ignore[method-assign, no-untyped-call]
     times_us: dict[type[_Plain], list[float]] = {_Plain: [], _Counted: []}
-    for _ in range(10 if quick else 200):
+    for _ in range(100 if quick else 3000):
         for kind, each in times_us.items():
             each.append(_step_us(kind()))
     added_us = min(times_us[_Counted]) - min(times_us[_Plain])
