@@ -37,7 +37,7 @@ class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lines: tuple[str, ...] = ()
     """Expressions with the named groups `NAMES` or `metric_…`; each is tried on each line."""
     words: tuple[str, ...] = ()
-    """Only lines with one of these are matched; without any, all are."""
+    """Only lines with one of these are matched with `lines`; without any, all are."""
     unit: str = "step"
     """What `done` and `total` count."""
     first: int = 1
@@ -122,13 +122,14 @@ class FormatLines(LineReader):
 
     def read(self, block: bytes) -> Iterator[Figures]:
         """Yields the figures of each match."""
-        if not self._has_word(block):
+        if not self._phases and not self._has_word(block):
             return
         for raw in block.splitlines():
-            if not self._has_word(raw):
+            patterns = self._patterns if self._has_word(raw) else ()
+            if not patterns and not self._phases:
                 continue
             text = strip_ansi(raw[: 8 * self._most]).decode("utf-8", "replace")[: self._most]
-            for match in filter(None, (pattern.search(text) for pattern in self._patterns)):
+            for match in filter(None, (pattern.search(text) for pattern in patterns)):
                 yield self._figures(match)
             for pattern, phase in self._phases:
                 if pattern.search(text):

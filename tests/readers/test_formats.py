@@ -152,6 +152,7 @@ def test_a_reader_uses_the_matches_of_a_pattern() -> None:
 def test_a_table_of_the_settings_defines_phases_and_failures_too() -> None:
     table = {
         "lines": [r"epoch (?P<done>\d+) of (?P<total>\d+)"],
+        "words": ["epoch"],
         "unit": "epoch",
         "first": 0,
         "phases": {"^warming up": "compiling kernels"},
