@@ -24,7 +24,8 @@ args = parser.parse_args()
 gs.init(backend=gs.cpu, seed=args.seed, logging_level="warning")
 scene = gs.Scene(show_viewer=False, profiling_options=gs.options.ProfilingOptions(show_FPS=False))
 scene.add_entity(gs.morphs.Plane())
-box = scene.add_entity(gs.morphs.Box(size=(0.2, 0.2, 0.2), pos=(0.0, 0.0, 0.5)))
+for i in range(4):  # the scene of light.py, whose kernels are compiled already
+    box = scene.add_entity(gs.morphs.Box(size=(0.2, 0.2, 0.2), pos=(0.05 * i, 0.0, 0.5 + 0.3 * i)))
 scene.build(n_envs=args.num_envs)
 periods: list[str] = []
 
