@@ -13,7 +13,6 @@ from tests.nvml_sim import Sim
 from tests.nvml_sim.child import on_simulated_driver
 
 TICK_S = 0.02
-FOREVER_S = 3600.0
 Round = tuple[tuple[GpuSample, ...], str | None]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -23,15 +24,22 @@ PICTURED = "8.2.8"
 
 
 @pytest.fixture(autouse=True)
-def _at_the_time_of_the_snapshots() -> None:
+def _at_the_time_of_the_snapshots() -> Iterator[None]:
+    """Clocks show the same everywhere."""
     from gmg_tui.ui.drawing import words
 
     words.show_time(NOW)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.fixture(autouse=True)
 def _patient_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pilot's pauses and key presses last until the app has done everything, on a busy machine too."""
+    """A pilot's pauses and key presses last until the app has done everything, on a busy machine too; messages stay."""
+    monkeypatch.setattr("gmg_tui.ui.app.MESSAGE_S", 600.0)
     monkeypatch.setattr("selectors.DefaultSelector", IdleSelector)  # what every loop is made with from now on
     for module in ("textual.app", "textual.pilot"):
         monkeypatch.setattr(f"{module}.wait_for_idle", wait_for_idle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -62,19 +62,14 @@ def fps_line(i: int, fps: float) -> str:
     return f"[Genesis] [07:41:{i % 60:02d}] [INFO] Running at {fps:,.2f} FPS ({fps / 4096:.2f} FPS per env, 4096 envs)."
 
 
-def running(i: int, *, second: float = 0.0, slot: str | None = None) -> Worker:
+def running(i: int, *, second: float = 0.0) -> Worker:
     """A running worker."""
     fps = 24_013_029.0 + 87_842 * i + 31_337 * math.sin(second + i)
-    return worker_of(
-        slot=slot or f"gpu{i}",
-        index=i,
-        state=WorkerState.RUNNING,
-        state_since=NOW - (2352.0 - i),
-        phase=Phase.RUNNING,
-        phase_since=NOW - (2352.0 - i),
-        args=ARGS,
-        attempt=1,
-        attempt_started=NOW,
+    return _worker(
+        i,
+        WorkerState.RUNNING,
+        2352.0 - i,
+        Phase.RUNNING,
         pid=50_000 + i,
         fps=Fps(last=fps, mean=23_900_000.0, max=24_300_000.0, samples=47_000, settled=fps),
         n_envs=4096,
@@ -143,6 +138,17 @@ def busy_snapshot(gpus: int = 8, second: float = 0.0) -> Snapshot:
     )
 
 
+def _worker(i: int, state: WorkerState, for_s: float, phase: Phase | None = None, **fields: Any) -> Worker:
+    """The worker on `gpu<i>`, which has been in a state, and its phase, for so many seconds of its first attempt."""
+    if phase is not None:
+        fields = {"phase": phase, "phase_since": NOW - for_s} | fields
+    fields = {"args": ARGS, "attempt": 1, "attempt_started": NOW} | fields
+    return worker_of(slot=f"gpu{i}", index=i, state=state, state_since=NOW - for_s, **fields)
+
+
+_COMPILING = "[Genesis] [07:38:46] [INFO] Compiling simulation kernels..."
+
+
 def varied_snapshot(second: float = 0.0) -> Snapshot:
     """Eight GPUs in nearly every state."""
     throttled = GpuSample(
@@ -164,102 +170,82 @@ def varied_snapshot(second: float = 0.0) -> Snapshot:
         args=("-B", "16384"),
         before=reached(1, ARGS, fps=rate(21_100_000.0), n_envs=4096, memory_peak_mib=30_940.0),
         attempt=2,
-        attempt_started=NOW,
         memory_peak_mib=79_800.0,
         progress=Progress(312, 1500, "iteration", eta_s=1188.0),
     )
-    workers = (
-        running(0, second=second),
-        edited,
-        worker_of(
-            slot="gpu2",
-            index=2,
-            state=WorkerState.COMPILING,
-            state_since=NOW - 161.0,
-            phase=Phase.COMPILING,
-            phase_since=NOW - 161.0,
-            phase_usual_s=250.0,
-            args=ARGS,
-            attempt=1,
-            attempt_started=NOW,
-            pid=50_002,
-            cpu_pct=100.0,
-            memory_rss_mib=3010.0,
-            last_line="[Genesis] [07:38:46] [INFO] Compiling simulation kernels...",
-            log_lines=31,
-        ),
-        worker_of(
-            slot="gpu3",
-            index=3,
-            state=WorkerState.FAILED,
-            state_since=NOW - 1204.0,
-            args=ARGS,
-            attempt=4,
-            attempt_started=NOW,
-            exit_code=1,
-            reason="CUDA out of memory: 61.4 GiB more were asked for, 12.1 GiB were free",
-            advice="fewer environments: e, then a smaller -B",
-            last_line="RuntimeError: CUDA out of memory.",
-            log_lines=212,
-        ),
-        worker_of(
-            slot="gpu4",
-            index=4,
-            state=WorkerState.COMPILING,
-            state_since=NOW - 874.0,
-            phase=Phase.COMPILING,
-            phase_since=NOW - 874.0,
-            args=ARGS,
-            attempt=1,
-            attempt_started=NOW,
-            pid=50_004,
-            stuck=f"no output, no CPU time for {74 + second:.0f} s",
-            last_line="[Genesis] [07:26:53] [INFO] Compiling simulation kernels...",
-            log_lines=31,
-        ),
-        worker_of(
-            slot="gpu5",
-            index=5,
-            state=WorkerState.STOPPING,
-            state_since=NOW - 4.0,
-            phase=Phase.SAVING,
-            phase_since=NOW - 4.0,
-            args=ARGS,
-            attempt=1,
-            attempt_started=NOW,
-            pid=50_005,
-            stopping="SIGINT sent, SIGTERM in 11 s",
-            fps=Fps(last=23_100_000.0, mean=23_000_000.0, max=23_800_000.0, samples=400, settled=23_100_000.0),
-            n_envs=4096,
-            last_line="[Genesis] [07:41:03] [INFO] 💤 Exiting Genesis and caching compiled kernels...",
-            log_lines=9000,
-        ),
-        worker_of(
-            slot="gpu6",
-            index=6,
-            state=WorkerState.RESTARTING,
-            state_since=NOW - 2.0,
-            args=ARGS,
-            attempt=2,
-            attempt_started=NOW,
-            restart_at=NOW + 6.0,
-            reason="the kernel cache was being written by another worker",
-            last_line="EOFError: Ran out of input",
-            log_lines=77,
-        ),
-        running(7, second=second),
+    compiling = _worker(
+        2,
+        WorkerState.COMPILING,
+        161.0,
+        Phase.COMPILING,
+        phase_usual_s=250.0,
+        pid=50_002,
+        cpu_pct=100.0,
+        memory_rss_mib=3010.0,
+        last_line=_COMPILING,
+        log_lines=31,
+    )
+    failed = _worker(
+        3,
+        WorkerState.FAILED,
+        1204.0,
+        attempt=4,
+        exit_code=1,
+        reason="CUDA out of memory: 61.4 GiB more were asked for, 12.1 GiB were free",
+        advice="fewer environments: e, then a smaller -B",
+        last_line="RuntimeError: CUDA out of memory.",
+        log_lines=212,
+    )
+    stuck = _worker(
+        4,
+        WorkerState.COMPILING,
+        874.0,
+        Phase.COMPILING,
+        pid=50_004,
+        stuck=f"no output, no CPU time for {74 + second:.0f} s",
+        last_line=_COMPILING.replace("07:38:46", "07:26:53"),
+        log_lines=31,
+    )
+    stopping = _worker(
+        5,
+        WorkerState.STOPPING,
+        4.0,
+        Phase.SAVING,
+        pid=50_005,
+        stopping="SIGINT sent, SIGTERM in 11 s",
+        fps=Fps(last=23_100_000.0, mean=23_000_000.0, max=23_800_000.0, samples=400, settled=23_100_000.0),
+        n_envs=4096,
+        last_line="[Genesis] [07:41:03] [INFO] 💤 Exiting Genesis and caching compiled kernels...",
+        log_lines=9000,
+    )
+    restarting = _worker(
+        6,
+        WorkerState.RESTARTING,
+        2.0,
+        attempt=2,
+        restart_at=NOW + 6.0,
+        reason="the kernel cache was being written by another worker",
+        last_line="EOFError: Ran out of input",
+        log_lines=77,
     )
     lost = GpuSample(uuid="GPU-00000007", lost=True, error="GPU is lost (Xid 79)")
     return Snapshot(
         time=NOW + second,
         elapsed_s=2467.0 + second,
-        workers=workers,
+        workers=(
+            running(0, second=second),
+            edited,
+            compiling,
+            failed,
+            stuck,
+            stopping,
+            restarting,
+            running(7, second=second),
+        ),
         samples=(
             sample(0, second=second),
             throttled,
-            sample(2, busy=False),
-            sample(3, busy=False),
-            sample(4, busy=False),
+            *(sample(i, busy=False) for i in (2, 3, 4)),
             sample(5),
             sample(6, busy=False),
             lost,
@@ -271,22 +257,9 @@ def varied_snapshot(second: float = 0.0) -> Snapshot:
 def troubled_snapshot() -> Snapshot:
     """Eight workers that wait, come back, are stuck or are not as they should be."""
     waiting = worker_of("gpu1", 1, WorkerState.WAITING, NOW - 61.0, args=ARGS)
-    restarting = worker_of(
-        "gpu2", 2, WorkerState.RESTARTING, NOW - 9.0, args=ARGS, attempt=1, attempt_started=NOW, log_lines=212
-    )
+    restarting = _worker(2, WorkerState.RESTARTING, 9.0, log_lines=212)
     workers = (
-        worker_of(
-            "gpu0",
-            0,
-            WorkerState.BUILDING,
-            NOW - 58.0,
-            Phase.BUILDING,
-            NOW - 12.0,
-            args=ARGS,
-            attempt=1,
-            attempt_started=NOW,
-            pid=50_000,
-        ),
+        _worker(0, WorkerState.BUILDING, 58.0, Phase.BUILDING, phase_since=NOW - 12.0, pid=50_000),
         changed(waiting, reason="for gpu0 to write the mesh caches (at most 120 s)"),
         changed(restarting, reason="for 12.1 GiB on gpu2 to be released (the list of its processes shows by whom)"),
         changed(
@@ -304,19 +277,7 @@ def troubled_snapshot() -> Snapshot:
             state_since=NOW - 8.0,
             stopping="SIGTERM sent, waiting up to 10 s",
         ),
-        worker_of(
-            "gpu6",
-            6,
-            WorkerState.STARTING,
-            NOW - 2.0,
-            Phase.IMPORTING,
-            NOW - 2.0,
-            9.0,
-            args=ARGS,
-            attempt=3,
-            attempt_started=NOW,
-            pid=50_006,
-        ),
+        _worker(6, WorkerState.STARTING, 2.0, Phase.IMPORTING, phase_usual_s=9.0, attempt=3, pid=50_006),
         changed(
             running(7),
             fps=Fps(1.4e8, 1.3e8, 2e8, 900, 192_104_233.0),
@@ -331,38 +292,34 @@ def troubled_snapshot() -> Snapshot:
 
 def ended_snapshot() -> Snapshot:
     """All have ended: seven finished, one failed."""
-    workers = tuple(
-        worker_of(
-            slot=f"gpu{i}",
-            index=i,
-            state=WorkerState.FINISHED if i != 3 else WorkerState.FAILED,
-            state_since=NOW - (12.0 + i),
-            attempt=1,
-            attempt_started=NOW,
-            exit_code=0 if i != 3 else 1,
-            reason=None if i != 3 else "RuntimeError: nan in the velocities of entity 3",
+    finished = [
+        _worker(
+            i,
+            WorkerState.FINISHED,
+            12.0 + i,
+            args=(),
+            exit_code=0,
             fps=Fps(24_013_029.0 + 87_842 * i, 23_900_000.0, 24_300_000.0, 47_000, settled=24_013_029.0 + 87_842 * i),
             n_envs=4096,
             last_line="[Genesis] [07:41:07] [INFO] 💤 Exiting Genesis and caching compiled kernels...",
             log_lines=47_310,
         )
         for i in range(8)
-    )
+    ]
+    reason = "RuntimeError: nan in the velocities of entity 3"
+    finished[3] = changed(finished[3], state=WorkerState.FAILED, exit_code=1, reason=reason)
     samples = tuple(sample(i, busy=False) for i in range(8))
-    return Snapshot(time=NOW, elapsed_s=2467.0, workers=workers, samples=samples, clients=1)
+    return Snapshot(time=NOW, elapsed_s=2467.0, workers=tuple(finished), samples=samples, clients=1)
 
 
 def cpu_snapshot() -> Snapshot:
     """Two workers on shares of the CPU."""
-    first = worker_of(
-        slot="cpu0",
-        index=0,
-        state=WorkerState.RUNNING,
-        state_since=NOW - 61.0,
-        phase=Phase.RUNNING,
-        phase_since=NOW - 61.0,
-        attempt=1,
-        attempt_started=NOW,
+    first = _worker(
+        0,
+        WorkerState.RUNNING,
+        61.0,
+        Phase.RUNNING,
+        args=(),
         pid=812,
         fps=Fps(12_795.0, 12_900.0, 14_100.0, 310, settled=14_047.31),
         n_envs=16,
@@ -372,14 +329,8 @@ def cpu_snapshot() -> Snapshot:
         log_lines=340,
         backend="cpu",
     )
-    second = worker_of(
-        slot="cpu1",
-        index=1,
-        state=WorkerState.WAITING,
-        state_since=NOW - 61.0,
-        reason="for cpu0 to fill the kernel cache",
-    )
-    return Snapshot(time=NOW, elapsed_s=94.0, workers=(first, second), clients=1)
+    second = worker_of("cpu1", 1, WorkerState.WAITING, NOW - 61.0, reason="for cpu0 to fill the kernel cache")
+    return Snapshot(time=NOW, elapsed_s=94.0, workers=(changed(first, slot="cpu0"), second), clients=1)
 
 
 @functools.cache

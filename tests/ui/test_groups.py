@@ -85,9 +85,8 @@ def test_a_long_list_of_ranks_is_shortened() -> None:
 async def test_the_table_names_ranks() -> None:
     app = play.app_of(play.engine_of(ranks.pairs()))
     async with app.run_test(size=(80, 24)) as pilot:
-        await play.sees(pilot, "▸ gpu0 g0·0/2", "  gpu1 g0·1/2", "  gpu2 g1·0/2")
-        await pilot.press("space")
-        await play.sees(pilot, "▸◆gpu0 g0·0/2")
+        await play.press(pilot, "space")
+        await play.sees(pilot, "▸◆gpu0 g0·0/2", "  gpu1 g0·1/2", "  gpu2 g1·0/2")
 
 
 @pytest.mark.parametrize(("size", "text"), [((160, 48), "FPS counted in rank 0"), ((80, 24), " in rank 0 ")])

@@ -10,7 +10,7 @@ from textual.app import App
 from gmg_tui.protocol import Lines
 from gmg_tui.ui.line_bar import LineBar
 from gmg_tui.ui.log.buffer import KEPT_ROWS
-from tests.ui import play, ranks, sessions
+from tests.ui import play, ranks
 from tests.ui.play import FakedApp, press
 
 SMALL = (80, 24)
@@ -144,14 +144,6 @@ async def test_lines_of_another_worker_that_come_late_are_not_shown() -> None:
         assert "a line of gpu0" not in play.shown(app)
 
 
-async def test_a_slow_line_shows_that_lines_are_missing() -> None:
-    app = play.busy()
-    async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "400 lines")
-        app.engine.push(Lines("gpu0", 90_400, ("after the gap",)))
-        await play.sees(pilot, "… 90,000 lines skipped", "after the gap", "90,401 lines")
-
-
 @pytest.mark.parametrize("late", [0, 40])
 async def test_the_match_stays_on_its_line_when_the_log_is_paused_and_followed_again(late: int) -> None:
     """Rows of a group used to change places on release: another line was highlighted, or an `IndexError` was raised."""
@@ -272,20 +264,6 @@ def _lines(app: FakedApp) -> list[str]:
     rows = play.screen(app)
     begin = next(y for y, row in enumerate(rows) if " log " in row and row[0] in "─-")
     return [row.rstrip() for row in rows[begin:-1] if row.strip()]
-
-
-async def test_rows_of_a_paused_log_do_not_change_while_progress_continues() -> None:
-    app = play.busy(1)
-    async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "400 lines", "×392")
-        await press(pilot, "f")
-        paused = _lines(app)[1:]
-        app.engine.push(Lines("gpu0", 400, (sessions.fps_line(32, 1e6), sessions.fps_line(33, 2e6))))
-        await play.sees(pilot, "402 lines", "2,000,000.00", "×2")
-        assert _lines(app)[1 : len(paused) + 1] == paused
-        await press(pilot, "f")
-        app.engine.push(Lines("gpu0", 402, (sessions.fps_line(34, 3e6),)))
-        await play.sees(pilot, "following", "3,000,000.00", "×3")
 
 
 def _style(app: FakedApp, text: str) -> str:

@@ -69,19 +69,14 @@ def test_a_paused_buffer_drops_nothing_grows_to_twice_its_size_and_continues_aft
     assert buffer.below == 0
 
 
-def test_long_lines_bound_a_paused_buffer_too() -> None:
-    buffer = LogBuffer(kept=1000, kept_chars=10_000)
-    buffer.hold()
-    for number in range(50):
-        buffer.extend(number, ["x" * 3000])
-    assert len(buffer.rows) == 7
-
-
-def test_long_lines_are_bounded_by_their_length() -> None:
-    buffer = LogBuffer(kept=1000, kept_chars=10_000)
+def test_long_lines_are_bounded_by_their_length_and_a_paused_buffer_by_twice_that() -> None:
+    buffer, paused = LogBuffer(kept=1000, kept_chars=10_000), LogBuffer(kept=1000, kept_chars=10_000)
     buffer.extend(0, ["x" * 3000 for _ in range(50)])
-    assert buffer.printed == 50
-    assert len(buffer.rows) == 4
+    assert (buffer.printed, len(buffer.rows)) == (50, 4)
+    paused.hold()
+    for number in range(50):
+        paused.extend(number, ["x" * 3000])
+    assert len(paused.rows) == 7
 
 
 def test_a_search_ignores_case_and_wraps_around() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pyte
+import pytest
 from rich.cells import cell_len
+from rich.console import Console
 
+from tests.pseudo_terminal import text_of
 from tests.ui import play
 
 
@@ -34,3 +38,13 @@ async def test_hidden_tiles_are_counted() -> None:
         await pilot.press("t")
         await play.sees(pilot, "gpu7")
         assert "of 8" not in play.shown(app)
+
+
+async def test_the_first_frame_shows_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not a blank that is filled afterwards."""
+    size = (120, 36)
+    sent = play.record(monkeypatch, Console(width=size[0], color_system="256"))
+    async with play.busy().run_test(size=size):
+        terminal = pyte.Screen(*size)
+        pyte.Stream(terminal).feed(sent[0])
+    assert [word for word in (*map("gpu{}".format, range(8)), "Σ") if word not in text_of(terminal)] == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from textual import events
 from textual.pilot import Pilot
 
 from gmg_tui.ui import Outcome
@@ -15,12 +14,6 @@ SMALL, WIDE = (80, 24), (132, 40)
 async def _click_twice(pilot: Pilot[Outcome], text: str) -> None:
     row = next(number for number, line in enumerate(play.screen(pilot.app)) if text in line)
     await pilot.click(offset=(play.screen(pilot.app)[row].index(text), row), times=2)
-    await pilot.pause()
-
-
-async def _wheel(pilot: Pilot[Outcome], kind: type[events.MouseEvent]) -> None:
-    screen = pilot.app.screen
-    screen.post_message(kind(screen, 4, 4, 0, 0, 0, False, False, False))
     await pilot.pause()
 
 

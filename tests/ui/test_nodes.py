@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-
 import pytest
 
 from gmg_tui.model import NodeView, Snapshot, WorkerState
@@ -15,15 +12,6 @@ from tests.ui.play import FakedApp, press
 
 WIDE = (160, 48)
 ALL = tuple(map(nodes.name, range(8)))
-
-
-@pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def _drawn(app: FakedApp) -> tuple[str, ...]:
@@ -63,21 +51,17 @@ async def test_the_cursor_moves_over_folded_lines_and_enter_unfolds() -> None:
         assert "n2/gpu3" in _drawn(app)
 
 
-async def test_keys_do_not_act_on_hidden_workers() -> None:
-    app = nodes.busy()
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "do:screen.fold_node")
-        for key in ("r", "x", "X", "e", "p", "do:stacks"):
-            await press(pilot, key)
-            await play.sees(pilot, "n1 is folded: unfold it, or mark its workers.")
-        assert {request[0] for request in app.engine.asked} == {"follow"}
-
-
-async def test_space_marks_all_workers_of_a_folded_node() -> None:
+async def test_keys_do_not_act_on_hidden_workers_unless_space_has_marked_them() -> None:
     app = nodes.busy()
     app.confirm = False
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "do:screen.fold_node", "space")
+        await press(pilot, "do:screen.fold_node")
+        for key in ("r", "x", "X", "e", "p", "do:stacks"):
+            app.say("")
+            await press(pilot, key)
+            await play.sees(pilot, "n1 is folded: unfold it, or mark its workers.")
+        assert {request[0] for request in app.engine.asked} == {"follow"}
+        await press(pilot, "space")
         assert app.view.marked == set(ALL[:4])
         assert "▸◆+ n1" in play.shown(app)
         await press(pilot, "x")

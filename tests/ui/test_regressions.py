@@ -76,13 +76,14 @@ async def test_no_key_affects_another_worker_when_the_slot_of_the_details_is_rem
 
 
 async def test_a_message_takes_no_row_from_the_workers_and_disappears(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gmg_tui.ui.app.MESSAGE_S", 2.0)
     app = play.busy()
     async with app.run_test(size=(160, 26)) as pilot:
         tiles, rows = app.main.grid.plan.tiles, app.main.grid.region
         await press(pilot, "exclamation_mark")
         await play.sees(pilot, "No worker has problems.")
         assert (app.main.grid.plan.tiles, app.main.grid.region) == (tiles, rows)
+        monkeypatch.setattr("gmg_tui.ui.app.MESSAGE_S", 0.05)
+        await press(pilot, "exclamation_mark")
         await play.until(pilot, lambda: "No worker has problems." not in play.shown(app))
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-
 import pytest
 
 from tests.ui import nodes, play, ranks, sessions, sweeps
@@ -12,16 +9,6 @@ from tests.ui.play import FakedApp
 from tests.ui.screens.pictures import LARGE, MIDDLE, SMALL, Compare, drawn
 
 TINY, HUGE = (60, 15), (250, 70)
-
-
-@pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Times are the same everywhere."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def _drawn(compare: Compare, size: tuple[int, int], app: FakedApp, keys: str = "") -> bool:

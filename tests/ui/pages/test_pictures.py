@@ -1,4 +1,4 @@
-"""Pictures of the pages, compared cell by cell; `--snapshot-update` replaces them: review the changes."""
+"""Pictures of the pages and dialogs, compared cell by cell; `--snapshot-update` replaces them: review the changes."""
 
 from __future__ import annotations
 
@@ -53,3 +53,11 @@ def test_gpus_of_a_sweep(snap_compare: Compare) -> None:
 
 def test_help(snap_compare: Compare) -> None:
     assert drawn(snap_compare, stage.app(), SMALL, "question_mark", "Basics")
+
+
+def test_edit(snap_compare: Compare) -> None:
+    assert drawn(snap_compare, stage.app(), SMALL, "e 0", "Edit gpu0", "gpu0 restarts")
+
+
+def test_quit(snap_compare: Compare) -> None:
+    assert drawn(snap_compare, stage.app(), SMALL, "q", "Quit franka-1")

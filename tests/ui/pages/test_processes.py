@@ -103,14 +103,11 @@ async def test_the_cursor_stays_on_its_process_while_others_come_and_go(monkeypa
         await play.sees(pilot, "There is no process to end.")
 
 
-async def test_a_cpu_slot_has_no_gpu() -> None:
-    async with opened(stage.cpu_engine(), "cpu0 is a share of the CPU and has no GPU.") as pilot:
-        await press(pilot, "x")
-        await play.sees(pilot, "There is no process to end.")
-
-
-async def test_a_gpu_without_a_report_is_not_shown_as_idle() -> None:
+async def test_without_a_list_of_processes_the_reason_is_shown() -> None:
     engine = stage.engine()
     engine.details_of["gpu0"] = msgspec.structs.replace(stage.details(), processes=None)
     async with opened(engine, "The driver does not report this GPU's processes."):
         pass
+    async with opened(stage.cpu_engine(), "cpu0 is a share of the CPU and has no GPU.") as pilot:
+        await press(pilot, "x")
+        await play.sees(pilot, "There is no process to end.")

@@ -314,9 +314,12 @@ def _enabled(queue: Queue) -> list[str]:
     return list(queue.app.screen.query_one(SelectionList).selected)
 
 
-async def test_a_gpu_is_disabled_and_enabled_again() -> None:
-    async with opened(sweeps.engine(used=3)) as queue:
-        await _open_gpus(queue, "gpu0 · H100 80GB HBM3  1 job running", "gpu3")
+async def test_a_gpu_is_disabled_and_a_benched_one_enabled_again() -> None:
+    engine = sweeps.engine(used=3)
+    why = "3 jobs in a row failed there: RuntimeError: No CUDA GPUs are available"
+    engine.lanes[3] = structs.replace(engine.lanes[3], waits=f"benched: {why}", benched=why)
+    async with opened(engine) as queue:
+        await _open_gpus(queue, "gpu0 · H100 80GB HBM3  1 job running", "gpu3", "benched: 3 jobs in a row")
         assert _enabled(queue) == ["gpu0", "gpu1", "gpu2"]
         await press(queue.pilot, "down", "space")
         assert queue.actions == [("use_slot", "gpu1", False)]
