@@ -234,23 +234,31 @@ def test_memory_in_use_at_its_limits(used: float, shown: str) -> None:
     assert "100 %" in text
 
 
-def test_a_throttled_gpu_shows_the_reason() -> None:
-    assert "throttled: thermal" in _tile(
-        _shown(sessions.running(0), changed(sessions.sample(0), throttle=("thermal",)))
-    )
+@pytest.mark.parametrize(
+    ("of_worker", "of_sample", "texts"),
+    [
+        ({}, {"throttle": ("thermal",)}, ("throttled: thermal",)),
+        ({"error_lines": 3}, {}, (" 3 errors ",)),
+        ({"healed": True}, {}, ("race healed",)),
+        (
+            {"state": WorkerState.FAILED, "reason": "out of memory", "args": ("-B", "16384"), "fps": None},
+            {},
+            ("with -B 16384", "out of memory"),
+        ),
+        ({"warnings": ("something else",)}, {"lost": True, "error": "it is lost (Xid 79)"}, ("GPU lost: it is lost",)),
+    ],
+)
+def test_a_tile_shows_what_is_wrong(
+    of_worker: dict[str, object], of_sample: dict[str, object], texts: tuple[str, ...]
+) -> None:
+    text = _tile(_shown(changed(sessions.running(0), **of_worker), changed(sessions.sample(0), **of_sample)))
+    assert all(each in text for each in texts)
 
 
 def test_throttling_does_not_hide_the_history_in_a_narrow_row() -> None:
     worker = changed(sessions.running(0), progress=None)
     free, slowed = (changed(sessions.sample(0), throttle=throttle) for throttle in ((), ("power cap",)))
     assert _row(_shown(worker, slowed), 80) == _row(_shown(worker, free), 80)
-
-
-def test_a_lost_gpu_is_shown_first_on_tile_and_row() -> None:
-    lost = GpuSample("GPU-00000000", lost=True, error="GPU is lost (Xid 79)")
-    worker = changed(sessions.running(0), warnings=("something else",))
-    assert "GPU lost: GPU is lost (Xid 79)" in _tile(_shown(worker, lost))
-    assert "GPU lost" in _row(_shown(worker, lost))
 
 
 def test_late_metrics_show_their_age_and_do_not_hide_the_phase() -> None:
@@ -365,14 +373,6 @@ def test_a_tiny_change_has_no_direction() -> None:
     assert difference(0.0, 5.0) == difference(None, 5.0) == ""
 
 
-def test_a_failed_tile_shows_the_arguments() -> None:
-    worker = changed(sessions.running(0), state=WorkerState.FAILED, reason="out of memory", args=("-B", "16384"))
-    for failed in (worker, changed(worker, fps=None)):
-        text = _tile(_shown(failed, sessions.sample(0)))
-        assert "with -B 16384" in text
-        assert "out of memory" in text
-
-
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_trouble_that_does_not_fit_beside_the_history_replaces_it(width: int) -> None:
     worker = changed(sessions.running(0), warnings=("runs on the CPU",))
@@ -413,11 +413,6 @@ def test_a_slow_link_hides_no_history_and_a_slow_worker_is_marked_at_any_width()
     assert "8 % below the median" in _tile(slow)
     assert "8 % below" in _row(slow)
     assert "8 % below the median" in _row(slow, 160)
-
-
-def test_errors_are_counted_in_the_frame() -> None:
-    text = _tile(_shown(changed(sessions.running(0), error_lines=3), sessions.sample(0)))
-    assert " 3 errors " in text.splitlines()[-1]
 
 
 _workers = st.builds(
@@ -463,8 +458,3 @@ def test_tiles_and_rows_keep_their_size_with_any_values(worker: Worker, sample: 
     shown = _shown(worker, sample)
     drawn = _tile(shown, width) + _row(shown, 60 + width)
     assert not _CONTROL.search(drawn)
-
-
-def test_a_recovered_cache_race_leaves_a_mark() -> None:
-    worker = changed(sessions.running(0), healed=True)
-    assert "race healed" in _tile(_shown(worker, sessions.sample(0)))
