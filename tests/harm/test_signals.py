@@ -65,10 +65,8 @@ def _headless(script: Path, folder: Path) -> subprocess.Popen[str]:
     return client
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
-async def test_signals_are_forwarded_to_scripts_that_save_on_them(
-    script: Path, tmp_path: Path, number: signal.Signals
-) -> None:
+async def test_signals_are_forwarded_to_scripts_that_save_on_them(script: Path, tmp_path: Path) -> None:
+    number = signal.SIGUSR1
     async with running(spec_for(script=str(script), cpu=3)) as run:
         await _ready(run, tmp_path, 3)
         processes = [psutil.Process(worker.pid) for worker in run.snapshot.workers]

@@ -61,14 +61,14 @@ def test_a_stalled_terminal_stops_no_worker_and_catches_up(tmp_path: Path) -> No
         assert steps(entry, slot)[: written(path)] == list(range(written(path)))
 
 
-@pytest.mark.parametrize("how", ["SIGHUP", "SIGKILL", "the window is closed", "closed while it is not read"])
+@pytest.mark.parametrize("how", ["SIGKILL", "the window is closed", "closed while it is not read"])
 def test_a_lost_interface_does_not_affect_the_session(how: str) -> None:
     with Terminal("--cpu", "2", FAKE, *STEPS) as terminal:
         terminal.until("cpu0 log", lambda text: newest_step(text) > 20)
         entry = the_session()
         before = snapshot_of(entry)
-        if how.startswith("SIG"):
-            os.kill(terminal.pid, signal.Signals[how])
+        if how == "SIGKILL":
+            os.kill(terminal.pid, signal.SIGKILL)
         else:
             if "not read" in how:
                 _block(terminal)
