@@ -7,6 +7,9 @@ import re
 MAX_LINE_BYTES = 8192
 """Longer lines are cut on the screen and in searches; the log file has them whole."""
 
+SEPARATOR = "──── gmg-tui: "
+"""How a line begins that gmg-tui writes into a log, before the output of each attempt."""
+
 ANSI = re.compile(
     rb"\x1b(?:"
     rb"\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor, modes

@@ -26,7 +26,7 @@ def guide(topic: str | None) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print(text)
         return 0
-    from gmg_tui.ui.guide import show
+    from gmg_tui.ui.pages.help import show
 
     show(text)
     return 0

@@ -72,7 +72,7 @@ def run(
 
         return await EngineClient.connect(socket, session_id, readonly=readonly)
 
-    return _started(opened, theme, ascii_only=ascii, mouse=mouse, confirm=confirm, web=web)
+    return asyncio.run(_run(opened, theme, ascii_only=ascii, mouse=mouse, confirm=confirm, web=web))
 
 
 def show_ended(
@@ -103,24 +103,7 @@ def show_ended(
 
         return await EndedSession.open(folder, session, loss=loss)
 
-    return _started(opened, theme, ascii_only=ascii, mouse=mouse, confirm=False, web=False)
-
-
-def _started(
-    opened: Callable[[], Awaitable[Source]],
-    theme: str | None,
-    *,
-    ascii_only: bool,
-    mouse: bool,
-    confirm: bool,
-    web: bool,
-) -> Outcome:
-    from gmg_tui.ui.terminal import watchdog
-
-    if not web:
-        watchdog.check_terminal()
-    load()
-    return asyncio.run(_run(opened, theme, ascii_only=ascii_only, mouse=mouse, confirm=confirm, web=web))
+    return asyncio.run(_run(opened, theme, ascii_only=ascii, mouse=mouse, confirm=False, web=False))
 
 
 async def _run(
@@ -133,8 +116,8 @@ async def _run(
     web: bool,
 ) -> Outcome:
     from gmg_tui.ui.app import GmgApp
-    from gmg_tui.ui.remembered import Memory
     from gmg_tui.ui.terminal import watchdog
+    from gmg_tui.ui.themes import Memory
 
     engine = await opened()
     memory = None if web else Memory()  # a browser's reader chooses for a while, not for the owner's next session

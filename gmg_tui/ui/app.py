@@ -6,12 +6,14 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from textual import work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
 from textual.events import Event, InputEvent, Resize
 from textual.filter import LineFilter
 from textual.geometry import Size
@@ -24,18 +26,16 @@ from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Snapshot
 from gmg_tui.protocol import Action
-from gmg_tui.ui import keys
+from gmg_tui.ui import keys, themes
 from gmg_tui.ui.connection import Connection
 from gmg_tui.ui.control import Control
 from gmg_tui.ui.dialogs import ConfirmScreen, SmallScreen, is_small
-from gmg_tui.ui.drawing import themes, words
 from gmg_tui.ui.drawing.appearance import Appearance, safe
 from gmg_tui.ui.main_screen import MainScreen
 from gmg_tui.ui.pages.page import Page
-from gmg_tui.ui.remembered import Memory
 from gmg_tui.ui.terminal.ascii import AsciiFilter
-from gmg_tui.ui.terminal.driver import TerminalApp, TerminalDriver
-from gmg_tui.ui.terminal.true_size import TrueSizeScreen, window_size
+from gmg_tui.ui.terminal.driver import TerminalApp, TerminalDriver, TrueSizeScreen, window_size
+from gmg_tui.ui.themes import Memory
 from gmg_tui.ui.view import Outcome, View
 
 MESSAGE_S = 8.0
@@ -78,7 +78,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         self.engine = engine
         self.view = View(engine.welcome, over=engine.ended, loss=engine.loss)
         self.set_reactive(GmgApp.snapshot, engine.welcome.snapshot)
-        words.show_time(engine.welcome.snapshot.time)
         self.memory = memory
         self.web = web
         self._appearances: dict[str, Appearance] = {}
@@ -103,7 +102,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
     @property
     def appearance(self) -> Appearance:
-        """The styles and signs of the present theme."""
+        """The styles of the present theme."""
         if self.theme not in self._appearances:
             self._appearances[self.theme] = themes.make_appearance(self.get_css_variables())
         return self._appearances[self.theme]
@@ -261,8 +260,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """What the palette offers on `screen`."""
-        from gmg_tui.ui.palette import commands
-
         return commands(self, screen)
 
     # Workers
@@ -342,8 +339,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
     def action_command_palette(self) -> None:
         """Show the palette."""
-        from gmg_tui.ui.palette import Palette
-
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette())
 
@@ -362,3 +357,30 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         self.theme = themes.textual_name(name, no_color=self.no_color)
         if self.memory is not None:
             self.memory.keep(name)
+
+
+class Palette(CommandPalette, TrueSizeScreen[None]):
+    """Textual's, which is laid out for the size that the terminal has."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "app.quit_session", "quit", show=False, priority=True),
+    ]
+
+
+def commands(app: GmgApp, screen: Screen[object]) -> Iterator[SystemCommand]:
+    """What the keys of `screen` do, then what has no key, then the themes."""
+    active = [each for each in screen.active_bindings.values() if each.tooltip]
+    bindings = {each.binding.action: each for each in reversed(active)}
+    for node, binding, enabled, tooltip in bindings.values():
+        if enabled and not binding.action.startswith(("command_palette", "move")):
+            title = f"{binding.description} ({app.get_key_display(binding)})"
+            yield SystemCommand(title, tooltip, partial(app.run_action, binding.action, node))
+    if isinstance(screen, Page):
+        yield from screen.commands()
+    main = app.main
+    for title, text, action in keys.COMMANDS if screen is not main else keys.COMMANDS + main.commands():
+        node = main if hasattr(main, f"action_{action.partition('(')[0]}") else app
+        if node.check_action(action, ()):
+            yield SystemCommand(title, text, partial(app.run_action, action, node))
+    for name in themes.NAMES:
+        yield SystemCommand(f"Theme: {name}", f"Use the colours of {name}.", partial(app.choose_theme, name))

@@ -1,21 +1,25 @@
-"""What the engine sends: taken into the view, and drawn no faster than a reader can follow."""
+"""What the engine sends: taken into the view, drawn no faster than a reader can follow, and notified of."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from gmg_tui.model import Snapshot
+from gmg_tui.model import Occurrence, Snapshot
 from gmg_tui.protocol import Bye, Lines, Update
-from gmg_tui.ui.drawing import words
-from gmg_tui.ui.terminal.notification import sequences
-from gmg_tui.ui.terminal.refresh_limiter import RefreshLimiter
+from gmg_tui.text import clean
+from gmg_tui.ui.rows import RefreshLimiter
 
 if TYPE_CHECKING:
     from gmg_tui.ui.app import GmgApp
 
 SWEEP_PACE_S: Final = 0.25
 """Shortest time between two redraws of a sweep's states, seconds: jobs may be shorter than that."""
+_ESCAPE, _BELL, _END = "\x1b", "\a", "\x1b\\"
+_MOST = 200
+"""Characters of a notification: desktops show no more."""
+_TITLE = "gmg-tui"
 
 
 class Connection:
@@ -54,7 +58,6 @@ class Connection:
         app, view = self._app, self._app.view
         states = [(worker.state, worker.stuck) for worker in view.snapshot.workers]
         self._notify_terminal(snapshot)
-        words.show_time(snapshot.time)
         view.apply(snapshot)
         if app.main.is_mounted:
             app.main.open_log()
@@ -80,3 +83,35 @@ class Connection:
             app.say(f"The engine has exited: {reason}")
         else:
             app.finish("lost", reason)
+
+
+# Notifications of the terminal
+
+
+def sequences(ways: Iterable[str], new: tuple[Occurrence, ...], *, tmux: bool) -> str:
+    """What to write for what has just happened, in each of the terminal's ways; empty for none.
+
+    OSC 9 is iTerm2's, kitty's, WezTerm's, Windows Terminal's, OSC 777 urxvt's, foot's, Ghostty's and VTE's. tmux hands
+    such a sequence on where it is wrapped, and `allow-passthrough` is on (tmux(1)); it handles a bell itself.
+    """
+    if not new:
+        return ""
+    text = _text(new)
+    sequences = {
+        "bell": _BELL,
+        "osc9": _osc(f"9;{text}", tmux=tmux),
+        "osc777": _osc(f"777;notify;{_TITLE};{text}", tmux=tmux),
+    }
+    return "".join(dict.fromkeys(sequences[way] for way in ways if way in sequences))
+
+
+def _text(new: tuple[Occurrence, ...]) -> str:
+    more = f" (and {len(new) - 1} more)" if len(new) > 1 else ""
+    text = clean(new[0].text.encode(errors="replace")).replace(";", ",")
+    room = _MOST - len(more)
+    return (text if len(text) <= room else f"{text[: room - 1]}…") + more
+
+
+def _osc(body: str, *, tmux: bool) -> str:
+    whole = f"{_ESCAPE}]{body}{_BELL}"
+    return f"{_ESCAPE}Ptmux;{whole.replace(_ESCAPE, _ESCAPE * 2)}{_END}" if tmux else whole

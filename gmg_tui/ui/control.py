@@ -62,23 +62,23 @@ def seen(view: View, slots: Iterable[str], *, attempt: bool = False) -> dict[str
     }
 
 
-def lost_s(worker: Worker) -> float:
+def lost_s(worker: Worker, now: float) -> float:
     """How much running ends with the worker's process, seconds; 0 where it is too little to ask."""
     running = worker.state.live and worker.state is not WorkerState.STOPPING and not words.held(worker)
-    ran_s = words.attempt_s(worker) or 0.0
+    ran_s = worker.attempt_s(now) or 0.0
     return ran_s if running and ran_s > SHORT_S else 0.0
 
 
-def question(verb: str, workers: Sequence[Worker], *, edited: bool = False) -> str:
-    """What to ask before `verb` (`Restart`, `Stop`) is done to `workers`; empty where that costs nothing.
+def question(verb: str, workers: Sequence[Worker], now: float, *, edited: bool = False) -> str:
+    """What to ask before `verb` (`Restart`, `Stop`) is done to `workers` at `now`; empty where that is free.
 
     It does where more than a minute of running is lost, and where a worker would run out of memory again, unless its
     settings are `edited`. Ranks are given with all others of their groups.
     """
     if not workers:
         return ""
-    longest = max(workers, key=lost_s)
-    ran_s, alone = lost_s(longest), len(workers) == 1
+    longest = max(workers, key=lambda worker: lost_s(worker, now))
+    ran_s, alone = lost_s(longest, now), len(workers) == 1
     out_of_memory = [worker.slot for worker in workers if worker.out_of_memory] if verb == "Restart" else []
     reasons = []
     if ran_s:
@@ -168,7 +168,8 @@ class Control:
     def _question(self, action: Action, workers: Sequence[Worker], *, edited: bool = False) -> str:
         if not self._app.confirm:
             return ""
-        return question(action.value.capitalize(), with_groups(self._app.view, workers), edited=edited)
+        view = self._app.view
+        return question(action.value.capitalize(), with_groups(view, workers), view.snapshot.time, edited=edited)
 
     def _request(self, action: Action, workers: Sequence[Worker], text: str) -> None:
         """Do something to the workers that run now, once the question `text`, if any, is answered with yes."""

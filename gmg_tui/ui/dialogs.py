@@ -15,9 +15,9 @@ from textual.widgets import Button, Static
 
 from gmg_tui import units
 from gmg_tui.model import Session, Snapshot
+from gmg_tui.ui.drawing.appearance import plain
 from gmg_tui.ui.keys import displayed
-from gmg_tui.ui.terminal.true_size import TrueSizeScreen
-from gmg_tui.ui.text import plain
+from gmg_tui.ui.terminal.driver import TrueSizeScreen
 
 Result = TypeVar("Result")
 

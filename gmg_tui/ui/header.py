@@ -10,15 +10,13 @@ from typing import Final, TypeAlias
 from rich.cells import cell_len
 from textual import events
 from textual.message import Message
-from textual.strip import Strip
 
 from gmg_tui import units
-from gmg_tui.model import RankGroup, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.model import Queue, RankGroup, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.slurm import allocation
 from gmg_tui.ui.drawing import groups
-from gmg_tui.ui.drawing.appearance import Appearance
-from gmg_tui.ui.drawing.queue_row import queue_row
-from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.drawing.appearance import SIGNS
+from gmg_tui.ui.drawing.row import Row, bar
 from gmg_tui.ui.drawing.words import Note
 from gmg_tui.ui.rows import Rows
 from gmg_tui.ui.sorting import Order
@@ -45,7 +43,7 @@ _FOR_ALLOCATION: Final = 100
 _NODES_NAMED: Final = 2
 """How many nodes in trouble are named; more are counted."""
 _NAME_MAX: Final = 32
-"""Columns that the session's name has at most before FPS per watt goes and states are abbreviated to signs."""
+"""Columns that the session's name has at most before FPS per watt goes and states are abbreviated to SIGNS."""
 _ROWS_BESIDE, _ROWS_FOR_GROUP = 12, 3
 """Rows of a terminal that are not for groups' lines, and how many of the others there must be for each of them."""
 
@@ -83,21 +81,19 @@ class Header(Rows):
         most = max(1, (self.app.size.height - _ROWS_BESIDE) // _ROWS_FOR_GROUP)
         return groups.listed_groups(self._view.snapshot.groups, self._view.selected, most)
 
-    def make_rows(self, width: int, height: int) -> list[Strip]:
+    def make_rows(self, width: int, height: int) -> list[Row]:
         """The headline and what is below it."""
-        view, appearance = self._view, self.appearance
-        rows = [headline(view, width, appearance)]
+        view = self._view
+        rows = [headline(view, width)]
         if view.queue is not None:
-            rows.append(queue_row(view.queue, view.snapshot.elapsed_s, width, appearance))
+            rows.append(queue_row(view.queue, view.snapshot.elapsed_s, width))
         hidden = len(view.snapshot.groups) - len(listed := self._groups())
-        rows += groups.group_rows(listed, hidden, view.selected, width, appearance)
+        rows += groups.group_rows(listed, hidden, view.selected, width, view.snapshot.time)
         for note in notices(view):
-            rows.append(
-                Row(appearance, width).add(f" {appearance.signs.pointer} ", note.style).add(note.text, note.style)
-            )
+            rows.append(Row(width).add(f" {SIGNS.pointer} ", note.style).add(note.text, note.style))
         if view.is_arranged:
-            rows.append(arrangement(view, width, appearance))
-        return [row.strip() for row in rows]
+            rows.append(arrangement(view, width))
+        return rows
 
     def on_click(self, event: events.Click) -> None:
         """Report which group is under the mouse."""
@@ -106,31 +102,31 @@ class Header(Rows):
             self.post_message(self.GroupClicked(listed[row]))
 
 
-def headline(view: View, width: int, appearance: Appearance) -> Row:
+def headline(view: View, width: int) -> Row:
     """The session's name and what it runs at the left; total FPS, FPS per watt, workers by state and time right."""
     snapshot, spec = view.snapshot, view.session.spec
     efficiency = fps_per_watt(view.session, snapshot)
-    metrics: list[Piece] = [(f"{appearance.signs.sigma} {units.fps(total_fps(snapshot.counted))} FPS", "fps")]
+    metrics: list[Piece] = [(f"{SIGNS.sigma} {units.fps(total_fps(snapshot.counted))} FPS", "fps")]
     watts: list[Piece] = [(f"  {units.short(efficiency)} FPS/W", "text")] if efficiency is not None else []
-    end = _end_pieces(view, width, appearance)
-    in_words = [*metrics, *states(snapshot.counted, appearance), *end]
-    pieces = [*metrics, *states(snapshot.counted, appearance, in_words=False), *end]
+    end = _end_pieces(view, width)
+    in_words = [*metrics, *states(snapshot.counted), *end]
+    pieces = [*metrics, *states(snapshot.counted, in_words=False), *end]
     simulated, name = " simulated" if spec.simulate is not None else "", f" {spec.name}"
     room = width - min(_NAME_MAX, cell_len(simulated + name)) - 1
     for more in (in_words, [*metrics, *watts, *in_words[1:]]):
         if sum(cell_len(text) for text, _ in more) <= room:
             pieces = more
-    line = Row(appearance, width)
+    line = Row(width)
     for text, style in reversed(pieces):
         line.end(text, style)
     line.add(simulated, "warn", limit=line.room - 1)
     line.add(name, "title", limit=line.room - 1)
-    machines = f"  {_machines(view, appearance)}" if view.nodes else ""
+    machines = f"  {_machines(view)}" if view.nodes else ""
     line.add(machines if len(machines) < line.room else "")
     return line.add(f"  {_command(view)}", "dim", limit=line.room - 2) if line.room > 8 else line
 
 
-def _end_pieces(view: View, width: int, appearance: Appearance) -> list[Piece]:
+def _end_pieces(view: View, width: int) -> list[Piece]:
     """What is wrong with nodes and the engine, what restricts this screen, and the time."""
     snapshot = view.snapshot
     lost = [node.name for node in snapshot.nodes if node.lost_since is not None]
@@ -145,19 +141,19 @@ def _end_pieces(view: View, width: int, appearance: Appearance) -> list[Piece]:
     if view.over or view.readonly:
         pieces.append(("  ended" if view.over else "  read-only", "warn"))
     if view.marked:
-        pieces.append((f"  {appearance.signs.mark} {len(view.marked)} marked", "warn"))
+        pieces.append((f"  {SIGNS.mark} {len(view.marked)} marked", "warn"))
     left = allocation.left(snapshot.allocation, snapshot.time)
     if left is not None and (left.short or width >= _FOR_ALLOCATION):
         pieces.append((f"  {left.text}", "warn" if left.short else "dim"))
     return [*pieces, (f"  {units.clock(snapshot.elapsed_s)} ", "strong")]
 
 
-def _machines(view: View, appearance: Appearance) -> str:
+def _machines(view: View) -> str:
     """How many nodes and cards the session has: `2 nodes · 16 GPUs`."""
     slots = view.session.slots
     gpus = len({slot.gpu.uuid for slot in slots if slot.gpu is not None})
     cards = units.count(gpus, "GPU") if gpus else units.count(len(slots), "slot")
-    return f"{units.count(len(view.nodes), 'node')} {appearance.signs.dot} {cards}"
+    return f"{units.count(len(view.nodes), 'node')} {SIGNS.dot} {cards}"
 
 
 def _command(view: View) -> str:
@@ -175,17 +171,15 @@ def _command(view: View) -> str:
     return " ".join((script, *(args.pop() if len(args) == 1 else spec.args)))
 
 
-def states(workers: Sequence[Worker], appearance: Appearance, *, in_words: bool = True) -> list[Piece]:
-    """How many workers are in each state, `in_words` or with signs."""
+def states(workers: Sequence[Worker], *, in_words: bool = True) -> list[Piece]:
+    """How many workers are in each state, `in_words` or with SIGNS."""
     lost = sum(worker.lost_since is not None for worker in workers)
     there = [worker for worker in workers if worker.lost_since is None]
     counts = Counter((worker.state, worker.state_word) for worker in there if not worker.stuck)
     ordered = sorted(counts, key=lambda each: (_STATES.index(each[0]), each[0].value != each[1], each[1]))
-    found = [
-        (counts[each], each[1], appearance.signs.states[each[0]], _STYLES.get(each[0], "text")) for each in ordered
-    ]
-    found.append((sum(bool(worker.stuck) for worker in there), "stuck", appearance.signs.stuck, "error"))
-    found.append((lost, "lost", appearance.signs.warn, "error"))
+    found = [(counts[each], each[1], SIGNS.states[each[0]], _STYLES.get(each[0], "text")) for each in ordered]
+    found.append((sum(bool(worker.stuck) for worker in there), "stuck", SIGNS.stuck, "error"))
+    found.append((lost, "lost", SIGNS.warn, "error"))
     pieces = [
         (f"  {number} {word}" if in_words else f" {sign}{number}", style)
         for number, word, sign, style in found
@@ -219,6 +213,39 @@ def _stopping(view: View) -> str:
     return f"Stopping: {units.count(len(left), 'worker')} left{doing}. Quit again to kill them."
 
 
+def queue_row(queue: Queue, elapsed_s: float, width: int) -> Row:
+    """The row of `progress`."""
+    line = Row(width).add(" ")
+    for text, style in progress(queue, elapsed_s, width):
+        line.add(text, style)
+    return line
+
+
+def progress(queue: Queue, elapsed_s: float, width: int) -> list[Piece]:
+    """A bar, then counts and times, each with its style's name; the most important come first, as the rest may be cut."""
+    full, rest = bar(queue.done / queue.jobs if queue.jobs else 1.0, max(8, min(32, width // 5)))
+    parts = [(full, "ok" if queue.ended else "title"), (rest, "border")]
+    for number, (text, style) in enumerate(
+        each for each in _queue_pieces(queue, queue.before_s + elapsed_s) if each[0]
+    ):
+        parts += [(f" {SIGNS.dot} " if number else "  ", "dim"), (text, style)]
+    return parts
+
+
+def _queue_pieces(queue: Queue, elapsed_s: float) -> list[Piece]:
+    """The counts and times with their styles' names; those that do not apply have no text."""
+    left = f"{units.clock(queue.eta_s)} left" if queue.eta_s is not None and not queue.ended else ""
+    return [
+        (f"{queue.done:,}/{units.count(queue.jobs, 'job')}", "strong"),
+        (f"{queue.failed:,} failed" if queue.failed else "", "error"),
+        (f"ended after {units.clock(elapsed_s)}" if queue.ended else left, "strong"),
+        (f"{queue.running:,} running" if not queue.ended else "", "text"),
+        (f"{queue.waiting:,} not run" if queue.ended and queue.waiting else "", "warn"),
+        (f"{queue.stopped:,} stopped or skipped" if queue.stopped else "", "text"),
+        (f"preset {queue.batch}" if queue.batch and not queue.ended else "", "dim"),
+    ]
+
+
 def order_name(order: Order, *, on_gpus: bool) -> str:
     """What the workers are sorted by, in words."""
     names = {
@@ -230,18 +257,18 @@ def order_name(order: Order, *, on_gpus: bool) -> str:
     return names.get(order, order.value)
 
 
-def order_sign(view: View, appearance: Appearance) -> str:
+def order_sign(view: View) -> str:
     """The sign of the direction in which the workers are sorted."""
-    return appearance.signs.down if view.descending else appearance.signs.up
+    return SIGNS.down if view.descending else SIGNS.up
 
 
-def arrangement(view: View, width: int, appearance: Appearance) -> Row:
+def arrangement(view: View, width: int) -> Row:
     """The filter at the left, with how many workers it shows; the order at the right."""
-    line = Row(appearance, width)
+    line = Row(width)
     if view.order is not Order.SLOT or view.reverse:
         name = order_name(view.order, on_gpus=view.on_gpus)
-        line.end(f"sorted by {name} {order_sign(view, appearance)} ", "title")
+        line.end(f"sorted by {name} {order_sign(view)} ", "title")
     if view.filter:
         line.add(f" {len(view.slots)} of {len(view.present)} shown", "warn")
-        line.add(f" {appearance.signs.dot} {view.filter}", "strong", limit=line.room - 1)
+        line.add(f" {SIGNS.dot} {view.filter}", "strong", limit=line.room - 1)
     return line

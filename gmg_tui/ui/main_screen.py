@@ -2,27 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.events import Key
+from textual.widgets import Input
 
 from gmg_tui.errors import GmgError
 from gmg_tui.ui import keys
-from gmg_tui.ui.footer import KeysFooter
 from gmg_tui.ui.header import Header
-from gmg_tui.ui.jobs import job_on, log_path
-from gmg_tui.ui.line_bar import LineBar
 from gmg_tui.ui.log.view import LogView
+from gmg_tui.ui.rows import KeysFooter, RefreshLimiter
 from gmg_tui.ui.sorting import Order
-from gmg_tui.ui.terminal.true_size import TrueSizeScreen
-from gmg_tui.ui.view import Layout, View
+from gmg_tui.ui.terminal.driver import TrueSizeScreen
+from gmg_tui.ui.view import Layout, View, job_on, log_path
 from gmg_tui.ui.workers.grid import Grid
 
 if TYPE_CHECKING:
     from gmg_tui.ui.app import GmgApp
+
+_PERIOD_S: Final = 0.1
+"""Shortest time between two searches, seconds: pasted text comes by the thousand characters."""
+
+
+class LineBar(Input):
+    """Applies its text while one types; `enter` keeps it and closes the line, `escape` drops it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "drop", "Drop", show=False),
+        Binding("ctrl+c", "quit", "Quit", show=False),
+    ]
+
+    def __init__(self, name: str, value: str, placeholder: str, apply: Callable[[str], object]) -> None:
+        super().__init__(value, placeholder=placeholder, compact=True, name=name)
+        self.cursor_blink = False  # a blinking cursor is traffic on a slow line
+        self._apply = apply
+        self._pace = RefreshLimiter(self, lambda: self._apply(self.value), _PERIOD_S)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Apply the present text."""
+        event.stop()
+        self._pace.ask()
+
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Keep the text."""
+        event.stop()
+        self._pace.settle()
+        await self.remove()
+
+    async def action_quit(self) -> None:
+        """Close the line, and quit as everywhere."""
+        await self.remove()
+        await self.app.run_action("quit_session")
+
+    async def action_drop(self) -> None:
+        """Drop the text."""
+        self.value = ""
+        self._apply("")
+        await self.remove()
 
 
 class MainScreen(TrueSizeScreen[None]):

@@ -1,17 +1,28 @@
-"""A widget that draws rows of cells, of which only those that changed are drawn again."""
+"""Drawing no more than needed: only rows and keys that changed, and no faster than a reader can follow."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import zip_longest
+from time import monotonic
+from typing import TypeAlias
 
 from textual.filter import ANSIToTruecolor
 from textual.geometry import Region
+from textual.message_pump import MessagePump
 from textual.strip import Strip
+from textual.timer import Timer
 from textual.widget import Widget
+from textual.widgets import Footer
 
 from gmg_tui.ui.drawing.appearance import Appearance
+from gmg_tui.ui.drawing.row import Row
 
+Key: TypeAlias = tuple[str, str, bool]
+"""A key, what it does, and whether it can be pressed."""
 _BLANK = Strip([], 0)
+_SOON_S = 1.0
+"""How much earlier than due something is drawn together with the rest of the screen."""
 
 
 class Rows(Widget):
@@ -28,7 +39,7 @@ class Rows(Widget):
         """The styles of the present theme."""
         return self.app.appearance  # type: ignore[attr-defined,no-any-return]
 
-    def make_rows(self, width: int, height: int) -> list[Strip]:
+    def make_rows(self, width: int, height: int) -> list[Row]:
         """All rows, from the top."""
         raise NotImplementedError
 
@@ -48,7 +59,7 @@ class Rows(Widget):
 
     def _make(self) -> None:
         self._made_for = (self.size, self.app.theme)
-        self._rows = self.make_rows(*self.size)
+        self._rows = [row.strip(self.appearance) for row in self.make_rows(*self.size)]
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The rows within `crop`; all are made anew for another size or theme.
@@ -63,8 +74,65 @@ class Rows(Widget):
     def _finished(self, y: int) -> Strip:
         """A row in full width, with the characters and colours that may be sent."""
         row = self._rows[y] if y < len(self._rows) else _BLANK
-        row = row.adjust_cell_length(self.size.width, self.appearance.style("text"))
+        row = row.adjust_cell_length(self.size.width, self.appearance["text"])
         for each in self.app.get_line_filters():
             if not isinstance(each, ANSIToTruecolor):  # colours of the terminal's own are meant
                 row = row.apply_filter(each, self.background_colors[1])
         return row
+
+
+class RefreshLimiter:
+    """Merges redraws that would follow each other in less than `period_s`, or `least_s` when asked for `now`."""
+
+    def __init__(self, pump: MessagePump, draw: Callable[[], object], period_s: float, *, least_s: float = 0.0) -> None:
+        self.period_s = period_s
+        self._least_s = least_s
+        self._pump = pump
+        self._draw = draw
+        self._last = self._due = float("-inf")
+        self._timer: Timer | None = None
+
+    def ask(self, *, now: bool = False) -> None:
+        """Draw as soon as the shortest time since the last redraw is over."""
+        due = self._last + (min(self._least_s, self.period_s) if now else self.period_s)
+        wait = due - monotonic()
+        if wait <= 0:
+            self._go()
+        elif self._timer is None or due < self._due:
+            if self._timer is not None:
+                self._timer.stop()
+            self._due = due
+            self._timer = self._pump.set_timer(wait, self._go)
+
+    def settle(self) -> None:
+        """Draw now if a redraw is due within `_SOON_S`, because the screen is being drawn anyway."""
+        if self._timer is not None and self._due - monotonic() <= _SOON_S:
+            self._go()
+
+    def _go(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        self._last = monotonic()
+        self._draw()
+
+
+class KeysFooter(Footer):
+    """Textual's footer, without the command palette, composed again only when other keys are to be shown.
+
+    Textual's own makes all its widgets again whenever bindings are refreshed, here after each move of the selection.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(show_command_palette=False, compact=True)
+        self._composed: list[Key] | None = None
+
+    async def recompose(self) -> None:
+        """Compose the keys, if they have changed."""
+        if not self.is_attached:  # its page has been closed meanwhile
+            return
+        bindings = self.screen.active_bindings.values()
+        keys = [(each.binding.key, each.binding.description, each.enabled) for each in bindings if each.binding.show]
+        if keys != self._composed:
+            self._composed = keys
+            await super().recompose()

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from gmg_tui.model import GpuSample, Slot, Worker, WorkerState
+from gmg_tui.ui.history import History
 
 
 class Order(StrEnum):
@@ -27,16 +28,28 @@ class Order(StrEnum):
         return self not in {Order.SLOT, Order.STATE}
 
 
-class Candidate(NamedTuple):
-    """A slot with what is known of it."""
+class SlotView(NamedTuple):
+    """A slot with all that is known of it at the time of a snapshot."""
 
     slot: Slot
     worker: Worker
     sample: GpuSample | None
+    """Of its GPU; None on a CPU slot, and before the first one."""
+    history: History
+    time: float
+    """The snapshot's Unix time, seconds."""
+    chosen: bool = False
+    """Whether it is the selected one."""
+    marked: bool = False
+    """Whether keys act on it together with the others that are."""
+
+    def since_s(self, time: float) -> float:
+        """Seconds from `time` to the snapshot; negative where that is still to come."""
+        return self.time - time
 
 
-_FIGURES: Final[Mapping[Order, Callable[[Candidate], float | None]]] = {
-    Order.STATE: lambda each: severity(each.worker, each.sample),
+_FIGURES: Final[Mapping[Order, Callable[[SlotView], float | None]]] = {
+    Order.STATE: lambda each: severity(each),
     Order.FPS: lambda each: each.worker.rate,
     Order.ENVS: lambda each: each.worker.n_envs,
     Order.UTILISATION: lambda each: each.sample.gpu_util_pct if each.sample else each.worker.cpu_pct,
@@ -59,8 +72,9 @@ _WITHOUT_TROUBLE: Final = (
 _TROUBLES: Final = 5
 
 
-def severity(worker: Worker, sample: GpuSample | None) -> int:
+def severity(view: SlotView) -> int:
     """How urgent it is to look at a worker: the smaller the more; below `_TROUBLES` it is in trouble."""
+    worker, sample = view.worker, view.sample
     if worker.state is WorkerState.FAILED:
         return 0
     if worker.stuck or worker.lost_since is not None:
@@ -77,14 +91,14 @@ def severity(worker: Worker, sample: GpuSample | None) -> int:
     return _TROUBLES + _WITHOUT_TROUBLE.index(worker.state)
 
 
-def in_trouble(worker: Worker, sample: GpuSample | None) -> bool:
+def in_trouble(view: SlotView) -> bool:
     """Whether a worker has failed, is lost, stuck, slow or warned of, or its GPU is lost, broken or hot."""
-    return severity(worker, sample) < _TROUBLES
+    return severity(view) < _TROUBLES
 
 
-def matches(candidate: Candidate, text: str) -> bool:
+def matches(view: SlotView, text: str) -> bool:
     """Whether a worker has all words of a filter's `text`: in its slot, node, state, job, group, GPU or reason."""
-    slot, worker, sample = candidate
+    slot, worker, sample = view.slot, view.worker, view.sample
     fields = [slot.name, slot.node, worker.state_word, worker.state.value, "stuck" if worker.stuck else ""]
     fields += [worker.reason or "", worker.advice or "", worker.stuck or "", worker.stopping or "", *worker.warnings]
     fields.append("CPU" if slot.gpu is None else slot.gpu.name)
@@ -104,11 +118,11 @@ def matches(candidate: Candidate, text: str) -> bool:
     return all(word in everything for word in text.casefold().split())
 
 
-def sort_key(order: Order, *, descending: bool) -> Callable[[Candidate], tuple[bool, float]]:
+def sort_key(order: Order, *, descending: bool) -> Callable[[SlotView], tuple[bool, float]]:
     """The key to sort by; what is not known is last, whichever way it is sorted."""
 
-    def key(candidate: Candidate) -> tuple[bool, float]:
-        figure = _FIGURES[order](candidate)
+    def key(view: SlotView) -> tuple[bool, float]:
+        figure = _FIGURES[order](view)
         return (True, 0.0) if figure is None else (False, -figure if descending else figure)
 
     return key

@@ -9,15 +9,19 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from gmg_tui.model import GpuSample, Occurrence, Queue, Session, Slot, Snapshot, Worker, WorkerState
+from gmg_tui.client import Source
+from gmg_tui.model import GpuSample, JobRecord, Occurrence, Queue, Session, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.protocol import Welcome
+from gmg_tui.session import LOGS
 from gmg_tui.ui.history import History
-from gmg_tui.ui.sorting import Candidate, Order, in_trouble, matches, sort_key
+from gmg_tui.ui.sorting import Order, SlotView, in_trouble, matches, sort_key
 
 SORT_S: Final = 5.0
 """Shortest time between two sortings that nobody asked for, seconds."""
 MANY: Final = 64
 """Slots of a session on several machines from which more are folded at the start."""
+_MARGIN: Final = 32
+"""Jobs to ask for before and after the running ones: as many may have started or ended meanwhile."""
 
 
 class Outcome(NamedTuple):
@@ -150,9 +154,17 @@ class View:
         """The worker on `slot`; None where it has none yet."""
         return self._workers.get(slot)
 
-    def worker_or_waiting(self, slot: str) -> Worker:
-        """The worker on `slot`, or one that waits where it has none yet."""
-        return self._workers.get(slot) or Worker(slot, self._numbers[slot], WorkerState.WAITING)
+    def of(self, name: str) -> SlotView:
+        """All that is known of the slot called `name`; where it has no worker yet, one that waits."""
+        return SlotView(
+            self._slots[name],
+            self._workers.get(name) or Worker(name, self._numbers[name], WorkerState.WAITING),
+            self.sample(name),
+            self.histories[name],
+            self.snapshot.time,
+            chosen=name == self.selected,
+            marked=name in self.marked,
+        )
 
     def sample(self, slot: str) -> GpuSample | None:
         """The newest sample of the GPU of `slot`; None on a CPU slot."""
@@ -190,8 +202,8 @@ class View:
         self.order = order
         self._arrange()
 
-    def _candidates(self, names: Iterable[str]) -> list[Candidate]:
-        return [Candidate(self._slots[name], self.worker_or_waiting(name), self.sample(name)) for name in names]
+    def _of(self, names: Iterable[str]) -> list[SlotView]:
+        return [self.of(name) for name in names]
 
     def _arrange(self, *, keep_selected: bool = True) -> None:
         """Filter and sort. Where the selected slot is not shown, the nearest is selected.
@@ -204,13 +216,13 @@ class View:
         slots = self.present
         if self.order is not Order.SLOT:
             rank = {name: number for number, name in enumerate(self.slots)}  # equal ones stay in their order
-            candidates = sorted(self._candidates(slots), key=lambda each: rank.get(each.slot.name, len(rank)))
-            candidates.sort(key=sort_key(self.order, descending=self.descending))
-            slots = tuple(each.slot.name for each in candidates)
+            entries = sorted(self._of(slots), key=lambda each: rank.get(each.slot.name, len(rank)))
+            entries.sort(key=sort_key(self.order, descending=self.descending))
+            slots = tuple(each.slot.name for each in entries)
         elif self.reverse:
             slots = slots[::-1]
         if self.filter:
-            matching = {each.slot.name for each in self._candidates(slots) if matches(each, self.filter)}
+            matching = {each.slot.name for each in self._of(slots) if matches(each, self.filter)}
             slots = tuple(name for name in slots if name in matching or name in kept)
         self.slots = slots
         if self.selected not in slots:
@@ -219,7 +231,7 @@ class View:
 
     def in_trouble(self) -> list[str]:
         """The slots in trouble, shown or not, in their own order."""
-        return [each.slot.name for each in self._candidates(self.present) if in_trouble(each.worker, each.sample)]
+        return [each.slot.name for each in self._of(self.present) if in_trouble(each)]
 
     # Nodes
 
@@ -297,3 +309,26 @@ class View:
 
 def _chunks(names: Sequence[str], columns: int) -> list[Band]:
     return [Band(tuple(names[first : first + columns])) for first in range(0, len(names), columns)]
+
+
+# Jobs and logs
+
+
+async def job_on(engine: Source, view: View, slot: str) -> JobRecord | None:
+    """The job on `slot`, with its values; None in a plain run, and where there is no job, or it has just gone.
+
+    In the queue it is among the running jobs, or has just ended. Raises `GmgError` when the engine does not answer.
+    """
+    worker, queue = view.snapshot.worker(slot), view.queue
+    if worker is None or queue is None or worker.job is None:
+        return None
+    part = await engine.queue(max(0, queue.done - _MARGIN), queue.running + 2 * _MARGIN)
+    return next((job for job in part.jobs if job.number == worker.job), None)
+
+
+def log_path(view: View, slot: str, job: JobRecord | None) -> str | None:
+    """The file with all that the worker on `slot`, whose job is `job`, has printed; None in a sweep without a job."""
+    folder = view.session.spec.folder
+    if view.queue is None:
+        return f"{folder}/{LOGS}/{slot}.log"
+    return f"{folder}/{job.log}" if job is not None and job.log is not None else None

@@ -11,7 +11,7 @@ from textual.widgets import MarkdownViewer
 
 from gmg_tui import cli, config
 from gmg_tui.commands.guide import FOLDER, TOPICS, options_page
-from gmg_tui.ui.guide import GuideApp
+from gmg_tui.ui.pages.help import GuideApp
 from tests.cli.conftest import Asked, Gmg
 
 _ROOT = FOLDER.parent.parent

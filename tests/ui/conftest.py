@@ -15,7 +15,6 @@ del os.environ["TEXTUAL_FPS"]  # programs that tests start draw as they do for a
 
 from gmg_tui import ui
 from tests.ui.idle import IdleSelector, wait_for_idle
-from tests.ui.sessions import NOW
 
 ui.load()
 
@@ -26,9 +25,6 @@ PICTURED = "8.2.8"
 @pytest.fixture(autouse=True)
 def _at_the_time_of_the_snapshots() -> Iterator[None]:
     """Clocks show the same everywhere."""
-    from gmg_tui.ui.drawing import words
-
-    words.show_time(NOW)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TZ", "UTC")
         time.tzset()

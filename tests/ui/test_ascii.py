@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gmg_tui.ui.drawing.appearance import UNICODE
+from gmg_tui.ui.drawing.appearance import SIGNS
 from gmg_tui.ui.terminal.ascii import in_ascii
 
 
@@ -15,7 +15,7 @@ from gmg_tui.ui.terminal.ascii import in_ascii
     ("text", "drawn"),
     [
         ("╭─┬─╮ │ ┃ ┗━┛", "+-+-+ | # #=#"),
-        (UNICODE.levels, " .:-=+*##"),
+        (SIGNS.levels, " .:-=+*##"),
         ("⣀⣤⣶⣿ ⠁", ":=*# ."),
         ("█▌░", "#=."),
         ("2 → 4 … 61 °C ±3 %", "2 > 4 . 61  C ~3 %"),
@@ -35,5 +35,5 @@ def test_ascii_text_keeps_its_width(text: str) -> None:
 
 
 def test_states_have_distinct_symbols() -> None:
-    signs = [in_ascii(sign) for sign in UNICODE.states.values()]
+    signs = [in_ascii(sign) for sign in SIGNS.states.values()]
     assert len(set(signs)) == len(signs)

@@ -8,8 +8,8 @@ import pytest
 from textual.app import App
 
 from gmg_tui.protocol import Lines
-from gmg_tui.ui.line_bar import LineBar
 from gmg_tui.ui.log.buffer import KEPT_ROWS
+from gmg_tui.ui.main_screen import LineBar
 from tests.ui import play, ranks
 from tests.ui.play import FakedApp, press
 

@@ -6,7 +6,7 @@ import pytest
 
 from gmg_tui.model import Occurrence, OccurrenceKind, Snapshot
 from gmg_tui.protocol import Welcome
-from gmg_tui.ui.terminal.notification import sequences
+from gmg_tui.ui.connection import sequences
 from gmg_tui.ui.view import View
 from tests.ui.sessions import session
 

@@ -10,10 +10,10 @@ import pytest
 
 from gmg_tui.model import Fps
 from gmg_tui.protocol import Action, Lines
-from gmg_tui.ui.drawing import words
 from gmg_tui.ui.history import History
-from gmg_tui.ui.remembered import Memory
+from gmg_tui.ui.sorting import SlotView
 from gmg_tui.ui.terminal import pager
+from gmg_tui.ui.themes import Memory
 from gmg_tui.ui.workers import tile
 from tests.ui import play, sessions, sweeps
 from tests.ui.play import FakedApp, press
@@ -109,12 +109,11 @@ async def test_the_event_loop_continues_while_the_pager_runs(tmp_path: Path) -> 
 
 
 def test_a_tile_has_one_rate() -> None:
-    appearance = stage.app().appearance
     fps = Fps(24_200_000.0, 23_000_000.0, 24_400_000.0, 9, settled=22_723_000.0)
     snapshot = stage.snapshot(before=None, fps=fps, last_line="Running at 24,188.68 FPS (5.91 FPS per env, 4096 envs).")
     slot = stage.GPU_SESSION.slots[0]
-    shown = words.Shown(slot, snapshot.workers[0], snapshot.samples[0], History(), False, stage.NOW)
-    text = "\n".join("".join(segment.text for segment in row) for row in tile.tile(shown, 60, tile.HEIGHT, appearance))
+    shown = SlotView(slot, snapshot.workers[0], snapshot.samples[0], History(), stage.NOW)
+    text = "\n".join(str(row) for row in tile.tile(shown, 60, tile.HEIGHT))
     assert "22,723,000 FPS" in text
     assert "printed" not in text
     assert "24.2" not in text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.ui.remembered import Memory
+from gmg_tui.ui.themes import Memory
 from gmg_tui.ui.view import Layout
 from tests.ui import play, sessions
 from tests.ui.play import FakedApp, press

@@ -10,10 +10,9 @@ from gmg_tui.gpu.health import judged
 from gmg_tui.model import Fps, GpuHealth, Snapshot
 from gmg_tui.protocol import Action
 from gmg_tui.ui import Outcome
-from gmg_tui.ui.drawing import words
-from gmg_tui.ui.drawing.appearance import Appearance
 from gmg_tui.ui.drawing.row import Row
-from gmg_tui.ui.sorting import Candidate, Order, in_trouble, matches
+from gmg_tui.ui.history import History
+from gmg_tui.ui.sorting import Order, SlotView, in_trouble, matches
 from gmg_tui.ui.view import SORT_S, View
 from gmg_tui.ui.workers import table
 from tests.ui import play, sessions
@@ -40,9 +39,12 @@ async def _push(pilot: Pilot[Outcome], app: FakedApp, snapshot: Snapshot) -> Non
     await pilot.pause()
 
 
-def _candidates(snapshot: Snapshot) -> list[Candidate]:
+def _candidates(snapshot: Snapshot) -> list[SlotView]:
     slots = sessions.session(len(snapshot.workers)).slots
-    return [Candidate(*each) for each in zip(slots, snapshot.workers, snapshot.samples, strict=True)]
+    return [
+        SlotView(*each, History(), snapshot.time)
+        for each in zip(slots, snapshot.workers, snapshot.samples, strict=True)
+    ]
 
 
 def _in_sight(app: FakedApp) -> list[str]:
@@ -74,8 +76,14 @@ def test_the_worst_sort_first_and_unknown_values_last_in_both_directions() -> No
 
 def test_a_broken_gpu_is_trouble_and_a_slow_link_is_not() -> None:
     broken, link = (judged(GpuHealth(ecc_uncorrected=number, pcie_width=8, pcie_width_max=16)) for number in (2, 0))
+    (slot,) = sessions.session(1).slots
     troubled = [
-        in_trouble(sessions.running(0), sessions.changed(sessions.sample(0), health=each)) for each in (broken, link)
+        in_trouble(
+            SlotView(
+                slot, sessions.running(0), sessions.changed(sessions.sample(0), health=each), History(), sessions.NOW
+            )
+        )
+        for each in (broken, link)
     ]
     assert troubled == [True, False]
 
@@ -212,9 +220,9 @@ async def test_a_key_draws_only_the_visible_of_512_workers(monkeypatch: pytest.M
     drawn: list[str] = []
     draw = table.row
 
-    def row(shown: words.Shown, layout: table.Layout, appearance: Appearance) -> Row:
+    def row(shown: SlotView, layout: table.Layout) -> Row:
         drawn.append(shown.slot.name)
-        return draw(shown, layout, appearance)
+        return draw(shown, layout)
 
     monkeypatch.setattr(table, "row", row)
     app = play.busy(512)

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from textual.color import Color
 
-from gmg_tui.ui.drawing import themes
+from gmg_tui.ui import themes
 from gmg_tui.ui.drawing.appearance import STYLES
 from tests.ui import play, sessions
 
@@ -45,7 +45,7 @@ async def test_every_theme_draws_its_background_in_every_cell_and_has_distinct_s
             app.choose_theme(name)
             await pilot.pause()
             assert app.theme == themes.textual_name(name, no_color=False)
-            styles = app.appearance.styles
+            styles = app.appearance
             assert set(styles) == set(STYLES)
             distinct = [styles[kind] for kind in ("ok", "warn", "error", "text", "dim")]
             assert len(set(distinct)) == len(distinct)
@@ -71,7 +71,7 @@ def test_styles_of_a_theme_are_derived_once() -> None:
 @pytest.mark.parametrize("name", ["dark", "light", "contrast"])
 def test_colours_are_from_the_256_colour_palette(name: str) -> None:
     appearance = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=name).appearance
-    for style in appearance.styles.values():
+    for style in appearance.values():
         assert style.color is not None
         colour = style.color.get_truecolor()
         # Textual calculates with colours, and comes out one below.

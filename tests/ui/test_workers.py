@@ -13,71 +13,71 @@ from rich.cells import cell_len
 from gmg_tui.gpu.health import judged
 from gmg_tui.model import Fps, GpuHealth, GpuSample, Phase, Progress, Session, Worker, WorkerState
 from gmg_tui.protocol import Welcome
-from gmg_tui.ui.drawing import graphs, themes, words
-from gmg_tui.ui.drawing.appearance import UNICODE, Appearance
-from gmg_tui.ui.drawing.words import Shown, difference
+from gmg_tui.ui.drawing import row as graphs
+from gmg_tui.ui.drawing import words
+from gmg_tui.ui.drawing.appearance import SIGNS
+from gmg_tui.ui.drawing.words import difference
 from gmg_tui.ui.history import KEPT_S, History, buckets
-from gmg_tui.ui.sorting import Order
+from gmg_tui.ui.sorting import Order, SlotView
 from gmg_tui.ui.view import Layout, View
 from gmg_tui.ui.workers import table, tile
 from gmg_tui.ui.workers.grid import plan
 from tests.rates import rate
-from tests.ui import play, sessions
+from tests.ui import sessions
 from tests.ui.sessions import NOW, changed
 from tests.workers import reached, worker_of
 
-_LOOK = play.app_of(play.engine_of(sessions.busy_snapshot(1)), theme=themes.NAMES[0]).appearance
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 _metrics = st.none() | st.floats(0, 1e13, allow_nan=False)
 
 
-def _shown(worker: Worker, sample: GpuSample | None = None, history: History | None = None) -> Shown:
+def _shown(worker: Worker, sample: GpuSample | None = None, history: History | None = None) -> SlotView:
     slot = sessions.session(8).slot(worker.slot) or sessions.session(0, cpus=8).slot(worker.slot)
     assert slot is not None
-    return Shown(slot, worker, sample, history or History(), chosen=True, time=sessions.NOW)
+    return SlotView(slot, worker, sample, history or History(), chosen=True, time=sessions.NOW)
 
 
-def _tile(shown: Shown, width: int = 40, height: int = tile.HEIGHT, *, appearance: Appearance = _LOOK) -> str:
-    rows = ["".join(segment.text for segment in row) for row in tile.tile(shown, width, height, appearance)]
+def _tile(shown: SlotView, width: int = 40, height: int = tile.HEIGHT) -> str:
+    rows = [str(row) for row in tile.tile(shown, width, height)]
     assert len(rows) == height
     assert {cell_len(row) for row in rows} == {width}
     return "\n".join(rows)
 
 
 def _layout(width: int, session: Session | None = None) -> table.Layout:
-    return table.layout(View(Welcome(1, session or sessions.session(1), sessions.busy_snapshot(1), ())), width, _LOOK)
+    return table.layout(View(Welcome(1, session or sessions.session(1), sessions.busy_snapshot(1), ())), width)
 
 
-def _row(shown: Shown, width: int = 80, appearance: Appearance = _LOOK) -> str:
-    text = table.row(shown, _layout(width), appearance).strip().text
+def _row(shown: SlotView, width: int = 80) -> str:
+    text = str(table.row(shown, _layout(width)))
     assert cell_len(text) == width
     return text
 
 
-def _detail(shown: Shown, width: int) -> str:
-    return table.detail(shown, width, _LOOK, "").strip().text
+def _detail(shown: SlotView, width: int) -> str:
+    return str(table.detail(shown, width, ""))
 
 
 # Graphs
 
 
 def test_a_bar_is_empty_at_0_and_full_at_100_per_cent() -> None:
-    assert graphs.bar(0.0, 10, UNICODE) == ("", "░" * 10)
-    assert graphs.bar(1.0, 10, UNICODE) == ("█" * 10, "")
-    assert graphs.bar(7.0, 10, UNICODE) == ("█" * 10, "")
-    assert graphs.bar(-1.0, 10, UNICODE) == ("", "░" * 10)
-    assert graphs.bar(0.55, 10, UNICODE) == ("█████▌", "░░░░")
+    assert graphs.bar(0.0, 10) == ("", "░" * 10)
+    assert graphs.bar(1.0, 10) == ("█" * 10, "")
+    assert graphs.bar(7.0, 10) == ("█" * 10, "")
+    assert graphs.bar(-1.0, 10) == ("", "░" * 10)
+    assert graphs.bar(0.55, 10) == ("█████▌", "░░░░")
 
 
 def test_a_history_distinguishes_zero_from_little_and_unknown_from_full() -> None:
-    assert graphs.history([None, 0.0, 0.001, 50.0, 100.0, 900.0], 100.0, 8, UNICODE) == "    ▁▄██"
-    assert graphs.history([], 0.0, 3, UNICODE) == "   "
-    assert graphs.history([1.0], 1.0, 0, UNICODE) == ""
+    assert graphs.history_row([None, 0.0, 0.001, 50.0, 100.0, 900.0], 100.0, 8) == "    ▁▄██"
+    assert graphs.history_row([], 0.0, 3) == "   "
+    assert graphs.history_row([1.0], 1.0, 0) == ""
 
 
 @given(st.lists(_metrics, max_size=40), st.floats(0, 1e13, allow_nan=False), st.integers(0, 30))
 def test_a_history_fills_its_width_exactly(values: list[float | None], top: float, width: int) -> None:
-    drawn = graphs.history(values, top, width, UNICODE)
+    drawn = graphs.history_row(values, top, width)
     assert len(drawn) == width
 
 
@@ -120,7 +120,7 @@ def test_the_history_of_a_restarted_worker_has_a_gap() -> None:
 
 def test_a_taller_graph_shows_the_same_values_in_more_rows() -> None:
     values = [None, 25.0, 50.0, 75.0, 100.0]
-    assert graphs.tall_history(values, 100.0, 6, 2, UNICODE) == ["    ▄█", "  ▄███"]
+    assert graphs.history_rows(values, 100.0, 6, 2) == ["    ▄█", "  ▄███"]
 
 
 def test_a_taller_tile_has_a_taller_graph_and_shows_more_of_a_reason() -> None:
@@ -165,8 +165,8 @@ def test_values_in_a_row_are_separated_and_dropped_when_they_do_not_fit(width: i
     sample = changed(sessions.sample(0), memory_used_mib=80 * 1024.0, memory_total_mib=80 * 1024.0, gpu_util_pct=100.0)
     session = sessions.session(1)
     layout = _layout(width, changed(session, slots=(changed(session.slots[0], name=slot),)))
-    text = table.row(_shown(worker, sample), layout, _LOOK).strip().text
-    heading = table.heading(layout, _LOOK, Order.SLOT, "").strip().text
+    text = str(table.row(_shown(worker, sample), layout))
+    heading = str(table.heading(layout, Order.SLOT, ""))
     figures = text.partition("192,104,233")[2].split()
     names = [name for name in ("GPU %", "VRAM GiB", " W", "°C") if name in heading]
     assert [figure for figure in figures if figure[0].isdigit()] == ["100", "80.0/80.0", "612", "61"][: len(names)]
@@ -174,7 +174,7 @@ def test_values_in_a_row_are_separated_and_dropped_when_they_do_not_fit(width: i
 
 
 def test_every_state_has_a_distinct_symbol() -> None:
-    all_signs = [*UNICODE.states.values(), UNICODE.stuck]
+    all_signs = [*SIGNS.states.values(), SIGNS.stuck]
     assert len(set(all_signs)) == len(all_signs) == len(WorkerState) + 1
 
 
@@ -388,11 +388,11 @@ def test_trouble_that_does_not_fit_beside_the_history_replaces_it(width: int) ->
 def test_a_broken_gpu_is_one_red_line_before_milder_trouble() -> None:
     broken = judged(GpuHealth(ecc_uncorrected=2, pcie_width=8, pcie_width_max=16))
     shown = _shown(sessions.running(0), changed(sessions.sample(0), health=broken, throttle=("power cap",)))
-    notes = [(note.text, note.style) for note in words.notes(shown.worker, shown.sample, _LOOK)]
+    notes = [(note.text, note.style) for note in words.notes(shown)]
     assert notes == [("2 ECC errors, uncorrected", "error"), ("throttled: power cap", "warn")]
     assert "2 ECC errors, uncorrected" in _tile(shown)
     lost = GpuSample("GPU-0", lost=True, error="the GPU is lost", health=broken)
-    assert [note.text for note in words.trouble(sessions.running(0), lost)] == ["GPU lost: the GPU is lost"]
+    assert [note.text for note in words.trouble(_shown(sessions.running(0), lost))] == ["GPU lost: the GPU is lost"]
 
 
 def test_what_to_do_while_it_runs_is_on_the_tile_of_the_selected_worker_and_below_the_table_only() -> None:

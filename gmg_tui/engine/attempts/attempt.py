@@ -29,6 +29,7 @@ from gmg_tui.genesis.output.reader import Reader
 from gmg_tui.model import Attempt, Fps, GpuSample, Phase, WorkerState, added_up
 from gmg_tui.model.tried import SETTLE_S
 from gmg_tui.readers.formats import check_tables
+from gmg_tui.text import SEPARATOR
 
 _log = logging.getLogger(__name__)
 
@@ -356,4 +357,4 @@ def _first_line(number: int, args: Sequence[str], *, job: str) -> bytes:
     """The line in the log before the output of an attempt that starts now; `job` names its job, if it is one's."""
     moment = time.strftime("%Y-%m-%d %H:%M:%S")
     owner = f"{job} · " if job else ""
-    return f"──── gmg-tui: {owner}attempt {number} · {moment} · {' '.join(args)}\n".encode()
+    return f"{SEPARATOR}{owner}attempt {number} · {moment} · {' '.join(args)}\n".encode()

@@ -1,11 +1,12 @@
-"""How things look: the named styles and the signs, for a theme and a character set."""
+"""How things look: the styles by name, and the signs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from rich.style import Style
+from textual.content import Content
 
 from gmg_tui.model import WorkerState
 from gmg_tui.text import clean
@@ -31,6 +32,8 @@ STYLES: Mapping[str, str] = {
     "match-here": "warning",
 }
 """Each style's name, and the variable of Textual's theme that colours it."""
+Appearance: TypeAlias = Mapping[str, Style]
+"""The styles of a theme, by the names in `STYLES`."""
 
 _BOLD = ("strong", "title", "warn", "error", "fps", "selected", "key")
 ATTRIBUTES: Mapping[str, str] = {
@@ -41,70 +44,46 @@ ATTRIBUTES: Mapping[str, str] = {
 """The attributes of a style, which tell it apart without colours."""
 
 
-class Signs(NamedTuple):
+class _Signs(NamedTuple):
     """The characters that graphs, frames and states are drawn with."""
 
-    corner: str
+    corner: str = "╭╮╰╯"
     """Top left, top right, bottom left, bottom right."""
-    line: str
+    line: str = "─│"
     """Horizontal, vertical."""
-    chosen_corner: str
+    chosen_corner: str = "┏┓┗┛"
     """As `corner`, of the selected worker's tile."""
-    chosen_line: str
+    chosen_line: str = "━┃"
     """As `line`, of the selected worker's tile."""
-    levels: str
+    levels: str = " ▁▂▃▄▅▆▇█"
     """From empty to full, for a graph of one row's height."""
-    bar: str
+    bar: str = "█░"
     """Full, then empty."""
-    partial: str
+    partial: str = " ▏▎▍▌▋▊▉"
     """From empty to full, for the cell where a bar ends; empty when bars end on whole cells."""
-    pointer: str
-    mark: str
+    pointer: str = "▸"
+    mark: str = "◆"
     """Of a worker that keys act on together with others."""
-    spinner: str
-    states: Mapping[WorkerState, str]
-    stuck: str
-    warn: str
-    ellipsis: str
-    sigma: str
-    degree: str
-    arrow: str
+    spinner: str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+    states: Mapping[WorkerState, str] = dict(zip(WorkerState, "…○◔◑●◌↻✓✗■", strict=True))
+    stuck: str = "⚠"
+    warn: str = "⚠"
+    ellipsis: str = "…"
+    sigma: str = "Σ"
+    degree: str = "°"
+    arrow: str = "→"
     """Between before and after."""
-    dot: str
+    dot: str = "·"
     """Between two things on one line."""
-    down: str
+    down: str = "↓"
     """There is more below; or, beside a column's name, the largest is first."""
-    up: str
+    up: str = "↑"
     """Beside a column's name: the smallest is first."""
-    plus_minus: str
-    group: str
+    group: str = "▪"
     """Beside a group's line."""
 
 
-UNICODE = Signs(
-    corner="╭╮╰╯",
-    line="─│",
-    chosen_corner="┏┓┗┛",
-    chosen_line="━┃",
-    levels=" ▁▂▃▄▅▆▇█",
-    bar="█░",
-    partial=" ▏▎▍▌▋▊▉",
-    pointer="▸",
-    mark="◆",
-    spinner="⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏",
-    states=dict(zip(WorkerState, "…○◔◑●◌↻✓✗■", strict=True)),
-    stuck="⚠",
-    warn="⚠",
-    ellipsis="…",
-    sigma="Σ",
-    degree="°",
-    arrow="→",
-    dot="·",
-    down="↓",
-    up="↑",
-    plus_minus="±",
-    group="▪",
-)
+SIGNS: Final = _Signs()
 
 
 def safe(text: str) -> str:
@@ -112,21 +91,6 @@ def safe(text: str) -> str:
     return text if text.isprintable() else clean(text.encode("utf-8", "replace"))
 
 
-_PLAIN = Style.null()
-
-
-class Appearance(NamedTuple):
-    """What drawing needs: styles by name, and signs."""
-
-    styles: Mapping[str, Style]
-    """One for each name in `STYLES`."""
-    signs: Signs
-
-    def text(self, text: str) -> str:
-        """`text` without anything that a terminal would interpret."""
-        return safe(text)
-
-    def style(self, name: str) -> Style:
-        """The style called `name`; a plain one when there is none."""
-        style = self.styles.get(name)
-        return _PLAIN if style is None else style
+def plain(text: str) -> Content:
+    """`text` for a widget: never parsed as markup, without anything that a terminal would interpret."""
+    return Content("\n".join(clean(line.encode("utf-8", "replace")) for line in text.split("\n")))

@@ -17,7 +17,7 @@ from textual.content import Content
 from gmg_tui import units
 from gmg_tui.model import Answer, Trial, TrialKind, TrialState, Tuning, WorkerState
 from gmg_tui.results import tuning as tune_words
-from gmg_tui.ui.drawing.appearance import UNICODE, safe
+from gmg_tui.ui.drawing.appearance import SIGNS, safe
 
 _COLOURS: Final = ("$accent", "$warning", "$success", "$secondary", "$primary", "$foreground", "$error")
 _SIGNS: Final = "●○◆◇■□▲△"
@@ -62,7 +62,7 @@ def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, heig
             plot.put(plot.column(value), row, sign, style)
     for trial in trials:
         if trial.state is TrialState.FAILED:
-            plot.put(plot.column(trial.value), 0, UNICODE.states[WorkerState.FAILED], "$error")
+            plot.put(plot.column(trial.value), 0, SIGNS.states[WorkerState.FAILED], "$error")
     plot.join(points)
     for trial in points:
         sign, style = _sign_of(trial.slot, answer)

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from gmg_tui import units
 from gmg_tui.model import Rank, RankGroup, RateOf, Worker, WorkerState
-from gmg_tui.ui.drawing.appearance import Appearance
+from gmg_tui.ui.drawing.appearance import SIGNS
 from gmg_tui.ui.drawing.row import Row
-from gmg_tui.ui.drawing.words import STATE_STYLES, since_s
+from gmg_tui.ui.drawing.words import STATE_STYLES
 
 _SHORT_UNITS = {"iteration": "it", "iterations": "it"}
 """Units of a progress that are long and well known, as a group's line has them."""
@@ -57,33 +57,28 @@ def listed_groups(groups: Sequence[RankGroup], selected: str, most: int) -> list
     return [group for group in groups if group in wanted]
 
 
-def group_rows(
-    listed: Sequence[RankGroup], hidden: int, selected: str, width: int, appearance: Appearance
-) -> list[Row]:
-    """A line for each of the `listed` groups; the last one also says how many are `hidden`."""
+def group_rows(listed: Sequence[RankGroup], hidden: int, selected: str, width: int, now: float) -> list[Row]:
+    """A line for each of the `listed` groups at the Unix time `now`; the last one also has how many are `hidden`."""
     name = max((len(group.id) for group in listed), default=0)
     state = max((len(_state(group)) for group in listed), default=0)
     rows = [
-        _line(group, width, appearance, widths=(name, state), here=selected in group.slots, end="") for group in listed
+        _line(group, width, widths=(name, state), here=selected in group.slots, end="", now=now) for group in listed
     ]
     if hidden:
         group, end = listed[-1], f"+{units.count(hidden, 'group')}"
-        rows[-1] = _line(group, width, appearance, widths=(name, state), here=selected in group.slots, end=end)
+        rows[-1] = _line(group, width, widths=(name, state), here=selected in group.slots, end=end, now=now)
     return rows
 
 
-def _line(
-    group: RankGroup, width: int, appearance: Appearance, *, widths: tuple[int, int], here: bool, end: str
-) -> Row:
-    line, (name, state) = Row(appearance, width), widths
-    signs = appearance.signs
+def _line(group: RankGroup, width: int, *, widths: tuple[int, int], here: bool, end: str, now: float) -> Row:
+    line, (name, state) = Row(width), widths
     if end:
         line.end(f" {end} ", "dim")
-    line.add(f"{signs.group} ", "selected" if here else "border")
+    line.add(f"{SIGNS.group} ", "selected" if here else "border")
     line.add(f"{group.id:<{name}} ", "strong" if here else "title")
-    sign = signs.stuck if group.stuck else signs.states[group.state]
+    sign = SIGNS.stuck if group.stuck else SIGNS.states[group.state]
     line.add(f"{sign} {_state(group):<{state}}", "error" if group.stuck else STATE_STYLES.get(group.state, "title"))
-    pieces, between = _pieces(group, appearance), f" {signs.dot} "
+    pieces, between = _pieces(group, now), f" {SIGNS.dot} "
     while sum(len(between) + len(text) for text, _, _ in pieces) > line.room and max(rank for _, _, rank in pieces):
         pieces.remove(max(pieces, key=lambda piece: piece[2]))
     for text, style, _ in pieces:
@@ -95,9 +90,9 @@ def _state(group: RankGroup) -> str:
     return f"STUCK {group.state.value}" if group.stuck else group.state.value
 
 
-def _pieces(group: RankGroup, appearance: Appearance) -> list[_Piece]:
+def _pieces(group: RankGroup, now: float) -> list[_Piece]:
     """The texts behind a group's state, the most important first."""
-    pieces = [*_trouble(group), *_speed(group, appearance)]
+    pieces = [*_trouble(group, now), *_speed(group)]
     if group.restarts:
         pieces.append((units.count(group.restarts, "restart"), "text", 5))
     if group.advice and (group.reason or group.stuck):
@@ -105,14 +100,14 @@ def _pieces(group: RankGroup, appearance: Appearance) -> list[_Piece]:
     if group.job is not None:
         pieces.append((f"job {group.job}", "dim", 6))
     if not group.state.ended and group.state is not WorkerState.RESTARTING:
-        pieces.append((units.span(since_s(group.state_since)), "dim", 7))
+        pieces.append((units.span(now - group.state_since), "dim", 7))
     return pieces or [(units.count(len(group.slots), "rank"), "dim", 0)]
 
 
-def _trouble(group: RankGroup) -> Iterator[_Piece]:
+def _trouble(group: RankGroup, now: float) -> Iterator[_Piece]:
     """What it waits for, and what is wrong with it."""
     if group.restart_at is not None and group.state is WorkerState.RESTARTING:
-        yield f"in {units.span(max(0.0, -since_s(group.restart_at)))}", "warn", 0
+        yield f"in {units.span(max(0.0, group.restart_at - now))}", "warn", 0
     if group.stuck:
         yield group.stuck, "error", 0
     if group.waits_for:
@@ -121,11 +116,11 @@ def _trouble(group: RankGroup) -> Iterator[_Piece]:
         yield group.reason, "error" if group.state is WorkerState.FAILED else "warn", 0
 
 
-def _speed(group: RankGroup, appearance: Appearance) -> Iterator[_Piece]:
+def _speed(group: RankGroup) -> Iterator[_Piece]:
     """Its rate, how far it is, and who is slower than the others."""
     if group.fps is not None:
         yield f"{units.fps(group.fps)} FPS", "fps", 0
-        yield _made_of(group, appearance), "dim", 2
+        yield _made_of(group), "dim", 2
     done = group.progress
     if done is not None and not group.state.ended:
         total = f"/{done.total:,.0f}" if done.total else ""
@@ -136,8 +131,8 @@ def _speed(group: RankGroup, appearance: Appearance) -> Iterator[_Piece]:
         yield f"rank {group.slowest} {group.behind_pct:.0f} % behind", "warn", 3
 
 
-def _made_of(group: RankGroup, appearance: Appearance) -> str:
+def _made_of(group: RankGroup) -> str:
     """What the group's rate is made of."""
     if group.rate_of is RateOf.RANK_0:
         return "rank 0's, for all"
-    return f"{appearance.signs.sigma} of {units.count(len(group.slots), 'rank')}"
+    return f"{SIGNS.sigma} of {units.count(len(group.slots), 'rank')}"

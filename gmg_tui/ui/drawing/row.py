@@ -1,4 +1,4 @@
-"""One row of cells, written from left to right; the only way from text to the screen.
+"""One row of cells, written from left to right, the only way from text to the screen; and small graphs and bars in it.
 
 Every text is cleaned here, so that nothing a worker wrote acts as terminal control, and none is ever parsed as markup,
 because a `Segment` has none.
@@ -6,25 +6,27 @@ because a `Segment` has none.
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Sequence
+from typing import Self, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual.content import Content
 from textual.strip import Strip
 
-from gmg_tui.ui.drawing.appearance import Appearance
+from gmg_tui.ui.drawing.appearance import SIGNS, Appearance, safe
+
+Piece: TypeAlias = tuple[str, str]
+"""A text and its style's name."""
+SPAN_S = 2
+"""Seconds per cell of a history."""
 
 
-def cut(text: str, width: int, ellipsis: str) -> str:
-    """`text` in at most `width` cells; where it is longer, `ellipsis` stands at its end."""
-    if width <= 0:
-        return ""
-    if cell_len(text) <= width:
-        return text
-    if width <= len(ellipsis):
-        return ellipsis[:width]
-    return set_cell_size(text, width - len(ellipsis)).rstrip() + ellipsis
+def cut(text: str, width: int) -> str:
+    """`text` in at most `width` cells; where it is longer, an ellipsis stands at its end."""
+    if width <= 0 or cell_len(text) <= width:
+        return text if width > 0 else ""
+    return set_cell_size(text, width - 1).rstrip() + SIGNS.ellipsis
 
 
 def fold(text: str, width: int) -> list[str]:
@@ -33,15 +35,18 @@ def fold(text: str, width: int) -> list[str]:
 
 
 class Row:
-    """A row of a fixed width, filled from the left, with a separate part at its right end."""
+    """A row of a fixed width, filled from the left, with a separate part at its right end, and `fill` between the two.
 
-    __slots__ = ("_appearance", "_left", "_right", "_right_used", "_used", "width")
+    Its pieces are texts with the names of their styles: only `strip` needs the colours of a theme.
+    """
 
-    def __init__(self, appearance: Appearance, width: int) -> None:
+    __slots__ = ("_fill", "_left", "_right", "_right_used", "_used", "width")
+
+    def __init__(self, width: int, fill: str = " ", style: str = "text") -> None:
         self.width = max(0, width)
-        self._appearance = appearance
-        self._left: list[Segment] = []
-        self._right: list[Segment] = []
+        self._fill = fill, style
+        self._left: list[Piece] = []
+        self._right: list[Piece] = []
         self._used = 0
         self._right_used = 0
 
@@ -57,42 +62,80 @@ class Row:
 
     def add(self, text: str, style: str = "text", *, limit: int | None = None) -> Self:
         """Write `text` after what is there, cut to the room (or to `limit` cells)."""
-        room = self.room if limit is None else min(limit, self.room)
-        clean = self._appearance.text(text)
-        length = cell_len(clean)
-        if length > room:
-            clean = cut(clean, room, self._appearance.signs.ellipsis)
-            length = cell_len(clean)
+        clean = cut(safe(text), self.room if limit is None else min(limit, self.room))
         if clean:
-            self._left.append(Segment(clean, self._appearance.style(style)))
-            self._used += length
+            self._left.append((clean, style))
+            self._used += cell_len(clean)
         return self
 
     def end(self, text: str, style: str = "text") -> Self:
         """Write `text` at the right end, left of what was written there before, if all of it fits."""
-        clean = self._appearance.text(text)
+        clean = safe(text)
         length = cell_len(clean)
         if clean and length <= self.room:
-            self._right.insert(0, Segment(clean, self._appearance.style(style)))
+            self._right.insert(0, (clean, style))
             self._right_used += length
         return self
 
-    def to(self, column: int, fill: str = " ", style: str = "text") -> Self:
+    def to(self, column: int) -> Self:
         """Continue at `column`, or where the text ends if that is further."""
-        gap = min(column - self._used, self.room)
-        return self.add(fill * gap, style) if gap > 0 else self
+        return self.add(" " * min(column - self._used, self.room))
 
     def right(self, text: str, column: int, style: str = "text") -> Self:
         """Write `text` so that it ends before `column`, for columns of numbers."""
-        clean = self._appearance.text(text)
-        return self.to(column - cell_len(clean)).add(clean, style)
+        return self.to(column - cell_len(safe(text))).add(text, style)
 
-    def segments(self, fill: str = " ", style: str = "text") -> list[Segment]:
-        """The row in full width, with `fill` between left and right."""
-        gap = self.room
-        middle = [Segment(fill * gap, self._appearance.style(style))] if gap > 0 else []
-        return [*self._left, *middle, *self._right]
+    def append(self, row: Row) -> Self:
+        """Continue with another row, for which there must be room."""
+        self._left += row.pieces()
+        self._used += row.width
+        return self
 
-    def strip(self, fill: str = " ", style: str = "text") -> Strip:
-        """The row as a strip."""
-        return Strip(self.segments(fill, style), self.width)
+    def pieces(self) -> list[Piece]:
+        """The row in full width."""
+        fill, style = self._fill
+        return [*self._left, (fill * self.room, style), *self._right]
+
+    def __str__(self) -> str:
+        return "".join(text for text, _ in self.pieces())
+
+    def strip(self, appearance: Appearance) -> Strip:
+        """The row in the colours of a theme."""
+        return Strip([Segment(text, appearance[style]) for text, style in self.pieces() if text], self.width)
+
+
+# Graphs and bars
+
+
+def highest(values: Sequence[float | None]) -> float:
+    """The greatest of the values that are drawn, for the top of their graph: what is out of sight flattens nothing."""
+    return max((value for value in values if value is not None), default=0.0)
+
+
+def history_row(values: Sequence[float | None], top: float, width: int) -> str:
+    """A graph of one row, as in `history_rows`."""
+    return history_rows(values, top, width, 1)[0]
+
+
+def history_rows(values: Sequence[float | None], top: float, width: int, height: int) -> list[str]:
+    """A graph of `values` from 0 to `top`, the newest at the right end: `height` rows of exactly `width` cells.
+
+    Unknown values are empty; anything above 0 has at least the lowest level, so that little differs from nothing.
+    """
+    full = len(SIGNS.levels) - 1
+    filled = (value if value is not None and top > 0 else 0.0 for value in values[-width:] if width > 0)
+    heights = [max(1, round(min(1.0, value / top) * full * height)) if value > 0 else 0 for value in filled]
+    rows = []
+    for below in range((height - 1) * full, -1, -full):
+        cells = "".join(SIGNS.levels[max(0, min(full, each - below))] for each in heights)
+        rows.append(cells.rjust(max(0, width), SIGNS.levels[0]))
+    return rows
+
+
+def bar(fraction: float, width: int) -> tuple[str, str]:
+    """A bar of exactly `width` cells, of which `fraction` is full, at least 0 and at most 1: its full and empty part."""
+    parts = len(SIGNS.partial)
+    eighths = round(min(1.0, max(0.0, fraction)) * width * parts)
+    whole, rest = divmod(eighths, parts)
+    full = SIGNS.bar[0] * whole + (SIGNS.partial[rest] if rest else "")
+    return full, SIGNS.bar[1] * (width - len(full))

@@ -10,8 +10,9 @@ from gmg_tui import units
 from gmg_tui.genesis.output.log_text import without_head
 from gmg_tui.model import GpuSample, JobRecord, Phase, Severity, Slot, Worker, WorkerState
 from gmg_tui.placeholders import as_text
-from gmg_tui.ui.drawing.appearance import Appearance
-from gmg_tui.ui.history import History
+from gmg_tui.text import SEPARATOR
+from gmg_tui.ui.drawing.appearance import SIGNS
+from gmg_tui.ui.sorting import SlotView
 
 _TIMEOUT_NEAR = 0.1
 """The share of a timeout below which the time left is worth a note."""
@@ -32,21 +33,6 @@ COUNTED = "counted in rank 0"
 """Beside the rate of a rank for which rank 0 reports."""
 
 
-class Shown(NamedTuple):
-    """All that is drawn of one slot."""
-
-    slot: Slot
-    worker: Worker
-    sample: GpuSample | None
-    """Of its GPU; None on a CPU slot, and before the first one."""
-    history: History
-    chosen: bool
-    time: float
-    """The snapshot's Unix time, seconds; it drives the spinner."""
-    marked: bool = False
-    """Whether keys act on it together with the others that are."""
-
-
 class Note(NamedTuple):
     """One thing to know, in a few words."""
 
@@ -54,11 +40,11 @@ class Note(NamedTuple):
     style: str
 
 
-def sign_of(worker: Worker, appearance: Appearance) -> str:
+def sign_of(worker: Worker) -> str:
     """The one character for the worker's state."""
     if worker.lost_since is not None:
-        return appearance.signs.warn
-    return appearance.signs.stuck if worker.stuck else appearance.signs.states[worker.state]
+        return SIGNS.warn
+    return SIGNS.stuck if worker.stuck else SIGNS.states[worker.state]
 
 
 def style_of(worker: Worker) -> str:
@@ -72,33 +58,15 @@ def state_of(worker: Worker) -> str:
     return f"STUCK {worker.state.value}" if stuck else worker.state_word
 
 
-def lost_s(shown: Shown) -> float | None:
+def lost_s(view: SlotView) -> float | None:
     """For how long its node has been lost, seconds; None while that is there."""
-    since = shown.worker.lost_since
-    return None if since is None else max(0.0, shown.time - since)
+    since = view.worker.lost_since
+    return None if since is None else max(0.0, view.time - since)
 
 
 def lost_text(since: float | None) -> str:
     """Since when a node is lost, in this machine's time: `lost since 12:03:04`; empty while it is not."""
     return "" if since is None else f"lost since {time.strftime('%H:%M:%S', time.localtime(since))}"
-
-
-_newest = [0.0]
-
-
-def show_time(time: float) -> None:
-    """Show how long everything has lasted at `time`, that of the newest snapshot."""
-    _newest[0] = time
-
-
-def since_s(time: float) -> float:
-    """Seconds from `time` to the newest snapshot; negative where that is still to come."""
-    return _newest[0] - time
-
-
-def attempt_s(worker: Worker) -> float | None:
-    """Seconds that the worker's attempt has lasted; None before the first."""
-    return worker.attempt_s(_newest[0])
 
 
 def getting_ready(worker: Worker) -> bool:
@@ -116,23 +84,23 @@ def phase_of(worker: Worker) -> str:
     return worker.phase.value if worker.phase is not Phase.NONE else worker.state.value
 
 
-def phase_s(worker: Worker) -> float:
+def phase_s(view: SlotView) -> float:
     """Seconds of what `phase_of` says."""
-    return since_s(worker.phase_since)
+    return view.since_s(view.worker.phase_since)
 
 
-def spinner(shown: Shown, appearance: Appearance) -> str:
+def spinner(view: SlotView) -> str:
     """One step per second of the snapshot's time, so that it turns only while snapshots come and work goes on."""
-    if held(shown.worker):
-        return appearance.signs.states[WorkerState.WAITING]
-    return appearance.signs.spinner[int(shown.time) % len(appearance.signs.spinner)]
+    if held(view.worker):
+        return SIGNS.states[WorkerState.WAITING]
+    return SIGNS.spinner[int(view.time) % len(SIGNS.spinner)]
 
 
-def usual(worker: Worker) -> tuple[float, str] | None:
+def usual(view: SlotView) -> tuple[float, str] | None:
     """How far a phase is, judged by its last duration: a fraction, and a text; None when that is not known."""
+    worker, so_far_s = view.worker, phase_s(view)
     if not worker.phase_usual_s:
         return None
-    so_far_s = since_s(worker.phase_since)
     left = worker.phase_usual_s - so_far_s
     usually = f"usually {units.span(worker.phase_usual_s)}"
     return so_far_s / worker.phase_usual_s, f"{usually}, {units.span(left)} left" if left >= 1 else usually
@@ -152,10 +120,11 @@ def rate_style(worker: Worker) -> str:
     return "fps" if worker.fps_silent_since is None else "dim"
 
 
-def beside_rate(worker: Worker) -> Note:
+def beside_rate(view: SlotView) -> Note:
     """The note beside a rate: since when it is not current, or whose it is; without a text for neither."""
+    worker = view.worker
     if worker.fps_silent_since is not None:
-        return Note(f"no FPS line for {units.span(since_s(worker.fps_silent_since))}", "warn")
+        return Note(f"no FPS line for {units.span(view.since_s(worker.fps_silent_since))}", "warn")
     if worker.fps_of_group:
         return Note("all ranks'", "text")
     if worker.fps_in_rank_0 and worker.fps is not None:
@@ -180,9 +149,9 @@ def change(worker: Worker) -> str:
     return difference(*fps) if fps is not None else ""
 
 
-def before_after(worker: Worker, appearance: Appearance) -> list[Note]:
+def before_after(worker: Worker) -> list[Note]:
     """The effect of the last edit, if it is known: `+13 % FPS (21.2M → 24.0M)  VRAM 12.1 → 23.9 GiB`."""
-    before, now, fps, arrow = worker.before, worker.current, compared_fps(worker), appearance.signs.arrow
+    before, now, fps, arrow = worker.before, worker.current, compared_fps(worker), SIGNS.arrow
     if before is None or now is None or fps is None:
         return []
     old, fresh = map(units.short, fps)
@@ -207,10 +176,14 @@ def known(value: float | None, write: Callable[[float], str]) -> str:
 
 
 def last_line(worker: Worker) -> str:
-    """The worker's newest line without Genesis's prefix; empty for a line of progress, which has a rate of its own."""
+    """The worker's newest line without Genesis's prefix; empty for a line of progress, which has a rate of its own.
+
+    It is empty, too, before the attempt has printed anything.
+    """
     from gmg_tui.genesis.output import lines as genesis_lines  # the first frame needs no expressions
 
-    return "" if genesis_lines.is_mere(worker.last_line) else without_head(worker.last_line)
+    line = worker.last_line
+    return "" if line.startswith(SEPARATOR) or genesis_lines.is_mere(line) else without_head(line)
 
 
 def errors_of(worker: Worker) -> str:
@@ -234,25 +207,26 @@ def unnamed_values_of(job: JobRecord) -> str:
     return "  ".join(text for name, value in job.values.items() if (text := f"{name}={as_text(value)}") not in named)
 
 
-def timeout_left_s(worker: Worker) -> float | None:
+def timeout_left_s(view: SlotView) -> float | None:
     """How long the attempt may still take, seconds; None without a timeout or an attempt."""
+    worker = view.worker
     if worker.timeout_s is None or not worker.state.live:
         return None
-    return max(0.0, worker.timeout_s - since_s(worker.newest.started))
+    return max(0.0, worker.timeout_s - view.since_s(worker.newest.started))
 
 
-def timeout_of(worker: Worker) -> str:
+def timeout_of(view: SlotView) -> str:
     """The time left in words: `timeout in 12:31`; empty without a timeout or an attempt."""
-    left_s = timeout_left_s(worker)
+    left_s = timeout_left_s(view)
     return "" if left_s is None else f"timeout in {units.span(left_s)}"
 
 
-def trouble(worker: Worker, sample: GpuSample | None, *, advice: bool = True) -> list[Note]:
+def trouble(view: SlotView, *, advice: bool = True) -> list[Note]:
     """What is wrong with a worker and its GPU, the worst first.
 
     `advice`: whether with what to do, which is often the same for all workers.
     """
-    notes = []
+    worker, sample, notes = view.worker, view.sample, list[Note]()
     if worker.lost_since is not None:
         notes.append(Note(lost_text(worker.lost_since), "error"))
     if sample is not None and sample.lost:
@@ -267,27 +241,27 @@ def trouble(worker: Worker, sample: GpuSample | None, *, advice: bool = True) ->
     if worker.stopping:
         notes.append(Note(worker.stopping, "warn"))
     if worker.state is WorkerState.RESTARTING and worker.restart_at is not None:
-        left = units.span(max(0.0, -since_s(worker.restart_at)))
+        left = units.span(max(0.0, -view.since_s(worker.restart_at)))
         notes.append(Note(f"attempt {worker.attempt + 1} starts in {left}", "warn"))
     if worker.reason:
         notes.append(_reason(worker, worker.reason))
     if worker.advice and advice:
         notes.append(Note(worker.advice, "text"))
     notes.extend(Note(warning, "warn") for warning in worker.warnings)
-    left_s = timeout_left_s(worker)
+    left_s = timeout_left_s(view)
     if left_s is not None and worker.timeout_s is not None and left_s < _TIMEOUT_NEAR * worker.timeout_s:
-        notes.append(Note(timeout_of(worker), "warn"))
+        notes.append(Note(timeout_of(view), "warn"))
     rest = (slow(worker), late(sample), degraded(sample), throttled(sample))
     return [*notes, *(note for note in rest if note is not None)]
 
 
-def notes(worker: Worker, sample: GpuSample | None, appearance: Appearance, *, advice: bool = True) -> list[Note]:
+def notes(view: SlotView, *, advice: bool = True) -> list[Note]:
     """What is wrong with a worker, then what its last edit did, then why its GPU is throttled: under full load all are."""
-    found, slowed = trouble(worker, sample, advice=advice), throttled(sample)
+    worker, found, slowed = view.worker, trouble(view, advice=advice), throttled(view.sample)
     if slowed is not None:
         found.remove(slowed)
     healed = [Note("race healed", "dim")] if worker.healed and worker.state is not WorkerState.FAILED else []
-    return [*found, *before_after(worker, appearance), *([slowed] if slowed is not None else []), *healed]
+    return [*found, *before_after(worker), *([slowed] if slowed is not None else []), *healed]
 
 
 def progress_of(worker: Worker) -> tuple[float, str] | None:

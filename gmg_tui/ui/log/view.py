@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from rich.cells import chop_cells
 from textual import events
 from textual.message import Message
-from textual.strip import Strip
 
 from gmg_tui import units
+from gmg_tui.genesis.output.log_text import Severity, severity
 from gmg_tui.protocol import Lines
+from gmg_tui.ui.drawing.appearance import SIGNS
 from gmg_tui.ui.drawing.row import Row
-from gmg_tui.ui.log import line as log_line
-from gmg_tui.ui.log.buffer import LogBuffer
-from gmg_tui.ui.rows import Rows
-from gmg_tui.ui.terminal.refresh_limiter import RefreshLimiter
+from gmg_tui.ui.log.buffer import LogBuffer, LogRow
+from gmg_tui.ui.rows import RefreshLimiter, Rows
 
 _NO_RANKS: Final[Mapping[str, int]] = MappingProxyType({})
 REPAINT_S: Final = 1.0
 """Shortest time between two redraws for arriving lines, seconds: nobody reads faster."""
+_STYLES: Final = {Severity.NONE: "text", Severity.WARNING: "warn", Severity.ERROR: "error"}
 _WHEEL: Final = 3
 """Rows of the screen for each step of the wheel."""
 
@@ -74,21 +75,21 @@ class LogView(Rows):
 
     # Drawing
 
-    def make_rows(self, width: int, height: int) -> list[Strip]:
+    def make_rows(self, width: int, height: int) -> list[Row]:
         """The title and the visible lines."""
         buffer, match = self.buffer, self._match
         lowest = self._back(Position(len(buffer.rows), 0), self._page)
         self._top = lowest if self.following else max(Position(0, 0), min(self._top, lowest))
-        strips: list[Strip] = []
+        lines: list[Row] = []
         for index in range(self._top.row, len(buffer.rows)):
             row = buffer.rows[index]
-            strips += log_line.wrapped(row, width, buffer.query, self.appearance, here=index == match)
-            if len(strips) >= self._page + self._top.part:
+            lines += wrapped(row, width, buffer.query, here=index == match)
+            if len(lines) >= self._page + self._top.part:
                 break
-        return [self._title(width), *strips[self._top.part : self._top.part + self._page]]
+        return [self._title(width), *lines[self._top.part : self._top.part + self._page]]
 
-    def _title(self, width: int) -> Strip:
-        signs, buffer, line = self.appearance.signs, self.buffer, Row(self.appearance, width)
+    def _title(self, width: int) -> Row:
+        buffer, line = self.buffer, Row(width, SIGNS.line[0], "border")
         name, ranks = self.source
         if buffer.query:
             line.end(f" {self._search_text()} ", "strong")
@@ -96,22 +97,22 @@ class LogView(Rows):
             line.end(f" {units.count(buffer.printed, 'line')} ", "dim")
         if self._top == (0, 0) and not self.following and buffer.is_cut:
             line.end(f" above: gmg-tui logs {self._session} {'SLOT' if ranks else name} ", "warn")
-        line.add(signs.line[0] * 2 + " ", "border")
+        line.add(SIGNS.line[0] * 2 + " ", "border")
         line.add(f"{name} log, {len(ranks)} ranks" if ranks else f"{name} log", "title")
         if self.following:
             line.add(" following ", "ok")
         else:
             last = self._forth(self._top, self._page - 1).row
             below = sum(row.lines for row in islice(buffer.rows, last + 1, None)) + buffer.below
-            more = f", {units.count(below, 'line')} below {signs.down}" if below > 0 else ""
+            more = f", {units.count(below, 'line')} below {SIGNS.down}" if below > 0 else ""
             line.add(f" paused{more} ", "warn")
-        return line.strip(signs.line[0], "border")
+        return line
 
     def _search_text(self) -> str:
         matches, match = self.buffer.matches, self._match
         if not matches:
             return "no match"
-        number = str(matches.index(match) + 1) if match in matches else self.appearance.signs.ellipsis
+        number = str(matches.index(match) + 1) if match in matches else SIGNS.ellipsis
         return f"match {number} of {len(matches):,}"
 
     # Positions
@@ -122,7 +123,7 @@ class LogView(Rows):
         return max(0, self.size.height - 1)
 
     def _parts(self, index: int) -> int:
-        return len(log_line.pieces(self.buffer.rows[index], self.size.width))
+        return len(pieces(self.buffer.rows[index], self.size.width))
 
     def _back(self, position: Position, rows: int) -> Position:
         """The position so many rows of the screen above, at most the first."""
@@ -241,8 +242,75 @@ class LogView(Rows):
         self._match_line = None if index is None else self.buffer.rows[index].end
         if index is not None:
             row = self.buffer.rows[index]
-            match = Position(index, log_line.part_of(row, self.size.width, self.buffer.query))
+            match = Position(index, part_of(row, self.size.width, self.buffer.query))
             if not self._top <= match < self._forth(self._top, self._page):
                 self._top = self._back(match, self._page // 2)
             self.pause()
         self.update_rows()
+
+
+# A row of the log: wrapped, coloured by its severity, with the matches of a search marked
+
+
+def style_of(row: LogRow) -> str:
+    """The name of the style for a whole row."""
+    return "dim" if row.gap or row.progress else _STYLES[severity(row.text)]
+
+
+def wrapped(row: LogRow, width: int, query: str, *, here: bool = False) -> list[Row]:
+    """A row of the log in as many rows of the screen as it needs, each match of `query` marked.
+
+    The query is in lower case; `here`: this row's are the present matches. How many lines the row stands for is at its
+    right end.
+    """
+    text, style, lines = row.shown, style_of(row), []
+    parts, marks, count, start = pieces(row, width), _marks(text, query), _count_of(row), 0
+    for number, piece in enumerate(parts, 1):
+        line, done = Row(width), 0
+        if number == len(parts):
+            line.end(count, "dim")
+            piece = piece[: max(0, len(piece) - len(count))]
+        for first, last in marks:
+            begin, stop = max(first - start, done), min(last - start, len(piece))
+            if begin < stop:
+                line.add(piece[done:begin], style).add(piece[begin:stop], "match-here" if here else "match")
+                done = stop
+        lines.append(line.add(piece[done:], style))
+        start += len(piece)
+    return lines
+
+
+def _count_of(row: LogRow) -> str:
+    """How many lines a row stands for, as its end; empty for one."""
+    return f" ×{row.lines:,}" if row.lines > 1 and not row.gap else ""
+
+
+def pieces(row: LogRow, width: int) -> list[str]:
+    """The row's text in pieces of at most `width` cells, the last with room for its count; at least one."""
+    text, width = row.shown + " " * len(_count_of(row)), max(2, width)  # 2: the room of one wide character
+    if not text.isascii():
+        return chop_cells(text, width)
+    return [text[start : start + width] for start in range(0, len(text), width)] or [""]
+
+
+def part_of(row: LogRow, width: int, query: str) -> int:
+    """The number of the piece that the first match of `query` begins in; 0 where there is none to mark."""
+    marks, end = _marks(row.shown, query), 0
+    for number, part in enumerate(pieces(row, width)):
+        end += len(part)
+        if marks and marks[0][0] < end:
+            return number
+    return 0
+
+
+def _marks(text: str, query: str) -> list[tuple[int, int]]:
+    """Where the matches of `query` are; none where a letter's lower case is longer, so that indices would be wrong."""
+    lowered = text.lower()
+    return list(_found(lowered, query)) if query and len(lowered) == len(text) else []
+
+
+def _found(text: str, query: str) -> Iterator[tuple[int, int]]:
+    start = text.find(query)
+    while start >= 0:
+        yield start, start + len(query)
+        start = text.find(query, start + len(query))

@@ -19,13 +19,12 @@ from gmg_tui.client import Source
 from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Slot, Worker, WorkerState
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import words
+from gmg_tui.ui.drawing.appearance import plain
 from gmg_tui.ui.drawing.charts import Mark, Track, Values, ceiling, least_height, stack
-from gmg_tui.ui.jobs import job_on, log_path
 from gmg_tui.ui.pages import worker_facts as facts
-from gmg_tui.ui.pages.page import Drawing, Page, Scroll, waiting
+from gmg_tui.ui.pages.page import Drawing, Facts, Page, Scroll, waiting
 from gmg_tui.ui.pages.table import RowTable
-from gmg_tui.ui.text import Facts, plain
-from gmg_tui.ui.view import View
+from gmg_tui.ui.view import View, job_on, log_path
 
 _STATE_STYLES: Final = {"ok": "$success", "warn": "$warning", "error": "$error", "dim": "$text-muted"}
 _LEAST_WIDTH: Final = 32
@@ -78,7 +77,9 @@ class DetailsPage(Page):
         self._charts = Drawing()
         self._facts = {name: Facts(id=name) for name in ("now", "worker", "gpu", "identity", "attempt", "start")}
         self._attempts: RowTable[Attempt] = RowTable(
-            facts.ATTEMPTS, key=lambda attempt: str(attempt.number), style=lambda attempt: _style(attempt.state)
+            facts.attempt_columns(lambda: view.snapshot.time),
+            key=lambda attempt: str(attempt.number),
+            style=lambda attempt: _style(attempt.state),
         )
 
     def body(self) -> ComposeResult:
@@ -150,7 +151,7 @@ class DetailsPage(Page):
         if self._series is not None:
             shown = list(tracks(slot, worker, sample, self._series)), list(marks(attempts)), self._series
             self._charts.show(shown, lambda size: lines(*shown, size))
-        now = list(facts.worker_facts(worker, self._view.histories[self._slot]))
+        now = list(facts.worker_facts(self._view.of(self._slot)))
         gpu = list(facts.gpu_facts(slot.gpu, sample, worker, over=self._view.over)) if slot.gpu is not None else []
         health = facts.health_facts(sample.health) if sample is not None and sample.health is not None else ()
         self._facts["now"].show([*now, *gpu])
@@ -171,25 +172,25 @@ class DetailsPage(Page):
         slot, worker = self._view.slot(self._slot), self._worker
         if slot is None or worker is None:
             return plain(f"{self._slot} is not in use any more").stylize("$warning")
-        state = f"{words.state_of(worker)} {units.span(words.since_s(worker.state_since))}"
+        state = f"{words.state_of(worker)} {units.span(self._view.snapshot.time - worker.state_since)}"
         pid = f"  PID {worker.pid}" if worker.pid else ""
         at = f"  {self._view.slots.index(self._slot) + 1} of {len(self._view.slots)}"
         job = f"  job {words.job_of(worker)}" if worker.job is not None else ""
         values = f"  {words.unnamed_values_of(self._known_job)}" if self._known_job is not None else ""
-        left = f"  {words.timeout_of(worker)}" if words.timeout_of(worker) else ""
+        timeout = words.timeout_of(self._view.of(self._slot))
         return Content.assemble(
             plain(self._slot).stylize("bold $primary"),
             plain(f" · {words.gpu_name(slot)}  "),
             (state, _STATE_STYLES.get(words.style_of(worker), "bold")),
             (f"  attempt {worker.attempt}{pid}{at}", "$text-muted"),
-            plain(f"{job}{values}{left}"),
+            plain(f"{job}{values}{f'  {timeout}' if timeout else ''}"),
         )
 
     def show_title(self) -> None:
         """Show the title, and below it what is wrong with the worker."""
         super().show_title()
         worker = self._worker
-        trouble = facts.trouble_facts(worker, self._view.sample(self._slot)) if worker is not None else ()
+        trouble = facts.trouble_facts(self._view.of(self._slot)) if worker is not None else ()
         notes = [plain(f"{fact.label} {fact.text}").stylize(fact.style) for fact in trouble]
         self._notes.update(Content("\n").join(notes))
 

@@ -16,7 +16,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import Lane, Slot
 from gmg_tui.ui.dialogs import Dialog
 from gmg_tui.ui.drawing import words
-from gmg_tui.ui.text import plain
+from gmg_tui.ui.drawing.appearance import plain
 
 
 class GpusScreen(Dialog[None]):

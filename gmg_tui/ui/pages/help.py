@@ -1,20 +1,20 @@
-"""The help: the basics, the keys, the states, and what the metrics mean."""
+"""The help: the basics, the keys, the states, and what the metrics mean; and the manual."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
+from textual.widgets import Footer, MarkdownViewer
 
 from gmg_tui.model import WorkerState
 from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import Dialog
-from gmg_tui.ui.drawing.appearance import UNICODE
-from gmg_tui.ui.pages.page import Scroll
-from gmg_tui.ui.text import Fact, Facts
+from gmg_tui.ui.drawing.appearance import SIGNS
+from gmg_tui.ui.pages.page import Fact, Facts, Scroll
 
 BASICS: Final[tuple[tuple[str, str], ...]] = (
     ("select", "The arrows or the mouse select a worker; its log is below the workers."),
@@ -78,9 +78,9 @@ class HelpScreen(Dialog[None]):
 
     def contents(self) -> ComposeResult:
         """The sections, one below the other."""
-        states = [Fact(f"{UNICODE.states[state]} {state.value}", text) for state, text in STATES.items()]
-        stuck = Fact(f"{UNICODE.stuck} stuck", "no output, no progress and no CPU time for --stuck-after seconds")
-        lost = Fact(f"{UNICODE.warn} lost", "its node does not answer; what ran there starts again")
+        states = [Fact(f"{SIGNS.states[state]} {state.value}", text) for state, text in STATES.items()]
+        stuck = Fact(f"{SIGNS.stuck} stuck", "no output, no progress and no CPU time for --stuck-after seconds")
+        lost = Fact(f"{SIGNS.warn} lost", "its node does not answer; what ran there starts again")
         with Scroll():
             if self._page:
                 yield Facts([Fact("Keys of this page"), *self._page], id="page")
@@ -104,3 +104,38 @@ def _keys(screen: Screen[Any]) -> Iterator[Fact]:
             actions.setdefault(text, []).append(screen.app.get_key_display(each.binding))
     for text, displayed in actions.items():
         yield Fact(" ".join(sorted(displayed, key=len)), text)
+
+
+# The manual
+
+_WIDE = 132
+"""Columns that the widest commands need beside the table of contents."""
+
+
+class GuideApp(App[None]):
+    """Shows a Markdown text, on a wide terminal with its table of contents."""
+
+    BINDINGS: ClassVar = [("t", "contents", "table of contents"), ("q,escape", "quit", "quit")]
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """The text and the keys."""
+        yield MarkdownViewer(self._text, open_links=False, show_table_of_contents=self.size.width >= _WIDE)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Let the keys scroll the text at once."""
+        self.query_one(MarkdownViewer).focus()
+
+    def action_contents(self) -> None:
+        """Show or hide the table of contents."""
+        viewer = self.query_one(MarkdownViewer)
+        viewer.show_table_of_contents = not viewer.show_table_of_contents
+
+
+def show(text: str) -> None:
+    """Show a text until the reader quits."""
+    GuideApp(text).run()

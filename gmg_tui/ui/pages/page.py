@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from textual import work
 from textual.app import ComposeResult, SystemCommand
@@ -18,15 +18,17 @@ from textual.widgets import DataTable, Static
 
 from gmg_tui.errors import GmgError
 from gmg_tui.ui import keys
-from gmg_tui.ui.drawing.appearance import safe
-from gmg_tui.ui.footer import KeysFooter
+from gmg_tui.ui.drawing.appearance import plain, safe
 from gmg_tui.ui.pages.table import RowTable
-from gmg_tui.ui.terminal.true_size import TrueSizeScreen
+from gmg_tui.ui.rows import KeysFooter
+from gmg_tui.ui.terminal.driver import TrueSizeScreen
 
 if TYPE_CHECKING:
     from gmg_tui.ui.app import GmgApp
 
 T = TypeVar("T")
+_GAP: Final = 1
+"""Cells between a label and its text."""
 
 
 class Scroll(VerticalScroll):
@@ -63,6 +65,57 @@ class Drawing(Widget):
     def render(self) -> Content:
         """The lines."""
         return Content("\n").join(self._draw(self.size))
+
+
+class Fact(NamedTuple):
+    """A label and its text; a heading where there is no text."""
+
+    label: str
+    text: str = ""
+    style: str = ""
+    """Of the text, as in Textual's CSS: `$warning`, `bold`."""
+
+
+class Facts(Widget):
+    """Texts that wrap beside their labels."""
+
+    DEFAULT_CSS = "Facts { height: auto; width: 1fr; }"
+
+    def __init__(self, facts: Sequence[Fact] = (), *, label_width: int = 14, id: str | None = None) -> None:  # noqa: A002 - as Textual names it
+        super().__init__(id=id)
+        self._facts = tuple(facts)
+        self._label_width = label_width
+
+    def show(self, facts: Sequence[Fact]) -> None:
+        """Show these facts; the layout changes only with their number of lines."""
+        if tuple(facts) != self._facts:
+            before = len(self._lines(self.size.width))
+            self._facts = tuple(facts)
+            self.refresh(layout=len(self._lines(self.size.width)) != before)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """The number of lines at `width`."""
+        return len(self._lines(width))
+
+    def render(self) -> Content:
+        """All lines."""
+        return Content("\n").join(self._lines(self.size.width))
+
+    def _lines(self, width: int) -> list[Content]:
+        lines: list[Content] = []
+        indent = min(self._label_width, max(1, width) // 2)
+        for fact in self._facts:
+            label = plain(fact.label)
+            if not fact.text:
+                lines += [Content("")] * bool(lines) + label.stylize("bold $primary").wrap(max(1, width))
+                continue
+            wrapped = plain(fact.text).stylize(fact.style).wrap(max(1, width - indent))
+            if label.cell_length > indent - _GAP:
+                lines.append(label.stylize("$text-muted"))
+                label = Content("")
+            first = label.stylize("$text-muted").pad_right(indent - label.cell_length) + wrapped[0]
+            lines += [first, *(line.pad_left(indent) for line in wrapped[1:])]
+        return lines
 
 
 class Page(TrueSizeScreen[None]):

@@ -17,8 +17,8 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, Queue, QueueAction, QueueView, Worker, WorkerState
 from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.ui.drawing import words
-from gmg_tui.ui.drawing.appearance import STYLES, UNICODE, safe
-from gmg_tui.ui.drawing.queue_row import progress
+from gmg_tui.ui.drawing.appearance import STYLES, safe
+from gmg_tui.ui.header import progress
 from gmg_tui.ui.pages.details import DetailsPage
 from gmg_tui.ui.pages.gpus import GpusScreen
 from gmg_tui.ui.pages.page import TablePage
@@ -128,6 +128,8 @@ class Row(NamedTuple):
     """The rate of all its ranks, where it runs as a group."""
     earlier_fps: float | None
     """The rate of its last attempt that has ended."""
+    time: float
+    """The snapshot's Unix time, seconds."""
 
     @property
     def state(self) -> WorkerState:
@@ -147,7 +149,7 @@ class Row(NamedTuple):
     @property
     def elapsed_s(self) -> float | None:
         """How long it has occupied slots, seconds."""
-        lasted_s = words.attempt_s(self.worker) if self.worker is not None else None
+        lasted_s = self.worker.attempt_s(self.time) if self.worker is not None else None
         return self.job.elapsed_s if lasted_s is None else max(lasted_s, self.job.elapsed_s or 0.0)
 
 
@@ -274,7 +276,7 @@ class QueuePage(JobsPage[Row]):
             worker = workers.get(job.number)
             if worker is not None and job.state.ended and worker.attempt <= job.last.number:
                 worker = None  # the record is newer than the snapshot
-            rows.append(Row(job, worker, groups.get(job.number), self._rates.get(job.number)))
+            rows.append(Row(job, worker, groups.get(job.number), self._rates.get(job.number), snapshot.time))
         self.show_rows(rows, "" if self.failure else "Waiting for the engine")
         self.show_title()
 
@@ -285,7 +287,7 @@ class QueuePage(JobsPage[Row]):
     def title_text(self) -> Content:
         """The progress of the queue."""
         queue = self._view.queue or Queue(0, 0, 0, 0, 0, 0)
-        parts = progress(queue, self._view.snapshot.elapsed_s, self.app.size.width, UNICODE)
+        parts = progress(queue, self._view.snapshot.elapsed_s, self.app.size.width)
         title = Content.assemble(*((safe(text), f"${STYLES[name]}") for text, name in parts))
         missing = queue.jobs - self.table.row_count
         return title + Content.styled(f"  loading {missing:,} more", "$text-muted") if missing > 0 else title

@@ -14,7 +14,7 @@ from textual.widgets import DataTable
 
 from gmg_tui import units
 from gmg_tui.columns import Column
-from gmg_tui.ui.drawing.appearance import UNICODE, Appearance, safe
+from gmg_tui.ui.drawing.appearance import SIGNS, Appearance, safe
 
 T = TypeVar("T")
 
@@ -188,7 +188,7 @@ class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
         self.show(list(self._rows.values()))
 
     def _heading(self, column: Column[T]) -> Text:
-        sign = UNICODE.down if self._descending else UNICODE.up
+        sign = SIGNS.down if self._descending else SIGNS.up
         text = f"{safe(column.heading)}{sign if column.name == self._sort_by else ''}"
         return Text(text, justify="left" if column.left else "right", no_wrap=True)
 
@@ -211,7 +211,7 @@ class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
         has_value = column.value(row) is not None
         name = self._style(row) if column.name in {"state", "reason"} else "text" if has_value else "dim"
         appearance: Appearance = self.app.appearance  # type: ignore[attr-defined]
-        style = appearance.style(name)
+        style = appearance[name]
         return Text(
             safe(column.text(row) if has_value else "" if column.left else units.NOT_KNOWN),
             Style(color=style.color, bold=style.bold, dim=style.dim),

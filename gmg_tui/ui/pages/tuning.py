@@ -17,10 +17,9 @@ from gmg_tui.model import Answer, Best, Trial, TrialState, Tuning
 from gmg_tui.results import tuning as tune_words
 from gmg_tui.ui.drawing.appearance import safe
 from gmg_tui.ui.drawing.curve import curve
-from gmg_tui.ui.pages.page import Drawing, Scroll
+from gmg_tui.ui.pages.page import Drawing, Fact, Facts, Scroll
 from gmg_tui.ui.pages.queue import JobsPage, SelectedJob
 from gmg_tui.ui.pages.table import RowTable
-from gmg_tui.ui.text import Fact, Facts
 from gmg_tui.ui.view import View
 
 _STYLES: Final = {

@@ -6,7 +6,7 @@ import math
 import shlex
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from gmg_tui import env_count, units
@@ -24,8 +24,8 @@ from gmg_tui.model import (
 )
 from gmg_tui.ui import arguments
 from gmg_tui.ui.drawing import groups, words
-from gmg_tui.ui.history import History
-from gmg_tui.ui.text import Fact
+from gmg_tui.ui.pages.page import Fact
+from gmg_tui.ui.sorting import SlotView
 
 SESSION_ID: Final = "GMG_SESSION_ID"
 """By this the watchdog and `gmg-tui ls` find the processes of an engine that was killed, and end them."""
@@ -40,16 +40,17 @@ _COUNTED: Final = {"probe": "inside the script", "printed": "from the lines that
 # The worker
 
 
-def worker_facts(worker: Worker, history: History) -> Iterator[Fact]:
+def worker_facts(view: SlotView) -> Iterator[Fact]:
     """The rates and their sources, what the script reports, and what its processes use."""
+    worker, history = view.worker, view.history
     yield Fact("Worker")
     if worker.group is not None:
         yield Fact("group", groups.rank_name(worker.group))
-    yield from _rates(worker)
+    yield from _rates(view)
     yield Fact("envs", _envs(worker))
     if words.getting_ready(worker):
-        usual = words.usual(worker)
-        text = f"{words.phase_of(worker)} for {units.span(words.phase_s(worker))}"
+        usual = words.usual(view)
+        text = f"{words.phase_of(worker)} for {units.span(words.phase_s(view))}"
         yield Fact("phase", f"{text}, {usual[1]}" if usual is not None else text)
     done = worker.progress
     if done is not None:
@@ -63,7 +64,8 @@ def worker_facts(worker: Worker, history: History) -> Iterator[Fact]:
     yield Fact("Genesis", _genesis(worker))
 
 
-def _rates(worker: Worker) -> Iterator[Fact]:
+def _rates(view: SlotView) -> Iterator[Fact]:
+    worker = view.worker
     fps, rate = worker.fps, words.rate_of(worker)
     when = "over the whole attempt" if worker.state.ended else "now"
     if worker.fps_in_rank_0:
@@ -72,7 +74,7 @@ def _rates(worker: Worker) -> Iterator[Fact]:
         of = f" of all {units.count(worker.group.world_size, 'rank')}" if worker.group and worker.fps_of_group else ""
         yield Fact("FPS", f"{rate} {when}{of}" if fps is not None else rate)
     if worker.fps_silent_since is not None:
-        yield Fact("", words.beside_rate(worker).text, "$warning")
+        yield Fact("", words.beside_rate(view).text, "$warning")
     if fps is not None:
         mean = "" if worker.state.ended else f"{units.fps(fps.mean)}, "
         yield Fact("counted" if worker.state.ended else "whole attempt", f"{mean}{_COUNTED[fps.counted or 'printed']}")
@@ -180,9 +182,9 @@ def health_facts(health: GpuHealth) -> Iterator[Fact]:
         yield Fact("" if number else "Xids", text)
 
 
-def trouble_facts(worker: Worker, sample: GpuSample | None) -> Iterator[Fact]:
+def trouble_facts(view: SlotView) -> Iterator[Fact]:
     """What is wrong with a worker and its GPU, the worst first."""
-    for note in words.trouble(worker, sample):
+    for note in words.trouble(view):
         yield Fact("▸", note.text, _STYLES.get(note.style, ""))
 
 
@@ -200,20 +202,22 @@ def _pct(value: float | None) -> str:
 
 # Its attempts
 
-ATTEMPTS: Final = (
-    Column[Attempt]("number", lambda attempt: attempt.number, "#"),
-    Column[Attempt]("state", lambda attempt: attempt.state.value, left=True),
-    Column[Attempt]("exit", lambda attempt: exit_of(attempt.exit_code) or None, left=True),
-    Column[Attempt]("elapsed_s", lambda attempt: _elapsed_s(attempt), "elapsed", write=units.span),
-    Column[Attempt]("n_envs", lambda attempt: attempt.n_envs, "envs"),
-    Column[Attempt]("fps", lambda attempt: attempt.rate, "FPS", write=units.fps),
-    Column[Attempt]("gpu_util_mean_pct", lambda attempt: attempt.gpu_util_mean_pct, "GPU", "%", units.whole),
-    Column[Attempt]("memory_peak_mib", lambda attempt: attempt.memory_peak_mib, "VRAM", "GiB", units.gib),
-    Column[Attempt]("power_mean_w", lambda attempt: attempt.power_mean_w, "power", "W", units.whole),
-    Column[Attempt]("fps_per_w", lambda attempt: _fps_per_w(attempt), "FPS/W", write=units.short),
-    Column[Attempt]("args", lambda attempt: arguments.join(attempt.args), "arguments", left=True, limit=200),
-)
-"""The columns of the table of attempts."""
+
+def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:
+    """The columns of the table of attempts; `now` is the Unix time of the newest snapshot."""
+    return (
+        Column[Attempt]("number", lambda attempt: attempt.number, "#"),
+        Column[Attempt]("state", lambda attempt: attempt.state.value, left=True),
+        Column[Attempt]("exit", lambda attempt: exit_of(attempt.exit_code) or None, left=True),
+        Column[Attempt]("elapsed_s", lambda attempt: attempt.elapsed_s(now()), "elapsed", write=units.span),
+        Column[Attempt]("n_envs", lambda attempt: attempt.n_envs, "envs"),
+        Column[Attempt]("fps", lambda attempt: attempt.rate, "FPS", write=units.fps),
+        Column[Attempt]("gpu_util_mean_pct", lambda attempt: attempt.gpu_util_mean_pct, "GPU", "%", units.whole),
+        Column[Attempt]("memory_peak_mib", lambda attempt: attempt.memory_peak_mib, "VRAM", "GiB", units.gib),
+        Column[Attempt]("power_mean_w", lambda attempt: attempt.power_mean_w, "power", "W", units.whole),
+        Column[Attempt]("fps_per_w", lambda attempt: _fps_per_w(attempt), "FPS/W", write=units.short),
+        Column[Attempt]("args", lambda attempt: arguments.join(attempt.args), "arguments", left=True, limit=200),
+    )
 
 
 def attempt_facts(attempt: Attempt, worker: Worker) -> Iterator[Fact]:
@@ -226,10 +230,6 @@ def attempt_facts(attempt: Attempt, worker: Worker) -> Iterator[Fact]:
     newest = worker.current
     if newest is not None and newest.number != attempt.number and attempt.rate and newest.rate is not None:
         yield Fact("newest", f"attempt {newest.number}, {words.difference(attempt.rate, newest.rate)} FPS")
-
-
-def _elapsed_s(attempt: Attempt) -> float:
-    return attempt.elapsed_s(attempt.started + words.since_s(attempt.started))
 
 
 def exit_of(code: int | None) -> str:

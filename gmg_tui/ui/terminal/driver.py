@@ -1,16 +1,21 @@
-"""Textual's driver of the terminal, which sends only what changed, and stops and continues as a shell's jobs do."""
+"""Textual's driver of the terminal, which sends only what changed, and stops and continues as a shell's jobs do.
+
+The bases of the app and of all screens are here, too.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
+import shutil
 import signal
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Event, Resize
 from textual.geometry import Size
 from textual.screen import Screen
 
@@ -98,3 +103,29 @@ class TerminalDriver(LinuxDriver):
         os.kill(os.getpid(), signal.SIGTSTP)  # the kernel drops it where no shell could continue the process
         self.resume_application_mode()
         self._loop.call_soon_threadsafe(self._redraw)
+
+
+# Sizes
+
+
+def window_size() -> Size | None:
+    """The terminal's size now, as Textual's driver asks for it (`LinuxDriver`); None where nobody knows."""
+    columns, rows = shutil.get_terminal_size((0, 0))
+    return Size(columns, rows) if columns and rows else None
+
+
+class TrueSizeScreen(Screen[Result]):
+    """Corrects stale sizes; the base of all screens.
+
+    A screen of Textual 8.2.8 that has been laid out sends itself the size that it was laid out for, behind the next size
+    of the terminal if that has come meanwhile; and of two sizes in the queue only the last counts (`Resize.can_replace`).
+    """
+
+    SCROLLS: ClassVar[bool] = False
+    """Whether it can be used in a terminal of any size."""
+
+    async def on_event(self, event: Event) -> None:
+        """Take every change of size for one to the terminal's."""
+        if isinstance(event, Resize) and event.size != self.app.size:
+            event = Resize(self.app.size, self.app.size)
+        await super().on_event(event)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Final, NamedTuple
 
-from rich.segment import Segment
 from textual import events
 from textual.message import Message
-from textual.strip import Strip
 
 from gmg_tui.ui.drawing.row import Row
-from gmg_tui.ui.drawing.words import Shown
 from gmg_tui.ui.header import order_sign
 from gmg_tui.ui.rows import Rows
 from gmg_tui.ui.sorting import Order
@@ -29,8 +25,6 @@ _LOG_BESIDE_TALL_TILES: Final = 20
 """Rows kept for it, and at least half of them all, before tiles grow."""
 _AROUND_TABLE: Final = 2
 """Rows of the heading above and of the selected worker's line below the table."""
-_CORNER: Final = 2
-"""Cells of a tile's lower border right of the text that says which tiles are visible."""
 _WHEEL: Final = 3
 """Rows of a table for each step of the wheel; tiles scroll by one row of theirs."""
 
@@ -122,11 +116,11 @@ class Grid(Rows):
         self.styles.height = self.plan.height
         super().update_rows()
 
-    def make_rows(self, width: int, height: int) -> list[Strip]:
+    def make_rows(self, width: int, height: int) -> list[Row]:
         """The visible workers."""
         view = self._view
         if not view.slots:
-            return [Row(self.appearance, width).add(f"  {NO_MATCH if view.filter else NO_GPU}", "warn").strip()]
+            return [Row(width).add(f"  {NO_MATCH if view.filter else NO_GPU}", "warn")]
         self._bands = view.bands(self.plan.columns)
         self._scroll_to_selected()
         return self._tiles(width) if self.plan.tiles else self._table(width)
@@ -181,55 +175,38 @@ class Grid(Rows):
 
     # Drawing
 
-    def _shown(self, name: str) -> Shown:
-        view, slot = self._view, self._view.slot(name)
-        assert slot is not None  # the names are the session's own
-        return Shown(
-            slot,
-            view.worker_or_waiting(name),
-            view.sample(name),
-            view.histories[name],
-            chosen=name == view.selected,
-            marked=name in view.marked,
-            time=view.snapshot.time,
-        )
-
-    def _tiles(self, width: int) -> list[Strip]:
-        columns, appearance, visible = self.plan.columns, self.appearance, self._visible
+    def _tiles(self, width: int) -> list[Row]:
+        columns, visible, position = self.plan.columns, self._visible, self._position()
         edges = [round(column * width / columns) for column in range(columns + 1)]
-        position = self._position()
-        strips: list[Strip] = []
+        rows: list[Row] = []
         for band in visible:
+            beside = position if band is visible[-1] else ""
             if band.node:
-                beside = position if band is visible[-1] else ""
-                strips.append(node_line.tiles_line(self._view, band, width, appearance, beside).strip())
+                rows.append(node_line.tiles_line(self._view, band, width, beside))
                 continue
-            tiles = [
-                tile.tile(self._shown(name), right - left, self.plan.tile_height, appearance)
-                for name, left, right in zip(band.slots, edges, edges[1:], strict=False)
-            ]
-            rest = Segment(" " * (width - edges[len(tiles)]), appearance.style("text"))
-            strips += [Strip([*chain.from_iterable(rows), rest], width) for rows in zip(*tiles, strict=True)]
-        if position and not visible[-1].node:
-            text, end, last = Strip([Segment(f"{position} ", appearance.style("strong"))]), width - _CORNER, strips[-1]
-            strips[-1] = Strip.join([last.crop(0, end - text.cell_length), text, last.crop(end, width)])
-        return strips
+            lines = [Row(width) for _ in range(self.plan.tile_height)]
+            for name, left, right in zip(band.slots, edges, edges[1:], strict=False):
+                last = beside if name == band.slots[-1] else ""
+                for line, row in zip(
+                    lines, tile.tile(self._view.of(name), right - left, len(lines), last), strict=True
+                ):
+                    line.append(row)
+            rows += lines
+        return rows
 
-    def _table(self, width: int) -> list[Strip]:
-        view, appearance = self._view, self.appearance
-        layout, position = table.layout(view, width, appearance), self._position()
-        sign = order_sign(view, appearance) if view.order is not Order.SLOT or view.reverse else ""
+    def _table(self, width: int) -> list[Row]:
+        view = self._view
+        layout, position = table.layout(view, width), self._position()
+        sign = order_sign(view) if view.order is not Order.SLOT or view.reverse else ""
         rows = [
-            node_line.table_row(view, band, layout, appearance)
-            if band.node
-            else table.row(self._shown(band.slots[0]), layout, appearance)
+            node_line.table_row(view, band, layout) if band.node else table.row(self._view.of(band.slots[0]), layout)
             for band in self._visible
         ]
         if node := view.folded_node:
-            rows.append(node_line.detail(view, node, width, appearance, position))
+            rows.append(node_line.detail(view, node, width, position))
         else:
-            rows.append(table.detail(self._shown(view.selected), width, appearance, position))
-        return [table.heading(layout, appearance, view.order, sign).strip(), *(row.strip() for row in rows)]
+            rows.append(table.detail(self._view.of(view.selected), width, position))
+        return [table.heading(layout, view.order, sign), *rows]
 
     def _position(self) -> str:
         """Which workers and folded nodes are visible, unless all are."""
@@ -244,7 +221,7 @@ class Grid(Rows):
         """Report which worker, node or heading is under the mouse."""
         tiles, columns = self.plan.tiles, self.plan.columns
         if event.y == 0 and not tiles and self._view.slots:
-            order = table.order_at(table.layout(self._view, self.size.width, self.appearance), event.x)
+            order = table.order_at(table.layout(self._view, self.size.width), event.x)
             if order is not None:
                 self.post_message(self.HeadingClicked(order))
             return

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gmg_tui import units
 from gmg_tui.model import NodeView, Slot, Worker, total_fps
 from gmg_tui.ui.drawing import words
-from gmg_tui.ui.drawing.appearance import Appearance
+from gmg_tui.ui.drawing.appearance import SIGNS
 from gmg_tui.ui.drawing.row import Row
 from gmg_tui.ui.drawing.words import Note
 from gmg_tui.ui.header import states
@@ -35,19 +35,19 @@ def summary(view: View, node: str) -> Summary:
     """All that the line of a node shows."""
     names = view.nodes[node]
     slots = [slot for name in names if (slot := view.slot(name)) is not None]
-    pairs = [(worker, view.sample(name)) for name in names if (worker := view.worker_on(name)) is not None]
-    workers = tuple(worker for worker, _ in pairs)
-    samples = {sample.uuid: sample for _, sample in pairs if sample is not None}
+    entries = [view.of(name) for name in names if view.worker_on(name) is not None]
+    workers = tuple(each.worker for each in entries)
+    samples = {each.sample.uuid: each.sample for each in entries if each.sample is not None}
     powers = [sample.power_w for sample in samples.values() if sample.power_w is not None]
-    worst = min(pairs, key=lambda each: severity(*each), default=None)
+    worst = min(entries, key=severity, default=None)
     notes = [note] if (note := node_note(node_view(view, node))) is not None else []
-    if worst is not None and in_trouble(*worst) and worst[0].lost_since is None:
-        short = worst[0].slot.rpartition("/")[2]
-        notes += [Note(f"{short}: {trouble.text}", trouble.style) for trouble in words.trouble(*worst)[:1]]
+    if worst is not None and in_trouble(worst) and worst.worker.lost_since is None:
+        short = worst.slot.name.rpartition("/")[2]
+        notes += [Note(f"{short}: {trouble.text}", trouble.style) for trouble in words.trouble(worst)[:1]]
     return Summary(
         _cards(slots, len(view.of_node(node)) if view.filter else len(slots)),
         workers,
-        worst[0] if worst is not None else None,
+        worst.worker if worst is not None else None,
         sum(worker.current_fps is not None or worker.state_word == "running" for worker in workers),
         total_fps(tuple(worker for worker in workers if worker.lost_since is None)),
         sum(powers) if powers else None,
@@ -79,24 +79,24 @@ def _cards(slots: list[Slot], shown: int) -> str:
     return f"{shown} of {text}" if shown < len(slots) else text
 
 
-def _head(view: View, band: Band, width: int, appearance: Appearance) -> Row:
+def _head(view: View, band: Band, width: int) -> Row:
     """Cursor, mark, and the node's name with the sign that shows whether it is folded."""
     selected = view.selected in band.slots
-    row = Row(appearance, width).add(appearance.signs.pointer if selected else " ", "selected")
-    row.add(appearance.signs.mark if view.marked.intersection(band.slots) else " ", "warn")
+    row = Row(width).add(SIGNS.pointer if selected else " ", "selected")
+    row.add(SIGNS.mark if view.marked.intersection(band.slots) else " ", "warn")
     return row.add(f"{'+' if band.slots else '-'} {band.node}", "strong" if selected else "title")
 
 
-def table_row(view: View, band: Band, table: Layout, appearance: Appearance) -> Row:
+def table_row(view: View, band: Band, table: Layout) -> Row:
     """The node as a row of the table, with its figures in the columns of the workers'."""
-    total, row = summary(view, band.node), _head(view, band, table.width, appearance)
+    total, row = summary(view, band.node), _head(view, band, table.width)
     state, edge = table.start("state"), table.right_at - 1
     beside = state - 1 - row.used > len(total.cards)
     row.add(f" {total.cards}" if beside else "", "dim").to(state)
     if total.worst is not None:
         worst = total.worst
         text = "STUCK" if worst.stuck and worst.lost_since is None else worst.state_word
-        row.add(f"{words.sign_of(worst, appearance)} {text}", words.style_of(worst), limit=12)
+        row.add(f"{words.sign_of(worst)} {text}", words.style_of(worst), limit=12)
     row.right(f"{total.running}/{len(total.workers)}", table.start("FPS") - 1)
     if total.fps is not None:
         row.right(units.fps(total.fps), table.start("FPS") + 11, "fps").to(table.history_at)
@@ -112,23 +112,23 @@ def table_row(view: View, band: Band, table: Layout, appearance: Appearance) -> 
     return row
 
 
-def tiles_line(view: View, band: Band, width: int, appearance: Appearance, position: str) -> Row:
+def tiles_line(view: View, band: Band, width: int, position: str) -> Row:
     """The node as a line among tiles; `position` at its right end."""
-    total, dot = summary(view, band.node), f" {appearance.signs.dot} "
-    row = _head(view, band, width, appearance).end(f"{position} " if position else "", "strong")
+    total, dot = summary(view, band.node), f" {SIGNS.dot} "
+    row = _head(view, band, width).end(f"{position} " if position else "", "strong")
     row.end(f"{dot}{total.power_w:,.0f} W " if total.power_w is not None else " ")
-    row.end(f"  {appearance.signs.sigma} {units.fps(total.fps)} FPS", "fps").add(f"{dot}{total.cards}", "dim")
-    return _with_states(row, total, appearance, words_fit=row.room > 60)
+    row.end(f"  {SIGNS.sigma} {units.fps(total.fps)} FPS", "fps").add(f"{dot}{total.cards}", "dim")
+    return _with_states(row, total, words_fit=row.room > 60)
 
 
-def detail(view: View, node: str, width: int, appearance: Appearance, position: str) -> Row:
+def detail(view: View, node: str, width: int, position: str) -> Row:
     """The row below the table while the line of a folded node is selected; `position` at its right end."""
     total = summary(view, node)
-    row = Row(appearance, width).end(position, "strong").add("  ").add(node, "strong").add(f"  {total.cards}")
-    return _with_states(row, total, appearance, words_fit=True)
+    row = Row(width).end(position, "strong").add("  ").add(node, "strong").add(f"  {total.cards}")
+    return _with_states(row, total, words_fit=True)
 
 
-def _with_states(row: Row, total: Summary, appearance: Appearance, *, words_fit: bool) -> Row:
-    for text, style in states(total.workers, appearance, in_words=words_fit):
+def _with_states(row: Row, total: Summary, *, words_fit: bool) -> Row:
+    for text, style in states(total.workers, in_words=words_fit):
         row.add(text, style)
-    return add_notes(row.add(f" {appearance.signs.dot}" if total.notes else "", "dim"), list(total.notes), appearance)
+    return add_notes(row.add(f" {SIGNS.dot}" if total.notes else "", "dim"), list(total.notes))

@@ -9,12 +9,12 @@ from rich.cells import cell_len
 
 from gmg_tui import units
 from gmg_tui.model import WorkerState
-from gmg_tui.ui.drawing import graphs, groups, words
-from gmg_tui.ui.drawing.appearance import Appearance
-from gmg_tui.ui.drawing.row import Row
-from gmg_tui.ui.drawing.words import Note, Shown
+from gmg_tui.ui.drawing import groups, words
+from gmg_tui.ui.drawing.appearance import SIGNS
+from gmg_tui.ui.drawing.row import SPAN_S, Row, highest, history_row
+from gmg_tui.ui.drawing.words import Note
 from gmg_tui.ui.history import buckets
-from gmg_tui.ui.sorting import Order
+from gmg_tui.ui.sorting import Order, SlotView
 from gmg_tui.ui.view import View
 
 _CURSOR: Final = 2
@@ -43,7 +43,7 @@ class Column(NamedTuple):
     heading: str
     width: int
     """Cells, with one that stays empty beside the text."""
-    text: Callable[[Shown], _Text]
+    text: Callable[[SlotView], _Text]
     order: Order | None = None
     """What a click on the heading sorts by."""
     left: bool = False
@@ -86,16 +86,16 @@ class Layout(NamedTuple):
                 start += column.width
 
 
-def layout(view: View, width: int, appearance: Appearance) -> Layout:
+def layout(view: View, width: int) -> Layout:
     """The columns of a table `width` cells wide. Metrics that do not fit are left out, the last ones first."""
     wide = width >= _WIDE_RANKS_FROM
 
-    def state(shown: Shown) -> _Text:
+    def state(shown: SlotView) -> _Text:
         worker = shown.worker
         text = "STUCK" if worker.stuck and worker.lost_since is None else worker.state_word
-        return f"{words.sign_of(worker, appearance)} {text}", words.style_of(worker)
+        return f"{words.sign_of(worker)} {text}", words.style_of(worker)
 
-    def rank(shown: Shown) -> _Text:
+    def rank(shown: SlotView) -> _Text:
         group = shown.worker.group
         return groups.rank_name(group, short=not wide) if group is not None else "", "text"
 
@@ -125,22 +125,22 @@ def layout(view: View, width: int, appearance: Appearance) -> Layout:
     return found
 
 
-def _time(shown: Shown) -> _Text:
+def _time(shown: SlotView) -> _Text:
     worker, lost_s = shown.worker, words.lost_s(shown)
     if lost_s is not None:
         return units.span(lost_s), "dim"
     if worker.state is WorkerState.RESTARTING and worker.restart_at is not None:
-        return f"in {units.span(max(0.0, -words.since_s(worker.restart_at)))}", "dim"
+        return f"in {units.span(max(0.0, -shown.since_s(worker.restart_at)))}", "dim"
     ready = words.getting_ready(worker)
-    return units.span(words.phase_s(worker) if ready else words.since_s(worker.state_since)), "dim"
+    return units.span(words.phase_s(shown) if ready else shown.since_s(worker.state_since)), "dim"
 
 
-def _has_rate(shown: Shown) -> bool:
+def _has_rate(shown: SlotView) -> bool:
     worker = shown.worker
     return worker.fps is not None and not words.getting_ready(worker) and worker.state not in _WITHOUT_FPS
 
 
-def _rate(shown: Shown) -> _Text:
+def _rate(shown: SlotView) -> _Text:
     worker = shown.worker
     if _has_rate(shown):
         return words.rate_of(worker), words.rate_style(worker)
@@ -148,7 +148,7 @@ def _rate(shown: Shown) -> _Text:
     return "in rank 0" if in_rank_0 else units.NOT_KNOWN, "dim"
 
 
-def _envs(shown: Shown) -> _Text:
+def _envs(shown: SlotView) -> _Text:
     return f"{shown.worker.n_envs:,}" if _has_rate(shown) and shown.worker.n_envs is not None else "", "dim"
 
 
@@ -156,14 +156,14 @@ def _figure(text: str) -> _Text:
     return text, "dim" if text in {units.NOT_SUPPORTED, units.NOT_KNOWN} else "text"
 
 
-def _vram(shown: Shown) -> _Text:
+def _vram(shown: SlotView) -> _Text:
     sample = shown.sample
     if sample is None or sample.memory_used_mib is None:
         return _figure(units.NOT_KNOWN if sample is None else units.NOT_SUPPORTED)
     return f"{units.gib(sample.memory_used_mib)}/{units.gib(sample.memory_total_mib)}", "text"
 
 
-def _of_gpu(name: str) -> Callable[[Shown], _Text]:
+def _of_gpu(name: str) -> Callable[[SlotView], _Text]:
     return lambda shown: _figure(units.NOT_KNOWN if shown.sample is None else units.whole(getattr(shown.sample, name)))
 
 
@@ -179,9 +179,9 @@ _CPU: Final = (
 )
 
 
-def heading(table: Layout, appearance: Appearance, order: Order, sign: str) -> Row:
+def heading(table: Layout, order: Order, sign: str) -> Row:
     """The row above the table, with `sign` beside the name of the column that it is sorted by."""
-    line = Row(appearance, table.width)
+    line = Row(table.width)
     for column, start in table.with_starts():
         if start == table.right_at and table.history > 6:
             line.to(table.history_at).add("history")
@@ -202,11 +202,11 @@ def order_at(table: Layout, x: int) -> Order | None:
     return next((each.order for each, start in table.with_starts() if start <= x < start + each.width), None)
 
 
-def row(shown: Shown, table: Layout, appearance: Appearance) -> Row:
+def row(shown: SlotView, table: Layout) -> Row:
     """One worker, in `table.width` cells. Without a rate its columns are part of the room for the note."""
-    signs, line = appearance.signs, Row(appearance, table.width)
-    line.add(signs.pointer if shown.chosen else " ", "selected").add(signs.mark if shown.marked else " ", "warn")
-    note, rate = _note(shown, appearance), _has_rate(shown)
+    line = Row(table.width)
+    line.add(SIGNS.pointer if shown.chosen else " ", "selected").add(SIGNS.mark if shown.marked else " ", "warn")
+    note, rate = _note(shown), _has_rate(shown)
     if note.style == "error" and cell_len(note.text) > table.right_at - 1 - table.history_at:
         rate = False  # why it is stuck or has failed matters more
     columns = list(table.with_starts())
@@ -214,7 +214,7 @@ def row(shown: Shown, table: Layout, appearance: Appearance) -> Row:
         if rate or not note.text or column.heading not in _OF_RATE:
             _add(line, column, start, *column.text(shown))
     if rate:
-        _add_history(line, shown, note, table, appearance)
+        _add_history(line, shown, note, table)
     else:
         line.to(table.start("FPS"))
         line.add(note.text, note.style, limit=table.right_at - 1 - line.used)
@@ -223,7 +223,7 @@ def row(shown: Shown, table: Layout, appearance: Appearance) -> Row:
     return line
 
 
-def _add_history(line: Row, shown: Shown, note: Note, table: Layout, appearance: Appearance) -> None:
+def _add_history(line: Row, shown: SlotView, note: Note, table: Layout) -> None:
     """The history of the rate and a note; trouble takes the place of the history where there is no room for both."""
     line.to(table.history_at)
     edge = table.right_at - 1
@@ -232,54 +232,54 @@ def _add_history(line: Row, shown: Shown, note: Note, table: Layout, appearance:
     urgent = note.style in _URGENT and note not in (words.throttled(shown.sample), words.degraded(shown.sample))
     fits = after >= (cell_len(note.text) if urgent else _NOTE_MIN)
     if fits or not urgent:
-        values = buckets(shown.history.fps, shown.history.end, table.history, graphs.SPAN_S)
-        graph = graphs.history(values, graphs.highest(values), table.history, appearance.signs)
+        values = buckets(shown.history.fps, shown.history.end, table.history, SPAN_S)
+        graph = history_row(values, highest(values), table.history)
         line.add(graph, "fps-graph").add(" ")
     if fits or urgent:
         line.add(note.text, note.style, limit=edge - line.used)
 
 
-def _note(shown: Shown, appearance: Appearance) -> Note:
+def _note(shown: SlotView) -> Note:
     """The most important thing to know."""
     worker, sample = shown.worker, shown.sample
-    notes = words.notes(worker, sample, appearance, advice=False)
+    notes = words.notes(shown, advice=False)
     urgent = bool(notes) and notes[0].style in _URGENT and notes[0] != words.late(sample)
     if words.getting_ready(worker) and not words.held(worker) and not urgent:
-        expected = words.usual(worker)
+        expected = words.usual(shown)
         time = f", {expected[1]}" if expected else ""
-        return Note(f"{words.spinner(shown, appearance)} {words.phase_of(worker)}{time}", "title")
+        return Note(f"{words.spinner(shown)} {words.phase_of(worker)}{time}", "title")
     below, degraded, slowed = words.slow(worker), words.degraded(sample), words.throttled(sample)
-    mild = [note for note in (below, *words.before_after(worker, appearance)) if note is not None]
+    mild = [note for note in (below, *words.before_after(worker)) if note is not None]
     if notes and notes[0] not in (*mild, slowed, degraded):
         return notes[0]
     if worker.fps_silent_since is not None:
-        return words.beside_rate(worker)
+        return words.beside_rate(shown)
     progress = words.progress_of(worker)
     if progress is not None and worker.progress and worker.progress.total:
         mild.append(Note(f"{progress[0] * 100:.0f} %{progress[1]}", "title"))
     mild += [note for note in (degraded, slowed) if note is not None]
-    return Note("  ".join(note.text for note in mild), mild[0].style) if mild else words.beside_rate(worker)
+    return Note("  ".join(note.text for note in mild), mild[0].style) if mild else words.beside_rate(shown)
 
 
-def detail(shown: Shown, width: int, appearance: Appearance, position: str) -> Row:
+def detail(shown: SlotView, width: int, position: str) -> Row:
     """The row below the table: all about the selected worker, whose own row may be cut; `position` at its right end."""
     worker = shown.worker
-    line = Row(appearance, width).end(position, "strong").add("  ").add(shown.slot.name, "strong")
+    line = Row(width).end(position, "strong").add("  ").add(shown.slot.name, "strong")
     notes = list[Note]()
     if worker.group is not None:
         notes.append(Note(groups.rank_name(worker.group), "title"))
     if worker.job is not None:
         notes.append(Note(words.job_of(worker), "title"))
-    notes += [*words.notes(worker, shown.sample, appearance), words.beside_rate(worker)]
-    notes.append(Note(words.timeout_of(worker), "text"))
+    notes += [*words.notes(shown), words.beside_rate(shown)]
+    notes.append(Note(words.timeout_of(shown), "text"))
     if worker.n_envs is not None:
         notes.append(Note(units.count(worker.n_envs, "env"), "text"))
     notes.append(Note(" ".join(worker.args), "dim"))
-    return add_notes(line, [note for note in notes if note.text], appearance)
+    return add_notes(line, [note for note in notes if note.text])
 
 
-def add_notes(line: Row, notes: Sequence[Note], appearance: Appearance) -> Row:
+def add_notes(line: Row, notes: Sequence[Note]) -> Row:
     """The notes in one row, with dots between them."""
     for number, note in enumerate(notes):
-        line.add(f" {appearance.signs.dot} " if number else "  ", "dim").add(note.text, note.style)
+        line.add(f" {SIGNS.dot} " if number else "  ", "dim").add(note.text, note.style)
     return line

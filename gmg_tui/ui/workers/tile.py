@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from rich.segment import Segment
-
 from gmg_tui import units
 from gmg_tui.model import WorkerState
-from gmg_tui.ui.drawing import graphs, groups, words
-from gmg_tui.ui.drawing.appearance import Appearance
-from gmg_tui.ui.drawing.row import Row, fold
-from gmg_tui.ui.drawing.words import Note, Shown
+from gmg_tui.ui.drawing import groups, words
+from gmg_tui.ui.drawing.appearance import SIGNS, safe
+from gmg_tui.ui.drawing.row import SPAN_S, Row, bar, fold, highest, history_row, history_rows
+from gmg_tui.ui.drawing.words import Note
 from gmg_tui.ui.history import buckets
+from gmg_tui.ui.sorting import SlotView
 
 HEIGHT = 8
 """Least rows of a tile, with its frame; more are for the graph of the rate, and for notes."""
@@ -18,10 +17,8 @@ MAX_HEIGHT = 16
 """Rows above which a tile only gets emptier."""
 MIN_WIDTH = 38
 """Columns below which a tile is of no use."""
-_NOTES = 2
-"""Rows for progress, trouble, a comparison, or the newest output, in the lowest tile."""
-_ROWS_FOR_NOTE = 4
-"""Of so many rows more, the last is for notes, and the others for the graph."""
+_MIDDLE = 3
+"""Rows between the rate and the processor in the lowest tile: the graph, and the notes below it."""
 _LABEL = 5
 """Columns of the labels left of the graphs."""
 _RATE = 11
@@ -32,66 +29,61 @@ _WIDE_RANKS_FROM = 52
 """Columns of a tile from which a rank's name has spaces."""
 
 
-def tile(shown: Shown, width: int, height: int, appearance: Appearance) -> list[list[Segment]]:
-    """The rows of a tile, `height` of them (at least `HEIGHT`), each exactly `width` cells."""
-    inner = width - 4
-    below = _NOTES + (height - HEIGHT) // _ROWS_FOR_NOTE
-    above = height - HEIGHT + _NOTES + 1 - below
-    parts = [_history_rows, _note_rows]
-    if (
-        shown.worker.state is WorkerState.FAILED and shown.worker.args
-    ):  # what it was tried with matters more than how it went
-        parts = [_arguments_rows, _note_rows] if above < below else [_note_rows, _arguments_rows]
+def tile(view: SlotView, width: int, height: int, position: str = "") -> list[Row]:
+    """The rows of a tile, `height` of them (at least `HEIGHT`), each `width` cells; `position` is in its frame."""
+    inner, middle = width - 4, height - HEIGHT + _MIDDLE
+    failed = view.worker.state is WorkerState.FAILED  # why, and with what, matters more than how it went
+    notes = _note_rows(view, inner, middle if failed else middle - 1)
     rows = [
-        _rate_row(shown, Row(appearance, inner), appearance),
-        *parts[0](shown, inner, above, appearance),
-        _processor_row(shown, Row(appearance, inner), appearance),
-        _memory_row(shown, Row(appearance, inner), appearance),
-        *parts[1](shown, inner, below, appearance),
+        _rate_row(view, Row(inner)),
+        *_history_rows(view, inner, middle - len(notes)),
+        *notes,
+        _processor_row(view, Row(inner)),
+        _memory_row(view, Row(inner)),
     ]
-    signs = appearance.signs
-    corner, line = (signs.chosen_corner, signs.chosen_line) if shown.chosen else (signs.corner, signs.line)
-    border = "selected" if shown.chosen else "border"
-    side = appearance.style(border)
-    left, right = Segment(f"{line[1]} ", side), Segment(f" {line[1]}", side)
-    errors = words.errors_of(shown.worker)
-    foot = Row(appearance, width).add(corner[2] + line[0], border).end(line[0] + corner[3], border)
+    corner, line = (SIGNS.chosen_corner, SIGNS.chosen_line) if view.chosen else (SIGNS.corner, SIGNS.line)
+    border = "selected" if view.chosen else "border"
+    foot = Row(width, line[0], border).add(corner[2] + line[0], border).end(line[0] + corner[3], border)
+    foot.end(f"{position} " if position else "", "strong")
+    errors = words.errors_of(view.worker)
     foot.add(f" {errors} " if errors else "", "error")
     return [
-        _head(shown, width, appearance, corner[:2], line[0], border).segments(line[0], border),
-        *[[left, *row.segments(), right] for row in rows],
-        foot.segments(line[0], border),
+        _head(view, width, corner[:2], line[0], border),
+        *(Row(width).add(f"{line[1]} ", border).append(row).add(f" {line[1]}", border) for row in rows),
+        foot,
     ]
 
 
-def _head(shown: Shown, width: int, appearance: Appearance, corner: str, line: str, border: str) -> Row:
+def _head(view: SlotView, width: int, corner: str, line: str, border: str) -> Row:
     """The frame's upper edge: slot, rank or job, and GPU; state, and for how long."""
-    worker, row = shown.worker, Row(appearance, width)
+    worker, row = view.worker, Row(width, line, border)
     row.end(f" {line}{corner[1]}", border)
     if not worker.state.ended and not words.getting_ready(worker):
-        lost_s = words.lost_s(shown)
-        row.end(units.span(words.since_s(worker.state_since) if lost_s is None else lost_s).rjust(_TIME + 1), "text")
-    row.end(f" {words.sign_of(worker, appearance)} {words.state_of(worker)}", words.style_of(worker))
+        lost_s = words.lost_s(view)
+        row.end(units.span(view.since_s(worker.state_since) if lost_s is None else lost_s).rjust(_TIME + 1), "text")
+    row.end(f" {words.sign_of(worker)} {words.state_of(worker)}", words.style_of(worker))
     row.add(f"{corner[0]}{line} ", border)
-    if shown.marked:
-        row.add(f"{appearance.signs.mark} ", "warn")
-    row.add(shown.slot.name, "strong" if shown.chosen else "title")
+    if view.marked:
+        row.add(f"{SIGNS.mark} ", "warn")
+    row.add(view.slot.name, "strong" if view.chosen else "title")
     if worker.group is not None:
         row.add(f" {groups.rank_name(worker.group, short=width < _WIDE_RANKS_FROM)}", limit=row.room - 1)
     elif worker.job is not None:
         row.add(f" {words.job_of(worker)}", limit=row.room - 1)
-    gpu = f" {appearance.signs.dot} {words.gpu_name(shown.slot)}"
+    gpu = f" {SIGNS.dot} {words.gpu_name(view.slot)}"
+    while len(gpu) >= row.room and " " in gpu[len(f" {SIGNS.dot} ") :]:  # a name without its last word is still one
+        gpu = gpu.rpartition(" ")[0]
     if (worker.group is None and worker.job is None) or len(gpu) < row.room:  # a piece of it would be of no use
         row.add(gpu, "dim", limit=row.room - 1)
     return row.add(" ")
 
 
-def _rate_row(shown: Shown, row: Row, appearance: Appearance) -> Row:
+def _rate_row(view: SlotView, row: Row) -> Row:
     """The rate, and the number of environments; before there is a rate, the phase."""
-    worker = shown.worker
+    worker = view.worker
     if words.getting_ready(worker):
-        row.add(f"{words.spinner(shown, appearance)} {words.phase_of(worker)} ", "title")
-        return row.add(units.span(words.phase_s(worker)), "strong")
+        row.add(f"{words.spinner(view)} {words.phase_of(worker)} ", "title")
+        return row.add(units.span(words.phase_s(view)), "strong")
     if worker.fps is None and worker.fps_in_rank_0:
         return row.add(f"FPS {words.COUNTED}", "dim")
     over = worker.state is not WorkerState.RUNNING and worker.lost_since is None
@@ -102,36 +94,29 @@ def _rate_row(shown: Shown, row: Row, appearance: Appearance) -> Row:
     return row
 
 
-def _history_rows(shown: Shown, inner: int, height: int, appearance: Appearance) -> list[Row]:
+def _history_rows(view: SlotView, inner: int, height: int) -> list[Row]:
     """The history of the rate; before it, how far a phase is."""
-    worker, history = shown.worker, shown.history
-    rows = [Row(appearance, inner) for _ in range(height)]
+    worker, history = view.worker, view.history
+    rows = [Row(inner) for _ in range(height)]
     if words.getting_ready(worker):
-        expected = words.usual(worker)
+        expected = words.usual(view)
         if expected is not None and not words.held(worker):
-            _bar(rows[0], expected[0], "title", expected[1], appearance)
-    else:
-        beside = words.beside_rate(worker)
+            _bar(rows[0], expected[0], "title", expected[1])
+    elif rows:
+        beside = words.beside_rate(view)
         rows[-1].end(f" {beside.text}" if beside.text else "", beside.style)
         room = rows[-1].room
-        values = buckets(history.fps, history.end, room, graphs.SPAN_S)
-        graph = graphs.tall_history(values, graphs.highest(values), room, height, appearance.signs)
+        values = buckets(history.fps, history.end, room, SPAN_S)
+        graph = history_rows(values, highest(values), room, height)
         for row, cells in zip(rows, graph, strict=True):
             row.add(cells, "fps-graph")
     return rows
 
 
-def _arguments_rows(shown: Shown, inner: int, height: int, appearance: Appearance) -> list[Row]:
-    """The arguments of a worker that has failed."""
-    rows = [Row(appearance, inner) for _ in range(height)]
-    rows[0].add("with".ljust(_LABEL), "dim").add(" ".join(shown.worker.args))
-    return rows
-
-
-def _processor_row(shown: Shown, row: Row, appearance: Appearance) -> Row:
+def _processor_row(view: SlotView, row: Row) -> Row:
     """Utilisation with its history, power and temperature of the GPU; of a CPU slot the cores that are used."""
-    sample, worker, history = shown.sample, shown.worker, shown.history
-    if shown.slot.gpu is None:
+    sample, worker, history = view.sample, view.worker, view.history
+    if view.slot.gpu is None:
         row.add("CPU".ljust(_LABEL), "dim").add(f"{_percent(worker.cpu_pct, units.NOT_KNOWN, 6)} ")
         row.end(f" pid {worker.pid}" if worker.pid is not None else "", "dim")
         top = max([100.0, *(value or 0.0 for value in history.util_pct)])
@@ -142,53 +127,56 @@ def _processor_row(shown: Shown, row: Row, appearance: Appearance) -> Row:
         row.add(f"{_percent(sample.gpu_util_pct, units.NOT_SUPPORTED, 5)} ")
         limit = f" / {sample.power_limit_w:.0f}" if sample.power_limit_w is not None else ""
         slowed = words.throttled(sample) is not None
-        row.end(f"{units.whole(sample.temperature_c):>4} {appearance.signs.degree}C", "warn" if slowed else "text")
+        row.end(f"{units.whole(sample.temperature_c):>4} {SIGNS.degree}C", "warn" if slowed else "text")
         row.end(f"{units.whole(sample.power_w):>5}{limit} W ")
         top = 100.0
-    values = buckets(history.util_pct, history.end, row.room, graphs.SPAN_S)
-    return row.add(graphs.history(values, top, row.room, appearance.signs), "util")
+    values = buckets(history.util_pct, history.end, row.room, SPAN_S)
+    return row.add(history_row(values, top, row.room), "util")
 
 
 def _percent(value: float | None, missing: str, width: int) -> str:
     return (missing if value is None else f"{value:.0f} %").rjust(width)
 
 
-def _memory_row(shown: Shown, row: Row, appearance: Appearance) -> Row:
-    sample, worker = shown.sample, shown.worker
-    if shown.slot.gpu is None:
+def _memory_row(view: SlotView, row: Row) -> Row:
+    sample, worker = view.sample, view.worker
+    if view.slot.gpu is None:
         return row.add("RAM".ljust(_LABEL), "dim").add(words.known(worker.memory_rss_mib, units.mib).rjust(8))
     row.add("VRAM".ljust(_LABEL), "dim")
     used, total = (sample.memory_used_mib, sample.memory_total_mib) if sample is not None else (None, None)
     if used is None or not total:
         return row.add(units.NOT_SUPPORTED if sample is not None else "")
     whole = units.gib(total)
-    return _bar(row, used / total, "vram", f"{units.gib(used):>{len(whole)}} / {whole} GiB", appearance)
+    return _bar(row, used / total, "vram", f"{units.gib(used):>{len(whole)}} / {whole} GiB")
 
 
-def _bar(row: Row, fraction: float, style: str, text: str, appearance: Appearance) -> Row:
+def _bar(row: Row, fraction: float, style: str, text: str) -> Row:
     row.end(f" {text}")
-    full, rest = graphs.bar(fraction, row.room, appearance.signs)
+    full, rest = bar(fraction, row.room)
     return row.add(full, style).add(rest, "border")
 
 
-def _note_rows(shown: Shown, inner: int, height: int, appearance: Appearance) -> list[Row]:
-    """The most useful of: progress, trouble, a comparison, the newest output."""
-    worker, rows = shown.worker, list[Row]()
-    progress, fraction = worker.progress, words.progress_of(worker)
+def _note_rows(view: SlotView, inner: int, most: int) -> list[Row]:
+    """At most so many of: progress, trouble, a comparison; the arguments of a worker that has failed, or the newest output."""
+    worker, rows, last = view.worker, list[Row](), list[Row]()
+    failed, progress, fraction = worker.state is WorkerState.FAILED, worker.progress, words.progress_of(worker)
     if progress is not None and fraction is not None:
         text = f"{progress.done:,.0f}/{progress.total:,.0f} {progress.unit}{fraction[1]}"
-        rows.append(_bar(Row(appearance, inner), fraction[0], "title", text, appearance))
-    advice = shown.chosen or not worker.state.live  # while they run, it is the same for all
-    for note in words.notes(worker, shown.sample, appearance, advice=advice):
-        rows += wrapped(note, inner, appearance, height - len(rows))
-    if len(rows) < height:
-        rows += [Row(appearance, inner) for _ in range(height - len(rows))]
-        rows[-1].end(f" {words.timeout_of(worker)}".rstrip(), "dim").add(words.last_line(worker), "dim")
-    return rows[:height]
+        rows.append(_bar(Row(inner), fraction[0], "title", text))
+    timeout, line = words.timeout_of(view), words.last_line(worker)
+    if failed and worker.args:
+        last = [Row(inner).add("with".ljust(_LABEL), "dim").add(" ".join(worker.args))]
+    elif timeout or line:
+        last = [Row(inner).end(f" {timeout}".rstrip(), "dim").add(line, "dim")]
+    advice = view.chosen or not worker.state.live  # while they run, it is the same for all
+    room = most - len(last) if failed else most
+    for note in words.notes(view, advice=advice):
+        rows += wrapped(note, inner, room - len(rows))
+    return [*rows, *last][:most]
 
 
-def wrapped(note: Note, width: int, appearance: Appearance, rows: int) -> list[Row]:
+def wrapped(note: Note, width: int, rows: int) -> list[Row]:
     """A note in at most `rows` rows, broken at spaces; what does not fit is cut."""
-    parts = fold(appearance.text(note.text), width)
+    parts = fold(safe(note.text), width)
     lines = [*parts[: rows - 1], " ".join(parts[rows - 1 :])][:rows] if rows > 0 else []
-    return [Row(appearance, width).add(part, note.style) for part in lines if part]
+    return [Row(width).add(part, note.style) for part in lines if part]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,13 +23,15 @@ from gmg_tui.model import (
     GpuSample,
     Series,
     Slot,
+    Worker,
     WorkerState,
     Xid,
 )
 from gmg_tui.ui.history import History
 from gmg_tui.ui.pages import worker_facts as facts
 from gmg_tui.ui.pages.details import DetailsPage, lines, marks, tracks
-from gmg_tui.ui.text import Fact
+from gmg_tui.ui.pages.page import Fact
+from gmg_tui.ui.sorting import SlotView
 from tests.rates import rate
 from tests.ui import play, sweeps
 from tests.ui.fake_engine import FakeEngine
@@ -57,23 +59,27 @@ def _texts(of: list[Fact]) -> list[str]:
 # Rates
 
 
+def _worker_facts(worker: Worker, history: History) -> Iterator[Fact]:
+    return facts.worker_facts(SlotView(stage.GPU_SESSION.slots[0], worker, None, history, stage.NOW))
+
+
 def test_a_rate_is_shown_with_its_source_and_beside_the_number_printed_last() -> None:
     fps = Fps(24_200_311.0, 23_950_114.0, 24_410_777.0, 812, 24_013_029.0, counted="probe")
     worker = changed(stage.snapshot().workers[0], fps=fps)
-    texts = _texts(list(facts.worker_facts(worker, History())))
+    texts = _texts(list(_worker_facts(worker, History())))
     assert "FPS 24,013,029 now" in texts
     assert "whole attempt 23,950,114, inside the script" in texts
     assert "printed 24,200,311, the last of 812 numbers" in texts
     printed = changed(worker, fps=msgspec.structs.replace(fps, counted="printed"))
     assert "whole attempt 23,950,114, from the lines that the script prints" in _texts(
-        list(facts.worker_facts(printed, History()))
+        list(_worker_facts(printed, History()))
     )
 
 
 def test_an_ended_worker_has_no_current_values() -> None:
     """A stopped worker was shown with a current rate."""
     worker = changed(stage.snapshot().workers[0], state=WorkerState.STOPPED)
-    texts = _texts(list(facts.worker_facts(worker, History())))
+    texts = _texts(list(_worker_facts(worker, History())))
     assert "FPS 23,950,114 over the whole attempt" in texts
     assert not any("now" in text for text in texts)
     sample = stage.snapshot().samples[0]
@@ -82,7 +88,7 @@ def test_an_ended_worker_has_no_current_values() -> None:
 
 def test_counted_environments_are_shown_beside_the_number_in_the_arguments() -> None:
     worker = changed(stage.snapshot().workers[0], args=("-B", "4096"), n_envs=2048, printed_envs=2048)
-    assert "envs 2,048 reported, 4,096 in the arguments" in _texts(list(facts.worker_facts(worker, History())))
+    assert "envs 2,048 reported, 4,096 in the arguments" in _texts(list(_worker_facts(worker, History())))
 
 
 def test_the_metrics_of_a_script_are_shown_with_their_history() -> None:
@@ -90,7 +96,7 @@ def test_the_metrics_of_a_script_are_shown_with_their_history() -> None:
     for second in range(5):
         worker = changed(worker, metrics={"reward": 12.3456789 + second, "steps": 1e6})
         history.add(stage.NOW + second, worker, None)
-    texts = _texts(list(facts.worker_facts(worker, history)))
+    texts = _texts(list(_worker_facts(worker, history)))
     assert {"reward 16.3457 ▁▃▅▆█", "steps 1,000,000", "progress iteration 412 of 1,000, 55:40 left"} <= set(texts)
 
 

@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from gmg_tui.model import WorkerState
 from gmg_tui.ui import keys
-from gmg_tui.ui.drawing.appearance import UNICODE
+from gmg_tui.ui.drawing.appearance import SIGNS
 from gmg_tui.ui.pages.help import METRICS, HelpScreen
 from gmg_tui.ui.pages.page import Scroll
 from tests.ui import play
@@ -49,7 +49,7 @@ async def test_the_help_lists_every_key_state_and_metric_on_any_terminal(size: t
             assert key.tooltip, key
             assert key.tooltip in text, key
     for state in WorkerState:
-        assert f"{UNICODE.states[state]} {state.value} " in text
+        assert f"{SIGNS.states[state]} {state.value} " in text
     for metric in METRICS:
         assert f"{metric.label} {metric.text}" in text
 

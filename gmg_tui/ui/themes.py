@@ -1,4 +1,4 @@
-"""The themes: their names, which cost nothing to know, and their colours, which need Textual.
+"""The themes: their names, their colours, which need Textual, and the one that was chosen last.
 
 All colours of `dark` and `light` are of the 256 that `TERM=xterm-256color` has, because COLORTERM does not cross SSH:
 the screen looks the same with 256 colours and with 16 million.
@@ -6,8 +6,15 @@ the screen looks the same with 256 colours and with 16 million.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import platformdirs
+
+from gmg_tui.files import write_atomic
 
 if TYPE_CHECKING:
     from textual.theme import Theme
@@ -37,6 +44,11 @@ _COLORS = {
 }
 """Of each theme the colours of `_FIELDS`, the backgrounds, and the variables that Textual would derive otherwise."""
 
+_MOST_BYTES: Final = 65_536
+"""So much of the file is read; it has less."""
+_CLOSE_S: Final = 1.0
+"""How long the end of the screen waits for the disk."""
+
 
 def textual_name(name: str | None, *, no_color: bool) -> str:
     """Textual's name of the theme called `name`; without colours only `ansi` sends none."""
@@ -49,11 +61,11 @@ def all_themes() -> list[Theme]:
 
 
 def make_appearance(variables: Mapping[str, str]) -> Appearance:
-    """The styles and signs for a theme, whose variables are those of `App.theme_variables`."""
+    """The styles for a theme, whose variables are those of `App.theme_variables`."""
     from rich.style import Style
     from textual.color import Color
 
-    from gmg_tui.ui.drawing.appearance import ATTRIBUTES, STYLES, UNICODE, Appearance
+    from gmg_tui.ui.drawing.appearance import ATTRIBUTES, STYLES
 
     background = Color.parse(variables["background"])
     # The terminal's own background only with the terminal's own colours: others may be illegible on it.
@@ -65,7 +77,7 @@ def make_appearance(variables: Mapping[str, str]) -> Appearance:
         if color.ansi is not None and name in {"dim", "border"}:
             attributes += Style(dim=True)
         styles[name] = Style(color=color.rich_color) + attributes
-    return Appearance(styles, UNICODE)
+    return styles
 
 
 def _theme(name: str, colors: Sequence[str], grounds: Mapping[str, Any], variables: Mapping[str, str]) -> Theme:
@@ -87,3 +99,60 @@ def _ansi() -> Theme:
     return replace(
         base, name=_PREFIX + "ansi", accent="ansi_cyan", secondary="ansi_blue", variables={**base.variables, **default}
     )
+
+
+# The theme that was chosen last
+
+
+class _Settings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is in the file."""
+
+    theme: str = ""
+
+
+class Memory:
+    """The theme that was chosen last, in a file in the state folder, beside the sessions.
+
+    It is written by a thread: a disk that does not answer must not keep the screen from its keys.
+
+    Attributes:
+        theme: A name of `NAMES`; None for the default.
+        trouble: Why the file was ignored or not written, in one line; empty if all is well.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file or platformdirs.user_state_path("gmg-tui") / "screen.json"
+        self._writer: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self.theme: str | None = None
+        self.trouble = ""
+        try:
+            with self._file.open("rb") as opened:
+                settings = msgspec.json.decode(opened.read(_MOST_BYTES), type=_Settings)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.trouble = f"{self._file} is ignored: {error.strerror or error}"
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            self.trouble = f"{self._file} is ignored: {error}"
+        else:
+            self.theme = settings.theme if settings.theme in NAMES else None
+
+    def keep(self, theme: str) -> None:
+        """Remember the theme."""
+        self.theme = theme
+        self._writer = threading.Thread(target=self._write, name="remember", daemon=True)
+        self._writer.start()
+
+    def _write(self) -> None:
+        try:
+            with self._lock:  # two choices in a row: the one that is written last has the newest
+                self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                write_atomic(self._file, msgspec.json.encode(_Settings(self.theme or "")))
+        except OSError as error:
+            self.trouble = f"The theme is not remembered: {self._file}: {error.strerror or error}"
+
+    def close(self) -> None:
+        """Wait a moment for what is being written."""
+        if self._writer is not None:
+            self._writer.join(_CLOSE_S)
