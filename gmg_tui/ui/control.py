@@ -64,7 +64,7 @@ def seen(view: View, slots: Iterable[str], *, attempt: bool = False) -> dict[str
 
 def lost_s(worker: Worker, now: float) -> float:
     """How much running ends with the worker's process, seconds; 0 where it is too little to ask."""
-    running = worker.state.live and worker.state is not WorkerState.STOPPING and not words.held(worker)
+    running = worker.state.live and worker.state is not WorkerState.STOPPING and not words.suspended(worker)
     ran_s = worker.attempt_s(now) or 0.0
     return ran_s if running and ran_s > SHORT_S else 0.0
 

@@ -177,12 +177,12 @@ def states(workers: Sequence[Worker], *, in_words: bool = True) -> list[Piece]:
     there = [worker for worker in workers if worker.lost_since is None]
     counts = Counter((worker.state, worker.state_word) for worker in there if not worker.stuck)
     ordered = sorted(counts, key=lambda each: (_STATES.index(each[0]), each[0].value != each[1], each[1]))
-    found = [(counts[each], each[1], SIGNS.states[each[0]], _STYLES.get(each[0], "text")) for each in ordered]
-    found.append((sum(bool(worker.stuck) for worker in there), "stuck", SIGNS.stuck, "error"))
-    found.append((lost, "lost", SIGNS.warn, "error"))
+    counted = [(counts[each], each[1], SIGNS.states[each[0]], _STYLES.get(each[0], "text")) for each in ordered]
+    counted.append((sum(bool(worker.stuck) for worker in there), "stuck", SIGNS.stuck, "error"))
+    counted.append((lost, "lost", SIGNS.warn, "error"))
     pieces = [
         (f"  {number} {word}" if in_words else f" {sign}{number}", style)
-        for number, word, sign, style in found
+        for number, word, sign, style in counted
         if number
     ]
     return pieces if in_words or not pieces else [(f" {pieces[0][0]}", pieces[0][1]), *pieces[1:]]
@@ -191,19 +191,19 @@ def states(workers: Sequence[Worker], *, in_words: bool = True) -> list[Piece]:
 def notices(view: View) -> list[Note]:
     """What concerns the session as a whole, the most urgent first."""
     snapshot = view.snapshot
-    found = [Note(view.loss, "error")] if view.loss else []
+    notes = [Note(view.loss, "error")] if view.loss else []
     if view.stopping:
-        found.append(Note(_stopping(view), "warn"))
+        notes.append(Note(_stopping(view), "warn"))
     elif snapshot.ended and snapshot.queue is None:  # the queue's row shows it
         counts = Counter(worker.state.value for worker in snapshot.workers)
         ended = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
-        found.append(Note(f"All workers have ended: {ended}. Logs: {view.session.spec.folder}", "strong"))
+        notes.append(Note(f"All workers have ended: {ended}. Logs: {view.session.spec.folder}", "strong"))
     if snapshot.nvml_error:
-        found.append(Note(f"No GPU metrics: {snapshot.nvml_error}", "warn"))
-    found.extend(Note(note, "warn") for note in snapshot.notes)
+        notes.append(Note(f"No GPU metrics: {snapshot.nvml_error}", "warn"))
+    notes.extend(Note(note, "warn") for note in snapshot.notes)
     if view.session.idle_text:
-        found.append(Note(view.session.idle_text, "dim"))
-    return found[:_NOTICES]
+        notes.append(Note(view.session.idle_text, "dim"))
+    return notes[:_NOTICES]
 
 
 def _stopping(view: View) -> str:

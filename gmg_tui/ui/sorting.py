@@ -72,9 +72,9 @@ _WITHOUT_TROUBLE: Final = (
 _TROUBLES: Final = 5
 
 
-def severity(view: SlotView) -> int:
+def severity(entry: SlotView) -> int:
     """How urgent it is to look at a worker: the smaller the more; below `_TROUBLES` it is in trouble."""
-    worker, sample = view.worker, view.sample
+    worker, sample = entry.worker, entry.sample
     if worker.state is WorkerState.FAILED:
         return 0
     if worker.stuck or worker.lost_since is not None:
@@ -91,14 +91,14 @@ def severity(view: SlotView) -> int:
     return _TROUBLES + _WITHOUT_TROUBLE.index(worker.state)
 
 
-def in_trouble(view: SlotView) -> bool:
+def in_trouble(entry: SlotView) -> bool:
     """Whether a worker has failed, is lost, stuck, slow or warned of, or its GPU is lost, broken or hot."""
-    return severity(view) < _TROUBLES
+    return severity(entry) < _TROUBLES
 
 
-def matches(view: SlotView, text: str) -> bool:
+def matches(entry: SlotView, text: str) -> bool:
     """Whether a worker has all words of a filter's `text`: in its slot, node, state, job, group, GPU or reason."""
-    slot, worker, sample = view.slot, view.worker, view.sample
+    slot, worker, sample = entry.slot, entry.worker, entry.sample
     fields = [slot.name, slot.node, worker.state_word, worker.state.value, "stuck" if worker.stuck else ""]
     fields += [worker.reason or "", worker.advice or "", worker.stuck or "", worker.stopping or "", *worker.warnings]
     fields.append("CPU" if slot.gpu is None else slot.gpu.name)
@@ -121,8 +121,8 @@ def matches(view: SlotView, text: str) -> bool:
 def sort_key(order: Order, *, descending: bool) -> Callable[[SlotView], tuple[bool, float]]:
     """The key to sort by; what is not known is last, whichever way it is sorted."""
 
-    def key(view: SlotView) -> tuple[bool, float]:
-        figure = _FIGURES[order](view)
+    def key(entry: SlotView) -> tuple[bool, float]:
+        figure = _FIGURES[order](entry)
         return (True, 0.0) if figure is None else (False, -figure if descending else figure)
 
     return key

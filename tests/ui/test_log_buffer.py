@@ -55,14 +55,14 @@ def test_the_buffer_keeps_the_newest_rows_and_forgets_their_matches() -> None:
 def test_a_paused_buffer_drops_nothing_grows_to_twice_its_size_and_continues_after_a_gap() -> None:
     buffer = LogBuffer(kept=100)
     buffer.extend(0, _plain(0, 100))
-    buffer.hold()
+    buffer.pause()
     for first in range(100, 1000, 10):
         buffer.extend(first, _plain(first, 10))
     assert _texts(buffer)[0] == "line 0"
     assert len(buffer.rows) <= 220
     assert (buffer.printed, buffer.below) == (1000, 1000 - len(buffer.rows))
     taken = len(buffer.rows)
-    buffer.release()
+    buffer.resume()
     buffer.extend(950, _plain(950, 50))
     assert _texts(buffer)[-51:] == [f"… {950 - taken} lines skipped", *_plain(950, 50)]
     assert len(buffer.rows) <= 113
@@ -73,7 +73,7 @@ def test_long_lines_are_bounded_by_their_length_and_a_paused_buffer_by_twice_tha
     buffer, paused = LogBuffer(kept=1000, kept_chars=10_000), LogBuffer(kept=1000, kept_chars=10_000)
     buffer.extend(0, ["x" * 3000 for _ in range(50)])
     assert (buffer.printed, len(buffer.rows)) == (50, 4)
-    paused.hold()
+    paused.pause()
     for number in range(50):
         paused.extend(number, ["x" * 3000])
     assert len(paused.rows) == 7
@@ -118,12 +118,12 @@ def test_a_search_matches_the_newest_of_folded_lines() -> None:
 def test_paused_rows_do_not_change() -> None:
     buffer = LogBuffer()
     buffer.extend(0, ["a", _fps(1)])
-    buffer.hold()
+    buffer.pause()
     before = list(buffer.rows)
     buffer.extend(2, [_fps(2), _fps(3)])
     assert buffer.rows[:2] == before
     assert [row.lines for row in buffer.rows] == [1, 1, 2]
-    buffer.release()
+    buffer.resume()
     buffer.extend(4, [_fps(4)])
     assert [row.lines for row in buffer.rows] == [1, 1, 3]
 
@@ -150,14 +150,14 @@ def test_every_line_is_counted_and_paused_rows_stay(
     buffer.search(query)
     for at, (gap, words) in enumerate(messages):
         if at == hold:
-            buffer.hold()
+            buffer.pause()
         before = list(buffer.rows)
         lines = [_fps(i) if word == "Running" else f"{word} {i}" for i, word in enumerate(words, number)]
         buffer.extend(number + gap, lines)
         number += gap + len(lines)
-        if buffer.held:
+        if buffer.paused:
             assert buffer.rows[: len(before)][: buffer._closed] == before[: buffer._closed]
-    buffer.release()
+    buffer.resume()
     rows, matches = list(buffer.rows), list(buffer.matches)
     assert sum(row.lines for row in rows) + buffer.below == buffer.printed
     assert all(row.end >= other.end for other, row in pairwise(rows))

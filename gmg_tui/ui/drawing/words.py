@@ -58,10 +58,10 @@ def state_of(worker: Worker) -> str:
     return f"STUCK {worker.state.value}" if stuck else worker.state_word
 
 
-def lost_s(view: SlotView) -> float | None:
+def lost_s(entry: SlotView) -> float | None:
     """For how long its node has been lost, seconds; None while that is there."""
-    since = view.worker.lost_since
-    return None if since is None else max(0.0, view.time - since)
+    since = entry.worker.lost_since
+    return None if since is None else max(0.0, entry.time - since)
 
 
 def lost_text(since: float | None) -> str:
@@ -74,7 +74,7 @@ def getting_ready(worker: Worker) -> bool:
     return worker.state in _BEFORE_RUNNING and worker.lost_since is None
 
 
-def held(worker: Worker) -> bool:
+def suspended(worker: Worker) -> bool:
     """Whether the worker is held (SIGSTOP) while it gets ready; its reason says why."""
     return getting_ready(worker) and worker.reason is not None
 
@@ -84,21 +84,21 @@ def phase_of(worker: Worker) -> str:
     return worker.phase.value if worker.phase is not Phase.NONE else worker.state.value
 
 
-def phase_s(view: SlotView) -> float:
+def phase_s(entry: SlotView) -> float:
     """Seconds of what `phase_of` says."""
-    return view.since_s(view.worker.phase_since)
+    return entry.since_s(entry.worker.phase_since)
 
 
-def spinner(view: SlotView) -> str:
+def spinner(entry: SlotView) -> str:
     """One step per second of the snapshot's time, so that it turns only while snapshots come and work goes on."""
-    if held(view.worker):
+    if suspended(entry.worker):
         return SIGNS.states[WorkerState.WAITING]
-    return SIGNS.spinner[int(view.time) % len(SIGNS.spinner)]
+    return SIGNS.spinner[int(entry.time) % len(SIGNS.spinner)]
 
 
-def usual(view: SlotView) -> tuple[float, str] | None:
+def usual(entry: SlotView) -> tuple[float, str] | None:
     """How far a phase is, judged by its last duration: a fraction, and a text; None when that is not known."""
-    worker, so_far_s = view.worker, phase_s(view)
+    worker, so_far_s = entry.worker, phase_s(entry)
     if not worker.phase_usual_s:
         return None
     left = worker.phase_usual_s - so_far_s
@@ -120,11 +120,11 @@ def rate_style(worker: Worker) -> str:
     return "fps" if worker.fps_silent_since is None else "dim"
 
 
-def beside_rate(view: SlotView) -> Note:
+def beside_rate(entry: SlotView) -> Note:
     """The note beside a rate: since when it is not current, or whose it is; without a text for neither."""
-    worker = view.worker
+    worker = entry.worker
     if worker.fps_silent_since is not None:
-        return Note(f"no FPS line for {units.span(view.since_s(worker.fps_silent_since))}", "warn")
+        return Note(f"no FPS line for {units.span(entry.since_s(worker.fps_silent_since))}", "warn")
     if worker.fps_of_group:
         return Note("all ranks'", "text")
     if worker.fps_in_rank_0 and worker.fps is not None:
@@ -186,11 +186,6 @@ def last_line(worker: Worker) -> str:
     return "" if line.startswith(SEPARATOR) or genesis_lines.is_mere(line) else without_head(line)
 
 
-def errors_of(worker: Worker) -> str:
-    """How many errors this attempt has printed: `3 errors`; empty for none."""
-    return units.count(worker.error_lines, "error") if worker.error_lines else ""
-
-
 def job_of(worker: Worker) -> str:
     """The job's number and name: `#12 wide`; empty where there is no job."""
     return "" if worker.job is None else f"#{worker.job} {worker.job_name}"
@@ -207,26 +202,26 @@ def unnamed_values_of(job: JobRecord) -> str:
     return "  ".join(text for name, value in job.values.items() if (text := f"{name}={as_text(value)}") not in named)
 
 
-def timeout_left_s(view: SlotView) -> float | None:
+def timeout_left_s(entry: SlotView) -> float | None:
     """How long the attempt may still take, seconds; None without a timeout or an attempt."""
-    worker = view.worker
+    worker = entry.worker
     if worker.timeout_s is None or not worker.state.live:
         return None
-    return max(0.0, worker.timeout_s - view.since_s(worker.newest.started))
+    return max(0.0, worker.timeout_s - entry.since_s(worker.newest.started))
 
 
-def timeout_of(view: SlotView) -> str:
+def timeout_of(entry: SlotView) -> str:
     """The time left in words: `timeout in 12:31`; empty without a timeout or an attempt."""
-    left_s = timeout_left_s(view)
+    left_s = timeout_left_s(entry)
     return "" if left_s is None else f"timeout in {units.span(left_s)}"
 
 
-def trouble(view: SlotView, *, advice: bool = True) -> list[Note]:
+def trouble(entry: SlotView, *, advice: bool = True) -> list[Note]:
     """What is wrong with a worker and its GPU, the worst first.
 
     `advice`: whether with what to do, which is often the same for all workers.
     """
-    worker, sample, notes = view.worker, view.sample, list[Note]()
+    worker, sample, notes = entry.worker, entry.sample, list[Note]()
     if worker.lost_since is not None:
         notes.append(Note(lost_text(worker.lost_since), "error"))
     if sample is not None and sample.lost:
@@ -241,27 +236,27 @@ def trouble(view: SlotView, *, advice: bool = True) -> list[Note]:
     if worker.stopping:
         notes.append(Note(worker.stopping, "warn"))
     if worker.state is WorkerState.RESTARTING and worker.restart_at is not None:
-        left = units.span(max(0.0, -view.since_s(worker.restart_at)))
+        left = units.span(max(0.0, -entry.since_s(worker.restart_at)))
         notes.append(Note(f"attempt {worker.attempt + 1} starts in {left}", "warn"))
     if worker.reason:
         notes.append(_reason(worker, worker.reason))
     if worker.advice and advice:
         notes.append(Note(worker.advice, "text"))
     notes.extend(Note(warning, "warn") for warning in worker.warnings)
-    left_s = timeout_left_s(view)
+    left_s = timeout_left_s(entry)
     if left_s is not None and worker.timeout_s is not None and left_s < _TIMEOUT_NEAR * worker.timeout_s:
-        notes.append(Note(timeout_of(view), "warn"))
+        notes.append(Note(timeout_of(entry), "warn"))
     rest = (slow(worker), late(sample), degraded(sample), throttled(sample))
     return [*notes, *(note for note in rest if note is not None)]
 
 
-def notes(view: SlotView, *, advice: bool = True) -> list[Note]:
+def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
     """What is wrong with a worker, then what its last edit did, then why its GPU is throttled: under full load all are."""
-    worker, found, slowed = view.worker, trouble(view, advice=advice), throttled(view.sample)
+    worker, problems, slowed = entry.worker, trouble(entry, advice=advice), throttled(entry.sample)
     if slowed is not None:
-        found.remove(slowed)
+        problems.remove(slowed)
     healed = [Note("race healed", "dim")] if worker.healed and worker.state is not WorkerState.FAILED else []
-    return [*found, *before_after(worker), *([slowed] if slowed is not None else []), *healed]
+    return [*problems, *before_after(worker), *([slowed] if slowed is not None else []), *healed]
 
 
 def progress_of(worker: Worker) -> tuple[float, str] | None:

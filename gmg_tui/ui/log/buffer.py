@@ -16,7 +16,7 @@ KEPT_CHARS: Final = 2_000_000
 """Long lines count too: the engine cuts a line at 8 KiB, and 5000 of those would be 40 MB."""
 _SLACK: Final = 1.125
 """So many times more may be kept than the limit: rows are dropped many at a time."""
-_HELD: Final = 2
+_PAUSED: Final = 2
 """So many times more are kept while nothing is dropped."""
 
 
@@ -53,13 +53,13 @@ class LogBuffer:
 
     A run of progress lines is one row, that of the newest: the log file has the others.
 
-    While it is held no row changes or is dropped: more rows are kept, and those beyond that are not taken until it is
+    While it is paused no row changes or is dropped: more rows are kept, and those beyond that are not taken until it is
     released. The worker's log file has them, and the engine its newest ones.
 
     Attributes:
         rows: All rows, in order.
         query: What is searched for, in lower case; empty when nothing is.
-        held: Whether the rows that are there must stay as they are.
+        paused: Whether the rows that are there must stay as they are.
         printed: How many lines have been printed, as far as that is known here.
     """
 
@@ -80,11 +80,11 @@ class LogBuffer:
         self._count = 0
         """How many lines have come, or were left out."""
         self._closed = 0
-        """How many rows do not take the next progress lines, as they are held."""
+        """How many rows do not take the next progress lines, as they are paused."""
         self._matches: list[int] | None = []
         self.rows: list[LogRow] = []
         self.query = ""
-        self.held = False
+        self.paused = False
 
     @property
     def printed(self) -> int:
@@ -106,13 +106,13 @@ class LogBuffer:
         """Whether earlier lines are in the log file only."""
         return bool(self.rows) and self.rows[0].gap
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """Leave all rows as they are from now on."""
-        self.held, self._closed = True, len(self.rows)
+        self.paused, self._closed = True, len(self.rows)
 
-    def release(self) -> None:
+    def resume(self) -> None:
         """Let rows change and go again."""
-        self.held, self._closed = False, 0
+        self.paused, self._closed = False, 0
         self._drop()
 
     def extend(self, first: int, lines: Sequence[str], *, slot: str = "") -> None:
@@ -123,7 +123,7 @@ class LogBuffer:
         from gmg_tui.genesis.output import lines as genesis_lines  # the first frame needs no expressions
 
         self._printed[slot] = max(self._printed.get(slot, 0), first + len(lines))
-        if self.held and self._is_over(_HELD):
+        if self.paused and self._is_over(_PAUSED):
             return
         prefix = self._prefixes.get(slot, "")
         if first < self._first.setdefault(slot, first):
@@ -139,7 +139,7 @@ class LogBuffer:
             self._append(LogRow(line, self._count, progress=genesis_lines.is_mere(line), prefix=prefix))
         self._next[slot] = max(start, first + len(lines))
         self._matches = None
-        if not self.held and self._is_over(_SLACK):
+        if not self.paused and self._is_over(_SLACK):
             self._drop()
 
     def _restart(self, slot: str, first: int, prefix: str) -> None:

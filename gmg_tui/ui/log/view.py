@@ -154,13 +154,13 @@ class LogView(Rows):
     @property
     def following(self) -> bool:
         """Whether the newest lines are visible; else the visible rows stay, whatever comes."""
-        return not self.buffer.held
+        return not self.buffer.paused
 
     def follow(self) -> None:
         """Show the newest lines from now on."""
-        if self.buffer.held:
+        if self.buffer.paused:
             line = self._line_at_top
-            self.buffer.release()
+            self.buffer.resume()
             self._top = Position(self.buffer.at(line), 0)
             if self.buffer.below > 0:
                 self.post_message(self.Behind())
@@ -169,8 +169,8 @@ class LogView(Rows):
 
     def pause(self) -> None:
         """Leave the visible rows where they are."""
-        if not self.buffer.held:
-            self.buffer.hold()
+        if not self.buffer.paused:
+            self.buffer.pause()
         self.update_rows()
 
     def toggle_follow(self) -> None:
@@ -306,10 +306,10 @@ def part_of(row: LogRow, width: int, query: str) -> int:
 def _marks(text: str, query: str) -> list[tuple[int, int]]:
     """Where the matches of `query` are; none where a letter's lower case is longer, so that indices would be wrong."""
     lowered = text.lower()
-    return list(_found(lowered, query)) if query and len(lowered) == len(text) else []
+    return list(_occurrences(lowered, query)) if query and len(lowered) == len(text) else []
 
 
-def _found(text: str, query: str) -> Iterator[tuple[int, int]]:
+def _occurrences(text: str, query: str) -> Iterator[tuple[int, int]]:
     start = text.find(query)
     while start >= 0:
         yield start, start + len(query)

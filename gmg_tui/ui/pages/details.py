@@ -250,7 +250,7 @@ class DetailsPage(Page):
         if line:
             self.copy(line)
         else:
-            self.say("Nothing has started yet.")
+            self.app.say("Nothing has started yet.")
 
 
 def _style(state: WorkerState) -> str:

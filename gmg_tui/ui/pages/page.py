@@ -194,14 +194,10 @@ class Page(TrueSizeScreen[None]):
             if self.check_action(action.partition("(")[0], ()):
                 yield SystemCommand(title, text, partial(self.run_action, action))
 
-    def say(self, text: str) -> None:
-        """Show why a key did nothing, or what it did."""
-        self.notify(text, markup=False)
-
     def copy(self, text: str) -> None:
         """Put `text` on the terminal's clipboard."""
         self.app.copy_to_clipboard(text)
-        self.say("Copied, if the terminal supports OSC 52.")
+        self.app.say("Copied, if the terminal supports OSC 52.")
 
     def action_back(self) -> None:
         """Return to the screen before."""

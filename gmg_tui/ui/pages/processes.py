@@ -87,9 +87,9 @@ class ProcessesPage(TablePage[GpuProcess]):
         """Send SIGTERM or SIGKILL to the selected process, after a confirmation."""
         process, signal = self.table.selected, "SIGKILL" if kill else "SIGTERM"
         if process is None:
-            self.say("There is no process to end.")
+            self.app.say("There is no process to end.")
         elif process.slot is not None:
-            self.say(f"Process {process.pid} is the worker of {process.slot}: stop it on the main screen.")
+            self.app.say(f"Process {process.pid} is the worker of {process.slot}: stop it on the main screen.")
         else:
             owner = f"{process.user}'s " if process.user else ""
             question = f"Send {signal} to {owner}process {process.pid}, {_command(process)}?"
@@ -100,7 +100,7 @@ class ProcessesPage(TablePage[GpuProcess]):
         try:
             await self._engine.end_process(self._slot, process, kill=kill)
         except GmgError as error:
-            self.say(str(error))
+            self.app.say(str(error))
             return
-        self.say(f"Sent {'SIGKILL' if kill else 'SIGTERM'} to process {process.pid}.")
+        self.app.say(f"Sent {'SIGKILL' if kill else 'SIGTERM'} to process {process.pid}.")
         self.poll()

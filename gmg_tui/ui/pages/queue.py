@@ -16,11 +16,11 @@ from gmg_tui.columns import Column
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, Queue, QueueAction, QueueView, Worker, WorkerState
 from gmg_tui.model.jobs import SKIPPED
+from gmg_tui.ui.dialogs import GpusScreen
 from gmg_tui.ui.drawing import words
 from gmg_tui.ui.drawing.appearance import STYLES, safe
 from gmg_tui.ui.header import progress
 from gmg_tui.ui.pages.details import DetailsPage
-from gmg_tui.ui.pages.gpus import GpusScreen
 from gmg_tui.ui.pages.page import TablePage
 from gmg_tui.ui.pages.table import RowTable
 from gmg_tui.ui.view import View
@@ -83,7 +83,7 @@ class JobsPage(TablePage[T], Generic[T]):
         """Show the details of the slot of what is selected, if it has one now."""
         job = self.selected_job()
         if job is not None and job.slot is None:
-            self.say(f"{job.title} has no slot now.")
+            self.app.say(f"{job.title} has no slot now.")
         elif job is not None and job.slot is not None:
             self.app.select(job.slot)
             await self.app.push_screen(DetailsPage(self._view, self._engine, job.slot))
@@ -105,10 +105,10 @@ class JobsPage(TablePage[T], Generic[T]):
         try:
             await self._engine.act_on_jobs(action, *numbers)
         except GmgError as error:
-            self.say(str(error))
+            self.app.say(str(error))
             return
         if done:
-            self.say(done)
+            self.app.say(done)
         self.acted()
 
     def acted(self) -> None:
@@ -331,7 +331,7 @@ class QueuePage(JobsPage[Row]):
         queue = self._view.queue
         failed = [job.number for job in self._records() if job.state is WorkerState.FAILED]
         if not failed or queue is None or not queue.failed:
-            self.say("No job has failed.")
+            self.app.say("No job has failed.")
             return
         # Each in turn moves to the head of the queue: the last one named runs first.
         self.act(QueueAction.RETRY, *failed[::-1], done=f"Queued {units.count(len(failed), 'failed job')} again.")

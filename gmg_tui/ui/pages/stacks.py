@@ -132,4 +132,4 @@ class StacksPage(Page):
         if texts:
             self.copy("\n\n".join(texts))
         else:
-            self.say("There is nothing to copy yet.")
+            self.app.say("There is nothing to copy yet.")

@@ -201,8 +201,8 @@ class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
             keys.sort(key=lambda key: values[key], reverse=self._descending)  # type: ignore[arg-type,return-value]
             keys += [key for key, value in values.items() if value is None]
         if [row.key.value for row in self.ordered_rows] != keys:
-            places = {key: number for number, key in enumerate(keys)}
-            self.sort(self.shown_columns[0].name, key=lambda cell: places[self._key(cell.row)])
+            numbers = {key: number for number, key in enumerate(keys)}
+            self.sort(self.shown_columns[0].name, key=lambda cell: numbers[self._key(cell.row)])
 
     # Cells
 

@@ -162,7 +162,7 @@ class TuningPage(JobsPage[Trial]):
     def action_copy(self) -> None:
         """Copy the command line of the selected value."""
         if self._best is None:
-            self.say("There is no command line yet.")
+            self.app.say("There is no command line yet.")
         else:
             self.copy(self._command(self._best))
 

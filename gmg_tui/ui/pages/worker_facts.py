@@ -40,17 +40,17 @@ _COUNTED: Final = {"probe": "inside the script", "printed": "from the lines that
 # The worker
 
 
-def worker_facts(view: SlotView) -> Iterator[Fact]:
+def worker_facts(entry: SlotView) -> Iterator[Fact]:
     """The rates and their sources, what the script reports, and what its processes use."""
-    worker, history = view.worker, view.history
+    worker, history = entry.worker, entry.history
     yield Fact("Worker")
     if worker.group is not None:
         yield Fact("group", groups.rank_name(worker.group))
-    yield from _rates(view)
+    yield from _rates(entry)
     yield Fact("envs", _envs(worker))
     if words.getting_ready(worker):
-        usual = words.usual(view)
-        text = f"{words.phase_of(worker)} for {units.span(words.phase_s(view))}"
+        usual = words.usual(entry)
+        text = f"{words.phase_of(worker)} for {units.span(words.phase_s(entry))}"
         yield Fact("phase", f"{text}, {usual[1]}" if usual is not None else text)
     done = worker.progress
     if done is not None:
@@ -64,8 +64,8 @@ def worker_facts(view: SlotView) -> Iterator[Fact]:
     yield Fact("Genesis", _genesis(worker))
 
 
-def _rates(view: SlotView) -> Iterator[Fact]:
-    worker = view.worker
+def _rates(entry: SlotView) -> Iterator[Fact]:
+    worker = entry.worker
     fps, rate = worker.fps, words.rate_of(worker)
     when = "over the whole attempt" if worker.state.ended else "now"
     if worker.fps_in_rank_0:
@@ -74,7 +74,7 @@ def _rates(view: SlotView) -> Iterator[Fact]:
         of = f" of all {units.count(worker.group.world_size, 'rank')}" if worker.group and worker.fps_of_group else ""
         yield Fact("FPS", f"{rate} {when}{of}" if fps is not None else rate)
     if worker.fps_silent_since is not None:
-        yield Fact("", words.beside_rate(view).text, "$warning")
+        yield Fact("", words.beside_rate(entry).text, "$warning")
     if fps is not None:
         mean = "" if worker.state.ended else f"{units.fps(fps.mean)}, "
         yield Fact("counted" if worker.state.ended else "whole attempt", f"{mean}{_COUNTED[fps.counted or 'printed']}")
@@ -182,9 +182,9 @@ def health_facts(health: GpuHealth) -> Iterator[Fact]:
         yield Fact("" if number else "Xids", text)
 
 
-def trouble_facts(view: SlotView) -> Iterator[Fact]:
+def trouble_facts(entry: SlotView) -> Iterator[Fact]:
     """What is wrong with a worker and its GPU, the worst first."""
-    for note in words.trouble(view):
+    for note in words.trouble(entry):
         yield Fact("▸", note.text, _STYLES.get(note.style, ""))
 
 

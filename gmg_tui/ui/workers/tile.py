@@ -29,48 +29,48 @@ _WIDE_RANKS_FROM = 52
 """Columns of a tile from which a rank's name has spaces."""
 
 
-def tile(view: SlotView, width: int, height: int, position: str = "") -> list[Row]:
+def tile(entry: SlotView, width: int, height: int, position: str = "") -> list[Row]:
     """The rows of a tile, `height` of them (at least `HEIGHT`), each `width` cells; `position` is in its frame."""
     inner, middle = width - 4, height - HEIGHT + _MIDDLE
-    failed = view.worker.state is WorkerState.FAILED  # why, and with what, matters more than how it went
-    notes = _note_rows(view, inner, middle if failed else middle - 1)
+    failed = entry.worker.state is WorkerState.FAILED  # why, and with what, matters more than how it went
+    notes = _note_rows(entry, inner, middle if failed else middle - 1)
     rows = [
-        _rate_row(view, Row(inner)),
-        *_history_rows(view, inner, middle - len(notes)),
+        _rate_row(entry, Row(inner)),
+        *_history_rows(entry, inner, middle - len(notes)),
         *notes,
-        _processor_row(view, Row(inner)),
-        _memory_row(view, Row(inner)),
+        _processor_row(entry, Row(inner)),
+        _memory_row(entry, Row(inner)),
     ]
-    corner, line = (SIGNS.chosen_corner, SIGNS.chosen_line) if view.chosen else (SIGNS.corner, SIGNS.line)
-    border = "selected" if view.chosen else "border"
+    corner, line = (SIGNS.chosen_corner, SIGNS.chosen_line) if entry.chosen else (SIGNS.corner, SIGNS.line)
+    border = "selected" if entry.chosen else "border"
     foot = Row(width, line[0], border).add(corner[2] + line[0], border).end(line[0] + corner[3], border)
     foot.end(f"{position} " if position else "", "strong")
-    errors = words.errors_of(view.worker)
-    foot.add(f" {errors} " if errors else "", "error")
+    errors = entry.worker.error_lines
+    foot.add(f" {units.count(errors, 'error')} " if errors else "", "error")
     return [
-        _head(view, width, corner[:2], line[0], border),
+        _head(entry, width, corner[:2], line[0], border),
         *(Row(width).add(f"{line[1]} ", border).append(row).add(f" {line[1]}", border) for row in rows),
         foot,
     ]
 
 
-def _head(view: SlotView, width: int, corner: str, line: str, border: str) -> Row:
+def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> Row:
     """The frame's upper edge: slot, rank or job, and GPU; state, and for how long."""
-    worker, row = view.worker, Row(width, line, border)
+    worker, row = entry.worker, Row(width, line, border)
     row.end(f" {line}{corner[1]}", border)
     if not worker.state.ended and not words.getting_ready(worker):
-        lost_s = words.lost_s(view)
-        row.end(units.span(view.since_s(worker.state_since) if lost_s is None else lost_s).rjust(_TIME + 1), "text")
+        lost_s = words.lost_s(entry)
+        row.end(units.span(entry.since_s(worker.state_since) if lost_s is None else lost_s).rjust(_TIME + 1), "text")
     row.end(f" {words.sign_of(worker)} {words.state_of(worker)}", words.style_of(worker))
     row.add(f"{corner[0]}{line} ", border)
-    if view.marked:
+    if entry.marked:
         row.add(f"{SIGNS.mark} ", "warn")
-    row.add(view.slot.name, "strong" if view.chosen else "title")
+    row.add(entry.slot.name, "strong" if entry.chosen else "title")
     if worker.group is not None:
         row.add(f" {groups.rank_name(worker.group, short=width < _WIDE_RANKS_FROM)}", limit=row.room - 1)
     elif worker.job is not None:
         row.add(f" {words.job_of(worker)}", limit=row.room - 1)
-    gpu = f" {SIGNS.dot} {words.gpu_name(view.slot)}"
+    gpu = f" {SIGNS.dot} {words.gpu_name(entry.slot)}"
     while len(gpu) >= row.room and " " in gpu[len(f" {SIGNS.dot} ") :]:  # a name without its last word is still one
         gpu = gpu.rpartition(" ")[0]
     if (worker.group is None and worker.job is None) or len(gpu) < row.room:  # a piece of it would be of no use
@@ -78,12 +78,12 @@ def _head(view: SlotView, width: int, corner: str, line: str, border: str) -> Ro
     return row.add(" ")
 
 
-def _rate_row(view: SlotView, row: Row) -> Row:
+def _rate_row(entry: SlotView, row: Row) -> Row:
     """The rate, and the number of environments; before there is a rate, the phase."""
-    worker = view.worker
+    worker = entry.worker
     if words.getting_ready(worker):
-        row.add(f"{words.spinner(view)} {words.phase_of(worker)} ", "title")
-        return row.add(units.span(words.phase_s(view)), "strong")
+        row.add(f"{words.spinner(entry)} {words.phase_of(worker)} ", "title")
+        return row.add(units.span(words.phase_s(entry)), "strong")
     if worker.fps is None and worker.fps_in_rank_0:
         return row.add(f"FPS {words.COUNTED}", "dim")
     over = worker.state is not WorkerState.RUNNING and worker.lost_since is None
@@ -94,16 +94,16 @@ def _rate_row(view: SlotView, row: Row) -> Row:
     return row
 
 
-def _history_rows(view: SlotView, inner: int, height: int) -> list[Row]:
+def _history_rows(entry: SlotView, inner: int, height: int) -> list[Row]:
     """The history of the rate; before it, how far a phase is."""
-    worker, history = view.worker, view.history
+    worker, history = entry.worker, entry.history
     rows = [Row(inner) for _ in range(height)]
     if words.getting_ready(worker):
-        expected = words.usual(view)
-        if expected is not None and not words.held(worker):
+        expected = words.usual(entry)
+        if expected is not None and not words.suspended(worker):
             _bar(rows[0], expected[0], "title", expected[1])
     elif rows:
-        beside = words.beside_rate(view)
+        beside = words.beside_rate(entry)
         rows[-1].end(f" {beside.text}" if beside.text else "", beside.style)
         room = rows[-1].room
         values = buckets(history.fps, history.end, room, SPAN_S)
@@ -113,10 +113,10 @@ def _history_rows(view: SlotView, inner: int, height: int) -> list[Row]:
     return rows
 
 
-def _processor_row(view: SlotView, row: Row) -> Row:
+def _processor_row(entry: SlotView, row: Row) -> Row:
     """Utilisation with its history, power and temperature of the GPU; of a CPU slot the cores that are used."""
-    sample, worker, history = view.sample, view.worker, view.history
-    if view.slot.gpu is None:
+    sample, worker, history = entry.sample, entry.worker, entry.history
+    if entry.slot.gpu is None:
         row.add("CPU".ljust(_LABEL), "dim").add(f"{_percent(worker.cpu_pct, units.NOT_KNOWN, 6)} ")
         row.end(f" pid {worker.pid}" if worker.pid is not None else "", "dim")
         top = max([100.0, *(value or 0.0 for value in history.util_pct)])
@@ -138,9 +138,9 @@ def _percent(value: float | None, missing: str, width: int) -> str:
     return (missing if value is None else f"{value:.0f} %").rjust(width)
 
 
-def _memory_row(view: SlotView, row: Row) -> Row:
-    sample, worker = view.sample, view.worker
-    if view.slot.gpu is None:
+def _memory_row(entry: SlotView, row: Row) -> Row:
+    sample, worker = entry.sample, entry.worker
+    if entry.slot.gpu is None:
         return row.add("RAM".ljust(_LABEL), "dim").add(words.known(worker.memory_rss_mib, units.mib).rjust(8))
     row.add("VRAM".ljust(_LABEL), "dim")
     used, total = (sample.memory_used_mib, sample.memory_total_mib) if sample is not None else (None, None)
@@ -156,21 +156,21 @@ def _bar(row: Row, fraction: float, style: str, text: str) -> Row:
     return row.add(full, style).add(rest, "border")
 
 
-def _note_rows(view: SlotView, inner: int, most: int) -> list[Row]:
+def _note_rows(entry: SlotView, inner: int, most: int) -> list[Row]:
     """At most so many of: progress, trouble, a comparison; the arguments of a worker that has failed, or the newest output."""
-    worker, rows, last = view.worker, list[Row](), list[Row]()
+    worker, rows, last = entry.worker, list[Row](), list[Row]()
     failed, progress, fraction = worker.state is WorkerState.FAILED, worker.progress, words.progress_of(worker)
     if progress is not None and fraction is not None:
         text = f"{progress.done:,.0f}/{progress.total:,.0f} {progress.unit}{fraction[1]}"
         rows.append(_bar(Row(inner), fraction[0], "title", text))
-    timeout, line = words.timeout_of(view), words.last_line(worker)
+    timeout, line = words.timeout_of(entry), words.last_line(worker)
     if failed and worker.args:
         last = [Row(inner).add("with".ljust(_LABEL), "dim").add(" ".join(worker.args))]
     elif timeout or line:
         last = [Row(inner).end(f" {timeout}".rstrip(), "dim").add(line, "dim")]
-    advice = view.chosen or not worker.state.live  # while they run, it is the same for all
+    advice = entry.chosen or not worker.state.live  # while they run, it is the same for all
     room = most - len(last) if failed else most
-    for note in words.notes(view, advice=advice):
+    for note in words.notes(entry, advice=advice):
         rows += wrapped(note, inner, room - len(rows))
     return [*rows, *last][:most]
 
