@@ -1,4 +1,4 @@
-"""How the workers are sorted and filtered, and which of them are in trouble. This module knows no Textual."""
+"""All that is known of a slot, how slots are sorted and filtered, and which are in trouble. This module knows no Textual."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from gmg_tui.gpu.health import judged
 from gmg_tui.model import Fps, GpuHealth, GpuSample, Phase, Progress, Session, Worker, WorkerState
 from gmg_tui.protocol import Welcome
+from gmg_tui.text import SEPARATOR
 from gmg_tui.ui.drawing import row as graphs
 from gmg_tui.ui.drawing import words
 from gmg_tui.ui.drawing.appearance import SIGNS
@@ -458,3 +459,14 @@ def test_tiles_and_rows_keep_their_size_with_any_values(worker: Worker, sample: 
     shown = _shown(worker, sample)
     drawn = _tile(shown, width) + _row(shown, 60 + width)
     assert not _CONTROL.search(drawn)
+
+
+def test_a_tile_shows_neither_half_a_name_nor_the_line_before_an_attempt_nor_blank_rows() -> None:
+    history = History()
+    worker = changed(sessions.running(0), last_line=f"{SEPARATOR}attempt 2 · 2026-11-25 07:00:00 · -B 4096")
+    for second in range(300):
+        history.add(sessions.NOW - 300 + second, worker, sessions.sample(0))
+    head, *rows = _tile(_shown(worker, sessions.sample(0), history), 40, tile.MAX_HEIGHT).splitlines()
+    assert "· H100 80GB " in head
+    assert all(row.strip("┃ ") for row in rows)
+    assert not any("attempt" in row for row in rows)
