@@ -7,9 +7,9 @@ import os
 import shlex
 import shutil
 import signal
-import threading
 from pathlib import Path
 
+from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.errors import GmgError
 
 FALLBACK = "less"
@@ -39,33 +39,19 @@ async def check(path: Path) -> None:
     Raises:
         GmgError: It is not there, cannot be read, or its disk does not answer.
     """
-    loop = asyncio.get_running_loop()
-    answered: asyncio.Future[OSError | None] = loop.create_future()
-
-    def finish(error: OSError | None) -> None:
-        if not answered.done():
-            answered.set_result(error)
 
     def read() -> None:
-        failure: OSError | None = None
-        try:
-            with path.open("rb") as file:
-                file.read(1)
-        except OSError as error:
-            failure = error
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(finish, failure)
+        with path.open("rb") as file:
+            file.read(1)
 
-    # Not an executor's thread: the interpreter would wait for it at its end, and the disk may never answer.
-    threading.Thread(target=read, name="pager", daemon=True).start()
     try:
-        error = await asyncio.wait_for(answered, ANSWER_S)
+        await asyncio.wait_for(in_daemon_thread(read), ANSWER_S)
     except TimeoutError:
         raise GmgError(f"the disk does not answer: {path}") from None
-    if isinstance(error, FileNotFoundError):
-        raise GmgError(f"nothing has been written yet to {path}")
-    if error is not None:
-        raise GmgError(f"{path}: {error.strerror}")
+    except FileNotFoundError:
+        raise GmgError(f"nothing has been written yet to {path}") from None
+    except OSError as error:
+        raise GmgError(f"{path}: {error.strerror}") from None
 
 
 async def show(words: list[str], path: Path) -> None:
