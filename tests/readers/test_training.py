@@ -21,7 +21,7 @@ _HERE = Path(__file__).parent
 
 async def test_a_training_shows_rate_environments_progress_and_reward(tmp_path: Path) -> None:
     pytest.importorskip("rsl_rl")
-    args = (str(tmp_path / "{slot}"), "--num-envs", "8", "--max_iterations", "20")
+    args = (str(tmp_path / "{slot}"), "--num-envs", "8", "--max_iterations", "10")
     async with running(spec_for(*args, cpu=2, script=str(_HERE / "rsl_training.py"))) as run:
         snapshot = await run.until(lambda snapshot: snapshot.ended, timeout_s=840)
     for worker in snapshot.workers:
@@ -32,15 +32,15 @@ async def test_a_training_shows_rate_environments_progress_and_reward(tmp_path: 
         assert worker.fps.mean == pytest.approx(counted["rate"], rel=0.01)
         assert worker.n_envs == 8
         assert worker.progress is not None
-        assert (worker.progress.done, worker.progress.total, worker.progress.unit) == (20.0, 20.0, "iteration")
+        assert (worker.progress.done, worker.progress.total, worker.progress.unit) == (10.0, 10.0, "iteration")
         assert worker.newest.metrics.keys() == {"reward", "episode_length"}
-        assert worker.last_line.startswith("iteration 20 of 20, ")
+        assert worker.last_line.startswith("iteration 10 of 10, ")
 
 
 _TRAININGS = pytest.mark.parametrize(
     ("package", "script", "option", "total", "unit"),
     [
-        ("stable_baselines3", "sb3_training.py", "--total-timesteps", 4096, "step"),
+        ("stable_baselines3", "sb3_training.py", "--total-timesteps", 2048, "step"),
         ("skrl", "skrl_training.py", "--timesteps", 512, "it"),
     ],
 )
