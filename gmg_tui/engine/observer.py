@@ -63,7 +63,7 @@ class GpuSamples:
         return self.newest != before
 
     def current(self, now: float) -> Iterator[GpuSample]:
-        """The samples with their age, where they have metrics, or had, and it is worth telling."""
+        """The samples with their age, where they have metrics, or had, and are late."""
         for uuid, sample in self.newest.items():
             age_s = now - self._read_at[uuid]
             late = age_s >= self._late_s and sample.error in (None, NO_ANSWER)
@@ -145,7 +145,7 @@ class Observer:
             await asyncio.sleep(due - loop.time())
 
     async def _scan(self) -> None:
-        """Look at the workers' processes now and then."""
+        """Scan the workers' processes now and then."""
         while True:
             here = [worker for worker in self._work.workers if isinstance(worker, LocalWorker)]
             await self._process_scan.scan(here, self._samples.newest.values(), self._work.note)

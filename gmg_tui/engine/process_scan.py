@@ -48,7 +48,7 @@ def inspect(worker: LocalWorker, table: process_tree.Table, now: float) -> None:
 
 
 class ProcessScan:
-    """Looks at the processes of a session on `slots`."""
+    """Scans the processes of a session on `slots`."""
 
     def __init__(self, slots: Sequence[Slot], scans: Scans, faults: Faults) -> None:
         self._slots = slots

@@ -136,17 +136,6 @@ async def test_a_script_that_cannot_start_is_a_failure_without_a_traceback(spec:
         assert "Traceback" not in run.log()
 
 
-async def test_garbage_and_endless_lines_reach_the_log_unchanged_and_clients_sanitised() -> None:
-    async with running(spec_for("--garbage", "--long-line", "3000000", "--lines", "2")) as run:
-        await run.client.follow("cpu0", tail=4000)
-        await run.until(lambda snapshot: snapshot.ended)
-        await run.until_lines("cpu0", lambda lines: len(lines) == run.worker("cpu0").log_lines)
-        assert len(run.output("cpu0")) > 3_000_000
-        text = "".join(run.lines["cpu0"].values())
-        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)
-        assert max(map(len, run.lines["cpu0"].values())) < 10_000
-
-
 async def test_a_late_client_gets_the_lines_and_the_history() -> None:
     async with running(spec_for(*NEVER, "--rate", "100")) as run:
         await run.until(lambda snapshot: run.worker("cpu0").log_lines > 50)

@@ -12,7 +12,7 @@ from .harness import running, spec_for
 _STEP = {"SLURM_JOB_ID": "77", "SLURM_PROCID": "3", "SLURM_NTASKS": "8", "OMPI_COMM_WORLD_RANK": "3"}
 
 
-def _telling(tmp_path: Path, **more: Any) -> RunSpec:
+def _printing(tmp_path: Path, **more: Any) -> RunSpec:
     """A run of a script that prints the names of the outer step's variables that it has."""
     script = tmp_path / "tell.py"
     script.write_text(
@@ -22,7 +22,7 @@ def _telling(tmp_path: Path, **more: Any) -> RunSpec:
 
 
 async def test_a_worker_does_not_inherit_the_task_variables_of_the_outer_step(tmp_path: Path) -> None:
-    async with running(_telling(tmp_path, env={"SLURM_PROCID": "0"}), _STEP) as run:
+    async with running(_printing(tmp_path, env={"SLURM_PROCID": "0"}), _STEP) as run:
         await run.until(lambda snapshot: snapshot.ended)
         assert b"got SLURM_JOB_ID=77 SLURM_PROCID=0\n" in run.output("cpu0")
         assert (await run.client.details("cpu0")).unset == ("OMPI_COMM_WORLD_RANK", "SLURM_NTASKS")

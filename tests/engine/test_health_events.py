@@ -20,26 +20,26 @@ def _events(spec: RunSpec) -> list[Event]:
         return stored.events
 
 
-def _told(events: HealthEvents, seen: GpuHealth | None) -> list[str]:
+def _texts(events: HealthEvents, seen: GpuHealth | None) -> list[str]:
     return [text for _, text, _ in events.take({"GPU-1": GpuSample(uuid="GPU-1", health=seen)}, ())]
 
 
 def test_health_events_are_logged_once_and_storms_are_rate_limited() -> None:
     events = HealthEvents()
-    assert _told(events, None) == []
+    assert _texts(events, None) == []
     first = GpuHealth(ecc_uncorrected=0, ecc_corrected=2)
-    assert _told(events, first) == ["GPU-1: 2 corrected ECC errors, when the session began"]
-    assert _told(events, first) == []
+    assert _texts(events, first) == ["GPU-1: 2 corrected ECC errors, when the session began"]
+    assert _texts(events, first) == []
     texts = [
         text
         for count in range(1, 101)
-        for text in _told(events, GpuHealth(ecc_uncorrected=0, ecc_corrected=2, xids=(Xid(13, 1.0, count),)))
+        for text in _texts(events, GpuHealth(ecc_uncorrected=0, ecc_corrected=2, xids=(Xid(13, 1.0, count),)))
     ]
     assert len(texts) == 7
     assert texts[0].startswith("GPU-1: Xid 13: a kernel failed, as by an index out of range; read")
     assert "Xid 13 (64 times by now)" in texts[-1]
     worse = GpuHealth(ecc_uncorrected=1, ecc_corrected=5, remap_pending=True, nvlink_recoveries=1)
-    assert [text.removeprefix("GPU-1: ") for text in _told(events, worse)] == [
+    assert [text.removeprefix("GPU-1: ") for text in _texts(events, worse)] == [
         "1 uncorrected ECC error, 1 more than before",
         "5 corrected ECC errors, 3 more than before",
         "1 recovered NVLink error, when the session began",

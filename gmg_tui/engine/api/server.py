@@ -191,7 +191,7 @@ class Server:
 
 
 async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refusal: str) -> None:
-    """Tell a client why it is refused, and let it close the connection.
+    """Send a client the reason why it is refused, and let it close the connection.
 
     Closing a UNIX socket with unread data resets the connection, and the client might see that instead of the reason
     (Linux, net/unix/af_unix.c, `unix_release_sock`).

@@ -17,14 +17,13 @@ from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.nodes.states import Assignment, Stop, WorkerReport
 from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
-from gmg_tui.engine.workers.worker import Watcher, Worker
+from gmg_tui.engine.workers.worker import STARTED, Watcher, Worker
 from gmg_tui.genesis.output.failures import Failure, FailureKind
-from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, Slot, Stacks, WorkerState
+from gmg_tui.model import Attempt, Details, Fps, Phase, Slot, Stacks, WorkerState
 
 if TYPE_CHECKING:
     from gmg_tui.engine.nodes.node import Node
 
-_STARTED = (WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING)
 _keys = count(1)
 
 
@@ -239,23 +238,13 @@ class NodeWorker(Worker):
             self._assign(signals=(*self.assignment.signals, number.value))
         return self.state.live
 
-    def run_with_group(self) -> None:
-        """As `Worker.run_with_group`."""
-        if not self.carried and self.state in _STARTED:
-            self.carried, self.state_since = True, time.monotonic()
-            self._watcher.changed(self)
-
-    def measure(self, sample: GpuSample | None, now: float, sharers: int = 1) -> None:
-        """Keep the sample; the agent measures by its own."""
-        self.sample = sample
-
     # State
 
     @property
     def state(self) -> WorkerState:
         """As reported last; between two attempts, and while the node is lost, as determined here."""
         reported = self._report.view.state
-        return self._state or (WorkerState.RUNNING if self.carried and reported in _STARTED else reported)
+        return self._state or (WorkerState.RUNNING if self.carried and reported in STARTED else reported)
 
     @property
     def phase(self) -> Phase:
@@ -299,6 +288,7 @@ class NodeWorker(Worker):
             advice=self.advice,
             stuck=self.stuck,
             group=self.rank,
+            fps_in_rank_0=self.carried,
             restart_at=unix(at) if at is not None else None,
             lost_since=lost_since if not self.state.ended else None,
         )

@@ -151,7 +151,7 @@ class ReplicatedScheduler(Scheduler):
             worker.stop(kill=kill, reason=reason)
 
     def beat(self) -> None:
-        """Look whether a group is stuck, and stop waiting for nodes that have not answered when all other workers have ended."""
+        """Check whether a group is stuck, and stop waiting for nodes that have not answered when all other workers have ended."""
         now = time.monotonic()
         for group in self._groups:
             group.check(now)

@@ -114,16 +114,6 @@ class LocalWorker(Worker):
         self.context.gate.reached(self.slot.name, self.phase)
         self._changed()
 
-    def run_with_group(self) -> None:
-        """Another rank reports for all: this one runs too, whatever it prints."""
-        if self.carried or self.reports_for_all or self._state is not WorkerState.STARTING or self.running is None:
-            return
-        ran, self.carried = self.running.reader.state is WorkerState.RUNNING, True
-        self.context.gate.reached(self.slot.name, Phase.RUNNING)
-        if not ran:
-            self.state_since = time.monotonic()
-            self._changed()
-
     def restart(self) -> None:
         """Stop the process gracefully, if there is one, then start the next attempt; one that waits starts at once."""
         self.policy.now()
@@ -321,7 +311,7 @@ class LocalWorker(Worker):
 
     def measure(self, sample: GpuSample | None, now: float, sharers: int = 1) -> None:
         """Take a sample of its GPU at `now` (monotonic seconds), on which `sharers` workers are live."""
-        self.sample = sample
+        super().measure(sample, now, sharers)
         self._slot_state.is_shared = sharers > int(self.state.live)
         if self.running is not None:
             self.running.measure(sample, self.state, now, max(1, sharers))

@@ -18,6 +18,10 @@ from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, Slot, Stacks,
 
 _log = logging.getLogger(__name__)
 
+STARTED = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING})
+"""States of a process that does not run its simulation yet."""
+_UNDISTURBED = STARTED | {WorkerState.RUNNING}
+
 
 class Watcher(Protocol):
     """Is called when something happens to a worker."""
@@ -159,9 +163,15 @@ class Worker(ABC):
         if (was_stuck is None) != (why is None):
             self._watcher.changed(self)
 
-    @abstractmethod
     def run_with_group(self) -> None:
         """Another rank reports for all: this one runs too, whatever it prints."""
+        state = self.state
+        if self.carried or self.fps_of_group or state not in _UNDISTURBED:
+            return
+        self.carried = True
+        if state is not WorkerState.RUNNING:
+            self.state_since = time.monotonic()
+            self._watcher.changed(self)
 
     # State
 
@@ -207,9 +217,9 @@ class Worker(ABC):
 
     # Observation
 
-    @abstractmethod
     def measure(self, sample: GpuSample | None, now: float, sharers: int = 1) -> None:
         """Take a sample of its GPU at `now` (monotonic seconds), on which `sharers` workers are live."""
+        self.sample = sample
 
     def settle(self) -> None:  # noqa: B027 - only a worker on this machine has lines
         """Write unfinished lines to the log file as far as they have come."""
