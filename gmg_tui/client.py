@@ -157,21 +157,30 @@ class EngineClient(Source):
         return await cls._greet(connecting, str(path), session_id, readonly=readonly)
 
     @classmethod
-    async def over(cls, streams: Streams, name: str, session_id: str = "") -> Self:
-        """Say hello over a connection that stands, to the engine called `name`. Raises `GmgError` as `connect` does."""
+    async def over(cls, streams: Streams, name: str, *, within_s: float) -> Self:
+        """Say hello over a connection that stands, to the engine called `name`, which is to answer `within_s`.
+
+        Raises `GmgError` as `connect` does.
+        """
 
         async def standing() -> Streams:
             return streams
 
-        return await cls._greet(standing, name, session_id)
+        return await cls._greet(standing, name, "", within_s=within_s)
 
     @classmethod
     async def _greet(
-        cls, connect: Callable[[], Awaitable[Streams]], path: str, session_id: str, *, readonly: bool = False
+        cls,
+        connect: Callable[[], Awaitable[Streams]],
+        path: str,
+        session_id: str,
+        *,
+        readonly: bool = False,
+        within_s: float = _HELLO_S,
     ) -> Self:
         writer = None
         try:
-            async with asyncio.timeout(_HELLO_S):
+            async with asyncio.timeout(within_s):
                 reader, writer = await connect()
                 hello = protocol.Hello(protocol.VERSION, gmg_tui.__version__, session_id, readonly)
                 writer.write(protocol.frame(hello))
