@@ -89,7 +89,11 @@ def _same(stormed: Terminal, fresh: Terminal, home: tuple[str, ...], where: str)
             time.sleep(0.02)
     texts = zip(stormed.text().splitlines(), fresh.text().splitlines(), strict=True)
     pairs = zip(stormed.cells(), fresh.cells(), texts, strict=True)
-    rows = [f"{y:3} {text}\n    {whole}" for y, (cells, right, (text, whole)) in enumerate(pairs) if cells != right]
+    rows = []
+    for y, (cells, right, (text, whole)) in enumerate(pairs):
+        if cells != right:
+            x, pair = next((x, pair) for x, pair in enumerate(zip(cells, right, strict=True)) if pair[0] != pair[1])
+            rows.append(f"{y:3} {text}\n    {whole}\n    column {x}: {pair[0]}, {pair[1]}")
     raise AssertionError("\n".join([f"{where}: {len(rows)} rows are not as in a fresh one", *rows[:_MOST_ROWS]]))
 
 

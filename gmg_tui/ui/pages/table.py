@@ -83,8 +83,9 @@ class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
         """Whether the cursor stays on the row of `follow`."""
 
     def on_resize(self) -> None:
-        """Keep the cursor in view."""
+        """Keep the cursor in view, and draw again what Textual 8.2.8 may have drawn from lines of the size before."""
         self.move_cursor(row=self.cursor_row, animate=False)
+        self.refresh()
 
     @property
     def selected(self) -> T | None:
