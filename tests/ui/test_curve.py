@@ -6,7 +6,7 @@ import math
 import shlex
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -97,6 +97,7 @@ _trials = st.builds(
 )
 
 
+@example(list(_two((1 << 59, 1.0), (1 << 59, 1.0)).trials), 19, 5, None)
 @given(
     st.lists(_trials, max_size=8),
     st.integers(1, 170),

@@ -209,8 +209,9 @@ def _axis(plot: _Plot, tuning: Tuning, answer: Answer) -> list[Content]:
     for value in plot.ticks(tuning.spec.low):
         column, text = plot.column(value), f"{value:,}"
         line[column] = ("┬", _DIM)
-        start = max(0, min(plot.width - len(text), column - len(text) // 2))
-        labels[start : start + len(text)] = text
+        if len(text) <= plot.width:
+            start = max(0, min(plot.width - len(text), column - len(text) // 2))
+            labels[start : start + len(text)] = text
     for name, best in reversed(tune_words.values_of(answer, tuning.spec)):
         if best.value > 0:
             line[plot.column(best.value)] = (letter_of(name), "bold $success")
