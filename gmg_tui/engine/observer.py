@@ -215,7 +215,7 @@ class Observer:
         compared = (
             worker
             for worker in self._work.workers
-            if not worker.carried  # rank 0's lines are of the whole group, its lines only of itself
+            if not worker.carried  # rank 0 prints the group's rate, a carried rank only its own
             and (
                 worker.state is WorkerState.FINISHED or (worker.state is WorkerState.RUNNING and worker.fps is not None)
             )

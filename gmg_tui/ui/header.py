@@ -123,7 +123,10 @@ def headline(view: View, width: int) -> Row:
     line.add(name, "title", limit=line.room - 1)
     machines = f"  {_machines(view)}" if view.nodes else ""
     line.add(machines if len(machines) < line.room else "")
-    return line.add(f"  {_command(view)}", "dim", limit=line.room - 2) if line.room > 8 else line
+    name, *args = _command(view)
+    if cell_len(name) + 4 <= line.room:
+        line.add(f"  {' '.join((name, *args))}", "dim", limit=line.room - 2)
+    return line
 
 
 def _end_pieces(view: View, width: int) -> list[Piece]:
@@ -156,19 +159,19 @@ def _machines(view: View) -> str:
     return f"{units.count(len(view.nodes), 'node')} {SIGNS.dot} {cards}"
 
 
-def _command(view: View) -> str:
-    """What runs: the script with the workers' arguments, or where these differ as it was started; or the sweep's file.
+def _command(view: View) -> tuple[str, ...]:
+    """What runs, then its arguments: the workers', or where these differ those that it was started with.
 
     Files are named without their folders, which the details have.
     """
     spec = view.session.spec
     script = PurePath(spec.script).name
     if spec.tune is not None:
-        return f"tune {' '.join((script, *spec.args))}"
+        return (f"tune {script}", *spec.args)
     if spec.sweep is not None:  # there the arguments differ from job to job; the file names them all
-        return f"sweep {PurePath(spec.sweep.file).name if spec.sweep.file else script}"
+        return (f"sweep {PurePath(spec.sweep.file).name if spec.sweep.file else script}",)
     args = {worker.args for worker in view.snapshot.workers}
-    return " ".join((script, *(args.pop() if len(args) == 1 else spec.args)))
+    return (script, *(args.pop() if len(args) == 1 else spec.args))
 
 
 def states(workers: Sequence[Worker], *, in_words: bool = True) -> list[Piece]:

@@ -41,6 +41,7 @@ SESSION: Final = (
 """What works on every screen but dialogs."""
 
 _MAIN: Final = (
+    Binding("escape", "back", "Back", id="back", tooltip="End the search, the filters and the marks, one by one."),
     Binding("up,k", "move('up')", "Up", id="up", tooltip="Select the worker above.", show=False),
     Binding("down,j", "move('down')", "Down", id="down", tooltip="Select the worker below.", show=False),
     Binding("left,h", "move('left')", "Left", id="left", tooltip="Select the worker to the left.", show=False),
@@ -65,7 +66,6 @@ _MAIN: Final = (
         tooltip="Select the next worker that has failed, is lost, stuck, slow or throttled.",
         show=False,
     ),
-    Binding("escape", "back", "Back", id="back", tooltip="End the search, the filters and the marks, one by one."),
 )
 _EVERYWHERE: Final = tuple(replace(binding, action=f"app.{binding.action}") for binding in SESSION)
 LEAVING: Final = tuple(each for each in reversed(_EVERYWHERE) if each.id in {"help", "quit", "detach"})

@@ -75,6 +75,7 @@ def test_the_headline_has_the_whole_name_and_the_name_of_the_script_without_its_
         assert " simulated franka-day-1  " in text
         assert "2 running" in text
         assert "/home" not in text
+        assert ("  franka.py" in text) == (width == 160)  # whole or not at all
     assert "  franka.py -B" in text
 
 

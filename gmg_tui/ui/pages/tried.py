@@ -118,11 +118,12 @@ class TriedPage(TablePage[Row]):
             f"FPS of {tried.measured:,}" if tried.measured and tried.measured != tried.attempts else "",
         )
         counted = ", ".join(filter(None, counts))
+        slots = sorted(tried.slots, key=lambda name: (len(name), name))  # gpu10 after gpu9
         attempts = f"{units.count(tried.attempts, 'attempt')}{f' ({counted})' if counted else ''}"
         lines = [
             Content.styled(safe(_arguments(tried)), "bold $foreground"),
             Content.styled(safe(tried.reason or ""), "$error"),
-            Content(safe(f"{attempts} on {', '.join(tried.slots)}")),
+            Content(safe(f"{attempts} on {', '.join(slots)}")),
         ]
         return Content("\n").join(line for line in lines if line)
 
