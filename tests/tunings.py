@@ -1,4 +1,4 @@
-"""Tunings as they look at different moments, on made-up GPUs with the curve of FIELD.md: flat, then linear, then full."""
+"""Tunings as they look at different moments, on made-up GPUs with a usual curve: flat, then linear, then full."""
 
 from __future__ import annotations
 

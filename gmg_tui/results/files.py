@@ -1,4 +1,4 @@
-"""Generates a session's files from its store: `summary.json` (DESIGN.md 4.5), `tune.json`, and the results of a sweep."""
+"""Generates a session's files from its store: `summary.json`, `tune.json`, and the results of a sweep."""
 
 from __future__ import annotations
 

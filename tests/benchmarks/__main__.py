@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks`: measures DESIGN.md's budget and prints it as one table, beside nvitop and mprocs."""
+"""`python -m tests.benchmarks`: measures the budget and prints it as one table, beside nvitop and mprocs."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A figure of DESIGN.md's budget."""
+    """A figure of the budget."""
 
     what: str
     requirement: str

@@ -1,4 +1,4 @@
-"""A worker's environment, as the contract has it (DESIGN 4.2)."""
+"""A worker's environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every failure of GENESIS's table: its kind, and the line that names it."""
+"""Every failure that is recognised: its kind, and the line that names it."""
 
 from __future__ import annotations
 
