@@ -10,6 +10,7 @@ from typing import TypeAlias
 from textual.filter import ANSIToTruecolor
 from textual.geometry import Region
 from textual.message_pump import MessagePump
+from textual.screen import Screen
 from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
@@ -126,6 +127,12 @@ class KeysFooter(Footer):
     def __init__(self) -> None:
         super().__init__(show_command_palette=False, compact=True)
         self._composed: list[Key] | None = None
+
+    def bindings_changed(self, screen: Screen[object]) -> None:
+        """Compose the keys for the first time also without focus, which a page in a browser gets by a click only."""
+        super().bindings_changed(screen)
+        if self._composed is None and self.is_attached and screen is self.screen:
+            self.call_after_refresh(self.recompose)
 
     async def recompose(self) -> None:
         """Compose the keys, if they have changed."""

@@ -28,7 +28,7 @@ async def test_a_browser_shows_the_screen_read_only() -> None:
         await run.until_state("cpu1", WorkerState.RUNNING)
         async with serving(run.spec.name) as served, browser() as page:
             await page.open(served.url)
-            await page.sees("read-only", "cpu0 log", "running")
+            await page.sees("read-only", "cpu0 log", "running", "? Help")
             await page.until("document.body.classList.contains('-first-byte')")
             assert await page.evaluate("document.title") == run.spec.name
             assert await page.evaluate("document.querySelectorAll('.xterm-screen canvas').length") > 0
