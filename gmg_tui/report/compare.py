@@ -1,19 +1,14 @@
-"""Sessions beside each other: what differs in how they ran, and what their rates became.
-
-Runs are the replicates: sessions with the same settings are runs of one variant, and how sure a change is follows from how
-much those runs differ. The slots of one run share its machine, its minute and its luck, and show nothing of that.
-"""
+"""Sessions beside each other: what differs in how they ran, and their rates."""
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import fmean, variance
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,7 +17,7 @@ from msgspec import structs
 from gmg_tui import tables, units
 from gmg_tui.columns import Column, cell
 from gmg_tui.model import JobRecord, NodesSpec, Session, Versions, WorkerState
-from gmg_tui.model.tried import SETTLE_S, comparable_rate, t_95
+from gmg_tui.model.tried import SETTLE_S, comparable_rate
 from gmg_tui.options import COMPARED, RUN
 from gmg_tui.report.data import ReportData
 from gmg_tui.text import clean
@@ -31,8 +26,6 @@ _NAMED = 4
 """How many slots, jobs or failures a remark names."""
 _KINDS = ("script", "argument", "environment", "option", "hardware", "version")
 """What a session can run with, in the order of the table."""
-_VARIANT = ("script", "argument", "environment", "option")
-"""The kinds of settings that make a variant."""
 _OPTION = re.compile(r"--?[A-Za-z]")
 _FLAG = "yes"
 """The value of an option that has none."""
@@ -53,28 +46,6 @@ class Row(NamedTuple):
     def change_pct(self, index: int) -> float | None:
         """Of a rate, against the first session."""
         return _change_pct(self.values[0], self.values[index])
-
-
-class Variant(NamedTuple):
-    """Sessions with the same settings."""
-
-    names: tuple[str, ...]
-    """Of the runs that have a rate."""
-    fps: tuple[float, ...]
-    """The rate of each run: that of all its workers together."""
-    change_pct: float | None
-    """Of the mean, against the first variant's; None for that one."""
-    margin_pct: float | None
-    """Half of the interval that holds the change with 95 % confidence; None unless both variants have several runs."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Its runs, and the change with its interval."""
-        return {
-            "sessions": self.names,
-            "total_fps": [cell(fps) for fps in self.fps],
-            "change_pct": cell(self.change_pct),
-            "margin_95_pct": cell(self.margin_pct),
-        }
 
 
 class Side:
@@ -128,7 +99,6 @@ class Comparison:
     Attributes:
         differences: The settings that differ.
         rows: The rates of each slot, job or value.
-        variants: None where the sessions have no single rate, as sweeps.
         unit: What a row is of: `slot`, `job` or `value`.
     """
 
@@ -144,24 +114,6 @@ class Comparison:
         self.differences = [row for row in every if len(set(row.values)) > 1]
         keys = dict.fromkeys(key for side in self.sides for key in side.rates)
         self.rows = [Row(self.unit, key, tuple(side.rates.get(key) for side in self.sides)) for key in keys]
-        self.variants = list(self._variants())
-
-    def _variants(self) -> Iterator[Variant]:
-        alike: dict[object, list[Side]] = {}
-        for side in self.sides:
-            given = [(each, value) for each, value in side.settings.items() if value is not None]
-            key = frozenset((each, value) for each, value in given if each[0] in _VARIANT)
-            alike.setdefault(key, []).append(side)
-        first: tuple[float, ...] | None = None
-        for sides in alike.values():
-            totals = [(side.name, side.total_fps) for side in sides]
-            fps = tuple(total for _, total in totals if total is not None)
-            if not fps:
-                continue
-            change = None if first is None else _change_pct(fmean(first), fmean(fps))
-            margin = None if first is None else _margin_pct(first, fps)
-            yield Variant(tuple(name for name, total in totals if total is not None), fps, change, margin)
-            first = first or fps
 
     @property
     def setting_columns(self) -> list[Column[Row]]:
@@ -192,21 +144,12 @@ class Comparison:
         return [*self.rows, *([Row(self.unit, "total", totals)] if any(total is not None for total in totals) else [])]
 
     @property
-    def note(self) -> str:
-        """How sure the changes are, in one line; empty where there is no total."""
-        if len(self.variants) < 2:
-            return ""
-        if all(variant.margin_pct is None for variant in self.variants):
-            return "one run of each: how much runs differ is not known, so there is no interval; compare several runs of each"
-        return "± is what holds the change of the mean run with 95 % confidence"
-
-    @property
     def remarks(self) -> list[str]:
         """Where sessions cannot be compared, or not without doubt, in one sentence each."""
         result = list(self._of_all())
         for side in self.sides:
             result += _of_side(side)
-        return [*result, *map(self._of_variant, self.variants)] if len(self.variants) > 1 else result
+        return result
 
     def _of_all(self) -> Iterator[str]:
         simulated = [side.name for side in self.sides if side.data.simulated]
@@ -217,18 +160,6 @@ class Comparison:
         elif simulated:
             yield "simulated: no GPU was measured, the rates are made up"
 
-    def _of_variant(self, variant: Variant) -> str:
-        runs = f"{units.count(len(variant.fps), 'run')} ({', '.join(variant.names)})"
-        if variant.change_pct is None:
-            return f"{runs}: {units.fps(fmean(variant.fps))} FPS"
-        margin = "" if variant.margin_pct is None else f" ± {variant.margin_pct:.1f}"
-        may = (
-            ": it may be none"
-            if variant.margin_pct is not None and abs(variant.change_pct) <= variant.margin_pct
-            else ""
-        )
-        return f"{runs}: {units.fps(fmean(variant.fps))} FPS, {units.change(variant.change_pct)}{margin}{may}"
-
     def text(self, width: int | None, colour: bool) -> str:
         """All of it for the terminal, without a line end at the end; `width` and `colour` as in `tables.terminal`."""
         return "\n".join(
@@ -238,7 +169,6 @@ class Comparison:
                 *tables.terminal(self.setting_columns, self.differences, width=width, colour=colour),
                 "",
                 *tables.terminal(self.rate_columns, self.rate_rows, width=width, colour=colour, empty=True),
-                *([self.note] if self.note else []),
                 *_clean(["", *self.remarks] if self.remarks else []),
             ]
         )
@@ -257,8 +187,6 @@ class Comparison:
             "sessions": [side.as_json() for side in self.sides],
             "differences": [row._asdict() for row in self.differences],
             f"{self.unit}s": rows,
-            "variants": [variant.as_json() for variant in self.variants],
-            "note": self.note or None,
             "remarks": self.remarks,
         }
 
@@ -298,19 +226,6 @@ def _clean(lines: Iterable[str]) -> list[str]:
 
 def _change_pct(before: float | None, after: float | None) -> float | None:
     return (after / before - 1) * 100 if before and after is not None else None
-
-
-def _margin_pct(before: Sequence[float], after: Sequence[float]) -> float | None:
-    """Half of the 95 % interval of the change of the mean, per cent of `before`'s (Welch's t test)."""
-    if min(len(before), len(after)) < 2:
-        return None
-    parts = [variance(runs) / len(runs) for runs in (before, after)]
-    if not sum(parts):
-        return 0.0
-    freedom = sum(parts) ** 2 / sum(
-        part**2 / (len(runs) - 1) for part, runs in zip(parts, (before, after), strict=True)
-    )
-    return t_95(freedom) * math.sqrt(sum(parts)) / fmean(before) * 100
 
 
 def _settings(data: ReportData) -> _Settings:

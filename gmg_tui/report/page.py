@@ -73,7 +73,6 @@ def comparison(made: Comparison) -> bytes:
         "<h2>Rates</h2>",
         draw(charts.rates(made)),
         tables.html(made.rate_columns, made.rate_rows),
-        *_soft([made.note] if made.note else []),
     ]
     names = [side.name for side in made.sides]
     return _filled(" and ".join(names), [side.data.heading for side in made.sides], body)
