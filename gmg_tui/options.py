@@ -122,7 +122,6 @@ RUN = (
     Opt("pattern", str, "REGEX", "How to parse the script's progress lines.", SWEEP, (), "patterns"),
     Opt("no_probe", bool, "", "Do not count steps inside the script.", default=False),
     Opt("headless", bool, "", "Print lines instead of a screen.", RESUMED, False, beats=("detach",)),
-    Opt("verbose", bool, "", "Print progress lines too, without a screen.", _USUAL, False),
     Opt("detach", bool, "", "Start, print the session's name, return.", RESUMED, False, beats=("headless", "summary")),
     Opt("summary", str, "FILE", "Also write the summary (JSON) to FILE.", RESUMED),
     Opt("notify", str, "HOW", "Report failures and the end: bell, osc9, osc777 or a command.", RESUMED, ()),

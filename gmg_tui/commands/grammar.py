@@ -170,7 +170,7 @@ class ScriptCommand(click.Command):
         beaten = {name for field in given if field in _OPTS for name in _OPTS[field].beats}
         beaten |= {name for name, opt in _OPTS.items() if opt.needs and not ctx.params.get(opt.needs)}
         if "resume" in given:
-            beaten |= settings.keys() - {*SCREEN, "headless", "verbose", "detach"}
+            beaten |= settings.keys() - {*SCREEN, "headless", "detach"}
         for param in self.params:
             if param.name in beaten & settings.keys():
                 ctx.params[param.name] = param.default

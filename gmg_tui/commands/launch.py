@@ -241,6 +241,6 @@ def _show(
 
     interrupts.hold()
     interrupts.check()
-    status = reporter.run(socket, verbose=options.verbose, begun=interrupts.release)
+    status = reporter.run(socket, begun=interrupts.release)
     engine.settle()
     return status

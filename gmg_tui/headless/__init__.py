@@ -33,13 +33,12 @@ _LAST_LINES_S = 2.0
 def run(
     socket: Path,
     *,
-    verbose: bool = False,
     begun: Callable[[], object] = lambda: None,
 ) -> int:
     """Report the session whose engine listens at `socket` until all its workers have ended; the exit status.
 
-    Lines of the workers with nothing but their progress are printed only if it is `verbose`; in a tuning none are
-    otherwise. `begun` is called once the signals are handled here.
+    Lines of the workers with nothing but their progress are not printed, and in a tuning none at all. `begun` is called
+    once the signals are handled here.
 
     The first ctrl+c (or SIGTERM) stops the workers, the next ctrl+c kills them. When the reader of standard output is
     gone (`| head`) the session is stopped and the exit status is 1. When standard output cannot be written for another
@@ -48,12 +47,12 @@ def run(
     Raises:
         GmgError: The engine does not answer or died, or standard output cannot be written.
     """
-    return asyncio.run(_report(socket, verbose, begun))
+    return asyncio.run(_report(socket, begun))
 
 
-async def _report(socket: Path, verbose: bool, begun: Callable[[], object]) -> int:
+async def _report(socket: Path, begun: Callable[[], object]) -> int:
     client = await EngineClient.connect(socket)
-    headless = _Headless(client, verbose)
+    headless = _Headless(client)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, headless.interrupt)
     for number in _TERMINATING:
@@ -77,14 +76,14 @@ async def _report(socket: Path, verbose: bool, begun: Callable[[], object]) -> i
 class _Headless:
     """The engine on one side; standard output, standard error and the signals on the other."""
 
-    def __init__(self, client: EngineClient, verbose: bool) -> None:
+    def __init__(self, client: EngineClient) -> None:
         self._client = client
         self._session = client.welcome.session
         self._snapshot = client.welcome.snapshot
-        self._reporter = Reporter(self._session, verbose=verbose)
+        self._reporter = Reporter(self._session)
         self._jobs = Jobs(self._session, self._reporter.line)
         self._trials = Trials(self._reporter.line)
-        self._quiet = self._snapshot.tuning is not None and not verbose
+        self._quiet = self._snapshot.tuning is not None
         """Whether the workers' output is left out: the line of a trial has all that matters."""
         self._out = Output(sys.stdout, self._output_failed)
         self._err = Output(sys.stderr)

@@ -26,13 +26,11 @@ _WAITS = frozenset({WorkerState.WAITING, WorkerState.RESTARTING})
 class Reporter:
     """Turns an engine's messages into lines, and repeats none.
 
-    Lines of the workers with nothing but their progress are left out, unless it is `verbose`: the status
-    line stands for them.
+    Lines of the workers with nothing but their progress are left out: the status line stands for them.
     """
 
-    def __init__(self, session: Session, *, verbose: bool = False) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._verbose = verbose
         self._width = max((len(slot.name) for slot in session.slots), default=0)
         self._next_line: Counter[str] = Counter()
         self._before: dict[str, Worker | RankGroup] = {}
@@ -50,7 +48,7 @@ class Reporter:
         yield from self._left_out(message.slot, message.first)
         self._next_line[message.slot] = message.first + len(message.lines)
         for line in message.lines:
-            if self._verbose or not genesis_lines.is_mere(line):
+            if not genesis_lines.is_mere(line):
                 yield f"{message.slot:<{self._width}} │ {line}"
 
     def missed(self, snapshot: Snapshot) -> Iterator[str]:

@@ -12,11 +12,11 @@ import pytest
 
 from tests.cli.scripted import environ
 
-from .conftest import EXAMPLES
+from .conftest import TRAINING
 
 pytestmark = [pytest.mark.genesis, pytest.mark.slow, pytest.mark.timeout(1500), pytest.mark.usefixtures("light")]
 
-_EXAMPLE = str(EXAMPLES / "ddp.py")
+_EXAMPLE = str(TRAINING)
 _SMALL = ("--backend", "cpu", "-B", "4", "--iterations", "3", "--steps", "4")
 _EQUAL = re.compile(r"parameters and gradients are equal on all 2 ranks \(646 numbers each\)")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.hardware.conftest import EXAMPLES, Gmg, Record
+from tests.hardware.conftest import EXAMPLES, TRAINING, Gmg, Record
 
 pytestmark = [pytest.mark.gpu, pytest.mark.process, pytest.mark.timeout(400), pytest.mark.usefixtures("cuda")]
 
@@ -94,6 +94,6 @@ def test_the_answer_of_a_short_tuning_is_reproducible(gmg: Gmg, record: Record, 
 def test_a_group_averages_its_gradients_by_nccl(gmg: Gmg, gpu_count: int) -> None:
     if gpu_count < 2:
         pytest.skip("NCCL between ranks needs two GPUs")
-    script = str(EXAMPLES / "ddp.py")
+    script = str(TRAINING)
     done = gmg("--gpus", "2", "--ddp", "--headless", script, "-B", "256", "--iterations", "5", timeout_s=390)
     assert "are equal on all 2 ranks" in done.stdout

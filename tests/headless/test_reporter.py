@@ -69,7 +69,6 @@ def test_lines_other_than_progress_are_printed() -> None:
     )
     lines = Lines("gpu0", 0, (*mere, *others))
     assert list(Reporter(_SESSION).output(lines)) == [f"gpu0  │ {line}" for line in others]
-    assert list(Reporter(_SESSION, verbose=True).output(lines)) == [f"gpu0  │ {line}" for line in (*mere, *others)]
 
 
 def test_the_status_shows_the_age_of_late_metrics_and_totals_exclude_na() -> None:

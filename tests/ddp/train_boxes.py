@@ -1,7 +1,7 @@
 """A small policy that learns to fly boxes to the origin, trained on all GPUs at once with DistributedDataParallel.
 
-    gmg-tui --ddp ddp.py -B 4096
-    torchrun --standalone --nproc_per_node=2 ddp.py -B 4096
+    gmg-tui --ddp train_boxes.py -B 4096
+    torchrun --standalone --nproc_per_node=2 train_boxes.py -B 4096
 
 Each rank simulates its own environments with its own seed; the gradients are averaged over the ranks, by NCCL on GPUs and
 by gloo on the CPU. It runs with and without --virtual-local-rank.
