@@ -131,7 +131,6 @@ RUN = (
     Opt("sigterm_wait", _s(0, 3600), "S", "Seconds from SIGTERM to SIGKILL.", _USUAL, 10.0, "sigterm_wait_s"),
     Opt("log_max", Form.SIZE, "SIZE", "Cut the middle out of a longer log: 500M, 2G.", _USUAL, field="log_max_bytes"),
     Opt("nodes", str, "WHERE", "Several machines: slurm[:JOB], ray[:ADDRESS], ssh:HOSTS.", COMPARED, beats=_SLOTS),
-    Opt("min_nodes", _COUNT, "N", "Start when N of the nodes answer. [default: all]", needs="nodes"),
     Opt("orphan_wait", _s(1, _DAY_S), "S", "Grace period before orphaned workers stop.", KEPT, 60.0),
     Opt("ddp", str, "[N]", "Groups of N ranks, as torchrun starts them.", COMPARED, beats=("start",)),
     Opt("virtual_local_rank", bool, "", "Each rank sees only its GPU.", SWEEP, False, needs="ddp"),

@@ -135,7 +135,7 @@ def _nodes(options: Options) -> NodesSpec | None:
     if launcher in (LauncherKind.SSH, LauncherKind.LOCAL) and not rest:
         wanted = "hosts, as in ssh:a,b" if launcher is LauncherKind.SSH else "a number, as in local:2"
         raise GmgError(f"--nodes {where}: give {wanted}")
-    return NodesSpec(launcher, rest, options.min_nodes, options.orphan_wait)
+    return NodesSpec(launcher, rest, options.orphan_wait)
 
 
 def check_script(script: str, module: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""torchrun, started by the user: how its command line, its ranks and their lines are recognised.
+"""torchrun, started by the user: how its command line and the lines of its ranks are recognised.
 
 torch 2.13: torch/distributed/run.py, torch/distributed/elastic/multiprocessing/{api,tail_log}.py, and for its summary of a
 failed group, below which the rank's own exception is lost, errors/__init__.py (`ChildFailedError.format_msg`).
@@ -7,7 +7,7 @@ failed group, below which the rank's own exception is lost, errors/__init__.py (
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +17,6 @@ from gmg_tui.text import strip_ansi
 GRACE_S = 40.0
 """How long torchrun may take to end: it gives its ranks 30 s after the signal, and kills them then."""
 _MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
-_PREFIX = re.compile(rb"(?:\[(?:rank|default)(\d{1,4})\]:[ ]?)+")
-"""torch's own before the exceptions of a rank, and what `--tee` puts before each line."""
-_MARKS = (b"[rank", b"[default")
 _SUMMARY = b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
 _TRACEBACK = b"Traceback (most recent call last)"
 _FIRST_FAILURE = re.compile(
@@ -74,30 +71,3 @@ def stop_s(spec: RunSpec) -> float:
 def instead(script: str) -> str:
     """What to do instead, in one line."""
     return f"{script} starts its ranks itself, so they appear as one worker; gmg-tui --ddp TRAIN.py displays each"
-
-
-def parted(block: bytes) -> Iterable[tuple[int | None, bytes]]:
-    """The lines of a block in their order, in pieces of the same rank and without its prefix; None for nobody's."""
-    if not any(mark in block for mark in _MARKS):
-        yield None, block
-        return
-    for line in block.splitlines(keepends=True):
-        prefix = _PREFIX.match(line)
-        yield (None, line) if prefix is None else (int(prefix[1]), line[prefix.end() :])
-
-
-def ranks_of(pids: Iterable[int], proc: Path = Path("/proc")) -> dict[int, int]:
-    """The PIDs of the ranks among processes, by rank, from `RANK` in their environment; of two the parent.
-
-    What has ended, or is another user's, is left out.
-    """
-    pids_by_rank: dict[int, int] = {}
-    for pid in sorted(pids):
-        try:
-            environ = (proc / str(pid) / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        rank = next((entry[5:] for entry in environ if entry.startswith(b"RANK=")), b"")
-        if rank.isdigit():
-            pids_by_rank.setdefault(int(rank), pid)
-    return pids_by_rank

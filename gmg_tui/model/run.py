@@ -30,8 +30,6 @@ class NodesSpec(Struct, frozen=True, omit_defaults=True):
     launcher: LauncherKind
     where: str = ""
     """What follows the launcher's name and a colon: hosts, an address, a number."""
-    least: int | None = None
-    """How many must answer for the session to begin (`--min-nodes`); None for all."""
     orphan_wait_s: float = 60.0
     """How long an agent goes on without its session's engine before it ends its workers."""
     lost_after_s: float = 15.0

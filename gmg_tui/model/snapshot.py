@@ -187,8 +187,6 @@ class Details(Struct, frozen=True, omit_defaults=True):
     """The worker's arguments before placeholders were filled in."""
     extra_env: dict[str, str] = {}
     """The worker's `--env` before placeholders were filled in."""
-    ranks: dict[int, int] = {}
-    """The PIDs of the ranks that a user's torchrun has started, by rank."""
 
 
 class Series(Struct, frozen=True, omit_defaults=True):

@@ -39,7 +39,7 @@ def test_line_readers_reach_the_session_and_are_validated(file: Path, spec_of: S
 
 
 def test_an_option_overrides_a_contradicting_setting(file: Path, spec_of: SpecOf) -> None:
-    file.write_text('gpus = "0,1"\nstart = "staggered"\nmin-nodes = 2\nvirtual-local-rank = true\n')
+    file.write_text('gpus = "0,1"\nstart = "staggered"\nvirtual-local-rank = true\n')
     spec = spec_of("--cpu", "1", "sim.py")
     assert (spec.gpus, spec.start, spec.ddp) == (None, StartMode.STAGGERED, None)
     spec = spec_of("--cpu", "2", "--ddp", "sim.py")

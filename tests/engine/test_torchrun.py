@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -60,15 +59,11 @@ def _ranks(tmp_path: Path) -> list[psutil.Process]:
 
 
 @pytest.mark.slow
-async def test_ranks_are_discovered_their_rates_summed_and_a_failure_names_its_rank(tmp_path: Path) -> None:
+async def test_one_slot_is_enough_and_a_failure_names_its_rank(tmp_path: Path) -> None:
     async with running(_torchrun(tmp_path, cpu=3)) as run:
-        assert [worker.slot for worker in run.snapshot.workers] == ["cpu0"], "one slot is enough for it"
-        await run.until(lambda s: s.workers[0].fps is not None and s.workers[0].fps.last == 300.0, timeout_s=120.0)
+        assert [worker.slot for worker in run.snapshot.workers] == ["cpu0"]
+        await run.until(lambda s: s.workers[0].fps is not None, timeout_s=120.0)
         assert any("gmg-tui --ddp TRAIN.py" in note for note in run.snapshot.notes)
-        wanted = {rank: process.pid for rank, process in enumerate(_ranks(tmp_path))}
-        async with asyncio.timeout(60.0):
-            while (await run.client.details("cpu0")).ranks != wanted:  # noqa: ASYNC110 - after the next scan
-                await asyncio.sleep(0.2)
         (tmp_path / "die").touch()
         await run.until(lambda s: s.workers[0].state is WorkerState.FAILED, timeout_s=120.0)
         assert run.snapshot.workers[0].reason == "rank 1: ValueError: bad luck"
@@ -124,6 +119,19 @@ async def test_torchrun_as_a_job_has_time_to_end_its_ranks(tmp_path: Path) -> No
         await run.client.act(Action.STOP, "cpu0")
         await run.until_done()
     assert report.read_text() == "ended"
+
+
+@pytest.mark.parametrize(
+    ("script", "module", "expected"),
+    [
+        ("torch.distributed.run", True, True),
+        ("/opt/venv/bin/torchrun", False, True),
+        ("train.py", False, False),
+        ("torchrun", True, False),
+    ],
+)
+def test_torchrun_is_recognised_by_its_command_line(script: str, module: bool, expected: bool) -> None:
+    assert torchrun.starts(script, module=module) is expected
 
 
 def test_a_stopping_engine_gives_torchrun_jobs_time_to_end() -> None:

@@ -54,12 +54,11 @@ def hosts(server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host
 
 
 async def test_unreachable_hosts_are_named_with_the_error_of_ssh(hosts: HostsSpec) -> None:
-    process, answer = await spawn(hosts("a,refused,closed", *ENDLESS))
+    process, answer = await spawn(hosts("refused,closed", *ENDLESS))
     await process.wait()
-    assert answer["error"].startswith("2 of 3 nodes cannot be used: refused: ")
+    assert answer["error"].startswith("2 of 2 nodes cannot be used: refused: ")
     assert "Permission denied" in answer["error"]
     assert "closed: ssh: connect to host 127.0.0.1" in answer["error"]
-    assert answer["error"].endswith("; --min-nodes 1 goes on without")
 
 
 async def test_a_connection_cut_by_the_host_is_restored(hosts: HostsSpec, server: Sshd, tmp_path: Path) -> None:

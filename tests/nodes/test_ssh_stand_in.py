@@ -15,7 +15,7 @@ import pytest
 from msgspec import structs
 
 import gmg_tui
-from gmg_tui.model import LauncherKind, NodesSpec, WorkerState
+from gmg_tui.model import DdpSpec, LauncherKind, NodesSpec, WorkerState
 from gmg_tui.session import nodes_folder
 from tests.engine.harness import job_batch, running, spawn, spec_for, sweep_for
 from tests.harm.patience import eventually
@@ -119,16 +119,38 @@ async def test_growing_logs_are_copied_while_the_session_runs(hosts: NodesSpec) 
         assert log.read_bytes().startswith(here.read_bytes())
 
 
-async def test_another_version_of_gmg_tui_is_rejected_with_both_versions(hosts: NodesSpec, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import gmg_tui\ngmg_tui.__version__ = '9.9.9'\n")
+@pytest.fixture
+def newer(tmp_path: Path, hosts: NodesSpec) -> Path:
+    """Makes the gmg-tui on `b` another version, as long as this file exists."""
+    assert hosts.where == "a,robot@b"
+    file = tmp_path / "sitecustomize.py"
+    file.write_text("import gmg_tui\ngmg_tui.__version__ = '9.9.9'\n")
     other = f'[ "$host" = a ] || export PYTHONPATH={tmp_path}\n{{ IFS'
     (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", other, 1))
-    spec = spec_for(cpu=1, nodes=hosts)
+    return file
+
+
+_MISFIT = f"it has gmg-tui 9.9.9, and here is {gmg_tui.__version__}; install the same"
+
+
+async def test_a_host_with_another_version_is_named_and_joins_once_it_has_the_same(
+    hosts: NodesSpec, newer: Path
+) -> None:
+    spec = spec_for(*ENDLESS, cpu=1, nodes=hosts)
+    async with running(spec) as run:
+        await run.until_state("a/cpu0", WorkerState.RUNNING)
+        await run.until(lambda snapshot: f"b: has not answered: {_MISFIT}" in snapshot.notes)
+        assert run.worker("b/cpu0").state is WorkerState.WAITING
+        newer.unlink()
+        await run.until_state("b/cpu0", WorkerState.RUNNING)
+        await run.client.end()
+    nothing_left(spec)
+
+
+@pytest.mark.usefixtures("newer")
+async def test_a_group_needs_all_hosts(hosts: NodesSpec) -> None:
+    spec = spec_for(cpu=1, nodes=hosts, ddp=DdpSpec())
     process, answer = await spawn(spec)
     await process.wait()
-    ours = gmg_tui.__version__
-    assert answer["error"] == (
-        f"1 of 2 nodes cannot be used: b: it has gmg-tui 9.9.9, and here is {ours}; install the same"
-        "; --min-nodes 1 goes on without"
-    )
+    assert answer["error"] == f"1 of 2 nodes cannot be used: b: {_MISFIT}"
     nothing_left(spec)

@@ -12,7 +12,6 @@ from msgspec import structs
 
 from gmg_tui import env_count, probe, units
 from gmg_tui.daemon_thread import in_daemon_thread
-from gmg_tui.ddp import torchrun
 from gmg_tui.ddp.collectives import Observations
 from gmg_tui.engine.attempts.context import Context, Launch
 from gmg_tui.engine.attempts.counts import Counts, make_folder
@@ -24,53 +23,13 @@ from gmg_tui.engine.output.lines import LineSplitter, RingBuffer
 from gmg_tui.engine.output.logs import Log
 from gmg_tui.engine.processes.activity import Activity
 from gmg_tui.engine.processes.process import LEFTOVERS, Process
-from gmg_tui.genesis.output.failures import Failure, Tail, explain
 from gmg_tui.genesis.output.reader import Reader
-from gmg_tui.model import Attempt, Fps, GpuSample, Phase, WorkerState, added_up
+from gmg_tui.model import Attempt, Fps, GpuSample, Phase, WorkerState
 from gmg_tui.model.tried import SETTLE_S
 from gmg_tui.readers.formats import check_tables
 from gmg_tui.text import SEPARATOR
 
 _log = logging.getLogger(__name__)
-
-_MOST_RANKS = 64
-"""Of more ranks of a user's torchrun, the others' lines are nobody's."""
-
-
-class TorchrunOutput:
-    """Reads each rank's lines with a reader of its own, which `make` makes; `reader` reads those that speak for all.
-
-    These are the first rank's, and lines without a rank.
-    """
-
-    def __init__(self, reader: Reader, make: Callable[[], Reader]) -> None:
-        self._reader = reader
-        self._make = make
-        self._ranks: dict[int, Reader] = {}
-        self._tail = Tail()
-
-    def feed(self, block: bytes, now: float) -> None:
-        """Read a block of whole lines at `now`, monotonic seconds."""
-        self._tail.add(block)
-        for rank, piece in torchrun.parted(block):
-            if rank is not None and (rank in self._ranks or len(self._ranks) < _MOST_RANKS):
-                if rank not in self._ranks:
-                    self._ranks[rank] = self._make()
-                self._ranks[rank].feed(piece, now)
-            if rank is None or rank == min(self._ranks, default=rank):
-                self._reader.feed(piece, now)
-
-    @property
-    def fps(self) -> Fps | None:
-        """The rate of all ranks: what one of them reports for all, or else the sum of the ranks' rates."""
-        if self._reader.fps_of_group:
-            return self._reader.fps
-        rates = [fps for reader in self._ranks.values() if (fps := reader.fps) is not None]
-        return added_up(rates) if rates else self._reader.fps
-
-    def failure(self, exit_code: int) -> Failure:
-        """Why it ended with `exit_code`: from the output of the rank that failed first, if torchrun names it."""
-        return explain(exit_code, self._tail.lines())
 
 
 class RunningAttempt:
@@ -95,10 +54,14 @@ class RunningAttempt:
         self.reported = script_results.Reported()
         """The results from the script's `gmg:result` lines, and its named metrics."""
         self.started_clock = time.monotonic()
-        self.reader = self._reader(rank=launch.meeting is not None or task.torchrun)
-        self._ranks: TorchrunOutput | None = None
-        if task.torchrun:
-            self._ranks = TorchrunOutput(self.reader, lambda: self._reader(rank=True))
+        self.reader = Reader(
+            slot.gpu is not None,
+            self.started_clock,
+            rank=launch.meeting is not None or task.torchrun,
+            patterns=context.spec.patterns,
+            formats=check_tables(context.spec.readers),
+            args=launch.args,
+        )
         self.observations = Observations() if launch.meeting is not None else None
         """What its output reports of its group's collectives; None where it is no rank."""
         self.meter = Meter()
@@ -126,11 +89,6 @@ class RunningAttempt:
         self._warm = self._remembered.kernels_saved
         self._log, self._ring, self._printed = log, ring, printed
         self._splitters = (LineSplitter(), LineSplitter())
-
-    def _reader(self, *, rank: bool) -> Reader:
-        spec, on_gpu, formats = self._spec, self.launch.slot.gpu is not None, check_tables(self._spec.readers)
-        args = self.launch.args
-        return Reader(on_gpu, self.started_clock, rank=rank, patterns=spec.patterns, formats=formats, args=args)
 
     async def start(self, cwd: str) -> None:
         """Write the line that separates its output from what went before, and start the process. Raises `OSError`."""
@@ -184,7 +142,7 @@ class RunningAttempt:
     @property
     def fps(self) -> Fps | None:
         """Environment steps per second of all its processes; None before the second step or the first printed number."""
-        return self.counts.fps(self._ranks.fps if self._ranks is not None else self.reader.fps)
+        return self.counts.fps(self.reader.fps)
 
     @property
     def fps_of_group(self) -> bool:
@@ -194,10 +152,6 @@ class RunningAttempt:
     def fps_silent_s(self, now: float) -> float | None:
         """Seconds without a printed number, where that is far more than usual; None otherwise, and where steps are counted."""
         return None if self.counts.seconds or self.reader.fps is None else self.reader.pace.silent_s(now)
-
-    def printed_failure(self, exit_code: int) -> Failure:
-        """Why it failed with `exit_code`, by its last lines."""
-        return (self._ranks or self.reader).failure(exit_code)
 
     def _take(self, is_error: bool, chunk: bytes) -> None:
         """Take what was read from a pipe: every byte goes to the log, whole lines to all that parses them."""
@@ -221,7 +175,7 @@ class RunningAttempt:
                 self.observations.feed(block)
             if script_results.MARK in block:
                 self.reported.take(block)
-            (self._ranks or self.reader).feed(block, time.monotonic())
+            self.reader.feed(block, time.monotonic())
             if metrics := self.reader.fresh_metrics():
                 self.reported.add(metrics)
             if self.reader.had_progress:

@@ -35,7 +35,7 @@ async def failure_of(attempt: RunningAttempt, exit_code: int) -> Failure | None:
         return Failure(FailureKind.UNKNOWN, f"timed out after {units.span(task.timeout_s or 0.0)}", "")
     if exit_code == 0:
         return None
-    failure = _with_order(attempt.printed_failure(exit_code), task)
+    failure = _with_order(attempt.reader.failure(exit_code), task)
     vague = failure.kind in (FailureKind.UNKNOWN, FailureKind.KILLED)
     if attempt.launch.meeting is not None and vague:  # its record has more detail
         recorded = await recorded_in(Path(attempt.launch.meeting.error_file))

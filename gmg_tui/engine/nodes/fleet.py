@@ -65,7 +65,7 @@ class Fleet:
         self.changed: Callable[[], None] = lambda: None
         self.over: Callable[[str], None] = lambda _: None
         self.printed: Callable[[], None] = lambda: None
-        self._spec, self._least = spec, nodes.least
+        self._spec = spec
         self._launcher = _launcher(nodes, cpu=spec.cpu is not None)
         self._nodes: dict[str, Node] = {}
         self._is_over = False
@@ -78,7 +78,8 @@ class Fleet:
     async def start(self, report: Callable[[str], None]) -> None:
         """Start all agents; `report` is called with the progress.
 
-        Raises `GmgError` where too few answer; those that have are ended by `end`, as always.
+        Nodes that do not answer in time may join later. Raises `GmgError` where none answers, or where all slots belong
+        to one plan and one does not; those that have are ended by `end`, as always.
         """
         mark = Path(self._spec.folder, NODE_MARK)
         await asyncio.to_thread(mark.write_text, self.session_id)
@@ -96,7 +97,7 @@ class Fleet:
 
         missing = [error for error in await asyncio.gather(*map(start, self._nodes.values())) if error is not None]
         self._check(missing)
-        self.hardware = await self._assemble(missing)
+        self.hardware = self._assemble(missing)
 
     def _agent_spec(self, node: str) -> RunSpec:
         spec = self._spec
@@ -109,22 +110,17 @@ class Fleet:
 
     def _check(self, missing: Sequence[str]) -> None:
         """Raise `GmgError` where too few nodes have answered."""
-        answered = len(self._nodes) - len(missing)
-        least = self._least if self._least is not None else len(self._nodes)
-        if answered < max(1, least):
+        spec = self._spec
+        needs_all = spec.tune is not None or (spec.ddp is not None and spec.sweep is None)
+        if len(missing) == len(self._nodes) or (needs_all and missing):
             errors = "; ".join(error.rstrip(".") for error in missing[:_NAMED])
             more = f"; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-            advice = f"; --min-nodes {answered} goes on without" if answered else ""
             count = units.count(len(self._nodes), "node")
-            raise GmgError(f"{len(missing)} of {count} cannot be used: {errors}{more}{advice}", 1)
+            raise GmgError(f"{len(missing)} of {count} cannot be used: {errors}{more}", 1)
 
-    async def _assemble(self, missing: Sequence[str]) -> Hardware:
+    def _assemble(self, missing: Sequence[str]) -> Hardware:
         """The slots of the nodes that have answered, and of those that may join later: the same as the first has."""
-        spec = self._spec
         first = next(node.session for node in self._nodes.values() if node.session is not None)
-        if spec.tune is not None or (spec.ddp is not None and spec.sweep is None):  # all slots belong to one plan
-            absent = [name for name, node in self._nodes.items() if node.session is None]
-            await asyncio.gather(*(self._nodes.pop(name).end(kill=True, within_s=0.0) for name in absent))
         uuids: set[str] = set()
         slots: list[Slot] = []
         allowed: list[set[str]] = [set() for _ in first.allowed]
@@ -137,7 +133,7 @@ class Fleet:
             slots += added
             for names, of_batch in zip(allowed, session.allowed, strict=True):
                 names.update(_name(slot, node.name) for slot in of_batch)
-        chosen, idle = grouped(tuple(slots), spec)
+        chosen, idle = grouped(tuple(slots), self._spec)
         return Hardware(chosen, None, tuple(map(frozenset, allowed)), tuple(missing), idle)
 
     def workplace(self, session: Session, slot_states: Mapping[str, SlotState]) -> Workplace:

@@ -13,8 +13,6 @@ from functools import partial
 from typing import Any
 
 from gmg_tui import model, units
-from gmg_tui.daemon_thread import in_daemon_thread
-from gmg_tui.ddp.torchrun import ranks_of
 from gmg_tui.engine.attempts.attempt import RunningAttempt
 from gmg_tui.engine.attempts.context import Context, Launch, NoRoomError
 from gmg_tui.engine.attempts.failure import failure_of, of_gpu, of_preparation
@@ -334,7 +332,7 @@ class LocalWorker(Worker):
 
     async def details(self) -> Details:
         """What a details screen shows of it, except its GPU's processes."""
-        return worker_view.details(self, await in_daemon_thread(ranks_of, self.pids) if self.task.torchrun else {})
+        return worker_view.details(self)
 
     async def stacks(self) -> Stacks:
         """The Python stacks of its process, or why there are none."""

@@ -109,8 +109,8 @@ def _last_line(worker: LocalWorker) -> str:
     return ", ".join([*parts, *(f"{name.replace('_', ' ')} {value:,.5g}" for name, value in reader.metrics.items())])
 
 
-def details(worker: LocalWorker, ranks: dict[int, int]) -> Details:
-    """The attempts of a worker, and what the newest was started with; `ranks` are those of a user's torchrun, by PID."""
+def details(worker: LocalWorker) -> Details:
+    """The attempts of a worker, and what the newest was started with."""
     attempt = worker.running
     return Details(
         slot=worker.slot.name,
@@ -122,5 +122,4 @@ def details(worker: LocalWorker, ranks: dict[int, int]) -> Details:
         attempts=(*worker.past, *([attempt.record()] if attempt is not None else [])),
         args=worker.args,
         extra_env=worker.env,
-        ranks=ranks,
     )

@@ -261,8 +261,6 @@ def setup_facts(details: Details, log: str | None, log_command: str) -> Iterator
     if log is not None:
         yield Fact("log", log)
         yield Fact("", log_command)
-    for rank, pid in sorted(details.ranks.items()):
-        yield Fact(f"rank {rank}", f"process {pid}")
     yield Fact("Environment")
     yield from _env_facts("set", details.env)
     yield Fact("unset", " ".join(details.unset) or "nothing")
