@@ -1,18 +1,18 @@
-"""The regular scan of all processes: updates the workers, reaps orphans, finds workers on the wrong GPU."""
+"""The regular scan of all processes: updates the workers and reaps orphans."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from gmg_tui import units
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process_tree import Scans
 from gmg_tui.engine.workers.local_worker import LocalWorker
-from gmg_tui.model import GpuSample, Slot, SlotKind, WorkerState
+from gmg_tui.model import WorkerState
 
 _log = logging.getLogger(__name__)
 
@@ -48,17 +48,14 @@ def inspect(worker: LocalWorker, table: process_tree.Table, now: float) -> None:
 
 
 class ProcessScan:
-    """Scans the processes of a session on `slots`."""
+    """Scans the processes of a session."""
 
-    def __init__(self, slots: Sequence[Slot], scans: Scans, faults: Faults) -> None:
-        self._slots = slots
+    def __init__(self, scans: Scans, faults: Faults) -> None:
         self._faults = faults
         self._scans = scans
         self._zombies: frozenset[int] = frozenset()
 
-    async def scan(
-        self, workers: Sequence[LocalWorker], samples: Iterable[GpuSample], note: Callable[[str, str | None], None]
-    ) -> None:
+    async def scan(self, workers: Sequence[LocalWorker], note: Callable[[str, str | None], None]) -> None:
         """Scan once. `note` takes a subject and a note for the user, or None to remove it."""
         try:
             table = await self._scans.table()
@@ -70,7 +67,6 @@ class ProcessScan:
         now = time.monotonic()
         for worker in workers:
             self._faults.guard("the scan of processes", inspect, worker, table, now)
-        self._find_misplaced(workers, samples)
 
     def _reap(self, table: process_tree.Table) -> None:
         """Reap adopted orphans.
@@ -85,22 +81,3 @@ class ProcessScan:
             except ChildProcessError:
                 continue  # asyncio was quicker after all
         self._zombies = dead - self._zombies
-
-    def _find_misplaced(self, workers: Sequence[LocalWorker], samples: Iterable[GpuSample]) -> None:
-        """Warn of workers whose processes NVML sees on another GPU than their slot's."""
-        seen_on: dict[int, set[str]] = {}
-        for sample in samples:
-            for process in sample.processes or ():
-                if process.own_pid is not None:
-                    seen_on.setdefault(process.own_pid, set()).add(sample.uuid)
-        for worker in workers:
-            gpu = worker.slot.gpu
-            if gpu is None or worker.slot.kind is not SlotKind.GPU:
-                continue
-            on = {uuid for pid in worker.pids for uuid in seen_on.get(pid, ())}
-            others = [
-                slot.name
-                for slot in (self._slots if on and gpu.uuid not in on else ())
-                if slot.gpu is not None and slot.gpu.uuid in on
-            ]
-            worker.misplaced = f"runs on {', '.join(others)} instead of {worker.slot.name}" if others else None

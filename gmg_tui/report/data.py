@@ -21,8 +21,6 @@ from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
 from gmg_tui.store.reader import Stored, open_store
 from gmg_tui.store.records import Event, JobAttempt, covered_s
 
-HEALTH_KINDS = frozenset({"xid", "health"})
-"""The kinds of events about GPUs themselves."""
 _INTERRUPTED = f"interrupted: {ENGINE_DIED}"
 
 

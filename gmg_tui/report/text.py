@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,6 @@ MAX_ROWS = 40
 _BEST = 30
 _FAILED = 10
 """How many of the best and of the failed jobs a terminal gets where there are more than `MAX_ROWS`."""
-_HEALTH = 20
 _ORDER_PRIORITY = 95
 _TRIAL_STYLES = {TrialState.MEASURED: "green", TrialState.FAILED: "red", TrialState.RUNNING: "cyan"}
 
@@ -133,9 +131,6 @@ def _below(data: ReportData) -> Iterator[str]:
     if data.interrupted:
         yield f"{units.count(data.interrupted, 'job')} interrupted: they run again when the session is continued"
     yield from data.slow_gpus()
-    health = [event for event in data.events if event.kind in report.HEALTH_KINDS]
-    for event in health[-_HEALTH:]:
-        yield f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(event.time))} {event.text}"
     if data.session is None:
         return
     sweep = data.session.spec.sweep

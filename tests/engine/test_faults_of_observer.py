@@ -17,7 +17,6 @@ _PARTS = (
     ("engine.observer", "GpuSamples", "current"),
     ("engine.output.history", "History", "add"),
     ("engine.process_scan", "ProcessScan", "scan"),
-    ("engine.records.health_events", "HealthEvents", "take"),
     ("engine.records.recorder", "Recorder", "_record"),
     ("engine.records.recorder", "Recorder", "beat"),
     ("engine.records.session_files", "SessionFiles", "beat"),

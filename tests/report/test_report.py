@@ -163,14 +163,12 @@ def test_a_narrow_terminal_names_what_it_drops_and_a_pipe_gets_everything() -> N
 
 async def test_the_newest_session_without_a_name_and_its_failures() -> None:
     await stored.session("old", stored.jobs(2))
-    xid = Event(START, "xid", "GPU 3 (GPU-3): Xid 79: the GPU has fallen off the bus; reboot", "gpu3")
-    await stored.session("young", stored.jobs(5), started=START + 5, events=[xid])
+    await stored.session("young", stored.jobs(5), started=START + 5)
     out, err, status = report()
     assert (err, status) == ("", 0)
     assert out.startswith("young  ended  sim.py  since 20")
     assert "5 jobs, by tm_score, the largest first" in out
     assert "job-5 failed: out of memory" in out
-    assert "Xid 79" in out
     assert "4 finished, 1 failed" in out
     assert report("old")[0].startswith("old  ended")
 

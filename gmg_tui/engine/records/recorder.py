@@ -10,7 +10,6 @@ from msgspec import structs
 
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.notify import Occurrences
-from gmg_tui.engine.records.health_events import HealthEvents
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.genesis.output.failures import FailureKind
@@ -81,7 +80,6 @@ class Recorder:
         self._tried = tried
         self._changed = changed
         self._faults = faults
-        self._health_events = HealthEvents()
         self._occupants: dict[str, _Occupant] = {}
         """By slot."""
         self._stuck: set[str] = set()
@@ -187,11 +185,6 @@ class Recorder:
         ]
         if rows:
             self._store.put(*rows)
-
-    def health(self, samples: Mapping[str, GpuSample], slot_states: Collection[SlotState]) -> None:
-        """Record what has happened to the health of the GPUs; `samples` are their newest ones, by UUID."""
-        for kind, text, slot in self._health_events.take(samples, slot_states):
-            self.event(kind, text, slot=slot or None)
 
     def _refresh(self, slot_states: Iterable[SlotState]) -> None:
         """Write the figures of what runs, which `report` prints of a running session."""

@@ -51,8 +51,6 @@ class LocalWorker(Worker):
         self.context = context
         self.memory_kept: str | None = None
         """Set when an attempt was started before the GPU's memory had been released."""
-        self.misplaced: str | None = None
-        """Set when NVML sees this worker on another GPU."""
         self.raced = False
         """Whether an earlier attempt failed by a race with another worker."""
         self._state: WorkerState = WorkerState.WAITING
@@ -235,7 +233,7 @@ class LocalWorker(Worker):
                 self._enter_next(*ended)
             return
         self.policy.begun()
-        self.misplaced, self.carried = None, False
+        self.carried = False
         self._read = (WorkerState.STARTING, Phase.IMPORTING)
         if self.running is not None:
             self.past.append(self.running.record())

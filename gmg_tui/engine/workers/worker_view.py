@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def view(worker: LocalWorker, index: int, now: float) -> model.Worker:
     """The worker at this moment; `index` is its slot's number, `now` monotonic seconds."""
     attempt, state = worker.running, worker.state
-    troubles = (worker.misplaced, worker.memory_kept, worker.log.trouble)
+    troubles = (worker.memory_kept, worker.log.trouble)
     failed, restart_at = worker.failure if state is WorkerState.FAILED else None, worker.policy.at
     common = model.Worker(
         slot=worker.slot.name,
