@@ -18,7 +18,7 @@ from msgspec import structs
 import gmg_tui
 from gmg_tui import protocol
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Details, GpuProcess, QueueAction, QueueView, Series, Stacks, TriedView
+from gmg_tui.model import Details, QueueAction, QueueView, Series, Stacks, TriedView
 from gmg_tui.protocol import Action, Answer, Bye, Lines, LogPart, Request, Seen, SlotReports, Topic, Update, Welcome
 
 T = TypeVar("T")
@@ -98,10 +98,6 @@ class Source(ABC):
     async def series(self, slot: str) -> Series:
         """The worker's metrics over its whole life. Raises `GmgError` when there are none."""
         return _as(Series, await self._ask(protocol.Ask, Topic.SERIES, slot))
-
-    async def end_process(self, slot: str, process: GpuProcess, *, kill: bool = False) -> None:
-        """Send SIGTERM (or SIGKILL) to a process on the slot's GPU. Raises `GmgError` when that cannot be done."""
-        await self._ask(protocol.EndProcess, slot, process, kill)
 
     async def queue(self, first: int, count: int) -> QueueView:
         """A part of the queue: `count` jobs from position `first` on. Raises `GmgError` in a plain run."""

@@ -137,11 +137,10 @@ RUN = (
     Opt("theme", THEMES, "NAME", "Colour theme: dark, light, ansi or contrast.", _USUAL),
     Opt("ascii_only", bool, "", "Draw with ASCII characters only.", _USUAL, False, flag="--ascii"),
     Opt("no_mouse", bool, "", "Leave the mouse to the terminal.", _USUAL, False),
-    Opt("no_confirm", bool, "", "Restart and stop without asking.", _USUAL, False),
 )
 """Those of `run`, which `demo`, `tune` and `sweep` have too."""
 
-SCREEN = ("theme", "ascii_only", "no_mouse", "no_confirm")
+SCREEN = ("theme", "ascii_only", "no_mouse")
 """The names of those in `RUN` for how the screen is drawn, which `attach` has too."""
 
 SWEEP_ONLY = (

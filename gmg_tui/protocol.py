@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from gmg_tui.model import GpuProcess, QueueAction, Series, Session, Snapshot
+from gmg_tui.model import QueueAction, Series, Session, Snapshot
 
 VERSION = 4
 """Both sides must have the same."""
@@ -115,17 +115,6 @@ class Ask(Struct, frozen=True, tag=True, omit_defaults=True):
     """How many jobs of the queue, at most."""
 
 
-class EndProcess(Struct, frozen=True, tag=True):
-    """End a process on a GPU that does not belong to this session: SIGTERM, or SIGKILL."""
-
-    id: int
-    slot: str
-    """The slot whose GPU it is on."""
-    process: GpuProcess
-    """As the user has seen it; another one with its PID is left alone."""
-    kill: bool = False
-
-
 class End(Struct, frozen=True, tag=True):
     """Stop all workers; the engine ends when they have, and no client is left."""
 
@@ -176,7 +165,7 @@ class ReadLog(Struct, frozen=True, tag=True):
     offset: int
 
 
-Request = Hello | Follow | Act | Edit | Ask | EndProcess | End | ActOnJobs | UseSlot | ReadStacks | SetSlot | ReadLog
+Request = Hello | Follow | Act | Edit | Ask | End | ActOnJobs | UseSlot | ReadStacks | SetSlot | ReadLog
 
 READONLY_REQUESTS = (Follow, Ask)
 """The requests of a read-only connection. Stacks are not among them: the workers are sent a signal for them."""

@@ -64,9 +64,7 @@ def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool
     """
     from gmg_tui import ui
 
-    outcome = ui.run(
-        socket, session_id=session_id, confirm=not options.no_confirm, readonly=readonly, **_drawing(options)
-    )
+    outcome = ui.run(socket, session_id=session_id, readonly=readonly, **_drawing(options))
     name = outcome.session.spec.name
     if outcome.how == "detached":
         back = f"{'--readonly ' if readonly else ''}{name}"

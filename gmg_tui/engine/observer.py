@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import structs
 
 from gmg_tui.daemon_thread import in_daemon_thread
-from gmg_tui.engine import process_scan, strangers
+from gmg_tui.engine import process_scan
 from gmg_tui.engine.output.history import STEP_S
 from gmg_tui.engine.process_scan import ProcessScan
 from gmg_tui.engine.processes.process_tree import Scans
@@ -21,6 +20,7 @@ from gmg_tui.engine.supervisor import Supervisor
 from gmg_tui.engine.workers.local_worker import LocalWorker
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
+from gmg_tui.gpu.processes import describe
 from gmg_tui.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
 from gmg_tui.model import Details, GpuProcess, GpuSample, Series, Snapshot, Stacks, TriedView, WorkerState
 from gmg_tui.results.tried import Ran, TriedArguments
@@ -205,7 +205,7 @@ class Observer:
             return samples
         owners = self._owners()
         return tuple(
-            structs.replace(sample, processes=strangers.owned(sample.processes, owners)) if sample.processes else sample
+            structs.replace(sample, processes=_owned(sample.processes, owners)) if sample.processes else sample
             for sample in samples
         )
 
@@ -248,8 +248,8 @@ class Observer:
         sample = self._sample_of(worker)
         if sample is None or sample.processes is None or self._work.fleet is not None:
             return details
-        described = await in_daemon_thread(strangers.described, sample.processes)
-        return structs.replace(details, processes=strangers.owned(described, self._owners()))
+        described = await in_daemon_thread(describe, sample.processes)
+        return structs.replace(details, processes=_owned(described, self._owners()))
 
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
         """The Python stacks of the worker on a slot, or of all ranks of its group, which are requested at once.
@@ -277,22 +277,10 @@ class Observer:
             for attempt in (worker.attempt,)
         ]
 
-    async def end_process(self, slot: str, seen: GpuProcess, *, kill: bool = False) -> None:
-        """End a process on the slot's GPU that does not belong to this session, if it is still the one that was `seen`.
 
-        Raises:
-            GmgError: It has ended, its PID is another process's, is another user's, or belongs to a worker.
-        """
-        processes = (await self.details(slot)).processes or ()
-        process = next((process for process in processes if process.pid == seen.pid), None)
-        if process is None:
-            raise GmgError(f"process {seen.pid} is no longer on {slot}'s GPU", 1)
-        if process.slot is not None:
-            raise GmgError(f"process {seen.pid} is {process.slot}'s worker, which is stopped as a worker", 1)
-        if self._work.fleet is not None:
-            await self._work.fleet.end_process(self._work.slot_state(slot).slot, seen, kill=kill)
-            return
-        await in_daemon_thread(strangers.end, seen, signal.SIGKILL if kill else signal.SIGTERM)
+def _owned(processes: tuple[GpuProcess, ...], owners: Mapping[int, str]) -> tuple[GpuProcess, ...]:
+    """The processes, each with the slot of the worker that it belongs to; `owners` has these by PID."""
+    return tuple(structs.replace(process, slot=owners.get(process.own_pid or 0)) for process in processes)
 
 
 def _ran(worker: Worker) -> Ran | None:

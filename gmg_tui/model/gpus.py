@@ -155,8 +155,6 @@ class GpuProcess(Struct, frozen=True, omit_defaults=True):
     foreign: bool = False
     """Whether the PID is of the host's namespace and this process runs in a container's: here the number means another
     process, or none."""
-    started_ticks: int | None = None
-    """When it began, in clock ticks since boot; identifies it together with its PID. None where it is not visible."""
 
     @property
     def own_pid(self) -> int | None:

@@ -115,11 +115,6 @@ SKIPPED = "skipped"
 class QueueAction(StrEnum):
     """The user's actions on jobs."""
 
-    UP = "up"
-    """One position nearer to the head of the queue."""
-    DOWN = "down"
-    TOP = "top"
-    """To the head of the queue."""
     SKIP = "skip"
     """Do not run a job that waits."""
     STOP = "stop"

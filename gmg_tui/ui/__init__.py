@@ -47,7 +47,6 @@ def run(
     theme: str | None = None,
     ascii: bool = False,  # noqa: A002
     mouse: bool = True,
-    confirm: bool = True,
     readonly: bool = False,
     web: bool = False,
 ) -> Outcome:
@@ -59,7 +58,6 @@ def run(
         theme: A name of `themes.NAMES`; None for the one that was chosen last.
         ascii: Whether only ASCII characters may be drawn.
         mouse: Whether the terminal should report the mouse.
-        confirm: Whether to ask before more than a minute of running is lost.
         readonly: Whether only to look.
         web: Whether a browser draws it (`TEXTUAL_DRIVER` says how); there is no terminal then.
 
@@ -72,7 +70,7 @@ def run(
 
         return await EngineClient.connect(socket, session_id, readonly=readonly)
 
-    return asyncio.run(_run(opened, theme, ascii_only=ascii, mouse=mouse, confirm=confirm, web=web))
+    return asyncio.run(_run(opened, theme, ascii_only=ascii, mouse=mouse, web=web))
 
 
 def show_ended(
@@ -103,7 +101,7 @@ def show_ended(
 
         return await EndedSession.open(folder, session, loss=loss)
 
-    return asyncio.run(_run(opened, theme, ascii_only=ascii, mouse=mouse, confirm=False, web=False))
+    return asyncio.run(_run(opened, theme, ascii_only=ascii, mouse=mouse, web=False))
 
 
 async def _run(
@@ -112,7 +110,6 @@ async def _run(
     *,
     ascii_only: bool,
     mouse: bool,
-    confirm: bool,
     web: bool,
 ) -> Outcome:
     from gmg_tui.ui.app import GmgApp
@@ -122,7 +119,7 @@ async def _run(
     engine = await opened()
     memory = None if web else Memory()  # a browser's reader chooses for a while, not for the owner's next session
     try:
-        app = GmgApp(engine, theme=theme, ascii_only=ascii_only, confirm=confirm, memory=memory, web=web)
+        app = GmgApp(engine, theme=theme, ascii_only=ascii_only, memory=memory, web=web)
         with watchdog.watch(lambda: app.finish("looked" if engine.ended else "detached"), terminal=not web):
             outcome = await app.run_async(mouse=mouse)
         if web and outcome is None:  # its page was closed

@@ -66,7 +66,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         *,
         theme: str | None = None,
         ascii_only: bool = False,
-        confirm: bool = True,
         memory: Memory | None = None,
         web: bool = False,
     ) -> None:
@@ -82,7 +81,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         self.web = web
         self._appearances: dict[str, Appearance] = {}
         """By theme: to derive a theme's colours takes longer than to draw a frame with them."""
-        self.confirm = confirm
         for each in themes.all_themes():
             self.register_theme(each)
         self.theme = themes.textual_name(theme or (memory.theme if memory else None), no_color=self.no_color)

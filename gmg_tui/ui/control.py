@@ -160,14 +160,12 @@ class Control:
             self._app.say("No worker has failed or is stuck.")
             return
         text, hidden = self._question(Action.RESTART, wrong), sum(worker.slot not in view.slots for worker in wrong)
-        if hidden and self._app.confirm:
+        if hidden:
             names = f"{len(wrong)} workers have failed or are stuck; the filter hides {hidden} of them."
             text = f"{names} {text or f'Restart all {len(wrong)}?'}"
         self._request(Action.RESTART, wrong, text)
 
     def _question(self, action: Action, workers: Sequence[Worker], *, edited: bool = False) -> str:
-        if not self._app.confirm:
-            return ""
         view = self._app.view
         return question(action.value.capitalize(), with_groups(view, workers), view.snapshot.time, edited=edited)
 

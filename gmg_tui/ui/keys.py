@@ -109,7 +109,7 @@ ON_WORKER: Final = frozenset({"restart", "restart_failed", "stop", "kill", "edit
 """Actions on workers, which a page that shows none does not offer."""
 
 STEERING: Final = (ON_WORKER - {"processes"}) | frozenset(
-    {"mark", "use_again", "end_process", "use", "skip", "retry", "retry_failed", "shift", "gpus"}
+    {"mark", "use_again", "use", "skip", "retry", "retry_failed", "gpus"}
 )
 """Actions that change something, which a read-only screen does not offer."""
 

@@ -54,14 +54,6 @@ def test_a_preset_waits_for_the_previous_one() -> None:
     assert drained(queue) == [3, 4]
 
 
-def test_the_order_of_moved_jobs_is_stored() -> None:
-    queue = queue_of(5)
-    kept = dict(queue.records)
-    for action, number in ((QueueAction.UP, 3), (QueueAction.TOP, 5), (QueueAction.DOWN, 1), (QueueAction.TOP, 4)):
-        kept |= {record.number: record for record in queue.act(action, number)}
-    assert drained(JobQueue(kept.values(), (BATCH,))) == drained(queue)
-
-
 def test_a_job_that_could_not_use_its_gpu_returns_to_its_place_in_the_queue() -> None:
     queue = queue_of(3)
     taken = [queue.take(1), queue.take(2)]

@@ -11,7 +11,7 @@ import pytest
 
 from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
-from gmg_tui.model import GpuProcess, QueueAction, WorkerState
+from gmg_tui.model import QueueAction, WorkerState
 from gmg_tui.protocol import Action
 from tests.engine.harness import Running, own_name, running, spec_for
 
@@ -22,7 +22,6 @@ STEERING: dict[str, Callable[[EngineClient], object]] = {
     "stop": lambda client: client.act(Action.STOP, "cpu0"),
     "kill": lambda client: client.act(Action.KILL, "cpu0"),
     "edit": lambda client: client.edit(("cpu0",), ("-B", "8"), {}),
-    "end a process": lambda client: client.end_process("cpu0", GpuProcess(1, "init", 1)),
     "act on jobs": lambda client: client.act_on_jobs(QueueAction.SKIP, 1),
     "use a slot": lambda client: client.use_slot("cpu0", used=False),
     "stacks": lambda client: client.stacks("cpu0"),

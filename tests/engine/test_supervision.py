@@ -9,9 +9,8 @@ import signal
 import pytest
 
 from gmg_tui.engine.workers import restart_policy
-from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.failures import FailureKind
-from gmg_tui.model import GpuProcess, RestartMode, StartMode, WorkerState
+from gmg_tui.model import RestartMode, StartMode, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.session import STORE
 from gmg_tui.store import reader
@@ -133,7 +132,7 @@ async def test_a_restart_waits_for_the_memory_of_the_card(sim: Sim) -> None:
         await run.until_state("gpu0", RUNNING)
 
 
-async def test_a_process_of_the_user_on_the_card_can_be_ended_unless_it_is_a_worker(sim: Sim) -> None:
+async def test_the_processes_on_a_card_are_named_with_their_worker(sim: Sim) -> None:
     other = await asyncio.create_subprocess_exec("sleep", "60")
     init = 1
     sim.gpus[0].processes = [Process(pid=other.pid, memory_mib=900), Process(pid=init, memory_mib=10)]
@@ -143,16 +142,8 @@ async def test_a_process_of_the_user_on_the_card_can_be_ended_unless_it_is_a_wor
         assert worker.pid is not None
         details = await run.client.details("gpu0")
         assert {process.pid for process in details.processes or ()} == {other.pid, init}
-        with pytest.raises(GmgError, match="is no longer on gpu0's GPU"):
-            await run.client.end_process("gpu0", GpuProcess(worker.pid))
         sim.gpus[0].processes.append(Process(pid=worker.pid, memory_mib=20))
         sim.write()
         await run.until(lambda s: "gpu0" in [process.slot for process in s.samples[0].processes or ()])
-        with pytest.raises(GmgError, match="gpu0's worker"):
-            await run.client.end_process("gpu0", GpuProcess(worker.pid))
-        seen = {process.pid: process for process in details.processes or ()}
-        if os.getuid() != 0:
-            with pytest.raises(GmgError, match="belongs to"):
-                await run.client.end_process("gpu0", seen[init])
-        await run.client.end_process("gpu0", seen[other.pid])
-        assert await other.wait() == -signal.SIGTERM
+        other.kill()
+        await other.wait()

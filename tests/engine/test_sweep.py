@@ -186,11 +186,7 @@ async def test_commands_to_jobs(sim: Sim, marked: Path) -> None:
     jobs = [{"s": 600.0}, *({"s": 0.0} for _ in range(4))]
     async with running(sweep_for(jobs, batch), sim.env()) as run:
         await run.until(lambda s: marks(marked))
-        await run.client.act_on_jobs(QueueAction.TOP, 4)
         await run.client.act_on_jobs(QueueAction.SKIP, 3)
-        await run.client.act_on_jobs(QueueAction.DOWN, 2)
-        with pytest.raises(GmgError, match=r"job 1 .* runs"):
-            await run.client.act_on_jobs(QueueAction.UP, 1)
         with pytest.raises(GmgError, match=r"job 1 .* runs; it does not wait"):
             await run.client.act_on_jobs(QueueAction.SKIP, 1)
         with pytest.raises(GmgError, match=r"job 5 .* does not run"):
@@ -200,7 +196,7 @@ async def test_commands_to_jobs(sim: Sim, marked: Path) -> None:
         assert (queue.finished, queue.stopped) == (3, 2)
         await run.client.act_on_jobs(QueueAction.RETRY, 3)
         assert (await run.until(lambda s: s.queue and s.queue.finished == 4)).queue
-    assert [mark["GMG_JOB"] for mark in marks(marked)] == ["1", "4", "5", "2", "3"]
+    assert [mark["GMG_JOB"] for mark in marks(marked)] == ["1", "2", "4", "5", "3"]
     assert stored(run)["job-1"].state is STOPPED
 
 

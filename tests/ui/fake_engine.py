@@ -11,7 +11,6 @@ from gmg_tui.client import EngineClient
 from gmg_tui.errors import GmgError
 from gmg_tui.model import (
     Details,
-    GpuProcess,
     JobRecord,
     Lane,
     QueueAction,
@@ -122,9 +121,6 @@ class FakeEngine(EngineClient):
     async def series(self, slot: str) -> Series:
         await self._hear("series", slot)
         return next((series for series in self.welcome.recent if series.slot == slot), Series(slot, 0.0, 1.0))
-
-    async def end_process(self, slot: str, process: GpuProcess, *, kill: bool = False) -> None:
-        await self._hear("end_process", slot, process.pid, kill)
 
     async def queue(self, first: int, count: int) -> QueueView:
         await self._hear("queue", first, count)

@@ -75,7 +75,6 @@ async def test_what_keys_act_on_is_always_shown(size: tuple[int, int], seed: int
     chance = random.Random(2026 + seed)
     first = _snapshot(chance, 0.0, spread=spread)
     app = nodes.app_of(first, SLOTS // CARDS, CARDS) if spread else play.app_of(play.engine_of(first))
-    app.confirm = False
     async with app.run_test(size=size) as pilot:
         await play.sees(pilot, "following")
         for number in range(ROUNDS):

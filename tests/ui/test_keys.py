@@ -121,7 +121,7 @@ def _with(*changes: Mapping[str, object]) -> FakedApp:
     return play.app_of(play.engine_of(sessions.changed(snapshot, workers=workers)))
 
 
-async def test_losing_more_than_a_minute_of_running_asks_first_unless_turned_off() -> None:
+async def test_losing_more_than_a_minute_of_running_asks_first() -> None:
     app = _with(_LONG, {"attempt_started": NOW - 59.0})
     async with app.run_test(size=WIDE) as pilot:
         for key, verb, action in (("r", "Restart", "restart"), ("x", "Stop", "stop")):
@@ -135,9 +135,6 @@ async def test_losing_more_than_a_minute_of_running_asks_first_unless_turned_off
             assert app.engine.seen == {"gpu0": Seen(None, 1)}
             await press(pilot, "right", key, "left")
             assert _asked(app.engine)[1:] == [(action, "gpu1")]
-        app.confirm = False
-        await press(pilot, "r")
-        assert _asked(app.engine)[-1] == ("restart", "gpu0")
 
 
 async def test_a_restart_that_loses_nothing_does_not_ask() -> None:

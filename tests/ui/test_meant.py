@@ -61,7 +61,3 @@ async def test_a_stop_and_a_restart_apply_to_the_job_on_the_screen() -> None:
             await pilot.pause()
             assert (action, "gpu0") in engine.asked
             assert engine.seen == {"gpu0": Seen(13, attempt)}
-        app.confirm = False
-        await pilot.press("x")
-        await pilot.pause()
-        assert engine.seen == {"gpu0": Seen(13)}

@@ -53,7 +53,6 @@ async def test_the_cursor_moves_over_folded_lines_and_enter_unfolds() -> None:
 
 async def test_keys_do_not_act_on_hidden_workers_unless_space_has_marked_them() -> None:
     app = nodes.busy()
-    app.confirm = False
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:screen.fold_node")
         for key in ("r", "x", "X", "e", "p", "do:stacks"):
@@ -64,7 +63,7 @@ async def test_keys_do_not_act_on_hidden_workers_unless_space_has_marked_them() 
         await press(pilot, "space")
         assert app.view.marked == set(ALL[:4])
         assert "▸◆+ n1" in play.shown(app)
-        await press(pilot, "x")
+        await press(pilot, "x", "y")
         await play.until(pilot, lambda: (Action.STOP, *ALL[:4]) in app.engine.asked)
         await press(pilot, "space")
         assert not app.view.marked

@@ -137,8 +137,6 @@ class Client:
                 supervisor.act(action, slots, seen)
             case protocol.Edit(slots=slots, args=args, env=env, seen=seen):
                 supervisor.edit(slots, args, env, seen)
-            case protocol.EndProcess(slot=slot, process=process, kill=kill):
-                await observer.end_process(slot, process, kill=kill)
             case protocol.ActOnJobs(action=queue_action, jobs=jobs):
                 supervisor.scheduler.act(queue_action, jobs)
             case protocol.UseSlot(slot=slot, used=used):

@@ -28,7 +28,6 @@ from gmg_tui.engine.workers.worker import Watcher, Worker
 from gmg_tui.errors import GmgError
 from gmg_tui.model import (
     AgentSpec,
-    GpuProcess,
     GpuSample,
     LauncherKind,
     NodesSpec,
@@ -236,10 +235,6 @@ class Fleet:
         for sample in node.snapshot.samples:
             uuid = uuids.get(sample.uuid) or sample.uuid
             yield structs.replace(sample, uuid=uuid) if current else GpuSample(uuid=uuid)
-
-    async def end_process(self, slot: Slot, process: GpuProcess, *, kill: bool) -> None:
-        """As `EngineClient.end_process`. Raises `GmgError`."""
-        await self._nodes[slot.node].client.end_process(slot.name, process, kill=kill)
 
 
 def _name(slot: str, node: str) -> str:

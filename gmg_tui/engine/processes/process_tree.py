@@ -109,11 +109,6 @@ def send(proc: Proc, number: int) -> bool:
     return True
 
 
-def owner(pid: int) -> int:
-    """The user that the process runs as. Raises `FileNotFoundError` if there is no such process."""
-    return os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116 - as in read()
-
-
 class Table:
     """All processes at one moment, by PID, by parent, and by group or session."""
 

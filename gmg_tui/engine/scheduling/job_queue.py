@@ -192,8 +192,8 @@ class JobQueue:
 
     # Commands
 
-    def act(self, action: QueueAction, number: int) -> list[JobRecord]:
-        """Act on a job that does not occupy a slot. Returns the records that have changed.
+    def act(self, action: QueueAction, number: int) -> JobRecord:
+        """Act on a job that does not occupy a slot. Returns its new record.
 
         Raises `GmgError` if there is no such job, or the action does not apply to it.
         """
@@ -207,30 +207,14 @@ class JobQueue:
             if not record.state.ended:
                 raise GmgError(f"job {number} ({record.name}) has not ended; only then can it be run again", 1)
             position = self.records[waiting[0]].position - 1.0 if waiting else record.position
-            return [self._reopen(record, position=position, reason=None)]
+            return self._reopen(record, position=position, reason=None)
         if number not in waiting:
             what = "has ended" if record.state.ended else "runs"
             raise GmgError(f"job {number} ({record.name}) {what}; it does not wait", 1)
-        if action is QueueAction.SKIP:
-            self._leave(record)
-            skipped = self.records[number] = structs.replace(record, state=WorkerState.STOPPED, reason=SKIPPED)
-            self._end(skipped)
-            return [skipped]
-        index = waiting.index(number)
-        target = {QueueAction.UP: index - 1, QueueAction.DOWN: index + 1, QueueAction.TOP: 0}[action]
-        return self._move(waiting, index, target) if 0 <= target < len(waiting) and target != index else []
-
-    def _move(self, waiting: deque[int], index: int, target: int) -> list[JobRecord]:
-        moved, other = self.records[waiting[index]], self.records[waiting[target]]
-        if target == 0 and index > 1:
-            changed = [structs.replace(moved, position=other.position - 1.0)]
-        else:
-            changed = [structs.replace(moved, position=other.position), structs.replace(other, position=moved.position)]
-        self.records.update((record.number, record) for record in changed)
-        del waiting[index]
-        waiting.insert(target, moved.number)
-        self.version += 1
-        return changed
+        self._leave(record)
+        skipped = self.records[number] = structs.replace(record, state=WorkerState.STOPPED, reason=SKIPPED)
+        self._end(skipped)
+        return skipped
 
 
 def _bare(record: JobRecord) -> JobRecord:

@@ -256,8 +256,7 @@ class QueueScheduler(Scheduler):
         if action is QueueAction.STOP and number in self._runs:
             self._stop(self._runs[number], kill=False)
             return
-        for record in self._queue.act(action, number):
-            self._recorder.keep(record)
+        self._recorder.keep(self._queue.act(action, number))
         self._recorder.event(action.value, f"job {number}: {action.value}", job=number)
 
     def use(self, slot: str, *, used: bool) -> None:

@@ -75,8 +75,8 @@ class TuneScheduler(QueueScheduler):
         self._stopped = False
         super().__init__(board, workplace, recorder, changed)
         for number in [number for number, record in self._queue.records.items() if not record.state.ended]:
-            for record in self._queue.act(QueueAction.SKIP, number):  # of an earlier engine: the search decides anew
-                self._recorder.keep(record)
+            # Of an earlier engine: the search decides anew.
+            self._recorder.keep(self._queue.act(QueueAction.SKIP, number))
 
     # Life
 
@@ -206,8 +206,7 @@ class TuneScheduler(QueueScheduler):
 
     def _skip(self, number: int, reason: str) -> None:
         """Give up a trial that waits."""
-        for record in self._queue.act(QueueAction.SKIP, number):
-            self._recorder.keep(record)
+        self._recorder.keep(self._queue.act(QueueAction.SKIP, number))
         self._take(structs.replace(self._trial_runs.pop(number).trial, state=TrialState.SKIPPED, reason=reason))
         self._wake.set()
 
@@ -236,7 +235,7 @@ class TuneScheduler(QueueScheduler):
 
     def _check(self, action: QueueAction) -> None:
         if action not in {QueueAction.SKIP, QueueAction.STOP}:
-            raise GmgError("the search decides which trials run, and in which order; a trial can be skipped", 1)
+            raise GmgError("the search decides which trials run; a trial can be skipped", 1)
         super()._check(action)
 
     def _act_on(self, action: QueueAction, number: int) -> None:

@@ -1,18 +1,14 @@
-"""The processes on one GPU: whose they are, and a way to end those that should not be there."""
+"""The processes on one GPU, and whose they are."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import ClassVar, Final
+from typing import Final
 
-from textual import work
-from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from gmg_tui import units
 from gmg_tui.client import Source
 from gmg_tui.columns import Column
-from gmg_tui.errors import GmgError
 from gmg_tui.model import GpuProcess
 from gmg_tui.ui.drawing import words
 from gmg_tui.ui.drawing.appearance import safe
@@ -47,11 +43,6 @@ _COLUMNS: Final = (
 class ProcessesPage(TablePage[GpuProcess]):
     """The processes on a slot's GPU, refreshed every few seconds."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("x", "end_process(False)", "Stop", id="stop", tooltip="End the selected process with SIGTERM."),
-        Binding("X", "end_process(True)", "Kill", id="kill", tooltip="Kill the selected process with SIGKILL."),
-    ]
-
     def __init__(self, engine: Source, slot: str) -> None:
         super().__init__(RowTable(_COLUMNS, key=lambda process: str(process.pid)))
         self._engine = engine
@@ -82,25 +73,3 @@ class ProcessesPage(TablePage[GpuProcess]):
     def selected_text(self, row: GpuProcess) -> Content:
         """The command in full."""
         return Content(safe(_command(row)))
-
-    async def action_end_process(self, kill: bool) -> None:
-        """Send SIGTERM or SIGKILL to the selected process, after a confirmation."""
-        process, signal = self.table.selected, "SIGKILL" if kill else "SIGTERM"
-        if process is None:
-            self.app.say("There is no process to end.")
-        elif process.slot is not None:
-            self.app.say(f"Process {process.pid} is the worker of {process.slot}: stop it on the main screen.")
-        else:
-            owner = f"{process.user}'s " if process.user else ""
-            question = f"Send {signal} to {owner}process {process.pid}, {_command(process)}?"
-            await self.app.ask(question, partial(self._end, process, kill=kill))
-
-    @work(group="ending")
-    async def _end(self, process: GpuProcess, *, kill: bool) -> None:
-        try:
-            await self._engine.end_process(self._slot, process, kill=kill)
-        except GmgError as error:
-            self.app.say(str(error))
-            return
-        self.app.say(f"Sent {'SIGKILL' if kill else 'SIGTERM'} to process {process.pid}.")
-        self.poll()

@@ -181,7 +181,7 @@ _COLUMNS: Final = (
 
 
 class QueuePage(JobsPage[Row]):
-    """The queue of a sweep, on which jobs are run again, skipped, stopped and moved.
+    """The queue of a sweep, on which jobs are run again, skipped and stopped.
 
     Its jobs, of which there may be ten thousand, are asked for in parts. They move only around those that run: these
     parts are asked for with each version of the queue, the others by turns, and all after a job was acted on.
@@ -192,9 +192,6 @@ class QueuePage(JobsPage[Row]):
     ]
     PALETTE = (
         ("Retry all that failed", "Run all jobs that have failed again, the first one first.", "retry_failed"),
-        ("Move job to the top", "Move the selected job to the head of the queue: it starts next.", "shift('top')"),
-        ("Move job up", "Move the selected job up by one position: it starts sooner.", "shift('up')"),
-        ("Move job down", "Move the selected job down by one position: it starts later.", "shift('down')"),
         ("Choose GPUs", "Choose the GPUs that jobs may start on.", "gpus"),
     )
 
@@ -318,13 +315,9 @@ class QueuePage(JobsPage[Row]):
 
     def action_retry(self) -> None:
         """Run the selected job again."""
-        self.action_shift(QueueAction.RETRY)
-
-    def action_shift(self, action: str) -> None:
-        """Move the selected job `up` or `down` by a position, or to the `top`."""
         if (job := self.selected_job()) is not None:
             self.table.following = False
-            self.act(QueueAction(action), job.number)
+            self.act(QueueAction.RETRY, job.number)
 
     def action_retry_failed(self) -> None:
         """Run all failed jobs again, the first one first."""

@@ -1,4 +1,4 @@
-"""The processes on a GPU: whose they are, and how those of others are ended."""
+"""The processes on a GPU: whose they are, kept up to date."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.ui import play
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.pages import tables
 from tests.ui.screens import stage
-from tests.ui.screens.stage import asked, press
+from tests.ui.screens.stage import press
 
 SMALL = (80, 24)
 
@@ -51,43 +51,6 @@ async def test_each_row_has_the_owner_of_its_process() -> None:
         assert not isinstance(pilot.app.screen, ProcessesPage)
 
 
-async def test_the_process_of_another_user_is_ended_after_a_confirmation() -> None:
-    engine = stage.engine()
-    async with opened(engine, "Xorg") as pilot:
-        await press(pilot, "down")
-        for key, signal, kill in (("x", "SIGTERM", False), ("X", "SIGKILL", True)):
-            engine.asked.clear()
-            await press(pilot, key)
-            await play.sees(pilot, f"Send {signal} to root's process 811, /usr/lib/xorg/Xorg :0?")
-            await press(pilot, "enter")
-            assert asked(engine) == []
-            await press(pilot, key, "y")
-            await play.sees(pilot, f"Sent {signal} to process 811.")
-            assert asked(engine) == [("end_process", "gpu0", 811, kill)]
-
-
-async def test_two_keys_in_one_burst_ask_once() -> None:
-    engine = stage.engine()
-    async with opened(engine, "Xorg") as pilot:
-        await press(pilot, "down")
-        play.burst(pilot, "x", "X")
-        await play.sees(pilot, "to root's process 811")
-        await press(pilot, "n")
-        assert isinstance(pilot.app.screen, ProcessesPage)
-        assert asked(engine) == []
-
-
-async def test_the_process_of_a_worker_is_not_ended_here_and_a_refusal_is_shown() -> None:
-    engine = stage.engine()
-    async with opened(engine, "Xorg") as pilot:
-        await press(pilot, "x", "X")
-        await play.sees(pilot, "Process 5200 is the worker of gpu0")
-        assert asked(engine) == []
-        engine.refuse = "process 811 is root's: ask them, or use sudo kill 811"
-        await press(pilot, "j", "x", "y")
-        await play.sees(pilot, "process 811 is root's")
-
-
 async def test_the_cursor_stays_on_its_process_while_others_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProcessesPage, "PERIOD_S", 0.2)
     engine = _with(_process(10), _process(20), _process(30))
@@ -99,8 +62,6 @@ async def test_the_cursor_stays_on_its_process_while_others_come_and_go(monkeypa
             assert tables.selected(pilot.app).startswith(pid)
         engine.details_of = _with().details_of
         await play.sees(pilot, "No process uses memory on this GPU.")
-        await press(pilot, "x")
-        await play.sees(pilot, "There is no process to end.")
 
 
 async def test_without_a_list_of_processes_the_reason_is_shown() -> None:
@@ -108,6 +69,5 @@ async def test_without_a_list_of_processes_the_reason_is_shown() -> None:
     engine.details_of["gpu0"] = msgspec.structs.replace(stage.details(), processes=None)
     async with opened(engine, "The driver does not report this GPU's processes."):
         pass
-    async with opened(stage.cpu_engine(), "cpu0 is a share of the CPU and has no GPU.") as pilot:
-        await press(pilot, "x")
-        await play.sees(pilot, "There is no process to end.")
+    async with opened(stage.cpu_engine(), "cpu0 is a share of the CPU and has no GPU."):
+        pass

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, cast
 
-import pytest
 from msgspec import structs
 from textual.pilot import Pilot
 
@@ -150,28 +149,10 @@ async def test_a_skipped_job_is_labelled_so_and_one_that_runs_again_keeps_its_ra
 # Keys that act
 
 
-async def test_an_action_is_for_the_selected_job() -> None:
+async def test_r_runs_the_selected_job_again() -> None:
     async with opened() as queue:
-        moves = ("up", "down", "top")
-        await press(queue.pilot, *["down"] * 5, *(f"do:screen.shift('{move}')" for move in moves), "r")
-        actions = (QueueAction.UP, QueueAction.DOWN, QueueAction.TOP, QueueAction.RETRY)
-        assert queue.actions == [(action, 18) for action in actions]
-
-
-async def test_a_job_that_goes_to_the_top_stays_selected(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = sweeps.engine(sweeps.jobs(800, 700))
-    act = engine.act_on_jobs
-
-    async def to_top(action: QueueAction, *numbers: int) -> None:
-        await act(action, *numbers)
-        engine.jobs.insert(703, engine.jobs.pop(numbers[0] - 1))
-
-    monkeypatch.setattr(engine, "act_on_jobs", to_top)
-    async with opened(engine) as queue:
-        await press(queue.pilot, "end", "do:screen.shift('top')")
-        await queue.change(engine.jobs)
-        assert queue.selected.startswith("800 ")
-        assert tables.page(queue.app).table.cursor_row == 703
+        await press(queue.pilot, *["down"] * 5, "r")
+        assert queue.actions == [(QueueAction.RETRY, 18)]
 
 
 async def test_x_skips_a_waiting_job_at_once_and_stops_a_running_one_after_a_confirmation() -> None:
