@@ -112,8 +112,8 @@ async def _run(
     mouse: bool,
     web: bool,
 ) -> Outcome:
+    from gmg_tui.ui import watchdog
     from gmg_tui.ui.app import GmgApp
-    from gmg_tui.ui.terminal import watchdog
     from gmg_tui.ui.themes import Memory
 
     engine = await opened()

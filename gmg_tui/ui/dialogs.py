@@ -22,7 +22,7 @@ from gmg_tui.model import Lane, Session, Slot, Snapshot
 from gmg_tui.ui.drawing import words
 from gmg_tui.ui.drawing.appearance import plain
 from gmg_tui.ui.keys import displayed
-from gmg_tui.ui.terminal.driver import TrueSizeScreen
+from gmg_tui.ui.terminal import TrueSizeScreen
 
 Result = TypeVar("Result")
 

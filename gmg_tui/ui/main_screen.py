@@ -17,7 +17,7 @@ from gmg_tui.ui.header import Header
 from gmg_tui.ui.log.view import LogView
 from gmg_tui.ui.rows import KeysFooter, RefreshLimiter
 from gmg_tui.ui.sorting import Order
-from gmg_tui.ui.terminal.driver import TrueSizeScreen
+from gmg_tui.ui.terminal import TrueSizeScreen
 from gmg_tui.ui.view import Layout, View, job_on, log_path
 from gmg_tui.ui.workers.grid import Grid
 
@@ -311,7 +311,7 @@ class MainScreen(TrueSizeScreen[None]):
         self.app.request(self._open_pager)
 
     async def _open_pager(self) -> None:
-        from gmg_tui.ui.terminal import pager
+        from gmg_tui.ui import pager
 
         command, path = pager.command(), await self._log_path()
         await pager.check(path)

@@ -20,8 +20,7 @@ from textual.screen import Screen
 from gmg_tui.model import Snapshot
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.app import GmgApp
-from gmg_tui.ui.terminal.differ import Differ
-from gmg_tui.ui.terminal.driver import TerminalApp
+from gmg_tui.ui.terminal import Differ, TerminalApp
 from tests.ui import sessions
 from tests.ui.fake_engine import FakeEngine
 
@@ -96,7 +95,7 @@ def record(monkeypatch: pytest.MonkeyPatch, console: Console) -> list[str]:
 
     def display(app: App[object], screen: Screen[object], frame: RenderableType | None) -> None:
         if isinstance(frame, CompositorUpdate):
-            sent.append(differ.diff(frame.render_segments(console)))
+            sent.append(differ.diff(frame.render_segments(console), app.size))
 
     terminal = SimpleNamespace(forget=differ.forget, write=sent.append, flush=lambda: None)
     monkeypatch.setattr(TerminalApp, "terminal", terminal)

@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from textual._compositor import ChopsUpdate, LayoutUpdate
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.strip import Strip
 
-from gmg_tui.ui.terminal.differ import Differ
+from gmg_tui.ui.terminal import Differ
 from tests.ui import play, sessions
 
-WIDTH, HEIGHT = 12, 3
+SIZE = WIDTH, HEIGHT = Size(12, 3)
 _STYLES = [
     None,
     Style(),
@@ -87,7 +87,7 @@ def _console(colors: str) -> Console:
 
 def _alone(frame: list[Strip], console: Console) -> Cells:
     terminal = Terminal()
-    terminal.feed(Differ().diff(_whole(frame).render_segments(console)))
+    terminal.feed(Differ().diff(_whole(frame).render_segments(console), SIZE))
     return terminal.cells
 
 
@@ -101,10 +101,10 @@ def test_the_terminal_shows_the_last_frame_whatever_it_showed_before(
     frames: list[list[Strip]], colors: str, layout: bool
 ) -> None:
     console, differ, terminal = _console(colors), Differ(), Terminal()
-    terminal.feed(differ.diff(_whole(frames[0]).render_segments(console)))
+    terminal.feed(differ.diff(_whole(frames[0]).render_segments(console), SIZE))
     for frame in frames[1:]:
         update = _whole(frame) if layout else _part(frame, set(range(HEIGHT)), [])
-        terminal.feed(differ.diff(update.render_segments(console)))
+        terminal.feed(differ.diff(update.render_segments(console), SIZE))
     assert terminal.cells == _alone(frames[-1], console)
 
 
@@ -124,9 +124,9 @@ def test_a_region_that_was_not_drawn_is_unchanged(
     before: list[Strip], after: list[Strip], cut: int, left: bool
 ) -> None:
     console, differ, terminal = _console("256"), Differ(), Terminal()
-    terminal.feed(differ.diff(_whole(before).render_segments(console)))
+    terminal.feed(differ.diff(_whole(before).render_segments(console), SIZE))
     update = _part(after, {0, 1, 2}, [cut], missing=0 if left else cut)
-    terminal.feed(differ.diff(update.render_segments(console)))
+    terminal.feed(differ.diff(update.render_segments(console), SIZE))
     old, new = (_alone(frame, console) for frame in (before, after))
     halves = (old, new) if left else (new, old)
     assert terminal.cells == [former[:cut] + other[cut:] for former, other in zip(*halves, strict=True)]
@@ -136,17 +136,20 @@ def test_unchanged_cells_are_not_sent() -> None:
     console, differ = _console("256"), Differ()
     row = [Piece("gpu0  24,013", Style(color="green"))]
     frame = [_row(row)] * HEIGHT
-    differ.diff(_whole(frame).render_segments(console))
-    assert differ.diff(_part(frame, {0, 1, 2}, []).render_segments(console)) == ""
+    differ.diff(_whole(frame).render_segments(console), SIZE)
+    assert differ.diff(_part(frame, {0, 1, 2}, []).render_segments(console), SIZE) == ""
     changed = [frame[0], _row([Piece("gpu0  24,014", Style(color="green"))]), frame[2]]
-    assert differ.diff(_part(changed, {0, 1, 2}, []).render_segments(console)) == "\x1b[2;12H\x1b[32m4\x1b[0m\x1b[3;13H"
+    assert (
+        differ.diff(_part(changed, {0, 1, 2}, []).render_segments(console), SIZE)
+        == "\x1b[2;12H\x1b[0;32m4\x1b[0m\x1b[3;13H"
+    )
 
 
 @pytest.mark.parametrize("text", ["e\u0301te\u0301", "世e\u0301 x"])
 def test_a_combining_mark_is_sent_with_its_base_character(text: str) -> None:
     console, terminal = _console("256"), Terminal()
     row = _row([Piece(text, None)])
-    terminal.feed(Differ().diff(_whole([row] * HEIGHT).render_segments(console)))
+    terminal.feed(Differ().diff(_whole([row] * HEIGHT).render_segments(console), SIZE))
     shown = "".join(str(cell[0]) for cell in terminal.cells[1])
     assert unicodedata.normalize("NFC", shown).rstrip() == unicodedata.normalize("NFC", text)
 
@@ -155,19 +158,9 @@ def test_a_late_frame_of_a_wider_terminal_does_not_overwrite_the_last_column() -
     """A terminal writes what is beyond its last column over it: a border stayed there after a resize."""
     console, differ, terminal = _console("256"), Differ(), Terminal()
     frame = [_row([Piece("gpu0", None)])] * HEIGHT
-    differ.resize(WIDTH, HEIGHT)
-    terminal.feed("\x1b[?7l" + differ.diff(_whole(frame).render_segments(console)))
-    terminal.feed(differ.diff(f"\x1b[2;{WIDTH + 4}Hxyz\x1b[{HEIGHT + 3};1Hlow"))
+    terminal.feed("\x1b[?7l" + differ.diff(_whole(frame).render_segments(console), SIZE))
+    terminal.feed(differ.diff(f"\x1b[2;{WIDTH + 4}Hxyz\x1b[{HEIGHT + 3};1Hlow", SIZE))
     assert terminal.cells == _alone(frame, console)
-
-
-def test_styles_are_correct_after_the_style_cache_has_overflowed() -> None:
-    differ = Differ()
-    differ.diff("\x1b[1;1H\x1b[1;31m世a\x1b[0m")
-    differ.diff("\x1b[2;1H" + "".join(f"\x1b[38;2;{n // 256};{n % 256};0mx\x1b[0m" for n in range(5000)))
-    # A row with a wide character is sent whole: what is new has an equal style, though not the same object.
-    assert differ.diff("\x1b[1;3H\x1b[1;31mbc\x1b[0m").count("\x1b[1;31m") == 1
-    assert "\x1b[m" not in differ.diff("\x1b[1;3H\x1b[1;31mcb\x1b[0m")
 
 
 async def test_only_cells_that_changed_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +176,4 @@ async def test_only_cells_that_changed_are_sent(monkeypatch: pytest.MonkeyPatch)
         workers = (*snapshot.workers[:5], worker, *snapshot.workers[6:])
         app.engine.push(sessions.changed(snapshot, workers=workers))
         await play.sees(pilot, "8,192 envs")
-    output = "".join(sent)
-    assert "8,192" in output
-    assert len(output) < 100
+    assert 0 < len("".join(sent)) < 100

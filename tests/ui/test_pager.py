@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.errors import GmgError
-from gmg_tui.ui.terminal import pager
+from gmg_tui.ui import pager
 from tests.ui import play, sessions, sweeps
 from tests.ui.play import FakedApp
 from tests.ui.screens.stage import press

@@ -10,9 +10,9 @@ import pytest
 
 from gmg_tui.model import Fps
 from gmg_tui.protocol import Action, Lines
+from gmg_tui.ui import pager
 from gmg_tui.ui.history import History
 from gmg_tui.ui.sorting import SlotView
-from gmg_tui.ui.terminal import pager
 from gmg_tui.ui.themes import Memory
 from gmg_tui.ui.workers import tile
 from tests.ui import play, sessions, sweeps

@@ -21,7 +21,7 @@ import pexpect
 import psutil
 import pytest
 
-from gmg_tui.ui.terminal import watchdog
+from gmg_tui.ui import watchdog
 from tests.ui.screens.on_terminal import BLOCKED
 
 _WAIT_S = 60
@@ -110,7 +110,7 @@ def test_without_a_terminal_the_interface_is_refused_in_one_line(name: str) -> N
     master, slave = pty.openpty()
     streams: dict[str, Any] = {"stdin": slave, "stderr": slave, "stdout": subprocess.PIPE}
     streams["stdin" if name == "input" else "stderr"] = subprocess.DEVNULL
-    code = "from gmg_tui.ui.terminal import watchdog; watchdog.check_terminal()"
+    code = "from gmg_tui.ui import watchdog; watchdog.check_terminal()"
     script = f"try:\n    {code}\nexcept Exception as error:\n    print(type(error).__name__, error)"
     done = subprocess.run([sys.executable, "-c", script], **streams, text=True, check=True)
     os.close(master)

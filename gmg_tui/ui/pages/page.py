@@ -21,7 +21,7 @@ from gmg_tui.ui import keys
 from gmg_tui.ui.drawing.appearance import plain, safe
 from gmg_tui.ui.pages.table import RowTable
 from gmg_tui.ui.rows import KeysFooter
-from gmg_tui.ui.terminal.driver import TrueSizeScreen
+from gmg_tui.ui.terminal import TrueSizeScreen
 
 if TYPE_CHECKING:
     from gmg_tui.ui.app import GmgApp

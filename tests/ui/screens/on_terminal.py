@@ -13,8 +13,8 @@ import time
 from collections.abc import Mapping
 
 from gmg_tui.protocol import Action, Seen
+from gmg_tui.ui import watchdog
 from gmg_tui.ui.app import GmgApp
-from gmg_tui.ui.terminal import watchdog
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.screens import stage
 
