@@ -6,7 +6,9 @@ import asyncio
 import ctypes
 import os
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +20,6 @@ from gmg_tui.engine.processes.process import Process, adopt_orphans
 from gmg_tui.engine.processes.process_tree import Scans
 
 from .harness import lives
-from .recycled import spawn_as
 
 ENV = {"PATH": os.environ["PATH"], "GMG_SLOT": "cpu0", "PYTHONUNBUFFERED": "1"}
 STEPS = ((signal.SIGINT, 0.3), (signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0))
@@ -129,11 +130,30 @@ async def test_a_child_in_another_session_is_ended(tmp_path: Path, waits: tuple[
     os.waitpid(child, 0)
 
 
+def _spawn_as(pid: int) -> subprocess.Popen[bytes]:
+    """A process with this unused PID that leads its own group.
+
+    It starts in a later clock tick than whatever had the PID: ticks are what start times are counted in.
+    """
+    time.sleep(2 / os.sysconf("SC_CLK_TCK"))
+    for _ in range(200):
+        try:
+            Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+        except OSError as error:
+            pytest.skip(f"PIDs cannot be chosen here: {error.strerror}")
+        process = subprocess.Popen(["sleep", "60"], start_new_session=True)
+        if process.pid == pid:
+            return process
+        process.kill()
+        process.wait()
+    pytest.skip("others were always quicker to take the PID")
+
+
 @pytest.mark.usefixtures("adopting")
 async def test_a_process_group_with_a_recycled_pid_is_not_killed(tmp_path: Path) -> None:
     run = await Run().start(ESCAPE, str(tmp_path / "pid"))
     await run.process.wait()
-    stranger = spawn_as(run.process.pid)
+    stranger = _spawn_as(run.process.pid)
     try:
         await run.stop()
         os.waitpid(int((tmp_path / "pid").read_text()), 0)
