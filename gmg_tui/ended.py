@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
@@ -198,10 +197,8 @@ def _queue(stored: Stored, session: Session, snapshot: Snapshot, first: int, cou
         return not job.state.ended, (job.ended or 0.0) if job.state.ended else job.position, job.number
 
     jobs = sorted(stored.jobs, key=order)
-    sweep = session.spec.sweep
-    names = tuple(batch.name for batch in sweep.batches) if sweep is not None else ()
     version = snapshot.queue.version if snapshot.queue is not None else 0
-    return QueueView(version, first, len(jobs), tuple(jobs[first : first + max(0, count)]), (), names)
+    return QueueView(version, first, len(jobs), tuple(jobs[first : first + max(0, count)]), ())
 
 
 def _tried(stored: Stored, session: Session, now: float) -> TriedView:
@@ -223,11 +220,11 @@ def _details(stored: Stored, session: Session, snapshot: Snapshot, slot: str) ->
     if worker is None:
         raise GmgError(f"no job has run on {slot}", 1)
     attempts = [ran.attempt for ran in _all_attempts(stored) if ran.slot == slot and worker.job in {None, ran.job}]
-    last = attempts[-1] if attempts else worker.newest
+    last, spec = attempts[-1] if attempts else worker.newest, session.spec
     return Details(
         slot=slot,
-        command=(*_program(stored, session, worker), *last.args),
-        cwd=session.spec.cwd,
+        command=(spec.python, *(("-m",) if spec.module else ()), spec.script, *last.args),
+        cwd=spec.cwd,
         env={},
         unset=(_NOT_RECORDED,),
         egl=_NOT_RECORDED,
@@ -235,14 +232,3 @@ def _details(stored: Stored, session: Session, snapshot: Snapshot, slot: str) ->
         args=last.given,
         extra_env=last.env,
     )
-
-
-def _program(stored: Stored, session: Session, worker: Worker) -> tuple[str, ...]:
-    """The interpreter and the script of a worker."""
-    spec = session.spec
-    script, module = spec.script, spec.module
-    if spec.sweep is not None:
-        with suppress(StopIteration, IndexError):
-            job = next(job for job in stored.jobs if job.number == worker.job)
-            script, module = spec.sweep.batches[job.batch].script, spec.sweep.batches[job.batch].module
-    return (spec.python, *(("-m",) if module else ()), script)

@@ -145,14 +145,9 @@ SCREEN = ("theme", "ascii_only", "no_mouse")
 
 SWEEP_ONLY = (
     Opt("sets", str, "KEY=V1,V2", "Values of a key of the grid; repeatable.", LINE, (), flag="--set"),
-    Opt("presets", str, "NAME", "Run a preset of FILE; repeatable.", LINE, (), flag="--preset"),
-    Opt("all_presets", bool, "", "Run all presets of FILE, one after another.", LINE, False, flag="--all"),
     Opt("per_gpu", int, "N", "Jobs on one GPU at once. [default: 1]", SWEEP),
     Opt("retries", int, "N", "Retries of a failed job. [default: 0]", SWEEP),
-    Opt("repeat", int, "N", "How often each job is run. [default: 1]"),
     Opt("timeout", str, "T", "Time limit of an attempt: 30m, 1h30m.", SWEEP),
-    Opt("min_free_mib", float, "MIB", "Free VRAM that a job needs to start.", SWEEP),
-    Opt("out_dir", str, "TEMPLATE", "Folder of each job, as runs/{name}."),
     Opt("best", str, "COLUMN", "Sort the final table by COLUMN; -COLUMN: smallest first.", SWEEP),
     Opt("dry_run", bool, "", "List the jobs without running them.", LINE | SWEEP, False),
     Opt("resume", str, "NAME", "Continue a sweep that has ended.", LINE | RESUMED),

@@ -13,7 +13,7 @@ from gmg_tui.model import Slot
 
 NAMES = ("slot", "gpu", "i", "n", "seed")
 """What every worker has."""
-JOB_NAMES = ("job", "name", "out_dir")
+JOB_NAMES = ("job", "name")
 """What the jobs of a sweep have beside these, and beside the values of the experiments' file."""
 NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 """A placeholder's name; dots and dashes allow hydra's `optim.lr` and the names of options."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from gmg_tui.model import (
-    Batch,
     Fps,
     Gpu,
     JobRecord,
@@ -248,7 +247,7 @@ def session(tuning: Tuning, name: str = "tune-1") -> Session:
         cwd="/home/me/sim",
         python="/opt/venv/bin/python",
         cpu=len(slots) if on_cpu else None,
-        sweep=SweepSpec((Batch(script=script, args=args),)),
+        sweep=SweepSpec(),
         tune=tuning.spec,
     )
     return Session(spec, tuple(slots), engine_pid=4711, started=NOW - 680, version="0.1.0")

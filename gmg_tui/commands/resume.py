@@ -60,8 +60,7 @@ def changed_spec(spec: RunSpec, fields: Mapping[str, Any], options: Options) -> 
     if not Path(spec.cwd).is_dir():
         raise GmgError(f"{spec.name} ran in {spec.cwd}, which is gone; create it again", 1)
     interpreter.check_python(spec.python)
-    for batch in spec.sweep.batches if spec.sweep is not None else ():
-        check_script(batch.script if batch.module else str(Path(spec.cwd, batch.script)), batch.module)
+    check_script(spec.script if spec.module else str(Path(spec.cwd, spec.script)), spec.module)
     return spec
 
 

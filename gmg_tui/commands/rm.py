@@ -16,16 +16,15 @@ from gmg_tui.commands.messages import note, print_table, waiting
 from gmg_tui.errors import GmgError
 from gmg_tui.options import span_s
 from gmg_tui.session import recovery, removal
-from gmg_tui.session.removal import Removable, Usage
+from gmg_tui.session.removal import Removable
 
-_Measured = tuple[Removable, Usage]
+_Measured = tuple[Removable, int]
 
 _COLUMNS = (
     Column[_Measured]("name", lambda each: each[0].name, priority=100, left=True),
     Column[_Measured]("state", lambda each: each[0].state, priority=70, left=True),
     Column[_Measured]("ended", lambda each: f"{units.span(time.time() - each[0].ended)} ago", priority=80, left=True),
-    Column[_Measured]("size", lambda each: each[1].bytes, write=units.size, priority=90),
-    Column[_Measured]("by jobs", lambda each: each[1].jobs_bytes or None, write=units.size, priority=60),
+    Column[_Measured]("size", lambda each: each[1], write=units.size, priority=90),
 )
 
 
@@ -52,7 +51,7 @@ def rm(names: tuple[str, ...], *, older: str | None, keep: int | None, yes: bool
     measured = []
     for number, session in enumerate(chosen, 1):
         with waiting(f"measuring {session.name} ({number} of {len(chosen)})"):
-            measured.append((session, removal.usage(session.folder)))
+            measured.append((session, removal.size_bytes(session.folder)))
     print_table(_COLUMNS, measured)
     return _remove(measured, yes=yes) or status
 
@@ -84,16 +83,16 @@ def _remove(measured: Sequence[_Measured], *, yes: bool) -> int:
             print("nothing was removed")
             return 1
     removed = []
-    for number, (session, usage) in enumerate(measured, 1):
+    for number, (session, size) in enumerate(measured, 1):
         try:
             with waiting(f"removing {session.name} ({number} of {len(measured)})"):
                 removal.remove(session)
         except GmgError as error:
             note(f"gmg-tui: {error}")
         else:
-            removed.append((session, usage))
-    size = units.size(sum(usage.bytes for _, usage in removed))
-    print(f"{units.count(len(removed), 'session')} ({size}) removed")
+            removed.append((session, size))
+    total = units.size(sum(size for _, size in removed))
+    print(f"{units.count(len(removed), 'session')} ({total}) removed")
     return 0 if len(removed) == len(measured) else 1
 
 

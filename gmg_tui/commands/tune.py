@@ -12,7 +12,7 @@ from gmg_tui.commands.prestart import PrestartedEngine
 from gmg_tui.commands.resume import changed_spec, prepare, session_of
 from gmg_tui.commands.spec import check_queued, check_script, describe, with_store
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Batch, Goal, RunSpec, Session, SweepSpec, TuneSpec
+from gmg_tui.model import Goal, RunSpec, Session, SweepSpec, TuneSpec
 from gmg_tui.options import TUNE, TUNE_ONLY, Options, Program
 
 _VARIABLE = re.compile(rf"(?P<name>{placeholders.NAME.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
@@ -47,7 +47,7 @@ def tune(options: Options, engine: PrestartedEngine, program: Program | None) ->
 
     def make() -> RunSpec:
         spec = describe(options, fields, program, after="tune")
-        return with_store(structs.replace(spec, tune=asked, sweep=_jobs(spec, asked)))
+        return with_store(structs.replace(spec, tune=asked, sweep=SweepSpec(timeout_s=asked.trial_time_s)))
 
     return start(options, make, engine=engine)
 
@@ -70,7 +70,9 @@ def resume(options: Options, engine: PrestartedEngine) -> int:
     tuned = [opt.spec_field for opt in TUNE_ONLY if opt.name in options.given]
     changes = {field: getattr(asked, field) for field in tuned if field in TuneSpec.__struct_fields__}
     tune = structs.replace(spec.tune, **changes)
-    changed = structs.replace(changed_spec(spec, fields, options), tune=tune, sweep=_jobs(spec, tune))
+    changed = structs.replace(
+        changed_spec(spec, fields, options), tune=tune, sweep=SweepSpec(timeout_s=tune.trial_time_s)
+    )
     check_comparable(session, changed)
     return start(options, lambda: prepare(changed), engine=engine)
 
@@ -86,12 +88,6 @@ def check_comparable(session: Session, changed: RunSpec) -> None:
             f"--resume {name}: {changed.python} has changed ({changes}), and rates would not compare with those of its "
             "trials; start a new tuning"
         )
-
-
-def _jobs(spec: RunSpec, asked: TuneSpec) -> SweepSpec:
-    """The jobs of a tuning, none of which is chosen yet."""
-    batch = Batch("", spec.script, spec.args, module=spec.module, gpus=spec.gpus, timeout_s=asked.trial_time_s)
-    return SweepSpec((batch,))
 
 
 def _asked(options: Options) -> TuneSpec:

@@ -62,10 +62,8 @@ def starts(script: str, *, module: bool) -> bool:
 
 def stop_s(spec: RunSpec) -> float:
     """How long a session's workers may take to end after SIGINT and SIGTERM."""
-    batches = spec.sweep.batches if spec.sweep is not None else ()
-    runs = [(spec.script, spec.module), *((batch.script, batch.module) for batch in batches)]
-    graces_s = (GRACE_S for script, module in runs if starts(script, module=module))
-    return max(spec.sigint_wait_s, *graces_s, 0.0) + spec.sigterm_wait_s
+    grace_s = GRACE_S if starts(spec.script, module=spec.module) else 0.0
+    return max(spec.sigint_wait_s, grace_s) + spec.sigterm_wait_s
 
 
 def instead(script: str) -> str:

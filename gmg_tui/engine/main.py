@@ -143,12 +143,10 @@ class Engine:
             pid_namespace=machine.pid_namespace(),
             idle=hardware.idle,
             versions=versions(spec.python),
-            allowed=tuple(tuple(sorted(names)) for names in hardware.allowed) if spec.agent is not None else (),
         )
         count = len(hardware.slots)
         slot_states = {slot.name: SlotState(slot, index, count) for index, slot in enumerate(hardware.slots)}
-        at_once = max((len(names) for names in hardware.allowed), default=count)
-        context = Context(session, at_once, self._pipes, self._logs, hardware.nvml, self._egl)
+        context = Context(session, count, self._pipes, self._logs, hardware.nvml, self._egl)
         self._watchdog = context.watchdog
         workplace = Workplace(session, partial(LocalWorker, context))
         if fleet is not None:
@@ -168,8 +166,8 @@ class Engine:
         elif spec.sweep is None:
             scheduler = ReplicatedScheduler(slot_states, workplace, recorder)
         else:
-            queue = queue_of(folder / sessions.STORE, spec.sweep, hardware, self._store, tried)
-            board = SlotBoard(slot_states, hardware.allowed, queue)
+            queue = queue_of(folder / sessions.STORE, spec.sweep, count, self._store, tried)
+            board = SlotBoard(slot_states, queue)
             if spec.tune is not None:
                 search_and_trials = search_of(spec, spec.tune, hardware)
                 scheduler = TuneScheduler(board, workplace, recorder, self._changed, *search_and_trials)

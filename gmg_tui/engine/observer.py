@@ -179,13 +179,12 @@ class Observer:
         """Everything at this moment."""
         now, guard = time.monotonic(), self._faults.guard
         slow = guard("the comparison of slots", self._slow) or {}
-        displayed = [slot_state for slot_state in self._work.slot_states.values() if slot_state.displayed]
         return Snapshot(
             time=time.time(),
             elapsed_s=self._work.elapsed_s(now),
             workers=tuple(
                 guard("views", slot_state.view, now, slow.get(slot_state.slot.name)) or slot_state.bare_view()
-                for slot_state in displayed
+                for slot_state in self._work.slot_states.values()
             ),
             samples=guard("samples", self._current_samples, now) or (),
             nvml_error=self._nvml_error,

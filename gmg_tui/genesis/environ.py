@@ -21,7 +21,7 @@ _OWN = "GMG_"
 """The prefix of gmg-tui's own variables, which nobody overrides."""
 WORKER_VARIABLES = (
     *("GMG_SESSION", "GMG_SESSION_ID", "GMG_SLOT", "GMG_WORKER_INDEX", "GMG_NUM_WORKERS", "GMG_ATTEMPT"),
-    *("GMG_JOB", "GMG_JOB_NAME", "GMG_OUT_DIR"),
+    *("GMG_JOB", "GMG_JOB_NAME"),
 )
 """The variables that identify a worker and its processes."""
 _TASK = re.compile(r"SLURM_(PROCID|LOCALID|NODEID|NPROCS|NTASKS\w*|STEPID|STEP_\w+)|(PMI|PMIX|OMPI)_\w+")

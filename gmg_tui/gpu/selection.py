@@ -62,11 +62,6 @@ def cpu_slots(number: int) -> tuple[Slot, ...]:
     return tuple(Slot(name=f"cpu{index}", kind=SlotKind.CPU) for index in range(number))
 
 
-def shares(slot: str, jobs: int, most: int) -> tuple[str, ...]:
-    """The names of the slots that `jobs` at once have on the GPU of `slot`, where a group of the sweep has up to `most`."""
-    return (slot,) if most == 1 else tuple(f"{slot}-{number}" for number in range(1, jobs + 1))
-
-
 def no_gpu(reason: str) -> GmgError:
     """The error for a machine, or a moment, without a GPU to run on; `reason` is a clause without a full stop."""
     return GmgError(f"no GPU: {reason}; run on the CPU with --cpu N, or try `gmg-tui demo`")

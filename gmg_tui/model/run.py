@@ -175,8 +175,6 @@ class Session(Struct, frozen=True, omit_defaults=True):
     """Chosen slots that no group takes, because they are fewer than its ranks; not among `slots`."""
     versions: Versions | None = None
     """Of what the workers run on, at the session's start; None in older records."""
-    allowed: tuple[tuple[str, ...], ...] = ()
-    """Of an agent, in a sweep: for each batch the slots that its jobs may use."""
 
     @property
     def idle_text(self) -> str:

@@ -27,8 +27,6 @@ class Queue(Struct, frozen=True, omit_defaults=True):
     """Stopped or skipped by the user."""
     version: int
     """Changes whenever a job, its position or a slot's use does."""
-    batch: str = ""
-    """Name of the preset whose jobs run."""
     eta_s: float | None = None
     """Seconds to the end of all jobs, from the times of those that have ended; None before the first."""
     before_s: float = 0.0

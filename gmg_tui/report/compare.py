@@ -234,7 +234,6 @@ def _settings(data: ReportData) -> _Settings:
     if session is None:
         return {}
     spec = session.spec
-    batches = spec.sweep.batches if spec.sweep is not None else ()
     options = {f"--{opt.setting}": _text(getattr(spec, opt.spec_field)) for opt in RUN if COMPARED in opt.marks}
     if spec.tune is not None:
         options |= {f"tune {name}": _text(value) for name, value in structs.asdict(spec.tune).items()}
@@ -245,11 +244,9 @@ def _settings(data: ReportData) -> _Settings:
     limits_w = sorted({gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None})
     installed = session.versions or Versions()
     kinds: dict[str, dict[str, str | None]] = {
-        "script": {"script": " ".join(dict.fromkeys(batch.script or spec.script for batch in batches)) or spec.script},
+        "script": {"script": spec.script},
         "argument": {**arguments(_words(data, session))},
-        "environment": {
-            name: value for env in (spec.env, *(batch.env for batch in batches)) for name, value in env.items()
-        },
+        "environment": {**spec.env},
         "option": {**options, "slots": str(len(session.slots))},
         "hardware": {
             "host": spec.host or None,
@@ -292,7 +289,7 @@ def _words(data: ReportData, session: Session) -> tuple[str, ...]:
     """The arguments that all workers had in the end; those of the command line where they differ, or in a sweep."""
     spec = session.spec
     if spec.sweep is not None:
-        return tuple(word for batch in spec.sweep.batches for word in batch.args) or spec.args
+        return spec.args
     last = {attempts[-1].attempt.given for attempts in data.attempts.values() if attempts}
     return last.pop() if len(last) == 1 and not any("{" in word for word in spec.args) else spec.args
 

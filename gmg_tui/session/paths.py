@@ -27,8 +27,6 @@ ENGINE_LOG = "engine.log"
 LOGS = "logs"
 SUMMARY = "summary.json"
 STORE = "store.sqlite"
-JOBS = "jobs"
-"""Where the jobs of a sweep have their folders, unless `out_dir` is set."""
 RANKS = "ranks"
 """Where torch writes the errors of ranks: a folder for each rank's attempt."""
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from gmg_tui.errors import GmgError
 from gmg_tui.session import machine
-from gmg_tui.session.paths import ENGINE_LOG, JOBS, check_name, folders, is_locked, sessions_folder, take
+from gmg_tui.session.paths import ENGINE_LOG, check_name, folders, is_locked, sessions_folder, take
 from gmg_tui.session.records import Record, inspect, read_record
 from gmg_tui.session.recovery import processes
 
@@ -35,15 +35,6 @@ class Removable(Struct, frozen=True):
     """`ended`, `lost`, or `damaged` without a record that can be read."""
     ended: float
     """When it ended, or was written last, Unix seconds."""
-
-
-class Usage(Struct):
-    """What a folder takes on its disk."""
-
-    bytes: int = 0
-    """Of all files; one with several links counts once for each."""
-    jobs_bytes: int = 0
-    """Of those that jobs wrote into their folders."""
 
 
 def removable(name: str) -> Removable:
@@ -86,20 +77,17 @@ def unlisted() -> Iterator[Removable]:
                 continue
 
 
-def usage(folder: Path) -> Usage:
-    """Measure a folder, following no links."""
-    measured = Usage()
-    for path, inner, files, descriptor in os.fwalk(folder):
-        in_jobs = Path(path).is_relative_to(folder / JOBS)
+def size_bytes(folder: Path) -> int:
+    """What a folder's files take on its disk, following no links; one with several links counts once for each."""
+    size = 0
+    for _, inner, files, descriptor in os.fwalk(folder):
         for name in (*inner, *files):
             try:
                 about = os.lstat(name, dir_fd=descriptor)
             except OSError:
                 continue  # removed meanwhile
-            if not stat.S_ISDIR(about.st_mode):
-                measured.bytes += about.st_blocks * _BLOCK_BYTES
-                measured.jobs_bytes += about.st_blocks * _BLOCK_BYTES * in_jobs
-    return measured
+            size += about.st_blocks * _BLOCK_BYTES * (not stat.S_ISDIR(about.st_mode))
+    return size
 
 
 def remove(session: Removable) -> None:

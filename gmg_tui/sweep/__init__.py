@@ -1,1 +1,1 @@
-"""A sweep's batches and jobs, made from an experiments file and the command line (`settings`) by `plan`."""
+"""A sweep's jobs, made from an experiments file and the command line (`settings`) by `plan`."""

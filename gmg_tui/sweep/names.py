@@ -29,7 +29,7 @@ def safe(text: str) -> str:
 
 
 def fits(name: str) -> bool:
-    """Whether a file may give that name to a job or a preset."""
+    """Whether a file may give that name to a job."""
     return (
         unicodedata.normalize("NFC", name) == safe(name)
         and not name.startswith(tuple(".-=,+"))
@@ -49,10 +49,9 @@ class Names:
         self._taken = set[str]()
         self._tries: Counter[str] = Counter()
 
-    def unique(self, wanted: str, end: str = "") -> str:
-        """`wanted` with `end`, cut before the end when it is too long, and numbered when another job has that name."""
-        wanted = cut(wanted, MAX_BYTES - len(end)) + end
-        name = wanted
+    def unique(self, wanted: str) -> str:
+        """`wanted`, cut where it is too long, and numbered when another job has that name."""
+        wanted = name = cut(wanted, MAX_BYTES)
         while name in self._taken:
             self._tries[wanted] += 1
             number = f"-{self._tries[wanted] + 1}"

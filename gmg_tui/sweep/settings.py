@@ -1,4 +1,4 @@
-"""The settings of a sweep: those of the experiments file, of a preset in it, or of the command line."""
+"""The settings of a sweep: those of the experiments file, or of the command line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct, structs
@@ -22,7 +22,6 @@ BUILT_IN = (*NAMES, *JOB_NAMES)
 """The placeholders that every job has without a value in the file."""
 Table = dict[str, Value]
 Text = Annotated[str, Meta(min_length=1)]
-Width = Annotated[int, Meta(ge=1, le=1024)] | str
 
 _LARGEST_BYTES = 64 << 20
 _LONGEST_S = 366 * 86400.0
@@ -42,16 +41,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gpus: str | int | tuple[int | str, ...] | None = None
     """What `--gpus` takes, or a list of indices and UUIDs."""
     per_gpu: Annotated[int, Meta(ge=1, le=64)] | None = None
-    ddp: Width | None = None
+    ddp: Annotated[int, Meta(ge=1, le=1024)] | str | None = None
     """How many ranks each job's group has; a text is the placeholder of a value, as in `{ranks}`."""
-    gpus_per_job: Width | None = None
-    """How many GPUs each job's one process sees; a text as in `ddp`."""
-    min_free_mib: Annotated[float, Meta(ge=0, le=1 << 30)] | None = None
     retries: Annotated[int, Meta(ge=0, le=1000)] | None = None
-    repeat: Annotated[int, Meta(ge=1, le=1000)] | None = None
     timeout: str | float | None = None
     """Seconds, or a text such as `1h30m` or `none`."""
-    out_dir: Text | None = None
     name: Text | None = None
     """The session's."""
     best: Text | None = None
@@ -66,10 +60,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         for variable in self.env:
             if not _VARIABLE.fullmatch(variable):
                 raise ValueError(f"env: {variable} is not a variable's name")
-        for key in ("ddp", "gpus_per_job"):
-            width = getattr(self, key)
-            if isinstance(width, str) and not (width[:1] + width[-1:] == "{}" and NAME.fullmatch(width[1:-1])):
-                raise ValueError(f"{key} {width}: give a number, or the placeholder of one, as in '{{ranks}}'")
+        ranks = self.ddp
+        if isinstance(ranks, str) and not (ranks[:1] + ranks[-1:] == "{}" and NAME.fullmatch(ranks[1:-1])):
+            raise ValueError(f"ddp {ranks}: give a number, or the placeholder of one, as in '{{ranks}}'")
         for name in (*(self.grid or ()), *self.defaults, *(key for table in self.experiment or () for key in table)):
             if name != "name" or name in self.defaults or name in (self.grid or ()):
                 check_placeholder(name)
@@ -99,23 +92,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return structs.replace(self, **{**changes, **merged})
 
 
-_AnySettings = TypeVar("_AnySettings", bound=Settings)
-
-
-class ExperimentsFile(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An experiments file."""
-
-    preset: dict[str, Settings] = {}
-
-    def __post_init__(self) -> None:
-        """Check what types alone do not. Raises `ValueError`."""
-        super().__post_init__()
-        for name in self.preset:
-            if not names.fits(name):
-                raise ValueError(f"preset {name}: give letters, digits and '.', '_', '=', ',', '+', '-'")
-
-
-def read(path: str) -> ExperimentsFile:
+def read(path: str) -> Settings:
     """Read an experiments file. A script is looked for in the current folder first, then beside the file.
 
     Raises:
@@ -134,12 +111,7 @@ def read(path: str) -> ExperimentsFile:
         raise GmgError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from error
     except (ValueError, RecursionError) as error:
         raise GmgError(f"{path} is not TOML: {error}") from error
-    settings: ExperimentsFile = _convert(path, tree, ExperimentsFile)
-    presets = {name: _beside(file, preset) for name, preset in settings.preset.items()}
-    return structs.replace(_beside(file, settings), preset=presets)
-
-
-def _beside(file: Path, settings: _AnySettings) -> _AnySettings:
+    settings = _convert(path, tree)
     script = settings.script
     if script is None or settings.module or Path(script).exists() or not (file.parent / script).exists():
         return settings
@@ -152,7 +124,7 @@ def from_options(options: Mapping[str, Any]) -> Settings:
     if isinstance(width := given.get("ddp"), str) and width.isdecimal():
         given["ddp"] = int(width)
     for key, value in given.items():
-        _convert(f"--{key.replace('_', '-')}", {key: value}, Settings)
+        _convert(f"--{key.replace('_', '-')}", {key: value})
     return Settings(**given)
 
 
@@ -208,15 +180,15 @@ def check_placeholder(name: str) -> None:
         raise ValueError(f"{name} cannot be a placeholder; give letters, digits, '_', '-' and '.'")
 
 
-def _convert(where: str, tree: dict[str, Any], kind: Any) -> Any:
+def _convert(where: str, tree: dict[str, Any]) -> Settings:
     """The settings in `tree`. Raises `GmgError` with the path of what is wrong, such as `sweep.toml: grid.lr[0]`."""
     try:
-        return msgspec.convert(tree, kind)
+        return msgspec.convert(tree, Settings)
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         path = path.strip("`.")
         if unknown := _UNKNOWN.fullmatch(text):
-            keys = ExperimentsFile.__struct_fields__
+            keys = Settings.__struct_fields__
             belongs = (
                 f"; if it is a placeholder, its value belongs under [defaults] or [grid]; the keys: {', '.join(keys)}"
             )

@@ -61,7 +61,7 @@ def placeholder_values(view: View, name: str, job: JobRecord | None) -> dict[str
         index = view.present.index(name) if name in view.present else 0
         return placeholders.values_for(slot, index, len(view.present), gpu_index)
     count = view.queue.jobs if view.queue is not None else 0
-    of_job = {"job": job.number, "name": job.name, **({"out_dir": job.out_dir} if job.out_dir is not None else {})}
+    of_job = {"job": job.number, "name": job.name}
     return placeholders.values_for(slot, job.number - 1, count, gpu_index) | job.values | of_job
 
 

@@ -245,7 +245,6 @@ def _queue_pieces(queue: Queue, elapsed_s: float) -> list[Piece]:
         (f"{queue.running:,} running" if not queue.ended else "", "text"),
         (f"{queue.waiting:,} not run" if queue.ended and queue.waiting else "", "warn"),
         (f"{queue.stopped:,} stopped or skipped" if queue.stopped else "", "text"),
-        (f"preset {queue.batch}" if queue.batch and not queue.ended else "", "dim"),
     ]
 
 

@@ -187,7 +187,7 @@ class ScriptedEngine:
                         if self.mute:
                             continue
                         part = tuple(self.jobs[first : first + count])
-                        view = QueueView(self.snapshot.queue.version, first, len(self.jobs), part, (), ("",))
+                        view = QueueView(self.snapshot.queue.version, first, len(self.jobs), part, ())
                         writer.write(protocol.frame(Answer(number, value=view)))
                     case request:
                         raise AssertionError(request)

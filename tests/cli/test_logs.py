@@ -10,7 +10,7 @@ from asyncio.subprocess import PIPE
 import pexpect
 
 from gmg_tui import session as sessions
-from gmg_tui.model import Batch, JobRecord, SweepSpec, WorkerState
+from gmg_tui.model import JobRecord, SweepSpec, WorkerState
 from gmg_tui.store import reader
 from gmg_tui.store.writer import StoreWriter
 from tests.cli.scripted import COMMAND, ScriptedEngine, environ
@@ -90,7 +90,7 @@ def _record(number: int, state: WorkerState, slot: str = "cpu0") -> JobRecord:
 
 
 async def test_a_jobs_log_is_found_by_number_by_name_and_by_its_slot() -> None:
-    async with ScriptedEngine(sweep=SweepSpec((Batch(),))) as engine:
+    async with ScriptedEngine(sweep=SweepSpec()) as engine:
         reader.create(engine.folder / sessions.STORE, _JOBS)
         await _keep(engine, _record(1, WorkerState.FINISHED), _record(2, WorkerState.RUNNING))
         for number in (1, 2):
@@ -105,7 +105,7 @@ async def test_a_jobs_log_is_found_by_number_by_name_and_by_its_slot() -> None:
 
 
 async def test_a_job_can_be_followed_before_it_starts_until_it_ends() -> None:
-    async with ScriptedEngine(sweep=SweepSpec((Batch(),))) as engine:
+    async with ScriptedEngine(sweep=SweepSpec()) as engine:
         reader.create(engine.folder / sessions.STORE, _JOBS)
         process = await asyncio.create_subprocess_exec(*_COMMAND, "x=2", "-f", stdout=PIPE, env=environ())
         assert process.stdout is not None

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.model import Batch, SweepSpec, WorkerState
+from gmg_tui.model import SweepSpec, WorkerState
 from tests.cli.scripted import COMMAND, ScriptedEngine, environ
 
 _IMPATIENT = (
@@ -19,7 +19,7 @@ _IMPATIENT = (
 
 
 def test_the_command_to_continue_a_lost_sweep_is_reported() -> None:
-    session = ScriptedEngine(sweep=SweepSpec((Batch(),))).session
+    session = ScriptedEngine(sweep=SweepSpec()).session
     reported = sessions.parting_text(session, "it was killed")
     assert reported.endswith(f"see {session.spec.folder}/engine.log; continue with: gmg-tui sweep --resume sim-1")
 

@@ -11,7 +11,7 @@ from asyncio.subprocess import PIPE, Process
 import pytest
 from msgspec.structs import replace
 
-from gmg_tui.model import Batch, Fps, JobRecord, Rank, SweepSpec, WorkerState
+from gmg_tui.model import Fps, JobRecord, Rank, SweepSpec, WorkerState
 from tests.cli.scripted import COMMAND, Done, ScriptedEngine, environ, in_process
 from tests.rates import rate
 
@@ -177,7 +177,7 @@ async def test_stop_and_attach_without_a_running_session_fail_with_one_line() ->
 
 
 async def test_ls_counts_the_jobs_of_a_sweep() -> None:
-    async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Batch(),))) as engine:
+    async with ScriptedEngine(("cpu0",), sweep=SweepSpec()) as engine:
         first, second, third = (JobRecord(number, f"x={number}") for number in (1, 2, 3))
         failed = replace(first, state=WorkerState.FAILED)
         engine.advance("cpu0", failed, replace(second, state=WorkerState.RUNNING, slot="cpu0"), third)

@@ -51,17 +51,16 @@ def test_an_option_overrides_a_contradicting_setting(file: Path, spec_of: SpecOf
 def test_an_experiments_file_overrides_settings_and_the_command_line_both(
     file: Path, spec_of: SpecOf, asked: Asked
 ) -> None:
-    file.write_text('cpu = 1\n[sweep]\nretries = 3\nrepeat = 2\nenv = ["FOO=settings", "BAR=b"]\n')
+    file.write_text('cpu = 1\n[sweep]\nretries = 3\nenv = ["FOO=settings", "BAR=b"]\n')
     Path("jobs.toml").write_text('script = "sim.py"\nretries = 1\n[env]\nFOO = "file"\n[grid]\nx = [1, 2]\n')
-    for words, retries, repeat, env in (
-        ("", 1, 2, {"FOO": "file", "BAR": "b"}),
-        ("--retries 0 --repeat 1 --env FOO=line", 0, 1, {"FOO": "line", "BAR": "b"}),
+    for words, retries, env in (
+        ("", 1, {"FOO": "file", "BAR": "b"}),
+        ("--retries 0 --env FOO=line", 0, {"FOO": "line", "BAR": "b"}),
     ):
         spec = spec_of("sweep", "jobs.toml", *words.split())
         assert spec.sweep is not None
-        (batch,) = spec.sweep.batches
-        assert (batch.retries, batch.env) == (retries, env)
-        assert len(asked.jobs[-1]) == 2 * repeat
+        assert (spec.sweep.retries, spec.env) == (retries, env)
+        assert len(asked.jobs[-1]) == 2
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.commands.interactive import conclude
-from gmg_tui.model import Attempt, Batch, RestartMode, RunSpec, Session, StartMode, SweepSpec, WorkerState
+from gmg_tui.model import Attempt, RestartMode, RunSpec, Session, StartMode, SweepSpec, WorkerState
 from gmg_tui.session import STORE
 from gmg_tui.store import reader
 from gmg_tui.store.writer import StoreWriter
@@ -22,9 +22,10 @@ from tests.cli.conftest import Asked, Gmg
 SpecOf = Callable[..., RunSpec]
 _FILE = """
 script = "sim.py"
-args = ["--lr", "{lr}", "--out", "{out_dir}"]
+args = ["--lr", "{lr}", "--out", "{name}"]
 env = { MODE = "{mode}" }
 gpus = [0, 2]
+best = "-loss"
 timeout = "30m"
 [grid]
 lr = [0.1, 0.2]
@@ -33,11 +34,6 @@ mode = "fast and loose"
 [[experiment]]
 name = "wide"
 lr = 16
-[preset.quick]
-gpus = 1
-per_gpu = 2
-[preset.full]
-best = "-loss"
 """
 
 
@@ -52,9 +48,9 @@ def test_a_dry_run_lists_the_jobs_and_creates_nothing(gmg: Gmg) -> None:
     done = gmg("sweep", "sweep.toml", "--dry-run")
     assert done.stdout.splitlines() == [
         "job  name    command",
-        "  1  lr=0.1  MODE='fast and loose' python sim.py --lr 0.1 --out {out_dir}",
-        "  2  lr=0.2  MODE='fast and loose' python sim.py --lr 0.2 --out {out_dir}",
-        "  3  wide    MODE='fast and loose' python sim.py --lr 16 --out {out_dir}",
+        "  1  lr=0.1  MODE='fast and loose' python sim.py --lr 0.1 --out lr=0.1",
+        "  2  lr=0.2  MODE='fast and loose' python sim.py --lr 0.2 --out lr=0.2",
+        "  3  wide    MODE='fast and loose' python sim.py --lr 16 --out wide",
         "3 jobs",
     ]
     assert (done.stderr, done.returncode) == ("", 0)
@@ -74,32 +70,20 @@ def test_a_sweep_without_a_file_takes_the_words_after_the_script(gmg: Gmg) -> No
 
 
 def test_file_and_options_reach_the_engine(spec_of: SpecOf, asked: Asked, folder: Path) -> None:
-    spec = spec_of(*["sweep", "sweep.toml", "--preset", "full", "--env", "A={lr}", "--retries", "2"])
-    batch = Batch(
-        name="full",
-        script="sim.py",
-        args=("--lr", "{lr}", "--out", "{out_dir}"),
-        env={"MODE": "{mode}", "A": "{lr}"},
-        gpus="0,2",
-        retries=2,
-        timeout_s=1800.0,
-    )
-    assert spec.sweep == SweepSpec((batch,), str(folder / "sweep.toml"), "-loss")
-    assert (spec.name, spec.script, spec.args) == ("sweep-1", "sim.py", batch.args)
-    assert (spec.gpus, spec.cpu, spec.cwd, spec.env) == (None, None, str(folder), {"A": "{lr}"})
+    spec = spec_of(*["sweep", "sweep.toml", "--env", "A={lr}", "--retries", "2"])
+    assert spec.sweep == SweepSpec(retries=2, timeout_s=1800.0, file=str(folder / "sweep.toml"), best="-loss")
+    assert (spec.name, spec.script, spec.args) == ("sweep-1", "sim.py", ("--lr", "{lr}", "--out", "{name}"))
+    assert (spec.gpus, spec.cpu, spec.cwd) == ("0,2", None, str(folder))
+    assert spec.env == {"MODE": "{mode}", "A": "{lr}"}
     assert asked.fresh == [True]
     assert [(job.number, job.name) for job in asked.jobs[0]] == [(1, "lr=0.1"), (2, "lr=0.2"), (3, "wide")]
     assert asked.jobs[0][2].values == {"lr": 16, "mode": "fast and loose"}
 
 
-def test_gpus_of_the_command_line_apply_to_every_batch(spec_of: SpecOf) -> None:
-    spec = spec_of(*["sweep", "sweep.toml", "--all", "--gpus", "1,3", "--best", "fps"])
-    assert spec.sweep is not None
-    assert [batch.gpus for batch in spec.sweep.batches] == ["1,3", "1,3"]
-    assert spec.sweep.best == "fps"
-    spec = spec_of(*["sweep", "sweep.toml", "--all", "--cpu", "2"])
-    assert spec.sweep is not None
-    assert ([batch.gpus for batch in spec.sweep.batches], spec.gpus, spec.cpu) == ([None, None], None, 2)
+def test_slots_of_the_command_line_replace_those_of_the_file(spec_of: SpecOf) -> None:
+    assert spec_of(*["sweep", "sweep.toml", "--gpus", "1,3"]).gpus == "1,3"
+    spec = spec_of(*["sweep", "sweep.toml", "--cpu", "2"])
+    assert (spec.gpus, spec.cpu) == (None, 2)
 
 
 def test_a_session_is_named_by_the_option_the_file_or_after_the_file(spec_of: SpecOf, gmg: Gmg, file: Path) -> None:
@@ -153,23 +137,20 @@ def test_a_resumed_sweep_keeps_settings_not_given_on_the_command_line(
         "--env B={lr} --max-restarts 9 --restart failure --start together --per-gpu 3 --timeout none --gpus 4 --best x"
     )
     spec = spec_of("sweep", "--resume", "old", *words.split())
-    assert (spec.log_max_bytes, spec.env, spec.interval_s) == (2 << 30, {"A": "1", "B": "{lr}"}, 2.0)
+    assert (spec.log_max_bytes, spec.interval_s) == (2 << 30, 2.0)
     assert (spec.max_restarts, spec.restart, spec.start) == (9, RestartMode.FAILURE, StartMode.TOGETHER)
     assert old.sweep is not None
-    env = {"MODE": "{mode}", "A": "1", "B": "{lr}"}
-    batch = structs.replace(old.sweep.batches[0], env=env, per_gpu=3, timeout_s=None, gpus="4")
-    assert spec.sweep == structs.replace(old.sweep, batches=(batch,), best="x")
+    assert spec.sweep == structs.replace(old.sweep, per_gpu=3, timeout_s=None, best="x")
+    assert (spec.gpus, spec.env) == ("4", {"MODE": "{mode}", "A": "1", "B": "{lr}"})
     assert (spec.folder, spec.name, asked.fresh) == (old.folder, "old", [True, False, False])
     cpu = spec_of("sweep", "--resume", "old", "--cpu", "2")
-    assert cpu.cpu == 2
-    assert cpu.sweep is not None
-    assert cpu.sweep.batches[0].gpus is None
+    assert (cpu.cpu, cpu.gpus) == (2, None)
 
 
 def test_ended_jobs_stay_ended_and_the_others_are_listed(earlier: Callable[..., RunSpec], gmg: Gmg) -> None:
     _ends(earlier(), job1=WorkerState.FINISHED, job2=WorkerState.FAILED, job3=WorkerState.RUNNING)
     assert gmg("sweep", "--resume", "old", "--dry-run").stdout.splitlines()[1:] == [
-        "  3  wide  MODE='fast and loose' python sim.py --lr 16 --out {out_dir}",
+        "  3  wide  MODE='fast and loose' python sim.py --lr 16 --out wide",
         "1 job",
     ]
 

@@ -30,7 +30,7 @@ def files(folder: Path) -> Path:
     for name, text in (("no-python", "exit 3"), ("bin/no-genesis", f'exec {sys.executable} -I -S "$@"')):
         (folder / name).write_text(f"#!/bin/sh\n{text}\n")
         (folder / name).chmod(0o755)
-    (folder / "sweep.toml").write_text('script = "sim.py"\nargs = ["{lr}"]\n[grid]\nlr = [1]\n[preset.quick]\n')
+    (folder / "sweep.toml").write_text('script = "sim.py"\nargs = ["{lr}"]\n[grid]\nlr = [1]\n')
     return folder
 
 
@@ -96,13 +96,12 @@ _ORDER = "is an option of the script, and goes after it: gmg-tui"
         ("sweep sweep.toml x", "x: a sweep has one FILE; only a SCRIPT (--script) has arguments"),
         ("sweep absent.toml", "there is no experiments file absent.toml; give a TOML file"),
         ("sweep sim.py", "sim.py is not an experiments file; without one: --set KEY=V1,V2 --script sim.py"),
-        ("sweep --all --script sim.py", "--preset and --all choose presets of a file; give a FILE"),
         ("sweep sweep.toml --retry-failed", "--retry-failed needs --resume NAME"),
         ("sweep sweep.toml --restart always", "--restart always: finished jobs would be restarted forever"),
         ("tune --resume a --env A=1", "--resume a: what is measured, and where, cannot change; leave out --env"),
         (
-            "sweep sweep.toml --resume a --set x=1 --all --name b",
-            "--resume a: its name and jobs cannot change; leave out --all, --name, --set, FILE",
+            "sweep sweep.toml --resume a --set x=1 --name b",
+            "--resume a: its name and jobs cannot change; leave out --name, --set, FILE",
         ),
     ],
 )

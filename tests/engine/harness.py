@@ -16,7 +16,7 @@ import psutil
 
 from gmg_tui import session
 from gmg_tui.client import EngineClient
-from gmg_tui.model import Batch, JobRecord, Queue, RunSpec, Snapshot, SweepSpec, Value, Worker, WorkerState
+from gmg_tui.model import JobRecord, Queue, RunSpec, Snapshot, SweepSpec, Value, Worker, WorkerState
 from gmg_tui.protocol import Bye, Lines, Update
 from gmg_tui.store import reader
 
@@ -221,21 +221,19 @@ async def running(spec: RunSpec, env: dict[str, str] | None = None) -> AsyncIter
 JOB = str(Path(__file__).parents[1] / "job.py")
 
 
-def sweep_for(jobs: Sequence[Mapping[str, Value]], *batches: Batch, **more: Any) -> RunSpec:
+def sweep_for(jobs: Sequence[Mapping[str, Value]], what: Mapping[str, Any] | None = None, **more: Any) -> RunSpec:
     """A spec of a sweep in a session folder made for it, with a store that holds a job for each of `jobs`' values.
 
-    A value `batch` is the place of the job's batch; a value `name` is its name, `gpus` how many slots it takes at once,
-    and `ranks` how many ranks its group has.
+    `what` the jobs run is a `program`'s. A value `name` is a job's name, and `ranks` how many ranks its group has.
     """
-    chosen = batches or (job_batch(),)
-    spec = spec_for(script=chosen[0].script, sweep=SweepSpec(chosen), **({"cpu": None} | more))
+    fields = {"cpu": None, **(program() if what is None else what), **more}
+    limits = {key: fields.pop(key) for key in SweepSpec.__struct_fields__ if key in fields}
+    spec = spec_for(*fields.pop("args"), sweep=SweepSpec(**limits), **fields)
     made = [
         JobRecord(
             number,
             str(values.get("name", f"job-{number}")),
-            int(values.get("batch", 0)),
-            {key: value for key, value in values.items() if key not in ("batch", "name", "gpus", "ranks")},
-            gpus=int(values.get("gpus", values.get("ranks", 1))),
+            {key: value for key, value in values.items() if key not in ("name", "ranks")},
             world_size=int(values["ranks"]) if "ranks" in values else None,
         )
         for number, values in enumerate(jobs, 1)
@@ -244,9 +242,9 @@ def sweep_for(jobs: Sequence[Mapping[str, Value]], *batches: Batch, **more: Any)
     return spec
 
 
-def job_batch(*args: str, **settings: Any) -> Batch:
-    """A batch of jobs that run `tests/job.py`."""
-    return Batch(script=JOB, args=args, **settings)
+def program(*args: str, script: str = JOB, **settings: Any) -> dict[str, Any]:
+    """What jobs run, `tests/job.py` unless it is another script, with fields of `RunSpec` and `SweepSpec`."""
+    return {"script": script, "args": args, **settings}
 
 
 def marks(folder: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from gmg_tui.model import JobRecord
 
 def jobs_of(*widths: int) -> list[JobRecord]:
     """Waiting jobs that need so many slots at once."""
-    return [JobRecord(number, f"job-{number}", gpus=gpus) for number, gpus in enumerate(widths, 1)]
+    return [JobRecord(number, f"job-{number}", world_size=width) for number, width in enumerate(widths, 1)]
 
 
 def slots_of(count: int) -> list[str]:

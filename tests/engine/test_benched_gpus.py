@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gmg_tui import session
-from gmg_tui.engine.scheduling import benched_gpus
-from gmg_tui.engine.scheduling.benched_gpus import Bench
-from gmg_tui.model import Batch, GpuHealth, GpuSample, GpuTrouble, JobRecord, RunSpec, Severity, WorkerState
+from gmg_tui.engine.scheduling import slot_board
+from gmg_tui.engine.scheduling.job_queue import JobQueue
+from gmg_tui.engine.scheduling.slot_board import SlotBoard
+from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.model import (
+    Gpu,
+    GpuHealth,
+    GpuSample,
+    GpuTrouble,
+    JobRecord,
+    RunSpec,
+    Severity,
+    Slot,
+    SlotKind,
+    WorkerState,
+)
 from gmg_tui.store import reader
 from tests.nvml_sim import Sim
 
-from .harness import running, sweep_for
+from .harness import program, running, sweep_for
 
 _SCRIPT = """
 import os, sys, time
@@ -40,7 +54,7 @@ def broken(tmp_path: Path) -> Path:
 
 
 def _sweep(broken: Path, jobs: int, gpus: str) -> RunSpec:
-    batch = Batch(script=str(broken.parent / "script.py"), gpus=gpus)
+    batch = program(script=str(broken.parent / "script.py"), gpus=gpus)
     return sweep_for([{}] * jobs, batch, cwd=str(broken.parent))
 
 
@@ -85,7 +99,7 @@ async def test_a_job_that_fails_on_a_lost_gpu_runs_on_another(sim: Sim, tmp_path
         "sys.exit(int(os.environ['CUDA_VISIBLE_DEVICES'] == '0'))"
     )
     lost = tmp_path / "lost"
-    spec = sweep_for([{}] * 2, Batch(script=str(script), args=(str(lost),), gpus="0,1"), interval_s=0.1)
+    spec = sweep_for([{}] * 2, program(str(lost), script=str(script), gpus="0,1"), interval_s=0.1)
     async with running(spec, sim.env()) as run:
         await run.until(lambda s: s.workers[0].pid)
         sim.gpus[0].lost = True
@@ -97,18 +111,25 @@ async def test_a_job_that_fails_on_a_lost_gpu_runs_on_another(sim: Sim, tmp_path
     assert [job.slot for job in _stored(spec)] == ["gpu1"] * 2
 
 
+def _board() -> tuple[SlotBoard, Callable[[GpuSample, float], bool]]:
+    """A board with one GPU, and what takes its samples: whether it is benched by them."""
+    board = SlotBoard({"gpu0": SlotState(Slot("gpu0", SlotKind.GPU, Gpu(0, "A", "H100")), 0, 1)}, JobQueue([]))
+    return board, lambda sample, now: bool(board.take_samples({"A": sample}, None, now))
+
+
 def test_a_gpu_lost_for_long_is_disabled_until_the_user_enables_it() -> None:
-    bench, lost = Bench(), GpuSample("A", lost=True, error="GPU is lost")
-    assert not bench.check(lost, 0.0)
-    assert not bench.check(GpuSample("A"), 30.0)
-    assert not bench.check(lost, 31.0)
-    assert not bench.check(lost, 30.0 + benched_gpus.LOST_S)
-    assert bench.check(lost, 31.0 + benched_gpus.LOST_S)
-    assert not bench.check(lost, 99.0 + benched_gpus.LOST_S)
-    assert not bench.check(GpuSample("A"), 100.0 + benched_gpus.LOST_S)
-    assert bench.why("A") == "lost: GPU is lost"
-    bench.release("A")
-    assert bench.why("A") is None
+    board, benches = _board()
+    lost = GpuSample("A", lost=True, error="GPU is lost")
+    assert not benches(lost, 0.0)
+    assert not benches(GpuSample("A"), 30.0)
+    assert not benches(lost, 31.0)
+    assert not benches(lost, 30.0 + slot_board.LOST_S)
+    assert benches(lost, 31.0 + slot_board.LOST_S)
+    assert not benches(lost, 99.0 + slot_board.LOST_S)
+    assert not benches(GpuSample("A"), 100.0 + slot_board.LOST_S)
+    assert board.benched() == {"gpu0": "lost: GPU is lost"}
+    board.use("gpu0", used=True)
+    assert board.benched() == {}
 
 
 def _reported(text: str, severity: Severity = Severity.FATAL) -> GpuSample:
@@ -116,12 +137,12 @@ def _reported(text: str, severity: Severity = Severity.FATAL) -> GpuSample:
 
 
 def test_a_gpu_that_may_compute_wrong_numbers_is_disabled_until_the_user_enables_it() -> None:
-    bench = Bench()
-    assert not bench.check(_reported("PCIe has 8 of 16 lanes", Severity.DEGRADED), 0.0)
-    assert bench.check(_reported("1 uncorrected ECC error"), 1.0)
-    assert not bench.check(_reported("1 uncorrected ECC error"), 2.0), "reported once"
-    assert bench.why("A") == "1 uncorrected ECC error; reset it"
-    bench.release("A")
-    assert not bench.check(_reported("1 uncorrected ECC error"), 3.0), "the user released it after the first"
-    assert bench.why("A") is None
-    assert bench.check(_reported("2 uncorrected ECC errors"), 4.0)
+    board, benches = _board()
+    assert not benches(_reported("PCIe has 8 of 16 lanes", Severity.DEGRADED), 0.0)
+    assert benches(_reported("1 uncorrected ECC error"), 1.0)
+    assert not benches(_reported("1 uncorrected ECC error"), 2.0), "reported once"
+    assert board.benched() == {"gpu0": "1 uncorrected ECC error; reset it"}
+    board.use("gpu0", used=True)
+    assert not benches(_reported("1 uncorrected ECC error"), 3.0), "the user enabled it after the first"
+    assert board.benched() == {}
+    assert benches(_reported("2 uncorrected ECC errors"), 4.0)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.model import Batch, RunSpec, WorkerState
+from gmg_tui.model import RunSpec, WorkerState
 
-from .harness import running, spec_for, sweep_for
+from .harness import program, running, spec_for, sweep_for
 
 _PARTS = (
     ("engine.observer", "GpuSamples", "expire"),
@@ -62,7 +62,7 @@ def _plain(script: Path) -> RunSpec:
 
 def _sweep(script: Path) -> RunSpec:
     script.write_text(_SCRIPT)
-    return sweep_for([{}, {}, {}], Batch(script=str(script)), cpu=2)
+    return sweep_for([{}, {}, {}], program(script=str(script)), cpu=2)
 
 
 @pytest.mark.parametrize("make", [_plain, _sweep])

@@ -10,16 +10,12 @@ from msgspec import structs
 
 from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Batch, JobRecord, QueueAction, WorkerState
-
-BATCH = Batch(script="sim.py")
+from gmg_tui.model import JobRecord, QueueAction, WorkerState
 
 
-def queue_of(number: int, batches: tuple[Batch, ...] = (BATCH,)) -> JobQueue:
-    """A queue of `number` jobs, shared out evenly among the batches."""
-    each = -(-number // len(batches))
-    records = [JobRecord(n, f"job-{n}", batch=(n - 1) // each, position=float(n)) for n in range(1, number + 1)]
-    return JobQueue(records, batches)
+def queue_of(number: int) -> JobQueue:
+    """A queue of `number` jobs."""
+    return JobQueue(JobRecord(n, f"job-{n}", position=float(n)) for n in range(1, number + 1))
 
 
 def _head(queue: JobQueue, slot: str) -> JobRecord | None:
@@ -42,16 +38,6 @@ def drained(queue: JobQueue) -> list[int]:
     while _head(queue, "gpu0") is not None:
         numbers.append(run(queue))
     return numbers
-
-
-def test_a_preset_waits_for_the_previous_one() -> None:
-    queue = queue_of(4, (Batch("a"), Batch("b")))
-    run(queue)
-    last_of_a = queue.take(2)
-    assert _head(queue, "gpu0") is None
-    assert queue.waiting == 2
-    queue.release(structs.replace(last_of_a, state=WorkerState.FAILED))
-    assert drained(queue) == [3, 4]
 
 
 def test_a_job_that_could_not_use_its_gpu_returns_to_its_place_in_the_queue() -> None:
@@ -82,7 +68,7 @@ def test_a_reloaded_queue_keeps_ended_jobs() -> None:
         JobRecord(2, "b", state=WorkerState.FAILED, elapsed_s=2.0, ended=10.0),
         JobRecord(3, "c", position=3.0),
     ]
-    queue = JobQueue(records, (BATCH,))
+    queue = JobQueue(records)
     assert queue.order() == [2, 1, 3]
     assert (queue.waiting, queue.ended(WorkerState.FINISHED), queue.ended(WorkerState.FAILED)) == (1, 1, 1)
 
@@ -96,7 +82,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = queue_of(8, (Batch("a"), Batch("b")))
+        self.queue = queue_of(8)
         self.taken: list[JobRecord] = []
 
     @precondition(lambda self: _head(self.queue, "gpu0") is not None)

@@ -11,36 +11,34 @@ import pytest
 from gmg_tui import protocol, session
 from gmg_tui.engine.api.client import framed
 from gmg_tui.engine.output.script_results import _MAX_BYTES, Reported
-from gmg_tui.model import Batch, Details
+from gmg_tui.model import Details
 from gmg_tui.protocol import Answer
 from gmg_tui.store import reader
 
-from .harness import running, sweep_for
+from .harness import program, running, sweep_for
 
 SEED = 123456789012345678901
 _SCRIPT = f"""
-import json, os
-from pathlib import Path
-print("gmg:result", json.dumps({{"seed": {SEED}}}))
-Path(os.environ["GMG_OUT_DIR"], "result.json").write_text(json.dumps({{"log": "x" * 900_000, "other": -{SEED}}}))
+import json
+print("gmg:result", json.dumps({{"seed": {SEED}, "other": -{SEED}}}))
+for number in range(30):
+    print("gmg:result", json.dumps({{f"log-{{number}}": "x" * 30_000}}))
 """
 
 
 async def test_the_queue_is_sent_whatever_its_jobs_have_reported(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(_SCRIPT)
-    spec = sweep_for([{"x": SEED}] * 6, Batch(script=str(script)), cpu=2)
+    spec = sweep_for([{}] * 6, program(script=str(script)), cpu=2)
     async with running(spec) as run:
         await run.until_done()
         view = await run.client.queue(0, 500)
         assert [job.result for job in view.jobs] == [{}] * 6
-        assert [job.values for job in view.jobs] == [{"x": str(SEED)}] * 6
     stored = reader.load_jobs(run.folder / session.STORE)  # written beside the engine's loop, up to its end
     results = [job.result or {} for job in stored]
-    assert {(result["seed"], result["other"], len(result["log"])) for result in results} == {
-        (str(SEED), str(-SEED), 900_000)
+    assert {(result["seed"], result["other"], len(result["log-29"])) for result in results} == {
+        (str(SEED), str(-SEED), 30_000)
     }
-    assert {job.values["x"] for job in stored} == {SEED}
     detailed = json.loads((run.folder / "detailed_results.json").read_text())
     assert {job["result"]["seed"] for job in detailed["jobs"]} == {str(SEED)}
 

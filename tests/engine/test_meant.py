@@ -8,11 +8,11 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import QueueAction, WorkerState
 from gmg_tui.protocol import Action, Seen
 
-from .harness import job_batch, running, spec_for, sweep_for
+from .harness import program, running, spec_for, sweep_for
 
 
 async def test_a_request_for_an_ended_job_does_not_affect_the_next_one() -> None:
-    async with running(sweep_for([{}] * 3, job_batch("--s", "60"), cpu=1)) as run:
+    async with running(sweep_for([{}] * 3, program("--s", "60"), cpu=1)) as run:
         await run.until(lambda s: s.workers[0].job == 1 and s.workers[0].pid)
         seen = {"cpu0": Seen(1, 1)}
         await run.client.act_on_jobs(QueueAction.STOP, 1)

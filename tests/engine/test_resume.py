@@ -16,7 +16,7 @@ from gmg_tui.model import RunSpec, WorkerState
 from gmg_tui.store import reader
 from tests.harm.patience import eventually
 
-from .harness import job_batch, running, sweep_for
+from .harness import program, running, sweep_for
 
 FINISHED, FAILED, WAITING, RUNNING = (
     WorkerState.FINISHED,
@@ -31,7 +31,7 @@ def _states(spec: RunSpec) -> list[WorkerState]:
 
 
 async def test_failed_jobs_run_again_on_request() -> None:
-    batch = job_batch("--fail", "{code}", "--fail-attempts", "1")
+    batch = program("--fail", "{code}", "--fail-attempts", "1")
     spec = sweep_for([{"code": 0}, {"code": 3}], batch, cpu=1)
     for retry_failed, states in ((False, [FINISHED, FAILED]), (False, [FINISHED, FAILED]), (True, [FINISHED] * 2)):
         assert spec.sweep is not None
@@ -45,7 +45,7 @@ async def test_failed_jobs_run_again_on_request() -> None:
 
 async def test_a_job_ended_together_with_its_engine_is_requeued() -> None:
     """As by Slurm, which sends SIGTERM to all processes of its job; a job receives it as soon as the engine, or sooner."""
-    spec = sweep_for([{"s": 600}, {"s": 600}], job_batch("--s", "{s}"), cpu=2)
+    spec = sweep_for([{"s": 600}, {"s": 600}], program("--s", "{s}"), cpu=2)
     async with running(spec) as run:
         await run.until(lambda _: run.queue.running == 2 and all(worker.pid for worker in run.snapshot.workers))
         jobs = [psutil.Process(worker.pid) for worker in run.snapshot.workers]
@@ -61,7 +61,7 @@ async def test_a_job_ended_together_with_its_engine_is_requeued() -> None:
 
 
 async def test_a_late_second_engine_changes_nothing() -> None:
-    spec = sweep_for([{"code": 3, "s": 0}, {"code": 0, "s": 600}], job_batch("--fail", "{code}", "--s", "{s}"), cpu=1)
+    spec = sweep_for([{"code": 3, "s": 0}, {"code": 0, "s": 600}], program("--fail", "{code}", "--s", "{s}"), cpu=1)
     async with running(spec) as run:
         await run.until(lambda _: run.queue.failed == 1 and run.worker("cpu0").pid and run.queue.running == 1)
         socket = Path(spec.socket).stat().st_ino

@@ -12,7 +12,7 @@ from gmg_tui.model import JobRecord, RestartMode, TuneSpec, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.store import reader
 
-from .harness import job_batch, running, sweep_for
+from .harness import program, running, sweep_for
 
 _AT_THE_MOMENT = """
 import asyncio, sys
@@ -29,24 +29,25 @@ if "gmg_tui.engine" in sys.orig_argv:
         return take(self, number)
     QueueScheduler.__init__, JobQueue.take = remembered, taken
 """
-_WHILE_IT_IS_READ = """
-import sys, time
+_BEFORE_IT_LEAVES = """
+import sys
 from pathlib import Path
 if "gmg_tui.engine" in sys.orig_argv:
-    from gmg_tui.engine.output import script_results
-    read_file = script_results.read_file
-    def slowly(folder):
+    import asyncio
+    from gmg_tui.engine.scheduling.job_run import JobRun
+    run = JobRun.run
+    async def slowly(self):
+        await run(self)
         while not Path({gate!r}).exists():
-            time.sleep(0.01)
-        return read_file(folder)
-    script_results.read_file = slowly
+            await asyncio.sleep(0.01)
+    JobRun.run = slowly
 """
 FINISHED, STOPPED, WAITING = WorkerState.FINISHED, WorkerState.STOPPED, WorkerState.WAITING
 
 
 async def _jobs_after(tmp_path: Path, command: str, seconds: float) -> list[JobRecord]:
     (tmp_path / "sitecustomize.py").write_text(_AT_THE_MOMENT.format(command=f"schedulers[0].{command}"))
-    spec = sweep_for([{"s": 0.0}, {"s": seconds}, {"s": 0.0}], job_batch("--s", "{s}"), cpu=1)
+    spec = sweep_for([{"s": 0.0}, {"s": seconds}, {"s": 0.0}], program("--s", "{s}"), cpu=1)
     async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
         await run.until_done()
         assert "Traceback" not in run.log()
@@ -60,12 +61,12 @@ async def test_the_end_of_the_session_stops_the_job_which_waits_for_the_next_eng
 
 
 @pytest.mark.parametrize(("actions", "attempts"), [(("restart",), 2), (("restart", "stop"), 1)])
-async def test_a_restart_of_a_job_whose_result_is_being_read_runs_it_again(
+async def test_a_restart_of_a_job_that_has_not_left_its_slot_runs_it_again(
     tmp_path: Path, actions: tuple[str, ...], attempts: int
 ) -> None:
     gate = tmp_path / "gate"
-    (tmp_path / "sitecustomize.py").write_text(_WHILE_IT_IS_READ.format(gate=str(gate)))
-    spec = sweep_for([{}, {}], job_batch("--fail", "3", "--fail-attempts", "1"), cpu=1)
+    (tmp_path / "sitecustomize.py").write_text(_BEFORE_IT_LEAVES.format(gate=str(gate)))
+    spec = sweep_for([{}, {}], program("--fail", "3", "--fail-attempts", "1"), cpu=1)
     async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
         await run.until_state("cpu0", WorkerState.FAILED)
         for action in actions:
@@ -76,12 +77,12 @@ async def test_a_restart_of_a_job_whose_result_is_being_read_runs_it_again(
     assert [job.last.number for job in jobs] == [attempts, 1]
 
 
-async def test_a_restart_of_a_trial_whose_result_is_being_read_is_refused_and_the_tuning_goes_on(
+async def test_a_restart_of_a_trial_that_has_not_left_its_slot_is_refused_and_the_tuning_goes_on(
     tmp_path: Path,
 ) -> None:
     gate = tmp_path / "gate"
-    (tmp_path / "sitecustomize.py").write_text(_WHILE_IT_IS_READ.format(gate=str(gate)))
-    spec = sweep_for([], job_batch("--fail", "3"), cpu=1, tune=TuneSpec(), restart=RestartMode.NEVER)
+    (tmp_path / "sitecustomize.py").write_text(_BEFORE_IT_LEAVES.format(gate=str(gate)))
+    spec = sweep_for([], program("--fail", "3"), cpu=1, tune=TuneSpec(), restart=RestartMode.NEVER)
     async with running(spec, {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}) as run:
         await run.until_state("cpu0", WorkerState.FAILED)
         with pytest.raises(GmgError, match="the search decides which trials run"):

@@ -11,12 +11,12 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.ddp import torchrun
-from gmg_tui.model import Batch, RestartMode, RunSpec, WorkerState
+from gmg_tui.model import RestartMode, RunSpec, WorkerState
 from gmg_tui.protocol import Action
 from tests.harm.patience import eventually
 from tests.nvml_sim import Sim
 
-from .harness import running, spec_for, sweep_for
+from .harness import program, running, spec_for, sweep_for
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -111,9 +111,7 @@ async def test_torchrun_as_a_job_has_time_to_end_its_ranks(tmp_path: Path) -> No
         "pathlib.Path(sys.argv[1]).write_text('began')\n"
         "time.sleep(600)\n"
     )
-    spec = sweep_for(
-        [{}], Batch(script=str(stand_in), args=(str(report),)), cpu=1, sigint_wait_s=0.5, sigterm_wait_s=0.5
-    )
+    spec = sweep_for([{}], program(str(report), script=str(stand_in)), cpu=1, sigint_wait_s=0.5, sigterm_wait_s=0.5)
     async with running(spec) as run:
         await eventually(lambda: report.exists() and report.read_text() == "began")
         await run.client.act(Action.STOP, "cpu0")
@@ -135,6 +133,6 @@ def test_torchrun_is_recognised_by_its_command_line(script: str, module: bool, e
 
 
 def test_a_stopping_engine_gives_torchrun_jobs_time_to_end() -> None:
-    spec = sweep_for([{}], Batch(script="/venv/bin/torchrun"), cpu=1, sigint_wait_s=15.0, sigterm_wait_s=10.0)
+    spec = sweep_for([{}], program(script="/venv/bin/torchrun"), cpu=1, sigint_wait_s=15.0, sigterm_wait_s=10.0)
     assert torchrun.stop_s(spec) == torchrun.GRACE_S + 10.0
     assert torchrun.stop_s(structs.replace(spec, sweep=None, script="train.py")) == 25.0

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from gmg_tui.model import Attempt, Batch, Tried, WorkerState
+from gmg_tui.model import Attempt, Tried, WorkerState
 from gmg_tui.model.tried import fastest, slow_slots
 from gmg_tui.results.tried import Ran, TriedArguments
 from tests.rates import rate
 from tests.workers import reached
 
-from .harness import FAKE, running, spec_for, sweep_for
+from .harness import FAKE, program, running, spec_for, sweep_for
 
 _H100 = "NVIDIA H100"
 
@@ -137,7 +137,7 @@ async def test_tried_arguments_of_a_plain_run_are_grouped_as_written_and_include
 
 
 async def test_in_a_sweep_a_row_is_a_combination_that_outlives_its_job_and_a_resume() -> None:
-    batch = Batch(script=FAKE, args=("-B", "{n_envs}", "--lines", "10", "--seed", "{job}"))
+    batch = program("-B", "{n_envs}", "--lines", "10", "--seed", "{job}", script=FAKE)
     spec = sweep_for([{"n_envs": 16}, {"n_envs": 32, "name": "b"}, {"n_envs": 32, "name": "c"}], batch, cpu=1)
     async with running(spec) as run:
         await run.until_done()

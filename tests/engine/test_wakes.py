@@ -62,7 +62,7 @@ async def test_jobs_start_without_another_sample_of_the_gpus(monkeypatch: pytest
     monkeypatch.setattr(queue_scheduler, "_UNREADY_S", 0.01)
     Run.started = []
     done = asyncio.Event()
-    board = SlotBoard({"cpu0": SlotState(Slot("cpu0", SlotKind.CPU), 0, 1)}, (frozenset({"cpu0"}),), queue_of(3))
+    board = SlotBoard({"cpu0": SlotState(Slot("cpu0", SlotKind.CPU), 0, 1)}, queue_of(3))
     board.use("cpu0", used=False)
     workplace, records = cast("Any", SimpleNamespace(spec=SPEC)), cast("Any", Records())
     scheduler = QueueScheduler(board, workplace, records, lambda: done.set() if scheduler.ended else None)

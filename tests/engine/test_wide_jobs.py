@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from gmg_tui import session
-from gmg_tui.model import Batch, DdpSpec, JobRecord, RestartMode, RunSpec, Value, WorkerState
+from gmg_tui.model import DdpSpec, JobRecord, RestartMode, RunSpec, Value, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.store import reader
 from tests.nvml_sim import Sim
 
-from .harness import Running, job_batch, marks, running, sweep_for
+from .harness import Running, program, running, sweep_for
 from .test_groups import RANK
 
 FINISHED, FAILED, STOPPED, WAITING = WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED, WorkerState.WAITING
@@ -27,7 +27,7 @@ def _stored(run: Running) -> dict[int, JobRecord]:
 def _ranks(*jobs: dict[str, Value], args: tuple[str, ...] = (), cpu: int = 2, **more: Any) -> RunSpec:
     """A sweep of jobs whose ranks meet each other, on CPU slots."""
     settings = {name: more.pop(name) for name in ("retries", "timeout_s") if name in more}
-    return sweep_for(jobs, Batch(script=RANK, args=args, **settings), cpu=cpu, ddp=DdpSpec(), **more)
+    return sweep_for(jobs, program(script=RANK, args=args, **settings), cpu=cpu, ddp=DdpSpec(), **more)
 
 
 async def test_a_job_of_several_ranks_runs_as_a_whole(tmp_path: Path) -> None:
@@ -89,29 +89,11 @@ async def test_a_job_that_needs_more_slots_than_there_are_fails_and_the_others_r
     async with running(_ranks({"ranks": 3}, {"ranks": 2}, args=("--steps", "3"))) as run:
         queue = await run.until_done()
         assert (queue.failed, queue.finished) == (1, 1)
-    assert _stored(run)[1].reason == "needs 3 slots at once, and its batch has 2"
-
-
-async def test_a_single_process_sees_all_cards_of_its_job(sim: Sim, marked: Path) -> None:
-    batch = job_batch("--marks", str(marked), "--s", "{s}", gpus="0,1,2")
-    async with running(sweep_for([{"gpus": 2, "s": 600.0}, {"s": 0.0}], batch), sim.env()) as run:
-        await run.until(lambda s: len(marks(marked)) == 2 and s.queue is not None and s.queue.finished == 1)
-        view = await run.client.queue(0, 10)
-        lanes = {lane.slot: (lane.job, lane.waits) for lane in view.lanes}
-        assert lanes["gpu0"] == (1, None)
-        assert lanes["gpu1"] == (1, "job 1 has it, with gpu0")
-        other = run.worker("gpu1")
-        assert (other.state, other.reason) == (run.worker("gpu0").state, "used by gpu0's worker")
-        await run.client.act(Action.STOP, "gpu1")
-        queue = await run.until_done()
-        assert (queue.stopped, queue.finished) == (1, 1)
-    cards = {mark["GMG_JOB"]: mark["CUDA_VISIBLE_DEVICES"] for mark in marks(marked)}
-    assert cards == {"1": "0,1", "2": "2"}
-    assert _stored(run)[1].slots == ("gpu0", "gpu1")
+    assert _stored(run)[1].reason == "needs 3 slots at once, and there are 2"
 
 
 async def test_a_group_whose_card_is_lost_runs_again_on_others(sim: Sim, tmp_path: Path) -> None:
-    batch = Batch(script=RANK, args=("--steps", "100", "--tell", str(tmp_path)), gpus="0,1,2")
+    batch = program("--steps", "100", "--tell", str(tmp_path), script=RANK, gpus="0,1,2")
     spec = sweep_for([{"ranks": 2}], batch, ddp=DdpSpec(), interval_s=0.2, restart=RestartMode.NEVER)
     async with running(spec, sim.env()) as run:
         await run.until(lambda s: sum(worker.state is WorkerState.RUNNING for worker in s.workers) == 2)

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from gmg_tui import session as sessions
-from gmg_tui.model import Batch, WorkerState
+from gmg_tui.model import WorkerState
 from gmg_tui.store import reader
-from tests.engine.harness import Running, running, spec_for, sweep_for
+from tests.engine.harness import Running, program, running, spec_for, sweep_for
 
 from .patience import eventually, wait_until
 
@@ -109,7 +109,7 @@ async def test_a_signal_that_ends_the_session_lets_workers_save_and_is_named(
 
 
 async def test_a_job_interrupted_by_a_signal_names_it(script: Path, tmp_path: Path) -> None:
-    async with running(sweep_for([{}], Batch(script=str(script)), cpu=1)) as run:
+    async with running(sweep_for([{}], program(script=str(script)), cpu=1)) as run:
         await _ready(run, tmp_path, 1)
         os.kill(run.process.pid, signal.SIGTERM)
         await run.until(lambda s: s.ended)

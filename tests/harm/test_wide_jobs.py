@@ -10,10 +10,10 @@ import psutil
 import pytest
 
 from gmg_tui.client import EngineClient
-from gmg_tui.model import Batch, DdpSpec, QueueAction, RestartMode, Value, WorkerState
+from gmg_tui.model import DdpSpec, QueueAction, RestartMode, Value, WorkerState
 from gmg_tui.session import STORE
 from gmg_tui.store import reader
-from tests.engine.harness import running, sweep_for
+from tests.engine.harness import program, running, sweep_for
 from tests.engine.test_groups import RANK
 
 from . import storms
@@ -24,7 +24,7 @@ ENDED = (WorkerState.FINISHED, WorkerState.FAILED, WorkerState.STOPPED)
 
 
 def _jobs(chance: random.Random) -> list[dict[str, Value]]:
-    kinds: list[dict[str, Value]] = [{}, {"gpus": 2}, {"ranks": 1}, {"ranks": 2}, {"ranks": 3}, {"ranks": 4}]
+    kinds: list[dict[str, Value]] = [{}, {"ranks": 1}, {"ranks": 2}, {"ranks": 3}, {"ranks": 4}]
     return [{**chance.choice(kinds), "steps": chance.randint(2, 30)} for _ in range(JOBS)]
 
 
@@ -55,7 +55,7 @@ async def _kill_ranks(engine: psutil.Process, chance: random.Random) -> None:
 @pytest.mark.parametrize("seed", range(2))
 async def test_a_storm_of_two_clients_over_wide_and_narrow_jobs(seed: int) -> None:
     chance = random.Random(seed)
-    batch = Batch(script=RANK, args=("--steps", "{steps}", "--step-s", "0.02"), retries=1)
+    batch = program("--steps", "{steps}", "--step-s", "0.02", script=RANK, retries=1)
     spec = sweep_for(_jobs(chance), batch, cpu=4, ddp=DdpSpec(), restart=RestartMode.FAILURE, max_restarts=1)
     async with running(spec) as run:
         engine = psutil.Process(run.process.pid)
@@ -75,5 +75,5 @@ async def test_a_storm_of_two_clients_over_wide_and_narrow_jobs(seed: int) -> No
     for job in view.jobs:
         assert stored[job.number].state is job.state
         if job.state is WorkerState.FINISHED:
-            assert len(job.slots or (job.slot,)) == job.gpus
-            assert set(job.slots if job.world_size else (job.slot,)) <= slots[job.number]
+            assert len(job.slots or (job.slot,)) == job.width
+            assert set(job.slots or (job.slot,)) <= slots[job.number]

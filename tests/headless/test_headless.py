@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from gmg_tui.model import Attempt, Batch, Fps, JobRecord, SweepSpec, WorkerState
+from gmg_tui.model import Attempt, Fps, JobRecord, SweepSpec, WorkerState
 from tests.cli.scripted import ScriptedEngine, environ
 
 _PROGRAM = (
@@ -167,7 +167,7 @@ async def test_an_engine_that_dies_is_an_error_that_names_its_log(engine: Script
 
 
 async def test_each_job_of_a_sweep_is_reported_even_when_no_snapshot_contained_it() -> None:
-    async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Batch(),))) as engine:
+    async with ScriptedEngine(("cpu0",), sweep=SweepSpec()) as engine:
         first, second, third = (JobRecord(number, f"x={number}") for number in (1, 2, 3))
         running = replace(first, state=WorkerState.RUNNING, slot="cpu0", last=Attempt(1))
         engine.advance("cpu0", running, second, third)
@@ -190,7 +190,7 @@ async def test_each_job_of_a_sweep_is_reported_even_when_no_snapshot_contained_i
 
 
 async def test_an_engine_that_disconnects_before_all_jobs_are_reported_does_not_block() -> None:
-    async with ScriptedEngine(("cpu0",), sweep=SweepSpec((Batch(),))) as engine:
+    async with ScriptedEngine(("cpu0",), sweep=SweepSpec()) as engine:
         job = JobRecord(1, "x=1", slot="cpu0", last=Attempt(1))
         engine.advance("cpu0", replace(job, state=WorkerState.RUNNING))
         engine.mute = True

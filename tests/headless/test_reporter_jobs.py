@@ -11,7 +11,6 @@ from gmg_tui.headless.jobs import Jobs
 from gmg_tui.headless.reporter import Reporter
 from gmg_tui.model import (
     Attempt,
-    Batch,
     Fps,
     JobRecord,
     Queue,
@@ -25,7 +24,7 @@ from gmg_tui.report.text import at_end
 from tests.workers import changed as replace
 from tests.workers import session_of, worker_of
 
-_SESSION = session_of("cpu0", "cpu1", name="sweep-1", started=1000.0, sweep=SweepSpec((Batch(),)))
+_SESSION = session_of("cpu0", "cpu1", name="sweep-1", started=1000.0, sweep=SweepSpec())
 _BEGUN = Queue(waiting=8, running=2, finished=0, failed=0, stopped=0, version=1)
 _QUEUE = Queue(waiting=5, running=2, finished=2, failed=1, stopped=0, version=1, eta_s=252.0)
 

@@ -26,9 +26,9 @@ def on_nodes(*args: str, where: NodesSpec | None = None, **more: Any) -> RunSpec
     return spec_for(*args, cpu=2, nodes=where or nodes(), **more)
 
 
-def sweep_on_nodes(jobs: Any, *batches: Any, cpu: int = 2, where: NodesSpec | None = None, **more: Any) -> RunSpec:
+def sweep_on_nodes(jobs: Any, what: Any = None, cpu: int = 2, where: NodesSpec | None = None, **more: Any) -> RunSpec:
     """A sweep on two nodes with `cpu` slots each."""
-    return sweep_for(jobs, *batches, cpu=cpu, nodes=where or nodes(), **more)
+    return sweep_for(jobs, what, cpu=cpu, nodes=where or nodes(), **more)
 
 
 def marked(name: str) -> list[psutil.Process]:

@@ -17,7 +17,7 @@ from gmg_tui.engine.launchers.ray import Ray
 from gmg_tui.errors import GmgError
 from gmg_tui.model import LauncherKind, NodesSpec, WorkerState
 from gmg_tui.store import reader
-from tests.engine.harness import Running, job_batch, running, spec_for, sweep_for
+from tests.engine.harness import Running, program, running, spec_for, sweep_for
 from tests.harm.patience import eventually, wait_until
 from tests.nodes.fleets import ENDLESS, connected, nothing_left
 from tests.nodes.ray_cluster import GPUS, RayCluster
@@ -95,7 +95,7 @@ async def test_the_jobs_of_a_removed_node_run_on_the_other_and_on_its_replacemen
 ) -> None:
     go = tmp_path / "go"
     jobs = [{"value": str(number)} for number in range(4)]
-    spec = sweep_for(jobs, job_batch("--until", str(go)), cpu=1, nodes=on_ray(ray))
+    spec = sweep_for(jobs, program("--until", str(go)), cpu=1, nodes=on_ray(ray))
     async with running(spec) as run:
         await run.until(lambda _: run.queue.running == 2 and all(worker.pid for worker in run.snapshot.workers))
         ray.do("remove")

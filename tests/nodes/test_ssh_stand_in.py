@@ -17,7 +17,7 @@ from msgspec import structs
 import gmg_tui
 from gmg_tui.model import DdpSpec, LauncherKind, NodesSpec, WorkerState
 from gmg_tui.session import nodes_folder
-from tests.engine.harness import job_batch, running, spawn, spec_for, sweep_for
+from tests.engine.harness import program, running, spawn, spec_for, sweep_for
 from tests.harm.patience import eventually
 from tests.nodes.fleets import ENDLESS, nothing_left
 
@@ -75,7 +75,7 @@ async def test_a_slow_host_joins_later(hosts: NodesSpec, tmp_path: Path, *, queu
     some, go = structs.replace(hosts, least=1), tmp_path / "go"
     spec = spec_for(*ENDLESS, cpu=1, nodes=some)
     if queued:
-        spec = sweep_for([{}] * 2, job_batch("--until", str(go)), cpu=1, nodes=some)
+        spec = sweep_for([{}] * 2, program("--until", str(go)), cpu=1, nodes=some)
     async with running(spec) as run:
         await run.until(lambda _: run.worker("a/cpu0").pid)
         assert (run.worker("b/cpu0").state, run.worker("b/cpu0").pid) == (WorkerState.WAITING, None)

@@ -17,7 +17,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import RestartMode, WorkerState
 from gmg_tui.protocol import Action
 from gmg_tui.store import reader
-from tests.engine.harness import Running, job_batch, marks, running, sweep_for
+from tests.engine.harness import Running, marks, program, running, sweep_for
 from tests.nodes.fleets import agent, bridge, nodes, nothing_left
 
 pytestmark = pytest.mark.slow
@@ -67,7 +67,7 @@ async def _stall(process: psutil.Process, seconds: float) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_every_job_ends_once_and_no_slot_has_two_in_a_storm(seed: int, marked: Path) -> None:
-    batch = job_batch("--marks", str(marked), "--value", "{value}", "--s", str(JOB_S))
+    batch = program("--marks", str(marked), "--value", "{value}", "--s", str(JOB_S))
     spec = sweep_for(
         [{"value": f"v{number}"} for number in range(JOBS)],
         batch,

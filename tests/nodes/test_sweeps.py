@@ -6,16 +6,16 @@ from collections import Counter
 from pathlib import Path
 
 from gmg_tui import session
-from gmg_tui.model import Batch, DdpSpec, WorkerState
+from gmg_tui.model import DdpSpec, WorkerState
 from gmg_tui.store import reader
-from tests.engine.harness import job_batch, marks, running
+from tests.engine.harness import marks, program, running
 from tests.engine.test_groups import RANK
 from tests.harm.patience import eventually
 from tests.nodes.fleets import SLOTS, agent, nodes, nothing_left, sweep_on_nodes
 
 
 async def test_jobs_run_on_the_slots_of_all_nodes_each_once(marked: Path) -> None:
-    batch = job_batch("--marks", str(marked), "--value", "{value}", "--s", "0.2", "--result")
+    batch = program("--marks", str(marked), "--value", "{value}", "--s", "0.2", "--result")
     spec = sweep_on_nodes([{"value": f"v{number}"} for number in range(20)], batch)
     async with running(spec) as run:
         queue = await run.until_done()
@@ -36,7 +36,7 @@ async def test_jobs_run_on_the_slots_of_all_nodes_each_once(marked: Path) -> Non
 
 async def test_a_lost_node_requeues_its_jobs(tmp_path: Path) -> None:
     go = tmp_path / "go"
-    spec = sweep_on_nodes([{}] * 8, job_batch("--until", str(go)))
+    spec = sweep_on_nodes([{}] * 8, program("--until", str(go)))
     async with running(spec) as run:
         await run.until(lambda _: all(run.worker(slot).pid for slot in SLOTS))
         agent(spec, "n2").kill()
@@ -55,7 +55,7 @@ async def test_a_lost_node_requeues_its_jobs(tmp_path: Path) -> None:
 
 async def test_a_silent_node_is_lost_and_its_jobs_run_elsewhere(tmp_path: Path) -> None:
     go = tmp_path / "go"
-    spec = sweep_on_nodes([{}] * 4, job_batch("--until", str(go)), where=nodes(lost_after_s=3.0))
+    spec = sweep_on_nodes([{}] * 4, program("--until", str(go)), where=nodes(lost_after_s=3.0))
     async with running(spec) as run:
         await run.until(lambda _: all(run.worker(slot).pid for slot in SLOTS))
         stopped = agent(spec, "n2")
@@ -76,14 +76,14 @@ async def test_a_silent_node_is_lost_and_its_jobs_run_elsewhere(tmp_path: Path) 
 async def test_a_result_too_large_for_a_message_does_not_disconnect_its_node(tmp_path: Path) -> None:
     script = tmp_path / "seeds.py"
     script.write_text("print('gmg:result {\"seed\": 123456789012345678901234567890}')\n")
-    async with running(sweep_on_nodes([{}] * 4, Batch(script=str(script)))) as run:
+    async with running(sweep_on_nodes([{}] * 4, program(script=str(script)))) as run:
         assert (await run.until_done()).finished == 4
     records = reader.load_jobs(run.folder / session.STORE)
     assert {str(record.result["seed"]) for record in records if record.result} == {"123456789012345678901234567890"}
 
 
 async def test_a_job_of_several_ranks_takes_slots_of_several_nodes() -> None:
-    spec = sweep_on_nodes([{"ranks": 3}], Batch(script=RANK, args=("--steps", "4")), ddp=DdpSpec())
+    spec = sweep_on_nodes([{"ranks": 3}], program("--steps", "4", script=RANK), ddp=DdpSpec())
     async with running(spec) as run:
         assert (await run.until_done()).finished == 1, await run.jobs()
     (record,) = reader.load_jobs(run.folder / session.STORE)

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui.model import Batch, Fps, JobRecord, Snapshot, SweepSpec, WorkerState
+from gmg_tui.model import Fps, JobRecord, Snapshot, SweepSpec, WorkerState
 from gmg_tui.results.files import export
 from gmg_tui.session import STORE
 from gmg_tui.store.records import Event, JobAttempt, MetricsRow
@@ -61,7 +61,7 @@ async def session(
     _, folder = sessions.create(name, "sim.py")
     session = records.session(folder)
     if best is not None:
-        session = structs.replace(session, spec=structs.replace(session.spec, sweep=SweepSpec((Batch(),), best=best)))
+        session = structs.replace(session, spec=structs.replace(session.spec, sweep=SweepSpec(best=best)))
     session = structs.replace(
         session, spec=structs.replace(session.spec, **(spec or {})), started=started, **(about or {})
     )

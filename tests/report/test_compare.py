@@ -12,7 +12,6 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.model import (
-    Batch,
     Fps,
     Gpu,
     JobRecord,
@@ -98,7 +97,7 @@ async def test_sessions_that_cannot_be_compared_are_reported_and_failed_workers_
 
 
 async def test_the_jobs_of_sweeps_are_compared_one_by_one_and_have_no_total() -> None:
-    sweep = SweepSpec((Batch("", "sim.py", ("-B", "{n}")),))
+    sweep = SweepSpec()
     await _session("old", {"n=1": 1000.0, "n=2": 5000.0}, sweep=sweep)
     await _session("new", {"n=2": 5500.0, "n=1": 1100.0}, sweep=sweep)
     lines = _lines("old", "new")
@@ -108,7 +107,7 @@ async def test_the_jobs_of_sweeps_are_compared_one_by_one_and_have_no_total() ->
 
 async def test_tunings_are_compared_by_their_values() -> None:
     of_tuning = structs.replace(stored.snapshot(), tuning=tunings.ENDED)
-    more: dict[str, Any] = {"sweep": SweepSpec((Batch("", "sim.py", ("-B", "{n_envs}")),)), "snapshot": of_tuning}
+    more: dict[str, Any] = {"sweep": SweepSpec(), "snapshot": of_tuning}
     rates = {"n_envs=64,gpu0": 900.0, "n_envs=64,gpu1": 1100.0, "n_envs=256,gpu0": 600.0}
     await _session("five", dict(rates), tune=tunings.SPEC, **more)
     await _session("ten", {"n_envs=64,gpu3": 1500.0}, tune=structs.replace(tunings.SPEC, knee_pct=10.0), **more)

@@ -13,7 +13,7 @@ from gmg_tui import session as sessions
 from gmg_tui.engine.gpus.meter import Meter
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.printed_rate import PrintedRate
-from gmg_tui.model import Attempt, Batch, Fps, Gpu, GpuSample, JobRecord, Slot, SlotKind, SweepSpec, WorkerState
+from gmg_tui.model import Attempt, Fps, Gpu, GpuSample, JobRecord, Slot, SlotKind, SweepSpec, WorkerState
 from gmg_tui.report import text
 from gmg_tui.report.data import ReportData, choose_order, ordered
 from gmg_tui.results import TABLE
@@ -190,7 +190,7 @@ async def test_json_and_csv_equal_the_result_files() -> None:
 
 @pytest.mark.parametrize("queued", [False, True])
 async def test_a_lost_session_is_reported_from_its_store_with_running_jobs_as_in_ls(queued: bool) -> None:
-    spec = {"sweep": SweepSpec((Batch(),))} if queued else {}
+    spec = {"sweep": SweepSpec()} if queued else {}
     job = JobRecord(3, "job-3", state=WorkerState.RUNNING, slot="cpu0", started=START, elapsed_s=0.1)
     folder = await stored.session("sim-1", [job], spec=spec, ended=False)
     record = sessions.read_record(folder)

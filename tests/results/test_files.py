@@ -13,7 +13,6 @@ from msgspec import structs
 
 from gmg_tui.model import (
     Attempt,
-    Batch,
     Fps,
     Gpu,
     JobRecord,
@@ -36,7 +35,7 @@ from tests.workers import changed, worker_of
 async def _exported(folder: Path, *jobs: JobRecord, snapshot: Snapshot | None = None, **spec: Any) -> None:
     """The files of a session with these jobs, each with one attempt."""
     session = records.session(folder)
-    session = structs.replace(session, spec=structs.replace(session.spec, **{"sweep": SweepSpec((Batch(),)), **spec}))
+    session = structs.replace(session, spec=structs.replace(session.spec, **{"sweep": SweepSpec(), **spec}))
     writer = StoreWriter(folder / STORE, lambda line: None)
     writer.start()
     writer.put(session)
@@ -110,7 +109,7 @@ async def test_results_that_do_not_fit_a_table_are_in_the_json(tmp_path: Path) -
 
 
 async def test_a_file_that_cannot_be_written_does_not_keep_the_others_from_it(tmp_path: Path) -> None:
-    await _exported(tmp_path, records.finished(1), sweep=SweepSpec((Batch(),)))
+    await _exported(tmp_path, records.finished(1), sweep=SweepSpec())
     (tmp_path / DETAILED).unlink()
     (tmp_path / TABLE).unlink()
     (tmp_path / TABLE).mkdir()

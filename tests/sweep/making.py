@@ -22,18 +22,7 @@ def write(folder: Path, text: str) -> str:
     return str(file)
 
 
-def made(
-    folder: Path,
-    text: str,
-    *set_words: str,
-    presets: tuple[str, ...] = (),
-    every: bool = False,
-    cpu: bool = False,
-    **options: object,
-) -> Plan:
+def made(folder: Path, text: str, *set_words: str, **options: object) -> Plan:
     """The sweep of a file with a script and `text`, with the command line's options."""
     path = write(folder, text)
-    chosen = plan.choose(path, read(path), presets, every=every)
-    upper = from_options(options)
-    settings = [(name, preset.under(upper)) for name, preset in chosen]
-    return plan.make(settings, path, sets(set_words), no_check, cpu=cpu)
+    return plan.make(read(path).under(from_options(options)), path, sets(set_words), no_check)

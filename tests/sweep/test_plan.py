@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 
 from gmg_tui.commands.spec import groups_of
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Batch, DdpSpec, JobRecord
+from gmg_tui.model import DdpSpec, RunSpec, SweepSpec
 from gmg_tui.options import RUN, Options
 from gmg_tui.sweep import names, plan
 from gmg_tui.sweep.plan import Plan
-from gmg_tui.sweep.settings import Settings
-from tests.sweep.making import made, no_check
+from gmg_tui.sweep.settings import Settings, from_options, read
+from tests.sweep.making import made, no_check, write
+
+_SPEC = RunSpec("s", "/s", "/s.sock", "sim.py", (), "/", "python", env={"A": "1"})
 
 _FILE = """
-args = ["--num_samples", "{num_samples}", "--method", "{method}", "--branches", "{branch_counts}", "--out", "{out_dir}"]
+args = ["--num_samples", "{num_samples}", "--method", "{method}", "--branches", "{branch_counts}", "--out", "{name}"]
 gpus = [0, 1, 2]
 per_gpu = 1
 retries = 1
@@ -36,15 +38,6 @@ noise_scale = 0.3
 name = "wide"
 branch_counts = 16
 method = "x"
-[preset.quick_test]
-gpus = [0, 1]
-[preset.quick_test.defaults]
-num_samples = 2
-[preset.full]
-retries = 3
-env = { MODE = "full" }
-grid = { branch_counts = [1], method = ["a"] }
-experiment = []
 """
 
 
@@ -64,64 +57,19 @@ def test_the_grid_is_in_file_order_followed_by_the_experiments(tmp_path: Path) -
         ("num_samples", 4),
         ("noise_scale", 0.3),
     ]
-    (batch,) = sweep.batches
-    assert (batch.gpus, batch.per_gpu, batch.retries, batch.timeout_s) == ("0,1,2", 1, 1, 1800.0)
+    spec = plan.applied(_SPEC, read(write(tmp_path, _FILE)))
+    assert (spec.gpus, spec.env) == ("0,1,2", {"A": "1", "NOISE": "{noise_scale}"})
+    assert spec.sweep == SweepSpec(per_gpu=1, retries=1, timeout_s=1800.0)
 
 
-def test_a_preset_merges_values_and_variables_and_replaces_other_keys(tmp_path: Path) -> None:
-    quick = made(tmp_path, _FILE, presets=("quick_test",))
-    (batch,) = quick.batches
-    assert (batch.name, batch.gpus, batch.retries) == ("quick_test", "0,1", 1)
-    assert quick.jobs[0].values["num_samples"] == 2
-    assert quick.jobs[0].values["noise_scale"] == 0.3
-    assert quick.jobs[0].name == "branch_counts=2,method=sde_path_exploration"
-    full = made(tmp_path, _FILE, presets=("full",))
-    assert full.batches[0].env == {"NOISE": "{noise_scale}", "MODE": "full"}
-    assert _names(full) == ["branch_counts=1,method=a"]
-
-
-def test_all_presets_run_one_after_another_under_their_names(tmp_path: Path) -> None:
-    sweep = made(tmp_path, _FILE, every=True)
-    assert [(batch.name, batch.retries) for batch in sweep.batches] == [("quick_test", 1), ("full", 3)]
-    assert [job.batch for job in sweep.jobs] == [0] * 7 + [1]
-    assert sweep.jobs[6].name == "quick_test-wide"
-    assert sweep.jobs[7] == JobRecord(
-        8,
-        "full-branch_counts=1,method=a",
-        1,
-        {"branch_counts": 1, "method": "a", "num_samples": 4, "noise_scale": 0.3},
-    )
-    turned = made(tmp_path, _FILE, presets=("full", "quick_test"))
-    assert [batch.name for batch in turned.batches] == ["full", "quick_test"]
-
-
-def test_the_command_line_overrides_preset_and_file(tmp_path: Path) -> None:
-    sweep = made(
-        tmp_path,
-        _FILE,
-        "method=x",
-        "extra=1,2",
-        presets=("quick_test",),
-        args=("{method}", "{branch_counts}", "{num_samples}"),
-        per_gpu=2,
-        retries=0,
-        timeout="none",
-        min_free_mib=100.0,
-        out_dir="o/{job}",
-    )
-    (batch,) = sweep.batches
-    assert batch == Batch(
-        name="quick_test",
-        script="sim.py",
-        args=("{method}", "{branch_counts}", "{num_samples}"),
-        env={"NOISE": "{noise_scale}"},
-        gpus="0,1",
-        per_gpu=2,
-        min_free_mib=100.0,
-        out_dir="o/{job}",
-    )
+def test_the_command_line_overrides_the_file(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"args": ("{method}", "{branch_counts}", "{num_samples}")}
+    sweep = made(tmp_path, _FILE, "method=x", "extra=1,2", **options)
     assert _names(sweep) == [f"branch_counts={n},extra={e}" for n in (2, 4, 8) for e in (1, 2)] + ["wide"]
     assert {job.values["method"] for job in sweep.jobs} == {"x"}
+    upper = from_options({"per_gpu": 2, "retries": 0, "timeout": "none", "env": {"NOISE": "0"}})
+    spec = plan.applied(_SPEC, read(write(tmp_path, _FILE)).under(upper))
+    assert (spec.gpus, spec.env, spec.sweep) == ("0,1,2", {"A": "1", "NOISE": "0"}, SweepSpec(per_gpu=2))
 
 
 def test_a_single_value_on_the_command_line_changes_experiments_and_adds_no_job(tmp_path: Path) -> None:
@@ -144,8 +92,6 @@ def test_a_single_value_on_the_command_line_changes_experiments_and_adds_no_job(
         ('[grid]\na = [1, 2]\n[[experiment]]\nname = "a=1"\n', (), ["a=1", "a=2", "a=1-2"]),
         ("", ("lr=1e-5,0.5",), ["lr=1e-05", "lr=0.5"]),
         ('[[experiment]]\nname = "Übung_漢字"\n[[experiment]]\nname = "A\u0308"\n', (), ["Übung_漢字", "Ä"]),
-        ("args = ['{n}']\nrepeat = 2\n[grid]\nx = [4, 6]\n", (), ["x=4-r1", "x=6-r1", "x=4-r2", "x=6-r2"]),
-        (f'repeat = 2\n[[experiment]]\nname = "{"x" * 79}"\n', (), ["x" * 77 + "-r1", "x" * 77 + "-r2"]),
         (f"[grid]\nk = ['{'漢' * 60}1', '{'漢' * 60}2']\n", (), ["k=" + "漢" * 26, "k=" + "漢" * 25 + "-2"]),
     ],
 )
@@ -171,35 +117,30 @@ def test_every_combination_is_one_job_with_a_valid_file_name(
     singles: list[dict[str, bool | int | float | str]],
 ) -> None:
     settings = Settings(script="sim.py", grid=grid, defaults=defaults, experiment=tuple(singles))
-    sweep = plan.make([("one", settings), ("two", settings)], "sweep", {}, no_check, cpu=False)
-    half = len(sweep.jobs) // 2
-    first, second = sweep.jobs[:half], sweep.jobs[half:]
+    sweep = plan.make(settings, "sweep", {}, no_check)
     combined = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     expected = [*(combined if grid or not singles else []), *singles]
-    assert [job.values for job in first] == [{**defaults, **values} for values in expected]
-    assert [job.values for job in second] == [job.values for job in first]
+    assert [job.values for job in sweep.jobs] == [{**defaults, **values} for values in expected]
     assert len({job.name for job in sweep.jobs}) == len(sweep.jobs)
     for job in sweep.jobs:
         assert names.fits(job.name)
 
 
 @pytest.mark.parametrize(
-    ("text", "options", "widths"),
+    ("text", "options", "ranks"),
     [
-        ("", {}, [(1, None)]),
-        ("ddp = 2", {}, [(2, 2)]),
-        ("gpus_per_job = 2", {}, [(2, None)]),
-        ("ddp = 2\n[preset.four]\nddp = 4\n[preset.two]\nretries = 1\n", {"every": True}, [(4, 4), (2, 2)]),
-        ("ddp = 2", {"ddp": "8"}, [(8, 8)]),
-        ("[grid]\nranks = [1, 2, 4]\n", {"ddp": "{ranks}"}, [(1, 1), (2, 2), (4, 4)]),
-        ("ddp = '{ranks}'\n[[experiment]]\nranks = 3\n", {}, [(3, 3)]),
+        ("", {}, [None]),
+        ("ddp = 2", {}, [2]),
+        ("ddp = 2", {"ddp": "8"}, [8]),
+        ("[grid]\nranks = [1, 2, 4]\n", {"ddp": "{ranks}"}, [1, 2, 4]),
+        ("ddp = '{ranks}'\n[[experiment]]\nranks = 3\n", {}, [3]),
     ],
 )
-def test_a_job_is_a_process_a_group_of_ranks_or_one_process_on_several_gpus(
-    tmp_path: Path, text: str, options: dict[str, Any], widths: list[tuple[int, int | None]]
+def test_a_job_is_a_process_or_a_group_of_ranks(
+    tmp_path: Path, text: str, options: dict[str, Any], ranks: list[int | None]
 ) -> None:
     sweep = made(tmp_path, text, **options)
-    assert [(job.gpus, job.world_size) for job in sweep.jobs] == widths
+    assert [job.world_size for job in sweep.jobs] == ranks
     assert sweep.warnings == (), "the number of ranks is used, though no argument has it"
 
 

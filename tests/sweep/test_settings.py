@@ -18,7 +18,7 @@ from tests.sweep.making import made, write
 
 def _error(folder: Path, text: str, *words: str, **options: object) -> str:
     with pytest.raises(GmgError) as caught:
-        made(folder, text, *words, **options)  # type: ignore[arg-type]
+        made(folder, text, *words, **options)
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
     return str(caught.value).replace(f"{folder}/", "")
@@ -33,8 +33,6 @@ def _error(folder: Path, text: str, *words: str, **options: object) -> str:
             "lr = 2\n",
             "sweep.toml: unknown key lr; if it is a placeholder, its value belongs under [defaults] or [grid]",
         ),
-        ("[preset.a]\ntimeuot = 3\n", "sweep.toml: preset[...]: unknown key timeuot; did you mean timeout?"),
-        ('[preset."a/b"]\n', "sweep.toml: preset a/b: give letters, digits and"),
         ("args = ['a', ['b']]\n", "sweep.toml: args[1]: expected bool | int | float | str, got array"),
         ("env = { 'A-B' = 1 }\n", "sweep.toml: env: A-B is not a variable's name"),
         ("per_gpu = 0\n", "sweep.toml: per_gpu: expected int >= 1"),
@@ -48,13 +46,8 @@ def _error(folder: Path, text: str, *words: str, **options: object) -> str:
             "args = ['{lrr}']\n[grid]\nlr = [1]\n",
             "sweep.toml: args[1]: {lrr} has no value in the grid; did you mean lr?",
         ),
-        (
-            "out_dir = 'x'\n[grid]\na = [1, 2]\n",
-            "sweep.toml: out_dir is the same folder for a=1 and a=2; put {name} or {job}",
-        ),
         ("ddp = '{ranks}'\n", "sweep.toml: ddp: {ranks} has no value in the grid"),
         ("ddp = '{r}'\n[grid]\nr = [1, 'x']\n", "sweep.toml: ddp: {r} is x; give it whole numbers from 1 to 1024"),
-        ("ddp = 2\ngpus_per_job = 2\n", "sweep.toml: ddp has a process on each GPU, gpus_per_job one for all"),
         ("ddp = 2\nper_gpu = 2\n", "sweep.toml: jobs that need several GPUs do not share them; leave out per_gpu"),
     ],
 )
@@ -62,18 +55,8 @@ def test_an_error_names_the_file_and_the_key(tmp_path: Path, text: str, error: s
     assert _error(tmp_path, text).startswith(error)
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"presets": ("c",)}, "--preset c: sweep.toml has no such preset; the presets: a, b"),
-        ({"presets": ("a",), "every": True}, "--preset and --all are mutually exclusive; give one of them"),
-        ({"per_gpu": 0}, "--per-gpu: expected int >= 1"),
-        ({"out_dir": ""}, "--out-dir: expected str of length >= 1"),
-        ({"out_dir": "{x}"}, "sweep.toml: out_dir: {x} has no value"),
-    ],
-)
-def test_an_error_names_the_option_as_given(tmp_path: Path, options: dict[str, object], error: str) -> None:
-    assert _error(tmp_path, "[preset.a]\n[preset.b]\n", **options).startswith(error)
+def test_an_error_names_the_option_as_given(tmp_path: Path) -> None:
+    assert _error(tmp_path, "", per_gpu=0).startswith("--per-gpu: expected int >= 1")
 
 
 def test_unused_values_cause_a_warning(tmp_path: Path) -> None:
@@ -104,10 +87,8 @@ def test_a_script_is_searched_in_the_current_folder_and_then_beside_the_file(
     (tmp_path / "here").mkdir()
     (tmp_path / "file").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    write(tmp_path / "file", "[preset.a]\nscript = 'other.py'\n")
-    (tmp_path / "file" / "other.py").touch()
+    write(tmp_path / "file", "")
     assert read("../file/sweep.toml").script == "sim.py"
-    assert read("../file/sweep.toml").preset["a"].script == "../file/other.py"
     (tmp_path / "file" / "sim.py").touch()
     assert read("../file/sweep.toml").script == "../file/sim.py"
     (tmp_path / "here" / "sim.py").touch()

@@ -129,7 +129,7 @@ class FakeEngine(EngineClient):
             raise GmgError("this session has no queue", 1)
         first = max(0, min(first, len(self.jobs)))
         part = tuple(self.jobs[first : first + count])
-        return QueueView(queue.version, first, len(self.jobs), part, tuple(self.lanes), (queue.batch,))
+        return QueueView(queue.version, first, len(self.jobs), part, tuple(self.lanes))
 
     async def stacks(self, slot: str) -> tuple[Stacks, ...]:
         await self._hear("stacks", slot)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gmg_tui.model import Attempt, Batch, Fps, JobRecord, Lane, Queue, Snapshot, SweepSpec, Worker, WorkerState
+from gmg_tui.model import Attempt, Fps, JobRecord, Lane, Queue, Snapshot, SweepSpec, Worker, WorkerState
 from tests.ui import play, sessions
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.play import FakedApp
@@ -64,7 +64,6 @@ def queue_of(records: list[JobRecord], *, version: int = 1, **changes: Any) -> Q
         "stopped": states.count(WorkerState.STOPPED),
     }
     fields: dict[str, Any] = counts | {
-        "batch": "quick_test",
         "eta_s": 252.0,
         "version": version,
         **changes,
@@ -124,10 +123,8 @@ def engine(records: list[JobRecord] | None = None, *, slots: int = 4, used: int 
     """An engine whose queue has `records`, on `used` of `slots` GPUs."""
     records = jobs() if records is None else records
     session = sessions.session(slots, name="sweep-1")
-    batch = Batch("quick_test", "experiment.py", ("--method", "{method}"), timeout_s=1800.0)
-    spec = sessions.changed(
-        session.spec, script="experiment.py", args=(), sweep=SweepSpec((batch,), file="/home/me/sim/grid.toml")
-    )
+    sweep = SweepSpec(file="/home/me/sim/grid.toml", timeout_s=1800.0)
+    spec = sessions.changed(session.spec, script="experiment.py", args=("--method", "{method}"), sweep=sweep)
     log = {slot.name: sessions.log_of(play.LOG_LINES) for slot in session.slots}
     made = FakeEngine(
         sessions.changed(session, spec=spec),

@@ -74,7 +74,6 @@ async def test_the_queue_has_a_row_that_is_shortened_to_the_width(size: tuple[in
         await play.sees(pilot, "12/30 jobs", "1 failed", "00:04:12 left")
         row = play.screen(app)[1]
         assert ("3 running" in row) is (size[0] >= 80)
-        assert ("preset quick_test" in row) is (size[0] >= 120)
         full, rest = row.count("█"), row.count("░")
         assert full / (full + rest) == pytest.approx(12 / 30, abs=0.08)
 

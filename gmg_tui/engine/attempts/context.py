@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import signal
@@ -45,10 +44,6 @@ AWAITS_DRIVER = "for the NVIDIA driver to answer"
 """What an attempt waits for when the driver is slow."""
 
 
-class NoRoomError(GmgError):
-    """The disk has no room for a job's folder."""
-
-
 class DriverSilentError(NvmlUnavailable):
     """The driver has not answered for long."""
 
@@ -71,8 +66,6 @@ class Launch(NamedTuple):
     """The script's arguments as written."""
     egl_note: str
     """How the slot's EGL index was determined, or why it is unset."""
-    out_dir: str | None = None
-    """The job's own folder, absolute; None in a plain run."""
     gpu_index: int | None = None
     """NVML index of the slot's GPU; None on a CPU slot."""
     given: tuple[str, ...] = ()
@@ -174,8 +167,7 @@ class Context:
 
         `report` is called with what it has to wait for; `meeting` is where a rank meets its group.
 
-        Raises `NvmlUnavailable` if the slot's GPU does not answer, `NoRoomError` if the disk has no room for the job's
-        folder, and `GmgError` if that cannot be made for another reason.
+        Raises `NvmlUnavailable` if the slot's GPU does not answer, and `GmgError` if the rank's folder cannot be made.
         """
         gpu_index = egl_index = None
         if slot.gpu is not None:
@@ -184,12 +176,8 @@ class Context:
         else:
             note = "a CPU slot: Genesis takes the first EGL device that works"
         values = {**task.values, **values_for(slot, task.index, task.count, gpu_index)}
-        out_dir = None
-        if task.out_dir is not None:
-            values["out_dir"] = out_dir = os.path.join(self.spec.cwd, fill(task.out_dir, values))  # noqa: PTH118
         filled = tuple(fill(arg, values) for arg in args)
-        of_job = {"GMG_JOB": str(task.job), "GMG_JOB_NAME": task.name, "GMG_OUT_DIR": out_dir or ""}
-        job = of_job if task.job is not None else {}
+        job = {"GMG_JOB": str(task.job), "GMG_JOB_NAME": task.name} if task.job is not None else {}
         environment = worker_environment(
             os.environ,
             session=self.spec.agent.session if self.spec.agent is not None else self.spec.name,
@@ -210,9 +198,7 @@ class Context:
         if self.spec.probe:
             added = probe.on_path(environment.full)
             environment = environment._replace(set=environment.set | added, full=environment.full | added)
-        await in_daemon_thread(
-            _make_ready, environment.full, out_dir, meeting.error_file if meeting is not None else None
-        )
+        await in_daemon_thread(_make_ready, environment.full, meeting.error_file if meeting is not None else None)
         module = ("-m",) if task.module else ()
         # A name that begins with a dash would be an option of the interpreter's.
         script = task.script if task.module or not task.script.startswith("-") else f"./{task.script}"
@@ -226,7 +212,6 @@ class Context:
             environment,
             args,
             note,
-            out_dir,
             gpu_index,
             given=tuple(fill_some(arg, task.own_values) for arg in args),
             given_env={name: fill_some(value, task.own_values) for name, value in env.items()},
@@ -262,24 +247,18 @@ async def index_of(nvml: Driver | None, gpu: Gpu, report: Callable[[str], None])
     return asking.result()
 
 
-def _make_ready(environ: Mapping[str, str], out_dir: str | None, error_file: str | None) -> None:
-    """Make the folders of the job and the rank, and remove locks that killed workers have left.
+def _make_ready(environ: Mapping[str, str], error_file: str | None) -> None:
+    """Make the folder of the rank, and remove locks that killed workers have left.
 
     With such a lock each attempt compiles for minutes. All of it may have to wait for a disk.
     """
-    if out_dir is not None:
-        _make_folder(Path(out_dir))
     if error_file is not None:
-        _make_folder(Path(error_file).parent)
+        folder = Path(error_file).parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise GmgError(f"cannot make the rank's folder {folder}: {error.strerror}", 1) from error
         with contextlib.suppress(OSError):  # of this attempt in a session that is resumed
             Path(error_file).unlink()
     for path in caches.remove_stale_locks(environ):
         _log.warning("removed a stale lock of the kernel cache: %s", path)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        kind = NoRoomError if error.errno in (errno.ENOSPC, errno.EDQUOT) else GmgError
-        raise kind(f"cannot make the job's folder {folder}: {error.strerror}", 1) from error

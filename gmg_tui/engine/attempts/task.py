@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from gmg_tui.ddp import torchrun
-from gmg_tui.model import Batch, JobRecord, RestartMode, RunSpec, Slot
+from gmg_tui.model import JobRecord, RestartMode, RunSpec, Slot, SweepSpec
 from gmg_tui.placeholders import JOB_NAMES
-from gmg_tui.session import JOBS
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,6 @@ class Task:
     """The job's name."""
     values: Mapping[str, object] = field(default_factory=dict)
     """The values of further placeholders."""
-    out_dir: str | None = None
-    """The job's own folder, placeholders not filled in; None in a plain run."""
     own_options: tuple[str, ...] = ()
     """Words of `args` that are also options of gmg-tui."""
     cards: tuple[Slot, ...] = ()
@@ -71,30 +68,23 @@ class Task:
         )
 
     @classmethod
-    def queued(cls, spec: RunSpec, batch: Batch, job: JobRecord, count: int, cards: tuple[Slot, ...] = ()) -> Self:
+    def queued(cls, spec: RunSpec, job: JobRecord, count: int, cards: tuple[Slot, ...] = ()) -> Self:
         """A job of a sweep of `count` jobs; each of its workers sees `cards`."""
-        template = batch.out_dir or f"{_literal(f'{spec.folder}/{JOBS}')}/{{name}}"
+        sweep = spec.sweep or SweepSpec()
         return cls(
-            batch.script,
-            batch.module,
-            batch.args,
-            {**batch.env, **spec.env},
+            spec.script,
+            spec.module,
+            spec.args,
+            spec.env,
             job.number - 1,
             count,
             spec.restart,
             spec.max_restarts,
-            retries=batch.retries,
-            timeout_s=batch.timeout_s,
+            retries=sweep.retries,
+            timeout_s=sweep.timeout_s,
             first_attempt=job.last.number + 1,
             job=job.number,
             name=job.name,
             values={**job.values, "job": job.number, "name": job.name},
-            # A job that has run before finds its checkpoints, on whichever slot it runs now.
-            out_dir=template if job.out_dir is None else _literal(job.out_dir),
             cards=cards,
         )
-
-
-def _literal(folder: str) -> str:
-    """`folder` as a template: braces in its name are no placeholders."""
-    return folder.replace("{", "{{").replace("}", "}}")

@@ -89,7 +89,6 @@ class AssignedWorker(Member):
             worker.view(worker.task.index, now),
             worker.result,
             worker.unready,
-            worker.out_dir,
             worker.seen().later(-now) if self.rank is not None else None,
             outcome if worker.concluded.is_set() and not self.policy.pending else None,
         )

@@ -122,7 +122,6 @@ class Fleet:
         first = next(node.session for node in self._nodes.values() if node.session is not None)
         uuids: set[str] = set()
         slots: list[Slot] = []
-        allowed: list[set[str]] = [set() for _ in first.allowed]
         for node in self._nodes.values():
             session = node.session or first
             added = [_on_node(slot, node.name, uuids) for slot in session.slots]
@@ -130,10 +129,8 @@ class Fleet:
                 node.expected = kinds(added)
             uuids.update(slot.gpu.uuid for slot in session.slots if slot.gpu is not None)
             slots += added
-            for names, of_batch in zip(allowed, session.allowed, strict=True):
-                names.update(_name(slot, node.name) for slot in of_batch)
         chosen, idle = grouped(tuple(slots), self._spec)
-        return Hardware(chosen, None, tuple(map(frozenset, allowed)), tuple(missing), idle)
+        return Hardware(chosen, None, tuple(missing), idle)
 
     def workplace(self, session: Session, slot_states: Mapping[str, SlotState]) -> Workplace:
         """Where the workers of the session run: on these nodes."""
@@ -237,17 +234,12 @@ class Fleet:
             yield structs.replace(sample, uuid=uuid) if current else GpuSample(uuid=uuid)
 
 
-def _name(slot: str, node: str) -> str:
-    """The name that a slot of one node has on another."""
-    return f"{node}/{slot.rpartition('/')[2]}"
-
-
 def _on_node(slot: Slot, node: str, uuids: set[str]) -> Slot:
     """A slot, or the same on another node; its GPU gets another UUID if it is among the `uuids` of earlier nodes."""
     gpu = slot.gpu
     if gpu is not None and gpu.uuid in uuids:
         gpu = structs.replace(gpu, uuid=f"{node}/{gpu.uuid}")
-    return structs.replace(slot, name=_name(slot.name, node), node=node, gpu=gpu)
+    return structs.replace(slot, name=f"{node}/{slot.name.rpartition('/')[2]}", node=node, gpu=gpu)
 
 
 def _launcher(spec: NodesSpec, *, cpu: bool) -> Launcher:

@@ -182,7 +182,7 @@ class NodeWorker(Worker):
             report = _with_attempt(report, last)
         self._report, self._state = report, None
         self.reason, self.advice = view.reason, view.advice
-        self.unready, self.out_dir = report.unready, report.out_dir
+        self.unready = report.unready
         if not self.carried:
             self.state_since = now - max(0.0, time.time() - view.state_since)
         attempt = report.view.current

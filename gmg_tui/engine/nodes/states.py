@@ -55,7 +55,6 @@ class WorkerReport(Struct, frozen=True, omit_defaults=True):
     result: dict[str, Any] = {}
     """As `Worker.result`."""
     unready: str | None = None
-    out_dir: str | None = None
     seen: RankSeen | None = None
     """Of a rank only. Moments are seconds before the report."""
     outcome: Outcome | None = None

@@ -1,28 +1,20 @@
-"""Results that a script reports itself: `gmg:result {"tm_score": 0.81}` in its output, or `result.json` in its folder."""
+"""Results that a script reports itself: `gmg:result {"tm_score": 0.81}` in its output."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import math
-import os
-import stat
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from gmg_tui import units
-from gmg_tui.daemon_thread import in_daemon_thread
 
 _log = logging.getLogger(__name__)
 
 MARK = b"gmg:result "
-FILE = "result.json"
 _MAX_BYTES = 1 << 20
-_DISK_S = 10.0
-"""How long the disk may take to give a job's `result.json`."""
 _MOST_LEVELS = 64
 _INTEGERS = range(-(2**63), 2**64)
 """What MessagePack can carry."""
@@ -104,43 +96,3 @@ class Reported:
         if self.trouble is None:
             _log.warning("%s", why)
         self.trouble = why
-
-
-async def in_folder(folder: Path) -> dict[str, Any]:
-    """What a job has reported in its folder; nothing if the disk does not answer in time."""
-    try:
-        async with asyncio.timeout(_DISK_S):
-            return await in_daemon_thread(read_file, folder)
-    except TimeoutError:
-        _log.warning("%s: the disk does not answer; what the job reported there is lost", folder)
-        return {}
-
-
-def read_file(folder: Path) -> dict[str, Any]:
-    """The results in the `result.json` of a job's folder; empty if there is none that can be read.
-
-    It may be a link, but only to a regular file: a pipe may block for ever, and a device has no end.
-    """
-    path = folder / FILE
-    try:
-        with open(path, "rb", opener=_open_unblocked) as file:
-            is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            data = file.read(_MAX_BYTES + 1) if is_regular else b""
-        if not is_regular:
-            _log.warning("%s is no regular file and is left out", path)
-            return {}
-        if len(data) > _MAX_BYTES:
-            _log.warning("%s has more than %d bytes and is ignored", path, _MAX_BYTES)
-            return {}
-        return _object(data)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        _log.warning("%s cannot be read: %s", path, error.strerror)
-    except _NO_OBJECT as error:
-        _log.warning("%s is no JSON object: %s", path, error)
-    return {}
-
-
-def _open_unblocked(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)

@@ -109,21 +109,17 @@ class Recorder:
         self.keep(record)
         return record
 
-    def release(self, worker: Worker, from_file: Mapping[str, Any] | None = None, **changes: Any) -> JobRecord:
+    def release(self, worker: Worker, **changes: Any) -> JobRecord:
         """The job whose first slot has this worker, which has ended, leaves its slots. Returns its record.
 
-        `from_file` are the results from the script's file, over which printed ones take precedence; `changes` are the
-        fields of the record that differ from the worker.
+        `changes` are the fields of the record that differ from the worker.
         """
         occupant = self._occupants[worker.slot.name]
         occupant.workers[worker.slot.name] = worker
         record = self._faults.guard("records", self._record, occupant, worker)
         if record is None:
             record = structs.replace(occupant.record, state=worker.state, reason=worker.reason, ended=time.time())
-        # Where no attempt has begun, the results are those of an earlier one.
-        result = {**(from_file or {}), **record.result} if record.result is not None else None
-        record = structs.replace(record, result=result, **changes)
-        return self._released(worker.slot.name, record)
+        return self._released(worker.slot.name, structs.replace(record, **changes))
 
     def fail(self, slot: str, record: JobRecord, reason: str) -> JobRecord:
         """The job on a slot failed because of an internal error. Returns its record."""
@@ -266,7 +262,7 @@ class Recorder:
         if occupant is None:
             return
         lead = occupant.lead
-        # A sweep's job ends when its scheduler releases it, after its result file has been read.
+        # A sweep's job ends when its scheduler releases it.
         if lead is not None and (worker.task.job is None or not worker.state.ended):
             occupant.record = self._record(occupant, lead)
             self.keep(occupant.record)
@@ -288,7 +284,6 @@ class Recorder:
             state=worker.state,
             reason=worker.reason if worker.state.ended else None,
             ended=time.time() if worker.state.ended else None,
-            out_dir=worker.out_dir or before.out_dir,
             elapsed_s=occupant.elapsed_s,
         )
         if attempt is None:

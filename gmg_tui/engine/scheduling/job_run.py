@@ -1,4 +1,4 @@
-"""A job that occupies slots, and the workers that run it: one process for all of them, or a rank on each."""
+"""A job that occupies slots, and the workers that run it: its only one, or a rank on each slot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class JobRun:
     Attributes:
         number: The job's.
         slots: Where it runs, in the order of its ranks.
-        workers: On the first of these slots, or a rank on each.
+        workers: One on each of these slots.
         group: Its ranks; None where it is one process.
         stopped: Whether the user has stopped it, rather than the whole session.
         again: Whether it is to run again once it has left its slots.
@@ -42,16 +42,13 @@ class JobRun:
         members = self.group.members if self.group is not None else (None,)
         logs = logs_of(record, [slot_state.slot for slot_state in slot_states])
         workers: list[Worker] = []
-        for slot_state, member in zip(slot_states, members, strict=False):
+        for slot_state, member in zip(slot_states, members, strict=True):
             worker = workplace.worker(slot_state, task, logs[slot_state.slot], recorder, member)
-            slot_state.worker, slot_state.waits, slot_state.lead = worker, None, None
+            slot_state.worker, slot_state.waits = worker, None
             if member is not None:
                 member.worker = worker
             workers.append(worker)
         self.workers = tuple(workers)
-        for slot_state in self.slot_states[len(workers) :]:
-            slot_state.waits = f"job {self.number} has it, with {self.slots[0]}"
-            slot_state.lead = self.slot_states[0]
 
     @property
     def lead(self) -> Worker:
@@ -91,7 +88,4 @@ class JobRun:
 def logs_of(record: JobRecord, slots: Sequence[Slot]) -> dict[Slot, str]:
     """The logs of a job's workers, by slot: paths in the session's folder. Ranks beyond the first have their own."""
     path = sessions.job_log(record)
-    logs = dict.fromkeys(slots, path)
-    if record.world_size is not None:
-        logs |= {slot: f"{path.removesuffix('.log')}.rank{rank}.log" for rank, slot in enumerate(slots) if rank}
-    return logs
+    return {slot: f"{path.removesuffix('.log')}.rank{rank}.log" if rank else path for rank, slot in enumerate(slots)}

@@ -6,14 +6,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from msgspec import structs
 
 from gmg_tui.engine.attempts.task import Task
-from gmg_tui.engine.output import script_results
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.scheduling.job_queue import displayed
 from gmg_tui.engine.scheduling.job_run import JobRun, logs_of
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
@@ -26,7 +23,7 @@ _log = logging.getLogger(__name__)
 _MOST_RECORDS = 500
 """In one answer."""
 _UNREADY_S = 5.0
-"""How long a slot is left alone after its GPU has not answered, or a job has failed on a full disk."""
+"""How long a slot is left alone after its GPU has not answered."""
 
 
 class QueueScheduler(Scheduler):
@@ -79,22 +76,21 @@ class QueueScheduler(Scheduler):
         run = self._runs.pop(record.number, None)
         for slot in slots:
             del self._jobs[slot]
-            self._slot_states[slot].lead = None
         self._queue.release(record)
         if run is not None and run.again and record.state.ended and not self._board.ending:
             self.act(QueueAction.RETRY, (record.number,))
         self._wake.set()
 
     def _run(self, record: JobRecord, slot_states: Sequence[SlotState]) -> JobRun:
-        spec, batch = self._workplace.spec, self._queue.batches[record.batch]
         slots = tuple(slot_state.slot for slot_state in slot_states)
         if record.world_size is not None:
             record = structs.replace(record, group=f"g{record.number}")
         record = self._recorder.occupy(record, logs_of(record, slots))
         self._queue.update(record)
-        task = Task.queued(spec, batch, record, len(self._queue.records), slots if record.gpus > 1 else ())
+        cards = slots if record.width > 1 else ()
+        task = Task.queued(self._workplace.spec, record, len(self._queue.records), cards)
         run = JobRun(record, slot_states, task, self._workplace, self._recorder)
-        for slot_state, worker in zip(slot_states, run.workers, strict=False):
+        for slot_state, worker in zip(slot_states, run.workers, strict=True):
             worker.sample = self._board.sample(slot_state)
         return run
 
@@ -103,7 +99,7 @@ class QueueScheduler(Scheduler):
         record = self._queue.records[run.number]
         try:
             await run.run()
-            record = await self._outcome(run)
+            record = self._outcome(run)
         except Exception as error:  # an internal error must not take down the other jobs
             _log.exception("job %d on %s failed because of an internal error", run.number, run.slots[0])
             reason = f"internal error ({type(error).__name__}: {error}); see engine.log"
@@ -111,32 +107,28 @@ class QueueScheduler(Scheduler):
         finally:
             self._free(record, run.slots)
 
-    async def _outcome(self, run: JobRun) -> JobRecord:
+    def _outcome(self, run: JobRun) -> JobRecord:
         """Record how a job has ended."""
         lead, waiting = run.lead, WorkerState.WAITING
         unready = next((worker for worker in run.workers if worker.unready is not None), None)
         if unready is not None:
             name = unready.slot.name
-            self._board.unready[name] = unready.unready or ""
+            self._board.set_unready(name, unready.unready)
             asyncio.get_running_loop().call_later(_UNREADY_S, self._ready, name)
             return self._recorder.release(lead, state=waiting, reason=None, ended=None)
         if self._board.ending and lead.state is WorkerState.STOPPED and not run.stopped:
             return self._recorder.release(lead, state=waiting, reason=self._interrupted, ended=None)
         failed_on = self._requeue(run)
         if failed_on is not None:
-            end = self._queue.end_of(self._queue.records[run.number].batch)
+            end = self._queue.end_position
             return self._recorder.release(lead, state=waiting, reason=_failed_on(failed_on), ended=None, position=end)
         changes = {"reason": run.cause} if run.cause is not None and lead.state is WorkerState.FAILED else {}
-        results = await script_results.in_folder(Path(lead.out_dir)) if lead.out_dir is not None else None
-        return self._recorder.release(lead, results, **changes)
+        return self._recorder.release(lead, **changes)
 
     def _requeue(self, run: JobRun) -> str | None:
         """The slot whose GPU a job has failed because of, so that it runs again; so do those that failed there before."""
-        for slot_state, worker in zip(run.slot_states, run.workers, strict=False):
-            if slot_state.gpu_uuid is None:
-                continue
-            back = self._board.bench.judge(slot_state.gpu_uuid, worker, self._board.sample(slot_state))
-            name = slot_state.slot.name
+        for slot_state, worker in zip(run.slot_states, run.workers, strict=True):
+            back, name = self._board.judge(slot_state, worker), slot_state.slot.name
             for number in back[:-1]:
                 record = self._queue.requeue(number, _failed_on(name))
                 if record is not None:
@@ -147,7 +139,8 @@ class QueueScheduler(Scheduler):
         return None
 
     def _report_benched(self, slot_state: SlotState) -> None:
-        why, name = self._board.bench.why(slot_state.gpu_uuid), slot_state.slot.name
+        name = slot_state.slot.name
+        why = self._board.benched().get(name)
         if why is not None:
             self._queue.version += 1
             _log.warning("%s is benched: %s", name, why)
@@ -155,17 +148,13 @@ class QueueScheduler(Scheduler):
 
     def _ready(self, slot: str) -> None:
         """Try again on a slot where nothing could be started."""
-        self._board.unready.pop(slot, None)
+        self._board.set_unready(slot, None)
         self._wake.set()
 
     def take_samples(self, samples: Mapping[str, GpuSample], error: str | None) -> None:
         """Take the latest samples, by UUID, or why there are none."""
-        self._board.take_samples(samples, error)
-        now = time.monotonic()
-        for slot_state in self._slot_states.values():
-            sample = self._board.sample(slot_state)
-            if sample is not None and self._board.bench.check(sample, now):
-                self._report_benched(slot_state)
+        for slot_state in self._board.take_samples(samples, error, time.monotonic()):
+            self._report_benched(slot_state)
         if self._queue.waiting:
             self._wake.set()
 
@@ -192,7 +181,7 @@ class QueueScheduler(Scheduler):
         queue = self._queue
         occupied_s = {record.number: seconds for record, seconds in self._occupants()}
         benched = self._board.benched()
-        lanes = sum(slot_state.displayed and name not in benched for name, slot_state in self._slot_states.items())
+        lanes = sum(self._board.used(name) and name not in benched for name in self._slot_states)
         return Queue(
             waiting=queue.waiting,
             running=queue.occupying,
@@ -200,7 +189,6 @@ class QueueScheduler(Scheduler):
             failed=queue.ended(WorkerState.FAILED),
             stopped=queue.ended(WorkerState.STOPPED),
             version=queue.version,
-            batch=self._queue.batches[queue.batch].name,
             eta_s=None if self._board.ending else queue.eta_s(occupied_s, lanes),
             before_s=queue.before_s,
             ended=self.ended,
@@ -225,12 +213,13 @@ class QueueScheduler(Scheduler):
             total=len(order),
             jobs=tuple(self._displayed(live.get(number, self._queue.records[number])) for number in numbers),
             lanes=self._board.views(),
-            batches=tuple(batch.name for batch in self._queue.batches),
         )
 
     def _displayed(self, record: JobRecord) -> JobRecord:
-        waits = self._board.why_waits(record.number)
-        return displayed(record if waits is None else structs.replace(record, reason=waits))
+        """A record as clients see it: without the script's results and its words, which may be long; the store has them."""
+        last = structs.replace(record.last, args=(), given=(), env={}, metrics={})
+        reason = self._board.why_waits(record.number) or record.reason
+        return structs.replace(record, result={}, last=last, reason=reason)
 
     # Commands
 

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gmg_tui import units
-from gmg_tui.engine.scheduling.benched_gpus import Bench
 from gmg_tui.engine.scheduling.job_queue import JobQueue
 from gmg_tui.engine.workers.slot_state import SlotState
+from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
+from gmg_tui.genesis.output.failures import FailureKind
 from gmg_tui.model import GpuSample, JobRecord, Lane, WorkerState
+
+FAILURES = 3
+"""So many jobs in a row that fail at once are the GPU's fault rather than theirs."""
+AT_ONCE_S = 600.0
+"""A job that fails later than this has computed, even if it has reported no progress."""
+LOST_S = 60.0
+"""How long a GPU may be lost before it is benched."""
 
 
 class Allotment(NamedTuple):
-    """The job that starts now or, where it needs more slots than are free, the one that these are kept for."""
+    """The job that starts now or, where it needs more slots than are free, the one that these are reserved for."""
 
     job: int | None = None
-    """Its number; None where no job can start, nor are slots kept for one."""
+    """Its number; None where no job can start, nor are slots reserved for one."""
     slots: tuple[str, ...] = ()
-    """Its slots in their order; those that are free and kept for it, where some are missing."""
+    """Its slots in their order; those that are free and reserved for it, where some are missing."""
     missing: int = 0
     """How many more it needs."""
 
@@ -27,7 +37,7 @@ class Allotment(NamedTuple):
 def allot(jobs: Iterable[JobRecord], free: Sequence[str], usable: Sequence[str]) -> Allotment:
     """The first waiting job that can start: first come, first served.
 
-    A job that needs several slots at once keeps those that are free until it has enough; smaller jobs behind it would
+    A job that needs several slots at once reserves those that are free until it has enough; smaller jobs behind it would
     otherwise take each slot as it becomes free, and it would wait forever.
 
     Args:
@@ -37,132 +47,204 @@ def allot(jobs: Iterable[JobRecord], free: Sequence[str], usable: Sequence[str])
     """
     refused: set[tuple[int, str | None]] = set()
     for job in jobs:
-        kind = job.gpus, job.only
+        kind = job.width, job.only
         if kind in refused:
             continue
         fit = [slot for slot in free if job.only in (None, slot)]
-        if len(fit) >= job.gpus:
-            return Allotment(job.number, tuple(fit[: job.gpus]))
+        if len(fit) >= job.width:
+            return Allotment(job.number, tuple(fit[: job.width]))
         refused.add(kind)
-        if job.only is None and 1 < job.gpus <= len(usable):
-            return Allotment(job.number, tuple(free), job.gpus - len(free))
+        if job.only is None and 1 < job.width <= len(usable):
+            return Allotment(job.number, tuple(free), job.width - len(free))
         if not free:
             break
     return Allotment()
 
 
+@dataclass
+class _Card:
+    """A GPU, with all its slots, or a slot of the CPU."""
+
+    disabled: bool = False
+    """Whether the user lets no job start there."""
+    benched: str | None = None
+    """Why no job starts there until the user allows it: jobs fail there at once, it is lost, or may compute wrong numbers."""
+    unready: str | None = None
+    """Why no job starts there for a while: it has not answered."""
+    failed: list[int] = field(default_factory=list)
+    """The jobs that have failed there at once since the last one that computed there."""
+    lost_since: float | None = None
+    """Monotonic seconds."""
+    fatal: str | None = None
+    """The last fatal error that the driver has reported; it benches the GPU once."""
+
+
 class SlotBoard:
-    """The slots of a queue; `allowed` has the names of those that each batch's jobs may use.
+    """The slots of a queue.
 
     Attributes:
         slot_states: All slots, by name.
         queue: The jobs.
         jobs: Numbers of the jobs that occupy slots, by slot.
-        bench: The GPUs in quarantine.
-        unready: Slots where nothing can be started for a while, and why.
         ending: Whether no job starts any more.
     """
 
-    def __init__(
-        self, slot_states: Mapping[str, SlotState], allowed: tuple[frozenset[str], ...], queue: JobQueue
-    ) -> None:
+    def __init__(self, slot_states: Mapping[str, SlotState], queue: JobQueue) -> None:
+        self.slot_states, self.queue = slot_states, queue
         self.jobs: dict[str, int] = {}
-        self.bench = Bench()
-        self.unready: dict[str, str] = {}
         self.ending = False
-        self._allotment = Allotment()
+        self._cards = {slot_state.gpu_uuid or name: _Card() for name, slot_state in slot_states.items()}
+        self._requeued: dict[int, _Card] = {}
+        """Jobs that were queued again, and where they had failed: one that fails on two GPUs keeps its failure."""
+        self._reserved = Allotment()
         """The last one that was made."""
-        self.slot_states, self._allowed, self.queue = slot_states, allowed, queue
-        self._enabled: dict[str, bool] = {}
-        """Slots that the user has enabled or disabled."""
         self._samples: Mapping[str, GpuSample] = {}
         self._nvml_error: str | None = None
 
     # State
 
+    def _card(self, slot_state: SlotState) -> _Card:
+        return self._cards[slot_state.gpu_uuid or slot_state.slot.name]
+
     def used(self, slot: str) -> bool:
-        """Whether jobs of the current batch may start on a slot."""
-        return self._enabled.get(slot, slot in self._allowed[self.queue.batch])
+        """Whether the user lets jobs start on a slot."""
+        return not self._card(self.slot_states[slot]).disabled
 
     def use(self, slot: str, *, used: bool) -> None:
         """Enable a slot, and its GPU's others, or disable them. Raises `GmgError` for an unknown slot."""
-        slot_state = self.slot_states.get(slot)
-        if slot_state is None:
+        if slot not in self.slot_states:
             raise GmgError(f"no slot {slot}; there are {', '.join(self.slot_states)}", 1)
-        uuid = slot_state.gpu_uuid
-        if used and uuid is not None:
-            self.bench.release(uuid)
-        for name, other in self.slot_states.items():
-            if name == slot or (uuid is not None and other.gpu_uuid == uuid):
-                self._enabled[name] = used
+        card = self._card(self.slot_states[slot])
+        card.disabled = not used
+        if used:
+            card.benched, card.lost_since = None, None
+            card.failed.clear()
+            self._requeued = {job: other for job, other in self._requeued.items() if other is not card}
 
-    def take_samples(self, samples: Mapping[str, GpuSample], error: str | None) -> None:
-        """Take the latest samples, by UUID, or why there are none."""
-        self._samples, self._nvml_error = samples, error
+    def set_unready(self, slot: str, why: str | None) -> None:
+        """Start nothing on a slot and its GPU's others, or start jobs again."""
+        self._card(self.slot_states[slot]).unready = why
 
     def sample(self, slot_state: SlotState) -> GpuSample | None:
         """The latest sample of a slot's GPU."""
         return self._samples.get(slot_state.gpu_uuid or "")
 
-    def neighbours(self, slot_state: SlotState) -> list[SlotState]:
-        """The other slots of the same GPU that jobs occupy."""
-        uuid = slot_state.gpu_uuid
-        others = (self.slot_states[name] for name in self.jobs if name != slot_state.slot.name)
-        return [other for other in others if uuid is not None and other.gpu_uuid == uuid]
-
     def benched(self) -> dict[str, str]:
         """The slots whose GPU is benched, and why."""
-        return {
-            name: why for name, slot_state in self.slot_states.items() if (why := self.bench.why(slot_state.gpu_uuid))
-        }
+        states = self.slot_states.items()
+        return {name: why for name, slot_state in states if (why := self._card(slot_state).benched) is not None}
 
     @property
     def stranded(self) -> bool:
         """Whether jobs wait, none of which can ever start because slots that they may use are benched."""
+        benched = self.benched()
         used = [name for name in self.slot_states if self.used(name)]
-        left = [name for name in used if name not in self.benched()]
+        left = [name for name in used if name not in benched]
         kinds = list(self.queue.kinds)
         return any(_enough(used, *kind) for kind in kinds) and not any(_enough(left, *kind) for kind in kinds)
+
+    # Which GPUs are benched
+
+    def take_samples(self, samples: Mapping[str, GpuSample], error: str | None, now: float) -> list[SlotState]:
+        """Take the latest samples at `now` (monotonic seconds), by UUID, or why there are none.
+
+        Returns:
+            A slot of each GPU that is benched by them.
+        """
+        self._samples, self._nvml_error = samples, error
+        return [
+            slot_state
+            for slot_state in self.slot_states.values()
+            if (sample := self.sample(slot_state)) is not None and self._check(self._card(slot_state), sample, now)
+        ]
+
+    @staticmethod
+    def _check(card: _Card, sample: GpuSample, now: float) -> bool:
+        """Whether a GPU is benched because of its newest sample."""
+        before = card.benched
+        fatal = sample.health.fatal if sample.health is not None else None
+        if fatal is not None and card.fatal != fatal.text:
+            card.fatal = fatal.text
+            card.benched = before or f"{fatal.text}; {fatal.advice}"
+        if not sample.lost:
+            card.lost_since = None
+            return card.benched is not before
+        card.lost_since = now if card.lost_since is None else card.lost_since
+        if card.benched is None and now - card.lost_since >= LOST_S:
+            card.benched = f"lost: {sample.error or 'the driver does not reach it'}"
+        return card.benched is not before
+
+    def judge(self, slot_state: SlotState, worker: Worker) -> tuple[int, ...]:
+        """Count how a job has ended on a slot's GPU.
+
+        Returns:
+            The jobs to be queued again, the worker's own last; empty where the outcome stands.
+        """
+        if slot_state.gpu_uuid is None or worker.state is WorkerState.STOPPED:
+            return ()
+        failure, attempt, job, sample = worker.failure, worker.attempt, worker.task.job, self.sample(slot_state)
+        if attempt is None or job is None:
+            return ()
+        if failure is not None and sample is not None and sample.lost:
+            return self.count_failure(slot_state, job, failure.reason) or (job,)
+        computed = attempt.had_progress or attempt.elapsed_s(time.time()) >= AT_ONCE_S
+        if computed or worker.state is WorkerState.FINISHED:
+            self._card(slot_state).failed.clear()
+            return ()
+        if failure is None or failure.kind not in (FailureKind.DEVICE, FailureKind.LOST):
+            return ()
+        return self.count_failure(slot_state, job, failure.reason)
+
+    def count_failure(self, slot_state: SlotState, job: int, reason: str) -> tuple[int, ...]:
+        """Count a job that failed at once, in a way that is the GPU's. Returns what `judge` does."""
+        if job in self._requeued:
+            return ()
+        card = self._card(slot_state)
+        card.failed = [*(other for other in card.failed if other != job), job]
+        if card.benched is None:
+            if len(card.failed) < FAILURES:
+                return ()
+            card.benched = f"{units.count(len(card.failed), 'job')} in a row failed there: {reason}"
+        failed, card.failed = card.failed, []
+        self._requeued |= dict.fromkeys(failed, card)
+        return tuple(failed)
 
     # The next job
 
     def next(self) -> Allotment:
-        """The job that can start now, and where, or what is kept for the first one that cannot."""
-        usable = [state for state in self.slot_states.values() if self._usable(state)]
-        free = [
-            state.slot.name for state in usable if state.slot.name not in self.jobs and self._awaited(state) is None
-        ]
-        names = [state.slot.name for state in usable]
-        self._allotment = Allotment() if self.ending else allot(self.queue.next_jobs(), free, names)
-        return self._allotment
+        """The job that can start now, and where, or what is reserved for the first one that cannot."""
+        usable = {
+            name: state for name, state in self.slot_states.items() if self.used(name) and not self._why_closed(state)
+        }
+        free = [name for name, state in usable.items() if name not in self.jobs and self._awaited(state) is None]
+        self._reserved = Allotment() if self.ending else allot(self.queue.next_jobs(), free, list(usable))
+        return self._reserved
 
     def open(self) -> Iterator[SlotState]:
         """The slots on which a job could start now, were there one for them: the last one's memory is released."""
         for name, slot_state in self.slot_states.items():
-            if name not in self.jobs and self._usable(slot_state) and self._memory_awaited(slot_state) is None:
+            closed = name in self.jobs or not self.used(name) or self._why_closed(slot_state) is not None
+            if not closed and self._memory_awaited(slot_state) is None:
                 yield slot_state
 
-    def _usable(self, slot_state: SlotState) -> bool:
-        """Whether jobs may start on a slot now or once something has happened that is sure to."""
-        return self.used(slot_state.slot.name) and self._why_closed(slot_state) is None
-
     def _why_closed(self, slot_state: SlotState) -> str | None:
-        """Why no job at all starts on a slot; None if one may."""
-        benched = self.bench.why(slot_state.gpu_uuid)
-        if benched is not None:
-            return f"benched: {benched}"
+        """Why no job starts on a slot until something happens that may not; None if one may."""
+        card = self._card(slot_state)
+        if card.benched is not None:
+            return f"benched: {card.benched}"
         if slot_state.away is not None:
             return f"for its node: {slot_state.away}"
-        unready = self.unready.get(slot_state.slot.name)
-        return f"for a while: {unready}" if unready is not None else None
+        return f"for a while: {card.unready}" if card.unready is not None else None
 
     def _memory_awaited(self, slot_state: SlotState) -> str | None:
         """That the memory of the last job is not released yet; None where it is."""
-        memory = slot_state.memory
-        return memory.awaited(shared=bool(self.neighbours(slot_state))) if memory is not None else None
+        if slot_state.memory is None:
+            return None
+        others = (self.slot_states[name].gpu_uuid for name in self.jobs if name != slot_state.slot.name)
+        return slot_state.memory.awaited(shared=slot_state.gpu_uuid in others)
 
     def _awaited(self, slot_state: SlotState) -> str | None:
-        """What has to happen before a job of the current batch starts on a slot, whatever the job needs; None for nothing."""
+        """What has to happen before a job starts on a slot, whatever the job needs; None for nothing."""
         if slot_state.slot.gpu is None:
             return None
         if self._nvml_error is not None:
@@ -170,55 +252,41 @@ class SlotBoard:
         sample = self.sample(slot_state)
         if sample is not None and sample.lost:
             return f"for its GPU: {sample.error or 'it is lost'}"
-        least_mib = self.queue.batches[self.queue.batch].min_free_mib
-        awaited = self._memory_awaited(slot_state)
-        if awaited is not None or least_mib is None:
-            return awaited
-        starting = [other.slot.name for other in self.neighbours(slot_state) if _starts(other)]
-        if starting:
-            return f"for the job on {starting[0]} to take its memory"
-        free_mib = sample.memory_free_mib if sample is not None else None
-        if free_mib is None:
-            return "for the GPU to report how much of its memory is free"
-        too_little = f"for {units.mib(least_mib)} of free VRAM ({units.mib(max(0.0, free_mib))} free; the list of its"
-        return f"{too_little} processes shows what is taken)" if free_mib < least_mib else None
+        return self._memory_awaited(slot_state)
 
     # For screens
 
     def why_idle(self, slot_state: SlotState) -> str:
         """Why no job starts on an idle slot."""
-        name = slot_state.slot.name
+        name, reserved = slot_state.slot.name, self._reserved
         if self.ending:
             return "the session is being stopped"
-        if not any(only in (None, name) for _, only in self.queue.kinds):
-            if not self.queue.waiting:
-                return "no job is left"
-            waits = any(self.queue.next_jobs())
-            return "no job is left for this slot" if waits else "for the jobs of the previous preset"
-        awaited, kept = self._why_closed(slot_state) or self._awaited(slot_state), self._allotment
+        if not self.used(name):
+            return "not used"
+        widths = [width for width, only in self.queue.kinds if only in (None, name)]
+        if not widths:
+            return "no job is left for this slot" if self.queue.waiting else "no job is left"
+        awaited = self._why_closed(slot_state) or self._awaited(slot_state)
         if awaited is not None:
             return awaited
-        if kept.missing and name in kept.slots:
-            return f"kept for job {kept.job}, which needs {units.count(kept.missing, 'more slot')}"
-        least = min(gpus for gpus, only in self.queue.kinds if only in (None, name))
-        return f"the jobs that wait need {units.count(least, 'slot')} at once"
+        if reserved.missing and name in reserved.slots:
+            return f"kept for job {reserved.job}, which needs {units.count(reserved.missing, 'more slot')}"
+        return f"the jobs that wait need {units.count(min(widths), 'slot')} at once"
 
     def why_waits(self, number: int) -> str | None:
-        """What the job waits for that slots are kept for, in one line; None for any other."""
-        kept = self._allotment
-        if not kept.missing or kept.job != number:
+        """What the job waits for that slots are reserved for, in one line; None for any other."""
+        reserved = self._reserved
+        if not reserved.missing or reserved.job != number:
             return None
-        verb = "is" if len(kept.slots) == 1 else "are"
-        reserved = f"; {' and '.join(kept.slots)} {verb} kept for it" if kept.slots else ""
-        return f"for {units.count(kept.missing, 'more slot')}{reserved}"
+        verb = "is" if len(reserved.slots) == 1 else "are"
+        kept = f"; {' and '.join(reserved.slots)} {verb} kept for it" if reserved.slots else ""
+        return f"for {units.count(reserved.missing, 'more slot')}{kept}"
 
     def update(self) -> None:
-        """Determine of each slot whether it is displayed and, if it is idle, what it waits for."""
+        """Determine of each idle slot what it waits for."""
         for name, slot_state in self.slot_states.items():
-            occupied = name in self.jobs
-            slot_state.displayed = occupied or self.used(name)
-            slot_state.over = not occupied and (self.ending or not self.queue.waiting)
-            if not occupied:
+            slot_state.over = name not in self.jobs and (self.ending or not self.queue.waiting)
+            if name not in self.jobs:
                 slot_state.waits = self.why_idle(slot_state)
 
     def views(self) -> tuple[Lane, ...]:
@@ -232,12 +300,6 @@ class SlotBoard:
         )
 
 
-def _enough(slots: Sequence[str], gpus: int, only: str | None) -> bool:
-    """Whether these are enough for a job that needs `gpus` slots, or the one that it must have."""
-    return sum(only in (None, name) for name in slots) >= gpus
-
-
-def _starts(slot_state: SlotState) -> bool:
-    """Whether the job on a slot has begun and does not run yet: it may still take its memory."""
-    worker = slot_state.worker
-    return worker is not None and not worker.state.ended and worker.state is not WorkerState.RUNNING
+def _enough(slots: Sequence[str], width: int, only: str | None) -> bool:
+    """Whether these are enough for a job that needs so many slots, or the one that it must have."""
+    return sum(only in (None, name) for name in slots) >= width

@@ -11,7 +11,6 @@ from msgspec import structs
 
 from gmg_tui import session as sessions
 from gmg_tui.engine.hardware import Hardware
-from gmg_tui.engine.output import script_results
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.scheduling.job_run import JobRun
 from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
@@ -37,7 +36,6 @@ def search_of(spec: RunSpec, tune: TuneSpec, hardware: Hardware) -> tuple[Search
     slots = [
         TuneSlot(slot.name, slot.gpu.name if slot.gpu else "CPU", slot.gpu.memory_total_mib if slot.gpu else None)
         for slot in hardware.slots
-        if slot.name in hardware.allowed[0]
     ]
     with open_store(Path(spec.folder) / sessions.STORE) as stored:
         snapshot = stored.last_snapshot
@@ -108,7 +106,7 @@ class TuneScheduler(QueueScheduler):
         name = f"{self._spec.variable}={value},{slot}"
         if any(record.name == name for record in self._queue.records.values()):
             name = f"{name},{number}"
-        record = JobRecord(number, name, 0, {self._spec.variable: value}, position=float(number), only=slot)
+        record = JobRecord(number, name, {self._spec.variable: value}, position=float(number), only=slot)
         self._queue.add(record)
         self._recorder.keep(record)
 
@@ -133,20 +131,19 @@ class TuneScheduler(QueueScheduler):
         self._search.take(trial)
         _log.info("trial %d: %s=%d on %s: %s", trial.number, self._spec.variable, trial.value, trial.slot, trial.state)
 
-    async def _outcome(self, run: JobRun) -> JobRecord:
+    def _outcome(self, run: JobRun) -> JobRecord:
         """Record how a trial has ended."""
         trial_run, worker, (slot_state,) = self._trial_runs.get(run.number), run.lead, run.slot_states
         if trial_run is None or worker.unready is not None:
-            return await super()._outcome(run)
-        from_file = await script_results.in_folder(Path(worker.out_dir)) if worker.out_dir is not None else {}
+            return super()._outcome(run)
         sample = self._board.sample(slot_state)
         lost = "its GPU is lost" if sample is not None and sample.lost else None
         skipped = _STOPPED if self._search.ended and not trial_run.measured else lost
-        trial = trial_run.conclude(worker, {**from_file, **reported(worker)}, skipped=skipped)
+        trial = trial_run.conclude(worker, reported(worker), skipped=skipped)
         self._judge_gpu(slot_state, trial)
         if trial.state is TrialState.FAILED and self._is_of_the_script(worker, trial_run):
             self._stop_search(trial.reason or "the script cannot be tuned")
-        return self._recorder.release(worker, from_file, state=_STATES[trial.state], reason=trial.reason)
+        return self._recorder.release(worker, state=_STATES[trial.state], reason=trial.reason)
 
     def _judge_gpu(self, slot_state: SlotState, trial: Trial) -> None:
         """Count a failure at a value that another slot has measured: the GPU is benched after some of these."""
@@ -154,10 +151,9 @@ class TuneScheduler(QueueScheduler):
             other.state is TrialState.MEASURED and other.value >= trial.value and other.slot != trial.slot
             for other in self._trials
         )
-        uuid = slot_state.gpu_uuid
-        if trial.state is not TrialState.FAILED or uuid is None or not elsewhere:
+        if trial.state is not TrialState.FAILED or slot_state.gpu_uuid is None or not elsewhere:
             return
-        if self._board.bench.failed(uuid, trial.number, trial.reason or "for an unknown reason"):
+        if self._board.count_failure(slot_state, trial.number, trial.reason or "for an unknown reason"):
             self._report_benched(slot_state)
 
     def _is_of_the_script(self, worker: Worker, run: TrialRun) -> bool:

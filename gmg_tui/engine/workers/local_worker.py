@@ -14,7 +14,7 @@ from typing import Any
 
 from gmg_tui import model, units
 from gmg_tui.engine.attempts.attempt import RunningAttempt
-from gmg_tui.engine.attempts.context import Context, Launch, NoRoomError
+from gmg_tui.engine.attempts.context import Context, Launch
 from gmg_tui.engine.attempts.failure import failure_of, of_gpu, of_preparation
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.processes.process import KILL, TERMINATED, Step
@@ -203,7 +203,6 @@ class LocalWorker(Worker):
             if self._is_cancelled() or self._member.called_off:
                 return None
             if (args, env) == (self.args, self.env):  # otherwise it was edited meanwhile
-                self.out_dir = launch.out_dir
                 return launch
         return None
 
@@ -270,7 +269,7 @@ class LocalWorker(Worker):
         state, _ = await self._part(Outcome(None if cancelled else failure, cancelled, unprepared=True))
         if self._is_cancelled():
             return
-        if isinstance(error, NvmlUnavailable | NoRoomError):
+        if isinstance(error, NvmlUnavailable):
             self.unready = failure.reason
         _log.info("%s: an attempt could not be prepared: %s", self.slot.name, failure.reason)
         self._enter_next(state, failure.reason)

@@ -46,8 +46,6 @@ class SlotState:
         """Why no job starts on it, in one line; None in a plain run."""
         self.away: str | None = None
         """Why nothing can run on it, as its node is lost; None while that is there."""
-        self.displayed = True
-        """Whether it is displayed: jobs may start on it, or one occupies it."""
         self.over = False
         """Whether no job is left that could start on it; without meaning in a plain run."""
 

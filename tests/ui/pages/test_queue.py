@@ -122,7 +122,7 @@ async def test_each_part_of_a_long_queue_is_requested_once_and_then_only_changes
 
 async def test_a_group_shows_the_rate_of_all_its_ranks_and_all_its_slots() -> None:
     slots = ("gpu0", "gpu1", "gpu2")
-    job = JobRecord(1, "wide", state=WorkerState.RUNNING, gpus=3, world_size=3, slot="gpu0", slots=slots)
+    job = JobRecord(1, "wide", state=WorkerState.RUNNING, world_size=3, slot="gpu0", slots=slots)
     engine = sweeps.engine([job])
     first = structs.replace(engine.snapshot.workers[0], job=1, group=Rank("g1", 0, 3))
     group = RankGroup("g1", slots, WorkerState.RUNNING, job=1, fps=1200.0)
