@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Final, TypeAlias
+from typing import Final
 
 from rich.cells import cell_len
 from textual import events
@@ -16,7 +16,7 @@ from gmg_tui.model import Queue, RankGroup, Worker, WorkerState, fps_per_watt, t
 from gmg_tui.slurm import allocation
 from gmg_tui.ui.drawing import groups
 from gmg_tui.ui.drawing.appearance import SIGNS
-from gmg_tui.ui.drawing.row import Row, bar
+from gmg_tui.ui.drawing.row import Piece, Row, bar
 from gmg_tui.ui.drawing.words import Note
 from gmg_tui.ui.rows import Rows
 from gmg_tui.ui.sorting import Order
@@ -46,9 +46,6 @@ _NAME_MAX: Final = 32
 """Columns that the session's name has at most before FPS per watt goes and states are abbreviated to SIGNS."""
 _ROWS_BESIDE, _ROWS_FOR_GROUP = 12, 3
 """Rows of a terminal that are not for groups' lines, and how many of the others there must be for each of them."""
-
-Piece: TypeAlias = tuple[str, str]
-"""A text and its style's name."""
 
 
 class Header(Rows):
@@ -248,28 +245,18 @@ def _queue_pieces(queue: Queue, elapsed_s: float) -> list[Piece]:
     ]
 
 
-def order_name(order: Order, *, on_gpus: bool) -> str:
-    """What the workers are sorted by, in words."""
-    names = {
-        Order.UTILISATION: "GPU utilisation" if on_gpus else "CPU",
-        Order.MEMORY: "VRAM" if on_gpus else "RAM",
-        Order.TEMPERATURE: "temperature",
-        Order.POWER: "power",
-    }
-    return names.get(order, order.value)
-
-
 def order_sign(view: View) -> str:
-    """The sign of the direction in which the workers are sorted."""
+    """The sign of the direction in which the workers are sorted; empty where they are in their own order."""
+    if view.order is Order.SLOT and not view.reverse:
+        return ""
     return SIGNS.down if view.descending else SIGNS.up
 
 
 def arrangement(view: View, width: int) -> Row:
     """The filter at the left, with how many workers it shows; the order at the right."""
     line = Row(width)
-    if view.order is not Order.SLOT or view.reverse:
-        name = order_name(view.order, on_gpus=view.on_gpus)
-        line.end(f"sorted by {name} {order_sign(view)} ", "title")
+    if sign := order_sign(view):
+        line.end(f"sorted by {view.order} {sign} ", "title")
     if view.filter:
         line.add(f" {len(view.slots)} of {len(view.present)} shown", "warn")
         line.add(f" {SIGNS.dot} {view.filter}", "strong", limit=line.room - 1)

@@ -17,10 +17,10 @@ class Order(StrEnum):
     STATE = "state"
     FPS = "FPS"
     ENVS = "envs"
-    UTILISATION = "GPU %"
-    MEMORY = "VRAM"
-    TEMPERATURE = "°C"
-    POWER = "W"
+    UTILISATION = "utilisation"
+    MEMORY = "memory"
+    TEMPERATURE = "temperature"
+    POWER = "power"
 
     @property
     def descending(self) -> bool:

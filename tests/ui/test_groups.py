@@ -96,13 +96,6 @@ async def test_ranks_without_a_rate_point_to_rank_0(size: tuple[int, int], text:
         assert "– FPS" not in play.shown(app)
 
 
-async def test_a_single_group_over_all_slots_takes_no_column() -> None:
-    app = play.app_of(play.engine_of(ranks.summed()))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await play.sees(pilot, "▸ gpu0 ● running", "  gpu1 ●", "  gpu2 ●", "  gpu3 ●")
-        assert "rank   " not in play.shown(app)
-
-
 async def test_group_lines_appear_and_disappear_with_their_groups() -> None:
     engine = play.engine_of(ranks.summed())
     app = play.app_of(engine)
@@ -159,4 +152,4 @@ async def test_the_details_show_the_rank_and_the_source_of_the_rate() -> None:
     async with app.run_test(size=(160, 48)) as pilot:
         await play.sees(pilot, "gpu0 log")
         await pilot.press("enter", "4")
-        await play.sees(pilot, "g0 · 0/4", "of all 4 ranks")
+        await play.sees(pilot, "g0·0/4", "of all 4 ranks")

@@ -220,9 +220,9 @@ async def test_a_key_draws_only_the_visible_of_512_workers(monkeypatch: pytest.M
     drawn: list[str] = []
     draw = table.row
 
-    def row(shown: SlotView, layout: table.Layout) -> Row:
+    def row(shown: SlotView, placed: list[table.Placed], width: int) -> Row:
         drawn.append(shown.slot.name)
-        return draw(shown, layout)
+        return draw(shown, placed, width)
 
     monkeypatch.setattr(table, "row", row)
     app = play.busy(512)

@@ -19,7 +19,7 @@ from gmg_tui.ui.drawing import words
 from gmg_tui.ui.drawing.appearance import SIGNS
 from gmg_tui.ui.drawing.words import difference
 from gmg_tui.ui.history import KEPT_S, History, buckets
-from gmg_tui.ui.sorting import Order, SlotView
+from gmg_tui.ui.sorting import SlotView
 from gmg_tui.ui.view import Layout, View
 from gmg_tui.ui.workers import table, tile
 from gmg_tui.ui.workers.grid import plan
@@ -45,12 +45,12 @@ def _tile(shown: SlotView, width: int = 40, height: int = tile.HEIGHT) -> str:
     return "\n".join(rows)
 
 
-def _layout(width: int, session: Session | None = None) -> table.Layout:
-    return table.layout(View(Welcome(1, session or sessions.session(1), sessions.busy_snapshot(1), ())), width)
+def _columns(width: int, session: Session | None = None) -> list[table.Placed]:
+    return table.columns(View(Welcome(1, session or sessions.session(1), sessions.busy_snapshot(1), ())), width)
 
 
 def _row(shown: SlotView, width: int = 80) -> str:
-    text = str(table.row(shown, _layout(width)))
+    text = str(table.row(shown, _columns(width), width))
     assert cell_len(text) == width
     return text
 
@@ -165,9 +165,9 @@ def test_values_in_a_row_are_separated_and_dropped_when_they_do_not_fit(width: i
     worker = changed(sessions.running(0), fps=Fps(192_104_233.0, 1.0, 1.0, 1, settled=192_104_233.0))
     sample = changed(sessions.sample(0), memory_used_mib=80 * 1024.0, memory_total_mib=80 * 1024.0, gpu_util_pct=100.0)
     session = sessions.session(1)
-    layout = _layout(width, changed(session, slots=(changed(session.slots[0], name=slot),)))
-    text = str(table.row(_shown(worker, sample), layout))
-    heading = str(table.heading(layout, Order.SLOT, ""))
+    placed = _columns(width, changed(session, slots=(changed(session.slots[0], name=slot),)))
+    text = str(table.row(_shown(worker, sample), placed, width))
+    heading = str(table.heading(placed, View(Welcome(1, session, sessions.busy_snapshot(1), ())), width))
     figures = text.partition("192,104,233")[2].split()
     names = [name for name in ("GPU %", "VRAM GiB", " W", "°C") if name in heading]
     assert [figure for figure in figures if figure[0].isdigit()] == ["100", "80.0/80.0", "612", "61"][: len(names)]
@@ -285,7 +285,7 @@ def test_a_row_shows_the_fps_in_full_and_environments_where_there_is_room(width:
     text = _row(_shown(sessions.running(0), sessions.sample(0)), width)
     assert "24,013,029" in text
     assert ("4,096" in text) == (width >= 120)
-    assert text.rstrip().endswith("30.2/79.6  612   61")
+    assert text.rstrip().endswith("30.2/79.6  612  61")
 
 
 @pytest.mark.parametrize(

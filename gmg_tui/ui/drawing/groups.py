@@ -18,9 +18,9 @@ _Piece: TypeAlias = tuple[str, str, int]
 """A text, its style's name, and its rank: the highest is left out first, rank 0 never, but the last is cut."""
 
 
-def rank_name(rank: Rank, *, short: bool = False) -> str:
-    """A rank's group, its number, and of how many: `g0 · 1/4`, or `g0·1/4` if `short`."""
-    return f"{rank.id}{'·' if short else ' · '}{rank.rank}/{rank.world_size}"
+def rank_name(rank: Rank) -> str:
+    """A rank's group, its number, and of how many: `g0·1/4`."""
+    return f"{rank.id}·{rank.rank}/{rank.world_size}"
 
 
 def ranks_text(ranks: Sequence[int]) -> str:

@@ -9,11 +9,10 @@ from textual import events
 from textual.message import Message
 
 from gmg_tui.ui.drawing.row import Row
-from gmg_tui.ui.header import order_sign
 from gmg_tui.ui.rows import Rows
 from gmg_tui.ui.sorting import Order
 from gmg_tui.ui.view import Band, Layout, View
-from gmg_tui.ui.workers import node_line, table, tile
+from gmg_tui.ui.workers import table, tile
 
 NO_GPU: Final = "No GPU is enabled: choose one in the queue."
 NO_MATCH: Final = "No worker matches the filter."
@@ -182,7 +181,7 @@ class Grid(Rows):
         for band in visible:
             beside = position if band is visible[-1] else ""
             if band.node:
-                rows.append(node_line.tiles_line(self._view, band, width, beside))
+                rows.append(table.node_line(self._view, band, width, beside))
                 continue
             lines = [Row(width) for _ in range(self.plan.tile_height)]
             for name, left, right in zip(band.slots, edges, edges[1:], strict=False):
@@ -195,18 +194,16 @@ class Grid(Rows):
         return rows
 
     def _table(self, width: int) -> list[Row]:
-        view = self._view
-        layout, position = table.layout(view, width), self._position()
-        sign = order_sign(view) if view.order is not Order.SLOT or view.reverse else ""
-        rows = [
-            node_line.table_row(view, band, layout) if band.node else table.row(self._view.of(band.slots[0]), layout)
-            for band in self._visible
-        ]
-        if node := view.folded_node:
-            rows.append(node_line.detail(view, node, width, position))
-        else:
-            rows.append(table.detail(self._view.of(view.selected), width, position))
-        return [table.heading(layout, view.order, sign), *rows]
+        view, placed, position = self._view, table.columns(self._view, width), self._position()
+        rows = [table.heading(placed, view, width)]
+        for band in self._visible:
+            if band.node:
+                rows.append(table.node_line(view, band, width))
+            else:
+                rows.append(table.row(view.of(band.slots[0]), placed, width))
+        if view.folded_node:
+            return [*rows, Row(width).end(position, "strong")]
+        return [*rows, table.detail(view.of(view.selected), width, position)]
 
     def _position(self) -> str:
         """Which workers and folded nodes are visible, unless all are."""
@@ -221,7 +218,7 @@ class Grid(Rows):
         """Report which worker, node or heading is under the mouse."""
         tiles, columns = self.plan.tiles, self.plan.columns
         if event.y == 0 and not tiles and self._view.slots:
-            order = table.order_at(table.layout(self._view, self.size.width), event.x)
+            order = table.order_at(table.columns(self._view, self.size.width), event.x)
             if order is not None:
                 self.post_message(self.HeadingClicked(order))
             return

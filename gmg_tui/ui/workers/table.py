@@ -1,40 +1,31 @@
-"""The workers as a table of one row each."""
+"""The workers as a table of one row each, and the line of a node of a session on several machines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from rich.cells import cell_len
-
 from gmg_tui import units
-from gmg_tui.model import WorkerState
+from gmg_tui.model import WorkerState, total_fps
 from gmg_tui.ui.drawing import groups, words
 from gmg_tui.ui.drawing.appearance import SIGNS
-from gmg_tui.ui.drawing.row import SPAN_S, Row, highest, history_row
+from gmg_tui.ui.drawing.row import SPAN_S, Piece, Row, highest, history_row
 from gmg_tui.ui.drawing.words import Note
+from gmg_tui.ui.header import order_sign, states
 from gmg_tui.ui.history import buckets
-from gmg_tui.ui.sorting import Order, SlotView
-from gmg_tui.ui.view import View
+from gmg_tui.ui.sorting import Order, SlotView, in_trouble, severity
+from gmg_tui.ui.view import Band, View
 
 _CURSOR: Final = 2
 """Columns of the cursor and the mark."""
-_HISTORY_MAX: Final = 30
+_HISTORY_MIN, _HISTORY_MAX = 4, 30
+"""Cells of a history of the rate."""
 _ENVS_FROM: Final = 120
 """Columns of a table from which it has one for the number of environments."""
-_WIDE_RANKS_FROM: Final = 100
-"""Columns of a table from which a rank's name has spaces."""
 _NOTE_MIN: Final = 12
 """Cells below which a note is useless."""
-_URGENT: Final = frozenset({"warn", "error"})
-_WITHOUT_FPS: Final = frozenset({WorkerState.STOPPING, WorkerState.RESTARTING})
-"""States in which the last FPS matter less than what is happening."""
-
-_OF_RATE: Final = frozenset({"FPS", "envs"})
-"""Columns that are empty while there is no rate."""
-
-_Text: TypeAlias = tuple[str, str]
-"""A text and its style's name."""
+_WITHOUT_RATE: Final = frozenset({WorkerState.STOPPING, WorkerState.RESTARTING, WorkerState.FAILED})
+"""States in which the last rate matters less than what is happening, or has happened."""
 
 
 class Column(NamedTuple):
@@ -43,89 +34,61 @@ class Column(NamedTuple):
     heading: str
     width: int
     """Cells, with one that stays empty beside the text."""
-    text: Callable[[SlotView], _Text]
+    text: Callable[[SlotView], Piece]
     order: Order | None = None
     """What a click on the heading sorts by."""
     left: bool = False
     """Whether its texts are left-aligned."""
 
 
-class Layout(NamedTuple):
-    """The columns of a table for one width and one set of slots."""
-
-    width: int
-    left: tuple[Column, ...]
-    right: tuple[Column, ...]
-    """Those at the right edge; the history and the note are between the two."""
-
-    @property
-    def history_at(self) -> int:
-        """The cell where the history starts."""
-        return _CURSOR + sum(column.width for column in self.left)
-
-    @property
-    def right_at(self) -> int:
-        """The cell where the columns at the right edge start."""
-        return self.width - 1 - sum(column.width for column in self.right)
-
-    @property
-    def history(self) -> int:
-        """Cells of the history; 0 where it has no room."""
-        free = self.right_at - self.history_at - 1
-        return max(0, free if free <= 10 else min(_HISTORY_MAX, 8 + (free - 8) // 3))
-
-    def start(self, heading: str) -> int:
-        """The cell where a column starts."""
-        return next(start for column, start in self.with_starts() if column.heading == heading)
-
-    def with_starts(self) -> Iterator[tuple[Column, int]]:
-        """The columns, each with the cell where it starts."""
-        for columns, start in ((self.left, _CURSOR), (self.right, self.right_at)):
-            for column in columns:
-                yield column, start
-                start += column.width
+Placed: TypeAlias = tuple[int, Column]
+"""The cell where a column starts, and the column."""
 
 
-def layout(view: View, width: int) -> Layout:
+def columns(view: View, width: int) -> list[Placed]:
     """The columns of a table `width` cells wide. Metrics that do not fit are left out, the last ones first."""
-    wide = width >= _WIDE_RANKS_FROM
-
-    def state(entry: SlotView) -> _Text:
-        worker = entry.worker
-        text = "STUCK" if worker.stuck and worker.lost_since is None else worker.state_word
-        return f"{words.sign_of(worker)} {text}", words.style_of(worker)
-
-    def rank(entry: SlotView) -> _Text:
-        group = entry.worker.group
-        return groups.rank_name(group, short=not wide) if group is not None else "", "text"
-
-    snapshot = view.snapshot
     name = max([4, *(len(slot) for slot in view.slots)]) + 1
-    left = [
-        Column("slot", name, lambda entry: (entry.slot.name, "strong" if entry.chosen else "text"), Order.SLOT, True)
-    ]
-    one_group = len(snapshot.groups) == 1 and len(snapshot.groups[0].slots) == len(view.slots)
-    if snapshot.groups and not one_group:
-        ranks = [groups.rank_name(each.group, short=not wide) for each in snapshot.workers if each.group is not None]
-        left.append(Column("rank", max(map(cell_len, ranks), default=4) + 1, rank, left=True))
+    left = [Column("slot", name, _slot, Order.SLOT, left=True)]
+    if view.snapshot.groups:
+        ranks = [groups.rank_name(each.group) for each in view.snapshot.workers if each.group is not None]
+        left.append(Column("rank", max([4, *map(len, ranks)]) + 1, _rank, left=True))
     if view.queue is not None:
-        left.append(
-            Column("job", max(9, min(24, width // 7)), lambda entry: (words.job_of(entry.worker), "text"), left=True)
-        )
-    left += [
-        Column("state", 13, state, Order.STATE, True),
-        Column("for", 8, _time),
-        Column("FPS", 12, _rate, Order.FPS),
-    ]
+        left.append(Column("job", max(9, min(24, width // 7)), _job, left=True))
+    left += [Column("state", 13, _state, Order.STATE, left=True), Column("for", 8, _time)]
+    left.append(Column("FPS", 12, _rate, Order.FPS))
     if width >= _ENVS_FROM:
         left.append(Column("envs", 10, _envs, Order.ENVS))
-    columns = Layout(width, tuple(left), _GPU if view.on_gpus else _CPU)
-    while columns.right and columns.right_at < columns.history_at:
-        columns = columns._replace(right=columns.right[:-1])
-    return columns
+    right = list(_GPU if view.on_gpus else _CPU)
+    free = width - _CURSOR - sum(column.width for column in left)
+    while right and sum(column.width for column in right) > free:
+        right.pop()
+    history = Column("history", free - sum(column.width for column in right), _nothing, left=True)
+    placed, start = list[Placed](), _CURSOR
+    for column in (*left, history, *right):
+        placed.append((start, column))
+        start += column.width
+    return placed
 
 
-def _time(entry: SlotView) -> _Text:
+def _slot(entry: SlotView) -> Piece:
+    return entry.slot.name, "strong" if entry.chosen else "text"
+
+
+def _rank(entry: SlotView) -> Piece:
+    return groups.rank_name(entry.worker.group) if entry.worker.group is not None else "", "text"
+
+
+def _job(entry: SlotView) -> Piece:
+    return words.job_of(entry.worker), "text"
+
+
+def _state(entry: SlotView) -> Piece:
+    worker = entry.worker
+    text = "STUCK" if worker.stuck and worker.lost_since is None else worker.state_word
+    return f"{words.sign_of(worker)} {text}", words.style_of(worker)
+
+
+def _time(entry: SlotView) -> Piece:
     worker, lost_s = entry.worker, words.lost_s(entry)
     if lost_s is not None:
         return units.span(lost_s), "dim"
@@ -135,35 +98,34 @@ def _time(entry: SlotView) -> _Text:
     return units.span(words.phase_s(entry) if ready else entry.since_s(worker.state_since)), "dim"
 
 
-def _has_rate(entry: SlotView) -> bool:
+def _rate(entry: SlotView) -> Piece:
     worker = entry.worker
-    return worker.fps is not None and not words.getting_ready(worker) and worker.state not in _WITHOUT_FPS
-
-
-def _rate(entry: SlotView) -> _Text:
-    worker = entry.worker
-    if _has_rate(entry):
+    if worker.fps is not None:
         return words.rate_of(worker), words.rate_style(worker)
     in_rank_0 = worker.fps_in_rank_0 and worker.state is WorkerState.RUNNING
     return "in rank 0" if in_rank_0 else units.NOT_KNOWN, "dim"
 
 
-def _envs(entry: SlotView) -> _Text:
-    return f"{entry.worker.n_envs:,}" if _has_rate(entry) and entry.worker.n_envs is not None else "", "dim"
+def _envs(entry: SlotView) -> Piece:
+    return f"{entry.worker.n_envs:,}" if entry.worker.n_envs is not None else "", "dim"
 
 
-def _figure(text: str) -> _Text:
+def _nothing(entry: SlotView) -> Piece:
+    return "", "text"
+
+
+def _figure(text: str) -> Piece:
     return text, "dim" if text in {units.NOT_SUPPORTED, units.NOT_KNOWN} else "text"
 
 
-def _vram(entry: SlotView) -> _Text:
+def _vram(entry: SlotView) -> Piece:
     sample = entry.sample
     if sample is None or sample.memory_used_mib is None:
         return _figure(units.NOT_KNOWN if sample is None else units.NOT_SUPPORTED)
     return f"{units.gib(sample.memory_used_mib)}/{units.gib(sample.memory_total_mib)}", "text"
 
 
-def _of_gpu(name: str) -> Callable[[SlotView], _Text]:
+def _of_gpu(name: str) -> Callable[[SlotView], Piece]:
     return lambda entry: _figure(units.NOT_KNOWN if entry.sample is None else units.whole(getattr(entry.sample, name)))
 
 
@@ -179,107 +141,151 @@ _CPU: Final = (
 )
 
 
-def heading(table: Layout, order: Order, sign: str) -> Row:
-    """The row above the table, with `sign` beside the name of the column that it is sorted by."""
-    line = Row(table.width)
-    for column, start in table.with_starts():
-        if start == table.right_at and table.history > 6:
-            line.to(table.history_at).add("history")
-        _add(line, column, start, column.heading, "dim")
-        line.add(sign if column.order is order else "", "dim")  # in the cell that is empty otherwise
+def heading(placed: Sequence[Placed], view: View, width: int) -> Row:
+    """The row above the table, with the sign of the order beside the name of the column that it is sorted by."""
+    line, sign = Row(width), order_sign(view)
+    for start, column in placed:
+        _put(line, start, column, column.heading if column.width > len(column.heading) else "", "dim")
+        line.add(sign if column.order is view.order else "", "dim")  # in the cell that is empty otherwise
     return line
 
 
-def _add(line: Row, column: Column, start: int, text: str, style: str) -> None:
+def _put(line: Row, start: int, column: Column, text: str, style: str) -> None:
     if column.left:
         line.to(start).add(text, style, limit=column.width - 1)
     else:
-        line.right(text, start + column.width - (0 if start + column.width == line.width - 1 else 1), style)
+        line.right(text, start + column.width - 1, style)
 
 
-def order_at(table: Layout, x: int) -> Order | None:
+def order_at(placed: Sequence[Placed], x: int) -> Order | None:
     """What a click on the heading at a cell sorts by; None where the column has no order."""
-    return next((each.order for each, start in table.with_starts() if start <= x < start + each.width), None)
+    return next((each.order for start, each in placed if start <= x < start + each.width), None)
 
 
-def row(entry: SlotView, table: Layout) -> Row:
-    """One worker, in `table.width` cells. Without a rate its columns are part of the room for the note."""
-    line = Row(table.width)
+def row(entry: SlotView, placed: Sequence[Placed], width: int) -> Row:
+    """One worker. Where it has no rate, or has failed, notes take the place of the rate and its history."""
+    worker, notes = entry.worker, _notes(entry)
+    line = Row(width)
     line.add(SIGNS.pointer if entry.chosen else " ", "selected").add(SIGNS.mark if entry.marked else " ", "warn")
-    note, rate = _note(entry), _has_rate(entry)
-    if note.style == "error" and cell_len(note.text) > table.right_at - 1 - table.history_at:
-        rate = False  # why it is stuck or has failed matters more
-    columns = list(table.with_starts())
-    for column, start in columns[: len(table.left)]:
-        if rate or not note.text or column.heading not in _OF_RATE:
-            _add(line, column, start, *column.text(entry))
-    if rate:
-        _add_history(line, entry, note, table)
-    else:
-        line.to(table.start("FPS"))
-        line.add(note.text, note.style, limit=table.right_at - 1 - line.used)
-    for column, start in columns[len(table.left) :]:
-        _add(line, column, start, *column.text(entry))
+    without_rate = (
+        worker.fps is None or words.getting_ready(worker) or worker.state in _WITHOUT_RATE or bool(worker.stuck)
+    )
+    room = next(column.width for _, column in placed if column.heading == "history") - 1
+    if notes and notes[0].style == "error" and len(notes[0].text) > room:
+        without_rate = True
+    for start, column in placed:
+        if notes and without_rate and column.heading in {"FPS", "envs"}:
+            continue  # the notes begin here
+        if notes and without_rate and column.heading == "history":
+            _add_notes(line.add(" "), notes, start + room - line.used)
+        elif column.heading == "history":
+            _add_history(line.to(start), entry, notes, room)
+        else:
+            _put(line, start, column, *column.text(entry))
     return line
 
 
-def _add_history(line: Row, entry: SlotView, note: Note, table: Layout) -> None:
-    """The history of the rate and a note; trouble takes the place of the history where there is no room for both."""
-    line.to(table.history_at)
-    edge = table.right_at - 1
-    after = edge - table.history_at - table.history - 1
-    # GPUs under full load are at their power cap for hours; that is no reason to hide the history. Trouble is.
-    urgent = note.style in _URGENT and note not in (words.throttled(entry.sample), words.degraded(entry.sample))
-    fits = after >= (cell_len(note.text) if urgent else _NOTE_MIN)
-    if fits or not urgent:
-        values = buckets(entry.history.fps, entry.history.end, table.history, SPAN_S)
-        graph = history_row(values, highest(values), table.history)
-        line.add(graph, "fps-graph").add(" ")
-    if fits or urgent:
-        line.add(note.text, note.style, limit=edge - line.used)
+def _add_history(line: Row, entry: SlotView, notes: Sequence[Note], width: int) -> None:
+    """The history of the rate and notes; trouble takes the place of the history where there is no room for both."""
+    if width < _HISTORY_MIN:
+        return
+    graph = min(width, _HISTORY_MAX, max(10, width // 3))
+    room = width - graph - 1
+    if notes and in_trouble(entry) and room < len(notes[0].text):
+        graph, room = 0, width
+    if graph:
+        values = buckets(entry.history.fps, entry.history.end, graph, SPAN_S)
+        line.add(history_row(values, highest(values), graph), "fps-graph").add(" ")
+    if room >= _NOTE_MIN or not graph:
+        _add_notes(line, notes, room)
 
 
-def _note(entry: SlotView) -> Note:
-    """The most important thing to know."""
-    worker, sample = entry.worker, entry.sample
-    notes = words.notes(entry, advice=False)
-    urgent = bool(notes) and notes[0].style in _URGENT and notes[0] != words.late(sample)
-    if words.getting_ready(worker) and not words.suspended(worker) and not urgent:
+def _notes(entry: SlotView) -> list[Note]:
+    """What there is to know, the most important first."""
+    worker, notes = entry.worker, words.notes(entry, advice=False)
+    if words.getting_ready(worker) and not words.suspended(worker) and not in_trouble(entry):
         expected = words.usual(entry)
         time = f", {expected[1]}" if expected else ""
-        return Note(f"{words.spinner(entry)} {words.phase_of(worker)}{time}", "title")
-    below, degraded, slowed = words.slow(worker), words.degraded(sample), words.throttled(sample)
-    mild = [note for note in (below, *words.before_after(worker)) if note is not None]
-    if notes and notes[0] not in (*mild, slowed, degraded):
-        return notes[0]
-    if worker.fps_silent_since is not None:
-        return words.beside_rate(entry)
+        return [Note(f"{words.spinner(entry)} {words.phase_of(worker)}{time}", "title")]
     progress = words.progress_of(worker)
     if progress is not None and worker.progress and worker.progress.total:
-        mild.append(Note(f"{progress[0] * 100:.0f} %{progress[1]}", "title"))
-    mild += [note for note in (degraded, slowed) if note is not None]
-    return Note("  ".join(note.text for note in mild), mild[0].style) if mild else words.beside_rate(entry)
+        notes.append(Note(f"{progress[0] * 100:.0f} %{progress[1]}", "title"))
+    beside = words.beside_rate(entry)
+    return [*notes, beside] if beside.text else notes
+
+
+def _add_notes(line: Row, notes: Sequence[Note], width: int) -> None:
+    """As much of the notes as `width` cells hold, with dots between them."""
+    end = line.used + width
+    for number, note in enumerate(notes):
+        if number and end - line.used < _NOTE_MIN:
+            return
+        line.add(f" {SIGNS.dot} " if number else "", "dim")
+        line.add(note.text, note.style, limit=end - line.used)
 
 
 def detail(entry: SlotView, width: int, position: str) -> Row:
     """The row below the table: all about the selected worker, whose own row may be cut; `position` at its right end."""
-    worker = entry.worker
-    line = Row(width).end(position, "strong").add("  ").add(entry.slot.name, "strong")
-    notes = list[Note]()
+    worker, notes = entry.worker, list[Note]()
     if worker.group is not None:
         notes.append(Note(groups.rank_name(worker.group), "title"))
-    if worker.job is not None:
-        notes.append(Note(words.job_of(worker), "title"))
-    notes += [*words.notes(entry), words.beside_rate(entry)]
+    notes += [Note(words.job_of(worker), "title"), *words.notes(entry), words.beside_rate(entry)]
     notes.append(Note(words.timeout_of(entry), "text"))
     if worker.n_envs is not None:
         notes.append(Note(units.count(worker.n_envs, "env"), "text"))
     notes.append(Note(" ".join(worker.args), "dim"))
-    return add_notes(line, [note for note in notes if note.text])
-
-
-def add_notes(line: Row, notes: Sequence[Note]) -> Row:
-    """The notes in one row, with dots between them."""
-    for number, note in enumerate(notes):
-        line.add(f" {SIGNS.dot} " if number else "  ", "dim").add(note.text, note.style)
+    line = Row(width).end(position, "strong").add(f"  {entry.slot.name}  ", "strong")
+    _add_notes(line, [note for note in notes if note.text], line.room)
     return line
+
+
+# Nodes
+
+
+def node_line(view: View, band: Band, width: int, position: str = "") -> Row:
+    """A node: its cards, what runs there, its rate and power, and what is wrong; `position` at its right end."""
+    entries = [view.of(name) for name in view.nodes[band.node]]
+    present = [each for each in entries if view.worker_on(each.slot.name) is not None]
+    workers = [each.worker for each in present]
+    powers = {each.sample.uuid: each.sample.power_w or 0.0 for each in present if each.sample is not None}
+    here = view.selected in band.slots
+    row = Row(width).end(f"{position} " if position else "", "strong")
+    row.end(f"{sum(powers.values()):9,.0f} W " if powers else " " * 12)
+    fps = total_fps(tuple(each for each in workers if each.lost_since is None))
+    row.end(f"  {SIGNS.sigma} {units.fps(fps):>11} FPS" if fps is not None else " " * 19, "fps")
+    row.add(SIGNS.pointer if here else " ", "selected")
+    row.add(SIGNS.mark if view.marked.intersection(band.slots) else " ", "warn")
+    name = band.node.ljust(max(map(len, view.nodes)))
+    row.add(f"{'+' if band.slots else '-'} {name} ", "strong" if here else "title")
+    row.add(_cards(view, band.node, entries), "dim")
+    for text, style in states(workers):
+        row.add(text, style)
+    notes = [note] if (note := node_note(view, band.node)) is not None else []
+    worst = min(present, key=severity, default=None)
+    if worst is not None and in_trouble(worst) and worst.worker.lost_since is None:
+        name = worst.slot.name.rpartition("/")[2]
+        notes += [Note(f"{name}: {trouble.text}", trouble.style) for trouble in words.trouble(worst)[:1]]
+    _add_notes(row.add("  " if notes else ""), notes, row.room)
+    return row
+
+
+def node_note(view: View, name: str) -> Note | None:
+    """What is wrong with a node, in one line; None where nothing is."""
+    node = next((each for each in view.snapshot.nodes if each.name == name), None)
+    if node is None:
+        return None
+    why = f": {node.trouble}" if node.trouble else ""
+    if node.lost_since is not None:
+        return Note(f"{words.lost_text(node.lost_since)}{why}", "error")
+    if node.silent_s is not None or not node.connected:
+        silent = f"silent for {units.span(node.silent_s)}" if node.silent_s is not None else "not connected"
+        return Note(f"{silent}{why}", "warn")
+    return Note(node.trouble, "warn") if node.trouble else None
+
+
+def _cards(view: View, node: str, entries: Sequence[SlotView]) -> str:
+    """How many GPUs or slots a node has: `8 GPUs`, and with a filter how many of them are shown."""
+    gpus = len({each.slot.gpu.uuid for each in entries if each.slot.gpu is not None})
+    text = units.count(gpus, "GPU") if gpus == len(entries) else units.count(len(entries), "slot")
+    shown = len(view.of_node(node))
+    return f"{shown} of {text}" if view.filter and shown < len(entries) else text

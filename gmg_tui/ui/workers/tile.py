@@ -25,8 +25,6 @@ _RATE = 11
 """Columns of the rate: `192,104,233`."""
 _TIME = 5
 """Columns of the time in a state: `39:12`, `74 s`."""
-_WIDE_RANKS_FROM = 52
-"""Columns of a tile from which a rank's name has spaces."""
 
 
 def tile(entry: SlotView, width: int, height: int, position: str = "") -> list[Row]:
@@ -67,7 +65,7 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
         row.add(f"{SIGNS.mark} ", "warn")
     row.add(entry.slot.name, "strong" if entry.chosen else "title")
     if worker.group is not None:
-        row.add(f" {groups.rank_name(worker.group, short=width < _WIDE_RANKS_FROM)}", limit=row.room - 1)
+        row.add(f" {groups.rank_name(worker.group)}", limit=row.room - 1)
     elif worker.job is not None:
         row.add(f" {words.job_of(worker)}", limit=row.room - 1)
     gpu = f" {SIGNS.dot} {words.gpu_name(entry.slot)}"
