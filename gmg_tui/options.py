@@ -159,8 +159,7 @@ _HEADROOM_PCT, _KNEE_PCT = Limits(float, 0, 90, " percent"), Limits(float, 0, 50
 _SETTLE = "Seconds a trial is measured: at least, and at most while its rate drifts."
 TUNE_ONLY = (
     Opt("var", str, "NAME=LOW..HIGH", "The number to tune, {NAME} in ARGS.", LINE, "n_envs=64.."),
-    Opt("metric", str, "KEY", "fps, or a number the script reports, such as reward.", default="fps"),
-    Opt("goal", ("max", "min"), "GOAL", "Whether more is better (max) or less (min).", default="max"),
+    Opt("metric", str, "KEY", "fps, or a number the script reports, of which more is better.", default="fps"),
     Opt("headroom", _HEADROOM_PCT, "PCT", "VRAM in percent that stays free.", TUNE, 10.0, "headroom_pct"),
     Opt("knee", _KNEE_PCT, "PCT", "Recommend the smallest value within PCT of the fastest.", TUNE, 3.0, "knee_pct"),
     Opt("settle", str, "LOW..HIGH", _SETTLE, TUNE, "20..60", "settle_s"),

@@ -12,7 +12,7 @@ from gmg_tui.commands.prestart import PrestartedEngine
 from gmg_tui.commands.resume import changed_spec, prepare, session_of
 from gmg_tui.commands.spec import check_queued, check_script, describe, with_store
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Goal, RunSpec, Session, SweepSpec, TuneSpec
+from gmg_tui.model import RunSpec, Session, SweepSpec, TuneSpec
 from gmg_tui.options import TUNE, TUNE_ONLY, Options, Program
 
 _VARIABLE = re.compile(rf"(?P<name>{placeholders.NAME.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
@@ -105,7 +105,6 @@ def _asked(options: Options) -> TuneSpec:
         low,
         high,
         options.metric,
-        Goal(options.goal),
         options.headroom,
         options.knee,
         _settle_s(options.settle),

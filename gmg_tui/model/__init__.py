@@ -40,7 +40,6 @@ from gmg_tui.model.tuning import (
     Answer,
     Best,
     Edge,
-    Goal,
     MemoryLine,
     Together,
     Trial,

@@ -10,13 +10,6 @@ FPS = "fps"
 """The metric that is the rate; any other is a number that the script reports by that name."""
 
 
-class Goal(StrEnum):
-    """Which values of the metric are better (`--goal`)."""
-
-    MAX = "max"
-    MIN = "min"
-
-
 class TuneSpec(Struct, frozen=True, omit_defaults=True):
     """What a tuning searches for, and how long it may take."""
 
@@ -27,7 +20,6 @@ class TuneSpec(Struct, frozen=True, omit_defaults=True):
     high: int | None = None
     """The greatest value; None for no bound but the memory's."""
     metric: str = FPS
-    goal: Goal = Goal.MAX
     headroom_pct: float = 10.0
     """Memory of a GPU that stays free."""
     knee_pct: float = 3.0
@@ -88,7 +80,6 @@ class Trial(Struct, frozen=True, omit_defaults=True):
     memory_mib: float | None = None
     """Peak of the memory of its processes on the GPU or, where the driver does not report that, of the whole GPU."""
     gpu_util_pct: float | None = None
-    sm_activity_pct: float | None = None
     power_w: float | None = None
     start_s: float | None = None
     """From its start to its first rate."""
@@ -109,7 +100,6 @@ class Best(Struct, frozen=True, omit_defaults=True):
     memory_mib: float | None = None
     gpu_util_pct: float | None = None
     power_w: float | None = None
-    sm_activity_pct: float | None = None
 
 
 class Edge(Struct, frozen=True, omit_defaults=True):

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from gmg_tui import units
 from gmg_tui.columns import Column
-from gmg_tui.model import FPS, Answer, Best, Goal, RunSpec, Together, Trial, TuneSpec
+from gmg_tui.model import FPS, Answer, Best, RunSpec, Together, Trial, TuneSpec
 from gmg_tui.placeholders import fill_some
 
 _SAME: Final = 0.005
@@ -22,7 +22,7 @@ def unit(spec: TuneSpec) -> str:
 
 def wanted(spec: TuneSpec) -> str:
     """What is looked for: `n_envs with the most FPS`."""
-    return f"{spec.variable} with the {'most' if spec.goal is Goal.MAX else 'least'} {unit(spec)}"
+    return f"{spec.variable} with the most {unit(spec)}"
 
 
 def spread_pct(of: Trial | Best | Together) -> float | None:
@@ -41,16 +41,6 @@ def spread(of: Trial | Best | Together) -> str:
 def rate(value: float | None, spec: TuneSpec) -> str:
     """A rate in full, with its unit: `11,513,240 FPS`."""
     return f"{units.fps(value)} {unit(spec)}"
-
-
-def per_watt(of: Trial | Best, spec: TuneSpec) -> float | None:
-    """The rate for each watt; None where the least is wanted, and where either is unknown."""
-    return of.rate / of.power_w if spec.goal is Goal.MAX and of.rate is not None and of.power_w else None
-
-
-def watt_unit(spec: TuneSpec) -> str:
-    """The unit of `per_watt`."""
-    return "FPS/W" if spec.metric == FPS else "per W"
 
 
 def model(answer: Answer) -> str:
@@ -141,12 +131,16 @@ def columns(spec: TuneSpec) -> list[Column[Trial]]:
 
 def _measured(spec: TuneSpec, of: Callable[[_Row], Trial | Best]) -> list[Column[_Row]]:
     """The columns of what is measured of a trial, or of several of one value."""
+
+    def per_watt(row: _Row) -> float | None:
+        rate, power_w = of(row).rate, of(row).power_w
+        return rate / power_w if rate is not None and power_w else None
+
     return [
         Column("rate", lambda row: of(row).rate, unit(spec), write=units.fps, priority=100),
         Column("spread_pct", lambda row: spread_pct(of(row)), "±", write=lambda pct: f"{pct:.1f} %", priority=90),
         Column("memory_mib", lambda row: of(row).memory_mib, "VRAM", write=units.mib, priority=70),
         Column("gpu_util_pct", lambda row: of(row).gpu_util_pct, "GPU", "%", units.whole, 30),
-        Column("sm_activity_pct", lambda row: of(row).sm_activity_pct, "SM", "%", units.whole, 15),
         Column("power_w", lambda row: of(row).power_w, "W", write=units.whole, priority=30),
-        Column("rate_per_w", lambda row: per_watt(of(row), spec), watt_unit(spec), "", units.short, 20),
+        Column("rate_per_w", per_watt, f"{unit(spec)}/W", "", units.short, 20),
     ]

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from gmg_tui.model.tuning import FPS, Answer, Best, MemoryLine, Together, TrialKind, TrialState
 from gmg_tui.tune.curve import Point
-from gmg_tui.tune.record import Record, is_out_of_memory
+from gmg_tui.tune.record import Record, is_out_of_memory, model_of
 
 _DOUBT = 0.3
 """Standard errors by which a value may miss the knee."""
@@ -38,7 +38,7 @@ def leaders(record: Record) -> list[int]:
 def answer(record: Record) -> Answer:
     """Returns the answer so far."""
     names = tuple(record.slots)
-    model = record.slots[names[0]].model
+    model = model_of(record.slots[names[0]])
     if not record.ran:
         return Answer(model=model, slots=names, edge=record.edge, warnings=tuple(_not_measured(record)))
     line = record.memory_line
@@ -93,7 +93,7 @@ def _within_knee(record: Record, points: list[Point]) -> list[Point]:
 def _best(record: Record, value: int) -> Best:
     trials = [trial for trial in record.alone if (trial.value, trial.state) == (value, TrialState.MEASURED)]
     scores = record.scores(value, TrialKind.CONFIRM) or record.scores(value)
-    rate = record.score(math.exp(fmean(scores)))
+    rate = math.exp(fmean(scores))
     # Choosing it from several has cost some certainty.
     low, high = record.fit.interval(rate, max(1, len(scores) - 1))
     return Best(
@@ -103,7 +103,6 @@ def _best(record: Record, value: int) -> Best:
         rate_high=high,
         memory_mib=max((trial.memory_mib for trial in trials if trial.memory_mib is not None), default=None),
         gpu_util_pct=_mean(trial.gpu_util_pct for trial in trials),
-        sm_activity_pct=_mean(trial.sm_activity_pct for trial in trials),
         power_w=_mean(trial.power_w for trial in trials),
     )
 
@@ -115,7 +114,7 @@ def _together(record: Record, value: int) -> Together | None:
     if not rates:
         return None
     score = math.exp(fmean(record.scores(value)))
-    alone = [record.score(score * record.fit.factors.get(slot, 1.0)) for slot in rates]
+    alone = [score * record.fit.factors.get(slot, 1.0) for slot in rates]
     # Rewards, losses and seconds do not add up.
     rate = sum(rates.values()) if record.spec.metric == FPS else fmean(rates.values())
     low, high = record.fit.interval(rate, len(rates))
@@ -160,7 +159,7 @@ def _bound(record: Record, fastest: int) -> Iterator[str]:
 def _not_measured(record: Record) -> Iterator[str]:
     """Slots and values without a rate, a sentence each."""
     if record.other_models:
-        names = ", ".join(f"{slot.name} ({slot.model})" for slot in record.other_models)
+        names = ", ".join(f"{slot.name} ({model_of(slot)})" for slot in record.other_models)
         yield f"Not measured, as rates of different models cannot be compared: {names}."
     largest = max(record.ran, default=0)
     for value in sorted(value for value in record.failed if value < largest):

@@ -8,8 +8,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple, TypeVar
 
-_T95 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131)
-"""Two-sided 95 % quantiles of Student's t for 1, 2, 3 … degrees of freedom."""
+from gmg_tui.model.tried import t_95
+
 _ROUNDS = 8
 _UNKNOWN = 0.04
 """Slots that differ by more than this are corrected for before the noise is measured."""
@@ -50,13 +50,8 @@ class Fit(NamedTuple):
         if self.freedom < 2:
             return None, None
         left = self.freedom - 1
-        half = max(LEAST, t95(left) * self.spread * math.sqrt(self.freedom / left / count))
+        half = max(LEAST, t_95(left) * self.spread * math.sqrt(self.freedom / left / count))
         return rate * (1 - half), rate * (1 + half)
-
-
-def t95(freedom: int) -> float:
-    """Returns the two-sided 95 % quantile of Student's t."""
-    return _T95[freedom - 1] if freedom <= len(_T95) else 1.96 + 2.5 / freedom
 
 
 def fit(samples: Sequence[Sample]) -> Fit:
@@ -76,7 +71,7 @@ def fit(samples: Sequence[Sample]) -> Fit:
     clear = {
         slot: log
         for slot, log in slots.items()
-        if abs(log) > (t95(freedom) * max(LEAST, spread * math.sqrt(2 / counts[slot])) if freedom else _UNKNOWN)
+        if abs(log) > (t_95(freedom) * max(LEAST, spread * math.sqrt(2 / counts[slot])) if freedom else _UNKNOWN)
     }
     spread, freedom = _spread(samples, clear)
     return Fit({slot: math.exp(log) for slot, log in clear.items()}, spread, freedom)

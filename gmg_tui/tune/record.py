@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from statistics import fmean
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from gmg_tui.genesis.output.failure_signs import FailureKind, sign_of
-from gmg_tui.model.tuning import Edge, Goal, MemoryLine, Trial, TrialKind, TrialState, TuneSpec
+from gmg_tui.model import Slot
+from gmg_tui.model.tuning import Edge, MemoryLine, Trial, TrialKind, TrialState, TuneSpec
 from gmg_tui.tune.curve import Curve, Point, rounded_down
 from gmg_tui.tune.fit import Fit, Sample, fit
 
@@ -28,32 +28,24 @@ _STILL_FREE = 0.5
 """A value that ran may leave this share of the headroom: free memory varies, and the line is an estimate."""
 
 
-class TuneSlot(NamedTuple):
-    """A slot as the search sees it."""
-
-    name: str
-    model: str
-    """Of its GPU, as NVML names it; `CPU` for a share of the CPU."""
-    memory_total_mib: float | None = None
-    """None where it is unknown, and on the CPU."""
+def model_of(slot: Slot) -> str:
+    """The model of a slot's GPU, as NVML names it; `CPU` for a share of the CPU."""
+    return slot.gpu.name if slot.gpu is not None else "CPU"
 
 
-class Plan(NamedTuple):
-    """A trial to start now."""
-
-    value: int
-    slot: str
-    kind: TrialKind
+def memory_of(slot: Slot) -> int | None:
+    """The memory of a slot's GPU, MiB; None where it is unknown, and on the CPU."""
+    return slot.gpu.memory_total_mib if slot.gpu is not None else None
 
 
 class Record:
     """What the trials that have ended show. Only slots of the most common model count: rates of others do not compare."""
 
-    def __init__(self, spec: TuneSpec, slots: Sequence[TuneSlot], trials: Collection[Trial] = ()) -> None:
-        model = Counter(slot.model for slot in slots).most_common(1)[0][0]
+    def __init__(self, spec: TuneSpec, slots: Sequence[Slot], trials: Collection[Trial] = ()) -> None:
+        model = Counter(map(model_of, slots)).most_common(1)[0][0]
         self.spec = spec
-        self.slots = {slot.name: slot for slot in slots if slot.model == model}
-        self.other_models = [slot for slot in slots if slot.model != model]
+        self.slots = {slot.name: slot for slot in slots if model_of(slot) == model}
+        self.other_models = [slot for slot in slots if model_of(slot) != model]
         self.trials = [_checked(trial) for trial in trials if trial.slot in self.slots and trial.state.ended]
         self.alone = [trial for trial in self.trials if trial.kind is not TrialKind.TOGETHER]
         """All but those of all slots at once."""
@@ -115,10 +107,6 @@ class Record:
         """The measured trials of one kind."""
         return [trial for trial in self.trials if trial.kind is kind and trial.state is TrialState.MEASURED]
 
-    def score(self, rate: float) -> float:
-        """A number of which more is better: the rate, or its inverse where less is better. Also converts back."""
-        return 1 / rate if self.spec.goal is Goal.MIN else rate
-
     @cached_property
     def fit(self) -> Fit:
         """The speed of the slots, and the noise."""
@@ -156,7 +144,7 @@ class Record:
 
     def _sample(self, trial: Trial) -> Sample:
         key = trial.value, trial.kind is TrialKind.TOGETHER
-        return Sample(trial.slot, key, math.log(self.score(trial.rate or 1.0)))
+        return Sample(trial.slot, key, math.log(trial.rate or 1.0))
 
     # What memory allows
 
@@ -191,7 +179,7 @@ class Record:
         return limit is None or value <= limit or value == self.spec.low
 
     def _limit(self, slot: str, headroom_share: float = 1.0) -> int | None:
-        line, total_mib = self.memory_line, self.slots[slot].memory_total_mib
+        line, total_mib = self.memory_line, memory_of(self.slots[slot])
         if line is None or total_mib is None or line.per_unit_mib <= 0:
             return None
         free_mib = min(self.free_mib.get(slot, total_mib), total_mib)

@@ -13,10 +13,11 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from gmg_tui.model import Slot
 from gmg_tui.model.tuning import FPS, Answer, Trial, TrialKind, TrialState, TuneSpec
 from gmg_tui.tune import answers
 from gmg_tui.tune.curve import between
-from gmg_tui.tune.record import TRIES, Plan, Record, TuneSlot
+from gmg_tui.tune.record import TRIES, Record, memory_of
 
 _AHEAD = 8
 """Values of the ladder that are tried at once."""
@@ -57,10 +58,10 @@ class Search:
     It depends on nothing but the trials, so that `--resume` continues from those of an earlier engine.
     """
 
-    def __init__(self, spec: TuneSpec, slots: Sequence[TuneSlot], trials: Sequence[Trial] = ()) -> None:
+    def __init__(self, spec: TuneSpec, slots: Sequence[Slot], trials: Sequence[Trial] = ()) -> None:
         self._slots, self._trials = tuple(slots), list(trials)
         self._record = Record(spec, slots, trials)
-        self._running: dict[str, Plan] = {}
+        self._running: dict[str, Trial] = {}
         """By slot."""
         self._seen_s: dict[str, float] = {}
         self._kind = TrialKind.LADDER
@@ -71,8 +72,8 @@ class Search:
 
     # What the engine calls
 
-    def plan(self, free: Collection[str], now_s: float, free_mib: Mapping[str, float] | None = None) -> list[Plan]:
-        """Returns the trials to start now on these free slots; none to wait.
+    def plan(self, free: Collection[str], now_s: float, free_mib: Mapping[str, float] | None = None) -> list[Trial]:
+        """Returns the trials to start now on these free slots, without numbers; none to wait.
 
         `now_s` counts from the tuning's start, without breaks; `free_mib` is the memory of each slot that is free.
         """
@@ -162,7 +163,7 @@ class Search:
             return []
         end = min(bound for bound in (record.memory_end, spec.high, 1 << 62) if bound is not None)
         tried = record.tried | {plan.value for plan in self._running.values()}
-        has_memory = record.memory_line is not None or all(slot.memory_total_mib for slot in record.slots.values())
+        has_memory = record.memory_line is not None or all(map(memory_of, record.slots.values()))
         reach = math.inf if has_memory else max(top, spec.low) * _UNKNOWN_MEMORY
         values: list[int] = []
         value = max(tried, default=0) if climbing else top
@@ -233,15 +234,15 @@ class Search:
             return []
         return [(value, name, TrialKind.TOGETHER) for name in record.slots if name in slots]
 
-    def _assign(self, wants: Iterable[_Want], idle: Sequence[str]) -> list[Plan]:
+    def _assign(self, wants: Iterable[_Want], idle: Sequence[str]) -> list[Trial]:
         """Put each want on the idle slot that suits it best: where it has not failed, nor was measured before."""
-        left, plans = list(idle), list[Plan]()
+        left, plans = list(idle), list[Trial]()
         for value, only, kind in wants:
             fitting = [name for name in left if only in (None, name) and self._record.fits(value, name)]
             if fitting:
                 slot = min(fitting, key=partial(self._trials_of, value))
                 left.remove(slot)
-                plans.append(Plan(value, slot, kind))
+                plans.append(Trial(0, value, slot, kind))
         return plans
 
     def _trials_of(self, value: int, slot: str) -> tuple[int, int]:

@@ -100,7 +100,7 @@ async def test_the_chart_shows_states_metrics_failures_restarts_and_edits() -> N
     assert colours == {charts.COLOURS[0]}
 
 
-@pytest.mark.parametrize("name", ["LADDER", "EDGE", "ENDED", "MINIMUM"])
+@pytest.mark.parametrize("name", ["LADDER", "EDGE", "ENDED", "CUSTOM"])
 def test_the_curve_of_a_tuning_has_every_trial(name: str) -> None:
     tuning = getattr(tunings, name)
     drawn = charts.curve(tuning).to_dict()

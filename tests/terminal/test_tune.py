@@ -24,14 +24,14 @@ async def test_the_command_of_an_answer_is_copied(tmp_path: Path) -> None:
     script = str(ROOT / "tests" / "job.py")
     args = ("--marks", str(marks), "--value", "{bs}")
     command = ("gmg-tui", "--cpu", "2", script, "--marks", str(marks), "--value", "32")
-    tuning = replace(tunings.MINIMUM, ended=False, command=command, step="confirming 64")
+    tuning = replace(tunings.CUSTOM, ended=False, command=command, step="confirming 64")
     engine = ScriptedEngine()
     spec = replace(engine.session.spec, script=script, args=args, tune=tuning.spec, python=sys.executable)
     engine.session = replace(engine.session, spec=spec)
     engine.snapshot = replace(engine.snapshot, tuning=tuning, queue=tunings.snapshot(tuning).queue)
     async with engine:
         with Terminal("attach", spec.name, columns=80, rows=24) as terminal:
-            await asyncio.to_thread(terminal.until, "confirming 64", "recommended", "step_ms over bs")
+            await asyncio.to_thread(terminal.until, "confirming 64", "recommended", "samples_s over bs")
             terminal.press("\x10")
             await asyncio.to_thread(terminal.until, "Search for")
             terminal.press("copy")

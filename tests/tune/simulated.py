@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from gmg_tui.model import Gpu, Slot, SlotKind
 from gmg_tui.model.tuning import Answer, Trial, TrialKind, TrialState, TuneSpec
-from gmg_tui.tune.record import Plan, TuneSlot
 from gmg_tui.tune.search import Search
 from gmg_tui.tune.settling import Settling
 
@@ -24,6 +24,14 @@ TOGETHER = 0.98
 def never(value: int) -> str | None:
     """Every value runs."""
     return None
+
+
+def slot_of(index: int, model: str | None, total_mib: float | None) -> Slot:
+    """A slot on a GPU of this model; on the CPU without one."""
+    if model is None:
+        return Slot(f"gpu{index}", SlotKind.CPU)
+    total = None if total_mib is None else int(total_mib)
+    return Slot(f"gpu{index}", SlotKind.GPU, Gpu(index, f"GPU-{index}", model, memory_total_mib=total))
 
 
 @dataclass
@@ -54,22 +62,22 @@ class World:
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
 
-    def tune_slots(self) -> list[TuneSlot]:
-        model = H100 if self.memory_mib else "CPU"
-        return [TuneSlot(f"gpu{i}", model, self.total_mib if self.memory_mib else None) for i in range(self.slots)]
+    def tune_slots(self) -> list[Slot]:
+        model = H100 if self.memory_mib else None
+        return [slot_of(i, model, self.total_mib) for i in range(self.slots)]
 
     def total(self, value: int) -> float:
         """The true rate of all slots at once."""
         speeds = [self.speeds.get(slot.name, 1.0) for slot in self.tune_slots()]
         return TOGETHER * self.rate(value) * sum(speeds)
 
-    def run(self, plan: Plan, number: int, now_s: float, spec: TuneSpec) -> tuple[float, Trial]:
+    def run(self, plan: Trial, number: int, now_s: float, spec: TuneSpec) -> tuple[float, Trial]:
         """When the trial ends, and how."""
         reason = self.fails(plan.value)
         memory = self.memory_mib(plan.value) if self.memory_mib else None
         if memory is not None and self.total_mib is not None and memory > self.total_mib:
             reason = "CUDA out of memory"
-        trial = Trial(number, plan.value, plan.slot, plan.kind)
+        trial = replace(plan, number=number)
         if reason:
             return now_s + FAIL_S, replace(trial, state=TrialState.FAILED, reason=reason)
         if self.random.random() < self.flaky:
@@ -94,7 +102,7 @@ class World:
             measured_s=settling.measured_s,
         )
 
-    def _measure(self, rate: float, plan: Plan, spec: TuneSpec) -> Settling:
+    def _measure(self, rate: float, plan: Trial, spec: TuneSpec) -> Settling:
         settling, done, second = Settling(spec, plan.kind), 0.0, 0
         settling.take(0.0, 0.0)
         while not settling.over:
@@ -152,7 +160,7 @@ def tune(world: World, spec: TuneSpec | None = None, trials: Sequence[Trial] = (
     return Outcome(search.answer(), done, now_s, search.step, search)
 
 
-def check(plans: Sequence[Plan], free: set[str], spec: TuneSpec) -> None:
+def check(plans: Sequence[Trial], free: set[str], spec: TuneSpec) -> None:
     assert {plan.slot for plan in plans} <= free
     assert len({plan.slot for plan in plans}) == len(plans)
     for plan in plans:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gmg_tui.model.tuning import Trial, TrialKind, TrialState, TuneSpec
 from gmg_tui.tune.curve import Curve, Point, between, rounded_down
 from gmg_tui.tune.fit import Fit, Sample, fit
-from gmg_tui.tune.record import Record, TuneSlot, is_out_of_memory
-from tests.tune.simulated import H100
+from gmg_tui.tune.record import Record, is_out_of_memory
+from tests.tune.simulated import H100, slot_of
 
 
 @given(st.floats(1, 1e9))
@@ -40,7 +40,7 @@ def failed(number: int, value: int, reason: str) -> Trial:
 
 def record_of(*memory: tuple[int, float], slots: int = 1, total_mib: float | None = 80_000.0) -> Record:
     trials = [measured(number, value, memory_mib) for number, (value, memory_mib) in enumerate(memory, 1)]
-    return Record(TuneSpec(low=64), [TuneSlot(f"gpu{i}", H100, total_mib) for i in range(slots)], trials)
+    return Record(TuneSpec(low=64), [slot_of(i, H100, total_mib) for i in range(slots)], trials)
 
 
 def test_memory_use_of_franka_is_predicted() -> None:
@@ -93,7 +93,7 @@ def test_a_failure_counts_as_out_of_memory_only_by_its_reason(reason: str | None
 
 def test_a_value_does_not_run_after_one_failure_of_memory_or_two_others() -> None:
     trials = [measured(1, 64), failed(2, 128, "a bad day"), failed(3, 512, "CUDA out of memory")]
-    slots = [TuneSlot("gpu0", H100)]
+    slots = [slot_of(0, H100, None)]
     record = Record(TuneSpec(), slots, trials)
     assert (record.failed, record.is_usable(128), record.edge and record.edge.value) == ({512}, True, 512)
     record = Record(TuneSpec(), slots, [*trials, failed(4, 128, "another one")])

@@ -7,12 +7,11 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from gmg_tui.model.tuning import Goal, Trial, TrialKind, TrialState, TuneSpec
+from gmg_tui.model.tuning import Trial, TrialKind, TrialState, TuneSpec
 from gmg_tui.results import tuning as tune_words
-from gmg_tui.tune.record import TuneSlot
 from gmg_tui.tune.search import Search
 from tests.tune.curves import CASES, franka, grows
-from tests.tune.simulated import H100, H100_MIB, World, tune
+from tests.tune.simulated import H100, H100_MIB, World, slot_of, tune
 
 SLOTS = pytest.mark.parametrize("slots", [1, 2, 8])
 FRANKA = CASES["Franka with memory's end"]
@@ -204,19 +203,6 @@ def test_an_interrupted_measurement_on_all_slots_is_repeated_after_resuming() ->
     assert again.plan(names(world), 0) == plans
 
 
-@SLOTS
-def test_a_minimised_metric_prefers_smaller_values(slots: int) -> None:
-    world = World(lambda value: 100.0 + abs(value - 96) / 4, slots=slots)
-    answer = tune(world, TuneSpec(low=8, high=512, metric="loss", goal=Goal.MIN)).answer
-    assert answer.fastest is not None
-    assert answer.recommended is not None
-    assert answer.fastest.rate is not None
-    assert world.rate(answer.fastest.value) <= 1.04 * 100
-    assert world.rate(answer.recommended.value) <= 1.04 * answer.fastest.rate
-    assert answer.together is not None
-    assert answer.together.rate == pytest.approx(0.98 * world.rate(answer.together.value), rel=0.01)
-
-
 def test_a_custom_metric_is_not_summed_and_not_called_fast() -> None:
     spec = TuneSpec(low=8, high=64, metric="reward")
     world = World(lambda value: float(value), slots=3)
@@ -228,7 +214,7 @@ def test_a_custom_metric_is_not_summed_and_not_called_fast() -> None:
 
 @pytest.mark.parametrize("rate", [0.0, -3.0, float("inf"), float("nan"), None])
 def test_a_trial_without_a_comparable_rate_fails(rate: float | None) -> None:
-    search = Search(TuneSpec(), [TuneSlot("gpu0", H100, H100_MIB)])
+    search = Search(TuneSpec(), [slot_of(0, H100, H100_MIB)])
     for number in (1, 2):
         search.plan(["gpu0"], number)
         search.take(Trial(number, 64, "gpu0", TrialKind.LADDER, TrialState.MEASURED, rate=rate))
@@ -254,7 +240,7 @@ def test_resuming_after_any_trial_gives_an_equal_answer(after: int, slots: int) 
 
 
 def test_memory_used_by_others_lowers_the_values_tried() -> None:
-    search = Search(TuneSpec(), [TuneSlot("gpu0", H100, H100_MIB)])
+    search = Search(TuneSpec(), [slot_of(0, H100, H100_MIB)])
     for number, memory_mib in ((1, 500.0), (2, 564.0)):
         (plan,) = search.plan(["gpu0"], number)
         done = Trial(number, plan.value, "gpu0", plan.kind, TrialState.MEASURED, franka(plan.value))
@@ -264,7 +250,7 @@ def test_memory_used_by_others_lowers_the_values_tried() -> None:
 
 
 def test_slots_of_another_gpu_model_are_excluded_and_named() -> None:
-    slots = [TuneSlot(f"gpu{i}", H100 if i else "A100", H100_MIB) for i in range(3)]
+    slots = [slot_of(i, H100 if i else "A100", H100_MIB) for i in range(3)]
     search = Search(TuneSpec(), slots)
     assert [plan.slot for plan in search.plan(["gpu0", "gpu1", "gpu2"], 0)] == ["gpu1", "gpu2"]
     answer = search.answer()

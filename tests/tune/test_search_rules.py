@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gmg_tui.model.tuning import Goal, TrialKind, TrialState, TuneSpec
+from gmg_tui.model.tuning import TrialKind, TrialState, TuneSpec
 from tests.tune.simulated import Outcome, World, tune
 
 
@@ -54,7 +54,6 @@ def specs(draw: st.DrawFn) -> TuneSpec:
     return TuneSpec(
         low=low,
         high=draw(st.none() | st.integers(low, low * 1000)),
-        goal=draw(st.sampled_from(Goal)),
         knee_pct=draw(st.sampled_from([0.0, 5.0, 50.0])),
     )
 

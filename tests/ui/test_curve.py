@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 
 import pytest
@@ -149,5 +148,5 @@ def test_a_trial_without_a_usable_rate_has_no_interval_and_no_fps_per_watt() -> 
     assert tune_words.spread(trial) == "±2.0 %"
     assert tune_words.spread(replace(trial, rate=0.0)) == "–"
     assert tune_words.spread(replace(trial, rate_high=None)) == "–"
-    assert tune_words.per_watt(replace(trial, power_w=0.0), tunings.SPEC) is None
-    assert math.isclose(tune_words.per_watt(replace(trial, power_w=50.0), tunings.SPEC) or 0.0, 2.0)
+    column = next(column for column in tune_words.columns(tunings.SPEC) if column.name == "rate_per_w")
+    assert [column.value(replace(trial, power_w=power_w)) for power_w in (0.0, 50.0)] == [None, 2.0]

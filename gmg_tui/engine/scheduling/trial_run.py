@@ -12,7 +12,6 @@ from msgspec import structs
 from gmg_tui import units
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.model import FPS, Attempt, Trial, TrialState, TuneSpec, WorkerState
-from gmg_tui.tune.record import Plan
 from gmg_tui.tune.settling import Settling
 
 
@@ -24,15 +23,13 @@ class TrialRun:
         trial: As it waits and, once it has ended, how.
     """
 
-    def __init__(self, number: int, plan: Plan, spec: TuneSpec) -> None:
-        self.number = number
-        self.plan = plan
+    def __init__(self, trial: Trial, spec: TuneSpec) -> None:
+        self.trial = trial
         self.ignores_value: str | None = None
-        self.trial = Trial(number, plan.value, plan.slot, plan.kind)
         self._spec = spec
         self._attempt = 0
         """The number of the attempt that is measured."""
-        self._settling = Settling(spec, plan.kind)
+        self._settling = Settling(spec, trial.kind)
         self._read_at_s: float | None = None
         """When a value of the script's metric was last read, in seconds of the attempt."""
         self._integral = 0.0
@@ -60,7 +57,7 @@ class TrialRun:
             return
         if attempt.number != self._attempt:
             self._attempt, self._start_s, self._read_at_s, self._integral = attempt.number, None, None, 0.0
-            self._settling = Settling(self._spec, self.plan.kind)
+            self._settling = Settling(self._spec, self.trial.kind)
         self._check_value(attempt)
         elapsed_s = attempt.elapsed_s(time.time())
         done = self._amount_done(worker, attempt, elapsed_s)
@@ -72,9 +69,9 @@ class TrialRun:
 
     def _check_value(self, attempt: Attempt) -> None:
         printed = attempt.printed_envs
-        if self._spec.variable == "n_envs" and printed not in (None, self.plan.value):
+        if self._spec.variable == "n_envs" and printed not in (None, self.trial.value):
             self.ignores_value = (
-                f"the script simulates {units.count(printed, 'environment')} where {self.plan.value:,} were asked for: "
+                f"the script simulates {units.count(printed, 'environment')} where {self.trial.value:,} were asked for: "
                 "it takes no notice of {n_envs}"
             )
 

@@ -22,7 +22,6 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, QueueAction, RunSpec, Trial, TrialKind, TrialState, TuneSpec, Tuning, WorkerState
 from gmg_tui.results import tuning as tune_words
 from gmg_tui.store.reader import open_store
-from gmg_tui.tune.record import TuneSlot
 from gmg_tui.tune.search import Search
 
 _log = logging.getLogger(__name__)
@@ -33,10 +32,6 @@ _STOPPED = "the tuning was stopped"
 
 def search_of(spec: RunSpec, tune: TuneSpec, hardware: Hardware) -> tuple[Search, list[Trial]]:
     """The search of a tuning, and the trials that have ended, from the session's store. Raises `GmgError`."""
-    slots = [
-        TuneSlot(slot.name, slot.gpu.name if slot.gpu else "CPU", slot.gpu.memory_total_mib if slot.gpu else None)
-        for slot in hardware.slots
-    ]
     with open_store(Path(spec.folder) / sessions.STORE) as stored:
         snapshot = stored.last_snapshot
     before = snapshot.tuning if snapshot is not None else None
@@ -44,7 +39,7 @@ def search_of(spec: RunSpec, tune: TuneSpec, hardware: Hardware) -> tuple[Search
         raise GmgError(f"{spec.name} has tuned {before.spec.variable}, not {tune.variable}", 1)
     trials = before.trials if before is not None else ()
     ended = [trial for trial in trials if trial.state.ended and trial.value >= tune.low]
-    return Search(tune, slots, ended), ended
+    return Search(tune, hardware.slots, ended), ended
 
 
 class TuneScheduler(QueueScheduler):
@@ -92,12 +87,11 @@ class TuneScheduler(QueueScheduler):
             for name, slot_state in free.items()
             if (sample := self._board.sample(slot_state)) is not None and sample.memory_free_mib is not None
         }
-        plans = self._search.plan(free.keys(), self._now_s, free_mib)
-        for plan in plans:
-            self._planned_s[plan.slot] = self._now_s
+        for trial in self._search.plan(free.keys(), self._now_s, free_mib):
+            self._planned_s[trial.slot] = self._now_s
             number = max(self._queue.records, default=0) + 1
-            self._trial_runs[number] = TrialRun(number, plan, self._spec)
-            self._add(number, plan.value, plan.slot)
+            self._trial_runs[number] = TrialRun(structs.replace(trial, number=number), self._spec)
+            self._add(number, trial.value, trial.slot)
         benched = self._board.benched()
         if not self._trial_runs and not self._search.ended and len(benched) == len(self._slot_states):
             self._search.stop("every GPU is benched")
@@ -159,7 +153,7 @@ class TuneScheduler(QueueScheduler):
     def _is_of_the_script(self, worker: Worker, run: TrialRun) -> bool:
         """Whether a failure means that the script cannot be tuned, rather than that the value is too large."""
         measured = any(trial.state is TrialState.MEASURED for trial in self._trials)
-        ended = worker.state is WorkerState.FINISHED and run.plan.value == self._spec.low and not measured
+        ended = worker.state is WorkerState.FINISHED and run.trial.value == self._spec.low and not measured
         return run.ignores_value is not None or ended
 
     # Measuring
@@ -169,8 +163,8 @@ class TuneScheduler(QueueScheduler):
         if self._spec.budget_s is not None and self._now_s >= self._spec.budget_s and not self._search.ended:
             self._stop_search("the budget is used up")
         running = self._running_trials()
-        together = [run for run, _ in running if run.plan.kind is TrialKind.TOGETHER]
-        expected = sum(run.plan.kind is TrialKind.TOGETHER for run in self._trial_runs.values())
+        together = [run for run, _ in running if run.trial.kind is TrialKind.TOGETHER]
+        expected = sum(run.trial.kind is TrialKind.TOGETHER for run in self._trial_runs.values())
         all_measure = len(together) == expected and all(run.measures for run in together)
         for run, worker in running:
             run.check(worker, counts=all_measure or run not in together)
@@ -192,7 +186,7 @@ class TuneScheduler(QueueScheduler):
         """Give up the trials that wait for a slot which is not used any more."""
         benched = self._board.benched()
         for number in self._waiting():
-            slot = self._trial_runs[number].plan.slot
+            slot = self._trial_runs[number].trial.slot
             if slot in benched or not self._board.used(slot):
                 self._skip(number, "its slot is not used any more")
 
@@ -210,7 +204,7 @@ class TuneScheduler(QueueScheduler):
 
     def tuning(self) -> Tuning:
         """How far it is."""
-        running = {run.number: run.so_far(worker) for run, worker in self._running_trials()}
+        running = {run.trial.number: run.so_far(worker) for run, worker in self._running_trials()}
         trials = [running.get(number) or run.trial for number, run in self._trial_runs.items()]
         answer = self._search.answer()
         chosen, spec = answer.recommended, self._workplace.spec

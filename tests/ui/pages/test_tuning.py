@@ -124,7 +124,7 @@ async def test_hostile_text_is_shown_literally() -> None:
 
 
 async def test_every_size_is_filled_and_nothing_overflows() -> None:
-    app = app_of(tunings.MINIMUM)
+    app = app_of(tunings.CUSTOM)
     async with app.run_test(size=LARGE) as pilot:
         for size in ((60, 12), (97, 17), (200, 60)):
             await pilot.resize_terminal(*size)
