@@ -1,7 +1,6 @@
 """Charts of metrics over time, one above the other on one axis, as lines of styled text: pure functions, no widget.
 
-A chart is filled from its lower edge, in braille dots: two columns and four rows in each cell. An unknown value leaves a
-gap; a value at or below the lower edge still draws the lowest dot, so that zero and "unknown" differ.
+Each chart is filled from its lower edge, which is 0; an unknown value leaves a gap.
 """
 
 from __future__ import annotations
@@ -9,12 +8,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from statistics import fmean
 from typing import Final, NamedTuple, TypeAlias
 
 from textual.content import Content
 
 from gmg_tui import units
+from gmg_tui.ui.drawing.row import history_rows
 
 Values: TypeAlias = Sequence[float | None]
 """Values at even steps, oldest first."""
@@ -22,12 +21,6 @@ Reduction: TypeAlias = Callable[[Sequence[float]], float]
 """Makes one value of the known ones that share a column: the mean for throughput, load and power, where a column
 stands for all of its time; the maximum for memory, where even a short peak can exhaust it."""
 
-_COLUMNS: Final = 2
-"""Values that one cell shows side by side."""
-_ROWS: Final = 4
-_LEFT: Final = (0x00, 0x40, 0x44, 0x46, 0x47)
-_RIGHT: Final = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
-_BRAILLE: Final = 0x2800
 _STEPS: Final = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _GUTTER: Final = 9
 """Cells left of the charts, for the labels of their edges and the line."""
@@ -61,25 +54,13 @@ class Track(NamedTuple):
     """Shown in the chart when none of the values is known."""
 
 
-class Mark(NamedTuple):
-    """Something that happened, on the time axis."""
-
-    at: float
-    """Unix time, seconds."""
-    text: str
-    style: str
-    """As in Textual's CSS: `$primary`."""
-
-
 def least_height(tracks: int) -> int:
     """Rows that a stack of so many charts needs to be readable."""
     return tracks * 3 + _AXIS_ROWS
 
 
-def stack(
-    tracks: Sequence[Track], marks: Sequence[Mark] = (), *, width: int, height: int, end: float, step_s: float
-) -> list[Content]:
-    """The charts, each under its title, then the time axis with `marks`: exactly `height` lines of `width` cells.
+def stack(tracks: Sequence[Track], *, width: int, height: int, end: float, step_s: float) -> list[Content]:
+    """The charts, each under its title, then the time axis: exactly `height` lines of `width` cells.
 
     All tracks have the same number of values, `step_s` seconds apart. `height` is at least `least_height`, and `end`,
     the Unix time of the last value, is written as local time at the right end of the axis.
@@ -91,8 +72,7 @@ def stack(
         lines.append(Content.assemble((track.title, f"bold {track.style}"), f" {track.now}"))
         lines += _body(track, plot, room // len(tracks) + (number < room % len(tracks)))
     count = max((len(track.values) for track in tracks), default=0)
-    cell_s = _COLUMNS * step_s * max(1.0, count / (plot * _COLUMNS))
-    return lines + _axis(plot, cell_s, end, marks)
+    return lines + _axis(plot, step_s * max(1.0, count / plot), end)
 
 
 def _body(track: Track, plot: int, height: int) -> list[Content]:
@@ -101,13 +81,13 @@ def _body(track: Track, plot: int, height: int) -> list[Content]:
         rows, style = [""] * height, _DIM
         rows[height // 2] = f" {track.missing}"
     else:
-        rows, style = chart(track.values, width=plot, height=height, high=track.high, how=track.how), track.style
+        rows, style = history_rows(reduce(track.values, plot, track.how), track.high, plot, height), track.style
     pairs = zip(labels, rows, strict=True)
     return [Content.assemble((f"{label:>{_GUTTER - 1}}│", _DIM), (row, style)) for label, row in pairs]
 
 
-def _axis(plot: int, cell_s: float, end: float, marks: Sequence[Mark]) -> list[Content]:
-    """The line with its ticks and marks, and under it how long ago ticks are; the clock at the right end."""
+def _axis(plot: int, cell_s: float, end: float) -> list[Content]:
+    """The line with its ticks, and under it how long ago ticks are; the clock at the right end."""
     line = [("─", _DIM)] * plot
     clock = time.strftime("%H:%M:%S", time.localtime(end))
     labels = list(clock.rjust(_GUTTER + plot))
@@ -120,10 +100,6 @@ def _axis(plot: int, cell_s: float, end: float, marks: Sequence[Mark]) -> list[C
             line[cell] = ("┬", _DIM)
             labels[start : start + len(label)] = label
         ago_s += interval_s
-    for mark in sorted(marks):
-        cell = min(plot - 1 - round((end - mark.at) / cell_s), plot - len(mark.text))
-        if cell >= 0:
-            line[cell : cell + len(mark.text)] = [(character, mark.style) for character in mark.text]
     axis = Content.assemble((" " * (_GUTTER - 1) + "╰", _DIM), *line)
     return [axis, Content.styled("".join(labels), _DIM)]
 
@@ -151,24 +127,3 @@ def ceiling(value: float) -> float:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
     return next((step * power for step in _STEPS if step * power >= value), 10 * power)
-
-
-def chart(values: Values, *, width: int, height: int, high: float, how: Reduction = fmean) -> list[str]:
-    """A filled chart of `height` rows of `width` cells, upper one first.
-
-    Its lower edge is 0; values outside 0 to `high` are drawn at the nearer edge.
-    """
-    filled = [_filled(value, high, height * _ROWS) for value in reduce(values, width * _COLUMNS, how)]
-    return [_braille([max(0, min(_ROWS, level - row * _ROWS)) for level in filled]) for row in reversed(range(height))]
-
-
-def _filled(value: float | None, high: float, steps: int) -> int:
-    """How many of `steps` the column of `value` fills."""
-    if value is None or math.isnan(value):
-        return 0
-    return max(1, round(max(0.0, min(1.0, value / high)) * steps))
-
-
-def _braille(levels: Sequence[int]) -> str:
-    pairs = zip(levels[::2], levels[1::2], strict=True)
-    return "".join(chr(_BRAILLE + _LEFT[left] + _RIGHT[right]) if left or right else " " for left, right in pairs)

@@ -18,6 +18,7 @@ from gmg_tui import units
 from gmg_tui.model import Answer, Trial, TrialKind, TrialState, Tuning, WorkerState
 from gmg_tui.results import tuning as tune_words
 from gmg_tui.ui.drawing.appearance import SIGNS, safe
+from gmg_tui.ui.drawing.charts import ceiling
 
 _COLOURS: Final = ("$accent", "$warning", "$success", "$secondary", "$primary", "$foreground", "$error")
 _SIGNS: Final = "●○◆◇■□▲△"
@@ -30,7 +31,6 @@ _PAD: Final = 0.04
 """Room at both ends of the axis of values, as a share of it."""
 _STEPS: Final = 6
 """Steps of the axis of rates, about."""
-_ROUND: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 _MOST: Final = 1e15
 """A greater rate is an error of the script's."""
 _DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
@@ -100,7 +100,7 @@ class _Plot:
             least = max(0.0, least)  # a wide interval reaches below what can be
         # Small differences are visible only where the axis does not begin at 0.
         floor = least if least < 0 or (least > greatest / 2 and len(points) > 1) else 0.0
-        step = _round_up((greatest - floor if greatest > floor else abs(greatest)) / _STEPS)
+        step = ceiling((greatest - floor if greatest > floor else abs(greatest)) / _STEPS)
         self.bottom = math.floor(floor / step) * step
         self.top = max(math.ceil(greatest / step) * step, self.bottom + step)
 
@@ -225,11 +225,3 @@ def _limits(answer: Answer) -> list[tuple[int, str, str, str]]:
     edge = answer.edge.value if answer.edge is not None else None
     limits = [(memory, "memory", "┊", "$secondary"), (edge, "edge", "╎", "$error")]
     return [(value, f"{name} {value:,}", sign, style) for value, name, sign, style in limits if value and value > 0]
-
-
-def _round_up(least: float) -> float:
-    """The least round number that is not below `least`."""
-    if least < 1 / _MOST:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(share * power for share in _ROUND if share * power >= least or share == _ROUND[-1])

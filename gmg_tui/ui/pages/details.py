@@ -20,7 +20,7 @@ from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Slot, 
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import words
 from gmg_tui.ui.drawing.appearance import plain
-from gmg_tui.ui.drawing.charts import Mark, Track, Values, ceiling, least_height, stack
+from gmg_tui.ui.drawing.charts import Track, Values, ceiling, least_height, stack
 from gmg_tui.ui.pages import worker_facts as facts
 from gmg_tui.ui.pages.page import Drawing, Facts, Page, Scroll, waiting
 from gmg_tui.ui.pages.table import RowTable
@@ -149,7 +149,7 @@ class DetailsPage(Page):
     def _show(self, slot: Slot, worker: Worker, sample: GpuSample | None) -> None:
         attempts = self._details.attempts if self._details is not None else ()
         if self._series is not None:
-            shown = list(tracks(slot, worker, sample, self._series)), list(marks(attempts)), self._series
+            shown = list(tracks(slot, worker, sample, self._series)), self._series
             self._charts.show(shown, lambda size: lines(*shown, size))
         now = list(facts.worker_facts(self._view.of(self._slot)))
         gpu = list(facts.gpu_facts(slot.gpu, sample, worker, over=self._view.over)) if slot.gpu is not None else []
@@ -257,22 +257,12 @@ def _style(state: WorkerState) -> str:
     return words.STATE_STYLES.get(state, "title")
 
 
-def lines(tracks: list[Track], marks: list[Mark], series: Series, size: Size) -> list[Content]:
+def lines(tracks: list[Track], series: Series, size: Size) -> list[Content]:
     """The charts on one time axis, as many as there is room for."""
     count = min(len(tracks), next(number for number in range(9, -1, -1) if least_height(number) <= max(2, size.height)))
     if not count or size.width < _LEAST_WIDTH:
         return [Content.styled("The terminal is too small for charts.", "$text-muted")]
-    return stack(tracks[:count], marks, width=size.width, height=size.height, end=series.end, step_s=series.step_s)
-
-
-def marks(attempts: tuple[Attempt, ...]) -> Iterator[Mark]:
-    """Where attempts began: `r2` after a restart, `e3` after an edit of the arguments, `1` for the first."""
-    before: Attempt | None = None
-    for attempt in attempts:
-        edited = before is not None and before.args != attempt.args
-        letter = "" if before is None else "e" if edited else "r"
-        yield Mark(attempt.started, f"{letter}{attempt.number}", "$warning" if edited else "$primary")
-        before = attempt
+    return stack(tracks[:count], width=size.width, height=size.height, end=series.end, step_s=series.step_s)
 
 
 def tracks(slot: Slot, worker: Worker, sample: GpuSample | None, series: Series) -> Iterator[Track]:

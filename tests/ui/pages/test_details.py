@@ -16,7 +16,6 @@ from textual.widgets import TabbedContent, TextArea
 
 from gmg_tui.gpu.health import judged
 from gmg_tui.model import (
-    Details,
     Fps,
     GpuActivity,
     GpuHealth,
@@ -29,7 +28,7 @@ from gmg_tui.model import (
 )
 from gmg_tui.ui.history import History
 from gmg_tui.ui.pages import worker_facts as facts
-from gmg_tui.ui.pages.details import DetailsPage, lines, marks, tracks
+from gmg_tui.ui.pages.details import DetailsPage, lines, tracks
 from gmg_tui.ui.pages.page import Fact
 from gmg_tui.ui.sorting import SlotView
 from tests.rates import rate
@@ -156,7 +155,7 @@ def test_health_shows_problems_with_advice() -> None:
 # Charts
 
 
-def _charts(width: int = 80, height: int = 40, details: Details | None = None, **changes: Any) -> list[str]:
+def _charts(width: int = 80, height: int = 40, **changes: Any) -> list[str]:
     """The lines of the charts of a worker with `changes`."""
     snapshot = stage.snapshot()
     shown: dict[str, Any] = {
@@ -165,8 +164,7 @@ def _charts(width: int = 80, height: int = 40, details: Details | None = None, *
         "sample": snapshot.samples[0],
         "series": stage.series(),
     } | changes
-    of_attempts = list(marks(details.attempts)) if details is not None else []
-    return [line.plain for line in lines(list(tracks(**shown)), of_attempts, shown["series"], Size(width, height))]
+    return [line.plain for line in lines(list(tracks(**shown)), shown["series"], Size(width, height))]
 
 
 def _plots(rows: list[str]) -> dict[str, list[str]]:
@@ -216,7 +214,7 @@ def test_the_charts_share_one_time_axis_and_show_units() -> None:
 def test_the_height_of_a_column_is_its_value_on_its_scale_and_a_peak_of_memory_stays() -> None:
     flat = Series("gpu0", stage.NOW, 1.0, (20e6,) * 10, (50.0,) * 10, (81559 / 4,) * 10, (700.0,) * 10)
     heights = {
-        title: sum("⣿" in row for row in rows) for title, rows in _plots(_charts(height=38, series=flat)).items()
+        title: sum("█" in row for row in rows) for title, rows in _plots(_charts(height=38, series=flat)).items()
     }
     assert heights == {"FPS": 8, "GPU": 4, "VRAM": 2, "power": 8}
     many = 1420
@@ -241,7 +239,7 @@ def test_unknown_values_are_named_and_not_drawn_as_zero() -> None:
         assert sum(why in row for row in rows) == 3
         assert sum("no rate yet" in row for row in rows) == 1
         assert any(row.startswith(now) for row in rows)
-        assert not re.search("[⠁-⣿]", "".join(rows))
+        assert not re.search("[▁-█]", "".join(rows))
 
 
 @pytest.mark.parametrize(("height", "titles"), [(14, 4), (13, 3), (8, 2), (5, 1), (4, 0), (0, 0), (-3, 0)])
@@ -262,10 +260,6 @@ def test_a_cpu_slot_has_one_chart_and_sm_activity_has_one_when_known() -> None:
         sample=changed(stage.sample(0), activity=GpuActivity(41.4)),
     )
     assert list(_plots(rows)) == ["FPS", "GPU", "SMs", "VRAM", "power"]
-
-
-def test_attempts_are_marked_on_the_axis() -> None:
-    assert "e2" in _charts(details=stage.details())[-2]
 
 
 # Sections
