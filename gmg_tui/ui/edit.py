@@ -20,7 +20,7 @@ from gmg_tui.protocol import Seen
 from gmg_tui.ui import arguments
 from gmg_tui.ui.dialogs import ConfirmScreen, Dialog
 from gmg_tui.ui.drawing.appearance import plain
-from gmg_tui.ui.drawing.groups import together_text
+from gmg_tui.ui.drawing.words import together_text
 from gmg_tui.ui.view import View, job_on
 
 

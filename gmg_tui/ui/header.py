@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Final
 
@@ -12,9 +12,9 @@ from textual import events
 from textual.message import Message
 
 from gmg_tui import units
-from gmg_tui.model import Queue, RankGroup, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.model import Queue, RankGroup, RateOf, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.slurm import allocation
-from gmg_tui.ui.drawing import groups
+from gmg_tui.ui.drawing import words
 from gmg_tui.ui.drawing.appearance import SIGNS
 from gmg_tui.ui.drawing.row import Piece, Row, bar
 from gmg_tui.ui.drawing.words import Note
@@ -76,7 +76,7 @@ class Header(Rows):
     def _groups(self) -> list[RankGroup]:
         """The groups that have a line: as many as the terminal has room for."""
         most = max(1, (self.app.size.height - _ROWS_BESIDE) // _ROWS_FOR_GROUP)
-        return groups.listed_groups(self._view.snapshot.groups, self._view.selected, most)
+        return listed_groups(self._view.snapshot.groups, self._view.selected, most)
 
     def make_rows(self, width: int, height: int) -> list[Row]:
         """The headline and what is below it."""
@@ -85,7 +85,7 @@ class Header(Rows):
         if view.queue is not None:
             rows.append(queue_row(view.queue, view.snapshot.elapsed_s, width))
         hidden = len(view.snapshot.groups) - len(listed := self._groups())
-        rows += groups.group_rows(listed, hidden, view.selected, width, view.snapshot.time)
+        rows += group_rows(listed, hidden, view.selected, width, view.snapshot.time)
         for note in notices(view):
             rows.append(Row(width).add(f" {SIGNS.pointer} ", note.style).add(note.text, note.style))
         if view.is_arranged:
@@ -261,3 +261,71 @@ def arrangement(view: View, width: int) -> Row:
         line.add(f" {len(view.slots)} of {len(view.present)} shown", "warn")
         line.add(f" {SIGNS.dot} {view.filter}", "strong", limit=line.room - 1)
     return line
+
+
+# Groups
+
+
+def listed_groups(groups: Sequence[RankGroup], selected: str, most: int) -> list[RankGroup]:
+    """The `most` groups to draw a line of: that on the slot `selected`, those in trouble, then the first; in their order."""
+
+    def urgency(group: RankGroup) -> tuple[bool, bool]:
+        trouble = group.stuck is not None or group.state in {WorkerState.FAILED, WorkerState.RESTARTING}
+        return selected not in group.slots, not trouble
+
+    wanted = sorted(groups, key=urgency)[:most]
+    return [group for group in groups if group in wanted]
+
+
+def group_rows(listed: Sequence[RankGroup], hidden: int, selected: str, width: int, now: float) -> list[Row]:
+    """A line for each of the `listed` groups at the Unix time `now`; the last one also has how many are `hidden`."""
+    name = max((len(group.id) for group in listed), default=0)
+    states = [f"STUCK {group.state.value}" if group.stuck else group.state.value for group in listed]
+    rows = []
+    for group, state in zip(listed, states, strict=True):
+        line, here = Row(width), selected in group.slots
+        line.end(f" +{units.count(hidden, 'group')} " if hidden and group is listed[-1] else "", "dim")
+        line.add(f"{SIGNS.group} ", "selected" if here else "border")
+        line.add(f"{group.id:<{name}} ", "strong" if here else "title")
+        sign = SIGNS.stuck if group.stuck else SIGNS.states[group.state]
+        style = "error" if group.stuck else words.STATE_STYLES.get(group.state, "title")
+        line.add(f"{sign} {state:<{max(map(len, states))}}", style)
+        for note in _group_notes(group, now):
+            line.add(f" {SIGNS.dot} ", "dim").add(note.text, note.style)
+        rows.append(line)
+    return rows
+
+
+def _group_notes(group: RankGroup, now: float) -> Iterator[Note]:
+    """What stands behind a group's state, the most important first, as the rest may be cut."""
+    if group.restart_at is not None and group.state is WorkerState.RESTARTING:
+        yield Note(f"in {units.span(max(0.0, group.restart_at - now))}", "warn")
+    if group.stuck:
+        yield Note(group.stuck, "error")
+    if group.waits_for:
+        yield Note(f"waiting for {words.ranks_text(group.waits_for)}", "warn")
+    if group.reason:
+        yield Note(group.reason, "error" if group.state is WorkerState.FAILED else "warn")
+    if group.fps is not None:
+        of = (
+            "from rank 0"
+            if group.rate_of is RateOf.RANK_0
+            else f"{SIGNS.sigma} of {units.count(len(group.slots), 'rank')}"
+        )
+        yield Note(f"{units.fps(group.fps)} FPS", "fps")
+        yield Note(of, "dim")
+    done = group.progress
+    if done is not None and not group.state.ended:
+        total = f"/{done.total:,.0f}" if done.total else ""
+        left = f", {units.span(done.eta_s)} left" if done.eta_s is not None else ""
+        yield Note(f"{done.done:,.0f}{total} {done.unit}{left}".rstrip(), "title")
+    if group.slowest is not None and group.behind_pct is not None:
+        yield Note(f"rank {group.slowest} {group.behind_pct:.0f} % behind", "warn")
+    if group.restarts:
+        yield Note(units.count(group.restarts, "restart"), "text")
+    if group.advice and (group.reason or group.stuck):
+        yield Note(group.advice, "text")
+    if group.job is not None:
+        yield Note(f"job {group.job}", "dim")
+    if not group.state.ended and group.state is not WorkerState.RESTARTING:
+        yield Note(units.span(now - group.state_since), "dim")

@@ -8,8 +8,8 @@ import pytest
 
 from gmg_tui.model import RankGroup, Snapshot, WorkerState, fps_per_watt
 from gmg_tui.protocol import Welcome
-from gmg_tui.ui.drawing import groups
-from gmg_tui.ui.header import headline
+from gmg_tui.ui.drawing import words
+from gmg_tui.ui.header import group_rows, headline, listed_groups
 from gmg_tui.ui.view import View
 from tests.ui import play, ranks, sessions
 from tests.ui.play import FakedApp
@@ -17,9 +17,9 @@ from tests.ui.sessions import NOW, changed
 
 
 def _lines(snapshot: Snapshot, width: int = 160, *, chosen: str = "gpu0", most: int = 9) -> list[str]:
-    listed = groups.listed_groups(snapshot.groups, chosen, most)
+    listed = listed_groups(snapshot.groups, chosen, most)
     hidden = len(snapshot.groups) - len(listed)
-    rows = [str(row) for row in groups.group_rows(listed, hidden, chosen, width, NOW)]
+    rows = [str(row) for row in group_rows(listed, hidden, chosen, width, NOW)]
     assert all(len(row) == width for row in rows)
     return [row.rstrip() for row in rows]
 
@@ -32,8 +32,8 @@ def test_a_groups_sum_shows_the_number_of_ranks_and_the_slow_rank() -> None:
 
 def test_a_rate_reported_by_rank_0_for_the_group_counts_once() -> None:
     first, second = _lines(ranks.whole(), 80)
-    assert first == "▪ g0 ● running · 192,000 FPS · rank 0's, for all · 312/1,500 it · 19:48 left"
-    assert second.endswith("· 192,000 FPS · rank 0's, for all · 312/1,500 it · 19:48 left")
+    assert "▪ g0 ● running · 192,000 FPS · from rank 0 · 312/1,500 iteration, 19:48 left" in first
+    assert "· 192,000 FPS · from rank 0 · 312/1,500 iteration, 19:48 left" in second
     state = View(Welcome(1, sessions.session(8), ranks.whole(), ()))
     assert "Σ 384,000 FPS" in str(headline(state, 120))
 
@@ -68,16 +68,16 @@ def test_the_selected_group_and_those_in_trouble_get_a_line_first() -> None:
     many = [RankGroup(f"g{i}", (f"gpu{i}",), WorkerState.RUNNING) for i in range(12)]
     many[7] = changed(many[7], state=WorkerState.FAILED)
     many[9] = changed(many[9], stuck="no rank makes progress")
-    listed = groups.listed_groups(many, "gpu11", 4)
+    listed = listed_groups(many, "gpu11", 4)
     assert [group.id for group in listed] == ["g0", "g7", "g9", "g11"]
-    *_, last = [str(row) for row in groups.group_rows(listed, 8, "gpu11", 60, NOW)]
+    *_, last = [str(row) for row in group_rows(listed, 8, "gpu11", 60, NOW)]
     assert last.endswith("+8 groups ")
 
 
 def test_a_long_list_of_ranks_is_shortened() -> None:
-    assert groups.ranks_text((2,)) == "rank 2"
-    assert groups.ranks_text((2, 3)) == "ranks 2, 3"
-    assert groups.ranks_text(tuple(range(1, 64))) == "ranks 1, 2, 3, 4 and 59 more"
+    assert words.ranks_text((2,)) == "rank 2"
+    assert words.ranks_text((2, 3)) == "ranks 2, 3"
+    assert words.ranks_text(tuple(range(1, 64))) == "ranks 1, 2, 3, 4 and 59 more"
 
 
 async def test_the_table_names_ranks() -> None:

@@ -23,10 +23,10 @@ SPAN_S = 2
 
 
 def cut(text: str, width: int) -> str:
-    """`text` in at most `width` cells; where it is longer, an ellipsis stands at its end."""
+    """`text` in at most `width` cells; where it is longer, in exactly as many, with an ellipsis at its end."""
     if width <= 0 or cell_len(text) <= width:
         return text if width > 0 else ""
-    return set_cell_size(text, width - 1).rstrip() + SIGNS.ellipsis
+    return set_cell_size(set_cell_size(text, width - 1).rstrip() + SIGNS.ellipsis, width)
 
 
 def fold(text: str, width: int) -> list[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gmg_tui import units
 from gmg_tui.genesis.output.log_text import without_head
-from gmg_tui.model import GpuSample, JobRecord, Phase, Severity, Slot, Worker, WorkerState
+from gmg_tui.model import GpuSample, JobRecord, Phase, Rank, Severity, Slot, Worker, WorkerState
 from gmg_tui.placeholders import as_text
 from gmg_tui.text import SEPARATOR
 from gmg_tui.ui.drawing.appearance import SIGNS
@@ -316,3 +316,32 @@ def _reason(worker: Worker, reason: str) -> Note:
 def gpu_name(slot: Slot) -> str:
     """The GPU's name without its vendor; `CPU` for a CPU slot."""
     return "CPU" if slot.gpu is None else slot.gpu.name.removeprefix("NVIDIA ")
+
+
+# Ranks
+
+
+def rank_name(rank: Rank) -> str:
+    """A rank's group, its number, and of how many: `g0·1/4`."""
+    return f"{rank.id}·{rank.rank}/{rank.world_size}"
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """`rank 2`, `ranks 2, 3`, `ranks 2, 3, 4 and 9 more`."""
+    most = 4
+    numbers = ", ".join(str(rank) for rank in ranks[:most])
+    more = f" and {len(ranks) - most} more" if len(ranks) > most else ""
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {numbers}{more}"
+
+
+def together_text(workers: Sequence[Worker]) -> str:
+    """The group of a rank, for a question: `group g0, 4 ranks`; of several groups `groups g0 and g1, 8 ranks`.
+
+    Empty where not all workers are ranks.
+    """
+    sizes = {worker.group.id: worker.group.world_size for worker in workers if worker.group is not None}
+    if not sizes or any(worker.group is None for worker in workers):
+        return ""
+    names = sorted(sizes, key=lambda name: (len(name), name))
+    listing = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{'group' if len(names) == 1 else 'groups'} {listing}, {units.count(sum(sizes.values()), 'rank')}"

@@ -23,7 +23,7 @@ from gmg_tui.model import (
     Worker,
 )
 from gmg_tui.ui import arguments
-from gmg_tui.ui.drawing import groups, words
+from gmg_tui.ui.drawing import words
 from gmg_tui.ui.pages.page import Fact
 from gmg_tui.ui.sorting import SlotView
 
@@ -45,7 +45,7 @@ def worker_facts(entry: SlotView) -> Iterator[Fact]:
     worker, history = entry.worker, entry.history
     yield Fact("Worker")
     if worker.group is not None:
-        yield Fact("group", groups.rank_name(worker.group))
+        yield Fact("group", words.rank_name(worker.group))
     yield from _rates(entry)
     yield Fact("envs", _envs(worker))
     if words.getting_ready(worker):

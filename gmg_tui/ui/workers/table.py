@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from gmg_tui import units
 from gmg_tui.model import WorkerState, total_fps
-from gmg_tui.ui.drawing import groups, words
+from gmg_tui.ui.drawing import words
 from gmg_tui.ui.drawing.appearance import SIGNS
 from gmg_tui.ui.drawing.row import SPAN_S, Piece, Row, highest, history_row
 from gmg_tui.ui.drawing.words import Note
@@ -50,7 +50,7 @@ def columns(view: View, width: int) -> list[Placed]:
     name = max([4, *(len(slot) for slot in view.slots)]) + 1
     left = [Column("slot", name, _slot, Order.SLOT, left=True)]
     if view.snapshot.groups:
-        ranks = [groups.rank_name(each.group) for each in view.snapshot.workers if each.group is not None]
+        ranks = [words.rank_name(each.group) for each in view.snapshot.workers if each.group is not None]
         left.append(Column("rank", max([4, *map(len, ranks)]) + 1, _rank, left=True))
     if view.queue is not None:
         left.append(Column("job", max(9, min(24, width // 7)), _job, left=True))
@@ -75,7 +75,7 @@ def _slot(entry: SlotView) -> Piece:
 
 
 def _rank(entry: SlotView) -> Piece:
-    return groups.rank_name(entry.worker.group) if entry.worker.group is not None else "", "text"
+    return words.rank_name(entry.worker.group) if entry.worker.group is not None else "", "text"
 
 
 def _job(entry: SlotView) -> Piece:
@@ -228,7 +228,7 @@ def detail(entry: SlotView, width: int, position: str) -> Row:
     """The row below the table: all about the selected worker, whose own row may be cut; `position` at its right end."""
     worker, notes = entry.worker, list[Note]()
     if worker.group is not None:
-        notes.append(Note(groups.rank_name(worker.group), "title"))
+        notes.append(Note(words.rank_name(worker.group), "title"))
     notes += [Note(words.job_of(worker), "title"), *words.notes(entry), words.beside_rate(entry)]
     notes.append(Note(words.timeout_of(entry), "text"))
     if worker.n_envs is not None:

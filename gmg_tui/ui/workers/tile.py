@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gmg_tui import units
 from gmg_tui.model import WorkerState
-from gmg_tui.ui.drawing import groups, words
+from gmg_tui.ui.drawing import words
 from gmg_tui.ui.drawing.appearance import SIGNS, safe
 from gmg_tui.ui.drawing.row import SPAN_S, Row, bar, fold, highest, history_row, history_rows
 from gmg_tui.ui.drawing.words import Note
@@ -65,7 +65,7 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
         row.add(f"{SIGNS.mark} ", "warn")
     row.add(entry.slot.name, "strong" if entry.chosen else "title")
     if worker.group is not None:
-        row.add(f" {groups.rank_name(worker.group)}", limit=row.room - 1)
+        row.add(f" {words.rank_name(worker.group)}", limit=row.room - 1)
     elif worker.job is not None:
         row.add(f" {words.job_of(worker)}", limit=row.room - 1)
     gpu = f" {SIGNS.dot} {words.gpu_name(entry.slot)}"
