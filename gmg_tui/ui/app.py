@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -14,9 +13,8 @@ from textual import work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
-from textual.events import Event, InputEvent, Resize
+from textual.events import Event, InputEvent
 from textual.filter import LineFilter
-from textual.geometry import Size
 from textual.keys import format_key
 from textual.reactive import var
 from textual.screen import ModalScreen, Screen
@@ -30,16 +28,18 @@ from gmg_tui.ui import keys, themes
 from gmg_tui.ui.ascii import AsciiFilter
 from gmg_tui.ui.connection import Connection
 from gmg_tui.ui.control import Control
-from gmg_tui.ui.dialogs import ConfirmScreen, SmallScreen, is_small
+from gmg_tui.ui.dialogs import ConfirmScreen
 from gmg_tui.ui.drawing.appearance import Appearance, safe
 from gmg_tui.ui.main_screen import MainScreen
 from gmg_tui.ui.pages.page import Page
-from gmg_tui.ui.terminal import TerminalApp, TerminalDriver, TrueSizeScreen, window_size
+from gmg_tui.ui.terminal import TerminalApp, TerminalDriver, TrueSizeScreen
 from gmg_tui.ui.themes import Memory
 from gmg_tui.ui.view import Outcome, View
 
 MESSAGE_S = 8.0
 """How long a message is shown, seconds."""
+_PALETTE_WIDTH, _PALETTE_HEIGHT = 30, 12
+"""The smallest terminal that the palette has room in."""
 LOG_TAIL = 1000
 """Earlier lines to request when a worker is selected."""
 
@@ -87,7 +87,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         self.set_keymap(keys.keymap)
         self.main = MainScreen(self.view)
         self._connection = Connection(self)
-        self._window = Size(0, 0)
         self.control = Control(self)
 
     def get_key_display(self, binding: Binding) -> str:
@@ -118,9 +117,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Start listening to the engine."""
-        self.screen_change_signal.subscribe(self, lambda _: self._cover_if_small(), immediate=True)
-        self._window = self.size
-        self._cover_if_small()
         self.run_worker(self._connection.listen(), name="listen")
         self.set_interval(1.0, self._each_second)
         if self.view.snapshot.tuning is not None:
@@ -136,42 +132,22 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
     # The terminal
 
-    def on_resize(self, event: Resize) -> None:
+    def on_resize(self) -> None:
         """Draw everything again, also in the same size: another size in between may have cut or moved its rows."""
         self.forget_terminal()
         self.screen.refresh(layout=True)
-        self._window = event.size
-        self._cover_if_small()
-
-    def _cover_if_small(self) -> None:
-        """Cover a screen that has no room in the terminal, and uncover it once it has."""
-        if not self.screen_stack:  # it is ending, and its timers are the last to be stopped
-            return
-        small = is_small(self._window)
-        if isinstance(self.screen, SmallScreen):
-            if not small:
-                self.pop_screen()
-        elif small and not (isinstance(self.screen, TrueSizeScreen) and self.screen.SCROLLS):
-            self.push_screen(SmallScreen())
 
     def _each_second(self) -> None:
-        """Notice what is not announced: a silent engine, unwritten settings, a window whose change was not reported."""
+        """Notice what is not announced: a silent engine, and unwritten settings."""
         self._connection.each_second()
         if self.memory is not None and self.memory.trouble:
             self.say(self.memory.trouble)
             self.memory.trouble = ""
-        size = None if self.is_headless or self.web else window_size()
-        if size is not None and size != self._window:
-            self.post_message(Resize(size, size))
 
     def action_redraw(self) -> None:
         """Draw the whole screen again, after something else wrote to the terminal."""
         self.forget_terminal()
         self.screen.refresh(layout=True)
-
-    def action_suspend_process(self) -> None:
-        """Stop the interface until the shell continues it; the workers keep running."""
-        os.killpg(os.getpgrp(), signal.SIGTSTP)
 
     @contextmanager
     def lend_terminal(self) -> Iterator[None]:
@@ -243,12 +219,8 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
             return False
         if self.screen_stack and self.screen is self.main and self.focused is not None and action in keys.TYPED_OVER:
             return False
-        if action == "suspend_process":
-            return not self.web
         below = (each for each in reversed(self.screen_stack) if not isinstance(each, ModalScreen))
         screen = next(below, None)  # of the palette, the screen that it was opened on
-        if isinstance(screen, SmallScreen):
-            return action not in keys.ON_WORKER | {"queue", "tried"}
         if action in {"queue", "tried"}:
             opened = any(isinstance(page, Page) and action == page.OPENED_BY for page in self.screen_stack)
             return not opened and (action == "tried" or view.queue is not None)
@@ -363,6 +335,12 @@ class Palette(CommandPalette, TrueSizeScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "app.quit_session", "quit", show=False, priority=True),
     ]
+
+    def on_resize(self) -> None:
+        """Close where there is no room: in a few rows its list fails (Textual 8.2.8, `OptionList._move_page`)."""
+        width, height = self.app.size
+        if self.is_current and (width < _PALETTE_WIDTH or height < _PALETTE_HEIGHT):
+            self.dismiss()
 
 
 def commands(app: GmgApp, screen: Screen[object]) -> Iterator[SystemCommand]:

@@ -1,16 +1,15 @@
-"""The dialogs with buttons, and the screen of a terminal that is too small."""
+"""The dialogs with buttons."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Final, Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widgets import Button, SelectionList, Static
 from textual.widgets.selection_list import Selection
@@ -54,7 +53,6 @@ class Dialog(ModalScreen[Result], TrueSizeScreen[Result]):
         Binding("up,k,left,h", "app.focus_previous", "Previous button", show=False),
         Binding("down,j,right,l", "app.focus_next", "Next button", show=False),
     ]
-    SCROLLS: ClassVar[bool] = True
 
     heading = ""
     """The title in the frame."""
@@ -263,27 +261,3 @@ def _gpu_text(slots: Sequence[Slot], lanes: Sequence[Lane]) -> Content:
         next((f"benched: {lane.benched}" for lane in lanes if lane.benched), ""),
     ]
     return plain("  ".join(filter(None, parts)))
-
-
-MIN_SIZE: Final = Size(60, 12)
-"""The smallest terminal that pages and the main screen have room in."""
-
-
-def is_small(size: Size) -> bool:
-    """Whether a terminal of that size has no room for the pages and the main screen."""
-    return size.width < MIN_SIZE.width or size.height < MIN_SIZE.height
-
-
-class SmallScreen(TrueSizeScreen[None]):
-    """Covers the other screens in a terminal that is too small; no key acts on a worker that cannot be seen."""
-
-    def compose(self) -> ComposeResult:
-        """The message."""
-        yield Static()
-
-    def on_resize(self) -> None:
-        """Show the present size, the size that is needed, and the keys that work."""
-        width, height = self.app.size
-        needed = f"{width}x{height} is too small, {MIN_SIZE.width}x{MIN_SIZE.height} is needed."
-        keys = "{quit} quit  {detach} detach  {help} help".format_map(displayed(self.app))
-        self.query_one(Static).update(Content.assemble((needed, "$warning"), "\n", (keys, "$text-muted")))

@@ -84,7 +84,6 @@ COMMANDS: Final = (
     ("Restart all that failed", "Restart every worker that has failed or is stuck.", "restart_failed"),
     ("Python stacks", "Ask the worker, or each rank of its group, for its Python stack.", "stacks"),
     ("Redraw", "Draw the whole screen again.", "redraw"),
-    ("Suspend", "Return to the shell; `fg` resumes.", "suspend_process"),
 )
 """What every screen has in the palette without a key: title, explanation, action."""
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 from functools import lru_cache
-from typing import Any, ClassVar, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from rich.cells import cell_len
 from textual.app import App
@@ -181,21 +180,12 @@ class TerminalDriver(LinuxDriver):
 # Sizes
 
 
-def window_size() -> Size | None:
-    """The terminal's size now, as Textual's driver asks for it (`LinuxDriver`); None where nobody knows."""
-    columns, rows = shutil.get_terminal_size((0, 0))
-    return Size(columns, rows) if columns and rows else None
-
-
 class TrueSizeScreen(Screen[Result]):
     """Corrects stale sizes; the base of all screens.
 
     A screen of Textual 8.2.8 that has been laid out sends itself the size that it was laid out for, behind the next size
     of the terminal if that has come meanwhile; and of two sizes in the queue only the last counts (`Resize.can_replace`).
     """
-
-    SCROLLS: ClassVar[bool] = False
-    """Whether it can be used in a terminal of any size."""
 
     async def on_event(self, event: Event) -> None:
         """Take every change of size for one to the terminal's."""

@@ -11,7 +11,7 @@ from tests.ui.play import FakedApp
 from tests.ui.screens import stage
 from tests.ui.screens.stage import press
 
-EVERYWHERE = {"Help (?)", "Detach (d)", "Quit (q)", "Redraw", "Suspend"}
+EVERYWHERE = {"Help (?)", "Detach (d)", "Quit (q)", "Redraw"}
 ON_A_WORKER = {"Restart (r)", "Stop (x)", "Kill (X)", "Edit (e)", "Processes (p)"}
 MAIN_ONLY = {"View (t)", "Follow (f)", "Search (/)", "Log start (Home)", "Open log in pager"}
 
@@ -27,8 +27,8 @@ async def _offered(app: FakedApp, pilot: Pilot[Outcome]) -> set[str]:
     ("keys", "there", "missing"),
     [
         ("", EVERYWHERE | ON_A_WORKER | MAIN_ONLY, {"Queue (Q)", "Next match (n)", "Back (esc)"}),
-        ("enter", {"Redraw", "Suspend", "Kill (X)", "Processes (p)"}, MAIN_ONLY | {"Queue (Q)", "Next match (n)"}),
-        ("p", {"Redraw", "Suspend"}, MAIN_ONLY | {"Restart (r)", "Edit (e)", "Queue (Q)", "Python stacks"}),
+        ("enter", {"Redraw", "Kill (X)", "Processes (p)"}, MAIN_ONLY | {"Queue (Q)", "Next match (n)"}),
+        ("p", {"Redraw"}, MAIN_ONLY | {"Restart (r)", "Edit (e)", "Queue (Q)", "Python stacks"}),
         ("slash B enter", EVERYWHERE | MAIN_ONLY | {"Next match (n)", "Back (esc)"}, {"Queue (Q)"}),
     ],
 )
