@@ -25,11 +25,10 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import Snapshot
 from gmg_tui.protocol import Action
 from gmg_tui.ui import keys, themes
-from gmg_tui.ui.ascii import AsciiFilter
 from gmg_tui.ui.connection import Connection
 from gmg_tui.ui.control import Control
 from gmg_tui.ui.dialogs import ConfirmScreen
-from gmg_tui.ui.drawing.appearance import Appearance, safe
+from gmg_tui.ui.drawing import Appearance, AsciiFilter, safe
 from gmg_tui.ui.main_screen import MainScreen
 from gmg_tui.ui.pages.page import Page
 from gmg_tui.ui.terminal import TerminalApp, TerminalDriver, TrueSizeScreen

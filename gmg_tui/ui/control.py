@@ -12,7 +12,7 @@ from gmg_tui import units
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Settings, Worker, WorkerState
 from gmg_tui.protocol import Action, Seen
-from gmg_tui.ui.drawing import words
+from gmg_tui.ui import words
 from gmg_tui.ui.view import View
 from gmg_tui.ui.workers.grid import NO_GPU, NO_MATCH
 

@@ -18,8 +18,8 @@ from gmg_tui import units
 from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Lane, Session, Slot, Snapshot
-from gmg_tui.ui.drawing import words
-from gmg_tui.ui.drawing.appearance import plain
+from gmg_tui.ui import words
+from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.keys import displayed
 from gmg_tui.ui.terminal import TrueSizeScreen
 

@@ -19,9 +19,9 @@ from gmg_tui.model import Settings
 from gmg_tui.protocol import Seen
 from gmg_tui.ui import arguments
 from gmg_tui.ui.dialogs import ConfirmScreen, Dialog
-from gmg_tui.ui.drawing.appearance import plain
-from gmg_tui.ui.drawing.words import together_text
+from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.view import View, job_on
+from gmg_tui.ui.words import together_text
 
 
 class _Field(TextArea):

@@ -14,13 +14,12 @@ from textual.message import Message
 from gmg_tui import units
 from gmg_tui.model import Queue, RankGroup, RateOf, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.slurm import allocation
-from gmg_tui.ui.drawing import words
-from gmg_tui.ui.drawing.appearance import SIGNS
-from gmg_tui.ui.drawing.row import Piece, Row, bar
-from gmg_tui.ui.drawing.words import Note
+from gmg_tui.ui import words
+from gmg_tui.ui.drawing import SIGNS, Piece, Row, bar
 from gmg_tui.ui.rows import Rows
-from gmg_tui.ui.sorting import Order
+from gmg_tui.ui.slots import Order
 from gmg_tui.ui.view import View
+from gmg_tui.ui.words import Note
 
 _STATES: Final = (
     WorkerState.RUNNING,

@@ -16,7 +16,7 @@ from gmg_tui.ui import keys
 from gmg_tui.ui.header import Header
 from gmg_tui.ui.log.view import LogView
 from gmg_tui.ui.rows import KeysFooter, RefreshLimiter
-from gmg_tui.ui.sorting import Order
+from gmg_tui.ui.slots import Order
 from gmg_tui.ui.terminal import TrueSizeScreen
 from gmg_tui.ui.view import Layout, View, job_on, log_path
 from gmg_tui.ui.workers.grid import Grid

@@ -16,8 +16,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Footer
 
-from gmg_tui.ui.drawing.appearance import Appearance
-from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.drawing import Appearance, Row
 
 Key: TypeAlias = tuple[str, str, bool]
 """A key, what it does, and whether it can be pressed."""

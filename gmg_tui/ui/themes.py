@@ -19,7 +19,7 @@ from gmg_tui.files import write_atomic
 if TYPE_CHECKING:
     from textual.theme import Theme
 
-    from gmg_tui.ui.drawing.appearance import Appearance
+    from gmg_tui.ui.drawing import Appearance
 
 NAMES = ("dark", "light", "ansi", "contrast")
 """What `--theme` takes; the first is the default."""
@@ -65,7 +65,7 @@ def make_appearance(variables: Mapping[str, str]) -> Appearance:
     from rich.style import Style
     from textual.color import Color
 
-    from gmg_tui.ui.drawing.appearance import ATTRIBUTES, STYLES
+    from gmg_tui.ui.drawing import ATTRIBUTES, STYLES
 
     background = Color.parse(variables["background"])
     # The terminal's own background only with the terminal's own colours: others may be illegible on it.

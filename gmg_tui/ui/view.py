@@ -13,8 +13,7 @@ from gmg_tui.client import Source
 from gmg_tui.model import GpuSample, JobRecord, Occurrence, Queue, Session, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.protocol import Welcome
 from gmg_tui.session import LOGS
-from gmg_tui.ui.history import History
-from gmg_tui.ui.sorting import Order, SlotView, in_trouble, matches, sort_key
+from gmg_tui.ui.slots import History, Order, SlotView, in_trouble, matches, sort_key
 
 SORT_S: Final = 5.0
 """Shortest time between two sortings that nobody asked for, seconds."""

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from gmg_tui.model import Fps, Snapshot, Worker, WorkerState
-from gmg_tui.ui.sorting import Order
+from gmg_tui.ui.slots import Order
 from tests.ui import nodes, play, sessions
 from tests.ui.play import FakedApp
 

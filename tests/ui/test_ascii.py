@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gmg_tui.ui.ascii import in_ascii
-from gmg_tui.ui.drawing.appearance import SIGNS
+from gmg_tui.ui.drawing import SIGNS, in_ascii
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from gmg_tui.model import RankGroup, Snapshot, WorkerState, fps_per_watt
 from gmg_tui.protocol import Welcome
-from gmg_tui.ui.drawing import words
+from gmg_tui.ui import words
 from gmg_tui.ui.header import group_rows, headline, listed_groups
 from gmg_tui.ui.view import View
 from tests.ui import play, ranks, sessions

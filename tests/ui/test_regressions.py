@@ -11,8 +11,7 @@ import pytest
 from gmg_tui.model import Fps
 from gmg_tui.protocol import Action, Lines
 from gmg_tui.ui import pager
-from gmg_tui.ui.history import History
-from gmg_tui.ui.sorting import SlotView
+from gmg_tui.ui.slots import History, SlotView
 from gmg_tui.ui.themes import Memory
 from gmg_tui.ui.workers import tile
 from tests.ui import play, sessions, sweeps

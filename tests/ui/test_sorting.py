@@ -10,9 +10,8 @@ from gmg_tui.gpu.health import judged
 from gmg_tui.model import Fps, GpuHealth, Snapshot
 from gmg_tui.protocol import Action
 from gmg_tui.ui import Outcome
-from gmg_tui.ui.drawing.row import Row
-from gmg_tui.ui.history import History
-from gmg_tui.ui.sorting import Order, SlotView, in_trouble, matches
+from gmg_tui.ui.drawing import Row
+from gmg_tui.ui.slots import History, Order, SlotView, in_trouble, matches
 from gmg_tui.ui.view import SORT_S, View
 from gmg_tui.ui.workers import table
 from tests.ui import play, sessions

@@ -10,7 +10,7 @@ from rich.console import Console
 from textual.color import Color
 
 from gmg_tui.ui import themes
-from gmg_tui.ui.drawing.appearance import STYLES
+from gmg_tui.ui.drawing import STYLES
 from tests.ui import play, sessions
 
 _SIXTEEN = {*map(str, range(30, 38)), "39", *map(str, range(40, 48)), "49"}

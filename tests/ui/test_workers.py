@@ -14,13 +14,12 @@ from gmg_tui.gpu.health import judged
 from gmg_tui.model import Fps, GpuHealth, GpuSample, Phase, Progress, Session, Worker, WorkerState
 from gmg_tui.protocol import Welcome
 from gmg_tui.text import SEPARATOR
-from gmg_tui.ui.drawing import row as graphs
-from gmg_tui.ui.drawing import words
-from gmg_tui.ui.drawing.appearance import SIGNS
-from gmg_tui.ui.drawing.words import difference
-from gmg_tui.ui.history import KEPT_S, History, buckets
-from gmg_tui.ui.sorting import SlotView
+from gmg_tui.ui import drawing as graphs
+from gmg_tui.ui import words
+from gmg_tui.ui.drawing import SIGNS
+from gmg_tui.ui.slots import KEPT_S, History, SlotView, buckets
 from gmg_tui.ui.view import Layout, View
+from gmg_tui.ui.words import difference
 from gmg_tui.ui.workers import table, tile
 from gmg_tui.ui.workers.grid import plan
 from tests.rates import rate

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gmg_tui.genesis.output.log_text import Severity, head, severity
-from gmg_tui.ui.drawing.appearance import safe
+from gmg_tui.ui.drawing import safe
 
 KEPT_ROWS: Final = 5000
 """Older lines are in the worker's log file only."""

@@ -14,8 +14,7 @@ from textual.message import Message
 from gmg_tui import units
 from gmg_tui.genesis.output.log_text import Severity, severity
 from gmg_tui.protocol import Lines
-from gmg_tui.ui.drawing.appearance import SIGNS
-from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.drawing import SIGNS, Row
 from gmg_tui.ui.log.buffer import LogBuffer, LogRow
 from gmg_tui.ui.rows import RefreshLimiter, Rows
 

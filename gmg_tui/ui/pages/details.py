@@ -17,10 +17,9 @@ from textual.widgets import DataTable, Static, TabbedContent, TabPane, Tabs
 from gmg_tui import units
 from gmg_tui.client import Source
 from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Slot, Worker, WorkerState
-from gmg_tui.ui import keys
-from gmg_tui.ui.drawing import words
-from gmg_tui.ui.drawing.appearance import plain
-from gmg_tui.ui.drawing.charts import Track, Values, ceiling, least_height, stack
+from gmg_tui.ui import keys, words
+from gmg_tui.ui.charts import Track, Values, ceiling, least_height, stack
+from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.pages import worker_facts as facts
 from gmg_tui.ui.pages.page import Drawing, Facts, Page, Scroll, waiting
 from gmg_tui.ui.pages.table import RowTable

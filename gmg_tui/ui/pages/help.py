@@ -13,7 +13,7 @@ from textual.widgets import Footer, MarkdownViewer
 from gmg_tui.model import WorkerState
 from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import Dialog
-from gmg_tui.ui.drawing.appearance import SIGNS
+from gmg_tui.ui.drawing import SIGNS
 from gmg_tui.ui.pages.page import Fact, Facts, Scroll
 
 BASICS: Final[tuple[tuple[str, str], ...]] = (

@@ -10,8 +10,8 @@ from gmg_tui import units
 from gmg_tui.client import Source
 from gmg_tui.columns import Column
 from gmg_tui.model import GpuProcess
-from gmg_tui.ui.drawing import words
-from gmg_tui.ui.drawing.appearance import safe
+from gmg_tui.ui import words
+from gmg_tui.ui.drawing import safe
 from gmg_tui.ui.pages.page import TablePage
 from gmg_tui.ui.pages.table import RowTable
 

@@ -16,9 +16,9 @@ from gmg_tui.columns import Column
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, Queue, QueueAction, QueueView, Worker, WorkerState
 from gmg_tui.model.jobs import SKIPPED
+from gmg_tui.ui import words
 from gmg_tui.ui.dialogs import GpusScreen
-from gmg_tui.ui.drawing import words
-from gmg_tui.ui.drawing.appearance import STYLES, safe
+from gmg_tui.ui.drawing import STYLES, safe
 from gmg_tui.ui.header import progress
 from gmg_tui.ui.pages.details import DetailsPage
 from gmg_tui.ui.pages.page import TablePage

@@ -17,7 +17,7 @@ from textual.widgets import Static
 from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Stacks
-from gmg_tui.ui.drawing.appearance import safe
+from gmg_tui.ui.drawing import safe
 from gmg_tui.ui.pages.page import Page, Scroll
 
 _FRAME: Final = re.compile(r'\s*File "(?P<path>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)')

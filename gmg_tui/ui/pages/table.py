@@ -14,7 +14,7 @@ from textual.widgets import DataTable
 
 from gmg_tui import units
 from gmg_tui.columns import Column
-from gmg_tui.ui.drawing.appearance import SIGNS, Appearance, safe
+from gmg_tui.ui.drawing import SIGNS, Appearance, safe
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from gmg_tui.columns import Column
 from gmg_tui.model import Settings, Tried
 from gmg_tui.model.tried import fastest
 from gmg_tui.ui import arguments
-from gmg_tui.ui.drawing.appearance import safe
+from gmg_tui.ui.drawing import safe
 from gmg_tui.ui.pages.page import TablePage
 from gmg_tui.ui.pages.table import RowTable
 

@@ -15,8 +15,8 @@ from gmg_tui import units
 from gmg_tui.client import Source
 from gmg_tui.model import Answer, Best, Trial, TrialState, Tuning
 from gmg_tui.results import tuning as tune_words
-from gmg_tui.ui.drawing.appearance import safe
-from gmg_tui.ui.drawing.curve import curve
+from gmg_tui.ui.charts import curve
+from gmg_tui.ui.drawing import safe
 from gmg_tui.ui.pages.page import Drawing, Fact, Facts, Scroll
 from gmg_tui.ui.pages.queue import JobsPage, SelectedJob
 from gmg_tui.ui.pages.table import RowTable

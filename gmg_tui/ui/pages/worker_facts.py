@@ -22,10 +22,9 @@ from gmg_tui.model import (
     Severity,
     Worker,
 )
-from gmg_tui.ui import arguments
-from gmg_tui.ui.drawing import words
+from gmg_tui.ui import arguments, words
 from gmg_tui.ui.pages.page import Fact
-from gmg_tui.ui.sorting import SlotView
+from gmg_tui.ui.slots import SlotView
 
 SESSION_ID: Final = "GMG_SESSION_ID"
 """By this the watchdog and `gmg-tui ls` find the processes of an engine that was killed, and end them."""

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 from textual import events
 from textual.message import Message
 
-from gmg_tui.ui.drawing.row import Row
+from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.rows import Rows
-from gmg_tui.ui.sorting import Order
+from gmg_tui.ui.slots import Order
 from gmg_tui.ui.view import Band, Layout, View
 from gmg_tui.ui.workers import table, tile
 

@@ -7,14 +7,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 from gmg_tui import units
 from gmg_tui.model import WorkerState, total_fps
-from gmg_tui.ui.drawing import words
-from gmg_tui.ui.drawing.appearance import SIGNS
-from gmg_tui.ui.drawing.row import SPAN_S, Piece, Row, highest, history_row
-from gmg_tui.ui.drawing.words import Note
+from gmg_tui.ui import words
+from gmg_tui.ui.drawing import SIGNS, SPAN_S, Piece, Row, highest, history_row
 from gmg_tui.ui.header import order_sign, states
-from gmg_tui.ui.history import buckets
-from gmg_tui.ui.sorting import Order, SlotView, in_trouble, severity
+from gmg_tui.ui.slots import Order, SlotView, buckets, in_trouble, severity
 from gmg_tui.ui.view import Band, View
+from gmg_tui.ui.words import Note
 
 _CURSOR: Final = 2
 """Columns of the cursor and the mark."""

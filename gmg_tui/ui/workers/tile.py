@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from gmg_tui import units
 from gmg_tui.model import WorkerState
-from gmg_tui.ui.drawing import words
-from gmg_tui.ui.drawing.appearance import SIGNS, safe
-from gmg_tui.ui.drawing.row import SPAN_S, Row, bar, fold, highest, history_row, history_rows
-from gmg_tui.ui.drawing.words import Note
-from gmg_tui.ui.history import buckets
-from gmg_tui.ui.sorting import SlotView
+from gmg_tui.ui import words
+from gmg_tui.ui.drawing import SIGNS, SPAN_S, Row, bar, fold, highest, history_row, history_rows, safe
+from gmg_tui.ui.slots import SlotView, buckets
+from gmg_tui.ui.words import Note
 
 HEIGHT = 8
 """Least rows of a tile, with its frame; more are for the graph of the rate, and for notes."""

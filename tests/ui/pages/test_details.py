@@ -26,11 +26,10 @@ from gmg_tui.model import (
     WorkerState,
     Xid,
 )
-from gmg_tui.ui.history import History
 from gmg_tui.ui.pages import worker_facts as facts
 from gmg_tui.ui.pages.details import DetailsPage, lines, tracks
 from gmg_tui.ui.pages.page import Fact
-from gmg_tui.ui.sorting import SlotView
+from gmg_tui.ui.slots import History, SlotView
 from tests.rates import rate
 from tests.ui import play, sweeps
 from tests.ui.fake_engine import FakeEngine

@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from gmg_tui.model import WorkerState
 from gmg_tui.ui import keys
-from gmg_tui.ui.drawing.appearance import SIGNS
+from gmg_tui.ui.drawing import SIGNS
 from gmg_tui.ui.pages.help import METRICS, HelpScreen
 from gmg_tui.ui.pages.page import Scroll
 from tests.ui import play

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gmg_tui.model import RankGroup, Stacks, WorkerState
-from gmg_tui.ui.drawing.appearance import safe
+from gmg_tui.ui.drawing import safe
 from gmg_tui.ui.pages import stacks
 from tests.ui import play
 from tests.ui.fake_engine import FakeEngine

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gmg_tui.model import Edge, QueueAction, Snapshot, Trial, TrialKind, TrialState, Tuning
-from gmg_tui.ui.drawing.appearance import safe
+from gmg_tui.ui.drawing import safe
 from gmg_tui.ui.pages.tuning import TuningPage
 from tests import tunings
 from tests.ui import play

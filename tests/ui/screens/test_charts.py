@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmg_tui.ui.drawing import charts
-from gmg_tui.ui.drawing.charts import Values
+from gmg_tui.ui import charts
+from gmg_tui.ui.charts import Values
 
 _metrics = st.lists(st.none() | st.floats(0, 1e13), max_size=60)
 

@@ -11,8 +11,8 @@ from gmg_tui.genesis.output.log_text import without_head
 from gmg_tui.model import GpuSample, JobRecord, Phase, Rank, Severity, Slot, Worker, WorkerState
 from gmg_tui.placeholders import as_text
 from gmg_tui.text import SEPARATOR
-from gmg_tui.ui.drawing.appearance import SIGNS
-from gmg_tui.ui.sorting import SlotView
+from gmg_tui.ui.drawing import SIGNS
+from gmg_tui.ui.slots import SlotView
 
 _TIMEOUT_NEAR = 0.1
 """The share of a timeout below which the time left is worth a note."""

@@ -1,35 +1,150 @@
-"""The curve of a tuning: rate over the value, which has a logarithmic axis. Pure functions, no widget.
+"""Charts of metrics over time, and the curve of a tuning, as lines of styled text: pure functions, no widget.
 
-Each point has the sign and colour of its slot, and its interval where that is higher than a cell; a dotted line joins
-the means of the values. Vertical lines stand where a value did not run, and where the memory ends.
+The charts stand one above the other on one time axis, each filled from its lower edge, which is 0; an unknown value
+leaves a gap. The curve is the rate over the value, which has a logarithmic axis: each point has the sign and colour of
+its slot, and its interval where that is higher than a cell; a dotted line joins the means of the values. Vertical lines
+stand where a value did not run, and where the memory ends.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from itertools import groupby, pairwise
 from statistics import fmean
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from textual.content import Content
 
 from gmg_tui import units
 from gmg_tui.model import Answer, Trial, TrialKind, TrialState, Tuning, WorkerState
 from gmg_tui.results import tuning as tune_words
-from gmg_tui.ui.drawing.appearance import SIGNS, safe
-from gmg_tui.ui.drawing.charts import ceiling
+from gmg_tui.ui.drawing import SIGNS, history_rows, safe
+
+Values: TypeAlias = Sequence[float | None]
+"""Values at even steps, oldest first."""
+Reduction: TypeAlias = Callable[[Sequence[float]], float]
+"""Makes one value of the known ones that share a column: the mean for throughput, load and power, where a column
+stands for all of its time; the maximum for memory, where even a short peak can exhaust it."""
+
+_STEPS: Final = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+_GUTTER: Final = 9
+"""Cells left of charts and curve, for the labels of their edges and the line."""
+_AXIS_ROWS: Final = 2
+_LABEL_GAP: Final = 14
+"""Least number of cells between two labels of the time axis."""
+_DIM: Final = "$text-muted"
+_INTERVALS_S: Final = tuple(
+    [1, 2, 5, 10, 15, 30]
+    + [60 * minutes for minutes in (1, 2, 5, 10, 15, 30)]
+    + [3600 * hours for hours in (1, 2, 3, 6, 12)]
+    + [86400 * days for days in (1, 2, 7, 14, 28)]
+)
+
+
+class Track(NamedTuple):
+    """One chart of the stack."""
+
+    title: str
+    now: str
+    """The newest value with its unit, beside the title."""
+    values: Values
+    high: float
+    """The value at the upper edge; the lower edge is 0."""
+    label: Callable[[float], str]
+    """Formats the value of an edge."""
+    style: str
+    """As in Textual's CSS: `$accent`."""
+    how: Reduction
+    missing: str
+    """Shown in the chart when none of the values is known."""
+
+
+def least_height(tracks: int) -> int:
+    """Rows that a stack of so many charts needs to be readable."""
+    return tracks * 3 + _AXIS_ROWS
+
+
+def stack(tracks: Sequence[Track], *, width: int, height: int, end: float, step_s: float) -> list[Content]:
+    """The charts, each under its title, then the time axis: exactly `height` lines of `width` cells.
+
+    All tracks have the same number of values, `step_s` seconds apart. `height` is at least `least_height`, and `end`,
+    the Unix time of the last value, is written as local time at the right end of the axis.
+    """
+    plot = width - _GUTTER
+    room = height - _AXIS_ROWS - len(tracks)
+    lines: list[Content] = []
+    for number, track in enumerate(tracks):
+        lines.append(Content.assemble((track.title, f"bold {track.style}"), f" {track.now}"))
+        lines += _body(track, plot, room // len(tracks) + (number < room % len(tracks)))
+    count = max((len(track.values) for track in tracks), default=0)
+    return lines + _axis(plot, step_s * max(1.0, count / plot), end)
+
+
+def _body(track: Track, plot: int, height: int) -> list[Content]:
+    labels = [track.label(track.high), *[""] * (height - 2), track.label(0.0)]
+    if all(value is None for value in track.values):
+        rows, style = [""] * height, _DIM
+        rows[height // 2] = f" {track.missing}"
+    else:
+        rows, style = history_rows(reduce(track.values, plot, track.how), track.high, plot, height), track.style
+    pairs = zip(labels, rows, strict=True)
+    return [Content.assemble((f"{label:>{_GUTTER - 1}}│", _DIM), (row, style)) for label, row in pairs]
+
+
+def _axis(plot: int, cell_s: float, end: float) -> list[Content]:
+    """The line with its ticks, and under it how long ago ticks are; the clock at the right end."""
+    line = [("─", _DIM)] * plot
+    clock = time.strftime("%H:%M:%S", time.localtime(end))
+    labels = list(clock.rjust(_GUTTER + plot))
+    interval_s = next((s for s in _INTERVALS_S if s >= cell_s * _LABEL_GAP), _INTERVALS_S[-1])
+    ago_s = interval_s
+    while (cell := plot - 1 - round(ago_s / cell_s)) >= 0:
+        label = f"-{units.span(ago_s)}"
+        start = _GUTTER + cell - len(label) // 2
+        if start + len(label) < len(labels) - len(clock):
+            line[cell] = ("┬", _DIM)
+            labels[start : start + len(label)] = label
+        ago_s += interval_s
+    axis = Content.assemble((" " * (_GUTTER - 1) + "╰", _DIM), *line)
+    return [axis, Content.styled("".join(labels), _DIM)]
+
+
+def reduce(values: Values, columns: int, how: Reduction) -> list[float | None]:
+    """Exactly `columns` values for `values`.
+
+    More values than columns are distributed evenly, each to exactly one column, and `how` reduces those of a column;
+    unknown ones are left out, and a column of nothing else is unknown. Fewer are put at the right, after unknown ones.
+    """
+    count = len(values)
+    if count <= columns:
+        return [None] * (columns - count) + list(values)
+    reduced: list[float | None] = []
+    for column in range(columns):
+        shared = values[column * count // columns : (column + 1) * count // columns]
+        present = [value for value in shared if value is not None]
+        reduced.append(how(present) if present else None)
+    return reduced
+
+
+def ceiling(value: float) -> float:
+    """The least round number (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten) that is not below `value`."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next((step * power for step in _STEPS if step * power >= value), 10 * power)
+
+
+# The curve of a tuning
 
 _COLOURS: Final = ("$accent", "$warning", "$success", "$secondary", "$primary", "$foreground", "$error")
 _SIGNS: Final = "●○◆◇■□▲△"
-_DIM: Final = "$text-muted"
-_GUTTER: Final = 8
-"""Cells of the labels at the left, with the axis."""
-_AROUND: Final = 3
+_AROUND: Final = 1 + _AXIS_ROWS
 """Rows of the heading, the axis and its labels."""
 _PAD: Final = 0.04
 """Room at both ends of the axis of values, as a share of it."""
-_STEPS: Final = 6
+_RATE_STEPS: Final = 6
 """Steps of the axis of rates, about."""
 _MOST: Final = 1e15
 """A greater rate is an error of the script's."""
@@ -69,7 +184,7 @@ def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, heig
         plot.point(trial, sign, style if trial.state is TrialState.MEASURED else _DIM, reverse=trial.number == selected)
     for value, label, _, style in limits:
         plot.label(plot.column(value), label, style)
-    return [heading, *plot.rows(), *_axis(plot, tuning, answer)]
+    return [heading, *plot.rows(), *_value_axis(plot, tuning, answer)]
 
 
 def letter_of(name: str) -> str:
@@ -100,7 +215,7 @@ class _Plot:
             least = max(0.0, least)  # a wide interval reaches below what can be
         # Small differences are visible only where the axis does not begin at 0.
         floor = least if least < 0 or (least > greatest / 2 and len(points) > 1) else 0.0
-        step = ceiling((greatest - floor if greatest > floor else abs(greatest)) / _STEPS)
+        step = ceiling((greatest - floor if greatest > floor else abs(greatest)) / _RATE_STEPS)
         self.bottom = math.floor(floor / step) * step
         self.top = max(math.ceil(greatest / step) * step, self.bottom + step)
 
@@ -203,7 +318,7 @@ def _heading(tuning: Tuning, answer: Answer, points: Sequence[Trial], width: int
     return Content("").join([axes, *signs]).truncate(width, ellipsis=True)
 
 
-def _axis(plot: _Plot, tuning: Tuning, answer: Answer) -> list[Content]:
+def _value_axis(plot: _Plot, tuning: Tuning, answer: Answer) -> list[Content]:
     """The axis of values, with the letters of the answers on it, and its labels."""
     line, labels = [("─", _DIM)] * plot.width, [" "] * plot.width
     for value in plot.ticks(tuning.spec.low):

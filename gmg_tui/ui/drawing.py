@@ -1,0 +1,321 @@
+"""How things look: styles by name, signs, and one row of cells with small graphs and bars in it.
+
+`Row` is the only way from a text to the main screen. Every text is cleaned here, so that nothing a worker wrote acts as
+terminal control, and none is ever parsed as markup, because a `Segment` has none.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple, Self, TypeAlias
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+from textual.content import Content
+from textual.filter import LineFilter
+from textual.strip import Strip
+
+from gmg_tui.model import WorkerState
+from gmg_tui.text import clean
+
+STYLES: Mapping[str, str] = {
+    "text": "foreground",
+    "dim": "text-muted",
+    "strong": "foreground",
+    "title": "primary",
+    "ok": "success",
+    "warn": "warning",
+    "error": "error",
+    "fps": "accent",
+    "fps-graph": "accent",
+    "util": "success",
+    "vram": "secondary",
+    "power": "warning",
+    "temperature": "error",
+    "border": "border-blurred",
+    "selected": "border",
+    "key": "primary",
+    "match": "foreground",
+    "match-here": "warning",
+}
+"""Each style's name, and the variable of Textual's theme that colours it."""
+Appearance: TypeAlias = Mapping[str, Style]
+"""The styles of a theme, by the names in `STYLES`."""
+
+_BOLD = ("strong", "title", "warn", "error", "fps", "selected", "key")
+ATTRIBUTES: Mapping[str, str] = {
+    **dict.fromkeys(_BOLD, "bold"),
+    "match": "reverse",
+    "match-here": "bold reverse underline",
+}
+"""The attributes of a style, which tell it apart without colours."""
+
+
+class _Signs(NamedTuple):
+    """The characters that graphs, frames and states are drawn with."""
+
+    corner: str = "╭╮╰╯"
+    """Top left, top right, bottom left, bottom right."""
+    line: str = "─│"
+    """Horizontal, vertical."""
+    chosen_corner: str = "┏┓┗┛"
+    """As `corner`, of the selected worker's tile."""
+    chosen_line: str = "━┃"
+    """As `line`, of the selected worker's tile."""
+    levels: str = " ▁▂▃▄▅▆▇█"
+    """From empty to full, for a graph of one row's height."""
+    bar: str = "█░"
+    """Full, then empty."""
+    partial: str = " ▏▎▍▌▋▊▉"
+    """From empty to full, for the cell where a bar ends; empty when bars end on whole cells."""
+    pointer: str = "▸"
+    mark: str = "◆"
+    """Of a worker that keys act on together with others."""
+    spinner: str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+    states: Mapping[WorkerState, str] = dict(zip(WorkerState, "…○◔◑●◌↻✓✗■", strict=True))
+    stuck: str = "⚠"
+    warn: str = "⚠"
+    ellipsis: str = "…"
+    sigma: str = "Σ"
+    degree: str = "°"
+    arrow: str = "→"
+    """Between before and after."""
+    dot: str = "·"
+    """Between two things on one line."""
+    down: str = "↓"
+    """There is more below; or, beside a column's name, the largest is first."""
+    up: str = "↑"
+    """Beside a column's name: the smallest is first."""
+    group: str = "▪"
+    """Beside a group's line."""
+
+
+SIGNS: Final = _Signs()
+
+
+def safe(text: str) -> str:
+    """`text` without anything that a terminal would interpret."""
+    return text if text.isprintable() else clean(text.encode("utf-8", "replace"))
+
+
+def plain(text: str) -> Content:
+    """`text` for a widget: never parsed as markup, without anything that a terminal would interpret."""
+    return Content("\n".join(clean(line.encode("utf-8", "replace")) for line in text.split("\n")))
+
+
+# Rows
+
+Piece: TypeAlias = tuple[str, str]
+"""A text and its style's name."""
+SPAN_S = 2
+"""Seconds per cell of a history."""
+
+
+def cut(text: str, width: int) -> str:
+    """`text` in at most `width` cells; where it is longer, in exactly as many, with an ellipsis at its end."""
+    if width <= 0 or cell_len(text) <= width:
+        return text if width > 0 else ""
+    return set_cell_size(set_cell_size(text, width - 1).rstrip() + SIGNS.ellipsis, width)
+
+
+def fold(text: str, width: int) -> list[str]:
+    """`text` in rows of at most `width` cells, broken between words; a longer word is broken where it must be."""
+    return [line.plain for line in Content(text).wrap(max(2, width))]  # 2: the room of one wide character
+
+
+class Row:
+    """A row of a fixed width, filled from the left, with a separate part at its right end, and `fill` between the two.
+
+    Its pieces are texts with the names of their styles: only `strip` needs the colours of a theme.
+    """
+
+    __slots__ = ("_fill", "_left", "_right", "_right_used", "_used", "width")
+
+    def __init__(self, width: int, fill: str = " ", style: str = "text") -> None:
+        self.width = max(0, width)
+        self._fill = fill, style
+        self._left: list[Piece] = []
+        self._right: list[Piece] = []
+        self._used = 0
+        self._right_used = 0
+
+    @property
+    def used(self) -> int:
+        """Cells that are filled at the left."""
+        return self._used
+
+    @property
+    def room(self) -> int:
+        """Cells that are still free."""
+        return self.width - self._used - self._right_used
+
+    def add(self, text: str, style: str = "text", *, limit: int | None = None) -> Self:
+        """Write `text` after what is there, cut to the room (or to `limit` cells)."""
+        clean = cut(safe(text), self.room if limit is None else min(limit, self.room))
+        if clean:
+            self._left.append((clean, style))
+            self._used += cell_len(clean)
+        return self
+
+    def end(self, text: str, style: str = "text") -> Self:
+        """Write `text` at the right end, left of what was written there before, if all of it fits."""
+        clean = safe(text)
+        length = cell_len(clean)
+        if clean and length <= self.room:
+            self._right.insert(0, (clean, style))
+            self._right_used += length
+        return self
+
+    def to(self, column: int) -> Self:
+        """Continue at `column`, or where the text ends if that is further."""
+        return self.add(" " * min(column - self._used, self.room))
+
+    def right(self, text: str, column: int, style: str = "text") -> Self:
+        """Write `text` so that it ends before `column`, for columns of numbers."""
+        return self.to(column - cell_len(safe(text))).add(text, style)
+
+    def append(self, row: Row) -> Self:
+        """Continue with another row, for which there must be room."""
+        self._left += row.pieces()
+        self._used += row.width
+        return self
+
+    def pieces(self) -> list[Piece]:
+        """The row in full width."""
+        fill, style = self._fill
+        return [*self._left, (fill * self.room, style), *self._right]
+
+    def __str__(self) -> str:
+        return "".join(text for text, _ in self.pieces())
+
+    def strip(self, appearance: Appearance) -> Strip:
+        """The row in the colours of a theme."""
+        return Strip([Segment(text, appearance[style]) for text, style in self.pieces() if text], self.width)
+
+
+# Graphs and bars
+
+
+def highest(values: Sequence[float | None]) -> float:
+    """The greatest of the values that are drawn, for the top of their graph: what is out of sight flattens nothing."""
+    return max((value for value in values if value is not None), default=0.0)
+
+
+def history_row(values: Sequence[float | None], top: float, width: int) -> str:
+    """A graph of one row, as in `history_rows`."""
+    return history_rows(values, top, width, 1)[0]
+
+
+def history_rows(values: Sequence[float | None], top: float, width: int, height: int) -> list[str]:
+    """A graph of `values` from 0 to `top`, the newest at the right end: `height` rows of exactly `width` cells.
+
+    Unknown values are empty; anything above 0 has at least the lowest level, so that little differs from nothing.
+    """
+    full = len(SIGNS.levels) - 1
+    filled = (value if value is not None and top > 0 else 0.0 for value in values[-width:] if width > 0)
+    heights = [max(1, round(min(1.0, value / top) * full * height)) if value > 0 else 0 for value in filled]
+    rows = []
+    for below in range((height - 1) * full, -1, -full):
+        cells = "".join(SIGNS.levels[max(0, min(full, each - below))] for each in heights)
+        rows.append(cells.rjust(max(0, width), SIGNS.levels[0]))
+    return rows
+
+
+def bar(fraction: float, width: int) -> tuple[str, str]:
+    """A bar of exactly `width` cells, of which `fraction` is full, at least 0 and at most 1: its full and empty part."""
+    parts = len(SIGNS.partial)
+    eighths = round(min(1.0, max(0.0, fraction)) * width * parts)
+    whole, rest = divmod(eighths, parts)
+    full = SIGNS.bar[0] * whole + (SIGNS.partial[rest] if rest else "")
+    return full, SIGNS.bar[1] * (width - len(full))
+
+
+# `--ascii`
+
+_LEVELS = " .:-=+*##"
+"""For a cell of a graph that is empty up to full, in eighths."""
+_ALIKE = {
+    "…": ".",
+    "·": ".",
+    "•": "*",
+    "–": "-",
+    "—": "-",
+    "−": "-",
+    "×": "x",
+    "±": "~",
+    "°": " ",
+    "Σ": "S",
+    "←↤": "<",
+    "→▸▶▷❯": ">",
+    "↑▲▴": "^",
+    "↓▼▾▽": "v",
+    "⚠": "!",
+    "✓✔": "+",
+    "✗✘": "x",
+    "◆↻": "*",
+    "●◉": "@",
+    "○": "o",
+    "◔": "b",
+    "◑": "c",
+    "◌": "~",
+    "■▪": "#",
+    "◇": "+",
+    "□": "%",
+    "△▵": "&",
+    "┊": ":",
+    "╎": "!",
+    "▀▔": '"',
+    "▐▕": "|",
+    "░": ".",
+    "▒": ":",
+    "▓": "*",
+}
+
+
+def _table() -> Iterator[tuple[int, str]]:
+    for dots in range(256):
+        yield 0x2800 + dots, _LEVELS[dots.bit_count()]
+    for code in range(0x2500, 0x2580):  # box drawing
+        name = unicodedata.name(chr(code))
+        corner, across, down = "#=#" if "HEAVY" in name else "+-|"
+        straight = across if "HORIZONTAL" in name else down
+        yield code, corner if "AND" in name or "ARC" in name else straight
+    for eighths in range(1, 9):  # blocks from below, then from the left
+        yield 0x2580 + eighths, _LEVELS[eighths]
+        yield 0x2590 - eighths, _LEVELS[eighths]
+    for characters, replacement in _ALIKE.items():
+        for character in characters:
+            yield ord(character), replacement
+
+
+_IN_ASCII = dict(_table())
+
+
+@lru_cache(4096)
+def in_ascii(text: str) -> str:
+    """`text` in as many cells of ASCII; `?` for what has no likeness."""
+    translated = text.translate(_IN_ASCII)
+    if translated.isascii():
+        return translated
+    return "".join(_alike(character) for character in translated)
+
+
+def _alike(character: str) -> str:
+    plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
+    width = cell_len(character)
+    return character if character.isascii() else plain if len(plain) == width else "?" * width
+
+
+class AsciiFilter(LineFilter):
+    """Replaces the characters of every line, also of Textual's own frames, bars and buttons."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The segments with the same styles in ASCII."""
+        return [
+            segment if segment.text.isascii() else Segment(in_ascii(segment.text), segment.style, segment.control)
+            for segment in segments
+        ]
