@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import sqlite3
 from pathlib import Path
@@ -47,47 +45,28 @@ PUT_METRICS = f"INSERT INTO metrics VALUES ({', '.join('?' for _ in MetricsRow._
 
 
 def encode(value: Any) -> str:
-    """`value` as JSON, whatever a script has reported.
-
-    Half a surrogate pair becomes `?`; what is nested too deeply to be written, or has thousands of digits, becomes null.
-    """
-    try:
-        return msgspec.json.encode(value).decode()
-    except (ValueError, OverflowError, RecursionError):
-        pass  # the standard library is slower and accepts more
-    try:
-        plain = msgspec.to_builtins(value)
-        return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode(errors="replace").decode()
-    except (ValueError, RecursionError):
-        return "null"
+    """`value` as JSON."""
+    return msgspec.json.encode(value).decode()
 
 
 def job_row(record: JobRecord) -> tuple[int, str, str | None]:
     """The row of a job, for `PUT_JOB`."""
-    values = {
-        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in record.values.items()
-    }
     result = None if record.result is None else encode(record.result)
-    return record.number, encode(structs.replace(record, values=values, result={})), result
+    return record.number, encode(structs.replace(record, result={})), result
 
 
-def open_for_writing(path: Path) -> sqlite3.Connection:
-    """Open the store at `path`, or create it, private to this user (mode 0600).
+def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:
+    """Open the store at `path`, or create it where that is allowed, private to this user (mode 0600).
 
     It has a rollback journal, not a write-ahead log: a state folder may be shared by machines, on which other engines and
     readers run, and a write-ahead log needs memory that they do not share.
 
     Raises:
         sqlite3.Error: SQLite cannot: locked, full, damaged.
-        OSError: The file cannot be created.
+        OSError: The file cannot be created, or is gone.
         StoreError: Another version made it.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        os.fchmod(descriptor, 0o600)
-    finally:
-        os.close(descriptor)
+    os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600))
     db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
     try:
         if _version(db, path) == 0:

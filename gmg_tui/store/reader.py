@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import structs
@@ -100,7 +99,7 @@ class Stored:
         """All jobs, one after another: what each has reported may be long."""
         decoder = msgspec.json.Decoder(JobRecord)
         for record, result in self._db.execute("SELECT record, result FROM jobs ORDER BY number"):
-            yield structs.replace(decoder.decode(record), result=_result(result))
+            yield structs.replace(decoder.decode(record), result=msgspec.json.decode(result))
 
     @property
     def attempts(self) -> dict[int, list[JobAttempt]]:
@@ -142,11 +141,3 @@ class Stored:
         decoder = msgspec.json.Decoder(kind)
         rows = self._db.execute(f"SELECT record FROM {source}", parameters)  # noqa: S608 - texts from this class
         return [decoder.decode(record) for (record,) in rows]
-
-
-def _result(text: str) -> dict[str, Any]:
-    try:
-        result = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        result = json.loads(text)
-    return result if isinstance(result, dict) else {}

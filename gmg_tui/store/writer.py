@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gmg_tui import units
-from gmg_tui.files import make_private
 from gmg_tui.model import JobRecord, Session, Snapshot
 from gmg_tui.store.records import Event, JobAttempt, MetricsRow, StoreError
 
@@ -43,7 +41,7 @@ _EXPORT_REST = 50.0
 class _Backlog:
     """What waits to be written: the latest record of the session, each job and each attempt, and what has happened.
 
-    Jobs and attempts are never dropped; the oldest events and metrics are, and counted, when there are too many.
+    Jobs and attempts are never dropped; the oldest events and metrics are when there are too many.
     """
 
     def __init__(self) -> None:
@@ -53,7 +51,6 @@ class _Backlog:
         self.attempts: dict[tuple[int, int, int], JobAttempt] = {}
         self.events: deque[Event] = deque(maxlen=MAX_EVENTS)
         self.metrics: deque[MetricsRow] = deque(maxlen=MAX_METRICS)
-        self.dropped = 0
         self.urgent = False
         """Whether there is more than metrics, which can wait."""
 
@@ -73,10 +70,8 @@ class _Backlog:
             case JobAttempt():
                 self.attempts[record.key] = record
             case Event():
-                self.dropped += len(self.events) == MAX_EVENTS
                 self.events.append(record)
             case MetricsRow():
-                self.dropped += len(self.metrics) == MAX_METRICS
                 self.metrics.append(record)
 
     def __iter__(self) -> Iterator[Record]:
@@ -116,7 +111,8 @@ class StoreWriter:
         # Everything below belongs to the thread.
         self._waiting = _Backlog()
         self._db: Connection | None = None
-        self._removed = False
+        self._is_new = True
+        """Whether the store may be created: not again once it was opened, as it would lack what was written before."""
         self._store_trouble: str | None = None
         self._export_trouble: str | None = None
         self._reported: str | None = None
@@ -134,7 +130,7 @@ class StoreWriter:
         """Store records: metrics within seconds, all others at once.
 
         The latest session, snapshot, job of a number, and attempt of a job, number and rank win, and none is dropped. Of
-        events and metrics the oldest are, and counted, when too many wait.
+        events and metrics the oldest are when too many wait.
         """
         with self._changed:
             for record in records:
@@ -169,7 +165,7 @@ class StoreWriter:
         self._close()
 
     def _left(self) -> bool:
-        return not self._removed and bool(self._waiting or self._store_trouble or self._export_trouble)
+        return bool(self._waiting or self._store_trouble or self._export_trouble)
 
     def _await(self, closing: bool) -> bool:
         """Wait for something to do and take it; whether the writer is closing."""
@@ -184,31 +180,24 @@ class StoreWriter:
             closing = self._closing
         self._ended = self._ended or any(job.state.ended for job in fresh.jobs.values())
         self._due = self._due or (self._ended and fresh.snapshot is not None)
-        self._waiting.dropped += fresh.dropped
         for record in fresh:
             self._waiting.put(record)
         return closing
 
     def _write(self) -> None:
-        if self._removed:
-            self._waiting = _Backlog()
-        elif self._waiting or self._store_trouble:
-            self._write_waiting()
-
-    def _write_waiting(self) -> None:
+        if not self._waiting and self._store_trouble is None:
+            return
         import sqlite3  # not before the first write: the engine's start should not wait for it
 
         from gmg_tui.store import database
 
         try:
             if self._db is None:
-                make_private(self._path.parent)
-                self._db = database.open_for_writing(self._path)
+                self._db = database.open_for_writing(self._path, create=self._is_new)
+                self._is_new = False
             _put(self._db, self._waiting)
         except (sqlite3.Error, OSError) as error:
-            code = getattr(error, "sqlite_errorcode", 0)
-            self._removed = code == sqlite3.SQLITE_READONLY_DBMOVED
-            if code & 0xFF not in database.PASSING:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in database.PASSING:
                 self._close()
             where = getattr(error, "filename", None) or self._path
             self._store_trouble = f"{where}: {getattr(error, 'strerror', None) or error}"
@@ -219,8 +208,6 @@ class StoreWriter:
             self._store_trouble = f"{self._path}: {type(error).__name__}: {error}"
         else:
             self._waiting, self._store_trouble = _Backlog(), None
-        if self._removed:
-            self._store_trouble = f"{self._path} was removed; what happens from now on is not recorded"
 
     def _generate(self, closing: bool) -> None:
         due = self._due and time.monotonic() >= self._not_before
@@ -255,17 +242,13 @@ def _put(db: Connection, backlog: _Backlog) -> None:
     from gmg_tui.store import database
 
     meta = [("session", backlog.session), ("snapshot", backlog.snapshot)]
-    events = list(backlog.events)
-    if backlog.dropped:
-        text = f"{units.count(backlog.dropped, 'record')} dropped: too many waited while the store could not be written"
-        events.append(Event(time.time(), "dropped", text))
     db.execute("BEGIN IMMEDIATE")
     try:
         db.executemany(database.PUT_META, [(key, database.encode(value)) for key, value in meta if value is not None])
         db.executemany(database.PUT_JOB, map(database.job_row, backlog.jobs.values()))
         attempts = [(*ran.key, database.encode(ran)) for ran in backlog.attempts.values()]
         db.executemany(database.PUT_ATTEMPT, attempts)
-        db.executemany(database.PUT_EVENT, [(database.encode(event),) for event in events])
+        db.executemany(database.PUT_EVENT, [(database.encode(event),) for event in backlog.events])
         db.executemany(database.PUT_METRICS, backlog.metrics)
         db.execute("COMMIT")
     except BaseException:
