@@ -35,16 +35,9 @@ def inspect(worker: LocalWorker, table: process_tree.Table, now: float) -> None:
         worker.context.gate.ended(worker.slot.name)
     if worker.rank is not None:
         return  # an idle rank may wait for the others; its group is judged as a whole
-    was_stuck = worker.stuck
     util = worker.sample.gpu_util_pct if worker.sample is not None else None
     gpu = f", GPU {units.whole(util)} %" if util is not None else ""
-    worker.stick(f"{attempt.activity.idleness(now)}{gpu}" if idle else None)
-    if worker.stuck and was_stuck is None:
-        _log.info("%s: stuck: %s", worker.slot.name, worker.stuck)
-        if spec.restart_stuck:
-            worker.replace_stuck()
-    elif was_stuck is not None and worker.stuck is None:
-        _log.info("%s: no longer stuck", worker.slot.name)
+    worker.stick(f"{attempt.activity.idleness(now)}{gpu}" if idle else None, replace=spec.restart_stuck)
 
 
 class ProcessScan:

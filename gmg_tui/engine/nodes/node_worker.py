@@ -17,7 +17,7 @@ from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.nodes.states import Assignment, Stop, WorkerReport
 from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
-from gmg_tui.engine.workers.worker import STARTED, Watcher, Worker
+from gmg_tui.engine.workers.worker import Watcher, Worker
 from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.model import Attempt, Details, Fps, Phase, Slot, Stacks, WorkerState
 
@@ -48,8 +48,6 @@ class NodeWorker(Worker):
         """Numbers of attempts."""
         self._outcome: asyncio.Future[Outcome] | None = None
         """How the attempt that the agent runs, or ran last, has ended."""
-        self._cancelled = asyncio.Event()
-        """Set when the attempt that is due is not to start."""
 
     def _empty_report(self) -> WorkerReport:
         """What is displayed until the agent reports: only the last attempt."""
@@ -60,49 +58,21 @@ class NodeWorker(Worker):
 
     # Attempts
 
-    async def _run_attempt(self) -> None:
-        await self._available_or_cancelled()
-        meeting = await self._member.meet(self._wait_for)
-        starts = not (self._cancelled.is_set() or self._member.called_off)
-        outcome = await self._attempt(meeting) if starts else Outcome(by_user=self._state is WorkerState.STOPPED)
-        if starts and self.rank is not None:
-            self._enter(WorkerState.STOPPING)
-        by_group = not starts or (self.assignment is not None and self.assignment.ends_with_group)
-        state, reason = await self._part(outcome, by_group=by_group)
-        if self._state is not None and self._state.ended:
-            return
-        if self.unready is not None and state is WorkerState.STOPPED and not outcome.by_user:
-            state, reason = WorkerState.FAILED, self.unready
-        if starts:
-            self._record_end(state, reason)
-        self._enter_next(state, reason)
+    async def _ready(self) -> None:
+        self._wait_for(f"for {self._node.name}")
+        await self._node.available.wait()
 
     async def _break_off(self) -> None:
         self._node.dismiss(self)
         if self._assigned:
             self._settle(Outcome())
 
-    async def _available_or_cancelled(self) -> None:
-        self._cancelled.clear()
-        self.failure = self.unready = None
-        waits_as = WorkerState.RESTARTING if self._last_started else WorkerState.WAITING
-        self._enter(waits_as, f"for {self._node.name}")
-        waits = [asyncio.create_task(event.wait()) for event in (self._node.available, self._cancelled)]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-
     async def _attempt(self, meeting: Meeting | None) -> Outcome:
-        """Have the agent run an attempt. Returns how it has ended."""
         self.policy.begun()
-        self._stopped_by = None
         self._outcome = asyncio.get_running_loop().create_future()
         first = self.task.first_attempt  # a group counts the attempts of its ranks
         number = first if self.rank is not None else max(first, self._last_started + 1)
         self.task = replace(self.task, args=self.args, env=self.env, first_attempt=number)
-        self.carried = False
         serial = self.assignment.serial + 1 if self.assignment is not None else 1
         self._report = self._empty_report()
         self.assignment = Assignment(self._key, serial, self.task, self.log, self.rank, meeting)
@@ -133,11 +103,6 @@ class NodeWorker(Worker):
         self.assignment = structs.replace(self.assignment, **changes)
         self._node.assign(self)
 
-    def _cancel(self) -> None:
-        """Do not start the attempt that is due, nor those of the other ranks."""
-        self._cancelled.set()
-        self._member.call_off()
-
     # From the node
 
     def node_lost(self, reason: str, *, for_good: bool = False, replaced: bool = False) -> None:
@@ -155,9 +120,10 @@ class NodeWorker(Worker):
             self.policy.never()
         if not self._assigned:
             if self.unready is not None and self.state in (WorkerState.WAITING, WorkerState.RESTARTING):
-                self._cancel()
                 if not is_rank:
                     self._enter(WorkerState.FAILED, reason)
+                self._member.call_off()
+                self._hurry()
         elif stopped or is_job or for_good or replaced or is_rank:
             if replaced and not (is_rank or is_job or stopped):
                 self.policy.again()
@@ -175,12 +141,12 @@ class NodeWorker(Worker):
             return
         if (report.key, report.serial) != (assignment.key, assignment.serial):
             return
-        before, now, view, was_stuck = self._displayed(), time.monotonic(), report.view, self.stuck
+        before, now, view = self._displayed(), time.monotonic(), report.view
         if report.seen is not None:
             report = structs.replace(report, seen=report.seen.later(now))
         if view.current is None and (last := self.attempt) is not None:
             report = _with_attempt(report, last)
-        self._report, self._state = report, None
+        self._report, self._state = report, WorkerState.STARTING
         self.reason, self.advice = view.reason, view.advice
         self.unready = report.unready
         if not self.carried:
@@ -196,10 +162,7 @@ class NodeWorker(Worker):
             self._settle(report.outcome)
             return
         if self.rank is None:  # a rank's group is checked as a whole
-            self.stuck = view.stuck
-            if self.stuck and not was_stuck and self._node.spec.restart_stuck and self.policy.replace_stuck():
-                self._stopped_by = f"stuck: {self.stuck}"
-                self._assign(stop=Stop(reason=self._stopped_by))
+            self.stick(view.stuck, replace=self._node.spec.restart_stuck)
         if before != self._displayed():
             self._watcher.changed(self)
 
@@ -208,27 +171,21 @@ class NodeWorker(Worker):
 
     # Commands
 
-    def restart(self) -> None:
-        """As `Worker.restart`."""
-        self.policy.now()
-        if self._assigned:
-            self._assign(stop=Stop())
+    def _end_attempt(self, *, kill: bool = False) -> bool:
+        if not self._assigned:
+            return False
+        self._assign(stop=Stop(kill, self._stopped_by))
+        if self._node.lost_since is not None:
+            self._settle(Outcome(by_user=True))
+        return True
 
-    def stop(self, *, kill: bool = False, reason: str | None = None) -> None:
-        """As `Worker.stop`."""
-        self.policy.never()
-        self._stopped_by = reason or self._stopped_by
-        if self._assigned:
-            self._assign(stop=Stop(kill, self._stopped_by))
-            if self._node.lost_since is not None:
-                self._settle(Outcome(by_user=True))
-        elif self.state in (WorkerState.WAITING, WorkerState.RESTARTING):
-            self._enter(WorkerState.STOPPED, reason)
-            self._cancel()
+    def _end_stuck(self, why: str) -> None:
+        self._stopped_by = f"stuck: {why}"
+        self._assign(stop=Stop(reason=self._stopped_by))
 
     def end_with_group(self) -> None:
         """As `Worker.end_with_group`."""
-        self._cancelled.set()
+        self._hurry()
         if self._assigned:
             self._assign(ends_with_group=True)
 
@@ -241,17 +198,8 @@ class NodeWorker(Worker):
     # State
 
     @property
-    def state(self) -> WorkerState:
-        """As reported last; between two attempts, and while the node is lost, as determined here."""
-        reported = self._report.view.state
-        return self._state or (WorkerState.RUNNING if self.carried and reported in STARTED else reported)
-
-    @property
-    def phase(self) -> Phase:
-        """The script's phase; `NONE` without a process."""
-        if self._state is not None:
-            return Phase.NONE
-        return Phase.RUNNING if self.carried and self.state is WorkerState.RUNNING else self._report.view.phase
+    def _shown(self) -> tuple[WorkerState, Phase] | None:
+        return self._report.view.state, self._report.view.phase
 
     @property
     def fps(self) -> Fps | None:
@@ -271,27 +219,23 @@ class NodeWorker(Worker):
 
     def seen(self) -> RankSeen:
         """As `Worker.seen`."""
-        return self._report.seen if self._report.seen is not None and self._state is None else RankSeen()
+        return self._report.seen if self._report.seen is not None and self._is_reported else RankSeen()
 
-    def view(self, index: int, now: float) -> model.Worker:
-        """As `Worker.view`."""
-        view, lost_since, at = self._report.view, self._node.lost_since, self.policy.at
-        if self._state is not None:
+    def _view(self, now: float) -> model.Worker:
+        view, lost_since = self._report.view, self._node.lost_since
+        if not self._is_reported:
             view = structs.replace(view, fps_silent_since=None, stopping=None)
         return structs.replace(
             view,
-            index=index,
-            state=self.state,
-            state_since=unix(self.state_since) if self._state or self.carried else view.state_since,
-            phase=self.phase,
-            reason=self.reason,
+            state_since=view.state_since if self._is_reported and not self.carried else unix(self.state_since),
             advice=self.advice,
-            stuck=self.stuck,
-            group=self.rank,
-            fps_in_rank_0=self.carried,
-            restart_at=unix(at) if at is not None else None,
             lost_since=lost_since if not self.state.ended else None,
         )
+
+    @property
+    def _is_reported(self) -> bool:
+        """Whether the agent determines the state."""
+        return self._state is WorkerState.STARTING
 
     async def details(self) -> Details:
         """From the agent. Raises `GmgError`."""

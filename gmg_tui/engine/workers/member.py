@@ -25,6 +25,8 @@ class Outcome(NamedTuple):
     """Seconds in its running phase."""
     unprepared: bool = False
     """Whether its attempt could not be prepared."""
+    by_group: bool = False
+    """Whether it was ended, or not begun, because of another rank."""
 
 
 class RankSeen(Struct, frozen=True, omit_defaults=True):

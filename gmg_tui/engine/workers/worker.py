@@ -7,10 +7,15 @@ import logging
 import signal
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Coroutine
 from typing import Any, Protocol
 
+from msgspec import structs
+
 from gmg_tui import model
+from gmg_tui.ddp.variables import Meeting
 from gmg_tui.engine.attempts.task import Task
+from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.genesis.output.failures import Failure, FailureKind
@@ -70,8 +75,12 @@ class Worker(ABC):
         self._watcher = watcher
         self._stopped_by: str | None = None
         """Why it was stopped, if not by the user."""
-        self._state: WorkerState | None = WorkerState.WAITING
-        """The state that was entered last; None while its node reports it."""
+        self.raced = False
+        """Whether an earlier attempt failed by a race with another worker."""
+        self._state = WorkerState.WAITING
+        """The state that was entered last; `STARTING` while the script's output decides."""
+        self._waiting: asyncio.Task[None] | None = None
+        """What the worker waits for unless the user is in a hurry."""
 
     def _enter(self, state: WorkerState, reason: str | None = None, advice: str | None = None) -> None:
         """Change the state."""
@@ -82,15 +91,26 @@ class Worker(ABC):
 
     def _wait_for(self, awaited: str | None) -> None:
         """Show what the next attempt, or the end of this one, waits for."""
-        if awaited != self.reason and not (self._state is not None and self._state.ended):
+        if awaited != self.reason and not self._state.ended:
             self.reason = awaited
             self._watcher.changed(self)
 
-    async def _part(self, outcome: Outcome, *, by_group: bool = False) -> tuple[WorkerState, str | None]:
+    async def _unless_hurried(self, waiting: Coroutine[Any, Any, None]) -> None:
+        """Wait, but no longer once the user is in a hurry."""
+        self._waiting = asyncio.create_task(waiting)
+        try:
+            await asyncio.wait([self._waiting])
+        finally:
+            self._hurry()
+
+    def _hurry(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    async def _part(self, outcome: Outcome) -> tuple[WorkerState, str | None]:
         """Wait until the attempts of the other ranks have ended too, and have another one follow if that is wanted.
 
-        `by_group` is whether it was ended, or not begun, because of another rank. Returns the state that the attempt has
-        ended in, and the reason.
+        Returns the state that the attempt has ended in, and the reason.
         """
         failure = await self._member.part(outcome, self._wait_for)
         if outcome.by_user:
@@ -100,9 +120,11 @@ class Worker(ABC):
             self.policy.after(failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
         if failure is not None:
             return WorkerState.FAILED, failure.reason
-        if by_group:
-            return WorkerState.STOPPED, self._stopped_by or "ended with the group"
-        return WorkerState.FINISHED, None
+        if not outcome.by_group:
+            return WorkerState.FINISHED, None
+        if self.unready is not None:
+            return WorkerState.FAILED, self.unready
+        return WorkerState.STOPPED, self._stopped_by or "ended with the group"
 
     def _enter_next(self, state: WorkerState, reason: str | None) -> None:
         """An attempt has ended in a state: enter that, or wait for the next attempt."""
@@ -128,26 +150,71 @@ class Worker(ABC):
         finally:
             await asyncio.shield(self._break_off())
 
-    @abstractmethod
     async def _run_attempt(self) -> None:
         """Run an attempt, and wait until those of the other ranks have ended too."""
+        self.raced |= self.failure is not None and self.failure.kind.is_race
+        self.failure = self.unready = self._stopped_by = None
+        self.carried = False
+        self._enter(WorkerState.WAITING if self.attempt is None else WorkerState.RESTARTING)
+        await self._unless_hurried(self._ready())
+        meeting = None if self._state.ended else await self._member.meet(self._wait_for)
+        if self._state.ended or self._member.called_off:
+            outcome = Outcome(by_user=self._is_cancelled(), by_group=True)
+        else:
+            outcome = await self._attempt(meeting)
+            if self.rank is not None and self.state.live:
+                self._enter(WorkerState.STOPPING)
+        state, reason = await self._part(outcome)
+        if not self._state.ended:
+            self._record_end(state, reason)
+            self._enter_next(state, reason)
+
+    def _is_cancelled(self) -> bool:
+        """Whether the user has stopped the worker before its attempt began."""
+        return self._state is WorkerState.STOPPED
+
+    @abstractmethod
+    async def _ready(self) -> None:
+        """Wait until an attempt may begin."""
+
+    @abstractmethod
+    async def _attempt(self, meeting: Meeting | None) -> Outcome:
+        """Run an attempt, unless the user stops it before it begins. Returns how it has ended."""
+
+    @abstractmethod
+    def _record_end(self, state: WorkerState, reason: str | None) -> None:
+        """Record in which state the attempt, if one has begun, has ended, and why."""
+
+    @abstractmethod
+    def _end_attempt(self, *, kill: bool = False) -> bool:
+        """End the attempt for the user, gracefully or at once. Returns whether there is one."""
+
+    @abstractmethod
+    def _end_stuck(self, why: str) -> None:
+        """End the attempt, which is stuck, for another one to follow."""
 
     @abstractmethod
     async def _break_off(self) -> None:
         """Kill what is left of an attempt."""
 
-    @abstractmethod
     def restart(self) -> None:
         """Stop the process gracefully, if there is one, then start the next attempt; one that waits starts at once."""
+        self.policy.now()
+        self._end_attempt()
 
     def edit(self, args: tuple[str, ...], env: dict[str, str]) -> None:
         """Restart with other arguments and environment."""
         self.args, self.env = args, dict(env)
         self.restart()
 
-    @abstractmethod
     def stop(self, *, kill: bool = False, reason: str | None = None) -> None:
         """End the process, gracefully or at once, and start no other; `reason` is None where the user asked for it."""
+        self.policy.never()
+        self._stopped_by = reason or self._stopped_by
+        if not self._end_attempt(kill=kill) and self.state in (WorkerState.WAITING, WorkerState.RESTARTING):
+            self._enter(WorkerState.STOPPED, self._stopped_by)
+            self._member.call_off()
+            self._hurry()
 
     def end_with_group(self) -> None:  # noqa: B027 - only a rank has a group
         """End its process, as another rank of its group has failed."""
@@ -156,11 +223,17 @@ class Worker(ABC):
     def pass_on(self, number: signal.Signals) -> bool:
         """Send a signal to its first process, if that listens to it; whether it does."""
 
-    def stick(self, why: str | None) -> None:
-        """From now on it counts as stuck, for what was observed, or (None) not."""
+    def stick(self, why: str | None, *, replace: bool = False) -> None:
+        """From now on it counts as stuck, for what was observed, or (None) not.
+
+        With `replace` another attempt follows, if one is left.
+        """
         was_stuck, self.stuck = self.stuck, why
         if (was_stuck is None) != (why is None):
+            _log.info("%s: %s", self.slot.name, f"stuck: {why}" if why is not None else "no longer stuck")
             self._watcher.changed(self)
+            if why is not None and replace and self.policy.replace_stuck():
+                self._end_stuck(why)
 
     def run_with_group(self) -> None:
         """Another rank reports for all: this one runs too, whatever it prints."""
@@ -176,13 +249,22 @@ class Worker(ABC):
 
     @property
     @abstractmethod
-    def state(self) -> WorkerState:
-        """The state; while a process runs undisturbed it follows the script's output."""
+    def _shown(self) -> tuple[WorkerState, Phase] | None:
+        """The state and the phase that the script's output shows; None before the first attempt."""
 
     @property
-    @abstractmethod
+    def state(self) -> WorkerState:
+        """The state; while a process runs undisturbed it follows the script's output."""
+        if self._state is not WorkerState.STARTING or (shown := self._shown) is None:
+            return self._state
+        return WorkerState.RUNNING if self.carried and shown[0] in STARTED else shown[0]
+
+    @property
     def phase(self) -> Phase:
         """The script's phase; `NONE` without a process."""
+        if not self.state.live or (shown := self._shown) is None:
+            return Phase.NONE
+        return Phase.RUNNING if self.carried else shown[1]
 
     @property
     @abstractmethod
@@ -227,9 +309,24 @@ class Worker(ABC):
     def seen(self) -> RankSeen:
         """What the watch of its group sees of it."""
 
-    @abstractmethod
     def view(self, index: int, now: float) -> model.Worker:
         """What clients see of it; `index` is its slot's number, `now` monotonic seconds."""
+        at = self.policy.at
+        return structs.replace(
+            self._view(now),
+            index=index,
+            state=self.state,
+            phase=self.phase,
+            reason=self.reason,
+            stuck=self.stuck,
+            group=self.rank,
+            fps_in_rank_0=self.carried,
+            restart_at=unix(at) if at is not None else None,
+        )
+
+    @abstractmethod
+    def _view(self, now: float) -> model.Worker:
+        """What clients see of its attempt; `now` is monotonic seconds."""
 
     @abstractmethod
     async def details(self) -> Details:

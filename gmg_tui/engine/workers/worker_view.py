@@ -17,18 +17,17 @@ if TYPE_CHECKING:
     from gmg_tui.engine.workers.local_worker import LocalWorker
 
 
-def view(worker: LocalWorker, index: int, now: float) -> model.Worker:
-    """The worker at this moment; `index` is its slot's number, `now` monotonic seconds."""
+def view(worker: LocalWorker, now: float) -> model.Worker:
+    """What `Worker.view` takes from here; `now` is monotonic seconds."""
     attempt, state = worker.running, worker.state
     troubles = (worker.memory_kept, worker.log.trouble)
-    failed, restart_at = worker.failure if state is WorkerState.FAILED else None, worker.policy.at
+    failed = worker.failure if state is WorkerState.FAILED else None
     common = model.Worker(
         slot=worker.slot.name,
-        index=index,
+        index=0,
         state=state,
         state_since=unix(worker.state_since),
         args_given=worker.args if attempt is None else (),
-        reason=worker.reason,
         advice=_advice(worker),
         out_of_memory=failed is not None and failed.kind is FailureKind.MEMORY,
         warnings=(
@@ -40,9 +39,7 @@ def view(worker: LocalWorker, index: int, now: float) -> model.Worker:
         job=worker.task.job,
         job_name=worker.task.name,
         timeout_s=worker.task.timeout_s,
-        group=worker.rank,
         before=worker.before,
-        restart_at=unix(restart_at) if restart_at is not None else None,
     )
     if attempt is None:
         return common
@@ -52,10 +49,8 @@ def view(worker: LocalWorker, index: int, now: float) -> model.Worker:
     return structs.replace(
         common,
         current=attempt.record(),
-        phase=phase,
         phase_since=unix(since) if phase is not Phase.NONE else 0.0,
         phase_usual_s=attempt.usual_s if phase is not Phase.NONE and not worker.carried else None,
-        fps_in_rank_0=worker.carried,
         fps_silent_since=unix(now - silent_s) if silent_s is not None else None,
         device=reader.genesis.device,
         backend=reader.genesis.backend,
@@ -64,7 +59,6 @@ def view(worker: LocalWorker, index: int, now: float) -> model.Worker:
         stopping=attempt.process.sent if state is WorkerState.STOPPING else None,
         cpu_pct=attempt.activity.cpu_pct if state.live else None,
         memory_rss_mib=attempt.activity.memory_rss_mib if state.live else None,
-        stuck=worker.stuck,
         healed=reader.genesis.alerts.rebuilt_caches > 0 or (worker.raced and reader.had_progress),
     )
 
