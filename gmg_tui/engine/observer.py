@@ -94,7 +94,7 @@ class Observer:
         self._faults = work.faults
         self._recorder = recorder
         self._tried = tried
-        self._process_scan = ProcessScan(scans, work.faults)
+        self._process_scan = ProcessScan(work.session.slots, scans, work.faults)
         self._allocation = AllocationWatch()
         slots = work.session.slots
         self._models = {slot.name: slot.gpu.name if slot.gpu is not None else None for slot in slots}
@@ -147,7 +147,7 @@ class Observer:
         """Scan the workers' processes now and then."""
         while True:
             here = [worker for worker in self._work.workers if isinstance(worker, LocalWorker)]
-            await self._process_scan.scan(here, self._work.note)
+            await self._process_scan.scan(here, self._samples.newest.values(), self._work.note)
             await asyncio.sleep(process_scan.INTERVAL_S if self.watched else process_scan.UNWATCHED_S)
 
     def take_samples(self, samples: tuple[GpuSample, ...], error: str | None) -> None:

@@ -1,18 +1,18 @@
-"""The regular scan of all processes: updates the workers and reaps orphans."""
+"""The regular scan of all processes: updates the workers, reaps orphans, finds workers on the wrong GPU."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gmg_tui import units
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process_tree import Scans
 from gmg_tui.engine.workers.local_worker import LocalWorker
-from gmg_tui.model import WorkerState
+from gmg_tui.model import GpuSample, Slot, SlotKind, WorkerState
 
 _log = logging.getLogger(__name__)
 
@@ -41,14 +41,17 @@ def inspect(worker: LocalWorker, table: process_tree.Table, now: float) -> None:
 
 
 class ProcessScan:
-    """Scans the processes of a session."""
+    """Scans the processes of a session on `slots`."""
 
-    def __init__(self, scans: Scans, faults: Faults) -> None:
+    def __init__(self, slots: Sequence[Slot], scans: Scans, faults: Faults) -> None:
+        self._slots = slots
         self._faults = faults
         self._scans = scans
         self._zombies: frozenset[int] = frozenset()
 
-    async def scan(self, workers: Sequence[LocalWorker], note: Callable[[str, str | None], None]) -> None:
+    async def scan(
+        self, workers: Sequence[LocalWorker], samples: Iterable[GpuSample], note: Callable[[str, str | None], None]
+    ) -> None:
         """Scan once. `note` takes a subject and a note for the user, or None to remove it."""
         try:
             table = await self._scans.table()
@@ -60,6 +63,7 @@ class ProcessScan:
         now = time.monotonic()
         for worker in workers:
             self._faults.guard("the scan of processes", inspect, worker, table, now)
+        self._find_misplaced(workers, samples)
 
     def _reap(self, table: process_tree.Table) -> None:
         """Reap adopted orphans.
@@ -74,3 +78,14 @@ class ProcessScan:
             except ChildProcessError:
                 continue  # asyncio was quicker after all
         self._zombies = dead - self._zombies
+
+    def _find_misplaced(self, workers: Sequence[LocalWorker], samples: Iterable[GpuSample]) -> None:
+        """Warn of workers whose processes NVML sees on other GPUs than their slot's."""
+        pids = {sample.uuid: {process.own_pid for process in sample.processes or ()} for sample in samples}
+        for worker in workers:
+            slots = [
+                slot for slot in self._slots if slot.gpu is not None and worker.pids & pids.get(slot.gpu.uuid, set())
+            ]
+            others = ", ".join(slot.name for slot in slots) if worker.slot not in slots else ""
+            is_whole = worker.slot.kind is SlotKind.GPU
+            worker.misplaced = f"runs on {others} instead of {worker.slot.name}" if others and is_whole else None

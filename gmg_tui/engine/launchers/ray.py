@@ -1,9 +1,8 @@
 """Agents on the nodes of a Ray cluster: `--nodes ray`, or `ray:ADDRESS`.
 
-Ray's client takes threads, signals and memory for itself, so each node has a process that is a client of the cluster:
-`python -m gmg_tui.engine.launchers.ray ADDRESS gpu|cpu NODE` runs an agent's program in an actor on that node, which
-holds all of the node's GPUs, and connects it to its own standard input and output until either side ends. Without a NODE
-(an empty word) it answers with the names of all nodes.
+Ray's client takes threads, signals and memory for itself, so each node has a process that is one: `python -m
+gmg_tui.engine.launchers.ray ADDRESS gpu|cpu NODE` runs an agent's program in an actor that holds all of the node's GPUs,
+and connects it to its own standard input and output. Without a NODE (an empty word) it answers with all nodes' names.
 """
 
 from __future__ import annotations
@@ -12,19 +11,19 @@ import asyncio
 import json
 import logging
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from subprocess import PIPE, Popen
+from typing import Any, NoReturn
 
 from gmg_tui.engine.launchers.launcher import PROGRAM, Launcher
 from gmg_tui.errors import GmgError
 from gmg_tui.session import AGENT_MARK
 
 _ANSWER_S = 45.0
-"""How long a cluster may take to answer, and an actor may wait for its node's GPUs."""
+"""How long a cluster may take to answer."""
 _BYTES = 1 << 16
 
 
@@ -59,41 +58,28 @@ class AgentActor:
     def __init__(self, program: tuple[str, ...]) -> None:
         here = program if os.access(program[0], os.X_OK) else ("gmg-tui", "agent")
         # Ray gives an actor without CPUs one thread (`set_omp_num_threads_if_unset`), which workers would inherit.
-        env = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(here, stdin=pipe, stdout=pipe, start_new_session=True, env=env)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._stdin, self._stdout = process.stdin, process.stdout
+        command = ("env", "--unset=OMP_NUM_THREADS", *here)
+        self._process: Any = Popen(command, stdin=PIPE, stdout=PIPE, start_new_session=True)
 
     def write(self, data: bytes) -> None:
         """Write to the agent."""
-        self._stdin.write(data)
-        self._stdin.flush()
+        self._process.stdin.write(data)
+        self._process.stdin.flush()
 
     def read(self) -> bytes:
         """What the agent sends, as soon as there is something; no bytes at its end."""
-        return os.read(self._stdout.fileno(), _BYTES)
+        return os.read(self._process.stdout.fileno(), _BYTES)
 
 
-def _start(ray: Any, node: dict[str, Any], *, cpu: bool) -> Any:
-    """The actor on a node. Raises `LookupError`, and whatever Ray does."""
+def _forward(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
+    """Run an agent on a node, and forward bytes both ways until either side ends."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     gpus = 0 if cpu else node["Resources"].get("GPU", 0)
     placed = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
     options = {"num_cpus": 0, "num_gpus": gpus, "scheduling_strategy": placed, "max_concurrency": 3}
+    print(f"waiting for Ray to start an actor with {gpus:g} GPUs, which others may hold", file=sys.stderr, flush=True)
     actor = ray.remote(AgentActor).options(**options).remote(PROGRAM)
-    ready, _ = ray.wait([actor.__ray_ready__.remote()], timeout=_ANSWER_S)
-    if not ready:
-        ray.kill(actor)
-        why = f": other actors or tasks of Ray's hold some of its {gpus:g} GPUs" if gpus else ""
-        raise LookupError(f"Ray has not started an actor on it for {_ANSWER_S:.0f} s{why}")
-    return actor
-
-
-def _forward(ray: Any, actor: Any) -> None:
-    """Forward bytes both ways until either side ends."""
 
     def inward() -> None:
         with suppress(Exception):  # the actor or the cluster is gone
@@ -121,19 +107,15 @@ def main() -> None:
         usable = [node for node in known() if node["Alive"] and (cpu or node["Resources"].get("GPU"))]
         # A node that left and came back has the same name, and another id.
         nodes = {str(node["NodeName"]): node for node in usable}
-        if name:
-            if name not in nodes:
-                raise LookupError("it has left the Ray cluster")
-            _forward(ray, _start(ray, nodes[name], cpu=cpu))
-        if not nodes:
-            raise LookupError(f"the cluster at {address} has no node with GPUs; --cpu N takes all nodes")
-        answer: dict[str, object] = {"ok": True, "nodes": sorted(nodes)}
+        if name in nodes:
+            _forward(ray, nodes[name], cpu=cpu)
+        none = f"the cluster at {address} has no node with GPUs; --cpu N takes all nodes"
+        error = "it has left the Ray cluster" if name else none
+        answer = {"ok": True, "nodes": sorted(nodes)} if nodes and not name else {"error": error}
     except ImportError:
         answer = {"error": "Ray is not installed here: pip install 'gmg-tui[ray]'"}
-    except LookupError as error:
-        answer = {"error": str(error.args[0])}
-    except Exception as error:  # Ray has many
-        answer = {"error": f"no cluster at {address}: {str(error).strip().partition(chr(10))[0]}"}
+    except Exception as problem:  # Ray has many
+        answer = {"error": f"no cluster at {address}: {str(problem).strip().partition(chr(10))[0]}"}
     print(f"{AGENT_MARK}{json.dumps(answer)}", flush=True)
     os._exit(0)
 

@@ -52,6 +52,8 @@ class LocalWorker(Worker):
         self.context = context
         self.memory_kept: str | None = None
         """Set when an attempt was started before the GPU's memory had been released."""
+        self.misplaced: str | None = None
+        """Set while NVML sees this worker on another GPU."""
         self._read: tuple[WorkerState, Phase] | None = None
         """The state and the phase that its output showed last."""
         self._changed = partial(watcher.changed, self)

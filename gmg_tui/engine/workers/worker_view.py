@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def view(worker: LocalWorker, now: float) -> model.Worker:
     """What `Worker.view` takes from here; `now` is monotonic seconds."""
     attempt, state = worker.running, worker.state
-    troubles = (worker.memory_kept, worker.log.trouble)
+    troubles = (worker.misplaced, worker.memory_kept, worker.log.trouble)
     failed = worker.failure if state is WorkerState.FAILED else None
     common = model.Worker(
         slot=worker.slot.name,
