@@ -25,13 +25,6 @@ NAMES = (
 )
 
 
-NCCL = """\
-[rank{rank}]:[E ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective operation timeout: \
-WorkNCCL(SeqNum=79, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) \
-ran for 600081 milliseconds before timing out."""
-"""What the ranks print that wait for one that never enters a collective."""
-
-
 def options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser()
@@ -47,8 +40,8 @@ def options() -> argparse.Namespace:
         "--hang",
         nargs="?",
         const="stop",
-        choices=("stop", "sleep", "busy", "build", "start", "nccl"),
-        help="hang in the middle or at the start: stopped by a signal, asleep, or at work, on another scene; with NCCL the others report it",
+        choices=("stop", "sleep", "busy", "build", "start"),
+        help="hang in the middle or at the start: stopped by a signal, asleep, or at work, on another scene",
     )
     parser.add_argument("--cuda", action="store_true", help="fail when the simulated driver has lost the rank's card")
     parser.add_argument("--error-file", action="store_true", help="write error.json, as @record does")
@@ -94,9 +87,7 @@ def harm(arguments: argparse.Namespace, moment: str) -> None:
         print("[Genesis] [12:00:00] [INFO] Building scene <gs.Scene>...", flush=True)
     while arguments.hang in ("busy", "build") and moment == "middle":
         pass
-    if (arguments.hang in ("sleep", "nccl") and moment == "middle") or (
-        arguments.hang == "start" and moment == "before"
-    ):
+    if (arguments.hang, moment) in (("sleep", "middle"), ("start", "before")):
         time.sleep(3600)
     if arguments.die == moment:
         raise ValueError(f"rank {arguments.rank} dies here")
@@ -149,8 +140,6 @@ def main() -> None:
         say(arguments, rank, number)
         if number == arguments.steps // 2:
             harm(arguments, "middle")
-            if arguments.hang == "nccl":
-                print(NCCL.format(rank=rank), flush=True)
         time.sleep(arguments.step_s)
 
 

@@ -22,7 +22,6 @@ async def _stuck(run: Running) -> RankGroup:
     [
         ("stop", "rank 1 (cpu1) is stopped by a signal; kill -CONT "),
         ("busy", "rank 1 (cpu1) is busy while the others wait; no rank has made progress for "),
-        ("nccl", "rank 1 did not report ALLREDUCE #79"),
         ("sleep", "no rank has made progress for "),
     ],
 )

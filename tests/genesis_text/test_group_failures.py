@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from gmg_tui.genesis.output.failures import FailureKind, explain
-from tests.ddp import nccl_lines
 
 K = FailureKind
 _HEAD = "[rank0]:[E1122 20:32:23.957506340 ProcessGroupNCCL.cpp:"
@@ -45,7 +44,7 @@ _NCCL = (
     ("output", "code", "kind", "reason", "advice"),
     [
         (
-            nccl_lines.timed_out(0, 79, "BROADCAST", 600_081) + nccl_lines.detected(0, 79, 79, 78) + _abort(_TIMEOUT),
+            f"{_HEAD}757] {_TIMEOUT}\n".encode() + _abort(_TIMEOUT),
             -6,
             K.NCCL,
             "Killed by SIGABRT (-6): BROADCAST #79 did not end within 600 s",
@@ -59,7 +58,7 @@ _NCCL = (
             "another rank did not come",
         ),
         (
-            nccl_lines.watchdog_stuck(0),
+            f"{_HEAD}1745] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress\n".encode(),
             -6,
             K.NCCL,
             "Killed by SIGABRT (-6): NCCL's watchdog has not moved for 480 s",
@@ -130,7 +129,7 @@ _NCCL = (
             "rsl_rl has ranks on GPUs alone",
         ),
         (
-            nccl_lines.clients_joined(3, 4),
+            b"torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients joined.\n",
             1,
             K.PEER,
             "only 3 of 4 ranks came to the group's store within 601 s",

@@ -72,10 +72,10 @@ async def test_logs_that_could_not_be_copied_stay_on_their_nodes(hosts: NodesSpe
 async def test_a_slow_host_joins_later(hosts: NodesSpec, tmp_path: Path, *, queued: bool) -> None:
     up = tmp_path / "up"
     (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", f'[ "$host" = a ] || [ -e {up} ] || exit 255\n{{ IFS', 1))
-    some, go = structs.replace(hosts, least=1), tmp_path / "go"
-    spec = spec_for(*ENDLESS, cpu=1, nodes=some)
+    go = tmp_path / "go"
+    spec = spec_for(*ENDLESS, cpu=1, nodes=hosts)
     if queued:
-        spec = sweep_for([{}] * 2, program("--until", str(go)), cpu=1, nodes=some)
+        spec = sweep_for([{}] * 2, program("--until", str(go)), cpu=1, nodes=hosts)
     async with running(spec) as run:
         await run.until(lambda _: run.worker("a/cpu0").pid)
         assert (run.worker("b/cpu0").state, run.worker("b/cpu0").pid) == (WorkerState.WAITING, None)
@@ -119,38 +119,17 @@ async def test_growing_logs_are_copied_while_the_session_runs(hosts: NodesSpec) 
         assert log.read_bytes().startswith(here.read_bytes())
 
 
-@pytest.fixture
-def newer(tmp_path: Path, hosts: NodesSpec) -> Path:
-    """Makes the gmg-tui on `b` another version, as long as this file exists."""
-    assert hosts.where == "a,robot@b"
-    file = tmp_path / "sitecustomize.py"
-    file.write_text("import gmg_tui\ngmg_tui.__version__ = '9.9.9'\n")
+async def test_a_group_needs_all_hosts_and_another_version_of_gmg_tui_is_rejected(
+    hosts: NodesSpec, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import gmg_tui\ngmg_tui.__version__ = '9.9.9'\n")
     other = f'[ "$host" = a ] || export PYTHONPATH={tmp_path}\n{{ IFS'
     (tmp_path / "ssh").write_text(_SSH.replace("{ IFS", other, 1))
-    return file
-
-
-_MISFIT = f"it has gmg-tui 9.9.9, and here is {gmg_tui.__version__}; install the same"
-
-
-async def test_a_host_with_another_version_is_named_and_joins_once_it_has_the_same(
-    hosts: NodesSpec, newer: Path
-) -> None:
-    spec = spec_for(*ENDLESS, cpu=1, nodes=hosts)
-    async with running(spec) as run:
-        await run.until_state("a/cpu0", WorkerState.RUNNING)
-        await run.until(lambda snapshot: f"b: has not answered: {_MISFIT}" in snapshot.notes)
-        assert run.worker("b/cpu0").state is WorkerState.WAITING
-        newer.unlink()
-        await run.until_state("b/cpu0", WorkerState.RUNNING)
-        await run.client.end()
-    nothing_left(spec)
-
-
-@pytest.mark.usefixtures("newer")
-async def test_a_group_needs_all_hosts(hosts: NodesSpec) -> None:
     spec = spec_for(cpu=1, nodes=hosts, ddp=DdpSpec())
     process, answer = await spawn(spec)
     await process.wait()
-    assert answer["error"] == f"1 of 2 nodes cannot be used: b: {_MISFIT}"
+    here = gmg_tui.__version__
+    assert answer["error"] == (
+        f"1 of 2 nodes cannot be used: b: it has gmg-tui 9.9.9, and here is {here}; install the same"
+    )
     nothing_left(spec)

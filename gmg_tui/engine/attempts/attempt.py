@@ -12,7 +12,6 @@ from msgspec import structs
 
 from gmg_tui import env_count, probe, units
 from gmg_tui.daemon_thread import in_daemon_thread
-from gmg_tui.ddp.collectives import Observations
 from gmg_tui.engine.attempts.context import Context, Launch
 from gmg_tui.engine.attempts.counts import Counts, make_folder
 from gmg_tui.engine.clock import unix
@@ -62,8 +61,6 @@ class RunningAttempt:
             formats=check_tables(context.spec.readers),
             args=launch.args,
         )
-        self.observations = Observations() if launch.meeting is not None else None
-        """What its output reports of its group's collectives; None where it is no rank."""
         self.meter = Meter()
         self.activity = Activity()
         self.output_bytes = 0
@@ -171,8 +168,6 @@ class RunningAttempt:
     def _read(self, block: bytes) -> None:
         if block:
             self._ring.feed(block)
-            if self.observations is not None:
-                self.observations.feed(block)
             if script_results.MARK in block:
                 self.reported.take(block)
             self.reader.feed(block, time.monotonic())

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gmg_tui.ddp.collectives import at_fault
 from gmg_tui.engine.workers.member import RankSeen
 from gmg_tui.engine.workers.worker import Worker
 
@@ -33,9 +32,6 @@ def diagnosis(workers: Sequence[Worker], stuck_after_s: float, since: float, now
     if len({seen.attempt for seen in ranks}) > 1 or not all(seen.settled for seen in ranks):
         return None
     running = {rank: seen for rank, seen in enumerate(ranks) if seen.lives}
-    observed = {rank: seen.observations for rank, seen in running.items() if seen.observations is not None}
-    if (printed := at_fault(observed)) is not None:
-        return Diagnosis(printed)
     silent_s = _silent_s(list(running.values()), stuck_after_s, since, now) if running else None
     if silent_s is None:
         return None

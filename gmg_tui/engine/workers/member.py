@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
-from gmg_tui.ddp.collectives import Observations
 from gmg_tui.ddp.variables import Meeting
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.genesis.output.failures import Failure
@@ -54,8 +53,6 @@ class RankSeen(Struct, frozen=True, omit_defaults=True):
     """How long it had been idle at the last scan."""
     stopped: tuple[int, str] | None = None
     """The PID and the state of a process that a signal or a debugger has stopped."""
-    observations: Observations | None = None
-    """What its output reports of collectives."""
 
     def later(self, by_s: float) -> RankSeen:
         """The same by a clock that is `by_s` ahead."""

@@ -82,7 +82,6 @@ def seen(worker: LocalWorker) -> RankSeen:
         busy=activity.busy,
         idle_s=activity.seen_idle_s,
         stopped=(stopped.pid, stopped.state) if stopped is not None else None,
-        observations=attempt.observations,
     )
 
 

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from gmg_tui.ddp import torchrun
-from gmg_tui.ddp.collectives import Observations
 from gmg_tui.ddp.error_file import Recorded
 from gmg_tui.genesis.output import lines
 from gmg_tui.genesis.output.failure_signs import FailureKind, Sign, sign_in, sign_of, table
@@ -68,6 +67,15 @@ _GROUP_PART = re.compile(rb"(?:\+-)?\+-{10,}.*")
 _GROUP_LINE = re.compile(rb"\| (?!\w*ExceptionGroup\b)((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: .*|:)?)")
 _USAGE = re.compile(rb"\S{1,200}: error: .+|.{1,200}: can't open file .+|.{1,200}: No module named .+")
 _NATIVE = re.compile(rb"\[[EC] \d\d/\d\d/\d\d [\d:.]+ \d+\] (?P<text>.*)|what\(\):\s*(?P<what>.*)")
+_LONG_LINE = 4096
+_TIMED_OUT = re.compile(
+    rb"Watchdog caught collective operation timeout: Work\w{1,20}\(SeqNum=(\d{1,19}), OpType=(\w{1,40}).{0,400}?\)"
+    rb" ran for (\d{1,15}) milliseconds"
+)
+"""torch's `ProcessGroupNCCL.cpp` (2.3 to 2.13): which collective, counted from 1, a rank has waited for."""
+_WATCHDOG = re.compile(rb"ProcessGroupNCCL's watchdog got stuck for (\d{1,9}) seconds")
+_JOINED = re.compile(rb"Timed out after (\d{1,9}) seconds waiting for clients\. (\d{1,9})/(\d{1,9}) clients joined")
+"""torch's `TCPStore.cpp`."""
 _BOX = re.compile(b"|".join(map(str.encode, "─│╭╮╰╯")))
 """What Rich draws around messages."""
 
@@ -137,9 +145,15 @@ def _of_collective(sign: Sign, texts: Sequence[bytes]) -> str | None:
     """Returns which collective did not end, or that the ranks did not meet; None where no line reports it."""
     if sign.kind not in (FailureKind.NCCL, FailureKind.PEER):
         return None
-    observations = Observations()
-    observations.feed(b"\n".join(texts))
-    return observations.failure
+    text = b"\n".join(line[:_LONG_LINE] for line in texts)
+    if (late := min(_TIMED_OUT.findall(text), key=lambda groups: int(groups[0]), default=None)) is not None:
+        number, operation, ms = late
+        return f"{operation.decode()} #{int(number)} did not end within {int(ms) / 1000:.0f} s"
+    if (joined := _JOINED.search(text)) is not None:
+        seconds, count, size = map(int, joined.groups())
+        return f"only {count} of {size} ranks came to the group's store within {seconds} s"
+    stuck = _WATCHDOG.search(text)
+    return f"NCCL's watchdog has not moved for {int(stuck[1])} s" if stuck is not None else None
 
 
 def _signal(number: int) -> str | None:
