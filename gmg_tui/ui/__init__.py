@@ -55,7 +55,7 @@ def run(
     Args:
         socket: The engine's socket.
         session_id: The session's, where it is known.
-        theme: A name of `themes.NAMES`; None for the one that was chosen last.
+        theme: One of `options.THEMES`; None for the first.
         ascii: Whether only ASCII characters may be drawn.
         mouse: Whether the terminal should report the mouse.
         readonly: Whether only to look.
@@ -114,19 +114,15 @@ async def _run(
 ) -> Outcome:
     from gmg_tui.ui import watchdog
     from gmg_tui.ui.app import GmgApp
-    from gmg_tui.ui.themes import Memory
 
     engine = await opened()
-    memory = None if web else Memory()  # a browser's reader chooses for a while, not for the owner's next session
     try:
-        app = GmgApp(engine, theme=theme, ascii_only=ascii_only, memory=memory, web=web)
+        app = GmgApp(engine, theme=theme, ascii_only=ascii_only, web=web)
         with watchdog.watch(lambda: app.finish("looked" if engine.ended else "detached"), terminal=not web):
             outcome = await app.run_async(mouse=mouse)
         if web and outcome is None:  # its page was closed
             outcome = Outcome("detached", app.view.session, app.view.snapshot)
     finally:
-        if memory is not None:
-            memory.close()
         await engine.close()
         if not web:
             watchdog.drain()

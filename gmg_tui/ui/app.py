@@ -23,6 +23,7 @@ from textual.widget import AwaitMount
 from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Snapshot
+from gmg_tui.options import THEMES
 from gmg_tui.protocol import Action
 from gmg_tui.ui import keys, themes
 from gmg_tui.ui.connection import Connection
@@ -32,7 +33,6 @@ from gmg_tui.ui.drawing import Appearance, AsciiFilter, safe
 from gmg_tui.ui.main_screen import MainScreen
 from gmg_tui.ui.pages.page import Page
 from gmg_tui.ui.terminal import TerminalApp, TerminalDriver, TrueSizeScreen
-from gmg_tui.ui.themes import Memory
 from gmg_tui.ui.view import Outcome, View
 
 MESSAGE_S = 8.0
@@ -44,7 +44,7 @@ LOG_TAIL = 1000
 
 
 class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
-    """The interface of one session; `theme` is one of `themes.NAMES`, or None for the one in `memory`.
+    """The interface of one session; `theme` is one of `options.THEMES`, or None for the first.
 
     `web`: a browser draws it, and there is no terminal.
     """
@@ -65,7 +65,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         *,
         theme: str | None = None,
         ascii_only: bool = False,
-        memory: Memory | None = None,
         web: bool = False,
     ) -> None:
         self._ascii = [AsciiFilter()] if ascii_only else []
@@ -76,13 +75,12 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         self.engine = engine
         self.view = View(engine.welcome, over=engine.ended, loss=engine.loss)
         self.set_reactive(GmgApp.snapshot, engine.welcome.snapshot)
-        self.memory = memory
         self.web = web
         self._appearances: dict[str, Appearance] = {}
         """By theme: to derive a theme's colours takes longer than to draw a frame with them."""
         for each in themes.all_themes():
             self.register_theme(each)
-        self.theme = themes.textual_name(theme or (memory.theme if memory else None), no_color=self.no_color)
+        self.theme = themes.textual_name(theme, no_color=self.no_color)
         self.set_keymap(keys.keymap)
         self.main = MainScreen(self.view)
         self._connection = Connection(self)
@@ -139,9 +137,6 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     def _each_second(self) -> None:
         """Notice what is not announced: a silent engine, and unwritten settings."""
         self._connection.each_second()
-        if self.memory is not None and self.memory.trouble:
-            self.say(self.memory.trouble)
-            self.memory.trouble = ""
 
     def action_redraw(self) -> None:
         """Draw the whole screen again, after something else wrote to the terminal."""
@@ -322,10 +317,8 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         self.control.quit()
 
     def choose_theme(self, name: str) -> None:
-        """Use the colours of the theme called `name`, now and in later sessions."""
+        """Use the colours of the theme called `name` for as long as the screen is open."""
         self.theme = themes.textual_name(name, no_color=self.no_color)
-        if self.memory is not None:
-            self.memory.keep(name)
 
 
 class Palette(CommandPalette, TrueSizeScreen[None]):
@@ -357,5 +350,5 @@ def commands(app: GmgApp, screen: Screen[object]) -> Iterator[SystemCommand]:
         node = main if hasattr(main, f"action_{action.partition('(')[0]}") else app
         if node.check_action(action, ()):
             yield SystemCommand(title, text, partial(app.run_action, action, node))
-    for name in themes.NAMES:
+    for name in THEMES:
         yield SystemCommand(f"Theme: {name}", f"Use the colours of {name}.", partial(app.choose_theme, name))

@@ -56,10 +56,7 @@ def test_configured_keys_work_and_appear_in_the_footer(folder: Path) -> None:
         assert terminal.until_ended() == 130
 
 
-def test_the_configured_theme_overrides_the_last_one_and_an_option_overrides_both(folder: Path) -> None:
-    state = Path(os.environ["XDG_STATE_HOME"], "gmg-tui")
-    state.mkdir(parents=True)
-    (state / "screen.json").write_text('{"theme": "light"}')
+def test_an_option_overrides_the_configured_theme(folder: Path) -> None:
     colours = {}
     for words in ((), ("--theme", "light"), ("--theme", "contrast")):
         with Terminal(*words, "sim.py", cwd=str(folder), env={"COLORTERM": "truecolor"}) as terminal:

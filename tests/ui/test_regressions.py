@@ -12,7 +12,6 @@ from gmg_tui.model import Fps
 from gmg_tui.protocol import Action, Lines
 from gmg_tui.ui import pager
 from gmg_tui.ui.slots import History, SlotView
-from gmg_tui.ui.themes import Memory
 from gmg_tui.ui.workers import tile
 from tests.ui import play, sessions, sweeps
 from tests.ui.play import FakedApp, press
@@ -119,11 +118,10 @@ def test_a_tile_has_one_rate() -> None:
     assert "24,188" not in text
 
 
-async def test_an_error_writing_the_settings_is_shown(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("no folder")
-    memory = Memory(tmp_path / "file" / "screen.json")
-    memory.trouble = ""
-    app = FakedApp(play.engine_of(sessions.busy_snapshot()), memory=memory)
-    async with app.run_test(size=WIDE) as pilot:
-        app.choose_theme("light")
-        await play.sees(pilot, "The theme is not remembered")
+async def test_tiles_or_table_are_chosen_by_the_size_again_in_the_next_session() -> None:
+    for _ in range(2):
+        app = play.busy()
+        async with app.run_test(size=WIDE) as pilot:
+            await play.sees(pilot, "┏━ gpu0")
+            await press(pilot, "t")
+            assert "┏━ gpu0" not in play.shown(app)

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 from textual.color import Color
 
+from gmg_tui.options import THEMES
 from gmg_tui.ui import themes
 from gmg_tui.ui.drawing import STYLES
 from tests.ui import play, sessions
@@ -41,7 +42,7 @@ async def test_every_theme_draws_its_background_in_every_cell_and_has_distinct_s
     app = play.app_of(play.engine_of(sessions.varied_snapshot()))
     async with app.run_test(size=(120, 40)) as pilot:
         await play.sees(pilot, "400 lines")
-        for name in themes.NAMES:
+        for name in THEMES:
             app.choose_theme(name)
             await pilot.pause()
             assert app.theme == themes.textual_name(name, no_color=False)
