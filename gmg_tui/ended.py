@@ -27,7 +27,7 @@ from gmg_tui.model import (
     WorkerState,
 )
 from gmg_tui.protocol import Answer, Ask, Bye, Lines, Request, Topic, Update, Welcome
-from gmg_tui.results.tried import Ran, TriedArguments
+from gmg_tui.results.tried import TriedArguments
 from gmg_tui.session import ENGINE_DIED, LOGS, STORE
 from gmg_tui.store.reader import Stored, open_store
 from gmg_tui.store.records import JobAttempt, MetricsRow
@@ -121,7 +121,7 @@ class EndedSession(Source):
                 case Topic.QUEUE:
                     return _queue(stored, session, snapshot, request.first, request.count)
                 case Topic.TRIED:
-                    return _tried(stored, session, snapshot.time)
+                    return _tried(stored, snapshot.time)
 
         return Answer(number, value=await self._read(answer))
 
@@ -201,16 +201,13 @@ def _queue(stored: Stored, session: Session, snapshot: Snapshot, first: int, cou
     return QueueView(version, first, len(jobs), tuple(jobs[first : first + max(0, count)]), ())
 
 
-def _tried(stored: Stored, session: Session, now: float) -> TriedView:
+def _tried(stored: Stored, now: float) -> TriedView:
     tried, live = TriedArguments(), []
     for ran in _all_attempts(stored):
         if ran.attempt.ended is not None:
             tried.add(ran.slot, ran.attempt)
         else:
-            slot = session.slot(ran.slot)
-            live.append(
-                Ran(ran.slot, slot.gpu.name if slot is not None and slot.gpu is not None else None, ran.attempt)
-            )
+            live.append((ran.slot, ran.attempt))
     return tried.view(live, now)
 
 

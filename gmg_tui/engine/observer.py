@@ -22,8 +22,8 @@ from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
 from gmg_tui.gpu.processes import describe
 from gmg_tui.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
-from gmg_tui.model import Details, GpuProcess, GpuSample, Series, Snapshot, Stacks, TriedView, WorkerState
-from gmg_tui.results.tried import Ran, TriedArguments
+from gmg_tui.model import Details, GpuProcess, GpuSample, Series, Snapshot, Stacks, TriedView
+from gmg_tui.results.tried import TriedArguments
 from gmg_tui.slurm.allocation import AllocationWatch
 
 _LATE_INTERVALS = 2.0
@@ -96,9 +96,7 @@ class Observer:
         self._tried = tried
         self._process_scan = ProcessScan(work.session.slots, scans, work.faults)
         self._allocation = AllocationWatch()
-        slots = work.session.slots
-        self._models = {slot.name: slot.gpu.name if slot.gpu is not None else None for slot in slots}
-        uuids = (slot.gpu.uuid for slot in slots if slot.gpu is not None)
+        uuids = (slot.gpu.uuid for slot in work.session.slots if slot.gpu is not None)
         self._samples = GpuSamples(uuids, work.session.spec.interval_s, time.monotonic())
         self._nvml_error: str | None = None
         self.session_files = SessionFiles(work.session, save_phase_times, self.snapshot, self._states, work.note)
@@ -178,12 +176,11 @@ class Observer:
     def snapshot(self) -> Snapshot:
         """Everything at this moment."""
         now, guard = time.monotonic(), self._faults.guard
-        slow = guard("the comparison of slots", self._slow) or {}
         return Snapshot(
             time=time.time(),
             elapsed_s=self._work.elapsed_s(now),
             workers=tuple(
-                guard("views", slot_state.view, now, slow.get(slot_state.slot.name)) or slot_state.bare_view()
+                guard("views", slot_state.view, now) or slot_state.bare_view()
                 for slot_state in self._work.slot_states.values()
             ),
             samples=guard("samples", self._current_samples, now) or (),
@@ -208,22 +205,11 @@ class Observer:
             for sample in samples
         )
 
-    def _slow(self) -> dict[str, float]:
-        """The slots that run, or finished, below the median of those with the same arguments, and how far, per cent."""
-        compared = (
-            worker
-            for worker in self._work.workers
-            if not worker.carried  # rank 0 prints the group's rate, a carried rank only its own
-            and (
-                worker.state is WorkerState.FINISHED or (worker.state is WorkerState.RUNNING and worker.fps is not None)
-            )
-        )
-        return self._tried.slow((ran for worker in compared if (ran := _ran(worker)) is not None), self._models)
-
     def tried(self) -> TriedView:
         """All that was tried in this session."""
-        attempts = [ran for worker in self._work.workers if (ran := _ran(worker)) is not None]
-        return self._tried.view((ran for ran in attempts if not ran.attempt.state.ended), time.time())
+        newest = ((worker.slot.name, worker.attempt) for worker in self._work.workers)
+        live = [(slot, attempt) for slot, attempt in newest if attempt is not None and not attempt.state.ended]
+        return self._tried.view(live, time.time())
 
     def _owners(self) -> dict[int, str]:
         """The slots of the workers' processes, by PID."""
@@ -280,9 +266,3 @@ class Observer:
 def _owned(processes: tuple[GpuProcess, ...], owners: Mapping[int, str]) -> tuple[GpuProcess, ...]:
     """The processes, each with the slot of the worker that it belongs to; `owners` has these by PID."""
     return tuple(structs.replace(process, slot=owners.get(process.own_pid or 0)) for process in processes)
-
-
-def _ran(worker: Worker) -> Ran | None:
-    """The newest attempt of a worker; None before it has one."""
-    model = worker.slot.gpu.name if worker.slot.gpu is not None else None
-    return Ran(worker.slot.name, model, worker.attempt) if worker.attempt is not None else None

@@ -1,10 +1,9 @@
-"""What was tried: each set of arguments with what it reached over its attempts, and the slots that fall behind others."""
+"""What was tried: each set of arguments with what it reached over its attempts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from statistics import median
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -13,10 +12,6 @@ from gmg_tui.model.states import WorkerState
 
 SETTLE_S = 10.0
 """A loop that has run for less, and has not finished, has not warmed up."""
-_LEAST_SLOTS = 3
-"""With fewer slots than this a median does not describe a single slot."""
-_SLOW_PCT = 3.0
-"""A slot that is further below the median is slow."""
 _T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """The two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom."""
 _Z_95 = 1.95996
@@ -59,11 +54,9 @@ class Tried(Struct, frozen=True, omit_defaults=True):
 
 
 class TriedView(Struct, frozen=True, omit_defaults=True):
-    """All that was tried in a session, the newest first."""
+    """What was tried in a session, the newest first."""
 
     rows: tuple[Tried, ...] = ()
-    left_out: int = 0
-    """Further sets of arguments, older and slower than all of these."""
 
 
 class Mean:
@@ -111,21 +104,6 @@ def comparable_rate(attempt: Attempt) -> float | None:
 def arguments_of(attempt: Attempt) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """What attempts with the same arguments have in common: these, and the environment that was given for them."""
     return attempt.given, tuple(sorted(attempt.env.items()))
-
-
-def slow_slots(groups: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The slow slots, and how far each is below the median of those with the same arguments, per cent (negative).
-
-    Each group has the rates of slots with the same arguments, at least `_LEAST_SLOTS` to count; of a slot in several
-    groups the median of its deviations counts.
-    """
-    deviations_pct: dict[str, list[float]] = {}
-    for rates in groups:
-        middle = median(rates.values()) if len(rates) >= _LEAST_SLOTS else 0.0
-        for slot, rate in rates.items() if middle > 0 else ():
-            deviations_pct.setdefault(slot, []).append((rate / middle - 1) * 100)
-    away = {slot: median(each) for slot, each in deviations_pct.items()}
-    return {slot: pct for slot, pct in away.items() if pct < -_SLOW_PCT}
 
 
 def t_95(freedom: float) -> float:

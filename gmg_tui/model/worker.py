@@ -82,9 +82,6 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     before: Attempt | None = None
     """The attempt to compare with since the last change of arguments or environment: the last one that had a
     rate; none that failed."""
-    below_median_pct: float | None = None
-    """How far its settled rate is below the median of the slots with the same arguments, per cent (negative), where that
-    is more than a few; None otherwise."""
     job: int | None = None
     """Number of the job in the queue, from 1; None in a plain run, and on a slot that no job has occupied yet."""
     job_name: str = ""

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import NamedTuple
 
 from msgspec import Struct, structs
@@ -15,12 +15,16 @@ from gmg_tui import units
 from gmg_tui.columns import Cell, Column
 from gmg_tui.errors import GmgError
 from gmg_tui.model import NO_ATTEMPT, Attempt, Fps, JobRecord, Session, Snapshot, Tuning, WorkerState, together
-from gmg_tui.model.tried import arguments_of, comparable_rate, slow_slots
+from gmg_tui.model.tried import arguments_of, comparable_rate
 from gmg_tui.results.jobs import columns
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
 from gmg_tui.store.reader import Stored, open_store
 from gmg_tui.store.records import Event, JobAttempt, covered_s
 
+_LEAST_SLOTS = 3
+"""With fewer slots than this a median does not describe a single slot."""
+_SLOW_PCT = 3.0
+"""A slot that is further below the median is slow."""
 _INTERRUPTED = f"interrupted: {ENGINE_DIED}"
 
 
@@ -174,8 +178,13 @@ class ReportData(Struct, frozen=True):
             if rate is not None and ran.slot in models:
                 group = rates.setdefault((models[ran.slot], arguments_of(ran.attempt)), {})
                 group.setdefault(ran.slot, []).append(rate)
-        slow = slow_slots({slot: fmean(each) for slot, each in group.items()} for group in rates.values())
-        return [f"{slot}: {units.percent(pct)} of the median" for slot, pct in sorted(slow.items())]
+        deviations_pct: dict[str, list[float]] = {}
+        for group in rates.values():
+            middle = median(map(fmean, group.values())) if len(group) >= _LEAST_SLOTS else 0.0
+            for slot, each in group.items() if middle > 0 else ():
+                deviations_pct.setdefault(slot, []).append((fmean(each) / middle - 1) * 100)
+        away = {slot: median(each) for slot, each in sorted(deviations_pct.items())}
+        return [f"{slot}: {units.percent(pct)} of the median" for slot, pct in away.items() if pct < -_SLOW_PCT]
 
 
 class Totals(NamedTuple):

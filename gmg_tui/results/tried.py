@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from copy import deepcopy
-from typing import NamedTuple
 
 from msgspec import structs
 
 from gmg_tui.model import Attempt, Tried, TriedView, WorkerState
-from gmg_tui.model.tried import Mean, arguments_of, comparable_rate, slow_slots
+from gmg_tui.model.tried import Mean, arguments_of, comparable_rate
 
 MOST_SETS = 300
 """Sets of arguments that are kept: half of them for being the fastest, the others for being the newest."""
@@ -21,22 +20,11 @@ _MOST_METRICS = 8
 _Key = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
-class Ran(NamedTuple):
-    """An attempt, and where it ran."""
-
-    slot: str
-    model: str | None
-    """The GPU's; None on a CPU slot."""
-    attempt: Attempt
-
-
 class _Set:
     """The attempts with one set of arguments."""
 
     def __init__(self, key: _Key) -> None:
         self.row = Tried(key[0], dict(key[1]))
-        self.rates: dict[str, Mean] = {}
-        """Of its attempts, by slot."""
         self._rate, self._gpu_util_pct, self._power_w = Mean(), Mean(), Mean()
         self._metrics: dict[str, Mean] = {}
         self._env_steps = self._energy_j = 0.0
@@ -46,7 +34,6 @@ class _Set:
         row, failed = self.row, attempt.state is WorkerState.FAILED
         rate = comparable_rate(attempt)
         if rate is not None:
-            self.rates.setdefault(slot, Mean()).add(rate)
             self._rate.add(rate)
             self._gpu_util_pct.add(attempt.gpu_util_mean_pct)
             self._power_w.add(attempt.power_mean_w)
@@ -85,7 +72,6 @@ class TriedArguments:
 
     def __init__(self) -> None:
         self._sets: dict[_Key, _Set] = {}
-        self._left_out = 0
 
     def add(self, slot: str, attempt: Attempt) -> None:
         """Take an attempt that has ended."""
@@ -95,35 +81,15 @@ class TriedArguments:
             newest = sorted(self._sets, key=lambda key: self._sets[key].row.started, reverse=True)
             fastest = sorted(newest, key=lambda key: self._sets[key].row.rate or 0.0, reverse=True)
             kept = list(dict.fromkeys([*fastest[: MOST_SETS // 2], *newest]))[:MOST_SETS]
-            self._left_out += len(self._sets) - len(kept)
             self._sets = {key: self._sets[key] for key in kept}
 
-    def view(self, live: Iterable[Ran], now: float) -> TriedView:
-        """All sets of arguments, with the `live` attempts among them, the newest first; `now` is Unix seconds."""
+    def view(self, live: Iterable[tuple[str, Attempt]], now: float) -> TriedView:
+        """All sets of arguments, with the `live` attempts (each after its slot), the newest first; `now` is Unix seconds."""
         changed: dict[_Key, _Set] = {}
-        for ran in live:
-            key = arguments_of(ran.attempt)
+        for slot, attempt in live:
+            key = arguments_of(attempt)
             if key not in changed:
                 changed[key] = deepcopy(self._sets.get(key, _Set(key)))
-            changed[key].add(ran.slot, ran.attempt, now)
+            changed[key].add(slot, attempt, now)
         rows = (tried.row for tried in (self._sets | changed).values())
-        return TriedView(tuple(sorted(rows, key=lambda row: row.started, reverse=True)), self._left_out)
-
-    def slow(self, latest: Iterable[Ran], models: Mapping[str, str | None]) -> dict[str, float]:
-        """The slots whose `latest` attempt is slow beside those with the same arguments, and how far below their median.
-
-        Slots whose latest attempt has other arguments count with what they reached earlier with these. Only GPUs of one
-        model are compared, of which `models` has each slot's.
-        """
-        groups: dict[tuple[_Key, str], dict[str, float]] = {}
-        for ran in latest:
-            rate = comparable_rate(ran.attempt)
-            if rate is not None and ran.model is not None:
-                groups.setdefault((arguments_of(ran.attempt), ran.model), {})[ran.slot] = rate
-        slow: dict[str, float] = {}
-        for (key, model), now in groups.items():
-            past = self._sets[key].rates if key in self._sets else {}
-            earlier = {slot: mean.value for slot, mean in past.items() if models.get(slot) == model}
-            rates = {slot: rate for slot, rate in earlier.items() if rate is not None} | now
-            slow |= {slot: pct for slot, pct in slow_slots([rates]).items() if slot in now}
-        return slow
+        return TriedView(tuple(sorted(rows, key=lambda row: row.started, reverse=True)))

@@ -170,13 +170,13 @@ def severity(entry: SlotView) -> int:
         return 3
     # GPUs under full load are at their power cap for hours: that is no trouble.
     throttled = sample is not None and any(reason != "power cap" for reason in sample.throttle or ())
-    if not worker.state.ended and (worker.below_median_pct is not None or throttled):
+    if not worker.state.ended and throttled:
         return 4
     return _TROUBLES + _WITHOUT_TROUBLE.index(worker.state)
 
 
 def in_trouble(entry: SlotView) -> bool:
-    """Whether a worker has failed, is lost, stuck, slow or warned of, or its GPU is lost, broken or hot."""
+    """Whether a worker has failed, is lost, stuck or warned of, or its GPU is lost, broken or hot."""
     return severity(entry) < _TROUBLES
 
 
@@ -190,8 +190,6 @@ def matches(entry: SlotView, text: str) -> bool:
         fields.append(f"#{worker.job} {worker.job_name}")
     if worker.group is not None:
         fields.append(f"{worker.group.id} rank {worker.group.rank}")
-    if worker.below_median_pct is not None:
-        fields.append("slow, below the median")
     if sample is not None:
         fields += [
             "GPU lost" if sample.lost else "",

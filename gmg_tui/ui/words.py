@@ -246,7 +246,7 @@ def trouble(entry: SlotView, *, advice: bool = True) -> list[Note]:
     left_s = timeout_left_s(entry)
     if left_s is not None and worker.timeout_s is not None and left_s < _TIMEOUT_NEAR * worker.timeout_s:
         notes.append(Note(timeout_of(entry), "warn"))
-    rest = (slow(worker), late(sample), degraded(sample), throttled(sample))
+    rest = (late(sample), degraded(sample), throttled(sample))
     return [*notes, *(note for note in rest if note is not None)]
 
 
@@ -272,12 +272,6 @@ def progress_of(worker: Worker) -> tuple[float, str] | None:
     if progress.pace_per_s is not None and worker.fps is None:
         pace = f", {units.short(progress.pace_per_s)} {progress.unit}/s"
     return progress.done / progress.total if progress.total else 0.0, pace + left
-
-
-def slow(worker: Worker) -> Note | None:
-    """How far it is below the median of the slots with the same arguments; None where it is not slow."""
-    pct = worker.below_median_pct
-    return None if pct is None else Note(f"{abs(pct):.0f} % below the median", "warn")
 
 
 def late(sample: GpuSample | None) -> Note | None:

@@ -9,14 +9,12 @@ import pytest
 from msgspec import structs
 
 from gmg_tui.model import Attempt, Tried, WorkerState
-from gmg_tui.model.tried import fastest, slow_slots
-from gmg_tui.results.tried import Ran, TriedArguments
+from gmg_tui.model.tried import fastest
+from gmg_tui.results.tried import TriedArguments
 from tests.rates import rate
 from tests.workers import reached
 
 from .harness import FAKE, program, running, spec_for, sweep_for
-
-_H100 = "NVIDIA H100"
 
 
 def _attempt(fps: float | None, *given: str, state: WorkerState = WorkerState.FINISHED, **figures: Any) -> Attempt:
@@ -69,7 +67,7 @@ def test_a_rate_of_the_first_seconds_does_not_count_unless_the_script_finished()
     tried = TriedArguments()
     tried.add("gpu0", _attempt(50.0, "stopped", state=WorkerState.STOPPED, comparable=False))
     tried.add("gpu0", _attempt(60.0, "finished", comparable=False))
-    live = Ran("gpu1", _H100, _attempt(70.0, "runs", state=WorkerState.RUNNING, comparable=False))
+    live = ("gpu1", _attempt(70.0, "runs", state=WorkerState.RUNNING, comparable=False))
     rates = {row.args: (row.rate, row.running) for row in tried.view([live], 130.0).rows}
     assert rates == {
         ("stopped",): (None, 0),
@@ -81,41 +79,11 @@ def test_a_rate_of_the_first_seconds_does_not_count_unless_the_script_finished()
 def test_running_attempts_are_added_to_ended_ones_but_not_stored() -> None:
     tried = TriedArguments()
     tried.add("gpu0", _attempt(100.0, "-B", "8"))
-    live = Ran("gpu1", _H100, _attempt(110.0, "-B", "8", state=WorkerState.RUNNING))
+    live = ("gpu1", _attempt(110.0, "-B", "8", state=WorkerState.RUNNING))
     for _ in range(2):
         (row,) = tried.view([live], 130.0).rows
         assert (row.attempts, row.running, row.rate, row.elapsed_s) == (2, 1, 105.0, 90.0)
     assert _row(tried, "-B", "8").attempts == 1
-
-
-def test_a_slot_is_slow_at_more_than_three_per_cent_below_the_median_of_three_or_more() -> None:
-    rates = {"gpu0": 100.0, "gpu1": 101.0, "gpu2": 92.0, "gpu3": 97.5}
-    assert slow_slots([rates]) == {"gpu2": pytest.approx((92.0 / 98.75 - 1) * 100)}
-    assert slow_slots([{"gpu0": 100.0, "gpu1": 50.0}]) == {}
-    assert slow_slots([dict.fromkeys(("gpu0", "gpu1", "gpu2"), 0.0)]) == {}
-    assert slow_slots([{}]) == {}
-
-
-def _slow(*now: tuple[str, float | None, str], model: str | None = _H100) -> dict[str, float]:
-    """Of workers that run with the arguments named last, and of what three slots reached before with `-B 8`."""
-    tried = TriedArguments()
-    for slot in ("gpu4", "gpu5", "gpu6"):
-        tried.add(slot, _attempt(100.0, "-B", "8"))
-    models = {f"gpu{index}": model for index in range(7)} | {"gpu6": "another"}
-    latest = [
-        Ran(slot, models[slot], _attempt(rate, "-B", value, state=WorkerState.RUNNING)) for slot, rate, value in now
-    ]
-    return tried.slow(latest, models)
-
-
-def test_slots_are_compared_with_those_of_the_same_arguments_and_model_only() -> None:
-    assert _slow(("gpu0", 92.0, "8")) == {"gpu0": pytest.approx(-8.0)}
-    assert _slow(("gpu0", 92.0, "16")) == {}
-    assert _slow(("gpu6", 92.0, "8")) == {}
-    assert _slow(("gpu0", None, "8")) == {}
-    assert _slow(("gpu0", 92.0, "8"), model=None) == {}
-    now = [(f"gpu{index}", 100.0, "16") for index in range(3)]
-    assert _slow(*now, ("gpu3", 90.0, "16")) == {"gpu3": pytest.approx(-10.0)}
 
 
 async def test_tried_arguments_of_a_plain_run_are_grouped_as_written_and_include_edits() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from msgspec import structs
-
 from gmg_tui import model
 from gmg_tui.ddp.variables import LOOPBACK, free_port
 from gmg_tui.engine.attempts.task import Task
@@ -59,8 +57,8 @@ class SlotState:
         if self.worker is not None:
             self.history.add(moment, Point.of(self.worker.fps, self.worker.sample))
 
-    def view(self, now: float, below_median_pct: float | None = None) -> model.Worker:
-        """What is on it at this moment; `now` is monotonic seconds, `below_median_pct` as the worker has it.
+    def view(self, now: float) -> model.Worker:
+        """What is on it at this moment; `now` is monotonic seconds.
 
         A slot that waits for its next job shows the last lines of the previous one, and what it waits for.
         """
@@ -74,7 +72,7 @@ class SlotState:
                 reason=f"used by {lead.slot.name}'s worker",
             )
         if worker is not None and (self.over or self.waits is None or not worker.state.ended):
-            return structs.replace(worker.view(self.index, now), below_median_pct=below_median_pct)
+            return worker.view(self.index, now)
         return model.Worker(
             slot=self.slot.name,
             index=self.index,

@@ -88,7 +88,6 @@ class TriedPage(TablePage[Row]):
     def __init__(self, engine: Source) -> None:
         super().__init__(RowTable(_COLUMNS, key=lambda row: _arguments(row.tried), style=_style, sort_by="rate"))
         self._engine = engine
-        self._left_out = 0
 
     def on_mount(self) -> None:
         """Begin to ask."""
@@ -98,7 +97,6 @@ class TriedPage(TablePage[Row]):
         """Ask what was tried."""
         view = await self._engine.tried()
         best = fastest(view.rows)
-        self._left_out = view.left_out
         names = dict.fromkeys(name for tried in view.rows for name in tried.metrics)
         self.table.insert([_metric(name) for name in names], before="memory_peak_mib")
         self.show_rows([Row(tried, tried is best) for tried in view.rows], "Nothing has been tried yet.")
@@ -106,8 +104,7 @@ class TriedPage(TablePage[Row]):
     def title_text(self) -> Content:
         """How many sets of arguments there are."""
         count = f"{units.count(self.table.row_count, 'set')} of arguments"
-        left_out = f", {self._left_out:,} older and slower ones left out" if self._left_out else ""
-        return Content.assemble(("Tried", "bold $primary"), (f"  {count}{left_out}", "$text-muted"))
+        return Content.assemble(("Tried", "bold $primary"), (f"  {count}", "$text-muted"))
 
     def selected_text(self, row: Row) -> Content:
         """The arguments in full, why an attempt failed, and the attempts."""
