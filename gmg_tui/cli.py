@@ -157,10 +157,7 @@ def _settings(command: str) -> Settings | None:
         for name in settings.keys:
             if name not in keys.ids():
                 raise GmgError(f"{file}: [keys] there is no action {name}{nearest(name, keys.ids())}")
-        try:
-            keys.remap(settings.keys)
-        except ValueError as error:
-            raise GmgError(f"{file}: [keys] {error}") from None
+        keys.keymap.update({name: ",".join(given) for name, given in settings.keys.items()})
     if settings.readers:
         from gmg_tui.readers import formats
 
