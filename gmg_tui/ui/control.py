@@ -21,29 +21,6 @@ if TYPE_CHECKING:
 
 SHORT_S: Final = 60.0
 """Up to so many seconds of an attempt may be lost without a question."""
-_ENDED: Final = {
-    WorkerState.FINISHED: "has finished",
-    WorkerState.FAILED: "has failed",
-    WorkerState.STOPPED: "is stopped",
-}
-
-
-def why_not(action: Action | None, slot: str, worker: Worker | None, *, queued: bool) -> str:
-    """Why `action` (None: edit) cannot apply to the worker on `slot`, in a sentence; empty where it can.
-
-    `queued`: in a sweep, where a job that has ended runs again from the queue.
-    """
-    if worker is None or (queued and worker.job is None):
-        return f"No job runs on {slot}."
-    if worker.state in _ENDED:
-        done = _ENDED[worker.state]
-        if queued and (action is not Action.RESTART or worker.state is WorkerState.FINISHED):
-            return f"Job {worker.job} {done}: run it again from the queue."
-        if action in {Action.STOP, Action.KILL}:
-            return f"{slot} {done} already."
-    if action is Action.STOP and worker.state is WorkerState.STOPPING:
-        return f"{slot} is being stopped already."
-    return ""
 
 
 def with_groups(view: View, workers: Sequence[Worker]) -> Sequence[Worker]:
@@ -130,17 +107,16 @@ class Control:
         """The workers that `action` (None: edit) applies to; without one, a message says why."""
         view = self._app.view
         marked = [slot for slot in view.slots if slot in view.marked] if self._marks else []
-        targets, reasons = list[Worker](), list[str]()
-        for slot in marked or filter(None, [self.selected()]):
-            worker = view.worker_on(slot)
-            reason = why_not(action, slot, worker, queued=view.queue is not None)
-            if reason or worker is None:
-                reasons.append(reason)
-            else:
-                targets.append(worker)
-        if reasons and not targets:
-            self._app.say(reasons[0])
-        return targets
+        slots = marked or list(filter(None, [self.selected()]))
+        workers = [worker for slot in slots if (worker := view.worker_on(slot)) is not None]
+        if view.queue is not None:
+            workers = [worker for worker in workers if worker.job is not None]
+        # What has ended can neither be stopped nor killed, and the arguments of a sweep's job are the sweep's.
+        if action in {Action.STOP, Action.KILL} or (action is None and view.queue is not None):
+            workers = [worker for worker in workers if not worker.state.ended]
+        if slots and not workers:
+            self._app.say(f"Nothing runs on {slots[0] if len(slots) == 1 else 'the marked slots'}.")
+        return workers
 
     def act(self, action: Action) -> None:
         """Restart, stop or kill the selected worker or the marked ones."""

@@ -79,7 +79,7 @@ async def test_marked_workers_that_a_key_does_not_apply_to_are_skipped() -> None
         assert asked(app.engine) == [("stop", "gpu1")]
         await press(pilot, "left", "space", "x")
         assert len(asked(app.engine)) == 1
-        await play.sees(pilot, "gpu0 has finished already.")
+        await play.sees(pilot, "Nothing runs on the marked slots.")
 
 
 async def test_on_a_workers_page_keys_act_on_that_worker() -> None:

@@ -181,22 +181,17 @@ async def test_a_key_on_a_slot_without_a_job_shows_a_message() -> None:
         for key in ("r", "x", "X", "e"):
             app.say("")
             await press(pilot, key)
-            await play.sees(pilot, "No job runs on gpu3")
+            await play.sees(pilot, "Nothing runs on gpu3.")
         assert {request[0] for request in engine.asked} <= {"follow"}
 
 
-async def test_only_failed_jobs_can_be_run_again() -> None:
+async def test_a_job_that_has_ended_can_only_be_run_again() -> None:
     engine = sweeps.engine()
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:
         first, *others = engine.snapshot.workers
-        for state, key, message in (
-            (WorkerState.FINISHED, "r", "Job 13 has finished: run it again from the queue."),
-            (WorkerState.FAILED, "x", "Job 13 has failed: run it again from the queue."),
-            (WorkerState.FINISHED, "e", "Job 13 has finished: run it again from the queue."),
-            (WorkerState.FAILED, "r", ""),
-        ):
-            ended = sessions.changed(first, state=state)
+        for key, message in (("x", "Nothing runs on gpu0."), ("e", "Nothing runs on gpu0."), ("r", "")):
+            ended = sessions.changed(first, state=WorkerState.FAILED)
             await _shows(pilot, engine, sessions.changed(engine.snapshot, workers=(ended, *others)))
             await press(pilot, key)
             await play.sees(pilot, message)
