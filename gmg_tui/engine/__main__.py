@@ -24,12 +24,11 @@ import msgspec
 
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.main import Engine, any_of
-from gmg_tui.engine.output.logs import EngineLog, LogHandler, LogWriter
+from gmg_tui.engine.output.logs import LogHandler, LogWriter
 from gmg_tui.engine.records.session_files import lock
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.environ import WORKER_VARIABLES
 from gmg_tui.model import RunSpec
-from gmg_tui.session import ENGINE_LOG
 
 _GARBAGE = 20_000
 """Objects before the collector looks for garbage; nearly all go by themselves."""
@@ -42,13 +41,6 @@ def _answer(**fields: Any) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 1)
     os.close(nowhere)
-
-
-def _log_by(logs: LogWriter) -> None:
-    handler = LogHandler(EngineLog(logs, Path(ENGINE_LOG)))
-    logging.basicConfig(
-        handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
 
 
 def _report(text: str) -> None:
@@ -105,7 +97,8 @@ def _main(logs: LogWriter) -> None:
             return  # the launcher is gone
         spec = msgspec.json.decode(described, type=RunSpec)
         lock(Path(spec.folder))
-        _log_by(logs)
+        form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+        logging.basicConfig(handlers=[LogHandler(logs)], level=logging.INFO, format=form)
         hardware = Hardware.find(spec) if spec.nodes is None else Hardware((), None)
         if spec.agent is not None:
             hardware = hardware.on_node(spec.agent.node)

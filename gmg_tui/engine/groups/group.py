@@ -359,9 +359,3 @@ class RankMember(Member, RestartPolicy):
         """Wait until the group's next attempt begins."""
         await self.due.wait()
         self.due.clear()
-
-    def begun(self) -> None:
-        """Other ranks may have been prepared before the group's next attempt was wanted."""
-
-    def after(self, failure: Failure | None, *, had_progress: bool, running_s: float) -> None:
-        """The group decides."""

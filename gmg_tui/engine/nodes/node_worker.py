@@ -68,7 +68,8 @@ class NodeWorker(Worker):
             self._settle(Outcome())
 
     async def _attempt(self, meeting: Meeting | None) -> Outcome:
-        self.policy.begun()
+        if self.rank is None:
+            self.policy.begun()
         self._outcome = asyncio.get_running_loop().create_future()
         first = self.task.first_attempt  # a group counts the attempts of its ranks
         number = first if self.rank is not None else max(first, self._last_started + 1)

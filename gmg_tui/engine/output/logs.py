@@ -235,27 +235,23 @@ class Log:
             self._trouble = f"log may be incomplete: {error.strerror} ({self.path})"
 
 
-class EngineLog(Log):
-    """The engine's own log; it stays open."""
-
-    def append(self, data: bytes, left_out: int) -> None:
-        """As `Log.append`; if the disk refuses it, there is nowhere left to report that."""
-        missing = f"[gmg-tui] {left_out:,} bytes are missing here: {_MISSING}\n".encode() if left_out else b""
-        with suppress(OSError):
-            os.write(_STDERR, missing + data)
-
-
 class LogHandler(logging.Handler):
-    """Passes the records of `logging` to a log.
+    """Has the thread write the records of `logging` to standard error, the engine's own log, as far as the disk takes them.
 
-    `logging.handlers.QueueListener` would need the same bound, count and give-up time: its `stop` waits forever for a
-    disk that does not answer.
+    `logging.handlers.QueueListener` would need the same bound and give-up time: its `stop` waits forever for a disk that
+    does not answer.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, writer: LogWriter) -> None:
         super().__init__()
-        self._target = log
+        self._writer = writer
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
-        self._target.write((self.format(record) + "\n").encode(errors="backslashreplace"))
+        data = (self.format(record) + "\n").encode(errors="backslashreplace")
+        self._writer.then(partial(_print, data), len(data))
+
+
+def _print(data: bytes) -> None:
+    with suppress(OSError):  # there is nowhere left to report it
+        os.write(_STDERR, data)

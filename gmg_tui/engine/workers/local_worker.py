@@ -181,7 +181,8 @@ class LocalWorker(Worker):
             return self._unprepared(error)
         if launch is None:
             return Outcome(by_user=self._is_cancelled(), by_group=True)
-        self.policy.begun()
+        if self.rank is None:
+            self.policy.begun()
         if self.running is not None:
             self.past.append(self.running.record())
         attempt = RunningAttempt(launch, self.context, self.log, self.ring, self._on_output, self._changed)

@@ -116,7 +116,8 @@ class Worker(ABC):
         if outcome.by_user:
             return WorkerState.STOPPED, self._stopped_by
         self.failure = failure
-        if not (outcome.unprepared and self.task.job is not None):  # such a job goes back to its queue
+        # A rank's group decides, and a job that could not be prepared goes back to its queue.
+        if self.rank is None and not (outcome.unprepared and self.task.job is not None):
             self.policy.after(failure, had_progress=outcome.had_progress, running_s=outcome.running_s)
         if failure is not None:
             return WorkerState.FAILED, failure.reason
