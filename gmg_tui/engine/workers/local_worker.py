@@ -12,14 +12,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from gmg_tui import model, units
 from gmg_tui.ddp.variables import Meeting
 from gmg_tui.engine.attempts.attempt import RunningAttempt
 from gmg_tui.engine.attempts.context import Context, Launch
 from gmg_tui.engine.attempts.failure import failure_of, of_gpu, of_preparation
 from gmg_tui.engine.attempts.task import Task
+from gmg_tui.engine.clock import unix
 from gmg_tui.engine.processes.process import KILL, TERMINATED, Step
-from gmg_tui.engine.workers import worker_view
 from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.stacks import stacks_of
@@ -28,6 +30,7 @@ from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.failures import Failure, FailureKind
 from gmg_tui.gpu.nvml import NvmlUnavailable
 from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, Stacks, WorkerState
+from gmg_tui.text import clean
 
 _log = logging.getLogger(__name__)
 
@@ -261,16 +264,102 @@ class LocalWorker(Worker):
         if self.running is not None and self.state.live:
             self.running.settle()
 
-    def seen(self) -> RankSeen:
-        """What the watch of its group sees of it."""
-        return worker_view.seen(self)
-
     def _view(self, now: float) -> model.Worker:
-        return worker_view.view(self, now)
+        attempt, state = self.running, self.state
+        troubles = (self.misplaced, self.memory_kept, self.log.trouble)
+        failed = self.failure if state is WorkerState.FAILED else None
+        common = model.Worker(
+            slot=self.slot.name,
+            index=0,
+            state=state,
+            state_since=unix(self.state_since),
+            args_given=self.args if attempt is None else (),
+            advice=self._advice(),
+            out_of_memory=failed is not None and failed.kind is FailureKind.MEMORY,
+            warnings=(
+                *(text for text in troubles if text is not None),
+                *(attempt.warnings if attempt is not None else ()),
+            ),
+            log_lines=self.ring.end,
+            last_line=self._last_line(),
+            job=self.task.job,
+            job_name=self.task.name,
+            timeout_s=self.task.timeout_s,
+            before=self.before,
+        )
+        if attempt is None:
+            return common
+        reader, phase = attempt.reader, self.phase
+        since = self.state_since if self.carried else reader.phase_started
+        silent_s = attempt.fps_silent_s(now) if state is WorkerState.RUNNING else None
+        return structs.replace(
+            common,
+            current=attempt.record(),
+            phase_since=unix(since) if phase is not Phase.NONE else 0.0,
+            phase_usual_s=attempt.usual_s if phase is not Phase.NONE and not self.carried else None,
+            fps_silent_since=unix(now - silent_s) if silent_s is not None else None,
+            device=reader.genesis.device,
+            backend=reader.genesis.backend,
+            genesis_version=reader.genesis.version,
+            error_lines=reader.errors.count,
+            stopping=attempt.process.sent if state is WorkerState.STOPPING else None,
+            cpu_pct=attempt.activity.cpu_pct if state.live else None,
+            memory_rss_mib=attempt.activity.memory_rss_mib if state.live else None,
+            healed=reader.genesis.alerts.rebuilt_caches > 0 or (self.raced and reader.had_progress),
+        )
+
+    def _advice(self) -> str | None:
+        attempt = self.running
+        if attempt is None:
+            return self.advice
+        return self.advice or (attempt.reader.hint if attempt.fps is None and self.state.live else None)
+
+    def _last_line(self) -> str:
+        """The script's progress and metrics where it reports such, else its newest line: the last of a table means little."""
+        reader = self.running.reader if self.running is not None else None
+        if reader is None or not reader.metrics:
+            return clean(self.ring.newest)
+        done = reader.progress
+        parts = [f"{done.unit} {done.done:,.0f} of {done.total:,.0f}"] if done is not None else []
+        return ", ".join(
+            [*parts, *(f"{name.replace('_', ' ')} {value:,.5g}" for name, value in reader.metrics.items())]
+        )
+
+    def seen(self) -> RankSeen:
+        """What the watch of its group sees of a rank."""
+        attempt = self.running
+        if attempt is None:
+            return RankSeen()
+        reader, activity, stopped = attempt.reader, attempt.activity, attempt.activity.stopped
+        return RankSeen(
+            attempt=attempt.number,
+            settled=attempt.process.started and not attempt.process.is_stopping,
+            lives=self.state.live and attempt.exit_code is None,
+            phase_started=reader.phase_started,
+            in_running=reader.phase is Phase.RUNNING,
+            progress_at=reader.pace.last_at,
+            progress_every_s=reader.pace.usual_s,
+            cpu_since=activity.seen_since,
+            cpu_pct=activity.cpu_pct,
+            busy=activity.busy,
+            idle_s=activity.seen_idle_s,
+            stopped=(stopped.pid, stopped.state) if stopped is not None else None,
+        )
 
     async def details(self) -> Details:
-        """What a details screen shows of it, except its GPU's processes."""
-        return worker_view.details(self)
+        """The attempts of a worker, and what the newest was started with."""
+        attempt = self.running
+        return Details(
+            slot=self.slot.name,
+            command=attempt.launch.command if attempt is not None else (),
+            cwd=self.context.spec.cwd,
+            env=dict(attempt.launch.environment.set) if attempt is not None else {},
+            unset=attempt.launch.environment.unset if attempt is not None else (),
+            egl=attempt.launch.egl_note if attempt is not None else "not asked yet",
+            attempts=(*self.past, *([attempt.record()] if attempt is not None else [])),
+            args=self.args,
+            extra_env=self.env,
+        )
 
     async def stacks(self) -> Stacks:
         """The Python stacks of its process, or why there are none."""
