@@ -51,10 +51,6 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
     rate_of: RateOf = RateOf.SUM
     progress: Progress | None = None
     """That of the rank that reports most, which is rank 0 with rsl_rl."""
-    slowest: int | None = None
-    """The rank with the lowest rate, where each reports a rate and they differ by more than a few per cent."""
-    behind_pct: float | None = None
-    """How far `slowest` is below the median of the ranks, per cent (positive)."""
     waits_for: tuple[int, ...] = ()
     """Ranks that the others wait for before the group can begin."""
     stuck: str | None = None

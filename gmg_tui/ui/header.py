@@ -318,8 +318,6 @@ def _group_notes(group: RankGroup, now: float) -> Iterator[Note]:
         total = f"/{done.total:,.0f}" if done.total else ""
         left = f", {units.span(done.eta_s)} left" if done.eta_s is not None else ""
         yield Note(f"{done.done:,.0f}{total} {done.unit}{left}".rstrip(), "title")
-    if group.slowest is not None and group.behind_pct is not None:
-        yield Note(f"rank {group.slowest} {group.behind_pct:.0f} % behind", "warn")
     if group.restarts:
         yield Note(units.count(group.restarts, "restart"), "text")
     if group.advice and (group.reason or group.stuck):

@@ -140,12 +140,11 @@ async def test_rates_of_ranks_are_summed_but_not_a_group_rate() -> None:
         await run.until(lambda snapshot: snapshot.groups[0].fps == pytest.approx(2100.0, rel=0.02))
         (group,) = run.snapshot.groups
         assert group.rate_of is RateOf.SUM
-        assert (group.slowest, round(group.behind_pct or 0.0)) == (0, 5)
         await run.client.end()
     async with running(group_of("--steps", "100000", "--rsl")) as run:
         await run.until(lambda snapshot: snapshot.groups[0].fps is not None)
         (group,) = run.snapshot.groups
-        assert (group.rate_of, group.slowest) == (RateOf.RANK_0, None)
+        assert group.rate_of is RateOf.RANK_0
         assert group.progress is not None
         assert group.progress.unit == "iteration"
         await run.client.end()

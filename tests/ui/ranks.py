@@ -30,9 +30,7 @@ def summed() -> Snapshot:
     workers = tuple(rank(i, i, "g0", 4) for i in range(4))
     workers = (*workers[:2], changed(workers[2], fps=Fps(21e6, 21e6, 22e6, 900, settled=21e6)), workers[3])
     fps = sum(worker.rate or 0.0 for worker in workers)
-    group = RankGroup(
-        "g0", slots_of(0, 4), WorkerState.RUNNING, NOW - 2352.0, restarts=1, fps=fps, slowest=2, behind_pct=12.6
-    )
+    group = RankGroup("g0", slots_of(0, 4), WorkerState.RUNNING, NOW - 2352.0, restarts=1, fps=fps)
     return snapshot_of(workers, group)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 
 from gmg_tui.ddp.variables import Meeting
 from gmg_tui.engine.attempts.task import Task
@@ -27,8 +26,6 @@ _PORTS = 5
 """How many ports in a row may turn out to be taken before that counts as a failure of the group."""
 _BLIND_S = 10.0
 """After a longer time without a check, as when the engine was stopped, earlier observations do not count."""
-_NOTABLE_PCT = 3.0
-"""Ranks whose rates differ by less are equally fast."""
 _ORDER = (
     *("stopping", "restarting", "waiting", "starting", "building"),
     *("compiling", "running", "failed", "stopped", "finished"),
@@ -259,11 +256,6 @@ class Group:
         state, workers, attempt, at = self.state, self.workers, self._attempt, self.policy.at
         since = max(worker.state_since for worker in workers if worker.state is state)
         waits = bool(attempt.ready) and attempt.address is None and not attempt.called_off
-        # Rank 0's rate, where it is of the whole group, has no others to be compared with.
-        rates = [
-            worker.fps.settled if worker.fps is not None and not self._reports_for_all else None for worker in workers
-        ]
-        slowest_rank, behind_pct = slowest(rates)
         attempts = [worker.attempt for worker in workers]
         return RankGroup(
             id=self.id,
@@ -276,8 +268,6 @@ class Group:
             fps=self._rate() if state is WorkerState.RUNNING else None,
             rate_of=RateOf.RANK_0 if self._reports_for_all else RateOf.SUM,
             progress=next((each.progress for each in attempts if each is not None and each.progress is not None), None),
-            slowest=slowest_rank,
-            behind_pct=behind_pct,
             waits_for=tuple(self._without(attempt.ready)) if waits else (),
             stuck=self.stuck if not attempt.called_off else None,
             reason=self.cause if state in (WorkerState.FAILED, WorkerState.RESTARTING, WorkerState.STOPPING) else None,
@@ -294,19 +284,6 @@ class Group:
         counted = [worker for worker in self.workers if worker.fps_of_group == self._reports_for_all]
         rates = [rate for worker in counted if worker.fps is not None and (rate := worker.fps.settled) is not None]
         return sum(rates) if rates else None
-
-
-def slowest(rates: Sequence[float | None]) -> tuple[int | None, float | None]:
-    """The rank with the lowest rate, and how far it is below the median, per cent.
-
-    None where that is not notable, or where not every rank has a rate.
-    """
-    reported = [rate for rate in rates if rate is not None]
-    if len(reported) < len(rates) or len(reported) < 2:
-        return None, None
-    lowest, middle = min(reported), median(reported)
-    behind_pct = 100 * (1 - lowest / middle) if middle > 0 else 0.0
-    return (rates.index(lowest), behind_pct) if behind_pct >= _NOTABLE_PCT else (None, None)
 
 
 class RankMember(Member, RestartPolicy):
