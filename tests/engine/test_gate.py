@@ -1,15 +1,18 @@
-"""Which worker may start when."""
+"""When each worker of a session starts."""
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from gmg_tui.engine.attempts import gate
 from gmg_tui.engine.attempts.gate import Gate
-from gmg_tui.model import Phase, StartMode
+from gmg_tui.model import Phase, Snapshot, StartMode, WorkerState
+
+from .harness import running, spec_for
 
 
 class Asked:
@@ -99,3 +102,40 @@ async def test_in_staggered_mode_a_slot_waits_only_for_its_first_worker(monkeypa
     await asked.started()
     await asked.all_start()
     assert asked.reasons["gpu1"] is None, "its next job starts at once"
+
+
+_SILENT = "import time\ntime.sleep(1e6)\n"
+
+
+@pytest.mark.slow
+async def test_ranks_of_one_group_start_together(tmp_path: Path) -> None:
+    script = tmp_path / "ddp.py"
+    script.write_text(_SILENT)
+    env = {"RANK": "{i}", "WORLD_SIZE": "2"}
+    async with running(spec_for(cpu=2, script=str(script), env=env)) as run:
+        await run.until(lambda snapshot: all(worker.state is WorkerState.STARTING for worker in snapshot.workers))
+
+
+@pytest.mark.slow
+async def test_a_script_that_has_simulated_before_does_not_wait_at_its_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = tmp_path / "qdcache"
+    kernels.mkdir()
+    (kernels / "kernel").touch()
+    monkeypatch.setenv("QD_OFFLINE_CACHE_FILE_PATH", str(kernels))
+    reasons: list[set[str | None]] = []
+    for phase_s in ("0.4", "0.6"):
+        seen: set[str | None] = set()
+        reasons.append(seen)
+        async with running(spec_for("--lines", "3", "--phase-s", phase_s, cpu=2)) as run:
+
+            def ended(snapshot: Snapshot, seen: set[str | None] = seen) -> bool:
+                seen |= {worker.reason for worker in snapshot.workers}
+                return snapshot.ended
+
+            await run.until(ended, timeout_s=60)
+    cold, warm = reasons
+    # Who comes a little late finds it held already.
+    assert any("for cpu0 to write the mesh caches" in (reason or "") for reason in cold)
+    assert warm == {None}

@@ -1,4 +1,4 @@
-"""Real processes: read to the last byte, and ended with all that they started."""
+"""Real processes: scanned, read to the last byte, and ended with all that they started."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import psutil
 import pytest
 
 from gmg_tui.engine.output.pipes import Pipes
+from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process import Process, adopt_orphans
 from gmg_tui.engine.processes.process_tree import Scans
 
@@ -161,3 +163,25 @@ async def test_a_process_group_with_a_recycled_pid_is_not_killed(tmp_path: Path)
     finally:
         stranger.kill()
         stranger.wait()
+
+
+async def test_a_child_with_an_unreadable_environment_does_not_block_scans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Like a process stuck in a driver, with its memory map locked."""
+    answer, slot_of = threading.Event(), process_tree.slot_of
+
+    def stuck(pid: int) -> str:
+        answer.wait()
+        return slot_of(pid)
+
+    monkeypatch.setattr(process_tree, "slot_of", stuck)
+    child = await asyncio.create_subprocess_exec("sleep", "60", env={"GMG_SLOT": "cpu7", "PATH": os.environ["PATH"]})
+    scans = Scans()
+    try:
+        assert (await scans.table()).members(None, "cpu7") == []
+        answer.set()
+        while [proc.pid for proc in (await scans.table()).members(None, "cpu7")] != [child.pid]:
+            pass
+    finally:
+        answer.set()
+        child.kill()
+        await child.wait()

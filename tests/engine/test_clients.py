@@ -1,0 +1,189 @@
+"""What clients are sent, what they may ask for, and when workers wait for one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import gmg_tui
+from gmg_tui import protocol
+from gmg_tui.client import EngineClient
+from gmg_tui.errors import GmgError
+from gmg_tui.model import QueueAction, RunSpec, WorkerState
+from gmg_tui.protocol import Action, Seen
+
+from .harness import Running, own_name, program, running, spec_for, sweep_for
+
+_SCRIPT = """
+import sys, time
+for number in range(1 if sys.argv[1] == "0" else 10_000):
+    print("line", number, flush=True)
+    time.sleep(0.05)
+"""
+
+
+async def test_unchanged_workers_are_not_sent_again(tmp_path: Path) -> None:
+    """Issue 24, bug 10: a state that contained its age changed, and was sent, each second."""
+    script = tmp_path / "script.py"
+    script.write_text(_SCRIPT)
+    async with running(spec_for("{i}", script=str(script), cpu=2)) as run:
+        await run.until_state("cpu0", WorkerState.FINISHED)
+        await run.until_state("cpu1", WorkerState.RUNNING)
+        reader, writer = await asyncio.open_unix_connection(run.spec.socket)
+        writer.write(protocol.frame(protocol.Hello(protocol.VERSION, gmg_tui.__version__)))
+        updates: list[protocol.Update] = []
+        async with asyncio.timeout(60):
+            while len(updates) < 5:
+                message = await protocol.read_message(reader)
+                if isinstance(message, protocol.Update):
+                    updates.append(message)
+        writer.close()
+        first, *others = updates
+        assert [worker.slot for worker in first.snapshot.workers] == ["cpu0", "cpu1"]
+        sent = [worker.slot for update in others for worker in update.snapshot.workers]
+        assert all(update.partial for update in others)
+        assert "cpu0" not in sent
+        assert "cpu1" in sent
+        await run.client.end(kill=True)
+
+
+NEVER = ("--lines", "0")
+
+STEERING: dict[str, Callable[[EngineClient], object]] = {
+    "restart": lambda client: client.act(Action.RESTART, "cpu0"),
+    "stop": lambda client: client.act(Action.STOP, "cpu0"),
+    "kill": lambda client: client.act(Action.KILL, "cpu0"),
+    "edit": lambda client: client.edit(("cpu0",), ("-B", "8"), {}),
+    "act on jobs": lambda client: client.act_on_jobs(QueueAction.SKIP, 1),
+    "use a slot": lambda client: client.use_slot("cpu0", used=False),
+    "stacks": lambda client: client.stacks("cpu0"),
+    "end": lambda client: client.end(),
+    "end at once": lambda client: client.end(kill=True),
+}
+"""Requests that change something or affect a worker."""
+
+
+@asynccontextmanager
+async def _looking(run: Running) -> AsyncIterator[EngineClient]:
+    client = await EngineClient.connect(Path(run.spec.socket), readonly=True)
+
+    async def listen() -> None:
+        async for _ in client.events():
+            pass
+
+    listening = asyncio.create_task(listen())
+    try:
+        yield client
+    finally:
+        await client.close()
+        await listening
+
+
+async def test_the_engine_refuses_changes_from_read_only_connections() -> None:
+    async with running(spec_for(*NEVER, name=own_name())) as run:
+        await run.until_state("cpu0", WorkerState.RUNNING)
+        pid = run.worker("cpu0").pid
+        async with _looking(run) as client:
+            assert client.welcome.readonly
+            for steer in STEERING.values():
+                with pytest.raises(GmgError, match="read-only"):
+                    await steer(client)  # type: ignore[misc]
+            assert (await client.details("cpu0")).slot == "cpu0"
+            assert (await client.series("cpu0")).slot == "cpu0"
+        await run.client.act(Action.STOP, "cpu0")  # the door is the same for those who may steer
+        stopped = await run.until_state("cpu0", WorkerState.STOPPED)
+        assert (stopped.attempt, pid is not None) == (1, True)
+
+
+async def test_read_only_clients_do_not_keep_the_engine_running() -> None:
+    async with running(spec_for("--lines", "3")) as run:
+        await run.until(lambda snapshot: snapshot.ended)
+        async with _looking(run):
+            await run.leave()
+            await asyncio.wait_for(run.process.wait(), 60)
+    assert run.process.returncode == 0
+
+
+async def test_a_request_for_an_ended_job_does_not_affect_the_next_one() -> None:
+    async with running(sweep_for([{}] * 3, program("--s", "60"), cpu=1)) as run:
+        await run.until(lambda s: s.workers[0].job == 1 and s.workers[0].pid)
+        seen = {"cpu0": Seen(1, 1)}
+        await run.client.act_on_jobs(QueueAction.STOP, 1)
+        second = await run.until(lambda s: s.workers[0].job == 2 and s.workers[0].pid)
+        refused = r"^job 1 has ended; job 2 runs on cpu0 now$"
+        for action in Action:
+            with pytest.raises(GmgError, match=refused):
+                await run.client.act(action, "cpu0", seen=seen)
+        with pytest.raises(GmgError, match=refused):
+            await run.client.edit(("cpu0",), ("--s", "1"), {}, seen)
+        with pytest.raises(GmgError, match=r"^job 2 runs on cpu0 now$"):
+            await run.client.act(Action.STOP, "cpu0", seen={"cpu0": Seen()})
+        last = (await run.client.queue(0, 10)).jobs
+        assert [job.state for job in last[1:]] == [last[1].state, WorkerState.WAITING]
+        assert not last[1].state.ended
+        assert run.worker("cpu0").pid == second.workers[0].pid
+        await run.client.act(Action.KILL, "cpu0", seen={"cpu0": Seen(2, 1)})
+        await run.until(lambda s: s.workers[0].job == 3 and s.workers[0].pid)
+        await run.client.act(Action.STOP, "cpu0", seen={"cpu0": Seen(3)})
+        await run.until_done()
+        await run.client.act(Action.RESTART, "cpu0", seen={"cpu0": Seen(3)})
+        await run.until(lambda s: s.workers[0].job == 3 and s.workers[0].attempt == 2)
+
+
+async def test_a_kill_of_an_ended_attempt_is_refused_and_other_slots_are_killed() -> None:
+    async with running(spec_for("--lines", "0", "--plain", cpu=2)) as run:
+        await run.until(lambda s: all(worker.pid for worker in s.workers))
+        await run.client.act(Action.RESTART, "cpu0", seen={"cpu0": Seen()})
+        await run.until(lambda s: s.workers[0].attempt == 2 and s.workers[0].pid)
+        with pytest.raises(GmgError, match=r"^attempt 1 has ended; attempt 2 runs on cpu0 now$"):
+            await run.client.act(Action.KILL, "cpu0", "cpu1", seen={"cpu0": Seen(None, 1), "cpu1": Seen(None, 1)})
+        await run.until_state("cpu1", WorkerState.STOPPED)
+        assert run.worker("cpu0").state.live
+
+
+_LONG = "import gmg_tui.engine.main as main; main._VIEWER_S = 1e6; "
+_BOOT = "import runpy; runpy.run_module('gmg_tui.engine', run_name='__main__', alter_sys=True)"
+
+
+@contextlib.asynccontextmanager
+async def _awaiting(spec: RunSpec, boot: str) -> AsyncIterator[Running]:
+    """An engine that expects a client."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", boot), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(msgspec.json.encode(spec) + b"\nviewer")
+    process.stdin.close()
+    assert msgspec.json.decode(await process.stdout.readline())["ok"]
+    run = Running(process, await EngineClient.connect(Path(spec.socket)), spec)
+    try:
+        yield run
+    finally:
+        await run.leave()
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def test_workers_start_once_a_client_is_connected() -> None:
+    async with _awaiting(spec_for("--lines", "1"), _LONG + _BOOT) as run:
+        another = await EngineClient.connect(Path(run.spec.socket))
+        (worker,) = another.welcome.snapshot.workers
+        assert worker.state is WorkerState.WAITING
+        await another.close()
+        await run.client.follow("cpu0", tail=0)
+        await run.until_state("cpu0", WorkerState.FINISHED)
+
+
+async def test_workers_start_without_a_client_after_a_timeout() -> None:
+    async with _awaiting(spec_for("--lines", "1"), _BOOT) as run:
+        await run.until_state("cpu0", WorkerState.FINISHED)

@@ -1,0 +1,179 @@
+"""Samples of GPUs: their age, their memory, and the index that an attempt is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gmg_tui.engine.attempts.context import AWAITS_DRIVER
+from gmg_tui.engine.gpus.memory import GpuMemory
+from gmg_tui.engine.observer import GpuSamples
+from gmg_tui.gpu.silence import NO_ANSWER
+from gmg_tui.model import DdpSpec, GpuProcess, GpuSample, RestartMode, StartMode, WorkerState
+from gmg_tui.protocol import Action
+from tests.nvml_sim import GPU_IS_LOST, Sim
+
+from .harness import running, spec_for
+
+_READ = GpuSample("A", gpu_util_pct=97.0, power_w=600.0)
+
+
+def _taken(*samples: GpuSample, interval_s: float = 1.0) -> GpuSamples:
+    taken = GpuSamples(["A", "B"], interval_s, 100.0)
+    taken.take(samples, 100.0)
+    return taken
+
+
+def test_the_age_of_a_sample_is_shown_from_3_s_and_its_values_dropped_from_15_s() -> None:
+    ours = _taken(_READ)
+    assert list(ours.current(102.9)) == [_READ]
+    (late,) = ours.current(103.0)
+    assert (late.age_s, late.gpu_util_pct, late.silent) == (3.0, 97.0, False)
+    assert not ours.expire(114.9)
+    assert ours.expire(115.0)
+    assert not ours.expire(116.0), "said once"
+    gone = list(ours.current(123.0))
+    assert gone == [GpuSample(uuid, error=NO_ANSWER, age_s=23.0) for uuid in "AB"]
+    assert all(sample.silent for sample in gone)
+    ours.take([_READ], 124.0)
+    assert next(iter(ours.current(124.0))) == _READ
+
+
+def test_the_age_of_a_sample_counts_from_its_reading_not_its_delivery() -> None:
+    ours = _taken(GpuSample("A", gpu_util_pct=97.0, age_s=14.0))
+    assert [sample.age_s for sample in ours.current(100.0)] == [14.0]
+    assert ours.expire(101.0)
+
+
+def test_a_lost_gpu_stays_lost_and_unsupported_values_have_no_age() -> None:
+    lost, refused = GpuSample("A", lost=True, error="lost"), GpuSample("B", error="no permission")
+    ours = _taken(lost, refused)
+    assert list(ours.current(110.0)) == [lost, refused]
+    ours.expire(120.0)
+    assert list(ours.current(120.0)) == [lost, GpuSample("B", error=NO_ANSWER, age_s=20.0)]
+
+
+async def test_a_session_reports_the_activity_and_health_of_its_gpus(sim: Sim) -> None:
+    sim.gpus[0].gpm, sim.gpus[0].ecc_uncorrected = {2: 41.5}, 2
+    sim.write()
+    spec = spec_for("--lines", "0", cpu=None, gpus="0,1", start=StartMode.TOGETHER)
+    async with running(spec, sim.env()) as run:
+        snapshot = await run.until(lambda s: len(s.samples) == 2 and s.samples[0].sm_pct and s.samples[1].health)
+        first, second = snapshot.samples
+        assert (first.sm_pct, second.sm_pct) == (41.5, None)
+        assert first.health is not None
+        assert first.health.fatal is not None
+        assert first.health.fatal.text == "2 ECC errors, uncorrected"
+        assert second.health is not None
+        assert second.health.troubles == ()
+        await run.until_state("gpu0", WorkerState.RUNNING)
+        moment = run.snapshot.time
+        await run.until(lambda s: s.time > moment + 2)
+        assert (await run.client.series("gpu0")).sm_pct[-1] == 41.5
+        assert (await run.client.series("gpu1")).sm_pct == ()
+
+
+OURS, STRANGER = 100, 7
+
+
+def _sample(used_mib: float | None, *pids: int, hidden: bool = False) -> GpuSample:
+    processes = None if hidden else tuple(GpuProcess(pid) for pid in pids)
+    return GpuSample("GPU-0", memory_used_mib=used_mib, processes=processes)
+
+
+def _after(*live: GpuSample, before: GpuSample | None, pid: int = OURS) -> GpuMemory:
+    """The memory of an attempt that has just ended."""
+    memory = GpuMemory("gpu0")
+    memory.measure(before, frozenset(), live=False)
+    for sample in live:
+        memory.measure(sample, {pid}, live=True)
+    memory.ended()
+    return memory
+
+
+def _measured(memory: GpuMemory, *samples: GpuSample) -> str | None:
+    """What the next attempt has to wait for after `samples`."""
+    for sample in samples:
+        memory.measure(sample, frozenset(), live=False)
+    return memory.awaited()
+
+
+@pytest.mark.parametrize("before", [_sample(500), None], ids=["known before", "known from the first reading on"])
+def test_without_process_names_the_memory_in_use_decides(before: GpuSample | None) -> None:
+    memory = _after(_sample(500), _sample(30_000), before=before)
+    assert (
+        _measured(memory, _sample(30_000))
+        == "for 28.8 GiB on gpu0 to be released (the list of its processes shows by whom)"
+    )
+    assert _measured(memory, _sample(1_900)) is None, "drivers round"
+    assert memory.still_taken() is None
+
+
+def test_the_absence_of_listed_processes_is_sufficient() -> None:
+    memory = _after(_sample(500), _sample(30_000, OURS), before=_sample(500))
+    assert memory.awaited() is not None, "the last reading still names it"
+    assert _measured(memory, _sample(30_000, STRANGER)) is None
+
+
+def test_processes_present_before_the_attempt_are_not_its_own() -> None:
+    host_pid = 4711
+    memory = _after(_sample(20_000, STRANGER), _sample(50_000, STRANGER, host_pid), before=_sample(20_000, STRANGER))
+    assert _measured(memory, _sample(50_000, STRANGER, host_pid)) is not None
+    assert _measured(memory, _sample(24_000, STRANGER)) is None
+
+
+def test_other_workers_on_the_card_make_it_unknown_unless_processes_are_listed() -> None:
+    unnamed = _after(_sample(500), _sample(30_000), before=_sample(500))
+    memory = _after(_sample(500), _sample(30_000, OURS), before=_sample(500))
+    assert (unnamed.awaited(shared=True), unnamed.still_taken(shared=True)) == (None, None)
+    assert memory.awaited(shared=True) is not None
+
+
+async def test_a_restart_on_a_shared_gpu_does_not_wait_for_the_memory_of_others() -> None:
+    """In a container the driver does not name the processes: two thirds of what is used may be the neighbours'."""
+    memory = _after(_sample(500, hidden=True), _sample(30_000, hidden=True), before=_sample(500, hidden=True))
+    memory.measure(_sample(20_000, hidden=True), frozenset(), live=False)
+    waits: list[str] = []
+    await memory.released(waits.append, shared=True)
+    assert waits == []
+    assert memory.still_taken(shared=True) is None
+
+
+NEVER = ("--lines", "0")
+RUNNING = WorkerState.RUNNING
+ON_GPUS: dict[str, Any] = {"cpu": None, "start": StartMode.TOGETHER, "interval_s": 0.2}
+
+
+async def test_a_worker_that_cannot_be_prepared_is_restarted_like_a_failed_one(sim: Sim) -> None:
+    sim.gpus[0].fails = {"nvmlDeviceGetIndex": GPU_IS_LOST}
+    sim.write()
+    spec = spec_for(*NEVER, gpus="0,1", restart=RestartMode.FAILURE, max_restarts=1, **ON_GPUS)
+    async with running(spec, sim.env()) as run:
+        waiting = await run.until_state("gpu0", WorkerState.RESTARTING)
+        assert waiting.restart_at is not None
+        assert "lost" in (waiting.reason or "")
+        await run.until_state("gpu0", WorkerState.FAILED)
+        sim.gpus[0].fails = {}
+        sim.write()
+        await run.client.act(Action.RESTART, "gpu0")
+        assert (await run.until_state("gpu0", RUNNING)).attempt == 1
+
+
+@pytest.mark.parametrize("ddp", [None, DdpSpec()], ids=["a worker", "a group"])
+async def test_an_edit_during_preparation_applies_to_the_attempt(sim: Sim, ddp: DdpSpec | None) -> None:
+    spec = spec_for(*NEVER, gpus="2", ddp=ddp, **ON_GPUS)
+    async with running(spec, sim.env()) as run:
+        await run.until(lambda s: all(worker.state is RUNNING for worker in s.workers))
+        sim.hangs = True
+        sim.write()
+        await run.client.act(Action.RESTART, "gpu0", "gpu1")
+        await run.until(lambda s: all(worker.reason == AWAITS_DRIVER for worker in s.workers))
+        await run.client.edit(("gpu0", "gpu1"), ("--lines", "9"), {})
+        sim.hangs = False
+        sim.write()
+        await run.until(lambda s: s.ended)
+        assert {worker.state for worker in run.snapshot.workers} == {WorkerState.FINISHED}
+        assert {worker.args for worker in run.snapshot.workers} == {("--lines", "9")}
+        if ddp is None:
+            assert {worker.attempt for worker in run.snapshot.workers} == {2}
