@@ -89,6 +89,22 @@ async def test_a_stalled_network_loses_no_worker_and_commands_are_delivered_afte
     nothing_left(spec)
 
 
+async def test_workers_of_a_lost_node_are_stopped_and_restarted_once_it_is_back() -> None:
+    spec = on_nodes(*ENDLESS, where=nodes(lost_after_s=3.0))
+    async with running(spec) as run:
+        before = await all_run(run)
+        bridge(run.process.pid, "n2").suspend()
+        await run.until(lambda snapshot: snapshot.nodes[1].lost_since is not None)
+        await run.client.act(Action.RESTART, "n2/cpu0")
+        await run.client.act(Action.STOP, "n2/cpu1")
+        await run.until_state("n2/cpu1", WorkerState.STOPPED)
+        await run.until(lambda _: run.worker("n2/cpu0").attempt == 2 and run.worker("n2/cpu0").state is RUNNING)
+        assert {slot: run.worker(slot).pid for slot in SLOTS[:2]} == {slot: before[slot] for slot in SLOTS[:2]}
+        await eventually(lambda: before["n2/cpu1"] not in {process.pid for process in marked(spec.name)})
+        await run.client.end()
+    nothing_left(spec)
+
+
 async def test_gpu_metrics_come_from_their_node_and_are_unknown_while_it_is_silent(sim: Sim) -> None:
     spec = spec_for(*ENDLESS, cpu=None, gpus="0,1", nodes=nodes())
     async with running(spec, sim.env()) as run:
