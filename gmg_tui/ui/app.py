@@ -275,8 +275,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         from gmg_tui.ui.pages.stacks import StacksPage
 
         if slot := self.control.selected():
-            group = self.view.snapshot.group(slot)
-            await self.push_screen(StacksPage(self.engine, slot, group.slots if group else (slot,)))
+            await self.push_screen(StacksPage(self.engine, slot))
 
     async def action_queue(self) -> None:
         """Show the queue of a sweep, or the tuning."""

@@ -97,6 +97,11 @@ class _Signs(NamedTuple):
 SIGNS: Final = _Signs()
 
 
+def ink(style: Style) -> Style:
+    """A style without its background, for a text on another one."""
+    return Style(color=style.color, bold=style.bold, dim=style.dim)
+
+
 def safe(text: str) -> str:
     """`text` without anything that a terminal would interpret."""
     return text if text.isprintable() else clean(text.encode("utf-8", "replace"))

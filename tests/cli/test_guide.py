@@ -7,7 +7,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-from textual.widgets import MarkdownViewer
 
 from gmg_tui import cli, config
 from gmg_tui.commands.guide import FOLDER, TOPICS, options_page
@@ -89,9 +88,5 @@ async def test_on_a_terminal_it_opens_and_closes() -> None:
     async with app.run_test() as pilot:
         await pilot.pause()
         assert "Running a script" in str(app.query_one("MarkdownH1").render())
-        viewer = app.query_one(MarkdownViewer)
-        assert not viewer.show_table_of_contents
-        await pilot.press("t")
-        assert viewer.show_table_of_contents
         await pilot.press("q")
     assert app.return_code == 0

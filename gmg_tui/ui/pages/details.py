@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, ItemGrid
+from textual.containers import ItemGrid
 from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
@@ -19,13 +19,12 @@ from gmg_tui.client import Source
 from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Slot, Worker, WorkerState
 from gmg_tui.ui import keys, words
 from gmg_tui.ui.charts import Track, Values, ceiling, least_height, stack
-from gmg_tui.ui.drawing import plain
+from gmg_tui.ui.drawing import STYLES, plain
 from gmg_tui.ui.pages import worker_facts as facts
 from gmg_tui.ui.pages.page import Drawing, Facts, Page, Scroll, waiting
 from gmg_tui.ui.pages.table import RowTable
 from gmg_tui.ui.view import View, job_on, log_path
 
-_STATE_STYLES: Final = {"ok": "$success", "warn": "$warning", "error": "$error", "dim": "$text-muted"}
 _LEAST_WIDTH: Final = 32
 """Cells that charts need."""
 
@@ -38,14 +37,11 @@ class DetailsPage(Page):
         #notes { height: auto; max-height: 4; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 1; }
         TabbedContent, ContentSwitcher, TabPane { height: 1fr; }
         TabPane { padding: 0 1; }
-        #beside { width: 44; display: none; margin-left: 1; }
         ItemGrid { height: auto; grid-gutter: 1 2; }
         RowTable { height: 1fr; scrollbar-size: 0 1; background: $background; }
         #attempt { height: auto; max-height: 6; }
-        &.-wide #beside { display: block; }
     }
     """
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (104, "-wide")]  # noqa: RUF012 - as Textual declares it
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,h", "neighbour(-1)", "Previous worker", id="left", priority=True, show=False),
         Binding("right,l", "neighbour(1)", "Next worker", id="right", priority=True, show=False),
@@ -74,7 +70,7 @@ class DetailsPage(Page):
         self._notes = Static(id="notes")
         self._sections = TabbedContent()
         self._charts = Drawing()
-        self._facts = {name: Facts(id=name) for name in ("now", "worker", "gpu", "identity", "attempt", "start")}
+        self._facts = {name: Facts(id=name) for name in ("worker", "gpu", "identity", "attempt", "start")}
         self._attempts: RowTable[Attempt] = RowTable(
             facts.attempt_columns(lambda: view.snapshot.time),
             key=lambda attempt: str(attempt.number),
@@ -85,10 +81,8 @@ class DetailsPage(Page):
         """What is wrong, and the sections."""
         yield self._notes
         with self._sections:
-            with TabPane("Charts", id="charts"), Horizontal():
+            with TabPane("Charts", id="charts"):
                 yield self._charts
-                with Scroll(id="beside"):
-                    yield self._facts["now"]
             with TabPane("Metrics", id="metrics"), Scroll(), ItemGrid(min_column_width=44, regular=False):
                 yield self._facts["worker"]
                 yield self._facts["gpu"]
@@ -150,13 +144,11 @@ class DetailsPage(Page):
         if self._series is not None:
             shown = list(tracks(slot, worker, sample, self._series)), self._series
             self._charts.show(shown, lambda size: lines(*shown, size))
-        now = list(facts.worker_facts(self._view.of(self._slot)))
-        gpu = list(facts.gpu_facts(slot.gpu, sample, worker, over=self._view.over)) if slot.gpu is not None else []
         health = facts.health_facts(sample.health) if sample is not None and sample.health is not None else ()
-        self._facts["now"].show([*now, *gpu])
-        self._facts["worker"].show(now)
-        self._facts["gpu"].show(gpu)
-        self._facts["identity"].show([*(facts.identity_facts(slot.gpu) if slot.gpu is not None else ()), *health])
+        self._facts["worker"].show(facts.worker_facts(self._view.of(self._slot)))
+        if slot.gpu is not None:
+            self._facts["gpu"].show(facts.gpu_facts(slot.gpu, sample, worker, over=self._view.over))
+            self._facts["identity"].show([*facts.identity_facts(slot.gpu), *health])
         if self._details is not None:
             newest, job = worker.current, self._known_job
             rows = [newest if newest is not None and newest.number == each.number else each for each in attempts]
@@ -164,7 +156,7 @@ class DetailsPage(Page):
             self._show_attempt()
             command = f"gmg-tui logs {self._view.session.spec.name} {self._slot if job is None else job.number}"
             path = log_path(self._view, self._slot, job)
-            self._facts["start"].show(list(facts.setup_facts(self._details, path, command)))
+            self._facts["start"].show(facts.setup_facts(self._details, path, command))
 
     def title_text(self) -> Content:
         """The slot, its state and its job."""
@@ -180,7 +172,7 @@ class DetailsPage(Page):
         return Content.assemble(
             plain(self._slot).stylize("bold $primary"),
             plain(f" · {words.gpu_name(slot)}  "),
-            (state, _STATE_STYLES.get(words.style_of(worker), "bold")),
+            (state, f"${STYLES[words.style_of(worker)]}"),
             (f"  attempt {worker.attempt}{pid}{at}", "$text-muted"),
             plain(f"{job}{values}{f'  {timeout}' if timeout else ''}"),
         )
@@ -188,9 +180,8 @@ class DetailsPage(Page):
     def show_title(self) -> None:
         """Show the title, and below it what is wrong with the worker."""
         super().show_title()
-        worker = self._worker
-        trouble = facts.trouble_facts(self._view.of(self._slot)) if worker is not None else ()
-        notes = [plain(f"{fact.label} {fact.text}").stylize(fact.style) for fact in trouble]
+        trouble = words.trouble(self._view.of(self._slot)) if self._worker is not None else ()
+        notes = [plain(f"▸ {note.text}").stylize(f"${STYLES[note.style]}") for note in trouble]
         self._notes.update(Content("\n").join(notes))
 
     # Keys
@@ -224,9 +215,8 @@ class DetailsPage(Page):
         self._show_attempt()
 
     def _show_attempt(self) -> None:
-        attempt, worker = self._attempts.selected, self._worker
-        shown = facts.attempt_facts(attempt, worker) if attempt is not None and worker is not None else ()
-        self._facts["attempt"].show(list(shown))
+        attempt = self._attempts.selected
+        self._facts["attempt"].show(facts.attempt_facts(attempt) if attempt is not None else ())
 
     async def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Do what `enter` does."""

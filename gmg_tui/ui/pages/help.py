@@ -1,4 +1,4 @@
-"""The help: the basics, the keys, the states, and what the metrics mean; and the manual."""
+"""The help: the keys, the states, and what the metrics mean; and the manual."""
 
 from __future__ import annotations
 
@@ -11,24 +11,10 @@ from textual.screen import Screen
 from textual.widgets import Footer, MarkdownViewer
 
 from gmg_tui.model import WorkerState
-from gmg_tui.ui import keys
 from gmg_tui.ui.dialogs import Dialog
 from gmg_tui.ui.drawing import SIGNS
 from gmg_tui.ui.pages.page import Fact, Facts, Scroll
 
-BASICS: Final[tuple[tuple[str, str], ...]] = (
-    ("select", "The arrows or the mouse select a worker; its log is below the workers."),
-    ("look", "{details} shows the selected worker's charts, metrics, attempts and setup; {back} goes back one step."),
-    ("log", "{search} searches, {next} and {previous} go to the matches, {follow} follows the end."),
-    (
-        "change",
-        "{edit} edits the arguments and restarts; {restart} restarts, {stop} stops; {mark} marks several first.",
-    ),
-    ("trouble", "{trouble} selects the next worker that has failed, is lost, stuck, slow or throttled."),
-    ("leave", "{quit} asks whether to stop the workers; {detach} leaves them running, gmg-tui attach returns."),
-    ("the rest", "{palette} finds every command by its words: sort, filter, stacks, pager, copy, themes."),
-)
-"""What a new user needs first; in braces the ids of bindings, for which their keys are filled in."""
 STATES: Final = {
     WorkerState.WAITING: "for the start gate or for a job",
     WorkerState.STARTING: "the process has been started and has printed nothing",
@@ -74,7 +60,6 @@ class HelpScreen(Dialog[None]):
         super().__init__()
         self._page = list(_keys(screen)) if screen is not main else []
         self._main = list(_keys(main))
-        self._basics = [each for each in BASICS if each[0] != "change" or main.app.check_action("edit", ())]
 
     def contents(self) -> ComposeResult:
         """The sections, one below the other."""
@@ -83,13 +68,7 @@ class HelpScreen(Dialog[None]):
         lost = Fact(f"{SIGNS.warn} lost", "its node does not answer; what ran there starts again")
         with Scroll():
             if self._page:
-                yield Facts([Fact("Keys of this page"), *self._page], id="page")
-            yield Facts(
-                [
-                    Fact("Basics"),
-                    *(Fact(label, text.format_map(keys.displayed(self.app))) for label, text in self._basics),
-                ]
-            )
+                yield Facts([Fact("Keys of this page"), *self._page])
             yield Facts([Fact("Keys"), *self._main])
             yield Facts([Fact("States"), *states, stuck, lost])
             yield Facts([Fact("Metrics"), *METRICS])
@@ -108,14 +87,11 @@ def _keys(screen: Screen[Any]) -> Iterator[Fact]:
 
 # The manual
 
-_WIDE = 132
-"""Columns that the widest commands need beside the table of contents."""
-
 
 class GuideApp(App[None]):
-    """Shows a Markdown text, on a wide terminal with its table of contents."""
+    """Shows a Markdown text."""
 
-    BINDINGS: ClassVar = [("t", "contents", "table of contents"), ("q,escape", "quit", "quit")]
+    BINDINGS: ClassVar = [("q,escape", "quit", "quit")]
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -123,17 +99,12 @@ class GuideApp(App[None]):
 
     def compose(self) -> ComposeResult:
         """The text and the keys."""
-        yield MarkdownViewer(self._text, open_links=False, show_table_of_contents=self.size.width >= _WIDE)
+        yield MarkdownViewer(self._text, open_links=False, show_table_of_contents=False)
         yield Footer()
 
     def on_mount(self) -> None:
         """Let the keys scroll the text at once."""
         self.query_one(MarkdownViewer).focus()
-
-    def action_contents(self) -> None:
-        """Show or hide the table of contents."""
-        viewer = self.query_one(MarkdownViewer)
-        viewer.show_table_of_contents = not viewer.show_table_of_contents
 
 
 def show(text: str) -> None:

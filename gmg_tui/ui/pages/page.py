@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypeVar
 
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 from textual import work
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
@@ -18,7 +21,7 @@ from textual.widgets import DataTable, Static
 
 from gmg_tui.errors import GmgError
 from gmg_tui.ui import keys
-from gmg_tui.ui.drawing import plain, safe
+from gmg_tui.ui.drawing import Appearance, ink, plain, safe
 from gmg_tui.ui.pages.table import RowTable
 from gmg_tui.ui.rows import KeysFooter
 from gmg_tui.ui.terminal import TrueSizeScreen
@@ -27,8 +30,7 @@ if TYPE_CHECKING:
     from gmg_tui.ui.app import GmgApp
 
 T = TypeVar("T")
-_GAP: Final = 1
-"""Cells between a label and its text."""
+_LABEL_CELLS: Final = 13
 
 
 class Scroll(VerticalScroll):
@@ -72,8 +74,8 @@ class Fact(NamedTuple):
 
     label: str
     text: str = ""
-    style: str = ""
-    """Of the text, as in Textual's CSS: `$warning`, `bold`."""
+    style: str = "text"
+    """The name of the text's style."""
 
 
 class Facts(Widget):
@@ -81,41 +83,36 @@ class Facts(Widget):
 
     DEFAULT_CSS = "Facts { height: auto; width: 1fr; }"
 
-    def __init__(self, facts: Sequence[Fact] = (), *, label_width: int = 14, id: str | None = None) -> None:  # noqa: A002 - as Textual names it
+    def __init__(self, facts: Sequence[Fact] = (), *, id: str | None = None) -> None:  # noqa: A002 - as Textual names it
         super().__init__(id=id)
         self._facts = tuple(facts)
-        self._label_width = label_width
 
-    def show(self, facts: Sequence[Fact]) -> None:
-        """Show these facts; the layout changes only with their number of lines."""
-        if tuple(facts) != self._facts:
-            before = len(self._lines(self.size.width))
-            self._facts = tuple(facts)
-            self.refresh(layout=len(self._lines(self.size.width)) != before)
+    def show(self, facts: Iterable[Fact]) -> None:
+        """Show these facts."""
+        facts = tuple(facts)
+        if facts != self._facts:
+            self._facts = facts
+            self.refresh(layout=True)
 
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """The number of lines at `width`."""
-        return len(self._lines(width))
+    def render(self) -> Group:
+        """The facts, those after a heading below an empty line."""
+        appearance: Appearance = self.app.appearance  # type: ignore[attr-defined]
 
-    def render(self) -> Content:
-        """All lines."""
-        return Content("\n").join(self._lines(self.size.width))
+        def text(of: str, style: str) -> Text:
+            return Text(plain(of).plain, ink(appearance[style]))
 
-    def _lines(self, width: int) -> list[Content]:
-        lines: list[Content] = []
-        indent = min(self._label_width, max(1, width) // 2)
+        parts: list[RenderableType] = []
         for fact in self._facts:
-            label = plain(fact.label)
             if not fact.text:
-                lines += [Content("")] * bool(lines) + label.stylize("bold $primary").wrap(max(1, width))
-                continue
-            wrapped = plain(fact.text).stylize(fact.style).wrap(max(1, width - indent))
-            if label.cell_length > indent - _GAP:
-                lines.append(label.stylize("$text-muted"))
-                label = Content("")
-            first = label.stylize("$text-muted").pad_right(indent - label.cell_length) + wrapped[0]
-            lines += [first, *(line.pad_left(indent) for line in wrapped[1:])]
-        return lines
+                parts += [""] * bool(parts) + [text(fact.label, "title")]
+            if not fact.text or not parts:
+                table = Table.grid(padding=(0, 1))
+                table.add_column(width=_LABEL_CELLS, overflow="fold")
+                table.add_column(overflow="fold")
+                parts.append(table)
+            if fact.text:
+                table.add_row(text(fact.label, "dim"), text(fact.text, fact.style))
+        return Group(*parts)
 
 
 class Page(TrueSizeScreen[None]):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from rich.cells import cell_len
-from rich.style import Style
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.coordinate import Coordinate
@@ -14,7 +13,7 @@ from textual.widgets import DataTable
 
 from gmg_tui import units
 from gmg_tui.columns import Column
-from gmg_tui.ui.drawing import SIGNS, Appearance, safe
+from gmg_tui.ui.drawing import SIGNS, Appearance, ink, safe
 
 T = TypeVar("T")
 
@@ -212,10 +211,9 @@ class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
         has_value = column.value(row) is not None
         name = self._style(row) if column.name in {"state", "reason"} else "text" if has_value else "dim"
         appearance: Appearance = self.app.appearance  # type: ignore[attr-defined]
-        style = appearance[name]
         return Text(
             safe(column.text(row) if has_value else "" if column.left else units.NOT_KNOWN),
-            Style(color=style.color, bold=style.bold, dim=style.dim),
+            ink(appearance[name]),
             justify="left" if column.left else "right",
             no_wrap=True,
             overflow="ellipsis",

@@ -64,7 +64,7 @@ class TuningPage(JobsPage[Trial]):
         super().__init__(engine, view, trials)
         self._answers = RowTable(tune_words.answer_columns(tuning.spec), key=lambda named: named[0])
         self._curve = Drawing()
-        self._notes = Facts(label_width=11)
+        self._notes = Facts()
 
     def body(self) -> ComposeResult:
         """The curve and the answer, the trials, and the selected one."""
@@ -100,7 +100,7 @@ class TuningPage(JobsPage[Trial]):
             trial = None if self.table.following else self.table.selected
             shown = self._tuning, self._answer, trial.number if trial is not None else None
             self._curve.show(shown, lambda size: curve(*shown, *size))
-            self._notes.show(list(self._facts(self._tuning, self._answer)))
+            self._notes.show(self._facts(self._tuning, self._answer))
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         """Show all about the trial, or the command of the value, to which the cursor has moved."""
@@ -137,14 +137,14 @@ class TuningPage(JobsPage[Trial]):
         if best is None:
             yield Fact("answer", "none yet")
         else:
-            yield Fact("command", f"$ {self._command(best)}", "bold")
+            yield Fact("command", f"$ {self._command(best)}", "strong")
         notes = [
-            ("next", tune_words.why_not_more(answer), "$error" if answer.edge is not None else ""),
-            ("together", tune_words.together(answer, tuning.spec), "bold"),
-            *(("beware", warning, "$warning") for warning in answer.warnings),
-            ("slots", tune_words.factors(answer), ""),
-            ("note", tune_words.caution(tuning.spec) if best is not None else "", ""),
-            ("GPUs", f"{tune_words.model(answer)}, {units.count(len(answer.slots), 'slot')}", "$text-muted"),
+            ("next", tune_words.why_not_more(answer), "error" if answer.edge is not None else "text"),
+            ("together", tune_words.together(answer, tuning.spec), "strong"),
+            *(("beware", warning, "warn") for warning in answer.warnings),
+            ("slots", tune_words.factors(answer), "text"),
+            ("note", tune_words.caution(tuning.spec) if best is not None else "", "text"),
+            ("GPUs", f"{tune_words.model(answer)}, {units.count(len(answer.slots), 'slot')}", "dim"),
         ]
         yield from (Fact(*note) for note in notes if note[1])
 

@@ -32,7 +32,6 @@ _SPARK_CELLS: Final = 20
 _LEVELS: Final = "▁▂▃▄▅▆▇█"
 _VALUE_CHARS: Final = 2000
 """Characters of a variable's value that are shown."""
-_STYLES: Final = {"error": "$error", "warn": "$warning", "dim": "$text-muted", "strong": "bold"}
 _COUNTED: Final = {"probe": "inside the script", "printed": "from the lines that the script prints"}
 
 
@@ -73,7 +72,7 @@ def _rates(entry: SlotView) -> Iterator[Fact]:
         of = f" of all {units.count(worker.group.world_size, 'rank')}" if worker.group and worker.fps_of_group else ""
         yield Fact("FPS", f"{rate} {when}{of}" if fps is not None else rate)
     if worker.fps_silent_since is not None:
-        yield Fact("", words.beside_rate(entry).text, "$warning")
+        yield Fact("", words.beside_rate(entry).text, "warn")
     if fps is not None:
         mean = "" if worker.state.ended else f"{units.fps(fps.mean)}, "
         yield Fact("counted" if worker.state.ended else "whole attempt", f"{mean}{_COUNTED[fps.counted or 'printed']}")
@@ -115,7 +114,7 @@ def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool 
     now = "GPU at the end" if over else "GPU now"
     yield Fact(f"GPU {units.span(sample.age_s)} ago" if sample is not None and late else now)
     if sample is None:
-        yield Fact("GPU", "no sample yet", "$text-muted")
+        yield Fact("GPU", "no sample yet", "dim")
         return
     activity = sample.activity or GpuActivity()
     full_mib, limit_w = sample.memory_total_mib or gpu.memory_total_mib, sample.power_limit_w or gpu.power_limit_w
@@ -128,7 +127,7 @@ def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool 
     yield Fact("temperature", _with_unit(sample.temperature_c, "°C"))
     yield Fact("SM clock", f"{units.whole(sample.sm_clock_mhz)} of {units.whole(sample.sm_clock_max_mhz)} MHz")
     if sample.throttle:
-        yield Fact("throttled", ", ".join(sample.throttle), "$warning")
+        yield Fact("throttled", ", ".join(sample.throttle), "warn")
     else:
         yield Fact("throttled", units.NOT_SUPPORTED if sample.throttle is None else "no")
     yield Fact("fan", _pct(sample.fan_pct))
@@ -159,32 +158,19 @@ def identity_facts(gpu: Gpu) -> Iterator[Fact]:
 
 
 def health_facts(health: GpuHealth) -> Iterator[Fact]:
-    """All that is wrong, each with what to do, then every counter; `n/a` for what the GPU does not report."""
+    """All that is wrong, each with what to do, then the counters; `n/a` for what the GPU does not report."""
     yield Fact("Health")
     for trouble in health.troubles:
-        style = "$error" if trouble.severity is Severity.FATAL else "$warning"
+        style = "error" if trouble.severity is Severity.FATAL else "warn"
         yield Fact("", f"{trouble.text}; {trouble.advice}", style)
     yield Fact("ECC errors", f"{_n(health.ecc_uncorrected)} uncorrected, {_n(health.ecc_corrected)} corrected")
-    ever = f"{_n(health.ecc_uncorrected_ever)} uncorrected, {_n(health.ecc_corrected_ever)} corrected"
-    yield Fact("", f"ever {ever}")
-    waits = {True: "one waits for a reset", False: "none waits", None: units.NOT_SUPPORTED}[health.remap_pending]
-    rows = f"{_n(health.remapped_uncorrected)} uncorrected, {_n(health.remapped_corrected)} corrected"
-    yield Fact("rows replaced", f"{rows}; {waits}")
     yield Fact("HBM", _with_unit(health.memory_temperature_c, "°C"))
     width = f"x{_n(health.pcie_width)} of x{_n(health.pcie_width_max)}"
     yield Fact("PCIe link", f"generation {_n(health.pcie_gen)} of {_n(health.pcie_gen_max)}, {width}")
-    yield Fact("NVLink", f"{_n(health.nvlink_errors)} errors, {_n(health.nvlink_recoveries)} recoveries")
-    yield Fact("performance", units.NOT_SUPPORTED if health.pstate is None else f"state P{health.pstate}")
     for number, xid in enumerate(reversed(health.xids)):
         at = time.strftime("%H:%M:%S", time.localtime(xid.time))
         text = f"{xid.code} at {at}, {units.count(xid.count, 'time')}: {xids.meaning(xid.code).text}"
         yield Fact("" if number else "Xids", text)
-
-
-def trouble_facts(entry: SlotView) -> Iterator[Fact]:
-    """What is wrong with a worker and its GPU, the worst first."""
-    for note in words.trouble(entry):
-        yield Fact("▸", note.text, _STYLES.get(note.style, ""))
 
 
 def _n(value: int | None) -> str:
@@ -219,16 +205,13 @@ def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:
     )
 
 
-def attempt_facts(attempt: Attempt, worker: Worker) -> Iterator[Fact]:
-    """An attempt's arguments in full, how it ended, its metrics, and its rate beside that of the newest attempt."""
+def attempt_facts(attempt: Attempt) -> Iterator[Fact]:
+    """An attempt's arguments in full, how it ended, and its metrics."""
     yield Fact("arguments", arguments.join(attempt.args) or "none")
     if attempt.reason:
-        yield Fact("reason", attempt.reason, "$error" if attempt.state.value == "failed" else "")
+        yield Fact("reason", attempt.reason, "error" if attempt.state.value == "failed" else "text")
     for name, value in attempt.metrics.items():
         yield Fact(name, plain(value))
-    newest = worker.current
-    if newest is not None and newest.number != attempt.number and attempt.rate and newest.rate is not None:
-        yield Fact("newest", f"attempt {newest.number}, {words.difference(attempt.rate, newest.rate)} FPS")
 
 
 def exit_of(code: int | None) -> str:
@@ -280,7 +263,4 @@ def shell_line(details: Details) -> str:
         return ""
     unset = (word for name in details.unset for word in ("-u", name))
     variables = (f"{name}={value}" for name, value in details.env.items() if name != SESSION_ID)
-    command = details.command
-    if "=" in command[0]:  # env(1) would take it for a variable
-        command = ("sh", "-c", 'exec "$0" "$@"', *command)
-    return f"cd {shlex.quote(details.cwd)} && {shlex.join(['env', *unset, *variables, *command])}"
+    return f"cd {shlex.quote(details.cwd)} && {shlex.join(['env', *unset, *variables, *details.command])}"

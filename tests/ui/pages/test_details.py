@@ -142,10 +142,8 @@ def test_health_shows_problems_with_advice() -> None:
         "a memory row waits to be replaced; reset the GPU when nothing runs there",
         "PCIe has 8 of 16 lanes; check",
         "2 uncorrected, 1,234 corrected",
-        "ever n/a uncorrected, n/a corrected",
         "71 °C",
         "generation 5 of 5, x8 of x16",
-        "state P0",
         "4 times: a kernel used memory that is not its own",
     ):
         assert words in text, words
@@ -343,7 +341,6 @@ async def test_attempts_are_explained_and_enter_edits_with_the_settings_of_an_ea
         await press(pilot, "down")
         await play.sees(pilot, "out of memory [/")
         await press(pilot, "down")
-        await play.sees(pilot, "newest", "attempt 4, +41 % FPS")
         await press(pilot, "enter")
         await play.sees(pilot, "Edit gpu0", "gpu0 restarts with these settings")
         args, env = pilot.app.screen.query(TextArea)

@@ -20,7 +20,7 @@ def test_details_on_80x24(snap_compare: Compare) -> None:
 
 
 def test_details_on_160x48(snap_compare: Compare) -> None:
-    assert drawn(snap_compare, stage.app(), LARGE, "enter", " 0│", "SM clock")
+    assert drawn(snap_compare, stage.app(), LARGE, "enter", " 0│")
 
 
 def test_metrics_in_ascii(snap_compare: Compare) -> None:
@@ -52,7 +52,7 @@ def test_gpus_of_a_sweep(snap_compare: Compare) -> None:
 
 
 def test_help(snap_compare: Compare) -> None:
-    assert drawn(snap_compare, stage.app(), SMALL, "question_mark", "Basics")
+    assert drawn(snap_compare, stage.app(), SMALL, "question_mark", "Keys")
 
 
 def test_edit(snap_compare: Compare) -> None:
