@@ -169,8 +169,8 @@ class Engine:
             queue = queue_of(folder / sessions.STORE, spec.sweep, count, self._store, tried)
             board = SlotBoard(slot_states, queue)
             if spec.tune is not None:
-                search_and_trials = search_of(spec, spec.tune, hardware)
-                scheduler = TuneScheduler(board, workplace, recorder, self._changed, *search_and_trials)
+                search = search_of(spec, spec.tune, hardware)
+                scheduler = TuneScheduler(board, workplace, recorder, self._changed, search)
             else:
                 scheduler = QueueScheduler(board, workplace, recorder, self._changed)
         self._store.put(session)

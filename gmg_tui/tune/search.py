@@ -56,10 +56,15 @@ class Search:
     """Decides trials as results come, on slots of one model.
 
     It depends on nothing but the trials, so that `--resume` continues from those of an earlier engine.
+
+    Attributes:
+        trials: Those that have ended, in their order.
+        ended: Whether it plans nothing more.
+        step: What is being done, or why it is over, in a few words.
     """
 
     def __init__(self, spec: TuneSpec, slots: Sequence[Slot], trials: Sequence[Trial] = ()) -> None:
-        self._slots, self._trials = tuple(slots), list(trials)
+        self._slots, self.trials = tuple(slots), list(trials)
         self._record = Record(spec, slots, trials)
         self._running: dict[str, Trial] = {}
         """By slot."""
@@ -68,7 +73,6 @@ class Search:
         """The foremost of what runs or ran last."""
         self.ended = False
         self.step = _STEPS[self._kind]
-        """What is being done, or why it is over, in a few words."""
 
     # What the engine calls
 
@@ -97,9 +101,9 @@ class Search:
     def take(self, trial: Trial) -> None:
         """Record a trial that has ended: measured, failed or skipped."""
         self._running.pop(trial.slot, None)
-        self._trials.append(trial)
+        self.trials.append(trial)
         free_mib = self._record.free_mib
-        self._record = Record(self._record.spec, self._slots, self._trials)
+        self._record = Record(self._record.spec, self._slots, self.trials)
         self._record.free_mib = free_mib
 
     def stop(self, why: str) -> None:

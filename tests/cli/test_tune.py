@@ -97,7 +97,7 @@ def test_free_memory_is_read_after_the_last_trial_has_released_it(sim: Sim, tmp_
         ((WORKER, "-B", "{n_envs}", "--stop-after-s", "1"), "before its rate was precise enough: let it run longer"),
         ((WORKER, "-B", "{n_envs}", "--ignore"), "it takes no notice of {n_envs}"),
         ((WORKER, "-B", "{n_envs}", "--edge", "1"), "CUDA out of memory"),
-        (("--trial-time", "3s", "--metric", "samples", WORKER, "-B", "{n_envs}"), "no number called 'samples'"),
+        (("--trial-time", "3s", "--metric", "samples", WORKER, "-B", "{n_envs}"), "without a number called 'samples'"),
         (("--metric", "samples", "text.py", "{n_envs}"), "samples is '12 a second', which is no number"),
     ],
 )

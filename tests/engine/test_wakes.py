@@ -35,7 +35,7 @@ class Run:
         state = WorkerState.FAILED if record.number == 2 else WorkerState.FINISHED
         self.lead = structs.replace(record, state=state, ended=1.0)
         self.again = self.stopped = False
-        self.cause = self.group = None
+        self.group = None
         self.started.append(record.number)
 
     async def run(self) -> None:

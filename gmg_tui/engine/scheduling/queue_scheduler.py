@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import structs
 
+from gmg_tui import session as sessions
 from gmg_tui.engine.attempts.task import Task
+from gmg_tui.engine.groups.group import Group
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.scheduling.job_run import JobRun, logs_of
 from gmg_tui.engine.scheduling.scheduler import Scheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
 from gmg_tui.engine.workers.slot_state import SlotState, Workplace
+from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
-from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, QueueView, RankGroup, WorkerState
+from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, QueueView, RankGroup, Slot, WorkerState
 
 _log = logging.getLogger(__name__)
 
@@ -24,6 +26,72 @@ _MOST_RECORDS = 500
 """In one answer."""
 _UNREADY_S = 5.0
 """How long a slot is left alone after its GPU has not answered."""
+
+
+class JobRun:
+    """A job on its slots, with a worker on each: its only one, or its ranks in their order.
+
+    Attributes:
+        number: The job's.
+        stopped: Whether the user has stopped it, rather than the whole session.
+        again: Whether it is to run again once it has left its slots.
+        slots: Where it runs.
+        group: Its ranks; None where it is one process.
+        workers: Those on its slots.
+    """
+
+    def __init__(
+        self,
+        record: JobRecord,
+        slot_states: Sequence[SlotState],
+        logs: Mapping[Slot, str],
+        task: Task,
+        workplace: Workplace,
+        recorder: Recorder,
+    ) -> None:
+        self.number = record.number
+        self.stopped = self.again = False
+        self.slot_states = tuple(slot_states)
+        self.slots = tuple(slot_state.slot.name for slot_state in slot_states)
+        self.group = Group(record.group, self.slots, task, workplace) if record.group is not None else None
+        members = self.group.members if self.group is not None else (None,)
+        workers: list[Worker] = []
+        for slot_state, member in zip(slot_states, members, strict=True):
+            worker = workplace.worker(slot_state, task, logs[slot_state.slot], recorder, member)
+            slot_state.worker, slot_state.waits = worker, None
+            if member is not None:
+                member.worker = worker
+            workers.append(worker)
+        self.workers = tuple(workers)
+
+    @property
+    def lead(self) -> Worker:
+        """The worker that speaks for the job: its only one, or rank 0."""
+        return self.workers[0]
+
+    async def run(self) -> None:
+        """Run the workers until all have ended for good; whatever runs when this is cancelled is killed."""
+        tasks = [asyncio.create_task(worker.run(), name=worker.slot.name) for worker in self.workers]
+        if self.group is not None:
+            tasks.append(asyncio.create_task(self.group.run(), name=self.group.id))
+        tasks.append(asyncio.create_task(self._concluded()))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _concluded(self) -> None:
+        """Wait until all workers have ended, and none is about to start again."""
+        while not all(worker.concluded.is_set() for worker in self.workers):
+            for worker in self.workers:
+                await worker.concluded.wait()
+
+    def stop(self, *, kill: bool, reason: str | None = None) -> None:
+        """Stop all its workers."""
+        for worker in self.workers:
+            worker.stop(kill=kill, reason=reason)
 
 
 class QueueScheduler(Scheduler):
@@ -85,11 +153,13 @@ class QueueScheduler(Scheduler):
         slots = tuple(slot_state.slot for slot_state in slot_states)
         if record.world_size is not None:
             record = structs.replace(record, group=f"g{record.number}")
-        record = self._recorder.occupy(record, logs_of(record, slots))
+        log = sessions.job_log(record)
+        logs = {slot: f"{log.removesuffix('.log')}.rank{rank}.log" if rank else log for rank, slot in enumerate(slots)}
+        record = self._recorder.occupy(record, logs)
         self._queue.update(record)
         cards = slots if record.width > 1 else ()
         task = Task.queued(self._workplace.spec, record, len(self._queue.records), cards)
-        run = JobRun(record, slot_states, task, self._workplace, self._recorder)
+        run = JobRun(record, slot_states, logs, task, self._workplace, self._recorder)
         for slot_state, worker in zip(slot_states, run.workers, strict=True):
             worker.sample = self._board.sample(slot_state)
         return run
@@ -122,8 +192,8 @@ class QueueScheduler(Scheduler):
         if failed_on is not None:
             end = self._queue.end_position
             return self._recorder.release(lead, state=waiting, reason=_failed_on(failed_on), ended=None, position=end)
-        changes = {"reason": run.cause} if run.cause is not None and lead.state is WorkerState.FAILED else {}
-        return self._recorder.release(lead, **changes)
+        cause = run.group.cause if run.group is not None and lead.state is WorkerState.FAILED else None
+        return self._recorder.release(lead, **({} if cause is None else {"reason": cause}))
 
     def _requeue(self, run: JobRun) -> str | None:
         """The slot whose GPU a job has failed because of, so that it runs again; so do those that failed there before."""

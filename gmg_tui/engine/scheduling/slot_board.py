@@ -186,16 +186,16 @@ class SlotBoard:
         if attempt is None or job is None:
             return ()
         if failure is not None and sample is not None and sample.lost:
-            return self.count_failure(slot_state, job, failure.reason) or (job,)
+            return self._count_failure(slot_state, job, failure.reason) or (job,)
         computed = attempt.had_progress or attempt.elapsed_s(time.time()) >= AT_ONCE_S
         if computed or worker.state is WorkerState.FINISHED:
             self._card(slot_state).failed.clear()
             return ()
         if failure is None or failure.kind not in (FailureKind.DEVICE, FailureKind.LOST):
             return ()
-        return self.count_failure(slot_state, job, failure.reason)
+        return self._count_failure(slot_state, job, failure.reason)
 
-    def count_failure(self, slot_state: SlotState, job: int, reason: str) -> tuple[int, ...]:
+    def _count_failure(self, slot_state: SlotState, job: int, reason: str) -> tuple[int, ...]:
         """Count a job that failed at once, in a way that is the GPU's. Returns what `judge` does."""
         if job in self._requeued:
             return ()

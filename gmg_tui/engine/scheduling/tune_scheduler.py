@@ -12,11 +12,10 @@ from msgspec import structs
 from gmg_tui import session as sessions
 from gmg_tui.engine.hardware import Hardware
 from gmg_tui.engine.records.recorder import Recorder
-from gmg_tui.engine.scheduling.job_run import JobRun
-from gmg_tui.engine.scheduling.queue_scheduler import QueueScheduler
+from gmg_tui.engine.scheduling.queue_scheduler import JobRun, QueueScheduler
 from gmg_tui.engine.scheduling.slot_board import SlotBoard
-from gmg_tui.engine.scheduling.trial_run import TrialRun, reported
-from gmg_tui.engine.workers.slot_state import SlotState, Workplace
+from gmg_tui.engine.scheduling.trial_run import TrialRun
+from gmg_tui.engine.workers.slot_state import Workplace
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, QueueAction, RunSpec, Trial, TrialKind, TrialState, TuneSpec, Tuning, WorkerState
@@ -30,16 +29,12 @@ _MEASURED = "measured"
 _STOPPED = "the tuning was stopped"
 
 
-def search_of(spec: RunSpec, tune: TuneSpec, hardware: Hardware) -> tuple[Search, list[Trial]]:
-    """The search of a tuning, and the trials that have ended, from the session's store. Raises `GmgError`."""
+def search_of(spec: RunSpec, tune: TuneSpec, hardware: Hardware) -> Search:
+    """The search of a tuning, which continues from the trials in the session's store. Raises `StoreError`."""
     with open_store(Path(spec.folder) / sessions.STORE) as stored:
         snapshot = stored.last_snapshot
     before = snapshot.tuning if snapshot is not None else None
-    if before is not None and before.spec.variable != tune.variable:
-        raise GmgError(f"{spec.name} has tuned {before.spec.variable}, not {tune.variable}", 1)
-    trials = before.trials if before is not None else ()
-    ended = [trial for trial in trials if trial.state.ended and trial.value >= tune.low]
-    return Search(tune, hardware.slots, ended), ended
+    return Search(tune, hardware.slots, [trial for trial in before.trials if trial.state.ended] if before else ())
 
 
 class TuneScheduler(QueueScheduler):
@@ -52,14 +47,11 @@ class TuneScheduler(QueueScheduler):
         recorder: Recorder,
         changed: Callable[[], None],
         search: Search,
-        trials: Iterable[Trial] = (),
     ) -> None:
         assert workplace.spec.tune is not None
         self._spec = workplace.spec.tune
         self._search = search
-        self._trials = list(trials)
-        """Those that have ended."""
-        self._earlier = len(self._trials)
+        self._earlier = len(search.trials)
         self._trial_runs: dict[int, TrialRun] = {}
         """The trials that wait or run, by their jobs' numbers."""
         self._planned_s: dict[str, float] = {}
@@ -121,7 +113,6 @@ class TuneScheduler(QueueScheduler):
         """Report to the search how a trial has ended; what its end cuts short does not count, and `--resume` runs it again."""
         if trial.state is TrialState.SKIPPED and (self._board.ending or self._search.ended):
             return
-        self._trials.append(trial)
         self._search.take(trial)
         _log.info("trial %d: %s=%d on %s: %s", trial.number, self._spec.variable, trial.value, trial.slot, trial.state)
 
@@ -133,26 +124,14 @@ class TuneScheduler(QueueScheduler):
         sample = self._board.sample(slot_state)
         lost = "its GPU is lost" if sample is not None and sample.lost else None
         skipped = _STOPPED if self._search.ended and not trial_run.measured else lost
-        trial = trial_run.conclude(worker, reported(worker), skipped=skipped)
-        self._judge_gpu(slot_state, trial)
+        trial = trial_run.conclude(worker, skipped=skipped)
         if trial.state is TrialState.FAILED and self._is_of_the_script(worker, trial_run):
             self._stop_search(trial.reason or "the script cannot be tuned")
         return self._recorder.release(worker, state=_STATES[trial.state], reason=trial.reason)
 
-    def _judge_gpu(self, slot_state: SlotState, trial: Trial) -> None:
-        """Count a failure at a value that another slot has measured: the GPU is benched after some of these."""
-        elsewhere = any(
-            other.state is TrialState.MEASURED and other.value >= trial.value and other.slot != trial.slot
-            for other in self._trials
-        )
-        if trial.state is not TrialState.FAILED or slot_state.gpu_uuid is None or not elsewhere:
-            return
-        if self._board.count_failure(slot_state, trial.number, trial.reason or "for an unknown reason"):
-            self._report_benched(slot_state)
-
     def _is_of_the_script(self, worker: Worker, run: TrialRun) -> bool:
         """Whether a failure means that the script cannot be tuned, rather than that the value is too large."""
-        measured = any(trial.state is TrialState.MEASURED for trial in self._trials)
+        measured = any(trial.state is TrialState.MEASURED for trial in self._search.trials)
         ended = worker.state is WorkerState.FINISHED and run.trial.value == self._spec.low and not measured
         return run.ignores_value is not None or ended
 
@@ -212,7 +191,7 @@ class TuneScheduler(QueueScheduler):
         return Tuning(
             spec=self._spec,
             step=self._search.step,
-            trials=(*map(self._search.with_interval, self._trials), *trials),
+            trials=(*map(self._search.with_interval, self._search.trials), *trials),
             answer=answer,
             eta_s=self._search.eta_s(started_s, self._now_s),
             ended=self._search.ended,
