@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,17 +15,14 @@ from gmg_tui.errors import GmgError
 from gmg_tui.ui import keys
 from gmg_tui.ui.header import Header
 from gmg_tui.ui.log.view import LogView
-from gmg_tui.ui.rows import KeysFooter, RefreshLimiter
+from gmg_tui.ui.rows import KeysFooter
 from gmg_tui.ui.slots import Order
-from gmg_tui.ui.terminal import TrueSizeScreen
+from gmg_tui.ui.terminal import TrueSizeScreen, pager_command, run_pager
 from gmg_tui.ui.view import Layout, View, job_on, log_path
 from gmg_tui.ui.workers.grid import Grid
 
 if TYPE_CHECKING:
     from gmg_tui.ui.app import GmgApp
-
-_PERIOD_S: Final = 0.1
-"""Shortest time between two searches, seconds: pasted text comes by the thousand characters."""
 
 
 class LineBar(Input):
@@ -40,17 +37,15 @@ class LineBar(Input):
         super().__init__(value, placeholder=placeholder, compact=True, name=name)
         self.cursor_blink = False  # a blinking cursor is traffic on a slow line
         self._apply = apply
-        self._pace = RefreshLimiter(self, lambda: self._apply(self.value), _PERIOD_S)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Apply the present text."""
         event.stop()
-        self._pace.ask()
+        self._apply(self.value)
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         """Keep the text."""
         event.stop()
-        self._pace.settle()
         await self.remove()
 
     async def action_quit(self) -> None:
@@ -311,12 +306,9 @@ class MainScreen(TrueSizeScreen[None]):
         self.app.request(self._open_pager)
 
     async def _open_pager(self) -> None:
-        from gmg_tui.ui import pager
-
-        command, path = pager.command(), await self._log_path()
-        await pager.check(path)
+        command = pager_command(await self._log_path())
         with self.app.lend_terminal():
-            await pager.show(command, path)
+            await run_pager(command)
 
     async def _log_path(self) -> Path:
         view, slot = self._view, self._view.selected

@@ -5,15 +5,20 @@ screen where a few digits change each second that is many times what is needed, 
 GPUs at 160x48 take 10 kB/s. `Differ` compares the text of each frame with what the terminal shows, and only changed
 cells are written.
 
-The bases of the app and of all screens are here, too.
+The bases of the app and of all screens are here, too, and the pager, which has the terminal meanwhile.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import shlex
+import shutil
 import signal
+from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 from rich.cells import cell_len
@@ -22,6 +27,8 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Event, Resize
 from textual.geometry import Size
 from textual.screen import Screen
+
+from gmg_tui.errors import GmgError
 
 _SYNC_START, _SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 """What Textual writes before and after each frame, where the terminal knows synchronized output."""
@@ -192,3 +199,42 @@ class TrueSizeScreen(Screen[Result]):
         if isinstance(event, Resize) and event.size != self.app.size:
             event = Resize(self.app.size, self.app.size)
         await super().on_event(event)
+
+
+# The pager
+
+_INTERRUPTS: Final = (signal.SIGINT, signal.SIGQUIT)
+"""What the terminal sends to every process in front, while only the pager is meant."""
+
+
+def pager_command(path: Path) -> list[str]:
+    """The command line of `$PAGER`, else of `less`, on a file. Raises `GmgError` where either is missing."""
+    configured = os.environ.get("PAGER", "")
+    try:
+        words = shlex.split(configured) or ["less"]
+    except ValueError as error:
+        raise GmgError(f"PAGER={configured} cannot be read: {error}") from None
+    if shutil.which(words[0]) is None:
+        raise GmgError(f"no pager: {words[0]} is not installed; PAGER can name another")
+    if not path.is_file():
+        raise GmgError(f"nothing has been written yet to {path}")
+    return [*words, str(path)]
+
+
+async def run_pager(command: Sequence[str]) -> None:
+    """Run the pager until it ends; within `App.suspend()`. Raises `GmgError`.
+
+    `LESS=R` shows the colours of Genesis, unless the user wants something else of `less`.
+    """
+    before = {number: signal.getsignal(number) for number in _INTERRUPTS}
+    for number in _INTERRUPTS:
+        signal.signal(number, lambda *_: None)  # unlike SIG_IGN, the pager does not inherit this
+    try:
+        process = await asyncio.create_subprocess_exec(*command, env={"LESS": "R", **os.environ})
+        if status := await process.wait():  # its message was gone with its screen
+            raise GmgError(f"{command[0]}: exit status {status}")
+    except OSError as error:
+        raise GmgError(f"{command[0]}: {error.strerror}") from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
-from gmg_tui.errors import GmgError
-from gmg_tui.ui import pager
 from tests.ui import play, sessions, sweeps
 from tests.ui.play import FakedApp
 from tests.ui.screens.stage import press
@@ -82,7 +79,7 @@ async def test_in_a_sweep_it_is_the_log_of_the_job(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("code", "message"), [("raise SystemExit(3)", "exit status 3"), ("os.kill(os.getpid(), 9)", "killed by signal 9")]
+    ("code", "message"), [("raise SystemExit(3)", "exit status 3"), ("os.kill(os.getpid(), 9)", "exit status -9")]
 )
 async def test_a_failed_or_killed_pager_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str
@@ -98,7 +95,7 @@ async def test_a_failed_or_killed_pager_is_reported(
 @pytest.mark.parametrize(
     ("pager", "message"),
     [
-        ("/no/such/pager -R", "PAGER names /no/such/pager"),
+        ("/no/such/pager -R", "/no/such/pager is not installed"),
         ("'unclosed", "cannot be read"),
         ("", "less is not installed"),
     ],
@@ -115,9 +112,7 @@ async def test_a_missing_pager_is_reported_in_one_sentence(
         await play.sees(pilot, message)
 
 
-async def test_a_missing_or_unreadable_log_is_reported_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_missing_log_is_reported_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = _app("a line")
     path = _with_log(app, tmp_path)
     command, note = _pager(tmp_path)
@@ -126,16 +121,4 @@ async def test_a_missing_or_unreadable_log_is_reported_in_one_sentence(
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "do:screen.log_pager")
         await play.sees(pilot, "nothing has been written yet to ")
-        path.mkdir()
-        await press(pilot, "do:screen.log_pager")
-        await play.sees(pilot, "Is a directory")
     assert not note.exists()
-
-
-async def test_a_hung_disk_is_reported_and_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "hangs"
-    os.mkfifo(path)  # opening one waits for a writer, as reading does for a disk that hangs
-    monkeypatch.setattr(pager, "ANSWER_S", 0.05)
-    with pytest.raises(GmgError, match="the disk does not answer"):
-        await pager.check(path)
-    os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))  # lets the thread go

@@ -10,8 +10,8 @@ import pytest
 
 from gmg_tui.model import Fps
 from gmg_tui.protocol import Action, Lines
-from gmg_tui.ui import pager
 from gmg_tui.ui.slots import History, SlotView
+from gmg_tui.ui.terminal import run_pager
 from gmg_tui.ui.workers import tile
 from tests.ui import play, sessions, sweeps
 from tests.ui.play import FakedApp, press
@@ -102,7 +102,7 @@ async def test_the_event_loop_continues_while_the_pager_runs(tmp_path: Path) -> 
             turns += 1
         ended.touch()
 
-    await asyncio.wait_for(asyncio.gather(pager.show([str(script)], log), turn()), 30)
+    await asyncio.wait_for(asyncio.gather(run_pager([str(script), str(log)]), turn()), 30)
     assert turns == 3
 
 
