@@ -7,9 +7,7 @@ GPM's SM activity is DCGM's `SM_ACTIVE`. No privilege is documented for it (nvml
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
-import struct
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,27 +15,11 @@ from typing import Any
 import pynvml
 
 from gmg_tui.gpu.driver import FATAL, UNSUPPORTED
-from gmg_tui.model import GpuActivity
 
 LEAST_S = 0.9
 """Between two samples: NVML wants about a second (nvml.h, nvmlGpmMetricsGet)."""
-
-_METRICS = (
-    pynvml.NVML_GPM_METRIC_SM_UTIL,
-    pynvml.NVML_GPM_METRIC_SM_OCCUPANCY,
-    pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
-    pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL,
-    pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC,
-    pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC,
-    pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
-    pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
-)
-"""In the order of `GpuActivity`'s fields: first the shares, then MiB/s."""
-_MOST = (100.0,) * 4 + (math.inf,) * 4
+_MOST_PCT = 100.0
 """A little over 100 % happens (github.com/NVIDIA/DCGM/issues/152)."""
-_LAYOUT = struct.Struct("=" + f"4xid{ctypes.sizeof(pynvml.c_nvmlGpmMetric_t) - 16}x" * len(_METRICS))
-"""Code and value of each metric. By ctypes' fields, which pynvml wraps, the same takes ten times as long."""
-_FIRST = pynvml.c_nvmlGpmMetricsGet_t.metrics.offset
 
 
 class Gpm:
@@ -55,14 +37,16 @@ class Gpm:
         self._instance = instance
         self._samples: list[Any] = []
         self._taken_at: float | None = None
-        self._newest: GpuActivity | None = None
+        self._newest: float | None = None
         self._get: Any = None
         self._off = False
         if not self._answered(self._begin):
             self.free()
 
-    def read(self) -> GpuActivity | None:
-        """What the GPU did between the last two samples, at least `LEAST_S` apart; None before the second, and where it is not supported.
+    def read(self) -> float | None:
+        """The share of the SMs that were busy between the last two samples, at least `LEAST_S` apart, per cent.
+
+        None before the second sample, and where it is not supported.
 
         Raises `pynvml.NVMLError` when the GPU is lost or NVML is gone (`FATAL`).
         """
@@ -96,9 +80,8 @@ class Gpm:
         self._samples = [pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()]
         self._get = pynvml.c_nvmlGpmMetricsGet_t()  # 19 KB
         self._get.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-        self._get.numMetrics = len(_METRICS)
-        for index, metric in enumerate(_METRICS):
-            self._get.metrics[index].metricId = metric
+        self._get.numMetrics = 1
+        self._get.metrics[0].metricId = pynvml.NVML_GPM_METRIC_SM_UTIL
         return True
 
     def _measure(self) -> bool:
@@ -111,10 +94,7 @@ class Gpm:
         if self._taken_at is not None:
             self._get.sample1, self._get.sample2 = newer, older
             pynvml.nvmlGpmMetricsGet(self._get)
-            values = _LAYOUT.unpack_from(self._get, _FIRST)
-            self._newest = GpuActivity(*map(_value, values[::2], values[1::2], _MOST))
+            metric = self._get.metrics[0]
+            valid = metric.nvmlReturn == pynvml.NVML_SUCCESS and math.isfinite(metric.value)
+            self._newest = min(metric.value, _MOST_PCT) if valid else None
         return True
-
-
-def _value(code: int, value: float, most: float) -> float | None:
-    return min(value, most) if code == pynvml.NVML_SUCCESS and math.isfinite(value) else None

@@ -19,32 +19,20 @@ from gmg_tui.gpu.driver import Asker
 from gmg_tui.model import GpuHealth, GpuTrouble, Severity, Xid
 
 _TYPES = (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
-_PERIODS = (pynvml.NVML_VOLATILE_ECC, pynvml.NVML_AGGREGATE_ECC)
-"""Since the driver was loaded, and ever."""
-_FIELDS = (
-    pynvml.NVML_FI_DEV_MEMORY_TEMP,
-    pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL,
-    pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
-    pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,
-)
+_FIELDS = (pynvml.NVML_FI_DEV_MEMORY_TEMP, pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL)
 _BUSY_PSTATE = 2
 """Up to this performance state the link is at full speed; above it, an idle GPU saves power."""
 
 
 def read(ask: Asker) -> GpuHealth:
     """What a GPU reports of its health, and what is wrong by that. Raises what an `Asker` raises."""
-    errors = [ask(pynvml.nvmlDeviceGetTotalEccErrors, kind, period) for period in _PERIODS for kind in _TYPES]
+    errors = [ask(pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC) for kind in _TYPES]
     rows = ask(pynvml.nvmlDeviceGetRemappedRows) or (None,) * 4
-    temperature, *links = _fields(ask)
-    counts = [count for count in links if count is not None]
+    temperature, recoveries = _fields(ask)
     return judged(
         GpuHealth(
             ecc_corrected=errors[0],
             ecc_uncorrected=errors[1],
-            ecc_corrected_ever=errors[2],
-            ecc_uncorrected_ever=errors[3],
-            remapped_corrected=rows[0],
-            remapped_uncorrected=rows[1],
             remap_pending=None if rows[2] is None else bool(rows[2]),
             remap_failed=None if rows[3] is None else bool(rows[3]),
             memory_temperature_c=temperature,
@@ -55,8 +43,7 @@ def read(ask: Asker) -> GpuHealth:
             pcie_gen_max=ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
             pcie_width=ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth),
             pcie_width_max=ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth),
-            nvlink_errors=sum(counts) if counts else None,
-            nvlink_recoveries=links[-1],
+            nvlink_recoveries=recoveries,
             pstate=ask(pynvml.nvmlDeviceGetPerformanceState),
         )
     )

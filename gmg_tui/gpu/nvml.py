@@ -164,7 +164,7 @@ class Nvml:
         try:
             sample = self._ask(gpu.uuid, slow)
             if activity:
-                sample = structs.replace(sample, activity=self._gpm(gpu).read())
+                sample = structs.replace(sample, sm_pct=self._gpm(gpu).read())
         except pynvml.NVMLError as error:
             if error.value in LIBRARY_GONE:
                 return GpuSample(uuid=gpu.uuid, error=str(self._fail(error)))

@@ -39,18 +39,10 @@ class Xid(Struct, frozen=True):
 
 
 class GpuHealth(Struct, frozen=True, omit_defaults=True):
-    """A GPU's counters of errors, and the state of its links; None for what it does not report.
-
-    "Ever" is since the GPU was made; the other ECC counters begin anew when the driver is loaded.
-    """
+    """A GPU's counters of errors since the driver was loaded, and the state of its links; None for what it does not report."""
 
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
-    ecc_corrected_ever: int | None = None
-    ecc_uncorrected_ever: int | None = None
-    remapped_corrected: int | None = None
-    """Rows of memory replaced because of corrected errors."""
-    remapped_uncorrected: int | None = None
     remap_pending: bool | None = None
     """Whether a row waits for a reset of the GPU to be replaced."""
     remap_failed: bool | None = None
@@ -65,8 +57,6 @@ class GpuHealth(Struct, frozen=True, omit_defaults=True):
     pcie_width: int | None = None
     """Lanes."""
     pcie_width_max: int | None = None
-    nvlink_errors: int | None = None
-    """CRC errors, replays and recoveries of all links together."""
     nvlink_recoveries: int | None = None
     """How often a link has failed and was set up again."""
     pstate: int | None = None
@@ -80,26 +70,6 @@ class GpuHealth(Struct, frozen=True, omit_defaults=True):
     def fatal(self) -> GpuTrouble | None:
         """The worst trouble, if nothing more is to be started on the GPU."""
         return next((trouble for trouble in self.troubles if trouble.severity is Severity.FATAL), None)
-
-
-class GpuActivity(Struct, frozen=True, omit_defaults=True):
-    """How much of a GPU works, by its own counters over about a second (GPM, from Hopper on); None where not reported.
-
-    Utilisation shows only that some kernel ran.
-    """
-
-    sm_pct: float | None = None
-    """The share of the SMs that were busy (DCGM's SM_ACTIVE)."""
-    occupancy_pct: float | None = None
-    """Active warps of those that fit."""
-    tensor_pct: float | None = None
-    """The share of time in which tensor cores computed."""
-    dram_pct: float | None = None
-    """Memory bandwidth of the most that there is."""
-    pcie_rx_mib_s: float | None = None
-    pcie_tx_mib_s: float | None = None
-    nvlink_rx_mib_s: float | None = None
-    nvlink_tx_mib_s: float | None = None
 
 
 class Gpu(Struct, frozen=True, omit_defaults=True):
@@ -192,15 +162,11 @@ class GpuSample(Struct, frozen=True, omit_defaults=True):
     energy_j: float | None = None
     """The GPU's energy counter, since the driver was loaded."""
     processes: tuple[GpuProcess, ...] | None = None
-    activity: GpuActivity | None = None
-    """None where the GPU does not support GPM, and before its second sample."""
+    sm_pct: float | None = None
+    """The share of the SMs that were busy (DCGM's SM_ACTIVE); None where the GPU does not support GPM, and before its
+    second sample. Utilisation shows only that some kernel ran."""
     health: GpuHealth | None = None
     """None before the first check."""
-
-    @property
-    def sm_pct(self) -> float | None:
-        """The share of the SMs that were busy; None where that is unknown."""
-        return self.activity.sm_pct if self.activity is not None else None
 
     @property
     def silent(self) -> bool:

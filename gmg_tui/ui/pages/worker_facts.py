@@ -16,7 +16,6 @@ from gmg_tui.model import (
     Attempt,
     Details,
     Gpu,
-    GpuActivity,
     GpuHealth,
     GpuSample,
     Severity,
@@ -116,12 +115,10 @@ def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool 
     if sample is None:
         yield Fact("GPU", "no sample yet", "dim")
         return
-    activity = sample.activity or GpuActivity()
     full_mib, limit_w = sample.memory_total_mib or gpu.memory_total_mib, sample.power_limit_w or gpu.power_limit_w
     yield Fact("GPU", f"{_pct(sample.gpu_util_pct)}, memory {_pct(sample.memory_util_pct)}")
-    if activity.sm_pct is not None:
-        yield Fact("SMs busy", f"{_pct(activity.sm_pct)}, occupancy {_pct(activity.occupancy_pct)}")
-        yield Fact("tensor", f"{_pct(activity.tensor_pct)}, DRAM bandwidth {_pct(activity.dram_pct)}")
+    if sample.sm_pct is not None:
+        yield Fact("SMs busy", _pct(sample.sm_pct))
     yield Fact("VRAM", f"{units.gib(sample.memory_used_mib)} of {units.gib(full_mib)} GiB")
     yield Fact("power", f"{units.whole(sample.power_w)} of {units.whole(limit_w)} W")
     yield Fact("temperature", _with_unit(sample.temperature_c, "°C"))
@@ -131,14 +128,9 @@ def gpu_facts(gpu: Gpu, sample: GpuSample | None, worker: Worker, *, over: bool 
     else:
         yield Fact("throttled", units.NOT_SUPPORTED if sample.throttle is None else "no")
     yield Fact("fan", _pct(sample.fan_pct))
-    received = sample.pcie_rx_mib_s if activity.pcie_rx_mib_s is None else activity.pcie_rx_mib_s
-    sent = sample.pcie_tx_mib_s if activity.pcie_tx_mib_s is None else activity.pcie_tx_mib_s
-    is_reported = received is not None or sent is not None
-    transfer = f"in {units.whole(received)}, out {units.whole(sent)} MiB/s"
+    is_reported = sample.pcie_rx_mib_s is not None or sample.pcie_tx_mib_s is not None
+    transfer = f"in {units.whole(sample.pcie_rx_mib_s)}, out {units.whole(sample.pcie_tx_mib_s)} MiB/s"
     yield Fact("PCIe", transfer if is_reported else units.NOT_SUPPORTED)
-    if activity.nvlink_rx_mib_s is not None or activity.nvlink_tx_mib_s is not None:
-        linked = f"in {units.whole(activity.nvlink_rx_mib_s)}, out {units.whole(activity.nvlink_tx_mib_s)} MiB/s"
-        yield Fact("NVLink", linked)
     yield Fact(
         "energy",
         f"{units.energy(worker.newest.energy_j)} by the attempt, {units.energy(sample.energy_j)} in total",

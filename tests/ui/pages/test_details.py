@@ -17,7 +17,6 @@ from textual.widgets import TabbedContent, TextArea
 from gmg_tui.gpu.health import judged
 from gmg_tui.model import (
     Fps,
-    GpuActivity,
     GpuHealth,
     GpuSample,
     Series,
@@ -254,7 +253,7 @@ def test_a_cpu_slot_has_one_chart_and_sm_activity_has_one_when_known() -> None:
     series = stage.series()
     rows = _charts(
         series=changed(series, sm_pct=tuple(41.0 for _ in series.fps)),
-        sample=changed(stage.sample(0), activity=GpuActivity(41.4)),
+        sample=changed(stage.sample(0), sm_pct=41.4),
     )
     assert list(_plots(rows)) == ["FPS", "GPU", "SMs", "VRAM", "power"]
 
