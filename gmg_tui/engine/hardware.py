@@ -50,8 +50,7 @@ class Hardware:
     def on_node(self, node: str) -> Self:
         """The same, with the slots' names as a session of several machines has them: `n1/gpu0`."""
         return replace(
-            self,
-            slots=tuple(structs.replace(slot, name=f"{node}/{slot.name}", node=node) for slot in self.slots),
+            self, slots=tuple(structs.replace(slot, name=f"{node}/{slot.name}", node=node) for slot in self.slots)
         )
 
     @property

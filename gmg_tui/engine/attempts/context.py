@@ -119,13 +119,7 @@ class Context:
     """
 
     def __init__(
-        self,
-        session: Session,
-        count: int,
-        pipes: Pipes,
-        logs: LogWriter,
-        nvml: Driver | None,
-        egl: Awaitable[EglMap],
+        self, session: Session, count: int, pipes: Pipes, logs: LogWriter, nvml: Driver | None, egl: Awaitable[EglMap]
     ) -> None:
         self.spec = spec = session.spec
         self.pipes = pipes

@@ -26,17 +26,7 @@ from gmg_tui.engine.workers.member import Member
 from gmg_tui.engine.workers.slot_state import SlotState, Workplace
 from gmg_tui.engine.workers.worker import Watcher, Worker
 from gmg_tui.errors import GmgError
-from gmg_tui.model import (
-    AgentSpec,
-    GpuSample,
-    LauncherKind,
-    NodesSpec,
-    NodeView,
-    RunSpec,
-    Session,
-    Slot,
-    StartMode,
-)
+from gmg_tui.model import AgentSpec, GpuSample, LauncherKind, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode
 from gmg_tui.protocol import Lines
 from gmg_tui.session import NODE_MARK
 

@@ -13,16 +13,7 @@ from gmg_tui.engine.notify import Occurrences
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.genesis.output.failures import FailureKind
-from gmg_tui.model import (
-    Attempt,
-    GpuSample,
-    JobRecord,
-    OccurrenceKind,
-    Slot,
-    Snapshot,
-    WorkerState,
-    together,
-)
+from gmg_tui.model import Attempt, GpuSample, JobRecord, OccurrenceKind, Slot, Snapshot, WorkerState, together
 from gmg_tui.results.tried import TriedArguments
 from gmg_tui.store.records import Event, JobAttempt, MetricsRow
 from gmg_tui.store.writer import StoreWriter
