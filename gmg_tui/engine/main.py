@@ -282,6 +282,7 @@ class Engine:
         if self._supervisor.all_ended.is_set() and not ended:
             self._supervisor.faults.guard("notifications", self._notify_of_end)
         self._server.soon()
+        self._observer.session_files.changed()
 
     def _notify_of_end(self) -> None:
         text = f"{self._spec.name} has ended: {how_it_ended(self._observer.snapshot())}"

@@ -99,7 +99,7 @@ class Observer:
         uuids = (slot.gpu.uuid for slot in work.session.slots if slot.gpu is not None)
         self._samples = GpuSamples(uuids, work.session.spec.interval_s, time.monotonic())
         self._nvml_error: str | None = None
-        self.session_files = SessionFiles(work.session, save_phase_times, self.snapshot, self._states, work.note)
+        self.session_files = SessionFiles(work.session, save_phase_times, self.snapshot, work.note)
 
     async def run(self, read: Callable[[], None], send: Callable[[], None]) -> None:
         """Watch until cancelled. A fault in one part stops neither the others nor the work.
@@ -136,7 +136,6 @@ class Observer:
                 guard("histories", slot_state.remember, moment)
             guard("the watch of groups and trials", self._work.scheduler.beat)
             guard("records", self._recorder.beat, moment, self._work.slot_states.values(), self.snapshot)
-            guard("the session's files", self.session_files.beat)
             guard("clients", send)
             due = max(due + STEP_S, loop.time())
             await asyncio.sleep(due - loop.time())
@@ -247,20 +246,6 @@ class Observer:
         if not workers:
             raise GmgError(f"no job has run on {slot} yet", 1)
         return tuple(await asyncio.gather(*(worker.stacks() for worker in workers)))
-
-    def _states(self) -> list[object]:
-        """What of the workers is worth writing the session's record for."""
-        return [
-            (
-                worker.task.job,
-                worker.state,
-                worker.stuck is None,
-                worker.reason,
-                attempt and (attempt.number, attempt.pid),
-            )
-            for worker in self._work.workers
-            for attempt in (worker.attempt,)
-        ]
 
 
 def _owned(processes: tuple[GpuProcess, ...], owners: Mapping[int, str]) -> tuple[GpuProcess, ...]:

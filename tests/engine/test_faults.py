@@ -19,7 +19,6 @@ _PARTS = (
     ("engine.process_scan", "ProcessScan", "scan"),
     ("engine.records.recorder", "Recorder", "_record"),
     ("engine.records.recorder", "Recorder", "beat"),
-    ("engine.records.session_files", "SessionFiles", "beat"),
     ("engine.records.session_files", "SessionFiles", "end"),
     ("engine.records.session_files", "SessionFiles", "run"),
     ("engine.notify", "Occurrences", "add"),

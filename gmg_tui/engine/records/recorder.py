@@ -235,6 +235,7 @@ class Recorder:
         if occupant is not None and occupant.running_since is None:
             occupant.running_since = time.monotonic()
         self._faults.guard("records", lambda: self._update(worker, worker.attempt))
+        self._changed()
 
     def ended(self, worker: Worker) -> None:
         """A worker's attempt has ended."""

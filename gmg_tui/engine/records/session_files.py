@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,17 @@ _STDERR = 2
 """The engine's standard error, which is its log, and the lock of the session."""
 _CHECK_S = 5.0
 """How often the folder's existence is checked."""
+_PAUSE_S = 1.0
+"""Between two writes at least."""
 _WRITE_S = 30.0
 """How often new metrics alone are written: each write is flushed to the disk."""
 
 
 class SessionFiles:
-    """Writes the session's files when a worker's state changes, and now and then.
+    """Writes the session's files when something has changed, and now and then.
 
-    `save_phase_times` writes the phases' times, if they have changed (raises `OSError`); `states` gives the part of the
-    state whose changes are written soon; `note` takes a subject and what the user should know about it, or None when
-    all is well again.
+    `save_phase_times` writes the phases' times, if they have changed (raises `OSError`); `note` takes a subject and what
+    the user should know about it, or None when all is well again.
     """
 
     def __init__(
@@ -41,41 +43,37 @@ class SessionFiles:
         session: Session,
         save_phase_times: Callable[[], None],
         snapshot: Callable[[], Snapshot],
-        states: Callable[[], object],
         note: Callable[[str, str | None], None],
     ) -> None:
         self._session = session
         self._save_phase_times = save_phase_times
         self._snapshot = snapshot
-        self._states = states
         self._note = note
         self._writing = threading.Lock()
-        self._written: object = None
-        """The states that the files hold."""
-        self._check_due = self._write_due = 0.0
-        """Monotonic seconds."""
-        self._wanted = asyncio.Event()
+        self._changed = asyncio.Event()
+        """Set while the files are out of date."""
         self._ended = False
         """The final state is written: a write that was under way in its thread when the engine ended must not follow."""
 
-    def beat(self) -> None:
-        """Called each second: see whether there is something to do."""
-        if time.monotonic() >= self._check_due or self._states() != self._written:
-            self._wanted.set()
+    def changed(self) -> None:
+        """Something has changed that they hold."""
+        self._changed.set()
 
     async def run(self) -> None:
         """Keep the files up to date until cancelled; only threads wait for the disk."""
+        due = 0.0
         while True:
-            await self._wanted.wait()
-            if await self._in_time(in_daemon_thread(self._put_back)):
-                self._written = None
-            states = self._states()
-            if states != self._written or time.monotonic() >= self._write_due:
-                if await self._in_time(in_daemon_thread(self.write, self._snapshot())):
-                    self._written = states
-                self._write_due = time.monotonic() + _WRITE_S
-            self._check_due = time.monotonic() + _CHECK_S
-            self._wanted.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CHECK_S):
+                    await self._changed.wait()
+            if await self._in_time(in_daemon_thread(self._put_back)) or time.monotonic() >= due:
+                self._changed.set()
+            if self._changed.is_set():
+                self._changed.clear()
+                due = time.monotonic() + _WRITE_S
+                if not await self._in_time(in_daemon_thread(self.write, self._snapshot())):
+                    self._changed.set()
+                await asyncio.sleep(_PAUSE_S)
 
     async def _in_time(self, work: Coroutine[Any, Any, bool]) -> bool:
         """What `work` on the disk returns; a note is displayed while that takes too long."""
