@@ -18,7 +18,6 @@ import sys
 import termios
 import threading
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
 from gmg_tui.errors import GmgError
@@ -61,84 +60,48 @@ def watch(
     nobody reads. This holds also after the context has been left: whoever prints a last word then may hang just so.
     The engine is another process; nothing of the session is lost. `on_lost` must not block.
     """
-    watchdog = _Watchdog(asyncio.get_running_loop(), on_lost, descriptor, grace_s, terminal=terminal)
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    # Not `loop.add_signal_handler`: its callback waits for the loop, which may be blocked by a stalled terminal.
-    for number in _SIGNALS:
-        signal.signal(number, watchdog.on_signal)
-    watchdog.start()
-    try:
-        yield
-    finally:
-        if not watchdog.lost.is_set():
-            for number, handler in before.items():
-                signal.signal(number, handler)
-        watchdog.close()
+    loop, lost = asyncio.get_running_loop(), threading.Event()
+    settings = _settings(descriptor) if terminal else None
+    reader, writer = os.pipe2(os.O_CLOEXEC)
 
+    def is_lost() -> bool:
+        """Wait until the terminal is lost, or the context is left."""
+        if terminal and settings is None:
+            return True
+        poll = select.poll()
+        poll.register(reader, select.POLLIN)
+        poll.register(descriptor, 0)  # no event asked for: POLLHUP, POLLERR and POLLNVAL come unasked
+        return descriptor in dict(poll.poll()) or b"!" in os.read(reader, 64)
 
-class _Watchdog(threading.Thread):
-    """Sleeps until the terminal is lost or the watch is over."""
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        on_lost: Callable[[], object],
-        descriptor: int,
-        grace_s: float,
-        *,
-        terminal: bool,
-    ) -> None:
-        super().__init__(daemon=True, name="gmg-terminal-watchdog")
-        self.lost = threading.Event()
-        self._loop = loop
-        self._on_lost = on_lost
-        self._descriptor = descriptor
-        self._grace_s = grace_s
-        self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._terminal = terminal
-        self._attributes = _attributes(descriptor) if terminal else None
-
-    def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Wake the watch: the handler of `_SIGNALS`."""
-        self._wake(b"!")
-
-    def close(self) -> None:
-        """End the watch, unless the terminal is lost already."""
-        self._wake(b".")
-
-    def _wake(self, why: bytes) -> None:
-        with contextlib.suppress(BlockingIOError):  # a full pipe wakes it as well
-            os.write(self._writer, why)
-
-    def run(self) -> None:
-        """Wait for the loss, report it, wait again, and end the process."""
-        if not self._wait_for_loss():
-            os.close(self._reader)
-            os.close(self._writer)
+    def run() -> None:
+        if not is_lost():
+            os.close(reader)
+            os.close(writer)
             return
-        self.lost.set()
+        lost.set()
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process is on its way out
-            self._loop.call_soon_threadsafe(self._on_lost)
-        threading.Event().wait(self._grace_s)  # the interpreter's end takes this daemon thread with it
-        if self._attributes is not None:
+            loop.call_soon_threadsafe(on_lost)
+        threading.Event().wait(grace_s)  # the interpreter's end takes this daemon thread with it
+        if settings is not None:
             # In a thread that may be left behind: a write to a terminal waits for the lock that a blocked write holds.
-            restorer = threading.Thread(target=_restore, args=(self._descriptor, self._attributes), daemon=True)
+            restorer = threading.Thread(target=_restore, args=(descriptor, settings), daemon=True)
             restorer.start()
             restorer.join(_RESTORE_S)
         os._exit(EXIT_CODE)
 
-    def _wait_for_loss(self) -> bool:
-        """Whether the terminal was lost; False when the watch was closed before."""
-        if self._terminal and self._attributes is None:
-            return True
-        poll = select.poll()
-        poll.register(self._reader, select.POLLIN)
-        poll.register(self._descriptor, 0)  # no event asked for: POLLHUP, POLLERR and POLLNVAL come unasked
-        ready = dict(poll.poll())
-        return self._descriptor in ready or b"!" in os.read(self._reader, 64)
+    # Not `loop.add_signal_handler`: its callback waits for the loop, which may be blocked by a stalled terminal.
+    before = {number: signal.signal(number, lambda *_: os.write(writer, b"!")) for number in _SIGNALS}
+    threading.Thread(target=run, name="gmg-terminal-watchdog", daemon=True).start()
+    try:
+        yield
+    finally:
+        if not lost.is_set():
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        os.write(writer, b".")
 
 
-def _attributes(descriptor: int) -> list[Any] | None:
+def _settings(descriptor: int) -> list[Any] | None:
     """The terminal's settings; None when there is no terminal, or it is gone."""
     try:
         return termios.tcgetattr(descriptor)
@@ -146,9 +109,9 @@ def _attributes(descriptor: int) -> list[Any] | None:
         return None
 
 
-def _restore(descriptor: int, attributes: list[Any]) -> None:
+def _restore(descriptor: int, settings: list[Any]) -> None:
     try:
-        termios.tcsetattr(descriptor, termios.TCSANOW, attributes)
+        termios.tcsetattr(descriptor, termios.TCSANOW, settings)
         termios.tcflush(descriptor, termios.TCOFLUSH)  # what nobody has read gives way to what follows
         os.write(descriptor, _LEAVE)
     except (termios.error, OSError):
