@@ -207,7 +207,7 @@ async def test_an_immediate_enter_keeps_the_typed_text() -> None:
         await press(pilot, "slash")
         play.burst(pilot, *"Compiling", "enter")
         await play.sees(pilot, "match 1 of 1")
-        assert app.main.log_view.buffer.query == "compiling"
+        assert app.main.log_view.buffer.query == "Compiling"
         await play.until(pilot, lambda: not app.main.query(LineBar))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -10,10 +11,8 @@ from typing import Final, NamedTuple
 from gmg_tui.genesis.output.log_text import Severity, head, severity
 from gmg_tui.ui.drawing import safe
 
-KEPT_ROWS: Final = 5000
-"""Older lines are in the worker's log file only."""
-KEPT_CHARS: Final = 2_000_000
-"""Long lines count too: the engine cuts a line at 8 KiB, and 5000 of those would be 40 MB."""
+KEPT_ROWS: Final = 2000
+"""Older lines, which have at most 8 KiB each, are in the worker's log file only."""
 _SLACK: Final = 1.125
 """So many times more may be kept than the limit: rows are dropped many at a time."""
 _PAUSED: Final = 2
@@ -58,20 +57,16 @@ class LogBuffer:
 
     Attributes:
         rows: All rows, in order.
-        query: What is searched for, in lower case; empty when nothing is.
+        query: What is searched for; empty when nothing is.
         paused: Whether the rows that are there must stay as they are.
         printed: How many lines have been printed, as far as that is known here.
     """
 
-    def __init__(
-        self, kept: int = KEPT_ROWS, kept_chars: int = KEPT_CHARS, *, ranks: Mapping[str, int] = _NO_RANKS
-    ) -> None:
-        """Keep so many rows and characters."""
+    def __init__(self, kept: int = KEPT_ROWS, *, ranks: Mapping[str, int] = _NO_RANKS) -> None:
+        """Keep so many rows."""
         width = len(str(max(ranks.values(), default=0)))
         self._prefixes = {slot: f"[{rank:>{width}}] " for slot, rank in ranks.items()}
         self._most = kept
-        self._most_chars = kept_chars
-        self._chars = 0
         self._first: dict[str, int] = {}
         """The number of the first line that came of each worker."""
         self._next: dict[str, int] = {}
@@ -81,9 +76,9 @@ class LogBuffer:
         """How many lines have come, or were left out."""
         self._closed = 0
         """How many rows do not take the next progress lines, as they are paused."""
-        self._matches: list[int] | None = []
+        self._matches: list[int] | None = None
         self.rows: list[LogRow] = []
-        self.query = ""
+        self.search("")
         self.paused = False
 
     @property
@@ -155,43 +150,41 @@ class LogBuffer:
         last = self.rows[-1] if len(self.rows) > self._closed else None
         if last is not None and last.progress and row.progress and last.prefix == row.prefix:
             self.rows.pop()
-            self._chars -= len(last.text)
             row = row._replace(lines=last.lines + 1)
         self.rows.append(row)
-        self._chars += len(row.text)
 
     def _is_over(self, times: float) -> bool:
-        return len(self.rows) > times * self._most or self._chars > times * self._most_chars
+        return len(self.rows) > times * self._most
 
     def _drop(self) -> None:
         """Drop the oldest rows that are too many."""
-        gone, chars = max(0, len(self.rows) - self._most), self._chars
-        chars -= sum(len(row.text) for row in self.rows[:gone])
-        while chars > self._most_chars and gone < len(self.rows) - 1:
-            chars -= len(self.rows[gone].text)
-            gone += 1
+        gone = max(0, len(self.rows) - self._most)
         if gone:
             end = self.rows[gone - 1].end
             self._keep([LogRow(f"… {end:,} earlier lines", end, end, gap=True), *self.rows[gone:]])
 
     def _keep(self, rows: list[LogRow]) -> None:
         self.rows = rows
-        self._chars = sum(len(row.text) for row in rows)
         self._matches = None
 
     # Search
 
     def search(self, query: str) -> None:
         """Search for `query`, ignoring case; an empty one ends the search."""
-        self.query = query.casefold()
+        self.query = query
+        self._pattern = re.compile(re.escape(query), re.IGNORECASE)
         self._matches = None
+
+    def marks(self, row: LogRow) -> list[tuple[int, int]]:
+        """Where matches begin and end in what is shown of a row."""
+        return [match.span() for match in self._pattern.finditer(row.shown)] if self.query else []
 
     @property
     def matches(self) -> list[int]:
         """Indices of the rows that contain the query, ascending."""
         if self._matches is None:
-            query = self.query
-            self._matches = [n for n, row in enumerate(self.rows) if query in row.shown.casefold()] if query else []
+            found = (number for number, row in enumerate(self.rows) if self._pattern.search(row.shown))
+            self._matches = list(found) if self.query else []
         return self._matches
 
     def match(self, origin: int, direction: str) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -82,7 +82,7 @@ class LogView(Rows):
         lines: list[Row] = []
         for index in range(self._top.row, len(buffer.rows)):
             row = buffer.rows[index]
-            lines += wrapped(row, width, buffer.query, here=index == match)
+            lines += wrapped(row, width, buffer.marks(row), here=index == match)
             if len(lines) >= self._page + self._top.part:
                 break
         return [self._title(width), *lines[self._top.part : self._top.part + self._page]]
@@ -241,7 +241,7 @@ class LogView(Rows):
         self._match_line = None if index is None else self.buffer.rows[index].end
         if index is not None:
             row = self.buffer.rows[index]
-            match = Position(index, part_of(row, self.size.width, self.buffer.query))
+            match = Position(index, part_of(row, self.size.width, self.buffer.marks(row)))
             if not self._top <= match < self._forth(self._top, self._page):
                 self._top = self._back(match, self._page // 2)
             self.pause()
@@ -256,14 +256,14 @@ def style_of(row: LogRow) -> str:
     return "dim" if row.gap or row.progress else _STYLES[severity(row.text)]
 
 
-def wrapped(row: LogRow, width: int, query: str, *, here: bool = False) -> list[Row]:
-    """A row of the log in as many rows of the screen as it needs, each match of `query` marked.
+def wrapped(row: LogRow, width: int, marks: Sequence[tuple[int, int]], *, here: bool = False) -> list[Row]:
+    """A row of the log in as many rows of the screen as it needs, with marks from some to other characters.
 
-    The query is in lower case; `here`: this row's are the present matches. How many lines the row stands for is at its
+    `here`: these are the present matches. How many lines the row stands for is at its
     right end.
     """
-    text, style, lines = row.shown, style_of(row), []
-    parts, marks, count, start = pieces(row, width), _marks(text, query), _count_of(row), 0
+    parts, style, lines = pieces(row, width), style_of(row), []
+    count, start = _count_of(row), 0
     for number, piece in enumerate(parts, 1):
         line, done = Row(width), 0
         if number == len(parts):
@@ -292,24 +292,11 @@ def pieces(row: LogRow, width: int) -> list[str]:
     return [text[start : start + width] for start in range(0, len(text), width)] or [""]
 
 
-def part_of(row: LogRow, width: int, query: str) -> int:
-    """The number of the piece that the first match of `query` begins in; 0 where there is none to mark."""
-    marks, end = _marks(row.shown, query), 0
+def part_of(row: LogRow, width: int, marks: Sequence[tuple[int, int]]) -> int:
+    """The number of the piece that the first mark begins in; 0 where there is none."""
+    end = 0
     for number, part in enumerate(pieces(row, width)):
         end += len(part)
         if marks and marks[0][0] < end:
             return number
     return 0
-
-
-def _marks(text: str, query: str) -> list[tuple[int, int]]:
-    """Where the matches of `query` are; none where a letter's lower case is longer, so that indices would be wrong."""
-    lowered = text.lower()
-    return list(_occurrences(lowered, query)) if query and len(lowered) == len(text) else []
-
-
-def _occurrences(text: str, query: str) -> Iterator[tuple[int, int]]:
-    start = text.find(query)
-    while start >= 0:
-        yield start, start + len(query)
-        start = text.find(query, start + len(query))
