@@ -131,7 +131,7 @@ def _nodes(options: Options) -> NodesSpec | None:
     try:
         launcher = LauncherKind(name)
     except ValueError:
-        raise GmgError(f"--nodes {where}: give slurm, ray, ssh:HOST,HOST, ssh:@FILE or local:N") from None
+        raise GmgError(f"--nodes {where}: give slurm, ray, ssh:HOST,HOST or local:N") from None
     if launcher in (LauncherKind.SSH, LauncherKind.LOCAL) and not rest:
         wanted = "hosts, as in ssh:a,b" if launcher is LauncherKind.SSH else "a number, as in local:2"
         raise GmgError(f"--nodes {where}: give {wanted}")

@@ -74,7 +74,7 @@ _ORDER = "is an option of the script, and goes after it: gmg-tui"
         ("--notify= sim.py", "--notify is empty"),
         ("--start later sim.py", "--start 'later' is not one of 'gated', 'together', 'staggered'"),
         ("--virtual-local-rank sim.py", "--virtual-local-rank is for --ddp; give that too"),
-        ("--nodes k8s sim.py", "--nodes k8s: give slurm, ray, ssh:HOST,HOST, ssh:@FILE or local:N"),
+        ("--nodes k8s sim.py", "--nodes k8s: give slurm, ray, ssh:HOST,HOST or local:N"),
         ("--ddp 0 sim.py", "--ddp 0: give the number of ranks"),
         ("--ddp --start gated sim.py", "--start gated: the ranks of a group wait for each other"),
         ("--summary absent/s.json sim.py", "--summary absent/s.json: cannot write to the folder"),

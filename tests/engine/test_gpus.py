@@ -126,8 +126,9 @@ def test_processes_present_before_the_attempt_are_not_its_own() -> None:
 def test_other_workers_on_the_card_make_it_unknown_unless_processes_are_listed() -> None:
     unnamed = _after(_sample(500), _sample(30_000), before=_sample(500))
     memory = _after(_sample(500), _sample(30_000, OURS), before=_sample(500))
-    assert (unnamed.awaited(shared=True), unnamed.still_taken(shared=True)) == (None, None)
-    assert memory.awaited(shared=True) is not None
+    unnamed.shared = memory.shared = True
+    assert (unnamed.awaited(), unnamed.still_taken()) == (None, None)
+    assert memory.awaited() is not None
 
 
 async def test_a_restart_on_a_shared_gpu_does_not_wait_for_the_memory_of_others() -> None:
@@ -135,9 +136,10 @@ async def test_a_restart_on_a_shared_gpu_does_not_wait_for_the_memory_of_others(
     memory = _after(_sample(500, hidden=True), _sample(30_000, hidden=True), before=_sample(500, hidden=True))
     memory.measure(_sample(20_000, hidden=True), frozenset(), live=False)
     waits: list[str] = []
-    await memory.released(waits.append, shared=True)
+    memory.shared = True
+    await memory.released(waits.append)
     assert waits == []
-    assert memory.still_taken(shared=True) is None
+    assert memory.still_taken() is None
 
 
 NEVER = ("--lines", "0")

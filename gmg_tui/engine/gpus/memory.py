@@ -24,9 +24,13 @@ class GpuMemory:
     If NVML has listed the attempt's processes on the GPU, their absence is proof enough. In a container NVML's PIDs are
     not ours, or it lists nothing: then processes that were there before the attempt belong to others. Without a sample
     from before the attempt the first one after its start counts, as a script takes seconds to reach the GPU.
+
+    Attributes:
+        shared: Whether other workers of this session use the GPU: memory may be theirs, unless NVML lists them.
     """
 
     def __init__(self, slot: str) -> None:
+        self.shared = False
         self._slot = slot
         self._before: GpuSample | None = None
         self._peak_mib: float | None = None
@@ -62,7 +66,7 @@ class GpuMemory:
         self._measured.set()
         self._measured.clear()
 
-    def _kept_mib(self, shared: bool) -> float | None:
+    def _kept_mib(self) -> float | None:
         """How much of its memory is not released; None if all is, or if that cannot be determined."""
         sample, peak = self._sample, self._peak_mib
         if sample is None or sample.memory_used_mib is None or peak is None or self._before is None:
@@ -70,39 +74,36 @@ class GpuMemory:
         used, before = sample.memory_used_mib, self.before_mib
         if used - before <= max(_KEPT_MIB, _KEPT_SHARE * (peak - before)):
             return None
-        return None if self._belongs_to_others(sample, self._before, shared) else used - before
+        return None if self._belongs_to_others(sample, self._before) else used - before
 
-    def _belongs_to_others(self, sample: GpuSample, before: GpuSample, shared: bool) -> bool:
+    def _belongs_to_others(self, sample: GpuSample, before: GpuSample) -> bool:
         """Whether the memory in use belongs to other processes, as far as NVML reports it."""
         listed = {process.pid for process in sample.processes or ()}
         if self._is_named and sample.processes is not None:
             return listed.isdisjoint(self._pids)
         are_known = self._are_any_named and sample.processes is not None
-        return shared or (are_known and listed <= {process.pid for process in before.processes or ()})
+        return self.shared or (are_known and listed <= {process.pid for process in before.processes or ()})
 
     @property
     def _rest_s(self) -> float:
         return MEMORY_WAIT_S - (time.monotonic() - self._ended) if self._ended is not None else 0.0
 
-    def awaited(self, *, shared: bool = False) -> str | None:
-        """What the next attempt has to wait for, in one line; None if nothing, or if it has waited long enough.
-
-        With `shared`, other workers of this session use the GPU: memory may be theirs, unless NVML lists them.
-        """
-        kept_mib = self._kept_mib(shared)
+    def awaited(self) -> str | None:
+        """What the next attempt has to wait for, in one line; None if nothing, or if it has waited long enough."""
+        kept_mib = self._kept_mib()
         if kept_mib is None or self._rest_s <= 0:
             return None
         return f"for {units.mib(kept_mib)} on {self._slot} to be released (the list of its processes shows by whom)"
 
-    async def released(self, report: Callable[[str], None], *, shared: bool = False) -> None:
-        """Wait until the next attempt may start; `report` is called with what it waits for. `shared` is as above."""
-        while (awaited := self.awaited(shared=shared)) is not None:
+    async def released(self, report: Callable[[str], None]) -> None:
+        """Wait until the next attempt may start; `report` is called with what it waits for."""
+        while (awaited := self.awaited()) is not None:
             report(awaited)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, self._rest_s)):
                     await self._measured.wait()
 
-    def still_taken(self, *, shared: bool = False) -> str | None:
-        """The warning for an attempt that starts now; None if all is released. `shared` as above."""
-        kept_mib = self._kept_mib(shared)
+    def still_taken(self) -> str | None:
+        """The warning for an attempt that starts now; None if all is released."""
+        kept_mib = self._kept_mib()
         return None if kept_mib is None else f"started while {units.mib(kept_mib)} of the last attempt was still taken"

@@ -1,4 +1,4 @@
-"""Agents on the hosts of a list, by ssh: `--nodes ssh:a,b` or `ssh:@hostfile`.
+"""Agents on the hosts of a list, by ssh: `--nodes ssh:a,b`.
 
 OpenSSH's client reads its own configuration, so that a host is whatever `~/.ssh/config` makes of its name. It is not
 asked for a password: a session that starts sixteen agents cannot ask sixteen times (ssh_config(5), `BatchMode`).
@@ -51,19 +51,10 @@ def _name(host: str) -> str:
 
 
 def _hosts(where: str) -> tuple[str, ...]:
-    """The hosts of a list, or of a file with one on each line, whose comments begin with `#`. Raises `GmgError`."""
-    words = where.split(",")
-    if where.startswith("@"):
-        path = Path(where[1:]).expanduser()
-        try:
-            lines = path.read_text().splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise GmgError(f"--nodes ssh:{where}: cannot read {path}: {error}") from error
-        # What follows a host, such as `slots=8` of an MPI hostfile, is not for ssh.
-        words = [next(iter(line.partition("#")[0].split()), "") for line in lines]
-    hosts = tuple(word.strip() for word in words if word.strip())
+    """The hosts of a list. Raises `GmgError`."""
+    hosts = tuple(host.strip() for host in where.split(",") if host.strip())
     if not hosts:
-        raise GmgError(f"--nodes ssh:{where}: give hosts, as in ssh:a,b, or a file of them, as in ssh:@hostfile")
+        raise GmgError(f"--nodes ssh:{where}: give hosts, as in ssh:a,b")
     for host in hosts:
         if not _HOST.fullmatch(host):
             raise GmgError(f"--nodes ssh:{where}: {host!r} is no host")

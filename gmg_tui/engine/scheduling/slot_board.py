@@ -241,7 +241,8 @@ class SlotBoard:
         if slot_state.memory is None:
             return None
         others = (self.slot_states[name].gpu_uuid for name in self.jobs if name != slot_state.slot.name)
-        return slot_state.memory.awaited(shared=slot_state.gpu_uuid in others)
+        slot_state.memory.shared = slot_state.gpu_uuid in others
+        return slot_state.memory.awaited()
 
     def _awaited(self, slot_state: SlotState) -> str | None:
         """What has to happen before a job starts on a slot, whatever the job needs; None for nothing."""

@@ -158,7 +158,7 @@ class LocalWorker(Worker):
         if self.running is None:
             await self.context.gate.wait(self.slot.name, self._wait_for)
         if (memory := self._slot_state.memory) is not None:
-            await memory.released(self._wait_for, shared=self._slot_state.is_shared)
+            await memory.released(self._wait_for)
 
     async def _prepare(self, meeting: Meeting | None) -> Launch | None:
         """Prepare the next attempt; None where the user stops the worker meanwhile, or its group's attempt is called off."""
@@ -176,7 +176,7 @@ class LocalWorker(Worker):
 
     async def _attempt(self, meeting: Meeting | None) -> Outcome:
         memory = self._slot_state.memory
-        self.memory_kept = memory.still_taken(shared=self._slot_state.is_shared) if memory is not None else None
+        self.memory_kept = memory.still_taken() if memory is not None else None
         self._wait_for(None)
         try:
             launch = await self._prepare(meeting)
@@ -252,11 +252,12 @@ class LocalWorker(Worker):
     def measure(self, sample: GpuSample | None, now: float, sharers: int = 1) -> None:
         """Take a sample of its GPU at `now` (monotonic seconds), on which `sharers` workers are live."""
         super().measure(sample, now, sharers)
-        self._slot_state.is_shared = sharers > int(self.state.live)
+        if (memory := self._slot_state.memory) is not None:
+            memory.shared = sharers > int(self.state.live)
         if self.running is not None:
             self.running.measure(sample, self.state, now, max(1, sharers))
-        elif self._slot_state.memory is not None:  # of the worker before
-            self._slot_state.memory.measure(sample)
+        elif memory is not None:  # of the worker before
+            memory.measure(sample)
         self._measured.set()
 
     def settle(self) -> None:

@@ -36,8 +36,6 @@ class SlotState:
         self.worker: Worker | None = None
         self.memory: GpuMemory | None = None
         """The GPU memory of the newest attempt, whichever worker's; None if none has run here."""
-        self.is_shared = False
-        """Whether other workers of the session were live on its GPU at the last sample."""
         self.lead: SlotState | None = None
         """The slot whose worker runs on this one too; None where it has its own, or none."""
         self.waits: str | None = None
