@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial, reduce
 from typing import Any
@@ -15,9 +15,6 @@ from gmg_tui import units
 from gmg_tui.columns import Cell, Column, cell
 from gmg_tui.model import JobRecord, WorkerState
 from gmg_tui.store.records import JobAttempt
-
-MAX_RESULTS = 500
-"""The most columns for results; the others are in `detailed_results.json` only."""
 
 _C = Column[JobRecord]
 _STYLES = {
@@ -36,8 +33,7 @@ def _of(path: str) -> Callable[[JobRecord], Any]:
 def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
     """The columns for these jobs, or attempts of jobs: those of their values, metrics and results as they appear.
 
-    A value named like a fixed column gets the prefix `value_`, a result named like any other column `result_`. Results
-    that are all the metrics of that name have no column of their own.
+    A value named like a fixed column gets the prefix `value_`, a result named like any other column `result_`.
     """
     start = "%H:%M:%S" if len({_local(job.started, "%x") for job in jobs if job.started}) < 2 else "%m-%d %H:%M:%S"
     several = len({job.number for job in jobs}) < len(jobs)  # attempts of a job
@@ -82,42 +78,35 @@ def columns(jobs: Sequence[JobRecord]) -> list[Column[JobRecord]]:
         _C("reason", _of("reason"), priority=0, left=True),
     ]
     made = [*first, *last]
-    values = _named(named, "value_", made, lambda job: job.values, 70, 47)
-    names = dict.fromkeys(name for job in jobs for name in job.last.metrics)
-    metrics = _named(names, "metric_", [*made, *values], lambda job: job.last.metrics, 65, 48)
-    reported = [
-        name
-        for job in jobs
-        for name, value in (job.result or {}).items()
-        if cell(value) is not None and value != job.last.metrics.get(name)  # each metric is a result, too
-    ]
-    names = dict.fromkeys(reported)
-    results = _named(
-        list(names)[:MAX_RESULTS], "result_", [*made, *values, *metrics], lambda job: job.result or {}, 60, 1
-    )
-    return [*first, *values, *last, *metrics, *results]
+    values = _named(named, "value_", made, lambda job: job.values, 70)
+    names = dict.fromkeys(name for job in jobs for name, value in _reported(job).items() if cell(value) is not None)
+    return [*first, *values, *last, *_named(names, "result_", [*made, *values], _reported, 65)]
+
+
+def _reported(job: JobRecord) -> Mapping[str, Any]:
+    """The named numbers of a job's lines, and its results; of an attempt that others followed only the former."""
+    return {**job.last.metrics, **(job.result or {})}
 
 
 def _named(
-    names: Collection[str],
+    names: Iterable[str],
     prefix: str,
     others: Iterable[Column[JobRecord]],
     of: Callable[[JobRecord], Mapping[str, Any]],
     most: int,
-    least: int,
 ) -> list[Column[JobRecord]]:
     """A column for each of `names` in what a job has `of` them, called like none of the `others`.
 
-    The first has the priority `most`, each further one less, but `least`.
+    The first has the priority `most`, each further one less.
     """
     taken, columns = {column.name for column in others}, []
     for position, name in enumerate(names):
         column = name
-        while column in taken or (column != name and column in names):
+        while column in taken:
             column = prefix + column
         taken.add(column)
         value = partial(_cell, of, name)
-        columns.append(Column(column, value, name, "", _short, max(most - position, least), limit=24))
+        columns.append(Column(column, value, name, "", _short, max(most - position, 1), limit=24))
     return columns
 
 

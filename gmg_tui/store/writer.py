@@ -93,8 +93,8 @@ class StoreWriter:
     Args:
         path: The store's file; created where there is none, continued where there is one.
         trouble: Called from the writer's thread with one line when writing fails, with None once all is well.
-        export: Generates files from the store; called from the writer's thread once a job's end and a snapshot after it
-            are written, and at the end. May raise `OSError` or `StoreError`.
+        export: Generates files from the store; called from the writer's thread once a job's end is written, and at the
+            end. May raise `OSError` or `StoreError`.
     """
 
     def __init__(
@@ -118,8 +118,6 @@ class StoreWriter:
         self._reported: str | None = None
         self._ended = False
         """Whether a job has ended since the files were generated."""
-        self._due = False
-        """Whether the snapshot is as new as that end."""
         self._not_before = 0.0
 
     def start(self) -> None:
@@ -179,7 +177,6 @@ class StoreWriter:
             fresh, self._fresh = self._fresh, _Backlog()
             closing = self._closing
         self._ended = self._ended or any(job.state.ended for job in fresh.jobs.values())
-        self._due = self._due or (self._ended and fresh.snapshot is not None)
         for record in fresh:
             self._waiting.put(record)
         return closing
@@ -210,7 +207,7 @@ class StoreWriter:
             self._waiting, self._store_trouble = _Backlog(), None
 
     def _generate(self, closing: bool) -> None:
-        due = self._due and time.monotonic() >= self._not_before
+        due = self._ended and time.monotonic() >= self._not_before
         if self._export is None or self._store_trouble or not (due or closing):
             return
         begun = time.monotonic()
@@ -223,7 +220,7 @@ class StoreWriter:
             _log.exception("the results cannot be written")
             self._export_trouble = f"the results' files cannot be written: {type(error).__name__}: {error}"
         else:
-            self._export_trouble, self._ended, self._due = None, False, False
+            self._export_trouble, self._ended = None, False
         self._not_before = time.monotonic() + max(_RETRY_S, _EXPORT_REST * (time.monotonic() - begun))
 
     def _close(self) -> None:
