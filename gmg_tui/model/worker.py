@@ -79,9 +79,6 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """Whether it runs despite a race with another worker: after a restart, or as Genesis rebuilt a cache file."""
     error_lines: int = 0
     """Errors and exceptions that this attempt has printed, at most 9,999."""
-    before: Attempt | None = None
-    """The attempt to compare with since the last change of arguments or environment: the last one that had a
-    rate; none that failed."""
     job: int | None = None
     """Number of the job in the queue, from 1; None in a plain run, and on a slot that no job has occupied yet."""
     job_name: str = ""

@@ -82,8 +82,6 @@ class _Signs(NamedTuple):
     ellipsis: str = "…"
     sigma: str = "Σ"
     degree: str = "°"
-    arrow: str = "→"
-    """Between before and after."""
     dot: str = "·"
     """Between two things on one line."""
     down: str = "↓"

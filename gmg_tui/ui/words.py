@@ -1,4 +1,4 @@
-"""A worker in words: its state, its phase, its metrics before and after an edit, and what is wrong with it."""
+"""A worker in words: its state, its phase, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -132,44 +132,6 @@ def beside_rate(entry: SlotView) -> Note:
     return Note("", "text")
 
 
-def compared_fps(worker: Worker) -> tuple[float, float] | None:
-    """The FPS before the last edit and now; None where there is nothing to compare.
-
-    That is so without an edit, when the attempt has failed, and before it has a rate.
-    """
-    before, now = worker.before, worker.current
-    if before is None or now is None or worker.state is WorkerState.FAILED or getting_ready(worker):
-        return None
-    return (before.rate, now.rate) if before.rate is not None and now.rate is not None else None
-
-
-def change(worker: Worker) -> str:
-    """What the last edit did to the FPS, in per cent: `+13 %`; empty where that is not known."""
-    fps = compared_fps(worker)
-    return difference(*fps) if fps is not None else ""
-
-
-def before_after(worker: Worker) -> list[Note]:
-    """The effect of the last edit, if it is known: `+13 % FPS (21.2M → 24.0M)  VRAM 12.1 → 23.9 GiB`."""
-    before, now, fps, arrow = worker.before, worker.current, compared_fps(worker), SIGNS.arrow
-    if before is None or now is None or fps is None:
-        return []
-    old, fresh = map(units.short, fps)
-    parts = [f"{change(worker)} FPS ({old} {arrow} {fresh})".lstrip()]
-    if before.n_envs is not None and now.n_envs != before.n_envs:
-        parts.append(f"envs {before.n_envs:,} {arrow} {known(now.n_envs, '{:,}'.format)}")
-    if before.memory_peak_mib is not None:
-        parts.append(f"VRAM {units.gib(before.memory_peak_mib)} {arrow} {known(now.memory_peak_mib, units.gib)} GiB")
-    return [Note("  ".join(parts), "strong")]
-
-
-def difference(before: float | None, after: float | None) -> str:
-    """The change from `before` to `after`: `+84 %`; empty where it is not defined."""
-    if not before or after is None:
-        return ""
-    return f"{(after / before - 1) * 100:+.0f} %".replace("-0 %", "+0 %")
-
-
 def known(value: float | None, write: Callable[[float], str]) -> str:
     """What `write` makes of a value, or the sign for one that is not known yet."""
     return units.NOT_KNOWN if value is None else write(value)
@@ -251,12 +213,12 @@ def trouble(entry: SlotView, *, advice: bool = True) -> list[Note]:
 
 
 def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
-    """What is wrong with a worker, then what its last edit did, then why its GPU is throttled: under full load all are."""
+    """What is wrong with a worker, then why its GPU is throttled: under full load all are."""
     worker, problems, slowed = entry.worker, trouble(entry, advice=advice), throttled(entry.sample)
     if slowed is not None:
         problems.remove(slowed)
     healed = [Note("race healed", "dim")] if worker.healed and worker.state is not WorkerState.FAILED else []
-    return [*problems, *before_after(worker), *([slowed] if slowed is not None else []), *healed]
+    return [*problems, *([slowed] if slowed is not None else []), *healed]
 
 
 def progress_of(worker: Worker) -> tuple[float, str] | None:

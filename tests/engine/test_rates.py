@@ -44,20 +44,6 @@ async def test_the_summary_contains_the_settled_and_the_printed_rate() -> None:
     assert summary["total_fps_settled"] == pytest.approx(sum(settled))
 
 
-async def test_an_edit_is_compared_with_the_last_attempt_that_had_a_rate() -> None:
-    async with running(spec_for("-B", "4096", *_LONG)) as run:
-        await run.until(lambda _: (fps := run.worker("cpu0").fps) is not None and fps.settled is not None)
-        await run.client.edit(("cpu0",), ("-B", "65536", "--crash", "oom", "--crash-at", "building"), {})
-        await run.until_state("cpu0", WorkerState.FAILED)
-        assert (before := run.worker("cpu0").before) is not None
-        assert before.n_envs == 4096
-        await run.client.edit(("cpu0",), ("-B", "32768", *_LONG), {})
-        await run.until(lambda _: run.worker("cpu0").n_envs == 32768)
-        assert (before := run.worker("cpu0").before) is not None
-        assert (before.number, before.n_envs) == (1, 4096)
-        assert before.rate == pytest.approx(128_000, rel=0.05)
-
-
 def _ends_in_a_gap(store: Path, slot: str) -> bool:
     with open_store(store) as stored:
         return [row.fps is None for row in stored.metrics(10_000) if row.slot == slot][-1]

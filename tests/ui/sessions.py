@@ -23,9 +23,8 @@ from gmg_tui.model import (
     Worker,
     WorkerState,
 )
-from tests.rates import rate
 from tests.workers import changed as changed
-from tests.workers import reached, worker_of
+from tests.workers import worker_of
 
 NOW = 1_795_244_467.0
 ARGS = ("-B", "4096", "--seed", "7")
@@ -168,7 +167,6 @@ def varied_snapshot(second: float = 0.0) -> Snapshot:
         fps=Fps(last=21_400_000.0, mean=24_910_400.0, max=25_000_000.0, samples=900, settled=24_910_400.0),
         n_envs=16_384,
         args=("-B", "16384"),
-        before=reached(1, ARGS, fps=rate(21_100_000.0), n_envs=4096, memory_peak_mib=30_940.0),
         attempt=2,
         memory_peak_mib=79_800.0,
         progress=Progress(312, 1500, "iteration", eta_s=1188.0),

@@ -108,7 +108,7 @@ async def test_the_event_loop_continues_while_the_pager_runs(tmp_path: Path) -> 
 
 def test_a_tile_has_one_rate() -> None:
     fps = Fps(24_200_000.0, 23_000_000.0, 24_400_000.0, 9, settled=22_723_000.0)
-    snapshot = stage.snapshot(before=None, fps=fps, last_line="Running at 24,188.68 FPS (5.91 FPS per env, 4096 envs).")
+    snapshot = stage.snapshot(fps=fps, last_line="Running at 24,188.68 FPS (5.91 FPS per env, 4096 envs).")
     slot = stage.GPU_SESSION.slots[0]
     shown = SlotView(slot, snapshot.workers[0], snapshot.samples[0], History(), stage.NOW)
     text = "\n".join(str(row) for row in tile.tile(shown, 60, tile.HEIGHT))

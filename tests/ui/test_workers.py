@@ -19,13 +19,11 @@ from gmg_tui.ui import words
 from gmg_tui.ui.drawing import SIGNS
 from gmg_tui.ui.slots import KEPT_S, History, SlotView, buckets
 from gmg_tui.ui.view import Layout, View
-from gmg_tui.ui.words import difference
 from gmg_tui.ui.workers import table, tile
 from gmg_tui.ui.workers.grid import plan
-from tests.rates import rate
 from tests.ui import sessions
 from tests.ui.sessions import NOW, changed
-from tests.workers import reached, worker_of
+from tests.workers import worker_of
 
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 _metrics = st.none() | st.floats(0, 1e13, allow_nan=False)
@@ -322,55 +320,6 @@ def test_the_tile_of_a_waiting_worker_has_no_spinner_and_no_estimate() -> None:
     waiting = _tile(_shown(changed(ready, reason="held for gpu0 to write the mesh caches", phase_usual_s=20.0)))
     assert "… initialising 9 s" in waiting
     assert "usually" not in waiting
-
-
-_BEFORE = reached(1, ("-B", "2048"), fps=rate(20e6), n_envs=2048, memory_peak_mib=10_240.0)
-_NOW = reached(2, ("-B", "4096"), fps=rate(24e6), n_envs=4096, memory_peak_mib=20_480.0)
-_POWER_CAP = changed(sessions.sample(0), throttle=("power cap",))
-
-
-@pytest.mark.parametrize("progress", [None, Progress(412, 1000, "iteration", eta_s=60.0)])
-@pytest.mark.parametrize("sample", [sessions.sample(0), _POWER_CAP])
-def test_the_effect_of_an_edit_is_shown_first_also_when_throttled_and_beside_progress(
-    sample: GpuSample, progress: Progress | None
-) -> None:
-    shown = _shown(changed(sessions.running(0), before=_BEFORE, current=_NOW, progress=progress), sample)
-    detail = _detail(shown, 160)
-    assert "+20 % FPS (20.0M → 24.0M)  envs 2,048 → 4,096  VRAM 10.0 → 20.0 GiB" in detail
-    for width in (tile.MIN_WIDTH, 60):
-        text = _tile(shown, width)
-        assert "+20 % FPS (20.0M → 24.0M)" in text
-        assert ("412/1,000 iteration" in text) == (progress is not None)
-    assert "+20 % FPS (20.0M → 24.0M)" in _row(shown, 160)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"current": changed(_NOW, fps=None)},
-        {"state": WorkerState.COMPILING, "phase": Phase.COMPILING},
-        {"current": changed(_NOW, fps=Fps(3e5, None, 3e5, 1))},
-        {"state": WorkerState.FAILED, "reason": "out of memory"},
-    ],
-    ids=["nothing printed", "compiling", "not settled", "failed"],
-)
-def test_rates_are_not_compared_before_there_is_an_earlier_one(changes: dict[str, object]) -> None:
-    shown = _shown(changed(sessions.running(0), **({"before": _BEFORE, "current": _NOW} | changes)), sessions.sample(0))
-    for text in (_tile(shown, 90), _row(shown, 80), _row(shown, 160)):
-        assert "20.0M" not in text
-        assert not re.search(r"[+-]\d+ %", text)
-
-
-def test_rates_are_compared_where_both_are_known() -> None:
-    fps = Fps(23e6, 24e6, 23e6, 900, 9e6)
-    worker = changed(sessions.running(0), before=_BEFORE, current=changed(_NOW, fps=fps))
-    assert "+20 % FPS (20.0M → 24.0M)" in _tile(_shown(worker, sessions.sample(0)), 60)
-
-
-def test_a_tiny_change_has_no_direction() -> None:
-    assert [difference(1000.0, after) for after in (999.0, 1000.0, 1001.0)] == ["+0 %"] * 3
-    assert [difference(1000.0, after) for after in (900.0, 0.0)] == ["-10 %", "-100 %"]
-    assert difference(0.0, 5.0) == difference(None, 5.0) == ""
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])

@@ -50,8 +50,6 @@ class LocalWorker(Worker):
         self.running: RunningAttempt | None = None
         """Its newest attempt, which may have ended."""
         self.past: deque[Attempt] = deque(maxlen=200)
-        self.before: Attempt | None = None
-        """The attempt to compare with since the last edit: the newest that has a rate and has not failed."""
         self.context = context
         self.memory_kept: str | None = None
         """Set when an attempt was started before the GPU's memory had been released."""
@@ -98,13 +96,6 @@ class LocalWorker(Worker):
             self.state_since = time.monotonic()
         self.context.gate.reached(self.slot.name, self.phase)
         self._changed()
-
-    def edit(self, args: tuple[str, ...], env: dict[str, str]) -> None:
-        """Restart with other arguments and environment."""
-        attempts = [self.attempt, *reversed(self.past)]
-        rated = (each for each in attempts if each and each.state is not WorkerState.FAILED and each.rate is not None)
-        self.before = next(rated, self.before)
-        super().edit(args, env)
 
     def stop(self, *, kill: bool = False, reason: str | None = None) -> None:
         """As `Worker.stop`; the next worker in line goes first."""
@@ -286,7 +277,6 @@ class LocalWorker(Worker):
             job=self.task.job,
             job_name=self.task.name,
             timeout_s=self.task.timeout_s,
-            before=self.before,
         )
         if attempt is None:
             return common

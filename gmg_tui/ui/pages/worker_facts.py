@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from gmg_tui import env_count, units
@@ -27,8 +26,6 @@ from gmg_tui.ui.slots import SlotView
 
 SESSION_ID: Final = "GMG_SESSION_ID"
 """By this the watchdog and `gmg-tui ls` find the processes of an engine that was killed, and end them."""
-_SPARK_CELLS: Final = 20
-_LEVELS: Final = "▁▂▃▄▅▆▇█"
 _VALUE_CHARS: Final = 2000
 """Characters of a variable's value that are shown."""
 _COUNTED: Final = {"probe": "inside the script", "printed": "from the lines that the script prints"}
@@ -39,7 +36,7 @@ _COUNTED: Final = {"probe": "inside the script", "printed": "from the lines that
 
 def worker_facts(entry: SlotView) -> Iterator[Fact]:
     """The rates and their sources, what the script reports, and what its processes use."""
-    worker, history = entry.worker, entry.history
+    worker = entry.worker
     yield Fact("Worker")
     if worker.group is not None:
         yield Fact("group", words.rank_name(worker.group))
@@ -55,7 +52,7 @@ def worker_facts(entry: SlotView) -> Iterator[Fact]:
         left = "" if done.eta_s is None else f", {units.span(done.eta_s)} left"
         yield Fact("progress", f"{done.unit} {done.done:,.0f} of {done.total:,.0f}{pace}{left}")
     for name, value in worker.newest.metrics.items():
-        yield Fact(name, f"{plain(value)}  {sparkline(history.metrics.get(name, ()))}".rstrip())
+        yield Fact(name, plain(value))
     cpu, memory = words.known(worker.cpu_pct, "{:.0f} %".format), words.known(worker.memory_rss_mib, units.mib)
     yield Fact("processes", f"CPU {cpu}, RAM {memory}")
     yield Fact("Genesis", _genesis(worker))
@@ -86,15 +83,6 @@ def _envs(worker: Worker) -> str:
     if reported is not None and given is not None and reported != given:
         return f"{reported:,} reported, {given:,} in the arguments"
     return words.known(worker.n_envs, "{:,}".format)
-
-
-def sparkline(values: Iterable[float]) -> str:
-    """The newest of `values` from their least to their greatest, at most `_SPARK_CELLS`; empty where they are all equal."""
-    shown = [value for value in values if math.isfinite(value)][-_SPARK_CELLS:]
-    low, high = min(shown, default=0.0), max(shown, default=0.0)
-    if low == high:
-        return ""
-    return "".join(_LEVELS[round((value - low) / (high - low) * (len(_LEVELS) - 1))] for value in shown)
 
 
 def _genesis(worker: Worker) -> str:

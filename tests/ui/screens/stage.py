@@ -94,7 +94,6 @@ def sample(index: int) -> GpuSample:
 
 def worker(index: int, slot: str) -> Worker:
     """A worker in its second attempt, with twice the environments of the first."""
-    before = reached(1, ("-B", "2048", "-e", f"run-{index}"), rate(13_100_000.0), 2048, 71.0, 17010.0, 455.0)
     now = reached(2, ("-B", "4096", "-e", f"run-{index}"), rate(24_200_311.0), 4096, 97.0, 30925.0, 612.0)
     return worker_of(
         slot=slot,
@@ -114,7 +113,6 @@ def worker(index: int, slot: str) -> Worker:
         genesis_version="1.4.5",
         cpu_pct=131.0,
         memory_rss_mib=6144.0,
-        before=before,
         gpu_util_mean_pct=96.4,
         memory_peak_mib=30925.0,
         power_mean_w=608.0,
