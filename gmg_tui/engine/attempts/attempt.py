@@ -7,6 +7,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from msgspec import structs
 
@@ -23,7 +24,7 @@ from gmg_tui.engine.output.logs import Log
 from gmg_tui.engine.processes.activity import Activity
 from gmg_tui.engine.processes.process import LEFTOVERS, Process
 from gmg_tui.genesis.output.reader import Reader
-from gmg_tui.model import Attempt, Fps, GpuSample, Phase, WorkerState
+from gmg_tui.model import Attempt, Fps, GpuSample, WorkerState
 from gmg_tui.model.tried import SETTLE_S
 from gmg_tui.readers.formats import check_tables
 from gmg_tui.text import SEPARATOR
@@ -108,20 +109,14 @@ class RunningAttempt:
 
         Returns the exit code.
         """
-        timeout_s = self.task.timeout_s
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(timeout_s, self._time_out, overtime) if timeout_s is not None else None
-        try:
-            self.exit_code = await self.process.wait()
-            return self.exit_code
-        finally:
-            if timer is not None:
-                timer.cancel()
-
-    def _time_out(self, overtime: Callable[[], None]) -> None:
-        if not self.process.is_stopping:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.task.timeout_s):
+                await self.process.wait()
+        if self.process.exit_code is None and not self.process.is_stopping:
             self.timed_out = True
             overtime()
+        self.exit_code = await self.process.wait()
+        return self.exit_code
 
     async def clear_away(self, report: Callable[[str], None]) -> None:
         """End what the script's first process has left behind; `report` is called with it, in one line, if there is any."""
@@ -220,17 +215,6 @@ class RunningAttempt:
     def may_build(self) -> bool:
         """Whether it may use Genesis; where the probe is active, it has begun to import it then."""
         return self.counts.simulator or not self.counts.active
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since its start, or from its start to its end."""
-        return (self.ended_clock or time.monotonic()) - self.started_clock
-
-    @property
-    def running_s(self) -> float:
-        """Seconds in the running phase; 0 unless it is in that phase now."""
-        reader = self.reader
-        return time.monotonic() - reader.phase_started if reader.phase is Phase.RUNNING else 0.0
 
     def measure(self, sample: GpuSample | None, state: WorkerState, now: float, sharers: int) -> None:
         """Take a sample of its GPU (None on a CPU slot), also after its end; the rest is as in `Meter.add`."""

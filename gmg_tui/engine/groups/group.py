@@ -221,7 +221,7 @@ class Group:
             self._checks_since = now
         self._checked_at = now
         workers, spec = self.workers, self._session.spec
-        if any(worker.reports_for_all for worker in workers):
+        if any(worker.state is WorkerState.RUNNING and worker.fps_of_group for worker in workers):
             for worker in workers:  # it steps with the others, who print nothing
                 worker.run_with_group()
         checked = () if self._attempt.called_off else workers

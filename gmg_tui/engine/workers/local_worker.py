@@ -228,8 +228,8 @@ class LocalWorker(Worker):
                 async with asyncio.timeout(2 * self.context.spec.interval_s + 1.0):
                     await self._measured.wait()
         failure = of_gpu(failure, self.sample) if failure is not None else None
-        had_progress = attempt.reader.had_progress
-        return Outcome(failure, attempt.by_user, had_progress, attempt.running_s, by_group=attempt.by_group)
+        had_progress, running_s = attempt.reader.had_progress, attempt.reader.running_s(time.monotonic())
+        return Outcome(failure, attempt.by_user, had_progress, running_s, by_group=attempt.by_group)
 
     def _record_end(self, state: WorkerState, reason: str | None) -> None:
         attempt = self.running

@@ -292,11 +292,6 @@ class Worker(ABC):
         """Whether its attempt reports the rate of its whole group."""
         return (attempt := self.attempt) is not None and attempt.fps_of_group
 
-    @property
-    def reports_for_all(self) -> bool:
-        """Whether it runs, and reports what its whole group does."""
-        return self.state is WorkerState.RUNNING and self.fps_of_group
-
     # Observation
 
     def measure(self, sample: GpuSample | None, now: float, sharers: int = 1) -> None:
