@@ -146,7 +146,6 @@ SCREEN = ("theme", "ascii_only", "no_mouse")
 SWEEP_ONLY = (
     Opt("sets", str, "KEY=V1,V2", "Values of a key of the grid; repeatable.", LINE, (), flag="--set"),
     Opt("per_gpu", int, "N", "Jobs on one GPU at once. [default: 1]", SWEEP),
-    Opt("retries", int, "N", "Retries of a failed job. [default: 0]", SWEEP),
     Opt("timeout", str, "T", "Time limit of an attempt: 30m, 1h30m.", SWEEP),
     Opt("best", str, "COLUMN", "Sort the final table by COLUMN; -COLUMN: smallest first.", SWEEP),
     Opt("dry_run", bool, "", "List the jobs without running them.", LINE | SWEEP, False),

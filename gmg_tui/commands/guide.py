@@ -54,7 +54,7 @@ sigint-wait = 30
 env = ["WANDB_MODE=offline"]
 
 [sweep]
-retries = 2
+per-gpu = 2
 
 [keys]
 restart = "f5"

@@ -64,7 +64,7 @@ def check(options: Options) -> dict[str, Any]:
 def check_queued(options: Options) -> dict[str, Any]:
     """Check the options of a sweep or tuning, as `check` does; groups are checked by `groups_of`."""
     if options.restart == "always":
-        raise GmgError("--restart always: finished jobs would be restarted forever; give failure, or --retries N")
+        raise GmgError("--restart always: finished jobs would be restarted forever; give failure")
     return check(options.replace(ddp=None, virtual_local_rank=False))
 
 

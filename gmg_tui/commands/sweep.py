@@ -10,7 +10,6 @@ from typing import Any
 
 from msgspec import structs
 
-from gmg_tui import session as sessions
 from gmg_tui import simulation, tables, units
 from gmg_tui.columns import Column
 from gmg_tui.commands.interactive import conclude
@@ -37,7 +36,7 @@ from gmg_tui.sweep.settings import Settings, from_options, read, sets
 _BARE = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 _WHERE = ("slot", "gpu")
 """Placeholders that get their values when a job starts."""
-_SHARED = ("gpus", "ddp", "env", "per_gpu", "retries", "timeout", "best")
+_SHARED = ("gpus", "ddp", "env", "per_gpu", "timeout", "best")
 """Options that an experiments file may set too: it overrides `config.toml`, and the command line overrides it."""
 
 
@@ -75,11 +74,6 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
     settings = lower.under(Settings() if file is None else read(file)).under(upper)
     made = plan.make(settings, file or "sweep", values, check_script)
     fields["ddp"] = groups_of(options, made.jobs)
-    after = file
-    if settings.name is not None:
-        after = f"{_checked_name(settings.name, file)}.toml"
-        if options.name is None and not (sessions.sessions_folder() / settings.name).exists():
-            options = options.replace(name=settings.name)
     for warning in made.warnings:
         note(f"gmg-tui: {warning}")
     args = tuple(map(as_text, settings.args or ()))
@@ -91,18 +85,10 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
     sweep = SweepSpec(file=None if file is None else str(Path(file).absolute()))
 
     def make() -> RunSpec:
-        spec = describe(options, fields, program, after=after)
+        spec = describe(options, fields, program, after=file)
         return with_store(plan.applied(structs.replace(spec, sweep=sweep), settings), made.jobs)
 
     return start(options, make, engine=engine)
-
-
-def _checked_name(name: str, file: str | None) -> str:
-    """The session's name in the file. Raises `GmgError`."""
-    try:
-        return sessions.check_name(name)
-    except GmgError as error:
-        raise GmgError(f"{file}: {str(error).removeprefix('--')}") from error
 
 
 def resume(options: Options, engine: PrestartedEngine) -> int:

@@ -23,8 +23,6 @@ class SweepSpec(Struct, frozen=True, omit_defaults=True):
 
     per_gpu: int = 1
     """Jobs on one GPU at once."""
-    retries: int = 0
-    """How often a failed job is retried, besides the restarts of `--restart startup`."""
     timeout_s: float | None = None
     """How long one attempt may take; None for no limit."""
     file: str | None = None

@@ -17,7 +17,7 @@ from gmg_tui.sweep import names
 from gmg_tui.sweep.settings import BUILT_IN, Settings, stored
 
 MAX_JOBS = 100_000
-_LIMITS = ("per_gpu", "retries", "best")
+_LIMITS = ("per_gpu", "best")
 
 
 class Plan(NamedTuple):

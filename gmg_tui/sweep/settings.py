@@ -43,11 +43,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     per_gpu: Annotated[int, Meta(ge=1, le=64)] | None = None
     ddp: Annotated[int, Meta(ge=1, le=1024)] | str | None = None
     """How many ranks each job's group has; a text is the placeholder of a value, as in `{ranks}`."""
-    retries: Annotated[int, Meta(ge=0, le=1000)] | None = None
     timeout: str | float | None = None
     """Seconds, or a text such as `1h30m` or `none`."""
-    name: Text | None = None
-    """The session's."""
     best: Text | None = None
     grid: dict[str, Annotated[tuple[Value, ...], Meta(min_length=1)]] | None = None
     defaults: Table = {}

@@ -32,7 +32,7 @@ SpecOf = Callable[..., RunSpec]
         ("--ddp sim.py --ddp 3", ("--ddp", "3"), {}),
         ("--gpus 4 --ddp 2 sim.py 4", ("4",), {"gpus": "4"}),
         ("tune sim.py {n_envs} --settle 3", ("{n_envs}", "--settle", "3"), {"own_options": ("--settle",)}),
-        ("sweep --script sim.py --retries 2", ("--retries", "2"), {}),
+        ("sweep --script sim.py --per-gpu 2", ("--per-gpu", "2"), {}),
     ],
 )
 def test_arguments_after_the_script_belong_to_the_script(

@@ -64,7 +64,7 @@ def test_settings_in_the_manual_are_valid(tmp_path: Path) -> None:
         "theme": "light",
         "sigint_wait": 30,
         "env": ("WANDB_MODE=offline",),
-        "retries": 2,
+        "per_gpu": 2,
     }
     assert settings.keys == {"restart": ("f5",)}
 

@@ -51,15 +51,15 @@ def test_an_option_overrides_a_contradicting_setting(file: Path, spec_of: SpecOf
 def test_an_experiments_file_overrides_settings_and_the_command_line_both(
     file: Path, spec_of: SpecOf, asked: Asked
 ) -> None:
-    file.write_text('cpu = 1\n[sweep]\nretries = 3\nenv = ["FOO=settings", "BAR=b"]\n')
-    Path("jobs.toml").write_text('script = "sim.py"\nretries = 1\n[env]\nFOO = "file"\n[grid]\nx = [1, 2]\n')
-    for words, retries, env in (
+    file.write_text('cpu = 1\n[sweep]\nper-gpu = 3\nenv = ["FOO=settings", "BAR=b"]\n')
+    Path("jobs.toml").write_text('script = "sim.py"\nper_gpu = 1\n[env]\nFOO = "file"\n[grid]\nx = [1, 2]\n')
+    for words, per_gpu, env in (
         ("", 1, {"FOO": "file", "BAR": "b"}),
-        ("--retries 0 --env FOO=line", 0, {"FOO": "line", "BAR": "b"}),
+        ("--per-gpu 2 --env FOO=line", 2, {"FOO": "line", "BAR": "b"}),
     ):
         spec = spec_of("sweep", "jobs.toml", *words.split())
         assert spec.sweep is not None
-        assert (spec.sweep.retries, spec.env) == (retries, env)
+        assert (spec.sweep.per_gpu, spec.env) == (per_gpu, env)
         assert len(asked.jobs[-1]) == 2
 
 

@@ -83,7 +83,7 @@ async def test_a_group_failure_notifies_the_failed_rank() -> None:
 
 
 async def test_a_job_failure_is_notified_after_its_last_attempt(tmp_path: Path) -> None:
-    batch = program("--fail", "{code}", retries=1)
+    batch = program("--fail", "{code}", restart=RestartMode.FAILURE, max_restarts=1)
     jobs: tuple[dict[str, int | str], ...] = ({"name": "good", "code": 0}, {"name": "bad", "code": 3})
     async with running(sweep_for(jobs, batch, cpu=1, notify=(_writes(tmp_path),))) as run:
         snapshot = await run.until(lambda snapshot: snapshot.ended and snapshot.occurred)

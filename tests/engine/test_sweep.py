@@ -12,7 +12,7 @@ import pytest
 
 from gmg_tui import session
 from gmg_tui.errors import GmgError
-from gmg_tui.model import JobRecord, QueueAction, WorkerState
+from gmg_tui.model import JobRecord, QueueAction, RestartMode, WorkerState
 from gmg_tui.store import reader
 from tests.nvml_sim import Sim
 
@@ -126,7 +126,8 @@ async def test_a_job_frees_its_card_and_its_state_is_in_the_results_however_it_e
         "once": "--fail 3 --fail-attempts 1",
         "well": "",
     }
-    what = program("{args}", script=str(script), retries=1, timeout_s=2.0, gpus="0,")
+    what = program("{args}", script=str(script), timeout_s=2.0, gpus="0,")
+    what |= {"restart": RestartMode.FAILURE, "max_restarts": 1}
     async with running(
         sweep_for([{"name": name, "args": args} for name, args in jobs.items()], what), sim.env()
     ) as run:

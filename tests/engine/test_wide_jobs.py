@@ -26,7 +26,7 @@ def _stored(run: Running) -> dict[int, JobRecord]:
 
 def _ranks(*jobs: dict[str, Value], args: tuple[str, ...] = (), cpu: int = 2, **more: Any) -> RunSpec:
     """A sweep of jobs whose ranks meet each other, on CPU slots."""
-    settings = {name: more.pop(name) for name in ("retries", "timeout_s") if name in more}
+    settings = {name: more.pop(name) for name in ("timeout_s",) if name in more}
     return sweep_for(jobs, program(script=RANK, args=args, **settings), cpu=cpu, ddp=DdpSpec(), **more)
 
 

@@ -55,7 +55,7 @@ async def _kill_ranks(engine: psutil.Process, chance: random.Random) -> None:
 @pytest.mark.parametrize("seed", range(2))
 async def test_a_storm_of_two_clients_over_wide_and_narrow_jobs(seed: int) -> None:
     chance = random.Random(seed)
-    batch = program("--steps", "{steps}", "--step-s", "0.02", script=RANK, retries=1)
+    batch = program("--steps", "{steps}", "--step-s", "0.02", script=RANK)
     spec = sweep_for(_jobs(chance), batch, cpu=4, ddp=DdpSpec(), restart=RestartMode.FAILURE, max_restarts=1)
     async with running(spec) as run:
         engine = psutil.Process(run.process.pid)

@@ -25,7 +25,6 @@ _FILE = """
 args = ["--num_samples", "{num_samples}", "--method", "{method}", "--branches", "{branch_counts}", "--out", "{name}"]
 gpus = [0, 1, 2]
 per_gpu = 1
-retries = 1
 timeout = "30m"
 env = { NOISE = "{noise_scale}" }
 [grid]
@@ -59,7 +58,7 @@ def test_the_grid_is_in_file_order_followed_by_the_experiments(tmp_path: Path) -
     ]
     spec = plan.applied(_SPEC, read(write(tmp_path, _FILE)))
     assert (spec.gpus, spec.env) == ("0,1,2", {"A": "1", "NOISE": "{noise_scale}"})
-    assert spec.sweep == SweepSpec(per_gpu=1, retries=1, timeout_s=1800.0)
+    assert spec.sweep == SweepSpec(per_gpu=1, timeout_s=1800.0)
 
 
 def test_the_command_line_overrides_the_file(tmp_path: Path) -> None:
@@ -67,7 +66,7 @@ def test_the_command_line_overrides_the_file(tmp_path: Path) -> None:
     sweep = made(tmp_path, _FILE, "method=x", "extra=1,2", **options)
     assert _names(sweep) == [f"branch_counts={n},extra={e}" for n in (2, 4, 8) for e in (1, 2)] + ["wide"]
     assert {job.values["method"] for job in sweep.jobs} == {"x"}
-    upper = from_options({"per_gpu": 2, "retries": 0, "timeout": "none", "env": {"NOISE": "0"}})
+    upper = from_options({"per_gpu": 2, "timeout": "none", "env": {"NOISE": "0"}})
     spec = plan.applied(_SPEC, read(write(tmp_path, _FILE)).under(upper))
     assert (spec.gpus, spec.env, spec.sweep) == ("0,1,2", {"A": "1", "NOISE": "0"}, SweepSpec(per_gpu=2))
 

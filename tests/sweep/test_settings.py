@@ -27,7 +27,7 @@ def _error(folder: Path, text: str, *words: str, **options: object) -> str:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("retries = \n", "sweep.toml is not TOML: Invalid value (at line 2, column 11)"),
+        ("per_gpu = \n", "sweep.toml is not TOML: Invalid value (at line 2, column 11)"),
         ("per_gpus = 2\n", "sweep.toml: unknown key per_gpus; did you mean per_gpu?"),
         (
             "lr = 2\n",

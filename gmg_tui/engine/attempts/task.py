@@ -25,8 +25,6 @@ class Task:
     """How many there are: `{n}`."""
     restart: RestartMode
     max_restarts: int
-    retries: int = 0
-    """How often an attempt is retried after a failure that `restart` does not cover."""
     timeout_s: float | None = None
     """How long one attempt may take."""
     first_attempt: int = 1
@@ -80,7 +78,6 @@ class Task:
             count,
             spec.restart,
             spec.max_restarts,
-            retries=sweep.retries,
             timeout_s=sweep.timeout_s,
             first_attempt=job.last.number + 1,
             job=job.number,

@@ -182,7 +182,7 @@ class Agent(Scheduler):
         self._recorder.occupy(JobRecord(slot_state.index + 1, slot), {slot_state.slot: assignment.log})
         # The GPUs are this machine's; another machine of the session may use the same numbers and names.
         cards = [self._slot_states[card.name].slot for card in assignment.task.cards if card.name in self._slot_states]
-        task = replace(assignment.task, cards=tuple(cards), restart=RestartMode.NEVER, max_restarts=0, retries=0)
+        task = replace(assignment.task, cards=tuple(cards), restart=RestartMode.NEVER, max_restarts=0)
         assigned = self._assigned[slot] = AssignedWorker(assignment, task)
         worker = self._workplace.worker(slot_state, task, assignment.log, self._recorder, assigned)
         assert isinstance(worker, LocalWorker)

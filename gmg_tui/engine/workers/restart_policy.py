@@ -29,7 +29,6 @@ class RestartPolicy:
         self._timer: asyncio.TimerHandle | None = None
         self._restarts = 0
         """Automatic restarts since the last healthy attempt."""
-        self._retries = 0
 
     @property
     def at(self) -> float | None:
@@ -49,7 +48,7 @@ class RestartPolicy:
 
     def now(self) -> None:
         """The user wants another attempt; earlier restarts no longer count."""
-        self._restarts = self._retries = 0
+        self._restarts = 0
         self.again()
 
     def again(self) -> None:
@@ -75,7 +74,7 @@ class RestartPolicy:
         return True
 
     def after(self, failure: Failure | None, *, had_progress: bool, running_s: float) -> None:
-        """Schedule another attempt, if the policy asks for one or a retry is left.
+        """Schedule another attempt, if the policy asks for one.
 
         The last one failed with `failure`, or finished (None), after `running_s` seconds in its running phase.
         """
@@ -85,15 +84,10 @@ class RestartPolicy:
             return
         task, kind = self._task, failure.kind if failure is not None else None
         if self._restarts < task.max_restarts and wanted(task.restart, kind, had_progress=had_progress):
-            self._later(backoff_s(self._restarts))
+            rest_s = backoff_s(self._restarts)
+            self._at = time.monotonic() + rest_s
+            self._timer = asyncio.get_running_loop().call_later(rest_s, self._wanted.set)
             self._restarts += 1
-        elif self._retries < task.retries and wanted(RestartMode.FAILURE, kind, had_progress=had_progress):
-            self._later(backoff_s(self._retries))
-            self._retries += 1
-
-    def _later(self, backoff_s: float) -> None:
-        self._at = time.monotonic() + backoff_s
-        self._timer = asyncio.get_running_loop().call_later(backoff_s, self._wanted.set)
 
     def cancel_backoff(self) -> None:
         """Cancel the back-off of the next attempt."""
