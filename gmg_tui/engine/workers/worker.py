@@ -67,7 +67,6 @@ class Worker(ABC):
         """Why an attempt could not be prepared, for reasons outside the script."""
         self.failure: Failure | None = None
         """Why its last attempt failed by itself."""
-        """The job's own folder, absolute, once it exists."""
         self.carried = False
         """Whether it runs because its group does, for which another rank reports."""
         self.concluded = asyncio.Event()
