@@ -31,7 +31,6 @@ def options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--step-s", type=float, default=0.05)
     parser.add_argument("--rsl", action="store_true", help="rank 0 prints rsl_rl's tables, the others nothing")
-    parser.add_argument("--mixed", action="store_true", help="with `--rsl`: the others print Genesis' own lines")
     parser.add_argument("--tell", help="a folder into which each rank writes its variables")
     parser.add_argument("--rank", type=int, default=1, help="the rank that does the harm")
     parser.add_argument("--die", choices=("before", "middle", "segv", "kill", "port"))
@@ -112,7 +111,7 @@ def check_card() -> None:
 
 def say(arguments: argparse.Namespace, rank: int, number: int) -> None:
     """What a step prints."""
-    if not arguments.rsl or (arguments.mixed and rank > 0):
+    if not arguments.rsl:
         print(f"[Genesis] [12:00:00] [INFO] Running at {1000 + 100 * rank:,.2f} FPS (10.00 FPS per env, 100 envs).")
     elif rank == 0:
         print(

@@ -60,18 +60,12 @@ def parse(argv: list[str]) -> argparse.Namespace:
     add("--rate", type=float, default=20.0, help="lines a second")
     add("--lines", type=int, default=40, help="progress lines before the end; 0: for ever")
     add("--phase-s", type=float, default=0.02, help="seconds in each silent phase")
-    add("--version", default="1.4.5", choices=("0.2.1", "0.4.5", "1.4.5"), help="whose forms of the lines")
     add("--device", default="NVIDIA H100 80GB HBM3")
     add("--backend", default="cuda", choices=("cuda", "cpu"))
-    add("--fall-back", action="store_true", help="warn that the card cannot be used, and go on on the CPU")
-    add("--level", default="info", choices=("info", "warning"), help="Genesis prints nothing below it")
-    add("--root-logger", action="store_true", help="each line a second time on stderr, as up to 0.4.5")
     add("--seed", help="ignored, as many scripts take one")
-    add("--exit", type=int, default=0, help="exit code at the end")
     add("--crash", choices=(*ERRORS, *SIGNALS))
     add("--crash-at", choices=PHASES, help="default: building for race, else running, after half of the lines")
     add("--crash-attempt", type=int, default=1 << 30, help="crash up to this attempt (GMG_ATTEMPT) only")
-    add("--fits", type=int, help="with more environments than this it runs out of memory while it builds")
     add("--ignore-sigint", action="store_true")
     add("--ignore-sigterm", action="store_true")
     add("--save-s", type=float, default=0.0, help="seconds to save kernels at the end")
@@ -79,10 +73,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     add("--hang", choices=PHASES, help="silent for ever, without CPU")
     add("--spin", choices=PHASES, help="silent for ever, at full CPU")
     add("--flood", nargs="?", const="plain", choices=("plain", "fps"), help="lines as fast as they are taken")
-    add("--silent", action="store_true", help="print nothing at all")
     add("--plain", action="store_true", help="print lines without a word of Genesis")
-    add("--tqdm", type=int, metavar="N", help="a bar of N steps on stderr instead of progress lines")
-    add("--rsl", type=int, metavar="N", help="N iterations of rsl_rl instead of progress lines")
     add("--garbage", action="store_true", help="hostile bytes between the lines")
     add("--long-line", type=int, metavar="BYTES", help="one line of this length before the progress lines")
     add("--print-env", metavar="FILE", help="JSON of environment, arguments, PID, process group and session")
@@ -96,12 +87,11 @@ class FakeWorker:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.uid = f"{os.getpid():07x}"[-7:]
-        self.stream = 2 if options.version == "0.2.1" else 1
         self.stamps = options.stamp and os.open(options.stamp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self.average: float | None = None
 
     def write(self, data: bytes, stream: int = 1) -> None:
-        while data and not self.options.silent:
+        while data:
             data = data[os.write(stream, data) :]
 
     def stamp(self, number: int) -> None:
@@ -111,14 +101,12 @@ class FakeWorker:
 
     def log(self, text: str, level: str = "INFO") -> None:
         """A line of Genesis's logger; `~<…>~` is what it shows in mint."""
-        if self.options.plain or (self.options.level == "warning" and level == "INFO"):
+        if self.options.plain:
             return
         colour = getattr(Colours, level)
         shown = text.replace("~<", Colours.MINT).replace(">~", Colours.RESET + colour)
         head = f"{colour}[Genesis] [{time.strftime('%H:%M:%S')}] [{level}] "
-        self.write(f"{head}{shown}{Colours.RESET}\n".encode(), self.stream)
-        if self.options.root_logger:
-            self.write(f"{level}:genesis:{text}\n".encode(), 2)
+        self.write(f"{head}{shown}{Colours.RESET}\n".encode())
 
     def enter(self, phase: str) -> None:
         """Be in a phase for its time, or for ever, or not survive it."""
@@ -153,32 +141,19 @@ class FakeWorker:
         self.log(f"~<│{'┈┉' * 9}┈>~ \x1b[1m\x1b[3m~<Genesis>~ ~<{'┈┉' * 9}┈│>~")
         self.log(f"~<╰{bar}╯>~")
         backend = options.backend
-        if options.fall_back:
-            self.log("Backend ~<gs.gpu>~ not available on this machine. Falling back to CPU.", "WARNING")
-            backend = "cpu"
         device = "AMD EPYC 9654 96-Core Processor" if backend == "cpu" else options.device
         self.log(f"Running on ~<[{device}]>~ with backend ~<gs.{backend}>~. Device memory: ~<79.11>~ GB.")
-        if options.version == "1.4.5":
-            rest = (
-                "🎨 theme: ~<dark>~, 🌱 seed: ~<None>~, 🐛 debug: ~<False>~, 📏 precision: ~<32>~, 💬 verbose: ~<INFO>~"
-            )
-        else:
-            rest = "🌱 seed: ~<None>~, 📏 precision: ~<'32'>~, 🐛 debug: ~<False>~, 🎨 theme: ~<'dark'>~."
-        self.log(f"🚀 Genesis initialized. 🔖 version: ~<{options.version}>~, {rest}")
+        rest = "🎨 theme: ~<dark>~, 🌱 seed: ~<None>~, 🐛 debug: ~<False>~, 📏 precision: ~<32>~, 💬 verbose: ~<INFO>~"
+        self.log(f"🚀 Genesis initialized. 🔖 version: ~<1.4.5>~, {rest}")
         self.enter("initialising")
         self.log(f"Scene ~<\x1b[3m<{self.uid}>>~ created.")
         self.enter("creating")
-        if options.version == "1.4.5":
-            self.log(
-                f"Adding ~<<gs.engine.entities.RigidEntity>>~ ~<plane_{self.uid}>~. idx: ~<0>~, "
-                "morph: ~<<gs.morphs.Plane>>~, material: ~<<gs.materials.Rigid>>~."
-            )
-        else:
-            self.log(f"Adding ~<<gs.RigidEntity>>~. idx: ~<0>~, uid: ~<<{self.uid}>>~, morph: ~<<gs.morphs.Plane>>~.")
+        self.log(
+            f"Adding ~<<gs.engine.entities.RigidEntity>>~ ~<plane_{self.uid}>~. idx: ~<0>~, "
+            "morph: ~<<gs.morphs.Plane>>~, material: ~<<gs.materials.Rigid>>~."
+        )
         self.enter("adding")
         self.log(f"Building scene ~<\x1b[3m<{self.uid}>>~...")
-        if options.level == "warning":
-            self.log("Neutral robot position (qpos0) exceeds joint limits.", "WARNING")
         self.enter("building")
         self.log("Compiling simulation kernels...")
         self.enter("compiling")
@@ -188,13 +163,9 @@ class FakeWorker:
     def printed(self) -> float:
         """The number that Genesis would print next for a rate that stands still."""
         true: float = self.options.fps
-        if self.options.steady or self.options.version == "0.4.5":
-            return true  # 0.4.5 averages the seconds of steps, beginning with the first
-        if self.options.version == "0.2.1":
-            seconds = 0.95 * (1 / self.average if self.average else 0.0) + 0.05 / true
-            self.average = 1 / seconds
-        else:
-            self.average = 0.01 * true if self.average is None else 0.95 * self.average + 0.05 * true
+        if self.options.steady:
+            return true
+        self.average = 0.01 * true if self.average is None else 0.95 * self.average + 0.05 * true
         return self.average
 
     def progress(self) -> None:
@@ -212,47 +183,24 @@ class FakeWorker:
             self.write(b"x" * options.long_line + b"\n")
         if options.flood:
             self.flood()
-        total = options.tqdm or options.rsl or options.lines
+        total = options.lines
         start, number = time.monotonic(), 0
         while not total or number < total:
             if options.crash_at == "running" and number >= (total or 20) // 2:
                 self.crash()
-            self.one(number, total, time.monotonic() - start)
+            self.one(number)
             number += 1
             self.stamp(number)
             time.sleep(max(0.0, start + number / options.rate - time.monotonic()))
-        if options.tqdm:
-            self.one(total, total, time.monotonic() - start)
-            self.write(b"\n", 2)
 
-    def one(self, number: int, total: int, elapsed_s: float) -> None:
+    def one(self, number: int) -> None:
         """One progress line, or what stands for it."""
         if self.options.garbage:
             self.write(GARBAGE[number % len(GARBAGE)], 1 + number % 2)
-        if self.options.rsl:
-            self.iteration(number, total, elapsed_s)
-        elif self.options.tqdm:
-            self.write(bar(number, total, elapsed_s), 2)
-        elif self.options.plain:
+        if self.options.plain:
             self.write(f"step {number}\n".encode())
         else:
             self.progress()
-
-    def iteration(self, number: int, total: int, elapsed_s: float) -> None:
-        """What rsl_rl prints of an iteration: its old form for old versions of Genesis."""
-        rate = f"{self.options.fps:.0f}"
-        speed = (
-            f"{'Steps per second:':>40} {rate}"
-            if self.options.version == "1.4.5"
-            else f"{'Computation:':>40} {rate} steps/s (collection: 0.031s, learning 0.019s)"
-        )
-        title = f"\x1b[1m Learning iteration {number}/{total} \x1b[0m"
-        text = (
-            f"{'#' * 80}\n{title:^88}\n\n{speed}\n"
-            f"{'Mean reward:':>40} {number / 10:.2f}\n{'-' * 80}\n"
-            f"{'Total timesteps:':>40} {number * 24 * self.options.n_envs}\n{'ETA:':>40} 00:01:40\n\n"
-        )
-        self.write(text.encode())
 
     def flood(self) -> None:
         """Lines as fast as the reader takes them: `--lines` of them, or for ever."""
@@ -277,10 +225,8 @@ class FakeWorker:
             else "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)[:2]))
         )
         end = f"{name}: {error}" if str(error) else name
-        stream = 2 if self.options.version == "0.2.1" else 1
-        self.write(f"Traceback (most recent call last):\n{frames}{end}\n\n".encode(), stream)
-        if self.options.version != "0.2.1":
-            self.log(f"{name.rpartition('.')[2]}: {error}", "ERROR")
+        self.write(f"Traceback (most recent call last):\n{frames}{end}\n\n".encode())
+        self.log(f"{name.rpartition('.')[2]}: {error}", "ERROR")
 
 
 class FaultError(Exception):
@@ -289,16 +235,6 @@ class FaultError(Exception):
     def __init__(self, name: str, text: str) -> None:
         super().__init__(text)
         self.name = name
-
-
-def bar(number: int, total: int, elapsed_s: float) -> bytes:
-    """tqdm's bar, as on a pipe."""
-    pace = number / elapsed_s if number and elapsed_s > 0 else 0.0
-    left = f"{int((total - number) / pace) // 60:02d}:{int((total - number) / pace) % 60:02d}" if pace else "?"
-    clock = f"{int(elapsed_s) // 60:02d}:{int(elapsed_s) % 60:02d}"
-    full = "█" * (number * 10 // total)
-    shown = f"{pace:5.2f}it/s" if pace else "?it/s"
-    return f"\r{number * 100 / total:3.0f}%|{full:<10}| {number}/{total} [{clock}<{left}, {shown}]".encode()
 
 
 def record(path: str) -> None:
@@ -315,8 +251,6 @@ def record(path: str) -> None:
 def main() -> int:
     """Run to the end; the exit code."""
     options = parse(sys.argv[1:])
-    if options.fits is not None and options.n_envs > options.fits:
-        options.crash, options.crash_at = "oom", "building"
     if options.crash and not options.crash_at:
         options.crash_at = "building" if options.crash == "race" else "running"
     if options.print_env:
@@ -329,8 +263,7 @@ def main() -> int:
         child = subprocess.Popen(["sleep", "300"], start_new_session=True)
         Path(options.fork_grandchild).write_text(str(child.pid))
     worker = FakeWorker(options)
-    code: int = options.exit
-    interrupted = False
+    code, interrupted = 0, False
     try:
         worker.build()
         worker.run()
