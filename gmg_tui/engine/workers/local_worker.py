@@ -292,7 +292,6 @@ class LocalWorker(Worker):
             device=reader.genesis.device,
             backend=reader.genesis.backend,
             genesis_version=reader.genesis.version,
-            error_lines=reader.errors.count,
             stopping=attempt.process.sent if state is WorkerState.STOPPING else None,
             cpu_pct=attempt.activity.cpu_pct if state.live else None,
             memory_rss_mib=attempt.activity.memory_rss_mib if state.live else None,

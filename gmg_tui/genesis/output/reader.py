@@ -9,7 +9,6 @@ from gmg_tui import env_count
 from gmg_tui.genesis.output import lines
 from gmg_tui.genesis.output.failures import Failure, Tail, explain
 from gmg_tui.genesis.output.genesis_lines import Alerts, GenesisLines
-from gmg_tui.genesis.output.log_text import TRACEBACK, Severity, head, severity
 from gmg_tui.genesis.output.printed_rate import PrintedRate, is_smoothed
 from gmg_tui.model import Fps, Phase, Progress, WorkerState
 from gmg_tui.readers.formats import LONG_LINE, Format, FormatLines, PatternHint, ReportedLines, built_in
@@ -38,14 +37,6 @@ _SILENT = frozenset({Phase.IMPORTING, Phase.COMPILING})
 _STALE_FACTOR, _STALE_S, _FIRST_GAP_S = 3.0, 5.0, 20.0
 """A number is current for so many times the longest of the last gaps (or the third, before there is one)."""
 _GAPS = 16  # some scripts print several numbers at once, after a long silence
-MOST = 9_999
-"""Errors are counted up to here, so that a flood of them costs nothing."""
-_LINE_BYTES = 600
-"""How much of a line is read for errors."""
-_INTERRUPT = "KeyboardInterrupt"
-_ERRORS = (b"ERROR", b"CRITICAL", b"FATAL", TRACEBACK.encode(), _INTERRUPT.encode())
-"""A line without one of these is not the beginning of an error."""
-_LEVELS = ("ERROR", "CRITICAL", "FATAL")
 
 
 class Pace:
@@ -73,38 +64,6 @@ class Pace:
         return silent_s if silent_s > max(_STALE_S, _STALE_FACTOR * (self.usual_s or _FIRST_GAP_S)) else None
 
 
-class Errors:
-    """How many errors one attempt has printed, up to `MOST`.
-
-    A traceback and the line by which Genesis's logger repeats its exception count once. An interrupt does not count: it is
-    how a person stops a script.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._in_traceback = False
-
-    def read(self, block: bytes) -> None:
-        """Count those in a block of whole lines."""
-        if self.count == MOST or not any(sign in block for sign in _ERRORS):
-            return
-        for line in block.splitlines():
-            if any(sign in line for sign in _ERRORS):
-                self._read_line(lines.plain(line[:_LINE_BYTES]).decode(errors="replace"))
-
-    def _read_line(self, text: str) -> None:
-        level = severity(text)
-        if level is Severity.ERROR and text.startswith(TRACEBACK):
-            self.count = min(self.count + 1, MOST)
-            self._in_traceback = True
-        elif self._in_traceback and text.startswith(_INTERRUPT):
-            self.count -= 1
-        elif head(text) is not None or text.startswith(_LEVELS):  # else it is the last line of a traceback
-            if level is Severity.ERROR and not self._in_traceback:
-                self.count = min(self.count + 1, MOST)
-            self._in_traceback = False
-
-
 class Reader:
     """Reads the output of one attempt, both streams together, block by block.
 
@@ -119,7 +78,6 @@ class Reader:
         pace: When it reported progress.
         metrics: The newest of each named number.
         n_envs: Environments, as printed; None if they were not.
-        errors: How many errors it has printed.
     """
 
     def __init__(
@@ -143,7 +101,6 @@ class Reader:
         self.had_progress = False
         self.metrics: dict[str, float] = {}
         self.n_envs: int | None = None
-        self.errors = Errors()
         self.genesis = GenesisLines(Alerts(gpu_slot, rank=rank))
         custom = [Format(lines=tuple(patterns))] if patterns else []
         custom += (formats or {}).values()
@@ -172,7 +129,6 @@ class Reader:
             self.phase_started, self._clock_known = now, True
         self._now = now
         self._tail.add(block)
-        self.errors.read(block)
         if self.fps is None:
             self._hint.feed(block, now)
         ordered, at = self.genesis.in_order(block), 0

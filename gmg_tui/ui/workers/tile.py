@@ -41,8 +41,6 @@ def tile(entry: SlotView, width: int, height: int, position: str = "") -> list[R
     border = "selected" if entry.chosen else "border"
     foot = Row(width, line[0], border).add(corner[2] + line[0], border).end(line[0] + corner[3], border)
     foot.end(f"{position} " if position else "", "strong")
-    errors = entry.worker.error_lines
-    foot.add(f" {units.count(errors, 'error')} " if errors else "", "error")
     return [
         _head(entry, width, corner[:2], line[0], border),
         *(Row(width).add(f"{line[1]} ", border).append(row).add(f" {line[1]}", border) for row in rows),
