@@ -8,8 +8,6 @@ from pathlib import PurePath
 from typing import Final
 
 from rich.cells import cell_len
-from textual import events
-from textual.message import Message
 
 from gmg_tui import units
 from gmg_tui.model import Queue, RankGroup, RateOf, Worker, WorkerState, fps_per_watt, total_fps
@@ -21,20 +19,6 @@ from gmg_tui.ui.slots import Order
 from gmg_tui.ui.view import View
 from gmg_tui.ui.words import Note
 
-_STATES: Final = (
-    WorkerState.RUNNING,
-    WorkerState.COMPILING,
-    WorkerState.BUILDING,
-    WorkerState.STARTING,
-    WorkerState.WAITING,
-    WorkerState.RESTARTING,
-    WorkerState.STOPPING,
-    WorkerState.FAILED,
-    WorkerState.STOPPED,
-    WorkerState.FINISHED,
-)
-"""The order in which workers are counted by state."""
-_STYLES: Final = {WorkerState.RUNNING: "ok", WorkerState.FINISHED: "ok", WorkerState.FAILED: "error"}
 _NOTICES: Final = 4
 """Rows of notices, at most."""
 _FOR_ALLOCATION: Final = 100
@@ -49,13 +33,6 @@ _ROWS_BESIDE, _ROWS_FOR_GROUP = 12, 3
 
 class Header(Rows):
     """One row, in a sweep one for the queue, one for each group, one for each notice, and one for a filter or order."""
-
-    class GroupClicked(Message):
-        """A group's line has been clicked."""
-
-        def __init__(self, group: RankGroup) -> None:
-            super().__init__()
-            self.group = group
 
     def __init__(self, view: View) -> None:
         super().__init__()
@@ -90,12 +67,6 @@ class Header(Rows):
         if view.is_arranged:
             rows.append(arrangement(view, width))
         return rows
-
-    def on_click(self, event: events.Click) -> None:
-        """Report which group is under the mouse."""
-        row, listed = event.y - 1 - (self._view.queue is not None), self._groups()
-        if 0 <= row < len(listed):
-            self.post_message(self.GroupClicked(listed[row]))
 
 
 def headline(view: View, width: int) -> Row:
@@ -175,8 +146,10 @@ def states(workers: Sequence[Worker], *, in_words: bool = True) -> list[Piece]:
     lost = sum(worker.lost_since is not None for worker in workers)
     there = [worker for worker in workers if worker.lost_since is None]
     counts = Counter((worker.state, worker.state_word) for worker in there if not worker.stuck)
-    ordered = sorted(counts, key=lambda each: (_STATES.index(each[0]), each[0].value != each[1], each[1]))
-    counted = [(counts[each], each[1], SIGNS.states[each[0]], _STYLES.get(each[0], "text")) for each in ordered]
+    counted = [
+        (counts[state, word], word, SIGNS.states[state], words.STATE_STYLES.get(state, "title"))
+        for state, word in sorted(counts, key=lambda each: (list(WorkerState).index(each[0]), each[1]))
+    ]
     counted.append((sum(bool(worker.stuck) for worker in there), "stuck", SIGNS.stuck, "error"))
     counted.append((lost, "lost", SIGNS.warn, "error"))
     pieces = [

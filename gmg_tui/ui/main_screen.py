@@ -178,16 +178,16 @@ class MainScreen(TrueSizeScreen[None]):
 
     def action_trouble(self) -> None:
         """Select the next worker in trouble, from the first again after the last."""
-        view, trouble = self._view, set(self._view.in_trouble())
-        visible = [name for name in view.slots if name in trouble]
-        if not visible:
-            hidden = f" The filter hides {len(trouble)} with problems." if trouble else ""
-            self.app.say(f"No {'visible ' if trouble else ''}worker has problems.{hidden}")
+        view, trouble = self._view, self._view.in_trouble()
+        if not trouble:
+            self.app.say("No worker has problems.")
             return
+        # One that the filter hides is shown once it is selected.
+        trouble = [name for name in view.slots if name in trouble] or trouble
         numbers = {name: number for number, name in enumerate(view.slots)}
         # A folded node's line stands before all of its workers.
         here = numbers[view.of_node(view.folded_node)[0]] - 1 if view.folded_node else numbers.get(view.selected, -1)
-        there = next((name for name in visible if numbers[name] > here), visible[0])
+        there = next((name for name in trouble if numbers.get(name, -1) > here), trouble[0])
         if there == view.selected and not view.folded_node:
             self.app.say("No other worker has problems.")
             return
@@ -201,10 +201,6 @@ class MainScreen(TrueSizeScreen[None]):
         self.app.select(message.slot)
         if message.twice:
             await self.action_details()
-
-    def on_header_group_clicked(self, message: Header.GroupClicked) -> None:
-        """Select the first worker of a group."""
-        self.app.select(message.group.slots[0])
 
     # Order, filter, folds
 

@@ -129,18 +129,6 @@ _FIGURES: Final[Mapping[Order, Callable[[SlotView], float | None]]] = {
     Order.TEMPERATURE: lambda each: each.sample.temperature_c if each.sample else None,
     Order.POWER: lambda each: each.sample.power_w if each.sample else None,
 }
-_WITHOUT_TROUBLE: Final = (
-    WorkerState.RESTARTING,
-    WorkerState.STOPPING,
-    WorkerState.WAITING,
-    WorkerState.STARTING,
-    WorkerState.BUILDING,
-    WorkerState.COMPILING,
-    WorkerState.RUNNING,
-    WorkerState.STOPPED,
-    WorkerState.FINISHED,
-)
-"""The states without trouble, those to look at first before the others."""
 _TROUBLES: Final = 5
 
 
@@ -160,7 +148,7 @@ def severity(entry: SlotView) -> int:
     throttled = sample is not None and any(reason != "power cap" for reason in sample.throttle or ())
     if not worker.state.ended and throttled:
         return 4
-    return _TROUBLES + _WITHOUT_TROUBLE.index(worker.state)
+    return _TROUBLES + list(WorkerState).index(worker.state)
 
 
 def in_trouble(entry: SlotView) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gmg_tui import units
 from gmg_tui.genesis.output.log_text import without_head
-from gmg_tui.model import GpuSample, JobRecord, Phase, Rank, Severity, Slot, Worker, WorkerState
+from gmg_tui.model import JobRecord, Phase, Rank, Severity, Slot, Worker, WorkerState
 from gmg_tui.placeholders import as_text
 from gmg_tui.text import SEPARATOR
 from gmg_tui.ui.drawing import SIGNS
@@ -178,47 +178,38 @@ def timeout_of(entry: SlotView) -> str:
     return "" if left_s is None else f"timeout in {units.span(left_s)}"
 
 
-def trouble(entry: SlotView, *, advice: bool = True) -> list[Note]:
+def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
     """What is wrong with a worker and its GPU, the worst first.
 
     `advice`: whether with what to do, which is often the same for all workers.
     """
-    worker, sample, notes = entry.worker, entry.sample, list[Note]()
-    if worker.lost_since is not None:
-        notes.append(Note(lost_text(worker.lost_since), "error"))
+    worker, sample, texts = entry.worker, entry.sample, list[tuple[str | None, str]]()
+    texts.append((lost_text(worker.lost_since), "error"))
     if sample is not None and sample.lost:
-        notes.append(Note("GPU lost: " + (sample.error or "the driver cannot reach it"), "error"))
+        texts.append((f"GPU lost: {sample.error or 'the driver cannot reach it'}", "error"))
     elif sample is not None and sample.error:
-        notes.append(Note(f"{sample.error} for {units.span(sample.age_s)}" if sample.silent else sample.error, "warn"))
-    broken = sick(sample)
-    if broken is not None and broken.style == "error":
-        notes.append(broken)
-    if worker.stuck:
-        notes.append(Note(worker.stuck, "error"))
-    if worker.stopping:
-        notes.append(Note(worker.stopping, "warn"))
+        texts.append((f"{sample.error} for {units.span(sample.age_s)}" if sample.silent else sample.error, "warn"))
+    broken = sample.health.troubles[:1] if sample is not None and sample.health is not None and not sample.lost else ()
+    texts += [(each.text, "error") for each in broken if each.severity is Severity.FATAL]
+    texts += [(worker.stuck, "error"), (worker.stopping, "warn")]
     if worker.state is WorkerState.RESTARTING and worker.restart_at is not None:
         left = units.span(max(0.0, -entry.since_s(worker.restart_at)))
-        notes.append(Note(f"attempt {worker.attempt + 1} starts in {left}", "warn"))
-    if worker.reason:
-        notes.append(_reason(worker, worker.reason))
-    if worker.advice and advice:
-        notes.append(Note(worker.advice, "text"))
-    notes.extend(Note(warning, "warn") for warning in worker.warnings)
+        texts.append((f"attempt {worker.attempt + 1} starts in {left}", "warn"))
+    waits = worker.state in {WorkerState.WAITING, WorkerState.RESTARTING} and (worker.reason or "").startswith("for ")
+    failed = worker.state is WorkerState.FAILED
+    texts.append((f"waits {worker.reason}" if waits else worker.reason, "error" if failed else "text"))
+    texts.append((worker.advice if advice else "", "text"))
+    texts += [(warning, "warn") for warning in worker.warnings]
     left_s = timeout_left_s(entry)
     if left_s is not None and worker.timeout_s is not None and left_s < _TIMEOUT_NEAR * worker.timeout_s:
-        notes.append(Note(timeout_of(entry), "warn"))
-    rest = (late(sample), degraded(sample), throttled(sample))
-    return [*notes, *(note for note in rest if note is not None)]
-
-
-def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
-    """What is wrong with a worker, then why its GPU is throttled: under full load all are."""
-    worker, problems, slowed = entry.worker, trouble(entry, advice=advice), throttled(entry.sample)
-    if slowed is not None:
-        problems.remove(slowed)
-    healed = [Note("race healed", "dim")] if worker.healed and worker.state is not WorkerState.FAILED else []
-    return [*problems, *([slowed] if slowed is not None else []), *healed]
+        texts.append((timeout_of(entry), "warn"))
+    if sample is not None and sample.age_s is not None and not sample.silent:
+        texts.append((f"GPU metrics are {units.span(sample.age_s)} old", "warn"))
+    texts += [(each.text, "warn") for each in broken if each.severity is not Severity.FATAL]
+    if sample is not None and sample.throttle:  # under full load all are
+        texts.append((f"throttled: {', '.join(sample.throttle)}", "warn"))
+    texts.append(("race healed" if worker.healed and not failed else "", "dim"))
+    return [Note(text, style) for text, style in texts if text]
 
 
 def progress_of(worker: Worker) -> tuple[float, str] | None:
@@ -234,39 +225,6 @@ def progress_of(worker: Worker) -> tuple[float, str] | None:
     if progress.pace_per_s is not None and worker.fps is None:
         pace = f", {units.short(progress.pace_per_s)} {progress.unit}/s"
     return progress.done / progress.total if progress.total else 0.0, pace + left
-
-
-def late(sample: GpuSample | None) -> Note | None:
-    """How old the GPU's metrics are; None while they come in time, and once they are not shown any more."""
-    if sample is None or sample.age_s is None or sample.silent:
-        return None
-    return Note(f"GPU metrics are {units.span(sample.age_s)} old", "warn")
-
-
-def sick(sample: GpuSample | None) -> Note | None:
-    """The worst that is wrong with a GPU; None where nothing is, or it is lost, which says all."""
-    if sample is None or sample.lost or sample.health is None or not sample.health.troubles:
-        return None
-    worst = sample.health.troubles[0]
-    return Note(worst.text, "error" if worst.severity is Severity.FATAL else "warn")
-
-
-def degraded(sample: GpuSample | None) -> Note | None:
-    """The worst that is wrong with a GPU that works nevertheless; else None."""
-    note = sick(sample)
-    return note if note is not None and note.style == "warn" else None
-
-
-def throttled(sample: GpuSample | None) -> Note | None:
-    """Why the GPU is throttled; None where it is not, or does not report it."""
-    return Note("throttled: " + ", ".join(sample.throttle), "warn") if sample is not None and sample.throttle else None
-
-
-def _reason(worker: Worker, reason: str) -> Note:
-    if worker.state is WorkerState.FAILED:
-        return Note(reason, "error")
-    waits = worker.state in {WorkerState.WAITING, WorkerState.RESTARTING} and reason.startswith("for ")
-    return Note(f"waits {reason}" if waits else reason, "text")
 
 
 def gpu_name(slot: Slot) -> str:

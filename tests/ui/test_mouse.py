@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.pilot import Pilot
 
 from gmg_tui.ui import Outcome
-from tests.ui import play, ranks
+from tests.ui import play
 from tests.ui.screens.stage import press
 
 SMALL, WIDE = (80, 24), (132, 40)
@@ -42,13 +42,3 @@ async def test_a_click_on_a_column_heading_sorts_and_a_second_click_reverses() -
             await pilot.pause()
             assert (app.view.order, app.view.reverse) == (order, not reverse)
         assert app.view.selected == "gpu0"
-
-
-async def test_a_click_on_a_groups_line_selects_its_first_rank() -> None:
-    app = play.app_of(play.engine_of(ranks.whole()))
-    async with app.run_test(size=WIDE) as pilot:
-        await pilot.pause()
-        line = next(number for number, row in enumerate(play.screen(app)) if " g1 " in row)
-        await pilot.click(offset=(3, line))
-        await pilot.pause()
-        assert app.view.selected == "gpu4"

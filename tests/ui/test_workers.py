@@ -340,7 +340,7 @@ def test_a_broken_gpu_is_one_red_line_before_milder_trouble() -> None:
     assert notes == [("2 ECC errors, uncorrected", "error"), ("throttled: power cap", "warn")]
     assert "2 ECC errors, uncorrected" in _tile(shown)
     lost = GpuSample("GPU-0", lost=True, error="the GPU is lost", health=broken)
-    assert [note.text for note in words.trouble(_shown(sessions.running(0), lost))] == ["GPU lost: the GPU is lost"]
+    assert [note.text for note in words.notes(_shown(sessions.running(0), lost))] == ["GPU lost: the GPU is lost"]
 
 
 def test_what_to_do_while_it_runs_is_on_the_tile_of_the_selected_worker_and_below_the_table_only() -> None:

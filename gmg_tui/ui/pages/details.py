@@ -180,7 +180,7 @@ class DetailsPage(Page):
     def show_title(self) -> None:
         """Show the title, and below it what is wrong with the worker."""
         super().show_title()
-        trouble = words.trouble(self._view.of(self._slot)) if self._worker is not None else ()
+        trouble = words.notes(self._view.of(self._slot)) if self._worker is not None else ()
         notes = [plain(f"▸ {note.text}").stylize(f"${STYLES[note.style]}") for note in trouble]
         self._notes.update(Content("\n").join(notes))
 

@@ -255,14 +255,15 @@ def node_line(view: View, band: Band, width: int, position: str = "") -> Row:
     row.add(SIGNS.mark if view.marked.intersection(band.slots) else " ", "warn")
     name = band.node.ljust(max(map(len, view.nodes)))
     row.add(f"{'+' if band.slots else '-'} {name} ", "strong" if here else "title")
-    row.add(_cards(view, band.node, entries), "dim")
+    gpus = len({each.slot.gpu.uuid for each in entries if each.slot.gpu is not None})
+    row.add(units.count(gpus, "GPU") if gpus == len(entries) else units.count(len(entries), "slot"), "dim")
     for text, style in states(workers):
         row.add(text, style)
     notes = [note] if (note := node_note(view, band.node)) is not None else []
     worst = min(present, key=severity, default=None)
     if worst is not None and in_trouble(worst) and worst.worker.lost_since is None:
         name = worst.slot.name.rpartition("/")[2]
-        notes += [Note(f"{name}: {trouble.text}", trouble.style) for trouble in words.trouble(worst)[:1]]
+        notes += [Note(f"{name}: {trouble.text}", trouble.style) for trouble in words.notes(worst)[:1]]
     _add_notes(row.add("  " if notes else ""), notes, row.room)
     return row
 
@@ -279,11 +280,3 @@ def node_note(view: View, name: str) -> Note | None:
         silent = f"silent for {units.span(node.silent_s)}" if node.silent_s is not None else "not connected"
         return Note(f"{silent}{why}", "warn")
     return Note(node.trouble, "warn") if node.trouble else None
-
-
-def _cards(view: View, node: str, entries: Sequence[SlotView]) -> str:
-    """How many GPUs or slots a node has: `8 GPUs`, and with a filter how many of them are shown."""
-    gpus = len({each.slot.gpu.uuid for each in entries if each.slot.gpu is not None})
-    text = units.count(gpus, "GPU") if gpus == len(entries) else units.count(len(entries), "slot")
-    shown = len(view.of_node(node))
-    return f"{shown} of {text}" if view.filter and shown < len(entries) else text

@@ -120,8 +120,7 @@ def _processor_row(entry: SlotView, row: Row) -> Row:
             return row.add("no figures yet", "dim")
         row.add(f"{_percent(sample.gpu_util_pct, units.NOT_SUPPORTED, 5)} ")
         limit = f" / {sample.power_limit_w:.0f}" if sample.power_limit_w is not None else ""
-        slowed = words.throttled(sample) is not None
-        row.end(f"{units.whole(sample.temperature_c):>4} {SIGNS.degree}C", "warn" if slowed else "text")
+        row.end(f"{units.whole(sample.temperature_c):>4} {SIGNS.degree}C", "warn" if sample.throttle else "text")
         row.end(f"{units.whole(sample.power_w):>5}{limit} W ")
         top = 100.0
     values = buckets(history.util_pct, history.end, row.room, SPAN_S)
