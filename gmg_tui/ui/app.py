@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -13,8 +14,9 @@ from textual import work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
-from textual.events import Event, InputEvent
+from textual.events import Event, InputEvent, Resize
 from textual.filter import LineFilter
+from textual.geometry import Size
 from textual.keys import format_key
 from textual.reactive import var
 from textual.screen import ModalScreen, Screen
@@ -114,6 +116,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Start listening to the engine."""
+        self._window = self.size
         self.run_worker(self._connection.listen(), name="listen")
         self.set_interval(1.0, self._each_second)
         if self.view.snapshot.tuning is not None:
@@ -129,14 +132,17 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
     # The terminal
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: Resize) -> None:
         """Draw everything again, also in the same size: another size in between may have cut or moved its rows."""
+        self._window = event.size
         self.forget_terminal()
         self.screen.refresh(layout=True)
 
     def _each_second(self) -> None:
-        """Notice what is not announced: a silent engine, and unwritten settings."""
+        """Notice what is not announced: a silent engine, and a size of the window that got lost."""
         self._connection.each_second()
+        if self.terminal is not None and (size := Size(*shutil.get_terminal_size())) != self._window:
+            self.post_message(Resize(size, size))
 
     def action_redraw(self) -> None:
         """Draw the whole screen again, after something else wrote to the terminal."""

@@ -14,7 +14,7 @@ from gmg_tui import units
 from gmg_tui.client import Source
 from gmg_tui.columns import Column
 from gmg_tui.errors import GmgError
-from gmg_tui.model import JobRecord, Queue, QueueAction, QueueView, Worker, WorkerState
+from gmg_tui.model import JobRecord, Queue, QueueAction, Worker, WorkerState
 from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.ui import words
 from gmg_tui.ui.dialogs import GpusScreen
@@ -181,11 +181,7 @@ _COLUMNS: Final = (
 
 
 class QueuePage(JobsPage[Row]):
-    """The queue of a sweep, on which jobs are run again, skipped and stopped.
-
-    Its jobs, of which there may be ten thousand, are asked for in parts. They move only around those that run: these
-    parts are asked for with each version of the queue, the others by turns, and all after a job was acted on.
-    """
+    """The queue of a sweep, on which jobs are run again, skipped and stopped."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "retry", "Run again", id="restart", tooltip="Retry: run the selected job again."),
@@ -194,6 +190,7 @@ class QueuePage(JobsPage[Row]):
         ("Retry all that failed", "Run all jobs that have failed again, the first one first.", "retry_failed"),
         ("Choose GPUs", "Choose the GPUs that jobs may start on.", "gpus"),
     )
+    PERIOD_S = 1.0
 
     def __init__(self, engine: Source, view: View) -> None:
         super().__init__(
@@ -206,75 +203,48 @@ class QueuePage(JobsPage[Row]):
                 follow=_first_running,
             ),
         )
-        self._parts: dict[int, QueueView] = {}
-        self._versions: dict[int, int] = {}
-        """Of the parts that need not be asked for again before that of the queue has changed."""
-        self._asking = False
+        self._jobs: list[JobRecord] = []
+        self._version = -1
+        """Of the queue, when its jobs were asked for."""
         self._rates: dict[int, float | None] = {}
         """Of each job the rate of its last attempt that has ended, by number."""
 
     # The jobs
 
-    def update_snapshot(self) -> None:
-        """Show the newest states, and ask for the parts of the queue that have changed."""
-        self._show_jobs()
-        if not self._asking:
-            self._asking = True
-            self._fill()
+    def on_mount(self) -> None:
+        """Follow the snapshots, and ask for the jobs."""
+        super().on_mount()
+        self.poll()
 
-    @work(group="queue")
-    async def _fill(self) -> None:
-        """Ask for the parts of the queue that are out of date."""
+    async def ask(self) -> None:
+        """Ask for all jobs, if the queue has changed."""
         queue = self._view.queue
-        try:
-            for part in self._outdated(queue) if queue is not None else ():
-                view = await self._engine.queue(part * PART, PART)
-                self._parts[part], self._versions[part] = view, view.version
-                if self.table.row_count < len(self._records()):  # the first time
-                    self._show_jobs()
-            self.failure = ""
-        except GmgError as error:
-            self.failure = str(error)
-        finally:
-            self._asking = False
-        self._show_jobs()
-
-    def _outdated(self, queue: Queue) -> list[int]:
-        """The parts to ask for, first those with jobs that run and those that must be asked for again."""
-        running = range(queue.done // PART, (queue.done + queue.running) // PART + 1)
-        stale = [part for part in range(-(-queue.jobs // PART)) if self._versions.get(part) != queue.version]
-        urgent = [part for part in stale if part in running or part not in self._versions]
-        others = sorted(set(stale) - set(urgent), key=lambda part: self._versions[part])
-        return sorted(urgent, key=lambda part: part not in running) + others[:1]
-
-    def acted(self) -> None:
-        """Ask for all parts again."""
-        self._versions.clear()
+        if queue is None or queue.version == self._version:
+            return
+        parts = [await self._engine.queue(first, PART) for first in range(0, queue.jobs, PART)]
+        self._version = parts[0].version if parts else queue.version
+        self._jobs = [job for part in parts for job in part.jobs]
+        self._rates |= {job.number: job.last.fps.mean for job in self._jobs if job.state.ended and job.last.fps}
         self.update_snapshot()
 
-    def _records(self) -> list[JobRecord]:
-        """All jobs that are known, in the queue's order; of one that has moved between two answers the newer record."""
-        newest = sorted(self._parts.values(), key=lambda view: view.version)
-        versions = {job.number: view.version for view in newest for job in view.jobs}
-        parts = (view for _, view in sorted(self._parts.items()))
-        records = {job.number: job for view in parts for job in view.jobs if versions[job.number] == view.version}
-        return list(records.values())
+    def acted(self) -> None:
+        """Ask for the jobs again."""
+        self._version = -1
+        self.poll()
 
-    def _show_jobs(self) -> None:
+    def update_snapshot(self) -> None:
+        """Show the jobs as they are now."""
         snapshot = self._view.snapshot
         # Of a job with several workers, the first one speaks for it.
-        live = [worker for worker in snapshot.workers if not worker.state.ended]
-        workers = {worker.job: worker for worker in reversed(live) if worker.job is not None}
+        workers = {worker.job: worker for worker in reversed(snapshot.workers) if not worker.state.ended}
         groups = {group.job: group.fps for group in snapshot.groups}
-        rows = []
-        for job in self._records():
-            if job.state.ended and job.last.fps is not None:
-                self._rates[job.number] = job.last.fps.mean
-            worker = workers.get(job.number)
-            if worker is not None and job.state.ended and worker.attempt <= job.last.number:
-                worker = None  # the record is newer than the snapshot
-            rows.append(Row(job, worker, groups.get(job.number), self._rates.get(job.number), snapshot.time))
-        self.show_rows(rows, "" if self.failure else "Waiting for the engine")
+        rows = {
+            job.number: Row(
+                job, workers.get(job.number), groups.get(job.number), self._rates.get(job.number), snapshot.time
+            )
+            for job in self._jobs  # a job that has moved meanwhile may be in two parts
+        }
+        self.show_rows(list(rows.values()), "" if self.failure else "Waiting for the engine")
         self.show_title()
 
     def on_resize(self) -> None:
@@ -285,9 +255,7 @@ class QueuePage(JobsPage[Row]):
         """The progress of the queue."""
         queue = self._view.queue or Queue(0, 0, 0, 0, 0, 0)
         parts = progress(queue, self._view.snapshot.elapsed_s, self.app.size.width)
-        title = Content.assemble(*((safe(text), f"${STYLES[name]}") for text, name in parts))
-        missing = queue.jobs - self.table.row_count
-        return title + Content.styled(f"  loading {missing:,} more", "$text-muted") if missing > 0 else title
+        return Content.assemble(*((safe(text), f"${STYLES[name]}") for text, name in parts))
 
     def selected_text(self, row: Row) -> Content:
         """The job with its reason, its values and its log."""
@@ -322,7 +290,7 @@ class QueuePage(JobsPage[Row]):
     def action_retry_failed(self) -> None:
         """Run all failed jobs again, the first one first."""
         queue = self._view.queue
-        failed = [job.number for job in self._records() if job.state is WorkerState.FAILED]
+        failed = [job.number for job in self._jobs if job.state is WorkerState.FAILED]
         if not failed or queue is None or not queue.failed:
             self.app.say("No job has failed.")
             return
