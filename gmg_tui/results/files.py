@@ -11,7 +11,7 @@ import msgspec
 from msgspec import structs
 
 from gmg_tui.columns import as_csv, cell
-from gmg_tui.files import make_private, write_atomic
+from gmg_tui.files import write_atomic
 from gmg_tui.model import Fps, JobRecord, Session, Snapshot, Tuning, Worker, WorkerState, own_rates
 from gmg_tui.results import DETAILED, TABLE, TUNE
 from gmg_tui.results.jobs import as_plain, columns, job_json
@@ -23,47 +23,28 @@ _MEANS: Final = ("gpu_util_mean_pct", "memory_peak_mib", "power_mean_w", "energy
 
 
 def export(folder: Path) -> None:
-    """Generate all files of the session in `folder`, and that of `--summary`.
-
-    Each is replaced at once.
+    """Generate all files of the session in `folder`, and that of `--summary`, each of which is replaced at once.
 
     Raises:
         StoreError: The store cannot be read.
-        OSError: A file cannot be written; the others are.
+        OSError: A file cannot be written; those after it are not.
     """
-    failures: list[OSError] = []
     with open_store(folder / STORE) as stored:
         session, snapshot = stored.session, stored.last_snapshot
         if session is None:
             return
-        make_private(folder)
+        data = b""
         if snapshot is not None:
-            _write_summaries(folder, session, snapshot, failures)
+            data = _json(summary(session, snapshot))
+            write_atomic(folder / SUMMARY, data)
+            if snapshot.tuning is not None:
+                data = _json(tune(session, snapshot.tuning))
+                write_atomic(folder / TUNE, data)
         if session.spec.sweep is not None:
-            _write(folder / DETAILED, detailed(stored.each_job(), stored), failures)
-            _write(folder / TABLE, table(stored.each_job()), failures)
-    if failures:
-        raise failures[0]
-
-
-def _write_summaries(folder: Path, session: Session, snapshot: Snapshot, failures: list[OSError]) -> None:
-    data = _json(summary(session, snapshot))
-    _write(folder / SUMMARY, [data], failures)
-    if snapshot.tuning is not None:
-        data = _json(tune(session, snapshot.tuning))
-        _write(folder / TUNE, [data], failures)
-    if session.spec.summary is not None and snapshot.ended:
-        try:
+            write_atomic(folder / DETAILED, detailed(stored.each_job(), stored))
+            write_atomic(folder / TABLE, table(stored.each_job()))
+        if session.spec.summary is not None and snapshot is not None and snapshot.ended:
             write_atomic(Path(session.spec.summary), data)
-        except OSError as error:
-            failures.append(error)
-
-
-def _write(path: Path, parts: Iterable[bytes], failures: list[OSError]) -> None:
-    try:
-        write_atomic(path, parts)
-    except OSError as error:
-        failures.append(OSError(error.errno, error.strerror, str(path)))
 
 
 def _json(value: Any) -> bytes:

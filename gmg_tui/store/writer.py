@@ -214,7 +214,9 @@ class StoreWriter:
         try:
             self._export()
         except (OSError, StoreError) as error:
-            text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            text = (
+                f"{error.filename or self._path.parent}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            )
             self._export_trouble = f"{text}; the results' files are out of date"
         except Exception as error:  # as above
             _log.exception("the results cannot be written")

@@ -1,4 +1,4 @@
-"""The order in which a sweep's jobs run."""
+"""The order in which a sweep's jobs run, and which of them starts next, and where."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from msgspec import structs
 
 from gmg_tui.engine.scheduling.job_queue import JobQueue
+from gmg_tui.engine.scheduling.slot_board import Allotment, allot
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, QueueAction, WorkerState
 
@@ -71,6 +72,34 @@ def test_a_reloaded_queue_keeps_ended_jobs() -> None:
     queue = JobQueue(records)
     assert queue.order() == [2, 1, 3]
     assert (queue.waiting, queue.ended(WorkerState.FINISHED), queue.ended(WorkerState.FAILED)) == (1, 1, 1)
+
+
+def jobs_of(*widths: int) -> list[JobRecord]:
+    """Waiting jobs that need so many slots at once."""
+    return [JobRecord(number, f"job-{number}", world_size=width) for number, width in enumerate(widths, 1)]
+
+
+def slots_of(count: int) -> list[str]:
+    """The names of so many slots."""
+    return [f"gpu{index}" for index in range(count)]
+
+
+def test_the_first_job_gets_the_first_slots() -> None:
+    assert allot(jobs_of(2, 1), slots_of(3), slots_of(3)) == Allotment(1, ("gpu0", "gpu1"))
+
+
+def test_a_wide_job_reserves_free_slots_and_is_not_overtaken() -> None:
+    assert allot(jobs_of(3, 1, 1), ["gpu1"], slots_of(4)) == Allotment(1, ("gpu1",), missing=2)
+    assert allot(jobs_of(3, 1), [], slots_of(4)) == Allotment(1, (), missing=3)
+
+
+def test_a_job_that_can_never_run_reserves_no_slots() -> None:
+    assert allot(jobs_of(4, 1), ["gpu0"], slots_of(3)) == Allotment(2, ("gpu0",))
+
+
+def test_a_job_bound_to_a_slot_waits_and_others_overtake_it() -> None:
+    pinned = JobRecord(1, "a", only="gpu1")
+    assert allot([pinned, JobRecord(2, "b")], ["gpu0"], slots_of(2)).job == 2
 
 
 OTHERS = {QueueAction.RETRY, QueueAction.STOP}

@@ -103,7 +103,7 @@ async def test_results_that_do_not_fit_a_table_are_in_the_json(tmp_path: Path) -
     assert row["huge"] == str(2**2000)
 
 
-async def test_a_file_that_cannot_be_written_does_not_keep_the_others_from_it(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     await _exported(tmp_path, records.finished(1), sweep=SweepSpec())
     (tmp_path / DETAILED).unlink()
     (tmp_path / TABLE).unlink()
