@@ -20,20 +20,14 @@ _TOTAL = re.compile(
 
 def from_arguments(args: Sequence[str]) -> int | None:
     """The number of environments that a script's arguments name; None if they do not."""
-    at = position(args)
-    return None if at is None else int(args[at[0]][at[1] :])
-
-
-def position(args: Sequence[str]) -> tuple[int, int] | None:
-    """Where the arguments name the number of environments: which argument ends with it, and from which character on."""
-    for index, (arg, following) in enumerate(pairwise([*args, ""])):
+    for arg, following in pairwise([*args, ""]):
         match = _OPTION.fullmatch(arg)
         if match is None or _EVALUATION.search(match["prefix"] or ""):
             continue
         if match["value"]:
-            return index, match.start("value")
+            return int(match["value"])
         if arg.startswith("-") and "=" not in arg and re.fullmatch(_NUMBER, following):
-            return index + 1, 0
+            return int(following)
     return None
 
 

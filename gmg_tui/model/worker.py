@@ -50,8 +50,6 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """Why it failed, or what it waits for, in one line."""
     advice: str | None = None
     """What to do, in one line."""
-    out_of_memory: bool = False
-    """Whether it has failed because its GPU's memory was too small: with the same settings it would again."""
     fps_silent_since: float | None = None
     """Unix time of the last number, where that is several times as long ago as usual; None while `fps` is current."""
     device: str | None = None

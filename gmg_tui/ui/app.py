@@ -256,9 +256,9 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         """Restart all that failed or are stuck."""
         self.control.restart_failed()
 
-    async def action_edit(self, attempt: int = 0) -> None:
-        """Edit arguments and environment, then restart; begin with the settings of an earlier `attempt`, if any."""
-        await self.control.edit(attempt or None)
+    async def action_edit(self) -> None:
+        """Edit arguments and environment, then restart."""
+        await self.control.edit()
 
     # Pages
 

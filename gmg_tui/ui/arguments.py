@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gmg_tui import env_count, placeholders
+from gmg_tui import placeholders
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, Slot, SlotKind
 from gmg_tui.ui.view import View
@@ -63,9 +63,3 @@ def placeholder_values(view: View, name: str, job: JobRecord | None) -> dict[str
     count = view.queue.jobs if view.queue is not None else 0
     of_job = {"job": job.number, "name": job.name}
     return placeholders.values_for(slot, job.number - 1, count, gpu_index) | job.values | of_job
-
-
-def cursor_column(args: Sequence[str]) -> int:
-    """The column in `join(args)` after the number of environments; the end where the arguments have none."""
-    position = env_count.position(args)
-    return len(join(args if position is None else args[: position[0] + 1]))

@@ -46,24 +46,16 @@ def lost_s(worker: Worker, now: float) -> float:
     return ran_s if running and ran_s > SHORT_S else 0.0
 
 
-def question(verb: str, workers: Sequence[Worker], now: float, *, edited: bool = False) -> str:
-    """What to ask before `verb` (`Restart`, `Stop`) is done to `workers` at `now`; empty where that is free.
+def question(verb: str, workers: Sequence[Worker], now: float) -> str:
+    """What to ask before `verb` (`Restart`, `Stop`) is done to `workers` at `now`; empty where little running is lost.
 
-    It does where more than a minute of running is lost, and where a worker would run out of memory again, unless its
-    settings are `edited`. Ranks are given with all others of their groups.
+    Ranks are given with all others of their groups.
     """
-    if not workers:
+    longest = max(workers, key=lambda worker: lost_s(worker, now), default=None)
+    if longest is None or not (ran_s := lost_s(longest, now)):
         return ""
-    longest = max(workers, key=lambda worker: lost_s(worker, now))
-    ran_s, alone = lost_s(longest, now), len(workers) == 1
-    out_of_memory = [worker.slot for worker in workers if worker.out_of_memory] if verb == "Restart" else []
-    reasons = []
-    if ran_s:
-        reasons.append(f"{'It' if alone else longest.slot} has been running for {units.span(ran_s)}.")
-    if out_of_memory and not edited:
-        which = "It" if alone else ", ".join(out_of_memory)
-        reasons.append(f"{which} ran out of memory with the same settings; edit them first.")
-    return " ".join([f"{verb} {_named(workers)}?", *reasons]) if reasons else ""
+    which = "It" if len(workers) == 1 else longest.slot
+    return f"{verb} {_named(workers)}? {which} has been running for {units.span(ran_s)}."
 
 
 def kill_question(workers: Sequence[Worker]) -> str:
@@ -135,15 +127,11 @@ class Control:
         if not wrong:
             self._app.say("No worker has failed or is stuck.")
             return
-        text, hidden = self._question(Action.RESTART, wrong), sum(worker.slot not in view.slots for worker in wrong)
-        if hidden:
-            names = f"{len(wrong)} workers have failed or are stuck; the filter hides {hidden} of them."
-            text = f"{names} {text or f'Restart all {len(wrong)}?'}"
-        self._request(Action.RESTART, wrong, text)
+        self._request(Action.RESTART, wrong, self._question(Action.RESTART, wrong))
 
-    def _question(self, action: Action, workers: Sequence[Worker], *, edited: bool = False) -> str:
+    def _question(self, action: Action, workers: Sequence[Worker]) -> str:
         view = self._app.view
-        return question(action.value.capitalize(), with_groups(view, workers), view.snapshot.time, edited=edited)
+        return question(action.value.capitalize(), with_groups(view, workers), view.snapshot.time)
 
     def _request(self, action: Action, workers: Sequence[Worker], text: str) -> None:
         """Do something to the workers that run now, once the question `text`, if any, is answered with yes."""
@@ -157,8 +145,8 @@ class Control:
         else:
             act()
 
-    async def edit(self, start: Settings | int | None = None) -> None:
-        """Open the edit dialog, which begins with the settings of an attempt or with others, if any."""
+    async def edit(self, start: Settings | None = None) -> None:
+        """Open the edit dialog, which begins with other settings than the present ones, if any are given."""
         from gmg_tui.ui.edit import EditScreen
 
         app, view = self._app, self._app.view
@@ -173,7 +161,7 @@ class Control:
     def _edit_question(self, slots: Sequence[str]) -> str:
         """What to ask before workers are restarted with other settings; empty where little running is lost."""
         workers = [worker for slot in slots if (worker := self._app.view.worker_on(slot)) is not None]
-        return self._question(Action.RESTART, workers, edited=True)
+        return self._question(Action.RESTART, workers)
 
     # Leaving
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -72,7 +72,7 @@ class EditScreen(Dialog[None]):
         view: The session as it is shown; what runs there now is what is meant.
         slot: Whose settings are edited.
         marked: The marked slots, which the settings can be applied to as well; then that is the default.
-        start: The settings to begin with: those of an attempt, by its number, or others; None for the present ones.
+        start: The settings to begin with; None for the present ones.
         question: What to ask before the workers on some slots are restarted; empty for nothing.
     """
 
@@ -98,7 +98,7 @@ class EditScreen(Dialog[None]):
         slot: str,
         *,
         marked: Sequence[str] = (),
-        start: Settings | int | None = None,
+        start: Settings | None = None,
         question: Callable[[Sequence[str]], str] = lambda slots: "",
     ) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ class EditScreen(Dialog[None]):
 
     @work
     async def _load(self) -> None:
-        """Fill the fields in, and begin behind the number of environments."""
+        """Fill the fields in."""
         try:
             details = await self._engine.details(self._slot)
             job = await job_on(self._engine, self._view, self._slot)
@@ -154,17 +154,14 @@ class EditScreen(Dialog[None]):
         self._values = arguments.placeholder_values(self._view, self._slot, job)
         if job is not None:
             self.query_one("#box").border_title = plain(f"{self.heading}, job {job.number} ({job.name})")
-        of_attempts = {attempt.number: Settings(attempt.given, attempt.env) for attempt in details.attempts}
-        start = of_attempts.get(self._start) if isinstance(self._start, int) else self._start
-        start = start or self._present
+        start = self._start or self._present
         self._args.load_text(arguments.join(start.args))
-        self._args.move_cursor((0, arguments.cursor_column(start.args)))
+        self._args.move_cursor(self._args.document.end)
         self._env.load_text(arguments.join_env(start.env))
         self._env.move_cursor(self._env.document.end)
         self._waiting = self._args.disabled = self._env.disabled = False
         self._args.focus()
         self._review()
-        self.call_after_refresh(self._args.scroll_visible, animate=False, top=True)
 
     # What is written
 
@@ -191,24 +188,14 @@ class EditScreen(Dialog[None]):
         except GmgError as error:
             self._report(str(error), "$error")
             return
-        self._preview.update(plain("\n".join(self._expanded(settings))))
-        texts, slots = (*settings.args, *settings.env.values()), self._slots
-        unknown = [name for text in texts for name in placeholders.names_in(text) if name not in self._values]
-        if unknown:
-            self._report(f"{{{unknown[0]}}} is not a placeholder and stays as written", "$warning")
-        elif self._unchanged(settings):
+        args = arguments.join([placeholders.fill(arg, self._values) for arg in settings.args])
+        self._preview.update(plain(f"Expands to: {args or 'no arguments'}"))
+        if self._unchanged(settings):
             self._report("unchanged")
         else:
-            workers = f"{len(slots)} marked workers restart" if len(slots) > 1 else f"{self._title} restarts"
+            count = len(self._slots)
+            workers = f"{count} marked workers restart" if count > 1 else f"{self._title} restarts"
             self._report(f"{workers} with these settings", "$warning")
-
-    def _expanded(self, settings: Settings) -> Iterator[str]:
-        """What each placeholder stands for, and what this worker would get."""
-        values = "  ".join(f"{{{name}}} {placeholders.as_text(value)}" for name, value in self._values.items())
-        yield f"Placeholders: {values}"
-        args = arguments.join([placeholders.fill(arg, self._values) for arg in settings.args])
-        yield f"Expands to: {args or 'no arguments'}"
-        yield from (f"  {name}={placeholders.fill(value, self._values)}" for name, value in settings.env.items())
 
     def _report(self, text: str, style: str = "") -> None:
         """Show one line at the foot of the frame."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import pytest
 
 from gmg_tui.model import Snapshot, WorkerState
-from gmg_tui.ui.edit import EditScreen
 from tests.ui import play, sessions, sweeps
 from tests.ui.screens.stage import asked, press
 from tests.ui.sessions import NOW
@@ -119,21 +118,3 @@ async def test_esc_closes_a_search_before_it_clears_marks() -> None:
         assert (app.main.log_view.buffer.query, app.view.marked) == ("", {"gpu0"})
         await press(pilot, "escape")
         assert app.view.marked == set()
-
-
-WALL = {"state": WorkerState.FAILED, "reason": "out of memory: 65,536 envs need about 52 GiB", "out_of_memory": True}
-
-
-async def test_restarting_into_the_same_failure_asks_first_and_an_edit_does_not() -> None:
-    app = _app(gpu0=WALL)
-    async with app.run_test(size=WIDE) as pilot:
-        for key in ("r", "do:restart_failed"):
-            await press(pilot, key)
-            await play.sees(pilot, "Restart gpu0? It ran out of memory with the same settings; edit")
-            await press(pilot, "enter")
-        assert asked(app.engine) == []
-        await press(pilot, "do:restart_failed", "y")
-        assert asked(app.engine) == [("restart", "gpu0")]
-        await press(pilot, "e", "1", "enter")
-        assert not isinstance(app.screen, EditScreen)
-        assert asked(app.engine)[1:] == [("edit", ("gpu0",), ("-B", "40961", "--seed", "7"), {})]

@@ -164,17 +164,6 @@ async def test_selected_and_marked_workers_stay_visible_when_they_no_longer_matc
         assert app.engine.asked[-1] == (Action.STOP, "gpu3")
 
 
-async def test_restarting_failed_workers_asks_when_the_filter_hides_some() -> None:
-    app = play.varied()
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "do:screen.filter_workers", *"failed", "enter", "do:restart_failed")
-        await play.sees(pilot, "2 workers have failed or are stuck; the filter hides 1 of them.", "Restart")
-        await press(pilot, "n")
-        assert not [request for request in app.engine.asked if request[0] is Action.RESTART]
-        await press(pilot, "do:restart_failed", "y")
-        assert app.engine.asked[-1] == (Action.RESTART, "gpu3", "gpu4")
-
-
 async def test_the_trouble_key_cycles_in_screen_order() -> None:
     app = play.varied()
     async with app.run_test(size=WIDE) as pilot:

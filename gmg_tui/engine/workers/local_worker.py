@@ -259,7 +259,6 @@ class LocalWorker(Worker):
     def _view(self, now: float) -> model.Worker:
         attempt, state = self.running, self.state
         troubles = (self.misplaced, self.memory_kept, self.log.trouble)
-        failed = self.failure if state is WorkerState.FAILED else None
         common = model.Worker(
             slot=self.slot.name,
             index=0,
@@ -267,7 +266,6 @@ class LocalWorker(Worker):
             state_since=unix(self.state_since),
             args_given=self.args if attempt is None else (),
             advice=self._advice(),
-            out_of_memory=failed is not None and failed.kind is FailureKind.MEMORY,
             warnings=(
                 *(text for text in troubles if text is not None),
                 *(attempt.warnings if attempt is not None else ()),

@@ -16,7 +16,7 @@ from textual.widgets import DataTable, Static, TabbedContent, TabPane, Tabs
 
 from gmg_tui import units
 from gmg_tui.client import Source
-from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Slot, Worker, WorkerState
+from gmg_tui.model import Attempt, Details, GpuSample, JobRecord, Series, Settings, Slot, Worker, WorkerState
 from gmg_tui.ui import keys, words
 from gmg_tui.ui.charts import Track, Values, ceiling, least_height, stack
 from gmg_tui.ui.drawing import STYLES, plain
@@ -224,8 +224,8 @@ class DetailsPage(Page):
 
     async def action_use_again(self) -> None:
         """Edit, beginning with the settings of the selected attempt."""
-        if self._attempts.selected is not None:
-            await self.app.run_action(f"app.edit({self._attempts.selected.number})")
+        if (attempt := self._attempts.selected) is not None:
+            await self.app.control.edit(Settings(attempt.given, attempt.env))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether the action is available: settings are used again where the attempts are shown."""
