@@ -7,7 +7,6 @@ from itertools import zip_longest
 from time import monotonic
 from typing import TypeAlias
 
-from textual.filter import ANSIToTruecolor
 from textual.geometry import Region
 from textual.message_pump import MessagePump
 from textual.screen import Screen
@@ -61,24 +60,12 @@ class Rows(Widget):
         self._made_for = (self.size, self.app.theme)
         self._rows = [row.strip(self.appearance) for row in self.make_rows(*self.size)]
 
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows within `crop`; all are made anew for another size or theme.
-
-        They have all their colours, and this widget no border or padding: Textual's own way makes each row again, for
-        what CSS might add to it.
-        """
+    def render_line(self, y: int) -> Strip:
+        """A row in full width; all are made anew for another size or theme."""
         if self._made_for != (self.size, self.app.theme):
             self._make()
-        return [self._finished(y).crop(crop.x, crop.right) for y in crop.line_range]
-
-    def _finished(self, y: int) -> Strip:
-        """A row in full width, with the characters and colours that may be sent."""
         row = self._rows[y] if y < len(self._rows) else _BLANK
-        row = row.adjust_cell_length(self.size.width, self.appearance["text"])
-        for each in self.app.get_line_filters():
-            if not isinstance(each, ANSIToTruecolor):  # colours of the terminal's own are meant
-                row = row.apply_filter(each, self.background_colors[1])
-        return row
+        return row.adjust_cell_length(self.size.width, self.appearance["text"])
 
 
 class RefreshLimiter:
