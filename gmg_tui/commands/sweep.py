@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,7 +32,6 @@ from gmg_tui.session import STORE
 from gmg_tui.sweep import plan
 from gmg_tui.sweep.settings import Settings, from_options, read, sets
 
-_BARE = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 _WHERE = ("slot", "gpu")
 """Placeholders that get their values when a job starts."""
 _SHARED = ("gpus", "ddp", "env", "per_gpu", "timeout", "best")
@@ -136,10 +134,10 @@ def _list_jobs(program: Program, env: Mapping[str, str], jobs: Sequence[JobRecor
         values = values_for(Slot("", SlotKind.CPU), job.number - 1, total, None)
         values = {name: value for name, value in values.items() if name not in _WHERE} | job.values
         values |= {"job": job.number, "name": job.name}
-        variables = [f"{name}={_quoted(fill(value, values))}" for name, value in env.items()]
+        variables = [f"{name}={shlex.quote(fill(value, values))}" for name, value in env.items()]
         module = ["-m"] if program.module else []
         words = ["python", *module, program.script, *(fill(arg, values) for arg in program.args)]
-        return " ".join([*variables, *map(_quoted, words)])
+        return " ".join([*variables, shlex.join(words)])
 
     columns = (
         Column[JobRecord]("job", lambda job: job.number),
@@ -148,8 +146,3 @@ def _list_jobs(program: Program, env: Mapping[str, str], jobs: Sequence[JobRecor
     )
     print("\n".join(tables.terminal(columns, jobs)))  # whole commands, to be pasted
     print(units.count(len(jobs), "job"))
-
-
-def _quoted(word: str) -> str:
-    """`word` as a shell would read it; placeholders keep their braces unquoted."""
-    return word if _BARE.fullmatch(word) else shlex.quote(word)

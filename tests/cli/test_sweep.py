@@ -61,8 +61,8 @@ def test_a_sweep_without_a_file_takes_the_words_after_the_script(gmg: Gmg) -> No
     words = ["sweep", "--set", "lr=0.1,0.2", "--set", "on=true", "--dry-run", "--script"]
     done = gmg(*words, "sim.py", "--lr={lr}", "--on", "{on}", "--", "{i}/{n}", "{slot}", "${lr}", "")
     assert done.stdout.splitlines()[1:] == [
-        "  1  lr=0.1  python sim.py --lr=0.1 --on true -- 0/2 {slot} '${lr}' ''",
-        "  2  lr=0.2  python sim.py --lr=0.2 --on true -- 1/2 {slot} '${lr}' ''",
+        "  1  lr=0.1  python sim.py --lr=0.1 --on true -- 0/2 '{slot}' '${lr}' ''",
+        "  2  lr=0.2  python sim.py --lr=0.2 --on true -- 1/2 '{slot}' '${lr}' ''",
         "2 jobs",
     ]
     done = gmg(*words[:-1], "-m", "--script", "pkg.mod", "a {lr}", "{on}")
