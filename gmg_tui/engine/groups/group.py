@@ -85,8 +85,8 @@ class Group:
         self.id = name
         self.slots = tuple(slots)
         ranks = (Rank(name, rank, len(self.slots)) for rank in range(len(self.slots)))
-        self.members = tuple(RankMember(self, rank) for rank in ranks)
         self.policy = RestartPolicy(task)
+        self.members = tuple(RankMember(self, rank) for rank in ranks)
         self.stuck: str | None = None
         self._task, self._workplace, self._session = task, workplace, workplace.session
         self._attempt = _Attempt()
@@ -286,14 +286,14 @@ class Group:
         return sum(rates) if rates else None
 
 
-class RankMember(Member, RestartPolicy):
-    """A rank as a member of its group, and its restart policy: its next attempt is due when the group's is."""
+class RankMember(Member):
+    """A rank as a member of its group: its next attempt is due when the group's is."""
 
     rank: Rank
     worker: Worker
 
     def __init__(self, group: Group, rank: Rank) -> None:
-        super().__init__(self, rank)
+        super().__init__(group.policy, rank)
         self.due = asyncio.Event()
         self._group = group
 
@@ -315,24 +315,11 @@ class RankMember(Member, RestartPolicy):
         return await self._group.part(self.rank.rank, outcome, report)
 
     @property
-    def at(self) -> float | None:
-        """When the group's next attempt starts automatically, monotonic seconds; None when none does."""
-        return self._group.policy.at
-
-    @property
     def pending(self) -> bool:
-        """Whether another attempt follows."""
-        return self.due.is_set() or self._group.policy.pending
-
-    def now(self) -> None:
-        """The user wants another attempt of the group."""
-        self._group.policy.now()
-
-    def never(self) -> None:
-        """No other attempt of the group is wanted."""
-        self._group.policy.never()
+        """As `Member.pending`."""
+        return self.due.is_set() or self.policy.pending
 
     async def wait(self) -> None:
-        """Wait until the group's next attempt begins."""
+        """As `Member.wait`."""
         await self.due.wait()
         self.due.clear()

@@ -79,6 +79,15 @@ class Member:
         self.policy, self.rank = policy, rank
         self.called_off = False
 
+    @property
+    def pending(self) -> bool:
+        """Whether another attempt follows."""
+        return self.policy.pending
+
+    async def wait(self) -> None:
+        """Wait until the next attempt is due, and take it."""
+        await self.policy.wait()
+
     async def meet(self, report: Callable[[str | None], None]) -> Meeting | None:
         """Wait until all ranks are ready to start, or the attempt is called off; `report` gets what it waits for."""
         return None

@@ -130,7 +130,7 @@ class Worker(ABC):
         """An attempt has ended in a state: enter that, or wait for the next attempt."""
         advice = self.failure.advice or None if state is WorkerState.FAILED and self.failure is not None else None
         self.stuck = None
-        self._enter(WorkerState.RESTARTING if self.policy.pending else state, reason, advice)
+        self._enter(WorkerState.RESTARTING if self._member.pending else state, reason, advice)
 
     # Life and commands
 
@@ -138,7 +138,7 @@ class Worker(ABC):
         """Run attempts until cancelled; a running attempt is killed then."""
         try:
             while True:
-                await self.policy.wait()
+                await self._member.wait()
                 try:
                     await self._run_attempt()
                 except Exception as error:  # an internal error must not take down the other workers
