@@ -22,11 +22,11 @@ class _Cell(NamedTuple, Generic[T]):
     """A cell, whose text is made only when it comes into view."""
 
     table: RowTable[T]
-    row: T
+    key: str
     column: Column[T]
 
     def __rich__(self) -> Text:
-        return self.table.cell_text(self.row, self.column)
+        return self.table.cell_text(self.key, self.column)
 
 
 class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
@@ -100,14 +100,9 @@ class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
         """Those with a value in any row."""
         return [column for column in self._all.values() if column.name in self._widths]
 
-    def insert(self, columns: Iterable[Column[T]], *, before: str) -> None:
-        """Have these columns too, before that with the name `before`; those that it has stay where they are."""
-        fresh = [column for column in columns if column.name not in self._all]
-        names = list(self._all)
-        for column in fresh:
-            names.insert(names.index(before), column.name)
-        every = self._all | {column.name: column for column in fresh}
-        self._all = {name: every[name] for name in names}
+    def use(self, columns: Iterable[Column[T]]) -> None:
+        """Have these columns from the next rows on."""
+        self._all = {column.name: column for column in columns}
 
     # Rows
 
@@ -115,25 +110,16 @@ class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
         """Show these rows from now on."""
         before, self._rows = self._rows, {self._key(row): row for row in rows}
         number, key = self.cursor_row, self._key_at(self.cursor_row)
-        changed = {name: row for name, row in self._rows.items() if before.get(name) != row}
-        gone = before.keys() - self._rows.keys()
+        changed = [row for name, row in self._rows.items() if before.get(name) != row]
         self._updating = True
-        if self._widen(changed.values()) or len(gone) > len(self._rows) // 4:
+        if self._widen(changed) or before.keys() != self._rows.keys():
             self.clear(columns=True)
             for column in self.shown_columns:
                 self.add_column(self._heading(column), width=self._widths[column.name], key=column.name)
-            before, gone, changed = {}, set(), self._rows
-        for name in gone:
-            self.remove_row(name)
-        for name, row in changed.items():
-            cells = [_Cell(self, row, column) for column in self.shown_columns]
-            if name not in before:
-                self.add_row(*cells, key=name)
-                continue
-            for cell in cells:
-                old, new = self.cell_text(before[name], cell.column), self.cell_text(row, cell.column)
-                if (old.plain, old.style) != (new.plain, new.style):
-                    self.update_cell(name, cell.column.name, cell)
+            for name in self._rows:
+                self.add_row(*(_Cell(self, name, column) for column in self.shown_columns), key=name)
+        elif changed:  # the cells are as they were, and are to be drawn again
+            self.update_cell_at(Coordinate(0, 0), self.get_cell_at(Coordinate(0, 0)))
         self._sort()
         self._move_cursor(key, number)
         self._updating = False
@@ -202,12 +188,13 @@ class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
             keys += [key for key, value in values.items() if value is None]
         if [row.key.value for row in self.ordered_rows] != keys:
             numbers = {key: number for number, key in enumerate(keys)}
-            self.sort(self.shown_columns[0].name, key=lambda cell: numbers[self._key(cell.row)])
+            self.sort(self.shown_columns[0].name, key=lambda cell: numbers[cell.key])
 
     # Cells
 
-    def cell_text(self, row: T, column: Column[T]) -> Text:
+    def cell_text(self, key: str, column: Column[T]) -> Text:
         """A cell, in the colours of the theme but without a background: that is the cursor's."""
+        row = self._rows[key]
         has_value = column.value(row) is not None
         name = self._style(row) if column.name in {"state", "reason"} else "text" if has_value else "dim"
         appearance: Appearance = self.app.appearance  # type: ignore[attr-defined]

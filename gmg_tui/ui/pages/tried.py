@@ -65,6 +65,8 @@ _COLUMNS: Final = (
     Column[Row]("attempts", lambda row: row.tried.attempts),
     Column[Row]("started", lambda row: row.tried.started, "last start", write=_clock),
 )
+_RATED: Final = 4
+"""Columns before those of the script's metrics."""
 
 
 def _metric(name: str) -> Column[Row]:
@@ -98,7 +100,7 @@ class TriedPage(TablePage[Row]):
         view = await self._engine.tried()
         best = fastest(view.rows)
         names = dict.fromkeys(name for tried in view.rows for name in tried.metrics)
-        self.table.insert([_metric(name) for name in names], before="memory_peak_mib")
+        self.table.use([*_COLUMNS[:_RATED], *map(_metric, names), *_COLUMNS[_RATED:]])
         self.show_rows([Row(tried, tried is best) for tried in view.rows], "Nothing has been tried yet.")
 
     def title_text(self) -> Content:
