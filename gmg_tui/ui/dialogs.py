@@ -120,29 +120,17 @@ class QuitScreen(Dialog[Answer | None]):
         self._snapshot = snapshot
         self._stopping = stopping
 
-    @property
-    def _live(self) -> int:
-        """How many workers have not ended."""
-        return sum(not worker.state.ended for worker in self._snapshot.workers)
-
     def on_mount(self) -> None:
-        """Follow the snapshot."""
+        """Follow what runs."""
         self.watch(self.app, "snapshot", self.show, init=False)
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show what is running in `snapshot`; the choices stay, and the focus with them."""
-        self._snapshot = snapshot
-        self.query_one("#situation", Static).update(self._situation())
-        for button, effect, (_, label, text) in zip(
-            self.query(Button), self.query(".effect").results(Static), self._choices(), strict=False
-        ):
-            button.label = label
-            button.refresh(layout=True)  # Textual 8.2.8 leaves a button as wide as it was
-            effect.update(plain(text))
+        """Show what is running in `snapshot`."""
+        self.query_one("#situation", Static).update(self._situation(snapshot))
 
     def contents(self) -> ComposeResult:
         """What is running, and each choice with its effect."""
-        yield Static(self._situation(), id="situation")
+        yield Static(self._situation(self._snapshot), id="situation")
         for answer, label, effect in self._choices():
             with Horizontal(classes="buttons"):
                 yield Button(label, action=f"screen.answer({answer!r})", compact=True)
@@ -158,32 +146,28 @@ class QuitScreen(Dialog[Answer | None]):
         """Close with the answer."""
         self.dismiss(answer)
 
-    def _situation(self) -> str:
-        queue, doing = self._snapshot.queue, "being stopped" if self._stopping else "running"
+    def _situation(self, snapshot: Snapshot) -> str:
+        queue, doing = snapshot.queue, "being stopped" if self._stopping else "running"
         if queue is not None:
-            running = units.count(queue.running, "job" if self._snapshot.tuning is None else "trial")
+            running = units.count(queue.running, "job" if snapshot.tuning is None else "trial")
             return f"{running} {'is' if queue.running == 1 else 'are'} {doing}, {queue.waiting:,} waiting."
-        if not self._live:
-            return "No worker is running."
-        return f"{units.count(self._live, 'worker')} {'is' if self._live == 1 else 'are'} {doing}."
+        live = sum(not worker.state.ended for worker in snapshot.workers)
+        return f"{units.count(live, 'worker')} {'is' if live == 1 else 'are'} {doing}."
 
     def _choices(self) -> Iterator[tuple[Answer, str, str]]:
         """Answer, label and effect of each choice."""
         key, name = displayed(self.app), self._spec.name
-        leave = "Leave them running" if self._live else "Keep the session open"
-        yield "leave", f"{leave} ({key['detach']})", f"Closes the screen only; `gmg-tui attach {name}` opens it again."
+        effect = f"Closes the screen only; `gmg-tui attach {name}` opens it again."
+        yield "leave", f"Leave them running ({key['detach']})", effect
         wait = f" for up to {units.span(self._spec.sigint_wait_s)}" if self._spec.sigint_wait_s else ""
         signals = f"SIGINT{wait}, then SIGTERM, then SIGKILL."
         if self._snapshot.tuning is not None:
-            stop = "Stop the tuning"
-            effect = f"Keeps the answer so far; `gmg-tui tune --resume {name}` continues. {signals}"
+            what, effect = "tuning", f"Keeps the answer so far; `gmg-tui tune --resume {name}` continues. {signals}"
         elif self._snapshot.queue is not None:
-            stop, effect = "Stop the jobs", f"`gmg-tui sweep --resume {name}` runs the rest. {signals}"
-        elif self._live:
-            stop, effect = "Stop the workers", f"{signals} On SIGINT Genesis saves its compiled kernels."
+            what, effect = "jobs", f"`gmg-tui sweep --resume {name}` runs the rest. {signals}"
         else:
-            stop, effect = "End the session", "The logs and the summary stay on disk."
-        yield "stop", f"{stop} ({key['stop']})", effect
+            what, effect = "workers", f"{signals} On SIGINT Genesis saves its compiled kernels."
+        yield "stop", f"Stop the {what} ({key['stop']})", effect
         if self._stopping:
             effect = "SIGKILL at once: kernels that are not saved must be compiled again."
             yield "kill", f"Kill them now ({key['kill']})", effect

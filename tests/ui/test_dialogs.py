@@ -75,7 +75,6 @@ async def test_every_button_is_reachable_in_a_tiny_terminal() -> None:
     [
         (1, False, ("1 worker is running.", "SIGINT for up to 15 s", "gmg-tui attach franka-1")),
         (4, True, ("4 workers are being stopped.", "Kill them now (X)")),
-        (0, False, ("No worker is running.", "End the session", "Keep the session open")),
     ],
 )
 async def test_quit_describes_the_workers(live: int, stopping: bool, texts: tuple[str, ...]) -> None:
@@ -99,11 +98,9 @@ async def test_quit_follows_what_is_running() -> None:
         await play.sees(pilot, "4 workers are running.", "Stop the workers (x)")
         ended = [changed(worker, state=WorkerState.FINISHED) for worker in stage.snapshot().workers]
         app.engine.push(changed(stage.snapshot(), workers=tuple(ended)))
-        await play.sees(
-            pilot, "gpu0 ✓ finished", "No worker is running.", "Keep the session open (d)", "End the session (x)"
-        )
+        await play.sees(pilot, "gpu0 ✓ finished", "0 workers are running.")
         assert isinstance(app.focused, Button)
-        assert str(app.focused.label) == "End the session (x)"
+        assert str(app.focused.label) == "Stop the workers (x)"
 
 
 async def test_only_an_explicit_yes_confirms() -> None:
