@@ -149,5 +149,5 @@ async def test_the_details_show_the_rank_and_the_source_of_the_rate() -> None:
     app = play.app_of(play.engine_of(ranks.whole()))
     async with app.run_test(size=(160, 48)) as pilot:
         await play.sees(pilot, "gpu0 log")
-        await pilot.press("enter", "4")
+        await pilot.press("enter", "tab")
         await play.sees(pilot, "g0·0/4", "of all 4 ranks")
