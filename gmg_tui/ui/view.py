@@ -71,7 +71,6 @@ class View:
         folded: The nodes that are folded into a line each.
         layout: How the user wants the workers drawn.
         histories: The minutes before what is drawn, by slot.
-        has_rates: Whether any worker has had a rate, for which graphs need room.
         disconnected: Whether the engine is gone, and nothing more will come.
         silent_s: For how long the engine has sent nothing, seconds; 0 while it sends a snapshot each second.
         stopping: Whether the workers are being stopped so that the interface can end.
@@ -105,7 +104,6 @@ class View:
         self.folded = set(self.nodes) if len(self._slots) > MANY else set[str]()
         self.present: tuple[str, ...] = tuple(self._slots)
         self.slots = self.present
-        self.has_rates = False
         self.selected: str = self.slots[0] if self.slots else ""
         self.apply(welcome.snapshot)
 
@@ -114,7 +112,6 @@ class View:
     def apply(self, snapshot: Snapshot) -> None:
         """Show `snapshot` from now on, and add it to the histories."""
         self.snapshot = snapshot
-        self.has_rates = self.has_rates or any(worker.fps is not None for worker in snapshot.workers)
         # Of two for one slot the first counts.
         self._workers = {worker.slot: worker for worker in reversed(snapshot.workers)}
         self._samples = {sample.uuid: sample for sample in reversed(snapshot.samples)}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from textual.app import App
+from textual.events import MouseScrollUp
 
 from gmg_tui.protocol import Lines
 from gmg_tui.ui.log.buffer import KEPT_ROWS
@@ -38,10 +39,10 @@ def _app_of(*lines: str) -> FakedApp:
 
 
 def _log(app: FakedApp) -> list[str]:
-    """The log's title and the rows under it."""
+    """The log's title and the rows under it, without the blank ones."""
     rows = play.screen(app)
     begin = next(y for y, row in enumerate(rows) if " log " in row and row.startswith("─"))
-    return rows[begin:-1]
+    return [row.rstrip() for row in rows[begin:-1] if row.strip()]
 
 
 async def test_the_log_follows_until_a_page_up_and_again_after_end() -> None:
@@ -83,32 +84,12 @@ async def test_a_paused_log_stays_under_a_flood_and_jumps_to_the_newest_lines_wh
         assert len(app.main.log_view.buffer.rows) <= KEPT_ROWS * 9 / 8
 
 
-async def test_f_pauses_and_follows_and_paging_down_to_the_end_follows_again() -> None:
-    app = play.busy()
-    async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "400 lines")
-        await press(pilot, "f")
-        await play.sees(pilot, "gpu0 log paused")
-        await press(pilot, "f")
-        await play.sees(pilot, "following")
-        await press(pilot, "home")
-        await play.sees(pilot, "Genesis initialized")
-        play.burst(pilot, *["pagedown"] * 60)
-        await play.sees(pilot, "following", "400 lines")
-
-
 async def test_the_wheel_scrolls() -> None:
     app = _plain()
     async with app.run_test(size=(60, 24)) as pilot:
         await play.sees(pilot, "400 lines")
-        await pilot._post_mouse_events([_wheel_up()], app.main.log_view)
+        await pilot._post_mouse_events([MouseScrollUp], app.main.log_view)
         await play.sees(pilot, "paused, 3 lines below")
-
-
-def _wheel_up() -> type:
-    from textual.events import MouseScrollUp
-
-    return MouseScrollUp
 
 
 async def test_search_highlights_counts_and_steps_through_matches() -> None:
@@ -188,30 +169,19 @@ async def test_the_current_match_is_highlighted_differently() -> None:
         assert _styles(app, "needle") == [styles[0], styles[2], styles[1]]
 
 
-async def test_the_search_field_opens_only_once() -> None:
-    app = play.busy()
-    async with app.run_test(size=SMALL) as pilot:
-        await press(pilot, "slash")
-        await play.sees(pilot, "search the log")
-        await app.run_action("screen.search")
-        await press(pilot, "a")
-        assert [bar.value for bar in app.main.query(LineBar)] == ["a"]
-        await press(pilot, "escape")
-        assert not app.main.query(LineBar)
-
-
-async def test_an_immediate_enter_keeps_the_typed_text() -> None:
+async def test_the_search_field_opens_only_once_and_an_immediate_enter_keeps_its_text() -> None:
     app = play.busy()
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "400 lines")
         await press(pilot, "slash")
+        await app.run_action("screen.search")
         play.burst(pilot, *"Compiling", "enter")
         await play.sees(pilot, "match 1 of 1")
         assert app.main.log_view.buffer.query == "Compiling"
         await play.until(pilot, lambda: not app.main.query(LineBar))
 
 
-async def test_f_pauses_a_log_that_is_shorter_than_the_view() -> None:
+async def test_f_pauses_a_log_that_is_shorter_than_the_view_and_paging_down_to_the_end_follows() -> None:
     app = _app_of("one", "two")
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "2 lines", "following")
@@ -220,6 +190,10 @@ async def test_f_pauses_a_log_that_is_shorter_than_the_view() -> None:
         app.engine.push(Lines("gpu0", 2, tuple(f"later {i}" for i in range(40))))
         await play.sees(pilot, "42 lines", "lines below", "one")
         await press(pilot, "f")
+        await play.sees(pilot, "following", "later 39")
+        await press(pilot, "home")
+        await play.sees(pilot, "gpu0 log paused")
+        play.burst(pilot, *["pagedown"] * 10)
         await play.sees(pilot, "following", "later 39")
 
 
@@ -240,13 +214,6 @@ async def test_the_end_of_the_scrollback_names_the_command_for_the_rest() -> Non
         assert "gmg-tui logs" not in play.shown(app)
 
 
-def _lines(app: FakedApp) -> list[str]:
-    """The log's title and the rows under it, without the blank ones."""
-    rows = play.screen(app)
-    begin = next(y for y, row in enumerate(rows) if " log " in row and row[0] in "─-")
-    return [row.rstrip() for row in rows[begin:-1] if row.strip()]
-
-
 def _style(app: FakedApp, text: str) -> str:
     """How a row that begins with `text` is drawn."""
     for strip in app.screen._compositor.render_strips():
@@ -260,7 +227,7 @@ async def test_line_prefixes_are_shortened_to_the_time_and_the_level_of_problems
     app = _app_of(*lines)
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "4 lines")
-        assert _lines(app)[1:] == [
+        assert _log(app)[1:] == [
             "07:00:34 WARNING Neutral robot position (qpos0) exceeds joint limits.",
             "07:01:00 Compiling",
             "07:01:01 ERROR ValueError: x",
@@ -277,12 +244,12 @@ async def test_long_lines_are_wrapped_and_paging_moves_by_screen_rows() -> None:
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "4 lines", "last")
         await press(pilot, "home", "end")
-        rows = _lines(app)[1:]
+        rows = _log(app)[1:]
         assert (
             rows == ["first", *(long[at : at + 80] for at in range(0, 600, 80)), *["世" * 40] * 3, "last"][-len(rows) :]
         )
         await press(pilot, "home")
-        assert _lines(app)[1] == "first"
+        assert _log(app)[1] == "first"
         await press(pilot, "slash", *"<0090>", "enter")
         await play.sees(pilot, "match 1 of 1", "<0090>")
         await press(pilot, "escape")
@@ -297,14 +264,14 @@ async def test_a_wrapped_log_longer_than_the_view_is_scrolled_by_its_rows() -> N
         page = app.main.log_view._page
         seen: list[str] = []
         for _ in range(200):
-            seen.append(_lines(app)[1])
-            if "following" in _lines(app)[0]:
+            seen.append(_log(app)[1])
+            if "following" in _log(app)[0]:
                 break
             app.main.log_view.scroll_lines(1)
             await pilot.pause()
         assert len(seen) == 60 - page + 1
         assert seen[:4] == ["0 " + "x" * 78, "x" * 72, "1 " + "x" * 78, "x" * 72]
-        assert _lines(app)[page] == "x" * 73
+        assert _log(app)[page] == "x" * 73
 
 
 async def test_the_palette_copies_the_match_else_the_newest_line_in_view() -> None:

@@ -55,9 +55,9 @@ def plan(view: View, width: int, height: int, layout: Layout) -> Plan:
         return Plan(tiles=False, columns=1, height=max(3, min(len(view.bands(1)) + _AROUND_TABLE, room)))
     if rows > room:
         return Plan(tiles=True, columns=columns, height=room - room % tile.HEIGHT)
-    # Free rows make taller graphs, where there is a rate to draw.
+    # Free rows make taller graphs.
     tiles = sum(not band.node for band in view.bands(columns))
-    spare = height - max(height // 2, _LOG_BESIDE_TALL_TILES) - rows if view.has_rates else 0
+    spare = height - max(height // 2, _LOG_BESIDE_TALL_TILES) - rows
     more = min(tile.MAX_HEIGHT - tile.HEIGHT, max(0, spare) // max(1, tiles))
     return Plan(tiles=True, columns=columns, height=rows + more * tiles, tile_height=tile.HEIGHT + more)
 
