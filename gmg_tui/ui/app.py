@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -228,9 +228,22 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
             return False
         return action not in keys.ON_WORKER or not isinstance(screen, Page) or screen.shows_worker
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """What the palette offers on `screen`."""
-        return commands(self, screen)
+    def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
+        """What the keys of `screen` do, then what has no key, then the themes."""
+        active = [each for each in screen.active_bindings.values() if each.tooltip]
+        bindings = {each.binding.action: each for each in reversed(active)}
+        for node, binding, enabled, tooltip in bindings.values():
+            if enabled and not binding.action.startswith(("command_palette", "move")):
+                title = f"{binding.description} ({self.get_key_display(binding)})"
+                yield SystemCommand(title, tooltip, partial(self.run_action, binding.action, node))
+        commands = screen.palette if isinstance(screen, MainScreen | Page) else ()
+        for title, text, action in (*commands, *keys.COMMANDS):
+            name = action.partition("(")[0]
+            owner = screen if hasattr(screen, f"action_{name}") else self
+            if owner.check_action(name, ()):
+                yield SystemCommand(title, text, partial(self.run_action, action, owner))
+        for name in THEMES:
+            yield SystemCommand(f"Theme: {name}", f"Use the colours of {name}.", partial(self.choose_theme, name))
 
     # Workers
 
@@ -338,22 +351,3 @@ class Palette(CommandPalette, TrueSizeScreen[None]):
         width, height = self.app.size
         if self.is_current and (width < _PALETTE_WIDTH or height < _PALETTE_HEIGHT):
             self.dismiss()
-
-
-def commands(app: GmgApp, screen: Screen[object]) -> Iterator[SystemCommand]:
-    """What the keys of `screen` do, then what has no key, then the themes."""
-    active = [each for each in screen.active_bindings.values() if each.tooltip]
-    bindings = {each.binding.action: each for each in reversed(active)}
-    for node, binding, enabled, tooltip in bindings.values():
-        if enabled and not binding.action.startswith(("command_palette", "move")):
-            title = f"{binding.description} ({app.get_key_display(binding)})"
-            yield SystemCommand(title, tooltip, partial(app.run_action, binding.action, node))
-    if isinstance(screen, Page):
-        yield from screen.commands()
-    main = app.main
-    for title, text, action in keys.COMMANDS if screen is not main else keys.COMMANDS + main.commands():
-        node = main if hasattr(main, f"action_{action.partition('(')[0]}") else app
-        if node.check_action(action, ()):
-            yield SystemCommand(title, text, partial(app.run_action, action, node))
-    for name in THEMES:
-        yield SystemCommand(f"Theme: {name}", f"Use the colours of {name}.", partial(app.choose_theme, name))

@@ -127,8 +127,9 @@ class MainScreen(TrueSizeScreen[None]):
             case _:
                 return True
 
-    def commands(self) -> tuple[tuple[str, str, str], ...]:
-        """What the palette has of this screen without a key."""
+    @property
+    def palette(self) -> tuple[tuple[str, str, str], ...]:
+        """What the palette has of this screen without a key: title, explanation and action of each."""
         sort = ((f"Sort by {order.value}", "Sort the workers; again: the other way round.", order) for order in Order)
         return (*keys.MAIN_COMMANDS, *((title, text, f"sort_by({order.value!r})") for title, text, order in sort))
 

@@ -56,7 +56,6 @@ class DetailsPage(Page):
         ),
         *keys.WORKER,
     ]
-    PALETTE = (("Copy command line", "Copy the command line, to be pasted into a shell.", "copy"),)
 
     def __init__(self, view: View, engine: Source, slot: str) -> None:
         super().__init__()
@@ -232,14 +231,6 @@ class DetailsPage(Page):
         if action == "use_again" and self.is_mounted and self._sections.active != "attempts":
             return False
         return super().check_action(action, parameters)
-
-    def action_copy(self) -> None:
-        """Copy the command line with its environment to the terminal's clipboard."""
-        line = facts.shell_line(self._details) if self._details is not None else ""
-        if line:
-            self.copy(line)
-        else:
-            self.app.say("Nothing has started yet.")
 
 
 def _style(state: WorkerState) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 from textual import work
-from textual.app import ComposeResult, SystemCommand
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -185,16 +184,10 @@ class Page(TrueSizeScreen[None]):
         """Whether the action is available; on a read-only screen none that changes something is."""
         return self.app.permits(action)
 
-    def commands(self) -> Iterable[SystemCommand]:
-        """The page's own commands of the palette that have no key."""
-        for title, text, action in self.PALETTE:
-            if self.check_action(action.partition("(")[0], ()):
-                yield SystemCommand(title, text, partial(self.run_action, action))
-
-    def copy(self, text: str) -> None:
-        """Put `text` on the terminal's clipboard."""
-        self.app.copy_to_clipboard(text)
-        self.app.say("Copied, if the terminal supports OSC 52.")
+    @property
+    def palette(self) -> Sequence[tuple[str, str, str]]:
+        """What the palette has of this page without a key."""
+        return self.PALETTE
 
     def action_back(self) -> None:
         """Return to the screen before."""
@@ -246,9 +239,13 @@ class TablePage(Page, Generic[T]):
         if self.ENTER and event.data_table is self.table:
             await self.app.run_action(self.ENTER, self)
 
-    def commands(self) -> Iterable[SystemCommand]:
-        """Those of the page, and the orders of its table."""
-        yield from super().commands()
-        for column in self.table.shown_columns:
-            sort = partial(self.table.sort_by, column.name)
-            yield SystemCommand(f"Sort by {column.heading}", "Sort the rows; again: the other way round.", sort)
+    @property
+    def palette(self) -> Sequence[tuple[str, str, str]]:
+        """What the page has, and the orders of its table."""
+        again = "Sort the rows; again: the other way round."
+        sort = ((f"Sort by {each.heading}", again, f"sort_by({each.name!r})") for each in self.table.shown_columns)
+        return (*self.PALETTE, *sort)
+
+    def action_sort_by(self, name: str) -> None:
+        """Sort by the column called `name`."""
+        self.table.sort_by(name)

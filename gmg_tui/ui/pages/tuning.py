@@ -164,7 +164,8 @@ class TuningPage(JobsPage[Trial]):
         if self._best is None:
             self.app.say("There is no command line yet.")
         else:
-            self.copy(self._command(self._best))
+            self.app.copy_to_clipboard(self._command(self._best))
+            self.app.say("Copied, if the terminal supports OSC 52.")
 
     def selected_job(self) -> SelectedJob | None:
         """The selected trial."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,8 +23,6 @@ from gmg_tui.ui import arguments, words
 from gmg_tui.ui.pages.page import Fact
 from gmg_tui.ui.slots import SlotView
 
-SESSION_ID: Final = "GMG_SESSION_ID"
-"""By this the watchdog and `gmg-tui ls` find the processes of an engine that was killed, and end them."""
 _VALUE_CHARS: Final = 2000
 """Characters of a variable's value that are shown."""
 _COUNTED: Final = {"probe": "inside the script", "printed": "from the lines that the script prints"}
@@ -232,15 +229,3 @@ def setup_facts(details: Details, log: str | None, log_command: str) -> Iterator
 def _env_facts(label: str, env: Mapping[str, str]) -> Iterator[Fact]:
     for number, (key, value) in enumerate(env.items()):
         yield Fact("" if number else label, f"{key}={value[:_VALUE_CHARS]}")
-
-
-def shell_line(details: Details) -> str:
-    """A line for a POSIX shell that starts the script as the last attempt was started; empty before the first.
-
-    `SESSION_ID` is left out: a process that has it is ended with the session.
-    """
-    if not details.command:
-        return ""
-    unset = (word for name in details.unset for word in ("-u", name))
-    variables = (f"{name}={value}" for name, value in details.env.items() if name != SESSION_ID)
-    return f"cd {shlex.quote(details.cwd)} && {shlex.join(['env', *unset, *variables, *details.command])}"

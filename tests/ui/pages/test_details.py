@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -416,20 +415,3 @@ async def test_a_slot_without_a_worker_is_shown() -> None:
         await play.sees(pilot, "gpu9 is not in use any more")
         await press(pilot, "tab", "h")
         await play.sees(pilot, "4 of 5")
-
-
-# The command line
-
-
-async def test_the_command_line_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with detailed(None, "shift+tab") as pilot:
-        await play.sees(pilot, "DISPLAY")
-        sent: list[str] = []
-        driver = pilot.app._driver
-        assert driver is not None
-        monkeypatch.setattr(driver, "write", sent.append)
-        await press(pilot, "do:screen.copy")
-        (copied,) = [text for text in sent if text.startswith("\x1b]52;c;")]
-        text = base64.b64decode(copied.removeprefix("\x1b]52;c;").removesuffix("\a")).decode()
-        assert text == facts.shell_line(stage.details())
-        await play.sees(pilot, "Copied, if the terminal")
