@@ -36,7 +36,7 @@ from tests.nvml_sim.__main__ import animate  # noqa: E402
 _USERS = "/home/me/gmg-tui"
 _HOME = "/home/me"
 LIGHT = "gmg_tui/examples/light.py"
-GROUP = "tests/ddp/train_boxes.py"
+GROUP = "tests/hardware/train_boxes.py"
 FRANKA = "gmg_tui/examples/franka.py"
 SWEEP = "screenshots/light.toml"
 FAKE = "tests/fake_worker.py"

@@ -235,3 +235,21 @@ async def test_a_rank_that_builds_another_scene_is_not_stuck() -> None:
         await run.until(built_for_long)
         assert seen == {None}
         await run.client.end(kill=True)
+
+
+async def test_torch_forms_its_process_group_from_the_variables(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    script = tmp_path / "reduce.py"
+    script.write_text("""
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([dist.get_rank() + 1])
+dist.all_reduce(total)
+print("the sum is", total.item())
+dist.destroy_process_group()
+""")
+    async with running(spec_for(cpu=2, script=str(script), ddp=DdpSpec())) as run:
+        await run.until(lambda snapshot: snapshot.ended, timeout_s=120)
+        assert _all(run.snapshot, WorkerState.FINISHED), run.snapshot.workers
+        assert b"the sum is 3" in run.output("cpu0")
+        assert b"the sum is 3" in run.output("cpu1")

@@ -15,8 +15,6 @@ from gmg_tui.genesis.environ import threads_each
 
 THREADS = ("OMP_NUM_THREADS", "QD_NUM_THREADS")
 EXAMPLES = Path(__file__).parents[2] / "gmg_tui" / "examples"
-TRAINING = Path(__file__).parents[1] / "ddp" / "train_boxes.py"
-"""Of a group of ranks."""
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,8 @@ parser.add_argument("-B", "--num_envs", type=int, default=8)
 parser.add_argument("--seed", type=int, default=1)
 args = parser.parse_args()
 
-gs.init(backend=gs.cpu, seed=args.seed, logging_level="warning")
+torch.manual_seed(args.seed)  # Genesis compiles all kernels again for each seed that it is given itself
+gs.init(backend=gs.cpu, logging_level="warning")
 scene = gs.Scene(show_viewer=False, profiling_options=gs.options.ProfilingOptions(show_FPS=False))
 scene.add_entity(gs.morphs.Plane())
 for i in range(4):  # the scene of light.py, whose kernels are compiled already

@@ -19,7 +19,7 @@ import pytest
 HOLDER = Path(__file__).with_name("holder.py")
 HELD_MIB = 2048
 EXAMPLES = Path(__file__).parents[2] / "gmg_tui" / "examples"
-TRAINING = Path(__file__).parents[1] / "ddp" / "train_boxes.py"
+TRAINING = Path(__file__).with_name("train_boxes.py")
 """Of a group of ranks."""
 
 
