@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from statistics import fmean
 from typing import NamedTuple, TypeVar
 
 from gmg_tui.model.tried import t_95
@@ -89,4 +88,4 @@ def _means(pairs: Iterable[tuple[Key, float]]) -> dict[Key, float]:
     grouped: dict[Key, list[float]] = {}
     for key, number in pairs:
         grouped.setdefault(key, []).append(number)
-    return {key: fmean(numbers) for key, numbers in grouped.items()}
+    return {key: sum(numbers) / len(numbers) for key, numbers in grouped.items()}

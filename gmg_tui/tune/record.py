@@ -189,8 +189,10 @@ class Record:
 
 def is_out_of_memory(reason: str | None) -> bool:
     """Whether this reason of a failure is the GPU's memory; the host's, a guess after SIGKILL, is not."""
-    sign = sign_of((reason or "").encode())
-    return (reason or "").startswith(FailureKind.MEMORY) or (sign is not None and sign.kind is FailureKind.MEMORY)
+    if not reason:
+        return False
+    sign = sign_of(reason.encode())
+    return reason.startswith(FailureKind.MEMORY) or (sign is not None and sign.kind is FailureKind.MEMORY)
 
 
 def _checked(trial: Trial) -> Trial:
