@@ -68,8 +68,8 @@ class Connection:
 
     def _notify_terminal(self, snapshot: Snapshot) -> None:
         """Have the terminal notify of what has happened since the last snapshot, where that is asked for."""
-        happened = self._app.view.occurred_since(snapshot)
-        if happened:
+        last = max((each.number for each in self._app.view.snapshot.occurred), default=0)
+        if happened := tuple(each for each in snapshot.occurred if each.number > last):
             ways = self._app.view.session.spec.notify
             self._app.write_to_terminal(sequences(ways, happened, tmux=bool(os.environ.get("TMUX"))))
 

@@ -18,7 +18,7 @@ from gmg_tui.ui.log.view import LogView
 from gmg_tui.ui.rows import KeysFooter
 from gmg_tui.ui.slots import Order
 from gmg_tui.ui.terminal import TrueSizeScreen, pager_command, run_pager
-from gmg_tui.ui.view import Layout, View, job_on, log_path
+from gmg_tui.ui.view import View, job_on, log_path
 from gmg_tui.ui.workers.grid import Grid
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class MainScreen(TrueSizeScreen[None]):
     def action_view(self) -> None:
         """Switch between tiles and table."""
         tiles = self.grid.plan.tiles
-        self._view.layout = Layout.TABLE if tiles else Layout.TILES
+        self._view.tiles = not tiles
         self.app.refresh_view()
         if not tiles and not self.grid.has_room_for_tiles:
             self.app.say("There is no room for tiles in this terminal.")
@@ -237,7 +237,7 @@ class MainScreen(TrueSizeScreen[None]):
             self._toggle_fold(message.node)
 
     def _toggle_fold(self, node: str) -> None:
-        self._view.toggle_fold(node)
+        self._view.folded ^= {node}
         self.open_log()
         self.app.refresh_view()
 

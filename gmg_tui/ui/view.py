@@ -6,11 +6,10 @@ Everything else lives in the engine. This module knows no Textual.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 from typing import Final, NamedTuple
 
 from gmg_tui.client import Source
-from gmg_tui.model import GpuSample, JobRecord, Occurrence, Queue, Session, Slot, Snapshot, Worker, WorkerState
+from gmg_tui.model import GpuSample, JobRecord, Queue, Session, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.protocol import Welcome
 from gmg_tui.session import LOGS
 from gmg_tui.ui.slots import History, Order, SlotView, in_trouble, matches, sort_key
@@ -33,15 +32,6 @@ class Outcome(NamedTuple):
     snapshot: Snapshot
     reason: str = ""
     """Why the engine was lost, in one line."""
-
-
-class Layout(StrEnum):
-    """How the workers are drawn."""
-
-    AUTO = "auto"
-    """Tiles where all fit, else the table."""
-    TILES = "tiles"
-    TABLE = "table"
 
 
 class Band(NamedTuple):
@@ -69,7 +59,7 @@ class View:
         order: What the slots are sorted by, and with `reverse` the other way round.
         nodes: The slots of each node, in their own order; empty in a session of one machine.
         folded: The nodes that are folded into a line each.
-        layout: How the user wants the workers drawn.
+        tiles: Whether the user wants tiles; None for tiles where all fit, and else the table.
         histories: The minutes before what is drawn, by slot.
         disconnected: Whether the engine is gone, and nothing more will come.
         silent_s: For how long the engine has sent nothing, seconds; 0 while it sends a snapshot each second.
@@ -83,7 +73,7 @@ class View:
         self.over = over
         self.loss = loss
         self.readonly = welcome.readonly
-        self.layout = Layout.AUTO
+        self.tiles: bool | None = None
         self.stopping = self.together = self.disconnected = False
         self.silent_s = 0
         self.marked: set[str] = set()
@@ -126,11 +116,6 @@ class View:
             history = self.histories.get(worker.slot)
             if history is not None and not worker.state.ended:
                 history.add(snapshot.time, worker, self.sample(worker.slot))
-
-    def occurred_since(self, snapshot: Snapshot) -> tuple[Occurrence, ...]:
-        """What has happened since the newest snapshot, up to this one."""
-        last = max((each.number for each in self.snapshot.occurred), default=0)
-        return tuple(each for each in snapshot.occurred if each.number > last)
 
     @property
     def queue(self) -> Queue | None:
@@ -249,10 +234,6 @@ class View:
     def of_node(self, node: str) -> tuple[str, ...]:
         """The shown slots of a node."""
         return tuple(name for name in self.slots if self.node_of(name) == node)
-
-    def toggle_fold(self, node: str) -> None:
-        """Fold a node, or unfold it."""
-        self.folded ^= {node}
 
     def bands(self, columns: int) -> list[Band]:
         """What is drawn from the top, in a grid of `columns`, of which a table has 1."""

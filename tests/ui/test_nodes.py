@@ -169,7 +169,7 @@ async def test_sorting_by_a_metric_lists_the_workers_of_all_nodes_together() -> 
 
 def test_bands_are_as_wide_as_the_grid_and_restart_with_each_node() -> None:
     view = View(nodes.busy().engine.welcome)
-    view.toggle_fold("n2")
+    view.folded ^= {"n2"}
     assert view.bands(3) == [Band((), "n1"), Band(ALL[:3]), Band(ALL[3:4]), Band(ALL[4:], "n2")]
 
 

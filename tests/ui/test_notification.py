@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gmg_tui.model import Occurrence, OccurrenceKind, Snapshot
-from gmg_tui.protocol import Welcome
+from gmg_tui.model import Occurrence, OccurrenceKind
 from gmg_tui.ui.connection import sequences
-from gmg_tui.ui.view import View
-from tests.ui.sessions import session
+from tests.ui import play
+from tests.ui.sessions import busy_snapshot, changed
 
 
 def _happened(number: int, text: str = "gpu3 has failed: out of memory") -> Occurrence:
@@ -50,10 +49,16 @@ def test_script_text_cannot_end_the_sequence_and_is_truncated() -> None:
     assert not set(body) & set("\a\x1b;\u202e\n")
 
 
-def test_only_events_while_attached_are_notified() -> None:
-    before = Snapshot(0.0, 0.0, (), occurred=(_happened(1), _happened(2)))
-    state = View(Welcome(1, session(1), before, ()))
-    later = Snapshot(0.0, 0.0, (), occurred=(_happened(2), _happened(3)))
-    assert [event.number for event in state.occurred_since(later)] == [3]
-    state.apply(later)
-    assert state.occurred_since(later) == ()
+async def test_only_events_while_attached_are_notified(monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = changed(busy_snapshot(1), occurred=(_happened(1), _happened(2)))
+    engine = play.engine_of(snapshot)
+    session = engine.welcome.session
+    engine.welcome = changed(engine.welcome, session=changed(session, spec=changed(session.spec, notify=("osc9",))))
+    app, sent = play.app_of(engine), list[str]()
+    monkeypatch.setattr(app, "write_to_terminal", sent.append)
+    monkeypatch.delenv("TMUX", raising=False)
+    async with app.run_test() as pilot:
+        for _ in range(2):
+            engine.push(changed(snapshot, occurred=(_happened(2), _happened(3))))
+            await pilot.pause()
+    assert [text for text in sent if text] == [sequences(("osc9",), (_happened(3),), tmux=False)]

@@ -11,7 +11,7 @@ from textual.message import Message
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.rows import Rows
 from gmg_tui.ui.slots import Order
-from gmg_tui.ui.view import Band, Layout, View
+from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.workers import table, tile
 
 NO_GPU: Final = "No GPU is enabled: choose one in the queue."
@@ -40,8 +40,8 @@ class Plan(NamedTuple):
     """Rows of cells of a tile."""
 
 
-def plan(view: View, width: int, height: int, layout: Layout) -> Plan:
-    """How to lay out the workers in `width` times `height` cells, shared with the log, in the layout the user wants."""
+def plan(view: View, width: int, height: int, wanted: bool | None) -> Plan:
+    """How to lay out the workers in `width` times `height` cells, shared with the log, in tiles if `wanted`, as in `View.tiles`."""
     widest = max(1, min(len(view.slots), width // tile.MIN_WIDTH))
 
     def rows_of(columns: int) -> int:
@@ -51,7 +51,7 @@ def plan(view: View, width: int, height: int, layout: Layout) -> Plan:
     rows, room = rows_of(widest), height - LOG_MIN
     columns = next(each for each in range(1, widest + 1) if rows_of(each) == rows)
     fits = 0 < rows <= height - _LOG_BELOW_TILES and width >= tile.MIN_WIDTH
-    if layout is Layout.TABLE or (layout is Layout.AUTO and not fits) or room < tile.HEIGHT:
+    if wanted is False or (wanted is None and not fits) or room < tile.HEIGHT:
         return Plan(tiles=False, columns=1, height=max(3, min(len(view.bands(1)) + _AROUND_TABLE, room)))
     if rows > room:
         return Plan(tiles=True, columns=columns, height=room - room % tile.HEIGHT)
@@ -107,11 +107,11 @@ class Grid(Rows):
     @property
     def has_room_for_tiles(self) -> bool:
         """Whether tiles can be drawn in this terminal."""
-        return plan(self._view, self.app.size.width, self._height, Layout.TILES).tiles
+        return plan(self._view, self.app.size.width, self._height, True).tiles
 
     def update_rows(self) -> None:
         """Refresh what has changed, in the layout that suits now."""
-        self.plan = plan(self._view, self.app.size.width, self._height, self._view.layout)
+        self.plan = plan(self._view, self.app.size.width, self._height, self._view.tiles)
         self.styles.height = self.plan.height
         super().update_rows()
 
