@@ -1,4 +1,4 @@
-"""Textual's driver of the terminal, which sends only what changed, and stops and continues as a shell's jobs do.
+"""Textual's driver of the terminal, which sends only what changed.
 
 Textual writes a widget's row from its left edge to the last changed cell, each segment with its whole style. On a
 screen where a few digits change each second that is many times what is needed, which a slow SSH line shows: eight busy
@@ -17,7 +17,7 @@ import shlex
 import shutil
 import signal
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -133,16 +133,15 @@ class TerminalApp(App[Result], inherit_bindings=False):
 
 
 class TerminalDriver(LinuxDriver):
-    """Passes frames through a differ, and gives the terminal back while the process is stopped.
+    """Passes frames through a differ.
 
     Textual 8.2.8 starts its driver anew at every SIGCONT, also when it was not stopped by SIGTSTP: then two threads read
-    the keys, and the terminal stays raw in the end.
+    the keys, and the terminal stays raw in the end. Here no key stops the process.
     """
 
     def __init__(self, app: TerminalApp[Any], **options: Any) -> None:
         super().__init__(app, **options)
         app.terminal = self
-        self._redraw = lambda: app.call_later(app.run_action, "app.redraw")
         self._differ = Differ()
         self._sync = False
         """Whether a frame is to be sent as one."""
@@ -162,29 +161,19 @@ class TerminalDriver(LinuxDriver):
         if changes := self._differ.diff(data, self._app.size):
             super().write(f"{_SYNC_START}{changes}{_SYNC_END}" if self._sync else changes)
 
-    # Job control
-
     def start_application_mode(self) -> None:
-        """Take the terminal, and handle the signals that stop and continue the process."""
+        """Take the terminal, and draw it again when the process is continued after a stop."""
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self.forget()
-        signal.signal(signal.SIGTSTP, self._on_stop)
-        signal.signal(signal.SIGCONT, lambda *_: self._loop.call_soon_threadsafe(self._redraw))
+        signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+        redraw = partial(self._app.call_later, self._app.run_action, "app.redraw")
+        signal.signal(signal.SIGCONT, lambda *_: self._loop.call_soon_threadsafe(redraw))
 
     def stop_application_mode(self) -> None:
-        """Give the terminal back, and leave the signals to the system."""
+        """Give the terminal back, and leave the signals to the system: a pager can be stopped and continued."""
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         signal.signal(signal.SIGCONT, signal.SIG_DFL)
         super().stop_application_mode()
-
-    def _on_stop(self, *_: object) -> None:
-        self.suspend_application_mode()
-        os.kill(os.getpid(), signal.SIGTSTP)  # the kernel drops it where no shell could continue the process
-        self.resume_application_mode()
-        self._loop.call_soon_threadsafe(self._redraw)
-
-
-# Sizes
 
 
 class TrueSizeScreen(Screen[Result]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import termios
@@ -64,27 +63,6 @@ def test_a_process_stopped_from_outside_resumes_with_one_key_reader() -> None:
         terminal.press("d")
         assert terminal.until_ended() == 0
         assert _cooked(terminal)
-
-
-def test_suspending_restores_the_shells_terminal_and_fg_returns_in_the_new_size() -> None:
-    shell = ("bash", "--norc", "--noprofile", "-i")
-    with Terminal(columns=120, rows=36, command=shell, env={"PS1": "prompt> "}) as terminal:
-        terminal.until("prompt>")
-        terminal.press(f"{sys.executable} -m tests.ui.screens.on_terminal{ENTER}")
-        terminal.until("gpu0 log", "q Quit")
-        for child in psutil.Process(terminal.pid).children(recursive=True):
-            child.send_signal(signal.SIGTSTP)
-        terminal.until("Stopped", lambda text: "prompt>" in text.rpartition("Stopped")[2])
-        terminal.resize(*SMALL)
-        terminal.press(f"fg{ENTER}")
-        wanted = _fresh(*SMALL)
-        terminal.until(lambda text: text == wanted)
-        terminal.press("d")
-        terminal.until("prompt>")
-        terminal.press(f"echo $((6 * 7)){ENTER}")
-        terminal.until("42")
-        terminal.press(f"exit{ENTER}")
-        assert terminal.until_ended() == 0
 
 
 def test_pasted_text_triggers_no_keys_and_can_be_searched_for() -> None:
