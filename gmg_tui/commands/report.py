@@ -15,7 +15,6 @@ from gmg_tui.files import write_atomic
 from gmg_tui.report import data, text
 from gmg_tui.report.data import ReportData
 from gmg_tui.results import TUNE, files
-from gmg_tui.results.jobs import as_plain
 from gmg_tui.session import STORE, SessionEntry
 from gmg_tui.store.reader import Stored, open_store
 from gmg_tui.text import clean
@@ -26,7 +25,7 @@ def report(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | Non
 
     Args:
         names: The session's, or those of several; none for the newest.
-        as_json: Print the content of `detailed_results.json`, with the session's events.
+        as_json: Print the content of `detailed_results.json`.
         as_csv: Print the content of `summary_results.csv`.
         html: The file to write the page to.
         best: The column to order the table by, as in `SweepSpec.best`.
@@ -47,7 +46,7 @@ def report(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | Non
         if best is not None:
             data.choose_order(collected.rows(), best)
         if as_json:
-            _print(files.detailed(collected.jobs, stored, events=[as_plain(event) for event in collected.events]))
+            _print(files.detailed(collected.jobs, stored))
         elif as_csv:
             _print(files.table(collected.jobs))
         elif html is not None:

@@ -19,7 +19,7 @@ from gmg_tui.model.tried import arguments_of, comparable_rate
 from gmg_tui.results.jobs import columns
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
 from gmg_tui.store.reader import Stored, open_store
-from gmg_tui.store.records import Event, JobAttempt, covered_s
+from gmg_tui.store.records import JobAttempt, covered_s
 
 _LEAST_SLOTS = 3
 """With fewer slots than this a median does not describe a single slot."""
@@ -41,7 +41,6 @@ class ReportData(Struct, frozen=True):
     """The latest recorded moment, Unix seconds."""
     jobs: list[JobRecord]
     attempts: dict[int, list[JobAttempt]]
-    events: list[Event]
     snapshot: Snapshot | None
     """The newest that was recorded."""
 
@@ -231,7 +230,7 @@ def collect(entry: SessionEntry, stored: Stored) -> ReportData:
     if entry.state == "lost":
         queued = session is not None and session.spec.sweep is not None
         jobs = [_after_loss(job, until, queued=queued) for job in jobs]
-    return ReportData(entry.name, entry.folder, entry.state, session, until, jobs, attempts, stored.events, snapshot)
+    return ReportData(entry.name, entry.folder, entry.state, session, until, jobs, attempts, snapshot)
 
 
 def _after_loss(job: JobRecord, until: float, *, queued: bool) -> JobRecord:
@@ -261,7 +260,7 @@ def at_end(session: Session, snapshot: Snapshot) -> ReportData:
             job = structs.replace(job, started=last.started, elapsed_s=elapsed_s, energy_j=last.energy_j)
         jobs.append(job)
     folder = Path(session.spec.folder)
-    return ReportData(session.spec.name, folder, "ended", session, snapshot.time, jobs, attempts, [], snapshot)
+    return ReportData(session.spec.name, folder, "ended", session, snapshot.time, jobs, attempts, snapshot)
 
 
 def load(entry: SessionEntry) -> ReportData:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Callable, Iterable, Iterator
 from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING
 
 from gmg_tui import tables, units
-from gmg_tui.columns import Column
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Tuning
 from gmg_tui.report import charts
@@ -19,22 +17,13 @@ from gmg_tui.report.data import ReportData
 from gmg_tui.results import tuning as tune_words
 from gmg_tui.results.jobs import columns
 from gmg_tui.store.reader import Stored
-from gmg_tui.store.records import Event
 from gmg_tui.tables import in_html
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 _Drawing = Callable[["Figure"], str]
-_EVENTS = 500
 _CONFIG = {"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
-_EVENT_COLUMNS = (
-    Column[Event]("time", lambda event: time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time))),
-    Column[Event]("kind", lambda event: event.kind),
-    Column[Event]("slot", lambda event: event.slot),
-    Column[Event]("job", lambda event: event.job),
-    Column[Event]("text", lambda event: event.text),
-)
 
 
 def page(data: ReportData, stored: Stored) -> bytes:
@@ -58,7 +47,6 @@ def page(data: ReportData, stored: Stored) -> bytes:
         draw(charts.over_time(data, stored)),
         "<h2>Jobs</h2>",
         tables.html(columns(rows), rows, kind=lambda row: row.state.value),
-        f"<details><summary>Events</summary>{tables.html(_EVENT_COLUMNS, data.events[-_EVENTS:])}</details>",
     ]
     return _filled(data.name, [data.heading], body)
 

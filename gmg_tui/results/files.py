@@ -51,16 +51,13 @@ def _json(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
-def detailed(jobs: Iterable[JobRecord], stored: Stored, **more: object) -> Iterator[bytes]:
-    """The content of `detailed_results.json`: a job of the store on each line, in the order of `jobs`, then `more`."""
+def detailed(jobs: Iterable[JobRecord], stored: Stored) -> Iterator[bytes]:
+    """The content of `detailed_results.json`: a job of the store on each line, in the order of `jobs`."""
     between = b'{"jobs": [\n'
     for job in jobs:
         yield between + encode(job_json(job, stored.attempts_of(job.number))).encode()
         between = b",\n"
-    yield (between if between.startswith(b"{") else b"") + b"\n]"
-    for key, value in more.items():
-        yield f',\n"{key}": {encode(value)}'.encode()
-    yield b"}\n"
+    yield (between if between.startswith(b"{") else b"") + b"\n]}\n"
 
 
 def table(jobs: Iterable[JobRecord]) -> Iterator[bytes]:

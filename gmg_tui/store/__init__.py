@@ -1,4 +1,4 @@
-"""A session's store in SQLite, the single source of truth: jobs, attempts, events, metrics over time, the last snapshot.
+"""A session's store in SQLite, the single source of truth: jobs, attempts, metrics over time, the last snapshot.
 
 The engine writes it through `writer`, whose own thread alone loads SQLite there; everything else uses `reader`, also
 while the engine runs.

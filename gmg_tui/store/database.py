@@ -28,10 +28,9 @@ CREATE TABLE jobs (number INTEGER PRIMARY KEY, record TEXT NOT NULL, result TEXT
 CREATE TABLE attempts (
     job INTEGER, number INTEGER, rank INTEGER, record TEXT NOT NULL, PRIMARY KEY (job, number, rank)
 ) WITHOUT ROWID;
-CREATE TABLE events (id INTEGER PRIMARY KEY, record TEXT NOT NULL);
 CREATE TABLE metrics ({", ".join(MetricsRow._fields)});
 """
-"""Records are JSON, named after the fields of `JobRecord`, `JobAttempt` and `Event`."""
+"""Records are JSON, named after the fields of `JobRecord` and `JobAttempt`."""
 
 PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 PUT_JOB = """
@@ -40,7 +39,6 @@ ON CONFLICT (number) DO UPDATE SET record = excluded.record, result = coalesce(?
 """
 """Results that are not given stay as they are in the store."""
 PUT_ATTEMPT = "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)"
-PUT_EVENT = "INSERT INTO events (record) VALUES (?)"
 PUT_METRICS = f"INSERT INTO metrics VALUES ({', '.join('?' for _ in MetricsRow._fields)})"  # noqa: S608
 
 

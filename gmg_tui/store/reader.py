@@ -14,11 +14,10 @@ from msgspec import structs
 
 from gmg_tui.model import JobRecord, Session, Snapshot
 from gmg_tui.store import database
-from gmg_tui.store.records import Event, JobAttempt, MetricsRow, StoreError
+from gmg_tui.store.records import JobAttempt, MetricsRow, StoreError
 
 T = TypeVar("T")
 
-MAX_EVENTS = 10_000
 
 _METRICS = """
 SELECT avg(time), slot, max(job), avg(fps), avg(fps_settled), avg(gpu_util_pct), avg(memory_used_mib), avg(power_w),
@@ -112,11 +111,6 @@ class Stored:
     def attempts_of(self, job: int) -> list[JobAttempt]:
         """The attempts of one job, as in `attempts`."""
         return self._records("attempts WHERE job = ? ORDER BY number, rank", JobAttempt, job)
-
-    @property
-    def events(self) -> list[Event]:
-        """The latest `MAX_EVENTS`, the oldest first."""
-        return self._records("events ORDER BY id DESC LIMIT ?", Event, MAX_EVENTS)[::-1]
 
     def metrics(self, points: int) -> list[MetricsRow]:
         """The metrics of all slots, slot by slot and in order of time.

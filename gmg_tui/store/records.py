@@ -1,4 +1,4 @@
-"""What the store holds besides `JobRecord`: attempts, events and metrics over time; and its error."""
+"""What the store holds besides `JobRecord`: attempts and metrics over time; and its error."""
 
 from __future__ import annotations
 
@@ -44,19 +44,6 @@ class JobAttempt(Struct, frozen=True, omit_defaults=True):
     def key(self) -> tuple[int, int, int]:
         """The numbers of job, attempt and rank, which identify it."""
         return self.job, self.attempt.number, self.rank
-
-
-class Event(Struct, frozen=True, omit_defaults=True):
-    """Something that happened in a session."""
-
-    time: float
-    """Unix time, seconds."""
-    kind: str
-    """Its category, in one word."""
-    text: str
-    """What happened, in one line."""
-    slot: str | None = None
-    job: int | None = None
 
 
 class MetricsRow(NamedTuple):

@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from gmg_tui.model import JobRecord, Session, Snapshot
-from gmg_tui.store.records import Event, JobAttempt, MetricsRow, StoreError
+from gmg_tui.store.records import JobAttempt, MetricsRow, StoreError
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 _log = logging.getLogger(__name__)
 
-Record = Session | Snapshot | JobRecord | JobAttempt | Event | MetricsRow
-MAX_EVENTS = 5_000
+Record = Session | Snapshot | JobRecord | JobAttempt | MetricsRow
 MAX_METRICS = 20_000
 """Rows that may wait: some minutes of 64 slots, some megabytes."""
 _METRICS_S = 5.0
@@ -39,9 +38,9 @@ _EXPORT_REST = 50.0
 
 
 class _Backlog:
-    """What waits to be written: the latest record of the session, each job and each attempt, and what has happened.
+    """What waits to be written: the latest record of the session, each job and each attempt, and metrics.
 
-    Jobs and attempts are never dropped; the oldest events and metrics are when there are too many.
+    Jobs and attempts are never dropped; the oldest metrics are when there are too many.
     """
 
     def __init__(self) -> None:
@@ -49,7 +48,6 @@ class _Backlog:
         self.snapshot: Snapshot | None = None
         self.jobs: dict[int, JobRecord] = {}
         self.attempts: dict[tuple[int, int, int], JobAttempt] = {}
-        self.events: deque[Event] = deque(maxlen=MAX_EVENTS)
         self.metrics: deque[MetricsRow] = deque(maxlen=MAX_METRICS)
         self.urgent = False
         """Whether there is more than metrics, which can wait."""
@@ -69,8 +67,6 @@ class _Backlog:
                 self.jobs[record.number] = record
             case JobAttempt():
                 self.attempts[record.key] = record
-            case Event():
-                self.events.append(record)
             case MetricsRow():
                 self.metrics.append(record)
 
@@ -78,7 +74,6 @@ class _Backlog:
         yield from (record for record in (self.session, self.snapshot) if record is not None)
         yield from self.jobs.values()
         yield from self.attempts.values()
-        yield from self.events
         yield from self.metrics
 
     def __bool__(self) -> bool:
@@ -128,7 +123,7 @@ class StoreWriter:
         """Store records: metrics within seconds, all others at once.
 
         The latest session, snapshot, job of a number, and attempt of a job, number and rank win, and none is dropped. Of
-        events and metrics the oldest are when too many wait.
+        metrics the oldest are when too many wait.
         """
         with self._changed:
             for record in records:
@@ -247,7 +242,6 @@ def _put(db: Connection, backlog: _Backlog) -> None:
         db.executemany(database.PUT_JOB, map(database.job_row, backlog.jobs.values()))
         attempts = [(*ran.key, database.encode(ran)) for ran in backlog.attempts.values()]
         db.executemany(database.PUT_ATTEMPT, attempts)
-        db.executemany(database.PUT_EVENT, [(database.encode(event),) for event in backlog.events])
         db.executemany(database.PUT_METRICS, backlog.metrics)
         db.execute("COMMIT")
     except BaseException:

@@ -54,8 +54,6 @@ class Records:
 
     def keep(self, _: JobRecord) -> None: ...
 
-    def event(self, *_: object, **__: object) -> None: ...
-
 
 async def test_jobs_start_without_another_sample_of_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_scheduler, "JobRun", Run)

@@ -13,7 +13,7 @@ from gmg_tui import session as sessions
 from gmg_tui.model import Fps, JobRecord, Snapshot, SweepSpec, WorkerState
 from gmg_tui.results.files import export
 from gmg_tui.session import STORE
-from gmg_tui.store.records import Event, JobAttempt, MetricsRow
+from gmg_tui.store.records import JobAttempt, MetricsRow
 from gmg_tui.store.writer import StoreWriter
 from tests.cli.scripted import in_process
 from tests.store import records
@@ -45,7 +45,6 @@ async def session(
     *,
     attempts: Iterable[JobAttempt] | None = None,
     rows: Sequence[MetricsRow] = (),
-    events: Iterable[Event] = (),
     ended: bool = True,
     best: str | None = None,
     started: float = records.START,
@@ -74,8 +73,6 @@ async def session(
         writer.put(job)
     for attempt in [records.attempt_of(job) for job in listed if job.started] if attempts is None else attempts:
         writer.put(attempt)
-    for event in events:
-        writer.put(event)
     writer.put(*rows)
     if snapshot is not None:
         writer.put(snapshot)

@@ -15,7 +15,6 @@ from gmg_tui.report import charts, page
 from gmg_tui.report.data import collect
 from gmg_tui.session import STORE, find
 from gmg_tui.store.reader import open_store
-from gmg_tui.store.records import Event
 from tests import tunings
 from tests.report import stored
 from tests.report.stored import report
@@ -54,9 +53,7 @@ async def _page(path: Path, **more: Any) -> str:
     jobs.append(finished(13, name=evil, reason=evil, values={evil: evil}, result=result))
     second = attempt_of(jobs[1], 2, started=START + 25, args=("--lr", "0.9"))
     attempts = [*(attempt_of(job) for job in jobs), second]
-    await stored.session(
-        "sim-1", jobs, attempts=attempts, rows=stored.metrics(), events=[Event(START, "note", evil)], **more
-    )
+    await stored.session("sim-1", jobs, attempts=attempts, rows=stored.metrics(), **more)
     assert report("--html", str(path)) == (f"{path}\n", "", 0)
     return path.read_text()
 

@@ -19,7 +19,7 @@ from gmg_tui.report.data import ReportData, choose_order, ordered
 from gmg_tui.results import TABLE
 from gmg_tui.session import STORE
 from gmg_tui.session.records import Loss
-from gmg_tui.store.records import Event, JobAttempt
+from gmg_tui.store.records import JobAttempt
 from tests import tunings
 from tests.report import stored
 from tests.report.stored import report
@@ -31,7 +31,7 @@ def _data(*jobs: JobRecord, attempts: tuple[JobAttempt, ...] | None = None, stat
     by_job: dict[int, list[JobAttempt]] = {}
     for attempt in [attempt_of(job) for job in jobs if job.started] if attempts is None else attempts:
         by_job.setdefault(attempt.job, []).append(attempt)
-    return ReportData("sim-1", Path("/sim-1"), state, None, START + 1000, list(jobs), by_job, [], None)
+    return ReportData("sim-1", Path("/sim-1"), state, None, START + 1000, list(jobs), by_job, None)
 
 
 def _ran(number: int, begin: float, end: float, **more: Any) -> JobRecord:
@@ -179,12 +179,9 @@ async def test_the_total_of_a_plain_run_excludes_failed_workers_and_notes_it() -
 
 
 async def test_json_and_csv_equal_the_result_files() -> None:
-    folder = await stored.session("sim-1", stored.jobs(12), events=[Event(START, "note", "hello")], best="fps")
+    folder = await stored.session("sim-1", stored.jobs(12), best="fps")
     data = json.loads(report("--json")[0])
     assert [job["number"] for job in data["jobs"]] == list(range(1, 13))
-    assert data["events"] == [
-        {"time": "2026-11-18T11:06:40.000Z", "kind": "note", "text": "hello", "slot": None, "job": None}
-    ]
     assert report("--csv")[0] == (folder / TABLE).read_text()
 
 

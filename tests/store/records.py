@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from gmg_tui.model import Attempt, Fps, JobRecord, RunSpec, Session, Slot, SlotKind, WorkerState
 from gmg_tui.store.reader import load_jobs
-from gmg_tui.store.records import Event, JobAttempt, StoreError
+from gmg_tui.store.records import JobAttempt, StoreError
 
 START = 1_795_000_000.0
 
@@ -59,7 +59,6 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
 
 jobs: st.SearchStrategy[JobRecord] = _values(JobRecord).map(lambda job: structs.replace(job, result=job.result or {}))
 attempts: st.SearchStrategy[JobAttempt] = _values(JobAttempt)
-events: st.SearchStrategy[Event] = _values(Event)
 
 
 def session(folder: Path, *, slots: int = 2) -> Session:

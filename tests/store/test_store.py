@@ -21,7 +21,7 @@ from gmg_tui.model import JobRecord, Snapshot, WorkerState
 from gmg_tui.session import STORE
 from gmg_tui.store import database, writer
 from gmg_tui.store.reader import create, load_jobs, open_store
-from gmg_tui.store.records import Event, JobAttempt, MetricsRow, StoreError
+from gmg_tui.store.records import JobAttempt, MetricsRow, StoreError
 from tests.harm.patience import eventually
 
 from . import records
@@ -33,10 +33,10 @@ def _metrics(count: int) -> list[MetricsRow]:
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.lists(records.jobs, max_size=3), st.lists(records.attempts, max_size=3), st.lists(records.events, max_size=3))
-def test_records_round_trip(jobs: list[JobRecord], attempts: list[JobAttempt], events: list[Event]) -> None:
+@given(st.lists(records.jobs, max_size=3), st.lists(records.attempts, max_size=3))
+def test_records_round_trip(jobs: list[JobRecord], attempts: list[JobAttempt]) -> None:
     backlog = writer._Backlog()
-    kept: list[writer.Record] = [*jobs, *attempts, *events, *_metrics(2)]
+    kept: list[writer.Record] = [*jobs, *attempts, *_metrics(2)]
     for record in kept:
         backlog.put(record)
     with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +48,6 @@ def test_records_round_trip(jobs: list[JobRecord], attempts: list[JobAttempt], e
             assert stored.jobs == [backlog.jobs[number] for number in sorted(backlog.jobs)]
             loaded = [attempt for attempts in stored.attempts.values() for attempt in attempts]
             assert loaded == [backlog.attempts[key] for key in sorted(backlog.attempts)]
-            assert stored.events == events
             assert stored.metrics(1000) == _metrics(2)
 
 
@@ -209,8 +208,6 @@ async def test_a_full_disk_is_reported_and_loses_no_job(small_disk: Path, opened
     for number in range(2, 300):
         store.put(records.finished(number))
     await eventually(lambda: troubles.now)
-    for number in range(writer.MAX_EVENTS + 7):
-        store.put(Event(float(number), "note", "x"))
     store.put(*_metrics(writer.MAX_METRICS + 9))
     (small_disk / "filler").unlink()
     _remount(small_disk, "size=64m")
@@ -218,7 +215,6 @@ async def test_a_full_disk_is_reported_and_loses_no_job(small_disk: Path, opened
     await store.close()
     with open_store(small_disk / STORE) as stored:
         assert len(stored.jobs) == 299
-        assert len(stored.events) == writer.MAX_EVENTS
         assert len(stored.metrics(10**6)) == writer.MAX_METRICS
 
 

@@ -15,7 +15,7 @@ from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.genesis.output.failures import FailureKind
 from gmg_tui.model import Attempt, GpuSample, JobRecord, OccurrenceKind, Slot, Snapshot, WorkerState, together
 from gmg_tui.results.tried import TriedArguments
-from gmg_tui.store.records import Event, JobAttempt, MetricsRow
+from gmg_tui.store.records import JobAttempt, MetricsRow
 from gmg_tui.store.writer import StoreWriter
 
 _REFRESH_S = 10.0
@@ -125,7 +125,6 @@ class Recorder:
         self.keep(record)
         self._snapshot_due = True
         outcome = f"{record.state.value}: {record.reason}" if record.reason else record.state.value
-        self.event("job", f"job {record.number} ({record.name}) {outcome}", slot=slot, job=record.number)
         if record.state is WorkerState.FAILED:
             self._faults.guard(
                 "notifications",
@@ -147,10 +146,6 @@ class Recorder:
     def keep(self, record: JobRecord | Snapshot) -> None:
         """Write a record as it is."""
         self._store.put(record)
-
-    def event(self, kind: str, text: str, *, slot: str | None = None, job: int | None = None) -> None:
-        """Record an event."""
-        self._store.put(Event(time.time(), kind, text, slot, job))
 
     def beat(self, moment: float, slot_states: Collection[SlotState], snapshot: Callable[[], Snapshot]) -> None:
         """Record the metrics of this second, and now and then how far each job and the session are.
@@ -203,7 +198,6 @@ class Recorder:
             self._stuck.discard(slot)
         elif slot not in self._stuck:
             self._stuck.add(slot)
-            self.event("stuck", worker.stuck, slot=slot, job=worker.task.job)
             self._notify(OccurrenceKind.STUCK, worker, f"{slot} is stuck: {worker.stuck}", worker.stuck)
         self._notify_of_failure(worker)
 

@@ -214,7 +214,6 @@ class QueueScheduler(Scheduler):
         if why is not None:
             self._queue.version += 1
             _log.warning("%s is benched: %s", name, why)
-            self._recorder.event("bench", f"{name} is benched: {why}", slot=name)
 
     def _ready(self, slot: str) -> None:
         """Try again on a slot where nothing could be started."""
@@ -316,13 +315,11 @@ class QueueScheduler(Scheduler):
             self._stop(self._runs[number], kill=False)
             return
         self._recorder.keep(self._queue.act(action, number))
-        self._recorder.event(action.value, f"job {number}: {action.value}", job=number)
 
     def use(self, slot: str, *, used: bool) -> None:
         """Enable a slot, and its GPU's others, for jobs, or disable them. Raises `GmgError` for an unknown slot."""
         self._board.use(slot, used=used)
         self._queue.version += 1
-        self._recorder.event("slot", f"{slot} is {'used' if used else 'not used any more'}", slot=slot)
         self._wake.set()
 
     def restart(self, slot: str) -> None:
