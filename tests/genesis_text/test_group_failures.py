@@ -34,6 +34,10 @@ _TIMEOUT = (
     "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=79, OpType=BROADCAST, NumelIn=1, NumelOut=1, "
     "Timeout(ms)=600000) ran for 600081 milliseconds before timing out."
 )
+_STATUS = (
+    "[PG ID 0 PG GUID 0(default_pg) Rank 0] failure detected by watchdog at work sequence id: 79 PG status: "
+    "last enqueued work: 80, last completed work: 78"
+)
 _NCCL = (
     b"torch.distributed.DistBackendError: NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:93, %b, "
     b"NCCL version 2.27.5\n"
@@ -48,6 +52,13 @@ _NCCL = (
             -6,
             K.NCCL,
             "Killed by SIGABRT (-6): BROADCAST #79 did not end within 600 s",
+            "another rank did not come",
+        ),
+        (
+            f"{_HEAD}757] {_TIMEOUT}\n{_HEAD}2021] {_STATUS}\n".encode() + _abort(_TIMEOUT),
+            -6,
+            K.NCCL,
+            "Killed by SIGABRT (-6): BROADCAST #79 did not end within 600 s, and this rank's last is #80",
             "another rank did not come",
         ),
         (

@@ -73,6 +73,8 @@ _TIMED_OUT = re.compile(
     rb" ran for (\d{1,15}) milliseconds"
 )
 """torch's `ProcessGroupNCCL.cpp` (2.3 to 2.13): which collective, counted from 1, a rank has waited for."""
+_ENQUEUED = re.compile(rb"[Ll]ast enqueued (?:NCCL )?work: (-?\d{1,20})[,.]")
+"""Likewise: the last that it has entered. The others wait for the rank with the lowest."""
 _WATCHDOG = re.compile(rb"ProcessGroupNCCL's watchdog got stuck for (\d{1,9}) seconds")
 _JOINED = re.compile(rb"Timed out after (\d{1,9}) seconds waiting for clients\. (\d{1,9})/(\d{1,9}) clients joined")
 """torch's `TCPStore.cpp`."""
@@ -148,7 +150,8 @@ def _of_collective(sign: Sign, texts: Sequence[bytes]) -> str | None:
     text = b"\n".join(line[:_LONG_LINE] for line in texts)
     if (late := min(_TIMED_OUT.findall(text), key=lambda groups: int(groups[0]), default=None)) is not None:
         number, operation, ms = late
-        return f"{operation.decode()} #{int(number)} did not end within {int(ms) / 1000:.0f} s"
+        newest = f", and this rank's last is #{int(last[-1])}" if (last := _ENQUEUED.findall(text)) else ""
+        return f"{operation.decode()} #{int(number)} did not end within {int(ms) / 1000:.0f} s{newest}"
     if (joined := _JOINED.search(text)) is not None:
         seconds, count, size = map(int, joined.groups())
         return f"only {count} of {size} ranks came to the group's store within {seconds} s"
