@@ -25,7 +25,7 @@ from gmg_tui.engine.api.server import Server
 from gmg_tui.engine.attempts.context import Context
 from gmg_tui.engine.faults import Faults
 from gmg_tui.engine.hardware import Hardware
-from gmg_tui.engine.notify import NotifyCommands, Occurrences, how_it_ended
+from gmg_tui.engine.notify import Notifications, how_it_ended
 from gmg_tui.engine.observer import Observer
 from gmg_tui.engine.output.logs import LogWriter
 from gmg_tui.engine.output.pipes import Pipes
@@ -110,10 +110,7 @@ class Engine:
             self._sampling = self._sampler()  # first: GPUs are slow to answer, and the first frame needs their metrics
             self._pipes = Pipes(lambda: self._server.send_lines(), self._logs.is_full)
             self._egl = egl.EglProbe()
-            self._notify = NotifyCommands(self._spec, lambda text: self._supervisor.note("notify", text))
-            # Trials that run out of memory are how a tuning finds the largest value that runs.
-            expected = {OccurrenceKind.JOB_FAILED} if self._spec.tune is not None else set[OccurrenceKind]()
-            self._occurrences = Occurrences(self._notify.notify, leave_out=expected)
+            self._notifications = Notifications(self._spec, lambda text: self._supervisor.note("notify", text))
             self._listener = Listener(socket_candidates(self._spec))
             undo.callback(self._listener.close)
             self._spec = structs.replace(self._spec, socket=str(self._listener.path))
@@ -155,7 +152,7 @@ class Engine:
         files = partial(export, folder) if spec.agent is None else None
         self._store = StoreWriter(folder / sessions.STORE, self._store_trouble, export=files)
         tried, faults = TriedArguments(), Faults()
-        recorder = Recorder(self._store, self._changed, tried, self._occurrences, faults)
+        recorder = Recorder(self._store, self._changed, tried, self._notifications, faults)
         agent: Agent | None = None
         scheduler: Scheduler
         if spec.agent is not None:
@@ -208,7 +205,7 @@ class Engine:
         parts: list[Callable[[], Awaitable[object]]] = [
             self._store.close,
             self._observer.session_files.end,
-            self._notify.finish,
+            self._notifications.finish,
             self._close_nvml,
             self._close_clients,
             self._watchdog.close,
@@ -286,7 +283,7 @@ class Engine:
 
     def _notify_of_end(self) -> None:
         text = f"{self._spec.name} has ended: {how_it_ended(self._observer.snapshot())}"
-        self._occurrences.add(OccurrenceKind.ENDED, text)
+        self._notifications.add(OccurrenceKind.ENDED, text)
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -314,7 +311,7 @@ class Engine:
         self._reason = reason
         self._supervisor.end(kill=kill, reason=self._reason)
         if kill:
-            self._notify.drop()
+            self._notifications.drop()
         self.enough.set()
         waits_s = 0.0 if kill else torchrun.stop_s(self._spec)
         self._loop.call_later(waits_s + _END_S, self._given_up.set)

@@ -1,22 +1,19 @@
-"""The newest occurrences of a session, and the commands of `--notify`."""
+"""What users are notified of, and the commands of `--notify`."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 
 from gmg_tui import units
 from gmg_tui.model import TERMINAL_WAYS, Occurrence, OccurrenceKind, RunSpec, Snapshot, WorkerState
 from gmg_tui.text import clean
-
-_log = logging.getLogger(__name__)
 
 TIMEOUT_S = 30.0
 """How long a command may take."""
@@ -28,18 +25,21 @@ _LAST_LINES_BYTES = 400
 """How much of a command's standard error is read, from its end."""
 
 
-class Occurrences:
-    """What has happened, but for the kinds in `leave_out`; `added` is called with each.
+class Notifications:
+    """What has happened, and the commands of `--notify`, which are run for each occurrence: one at a time, whoever is attached.
+
+    `note` is called with what is wrong with the commands, or with None once they work.
 
     Attributes:
-        newest: The oldest first.
+        newest: The newest occurrences, the oldest first.
     """
 
-    def __init__(
-        self, added: Callable[[Occurrence], None] = lambda _: None, *, leave_out: Collection[OccurrenceKind] = ()
-    ) -> None:
+    def __init__(self, spec: RunSpec, note: Callable[[str | None], None]) -> None:
         self.newest: tuple[Occurrence, ...] = ()
-        self._added, self._leave_out = added, leave_out
+        self._spec, self._note = spec, note
+        self._commands = [command for command in spec.notify if command not in TERMINAL_WAYS]
+        self._waiting: deque[Occurrence] = deque()
+        self._task: asyncio.Task[None] | None = None
 
     def add(
         self,
@@ -51,37 +51,17 @@ class Occurrences:
         job_name: str = "",
         reason: str | None = None,
     ) -> None:
-        """Something has happened."""
-        if kind not in self._leave_out:
-            number = self.newest[-1].number + 1 if self.newest else 1
-            why = _one_line(reason or "")
-            occurrence = Occurrence(number, time.time(), kind, _one_line(text), slot, job, job_name, why)
-            self.newest = (*self.newest[1 - _KEPT :], occurrence)
-            self._added(occurrence)
-
-
-class NotifyCommands:
-    """The commands of `--notify`, which are run for each occurrence: one at a time, whoever is attached.
-
-    `note` is called with what is wrong with them, or with None once they work.
-    """
-
-    def __init__(self, spec: RunSpec, note: Callable[[str | None], None]) -> None:
-        self._spec, self._note = spec, note
-        self._commands = [command for command in spec.notify if command not in TERMINAL_WAYS]
-        self._waiting: deque[Occurrence] = deque()
-        self._task: asyncio.Task[None] | None = None
-
-    def notify(self, occurrence: Occurrence) -> None:
-        """Run the commands for an occurrence, after those that wait."""
-        if not self._commands:
-            return
-        if len(self._waiting) >= _WAITING and occurrence.kind is not OccurrenceKind.ENDED:
-            _log.warning("--notify: no command is run for occurrence %d: too many wait", occurrence.number)
-            return
-        self._waiting.append(occurrence)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run_all(), name="notify")
+        """Something has happened; the commands are run for it after those that wait, unless too many do."""
+        if kind is OccurrenceKind.JOB_FAILED and self._spec.tune is not None:
+            return  # trials that run out of memory are how a tuning finds the largest value that runs
+        number = self.newest[-1].number + 1 if self.newest else 1
+        why = _one_line(reason or "")
+        occurrence = Occurrence(number, time.time(), kind, _one_line(text), slot, job, job_name, why)
+        self.newest = (*self.newest[1 - _KEPT :], occurrence)
+        if self._commands and (len(self._waiting) < _WAITING or kind is OccurrenceKind.ENDED):
+            self._waiting.append(occurrence)
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._run_all(), name="notify")
 
     def drop(self) -> None:
         """Start no more commands, and end the running one."""

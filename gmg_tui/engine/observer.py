@@ -190,7 +190,7 @@ class Observer:
             groups=guard("groups", self._work.scheduler.groups) or (),
             nodes=(guard("nodes", self._work.fleet.views, now) if self._work.fleet is not None else None) or (),
             allocation=self._allocation.newest,
-            occurred=self._recorder.occurrences.newest,
+            occurred=self._recorder.notifications.newest,
             notes=tuple(self._work.notes.values()),
         )
 

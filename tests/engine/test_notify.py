@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.engine import notify as module
-from gmg_tui.engine.notify import NotifyCommands, Occurrences
+from gmg_tui.engine.notify import Notifications
 from gmg_tui.model import OccurrenceKind, RestartMode, RunSpec, WorkerState
 from gmg_tui.protocol import Action
 from tests.engine.harness import lives, program, running, spec_for, sweep_for
@@ -128,11 +128,10 @@ class _Commands:
     def __init__(self, *commands: str) -> None:
         self.notes: list[str | None] = []
         spec = RunSpec("sim-1", "/", "/s", "sim.py", (), "/", "python", notify=commands)
-        self.commands = NotifyCommands(spec, self.notes.append)
-        self.occurrences = Occurrences(self.commands.notify)
+        self.commands = Notifications(spec, self.notes.append)
 
     def happen(self, reason: str = "", kind: OccurrenceKind = OccurrenceKind.FAILED) -> None:
-        self.occurrences.add(kind, "something", slot="gpu0", reason=reason)
+        self.commands.add(kind, "something", slot="gpu0", reason=reason)
 
 
 @pytest.fixture
@@ -169,4 +168,4 @@ async def test_notify_commands_run_in_order_one_at_a_time_and_excess_ones_are_dr
     lines = log.read_text().splitlines()
     assert lines[1::2] == ["end"] * 34
     assert lines[::2] == [*(f"begin {number}" for number in range(33)), "begin last"]
-    assert [event.reason for event in made.occurrences.newest] == [*(str(number) for number in range(86, 101)), "last"]
+    assert [event.reason for event in made.commands.newest] == [*(str(number) for number in range(86, 101)), "last"]

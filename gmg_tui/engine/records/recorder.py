@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from gmg_tui.engine.faults import Faults
-from gmg_tui.engine.notify import Occurrences
+from gmg_tui.engine.notify import Notifications
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.genesis.output.failures import FailureKind
@@ -55,7 +55,7 @@ class Recorder:
     """Keeps the records of the jobs that occupy slots, and writes every change to the store. It is the workers' watcher.
 
     `changed` is called when something that is displayed has changed; `tried` is given the attempts that have ended, and
-    `occurrences` what users may be notified of.
+    `notifications` what users may be notified of.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Recorder:
         store: StoreWriter,
         changed: Callable[[], None],
         tried: TriedArguments,
-        occurrences: Occurrences,
+        notifications: Notifications,
         faults: Faults,
     ) -> None:
-        self.occurrences = occurrences
+        self.notifications = notifications
         self._store = store
         self._tried = tried
         self._changed = changed
@@ -128,7 +128,7 @@ class Recorder:
         if record.state is WorkerState.FAILED:
             self._faults.guard(
                 "notifications",
-                self.occurrences.add,
+                self.notifications.add,
                 OccurrenceKind.JOB_FAILED,
                 f"job {record.number} ({record.name}) has {outcome}",
                 slot=slot,
@@ -214,7 +214,7 @@ class Recorder:
 
     def _notify(self, kind: OccurrenceKind, worker: Worker, text: str, reason: str | None) -> None:
         task = worker.task
-        self.occurrences.add(
+        self.notifications.add(
             kind,
             text,
             slot=worker.slot.name,
