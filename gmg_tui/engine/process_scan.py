@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -13,8 +12,6 @@ from gmg_tui.engine.processes import process_tree
 from gmg_tui.engine.processes.process_tree import Scans
 from gmg_tui.engine.workers.local_worker import LocalWorker
 from gmg_tui.model import GpuSample, Slot, SlotKind, WorkerState
-
-_log = logging.getLogger(__name__)
 
 INTERVAL_S = 2.0
 """Between two scans: a pass over `/proc` costs 10 to 20 microseconds per process."""

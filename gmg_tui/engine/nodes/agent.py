@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import socket
 import time
@@ -30,8 +29,6 @@ from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.failures import Failure
 from gmg_tui.model import JobRecord, RestartMode, Snapshot, WorkerState
 from gmg_tui.protocol import Update
-
-_log = logging.getLogger(__name__)
 
 _FIRST_S = 60.0
 """How much longer it waits for its first leader: the launcher may take its time."""
