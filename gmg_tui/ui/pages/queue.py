@@ -299,7 +299,7 @@ class QueuePage(JobsPage[Row]):
 
     async def action_gpus(self) -> None:
         """Choose the GPUs that jobs may start on."""
-        await self.app.push_screen(GpusScreen(self._engine, self._view.session.slots))
+        await self.app.push_screen(GpusScreen(self._engine))
 
 
 def _first_running(rows: Sequence[Row]) -> Row | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -170,7 +169,7 @@ def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:
     return (
         Column[Attempt]("number", lambda attempt: attempt.number, "#"),
         Column[Attempt]("state", lambda attempt: attempt.state.value, left=True),
-        Column[Attempt]("exit", lambda attempt: exit_of(attempt.exit_code) or None, left=True),
+        Column[Attempt]("exit", _exit, left=True),
         Column[Attempt]("elapsed_s", lambda attempt: attempt.elapsed_s(now()), "elapsed", write=units.span),
         Column[Attempt]("n_envs", lambda attempt: attempt.n_envs, "envs"),
         Column[Attempt]("fps", lambda attempt: attempt.rate, "FPS", write=units.fps),
@@ -191,16 +190,10 @@ def attempt_facts(attempt: Attempt) -> Iterator[Fact]:
         yield Fact(name, plain(value))
 
 
-def exit_of(code: int | None) -> str:
-    """An exit code in the usual notation: `0`, `1`, `SIGKILL`; empty while the process exists."""
-    if code is None:
-        return ""
-    if code >= 0:
-        return str(code)
-    try:
-        return signal.Signals(-code).name
-    except ValueError:  # a real-time signal has no name
-        return f"signal {-code}"
+def _exit(attempt: Attempt) -> str | None:
+    """An exit code, or the signal that has ended the process; None while it exists."""
+    code = attempt.exit_code
+    return None if code is None else str(code) if code >= 0 else f"signal {-code}"
 
 
 def _fps_per_w(attempt: Attempt) -> float | None:

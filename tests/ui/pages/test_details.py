@@ -345,11 +345,6 @@ async def test_attempts_are_explained_and_enter_edits_with_the_settings_of_an_ea
         assert isinstance(pilot.app.screen, DetailsPage)
 
 
-@pytest.mark.parametrize(("code", "text"), [(None, ""), (0, "0"), (3, "3"), (-9, "SIGKILL"), (-40, "signal 40")])
-def test_an_exit_code_is_named(code: int | None, text: str) -> None:
-    assert facts.exit_of(code) == text
-
-
 # Keys
 
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 from textual.pilot import Pilot
 
-from gmg_tui.model import Attempt, Fps, JobRecord, Lane, QueueAction, Rank, RankGroup, Snapshot, WorkerState
+from gmg_tui.model import Attempt, Fps, JobRecord, QueueAction, Rank, RankGroup, Snapshot, WorkerState
 from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.ui.pages.queue import PART, QueuePage
 from tests.ui import play, sessions, sweeps
@@ -308,7 +308,7 @@ async def test_a_gpu_is_disabled_and_a_benched_one_enabled_again() -> None:
     why = "3 jobs in a row failed there: RuntimeError: No CUDA GPUs are available"
     engine.lanes[3] = structs.replace(engine.lanes[3], waits=f"benched: {why}", benched=why)
     async with opened(engine) as queue:
-        await _open_gpus(queue, "gpu0 · H100 80GB HBM3  1 job running", "gpu3", "benched: 3 jobs in a row")
+        await _open_gpus(queue, "gpu0  runs job 13", "gpu3", "benched: 3 jobs in a row")
         assert _enabled(queue) == ["gpu0", "gpu1", "gpu2"]
         await press(queue.pilot, "down", "space")
         assert queue.actions == [("use_slot", "gpu1", False)]
@@ -320,15 +320,3 @@ async def test_a_gpu_is_disabled_and_a_benched_one_enabled_again() -> None:
         await play.sees(queue.pilot, "no slot [gpu0]; there are none")
         await press(queue.pilot, "escape")
         assert isinstance(queue.app.screen, QueuePage)
-
-
-async def test_the_slots_of_a_gpu_are_enabled_together() -> None:
-    first, second, *_ = sessions.session(2).slots
-    slots = tuple(structs.replace(slot, name=f"{slot.name}-{share}") for slot in (first, second) for share in (1, 2))
-    engine = sweeps.engine(slots=2, used=2)
-    engine.welcome = structs.replace(engine.welcome, session=structs.replace(engine.welcome.session, slots=slots))
-    engine.lanes = [Lane(slot.name, job=13 if slot.name == "gpu0-2" else None) for slot in slots]
-    async with opened(engine) as queue:
-        await _open_gpus(queue, "gpu0 · H100 80GB HBM3  2 slots  1 job running")
-        await press(queue.pilot, "space")
-        assert queue.actions == [("use_slot", "gpu0-1", False)]
