@@ -45,16 +45,6 @@ def test_fps_per_watt_of_a_group_rate_counts_the_power_of_all_ranks() -> None:
     assert fps_per_watt(sessions.session(8), dark) == pytest.approx(192_000 / first)
 
 
-def test_a_line_shows_what_a_group_waits_for_why_it_is_stuck_and_which_rank_failed() -> None:
-    lines = _lines(ranks.pairs())
-    assert "g1 … waiting       · waiting for rank 1 · 12 s" in lines[1]
-    assert "g2 ⚠ STUCK running · rank 1 never entered ALLREDUCE 4711; the others" in lines[2]
-    assert "g3 ↻ restarting    · in 4 s · rank 1: CUDA out of memory: 61.4 GiB more" in lines[3]
-    assert _lines(ranks.ended()) == [
-        "▪ g0 ✗ failed · rank 1: ValueError: nan in the velocities of entity 3 · 3 restarts"
-    ]
-
-
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
 def test_trouble_is_never_left_out(width: int) -> None:
     lines = _lines(ranks.pairs(), width)
@@ -76,13 +66,6 @@ def test_a_long_list_of_ranks_is_shortened() -> None:
     assert words.ranks_text((2,)) == "rank 2"
     assert words.ranks_text((2, 3)) == "ranks 2, 3"
     assert words.ranks_text(tuple(range(1, 64))) == "ranks 1, 2, 3, 4 and 59 more"
-
-
-async def test_the_table_names_ranks() -> None:
-    app = play.app_of(play.engine_of(ranks.pairs()))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await play.press(pilot, "space")
-        await play.sees(pilot, "▸◆gpu0 g0·0/2", "  gpu1 g0·1/2", "  gpu2 g1·0/2")
 
 
 @pytest.mark.parametrize(("size", "text"), [((160, 48), "FPS counted in rank 0"), ((80, 24), " in rank 0 ")])
