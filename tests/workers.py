@@ -17,7 +17,7 @@ def worker_of(slot: str, index: int, state: WorkerState, *rest: Any, **fields: A
     """A worker; the fields of an attempt become those of its newest one, which is number 1 if none is given."""
     args = fields.pop("args", ()) if fields.keys().isdisjoint(_OF_ATTEMPT - {"args"}) else ()
     of_attempt = {name: fields.pop(name) for name in list(fields) if name in _OF_ATTEMPT}
-    made = structs.replace(Worker(slot, index, state, *rest), args_given=args, **fields)
+    made = structs.replace(Worker(slot, index, state, *rest), **{"newest": Attempt(0, args), **fields})
     return changed(made, **of_attempt) if of_attempt else made
 
 
@@ -26,10 +26,10 @@ def changed(struct: _S, **fields: Any) -> _S:
     if not isinstance(struct, Worker):
         return structs.replace(struct, **fields)
     of_attempt = {_NUMBERED.get(name, name): fields.pop(name) for name in list(fields) if name in _OF_ATTEMPT}
-    current = fields.pop("current", struct.current)
+    newest = fields.pop("newest", struct.newest)
     if of_attempt:
-        current = structs.replace(current or Attempt(1, struct.args), **of_attempt)
-    return structs.replace(struct, current=current, **fields)
+        newest = structs.replace(newest, **{"number": newest.number or 1, **of_attempt})
+    return structs.replace(struct, newest=newest, **fields)
 
 
 def reached(

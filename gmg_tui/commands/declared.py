@@ -75,8 +75,8 @@ def stop(names: tuple[str, ...], everything: bool, gone: bool) -> int:
 def rm(names: tuple[str, ...], **options: Any) -> int:
     """Remove ended sessions: those named, or by age.
 
-    Their logs and results go, and what jobs wrote into the session's folder: it is listed with its size, and on a
-    terminal gmg-tui asks first. A running session is never removed.
+    Their logs and results go. Each is listed with its size, and on a terminal gmg-tui asks first. A running session is never
+    removed.
     """
     return _call("rm", names, **options)
 

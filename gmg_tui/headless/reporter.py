@@ -183,7 +183,7 @@ def _state(of: Worker | RankGroup, now: float) -> str:
         reason = f" for {waits}" if of.waits_for else f": {of.reason}" if of.reason else ""
     else:
         whole, attempt, reason = "", of.attempt, f": {of.reason}" if of.reason else ""
-        after = f" after {units.span(of.current.elapsed_s(of.state_since))}" if of.current is not None else ""
+        after = f" after {units.span(of.newest.elapsed_s(of.state_since))}" if of.attempt else ""
     match of.state:
         case WorkerState.STARTING:
             return f"starting{whole}" + (f", attempt {attempt}" if attempt > 1 else "")

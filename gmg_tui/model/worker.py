@@ -42,10 +42,8 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """Unix time since which it is in this phase, seconds; without meaning where the phase is `NONE`."""
     phase_usual_s: float | None = None
     """How long this phase usually takes in a start like this one, cold or warm; None if unknown."""
-    current: Attempt | None = None
-    """The newest attempt; None before the first."""
-    args_given: tuple[str, ...] = ()
-    """What its first attempt will be given, placeholders not filled in; empty from then on."""
+    newest: Attempt = NO_ATTEMPT
+    """The newest attempt; before the first its number is 0, and its arguments have placeholders that are not filled in."""
     reason: str | None = None
     """Why it failed, or what it waits for, in one line."""
     advice: str | None = None
@@ -88,29 +86,23 @@ class Worker(Struct, frozen=True, omit_defaults=True):
     """Whether rank 0 reports for the whole group, this other rank included; `fps` is then this rank's, or None."""
 
     @property
-    def newest(self) -> Attempt:
-        """The newest attempt; `NO_ATTEMPT` before the first."""
-        return self.current or NO_ATTEMPT
-
-    @property
     def attempt(self) -> int:
         """Number of the current attempt, from 1; 0 before the first."""
         return self.newest.number
 
     def attempt_s(self, now: float) -> float | None:
         """Seconds from the attempt's start to its end, or to `now` (Unix time); None before the first attempt."""
-        return self.current.elapsed_s(now) if self.current is not None else None
+        return self.newest.elapsed_s(now) if self.newest.number else None
 
     @property
     def args(self) -> tuple[str, ...]:
         """As its script got them; before the first attempt with placeholders."""
-        return self.current.args if self.current is not None else self.args_given
+        return self.newest.args
 
     @property
     def pid(self) -> int | None:
         """The PID of its process; None while it has none."""
-        attempt = self.current
-        return attempt.pid if attempt is not None and attempt.ended is None and self.state.live else None
+        return self.newest.pid if self.newest.ended is None and self.state.live else None
 
     @property
     def fps(self) -> Fps | None:

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from gmg_tui import units
 from gmg_tui.columns import Cell, Column
 from gmg_tui.errors import GmgError
-from gmg_tui.model import NO_ATTEMPT, Attempt, Fps, JobRecord, Session, Snapshot, Tuning, WorkerState, together
+from gmg_tui.model import Attempt, Fps, JobRecord, Session, Snapshot, Tuning, WorkerState, together
 from gmg_tui.model.tried import arguments_of, comparable_rate
 from gmg_tui.results.jobs import columns
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
@@ -247,15 +247,15 @@ def at_end(session: Session, snapshot: Snapshot) -> ReportData:
     """As `collect`, of a plain run by its last snapshot, which has the newest attempts alone."""
     jobs, attempts = [], {}
     for number, worker in enumerate(snapshot.workers, 1):
-        rank, slot, last = worker.group, session.slot(worker.slot), worker.current
-        ran = JobAttempt(number, worker.slot, slot.gpu.uuid if slot and slot.gpu else None, last or NO_ATTEMPT)
-        attempts[number] = [ran] if last is not None else []
+        rank, slot, last = worker.group, session.slot(worker.slot), worker.newest
+        ran = JobAttempt(number, worker.slot, slot.gpu.uuid if slot and slot.gpu else None, last)
+        attempts[number] = [ran] if last.number else []
         job = JobRecord(
             number, worker.slot, state=worker.state, reason=worker.reason, slot=worker.slot, last=ran.attempt
         )
         if rank is not None:
             job = structs.replace(job, group=rank.id, rank=rank.rank, world_size=rank.world_size)
-        if last is not None:
+        if last.number:
             elapsed_s = last.elapsed_s(snapshot.time)
             job = structs.replace(job, started=last.started, elapsed_s=elapsed_s, energy_j=last.energy_j)
         jobs.append(job)

@@ -33,7 +33,7 @@ def _report(slot: str, assignment: states.Assignment, began: float) -> states.Wo
         state,
         began,
         Phase.RUNNING if state.live else Phase.NONE,
-        current=Attempt(
+        newest=Attempt(
             task.first_attempt,
             task.args,
             4242,

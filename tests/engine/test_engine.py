@@ -104,8 +104,7 @@ async def test_edit_restarts_with_other_arguments() -> None:
         await run.client.edit(("cpu1",), ("-B", "32", *NEVER, "--rate", "100"), {"MORE": "{slot}"})
         await run.until(lambda snapshot: run.worker("cpu1").n_envs == 32)
         worker = run.worker("cpu1")
-        assert worker.current is not None
-        assert worker.current.n_envs == 32
+        assert worker.newest.n_envs == 32
         assert run.worker("cpu0").attempt == 1
         details = await run.client.details("cpu1")
         assert details.env["MORE"] == "cpu1"

@@ -158,7 +158,7 @@ async def test_a_group_rate_is_counted_only_on_the_node_of_rank_0() -> None:
         attempt = Attempt(1, (), 1, 0.0, None, None, WorkerState.RUNNING, fps=fps, fps_of_group=for_all)
         group_rank = Rank("g0", number, 2)
         slot = f"n{number + 1}/gpu0"
-        return Worker(slot, number, WorkerState.RUNNING, current=attempt, group=group_rank, fps_in_rank_0=not for_all)
+        return Worker(slot, number, WorkerState.RUNNING, newest=attempt, group=group_rank, fps_in_rank_0=not for_all)
 
     first, other = rank(0, 2000.0, for_all=True), rank(1, 1000.0, for_all=False)
     assert [total_fps(those) for those in ((first, other), (first,), (other,))] == [2000.0, 2000.0, None]

@@ -196,15 +196,13 @@ def test_rm_removes_sessions_by_age_and_number() -> None:
     assert _left() == ["s0", "s1", "s2"]
 
 
-def test_a_session_is_listed_with_its_size_including_job_folders() -> None:
-    model = _ended("sim-1") / "jobs" / "x=1" / "model.pt"
-    model.parent.mkdir(parents=True)
-    model.write_bytes(os.urandom(4 << 20))
+def test_a_session_is_listed_with_its_size() -> None:
+    (_ended("sim-1") / "logs" / "gpu0.log").write_bytes(os.urandom(4 << 20))
     (_ended("sim-2") / "logs" / "cpu0.log").write_bytes(os.urandom(2 << 20))
     done = in_process("rm", "sim-1", "sim-2", "--yes")
     assert [re.findall(r"\d+ MiB", line) for line in done.stdout.splitlines()] == [
         [],
-        ["4 MiB"] * 2,
+        ["4 MiB"],
         ["2 MiB"],
         ["6 MiB"],
     ]

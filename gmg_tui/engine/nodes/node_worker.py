@@ -51,9 +51,9 @@ class NodeWorker(Worker):
 
     def _empty_report(self) -> WorkerReport:
         """What is displayed until the agent reports: only the last attempt."""
-        last = self._report.view.current if self.assignment is not None else None
+        last = self._report.view.newest if self.assignment is not None else Attempt(0, self.args)
         slot, job, name = self.slot.name, self.task.job, self.task.name
-        view = model.Worker(slot, 0, WorkerState.WAITING, current=last, args_given=self.args, job=job, job_name=name)
+        view = model.Worker(slot, 0, WorkerState.WAITING, newest=last, job=job, job_name=name)
         return WorkerReport(0, 0, view)
 
     # Attempts
@@ -145,18 +145,18 @@ class NodeWorker(Worker):
         before, now, view = self._displayed(), time.monotonic(), report.view
         if report.seen is not None:
             report = structs.replace(report, seen=report.seen.later(now))
-        if view.current is None and (last := self.attempt) is not None:
+        if not view.newest.number and (last := self.attempt) is not None:
             report = _with_attempt(report, last)
         self._report, self._state = report, WorkerState.STARTING
         self.reason, self.advice = view.reason, view.advice
         self.unready = report.unready
         if not self.carried:
             self.state_since = now - max(0.0, time.time() - view.state_since)
-        attempt = report.view.current
-        if attempt is not None and attempt.pid is not None and attempt.number > self._last_started:
+        attempt = report.view.newest
+        if attempt.pid is not None and attempt.number > self._last_started:
             self._last_started = attempt.number
             self._watcher.began(self)
-        if attempt is not None and attempt.exit_code is not None and attempt.number > self._last_ended:
+        if attempt.exit_code is not None and attempt.number > self._last_ended:
             self._member.has_ended(attempt.exit_code)
         if report.outcome is not None:
             self._state = WorkerState.STOPPING
@@ -211,7 +211,8 @@ class NodeWorker(Worker):
     @property
     def attempt(self) -> Attempt | None:
         """Its newest attempt at this moment; None before the first."""
-        return self._report.view.current
+        newest = self._report.view.newest
+        return newest if newest.number else None
 
     @property
     def result(self) -> dict[str, Any]:
@@ -248,4 +249,4 @@ class NodeWorker(Worker):
 
 
 def _with_attempt(report: WorkerReport, attempt: Attempt) -> WorkerReport:
-    return structs.replace(report, view=structs.replace(report.view, current=attempt))
+    return structs.replace(report, view=structs.replace(report.view, newest=attempt))

@@ -264,7 +264,7 @@ class LocalWorker(Worker):
             index=0,
             state=state,
             state_since=unix(self.state_since),
-            args_given=self.args if attempt is None else (),
+            newest=attempt.record() if attempt is not None else Attempt(0, self.args),
             advice=self._advice(),
             warnings=(
                 *(text for text in troubles if text is not None),
@@ -283,7 +283,6 @@ class LocalWorker(Worker):
         silent_s = attempt.fps_silent_s(now) if state is WorkerState.RUNNING else None
         return structs.replace(
             common,
-            current=attempt.record(),
             phase_since=unix(since) if phase is not Phase.NONE else 0.0,
             phase_usual_s=attempt.usual_s if phase is not Phase.NONE and not self.carried else None,
             fps_silent_since=unix(now - silent_s) if silent_s is not None else None,

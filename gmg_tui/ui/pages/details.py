@@ -149,8 +149,8 @@ class DetailsPage(Page):
             self._facts["gpu"].show(facts.gpu_facts(slot.gpu, sample, worker, over=self._view.over))
             self._facts["identity"].show([*facts.identity_facts(slot.gpu), *health])
         if self._details is not None:
-            newest, job = worker.current, self._known_job
-            rows = [newest if newest is not None and newest.number == each.number else each for each in attempts]
+            newest, job = worker.newest, self._known_job
+            rows = [newest if newest.number == each.number else each for each in attempts]
             self._attempts.show(rows[::-1])
             self._show_attempt()
             command = f"gmg-tui logs {self._view.session.spec.name} {self._slot if job is None else job.number}"

@@ -74,8 +74,7 @@ def _rates(entry: SlotView) -> Iterator[Fact]:
 
 def _envs(worker: Worker) -> str:
     """The number of environments, and that of the arguments where the script has reported another."""
-    attempt, given = worker.current, env_count.from_arguments(worker.args)
-    reported = attempt.printed_envs if attempt is not None else None
+    reported, given = worker.newest.printed_envs, env_count.from_arguments(worker.args)
     if reported is not None and given is not None and reported != given:
         return f"{reported:,} reported, {given:,} in the arguments"
     return words.known(worker.n_envs, "{:,}".format)
