@@ -75,7 +75,6 @@ class _Signs(NamedTuple):
     pointer: str = "▸"
     mark: str = "◆"
     """Of a worker that keys act on together with others."""
-    spinner: str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
     states: Mapping[WorkerState, str] = dict(zip(WorkerState, "…○◔◑●◌↻✓✗■", strict=True))
     stuck: str = "⚠"
     warn: str = "⚠"

@@ -89,13 +89,6 @@ def phase_s(entry: SlotView) -> float:
     return entry.since_s(entry.worker.phase_since)
 
 
-def spinner(entry: SlotView) -> str:
-    """One step per second of the snapshot's time, so that it turns only while snapshots come and work goes on."""
-    if suspended(entry.worker):
-        return SIGNS.states[WorkerState.WAITING]
-    return SIGNS.spinner[int(entry.time) % len(SIGNS.spinner)]
-
-
 def usual(entry: SlotView) -> tuple[float, str] | None:
     """How far a phase is, judged by its last duration: a fraction, and a text; None when that is not known."""
     worker, so_far_s = entry.worker, phase_s(entry)

@@ -282,12 +282,12 @@ def test_what_a_worker_waits_for_is_shown_on_its_tile_in_its_row_and_below_the_t
         assert words in _detail(shown, 80)
 
 
-def test_the_tile_of_a_waiting_worker_has_no_spinner_and_no_estimate() -> None:
+def test_the_tile_of_a_waiting_worker_has_no_estimate() -> None:
     ready = changed(
         sessions.running(0), fps=None, state=WorkerState.BUILDING, phase=Phase.INITIALISING, phase_since=NOW - 9.0
     )
     waiting = _tile(_shown(changed(ready, reason="held for gpu0 to write the mesh caches", phase_usual_s=20.0)))
-    assert "… initialising 9 s" in waiting
+    assert "initialising 9 s" in waiting
     assert "usually" not in waiting
 
 

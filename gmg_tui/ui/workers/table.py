@@ -204,7 +204,7 @@ def _notes(entry: SlotView) -> list[Note]:
     if words.getting_ready(worker) and not words.suspended(worker) and not in_trouble(entry):
         expected = words.usual(entry)
         time = f", {expected[1]}" if expected else ""
-        return [Note(f"{words.spinner(entry)} {words.phase_of(worker)}{time}", "title")]
+        return [Note(f"{words.phase_of(worker)}{time}", "title")]
     progress = words.progress_of(worker)
     if progress is not None and worker.progress and worker.progress.total:
         notes.append(Note(f"{progress[0] * 100:.0f} %{progress[1]}", "title"))

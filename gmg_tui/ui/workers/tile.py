@@ -76,7 +76,7 @@ def _rate_row(entry: SlotView, row: Row) -> Row:
     """The rate, and the number of environments; before there is a rate, the phase."""
     worker = entry.worker
     if words.getting_ready(worker):
-        row.add(f"{words.spinner(entry)} {words.phase_of(worker)} ", "title")
+        row.add(f"{words.phase_of(worker)} ", "title")
         return row.add(units.span(words.phase_s(entry)), "strong")
     if worker.fps is None and worker.fps_in_rank_0:
         return row.add(f"FPS {words.COUNTED}", "dim")
