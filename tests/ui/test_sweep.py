@@ -162,7 +162,7 @@ async def test_editing_fills_in_the_job_values_and_applies_to_running_jobs() -> 
     app = sweeps.app(engine)
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "right", "e")
-        await play.sees(pilot, "Edit gpu1, job 14 (method=sde-b16)", "-m sde -n 14/30", "{quick} true")
+        await play.sees(pilot, "Edit gpu1, job 14 (method=sde-b16)", "-m sde -n 14/30")
         await press(pilot, "backspace", "9", "ctrl+s", "y")
         assert engine.asked[-1] == ("edit", ("gpu1",), ("-m", "{method}", "-n", "{job}/{n9"), {})
 
