@@ -72,7 +72,7 @@ class MainScreen(TrueSizeScreen[None]):
         self._view = view
         self.header = Header(view)
         self.grid = Grid(view)
-        self.log_view = LogView(view.session.spec.name)
+        self.log_view = LogView()
 
     def compose(self) -> ComposeResult:
         """The widgets, from the top."""

@@ -197,23 +197,6 @@ async def test_f_pauses_a_log_that_is_shorter_than_the_view_and_paging_down_to_t
         await play.sees(pilot, "following", "later 39")
 
 
-async def test_the_end_of_the_scrollback_names_the_command_for_the_rest() -> None:
-    app = play.busy()
-    async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "400 lines")
-        await press(pilot, "home")
-        await play.sees(pilot, "Genesis initialized")
-        assert "gmg-tui logs" not in play.shown(app)
-        await press(pilot, "end")  # a paused log stays
-        app.engine.push(Lines("gpu0", 90_400, ("after the gap",)))
-        await play.sees(pilot, "after the gap")
-        app.main.log_view.buffer.extend(90_401, ["x"] * 6000)
-        await press(pilot, "home")
-        await play.sees(pilot, "above: gmg-tui logs franka-1 gpu0")
-        await press(pilot, "pagedown")
-        assert "gmg-tui logs" not in play.shown(app)
-
-
 def _style(app: FakedApp, text: str) -> str:
     """How a row that begins with `text` is drawn."""
     for strip in app.screen._compositor.render_strips():

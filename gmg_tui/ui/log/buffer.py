@@ -96,11 +96,6 @@ class LogBuffer:
         """How many lines have been printed that are newer than the newest that is kept."""
         return self.printed - sum(self._next.values())
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether earlier lines are in the log file only."""
-        return bool(self.rows) and self.rows[0].gap
-
     def pause(self) -> None:
         """Leave all rows as they are from now on."""
         self.paused, self._closed = True, len(self.rows)

@@ -44,9 +44,8 @@ class LogView(Rows):
     class Searched(Message):
         """Another text is searched for."""
 
-    def __init__(self, session: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._session = session
         self.source: tuple[str, Mapping[str, int]] = ("", _NO_RANKS)
         """The name of the slot or group that the log is of, and the group's ranks, by slot."""
         self.buffer = LogBuffer()
@@ -94,8 +93,6 @@ class LogView(Rows):
             line.end(f" {self._search_text()} ", "strong")
         elif not buffer.empty:
             line.end(f" {units.count(buffer.printed, 'line')} ", "dim")
-        if self._top == (0, 0) and not self.following and buffer.is_cut:
-            line.end(f" above: gmg-tui logs {self._session} {'SLOT' if ranks else name} ", "warn")
         line.add(SIGNS.line[0] * 2 + " ", "border")
         line.add(f"{name} log, {len(ranks)} ranks" if ranks else f"{name} log", "title")
         if self.following:
