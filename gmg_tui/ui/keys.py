@@ -95,7 +95,6 @@ MAIN_COMMANDS: Final = (
     ("Log of all ranks", "Show the lines of all ranks of the group together, or those of one rank.", "group_log"),
     ("Open log in pager", "Open the worker's whole log in $PAGER.", "log_pager"),
     ("Copy log line", "Copy the matching line, else the newest visible one, to the clipboard.", "copy_line"),
-    ("Copy log path", "Copy the path of the log file to the clipboard.", "copy_log_path"),
 )
 """What the main screen has in the palette without a key."""
 

@@ -255,10 +255,6 @@ class MainScreen(TrueSizeScreen[None]):
         """Ask for the newest lines again."""
         self.open_log(anew=True)
 
-    def on_log_view_searched(self) -> None:
-        """Offer `esc` while there is a search or a filter to end."""
-        self.refresh_bindings()
-
     def action_follow(self) -> None:
         """Follow the log or pause it."""
         self.log_view.toggle_follow()
@@ -321,12 +317,3 @@ class MainScreen(TrueSizeScreen[None]):
             self.app.say("Copied the line.")
         else:
             self.app.say("There is no line to copy.")
-
-    def action_copy_log_path(self) -> None:
-        """Copy the path of the log's file to the terminal's clipboard."""
-        self.app.request(self._copy_path)
-
-    async def _copy_path(self) -> None:
-        path = await self._log_path()
-        self.app.copy_to_clipboard(str(path))
-        self.app.say(f"Copied the path of {path.name}.")

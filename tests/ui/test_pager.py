@@ -1,4 +1,4 @@
-"""The log's file: its path on the clipboard, and the pager."""
+"""The log's file in the pager."""
 
 from __future__ import annotations
 
@@ -20,16 +20,6 @@ def _app(*lines: str) -> FakedApp:
     engine = play.engine_of(sessions.busy_snapshot(1))
     engine.log = {slot: list(lines) for slot in engine.log}
     return play.app_of(engine)
-
-
-async def test_the_palette_copies_the_path() -> None:
-    app = _app()
-    async with app.run_test(size=SMALL) as pilot:
-        await press(pilot, "do:screen.copy_line")
-        await play.sees(pilot, "There is no line to copy.")
-        await press(pilot, "do:screen.copy_log_path")
-        await play.sees(pilot, "Copied the path of gpu0.log")
-        assert app.clipboard == f"{app.view.session.spec.folder}/logs/gpu0.log"
 
 
 # The pager
@@ -66,15 +56,13 @@ async def test_the_pager_opens_the_whole_log(tmp_path: Path, monkeypatch: pytest
         await play.sees(pilot, "a line")
 
 
-async def test_in_a_sweep_it_is_the_log_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_in_a_sweep_it_is_the_log_of_the_job() -> None:
     app = sweeps.app()
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "do:screen.copy_log_path")
-        await play.sees(pilot, "Copied the path of")
+    async with app.run_test(size=WIDE):
         worker = app.view.worker_on(app.view.selected)
         assert worker is not None
         job = next(job for job in app.engine.jobs if job.number == worker.job)
-        assert app.clipboard == f"{app.view.session.spec.folder}/{job.log}"
+        assert str(await app.main._log_path()) == f"{app.view.session.spec.folder}/{job.log}"
 
 
 @pytest.mark.process

@@ -41,9 +41,6 @@ class LogView(Rows):
     class Behind(Message):
         """The log is followed again, and lines came meanwhile that it did not take."""
 
-    class Searched(Message):
-        """Another text is searched for."""
-
     def __init__(self) -> None:
         super().__init__()
         self.source: tuple[str, Mapping[str, int]] = ("", _NO_RANKS)
@@ -227,7 +224,7 @@ class LogView(Rows):
             self._go_to(self.buffer.match(below, "up"))
         else:
             self.follow()
-        self.post_message(self.Searched())
+        self.screen.refresh_bindings()  # `esc` ends the search
 
     def search_next(self, direction: str) -> None:
         """Go to the next match `up` or `down`."""
