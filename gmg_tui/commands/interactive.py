@@ -7,6 +7,7 @@ import select
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,9 @@ def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool
         GmgError: The engine does not answer, or died.
     """
     from gmg_tui import ui
+    from gmg_tui.client import EngineClient
 
-    outcome = ui.run(socket, session_id=session_id, readonly=readonly, **_drawing(options))
+    outcome = ui.run(partial(EngineClient.connect, socket, session_id, readonly=readonly), **_drawing(options))
     name = outcome.session.spec.name
     if outcome.how == "detached":
         back = f"{'--readonly ' if readonly else ''}{name}"
@@ -126,17 +128,20 @@ def show_ended(entry: SessionEntry, options: Options) -> None:
         GmgError: No snapshot was recorded, or it cannot be read.
     """
     from gmg_tui import ui
+    from gmg_tui.ended import EndedSession
 
     loss = entry.loss_text() if entry.state == "lost" else ""
-    ui.show_ended(entry.folder, entry.record.session, loss=loss, **_drawing(options))
+    ui.run(partial(EndedSession.open, entry.folder, entry.record.session, loss=loss), **_drawing(options))
 
 
 def show_in_browser(session: Session, options: Options) -> None:
     """Open the screen of a running session, read-only, on the pipes of `serve`. Raises `GmgError`."""
     from gmg_tui import ui
+    from gmg_tui.client import EngineClient
 
     drawing = {**_drawing(options), "ascii": options.ascii_only}
-    ui.run(Path(session.spec.socket), session_id=session.id, readonly=True, web=True, **drawing)
+    opened = partial(EngineClient.connect, Path(session.spec.socket), session.id, readonly=True)
+    ui.run(opened, web=True, **drawing)
 
 
 def _drawing(options: Options) -> dict[str, Any]:

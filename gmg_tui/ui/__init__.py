@@ -10,14 +10,12 @@ import gc
 import importlib
 import os
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Session
 from gmg_tui.ui.view import Outcome
 
-__all__ = ["Outcome", "load", "run", "show_ended"]
+__all__ = ["Outcome", "load", "run"]
 
 _SWITCHES = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 """Read by Textual when it is imported: nothing moves by itself, and scrolling is by whole rows."""
@@ -41,76 +39,30 @@ def load() -> None:
 
 
 def run(
-    socket: Path,
+    opened: Callable[[], Awaitable[Source]],
     *,
-    session_id: str = "",
     theme: str | None = None,
     ascii: bool = False,  # noqa: A002
     mouse: bool = True,
-    readonly: bool = False,
     web: bool = False,
 ) -> Outcome:
-    """Show the session whose engine listens at `socket`, until the user leaves.
+    """Show a session until the user leaves.
 
     Args:
-        socket: The engine's socket.
-        session_id: The session's, where it is known.
+        opened: Connects to the session's engine, or opens what was recorded of one that has ended.
         theme: One of `options.THEMES`; None for the first.
         ascii: Whether only ASCII characters may be drawn.
         mouse: Whether the terminal should report the mouse.
-        readonly: Whether only to look.
         web: Whether a browser draws it (`TEXTUAL_DRIVER` says how); there is no terminal then.
 
     Raises:
-        GmgError: There is no terminal, no engine answers, or the interface failed.
+        GmgError: There is no terminal, the session cannot be opened, or the interface failed.
     """
-
-    async def opened() -> Source:
-        from gmg_tui.client import EngineClient
-
-        return await EngineClient.connect(socket, session_id, readonly=readonly)
-
     return asyncio.run(_run(opened, theme, ascii_only=ascii, mouse=mouse, web=web))
 
 
-def show_ended(
-    folder: Path,
-    session: Session,
-    *,
-    loss: str = "",
-    theme: str | None = None,
-    ascii: bool = False,  # noqa: A002
-    mouse: bool = True,
-) -> Outcome:
-    """Show the last snapshot and the logs of a session that has ended, read-only, until the user leaves.
-
-    Args:
-        folder: The session's folder.
-        session: The session.
-        loss: How the session was lost, in one line; empty if it ended in order.
-        theme: As in `run`.
-        ascii: As in `run`.
-        mouse: As in `run`.
-
-    Raises:
-        GmgError: There is no terminal, no snapshot was recorded, it cannot be read, or the interface failed.
-    """
-
-    async def opened() -> Source:
-        from gmg_tui.ended import EndedSession
-
-        return await EndedSession.open(folder, session, loss=loss)
-
-    return asyncio.run(_run(opened, theme, ascii_only=ascii, mouse=mouse, web=False))
-
-
 async def _run(
-    opened: Callable[[], Awaitable[Source]],
-    theme: str | None,
-    *,
-    ascii_only: bool,
-    mouse: bool,
-    web: bool,
+    opened: Callable[[], Awaitable[Source]], theme: str | None, *, ascii_only: bool, mouse: bool, web: bool
 ) -> Outcome:
     from gmg_tui.ui import watchdog
     from gmg_tui.ui.app import GmgApp

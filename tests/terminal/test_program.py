@@ -116,22 +116,22 @@ def test_ctrl_c_asks_as_q_does_and_the_result_stays_until_quit(sim: Sim, tmp_pat
 
 
 def test_marked_workers_are_tuned_and_get_their_settings_back(sim: Sim) -> None:
-    args = ("--gpus", "4", "--start", "together", FAKE, "-B", "4096", "--lines", "0", "--steady")
+    args = ("--gpus", "4", "--start", "together", FAKE, "--lines", "0", "--steady", "-B", "4096")
     with Terminal(*args, columns=80, rows=24, env=sim.env()) as terminal:
         terminal.until("4 running")
         terminal.press(" ", DOWN, DOWN, " ", UP)
         terminal.until("◆gpu0", "▸ gpu1", "◆gpu2", "◆ 2 marked")
         terminal.press("e")
-        terminal.until("Edit gpu0", "marked (2)", "-B 4096 --lines 0")
+        terminal.until("Edit gpu0", "marked (2)", "--steady -B 4096")
         terminal.press("\x7f" * 4, "8192")
-        terminal.until("-B 8192 --lines 0", "2 marked workers restart")
+        terminal.until("--steady -B 8192", "2 marked workers restart")
         terminal.press(ENTER)
         wait_until(lambda: [worker["attempt"] for worker in _workers().values()] == [2, 1, 2, 1])
         terminal.until("4 running")
         terminal.press(ESCAPE)
         terminal.until(lambda text: "marked" not in text)
         terminal.press(UP, "e")
-        terminal.until("Edit gpu0", "-B 8192 --lines 0")
+        terminal.until("Edit gpu0", "--steady -B 8192")
         terminal.press(ESCAPE)
         terminal.until("gpu0 log")
         terminal.press(ENTER)

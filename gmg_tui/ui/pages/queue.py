@@ -40,11 +40,6 @@ class SelectedJob(NamedTuple):
     slot: str | None
     """Where it runs or ran last; None where another one has its slot, or it has had none."""
 
-    @property
-    def title(self) -> str:
-        """The name at the beginning of a sentence."""
-        return self.name[0].upper() + self.name[1:]
-
 
 class JobsPage(TablePage[T], Generic[T]):
     """A table of jobs, of which the one that runs is followed, and which are skipped or stopped."""
@@ -83,7 +78,7 @@ class JobsPage(TablePage[T], Generic[T]):
         """Show the details of the slot of what is selected, if it has one now."""
         job = self.selected_job()
         if job is not None and job.slot is None:
-            self.app.say(f"{job.title} has no slot now.")
+            self.app.say(f"There is no slot now for {job.name}.")
         elif job is not None and job.slot is not None:
             self.app.select(job.slot)
             await self.app.push_screen(DetailsPage(self._view, self._engine, job.slot))
@@ -94,22 +89,19 @@ class JobsPage(TablePage[T], Generic[T]):
         if job is None:
             return
         if not job.running:
-            self.act(QueueAction.SKIP, job.number, done=f"{job.title} is skipped.")
+            self.act(QueueAction.SKIP, job.number)
             return
-        stop = partial(self.act, QueueAction.STOP, job.number, done=f"{job.title} is being stopped.")
-        await self.app.ask(f"Stop {job.name}, which is running?", stop)
+        await self.app.ask(f"Stop {job.name}, which is running?", partial(self.act, QueueAction.STOP, job.number))
 
     @work(group="acting")
-    async def act(self, action: QueueAction, *numbers: int, done: str = "") -> None:
-        """Have the engine do something to jobs, then say that it is `done`, or why it is not."""
+    async def act(self, action: QueueAction, *numbers: int) -> None:
+        """Have the engine do something to jobs, and say why it does not."""
         try:
             await self._engine.act_on_jobs(action, *numbers)
         except GmgError as error:
             self.app.say(str(error))
-            return
-        if done:
-            self.app.say(done)
-        self.acted()
+        else:
+            self.acted()
 
     def acted(self) -> None:
         """Take note that the engine has done something to jobs."""
@@ -289,13 +281,12 @@ class QueuePage(JobsPage[Row]):
 
     def action_retry_failed(self) -> None:
         """Run all failed jobs again, the first one first."""
-        queue = self._view.queue
         failed = [job.number for job in self._jobs if job.state is WorkerState.FAILED]
-        if not failed or queue is None or not queue.failed:
+        if not failed:
             self.app.say("No job has failed.")
             return
         # Each in turn moves to the head of the queue: the last one named runs first.
-        self.act(QueueAction.RETRY, *failed[::-1], done=f"Queued {units.count(len(failed), 'failed job')} again.")
+        self.act(QueueAction.RETRY, *failed[::-1])
 
     async def action_gpus(self) -> None:
         """Choose the GPUs that jobs may start on."""

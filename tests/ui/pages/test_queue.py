@@ -174,7 +174,6 @@ async def test_x_skips_a_waiting_job_at_once_and_stops_a_running_one_after_a_con
         assert queue.actions == [(QueueAction.STOP, 13)]
         await press(queue.pilot, *["down"] * 5, "x")
         assert queue.actions[1:] == [(QueueAction.SKIP, 18)]
-        await play.sees(queue.pilot, "Job 18 (method=sde-b8) is skipped.")
 
 
 async def test_a_job_that_is_building_is_not_stopped_without_a_confirmation() -> None:
@@ -220,7 +219,7 @@ async def test_all_failed_jobs_run_again_from_the_palette() -> None:
         await press(queue.pilot, "ctrl+p", *"failed")
         await play.sees(queue.pilot, "Retry all that failed")
         await press(queue.pilot, "enter")
-        await play.sees(queue.pilot, f"Queued {len(failed)} failed jobs again.")
+        await queue.pilot.pause()
         assert queue.actions == [(QueueAction.RETRY, *reversed(failed))]  # the first of them becomes the next
         queue.engine.jobs = sweeps.jobs(700, 600, failed=())
         await queue.change(queue.engine.jobs)
@@ -259,7 +258,7 @@ async def test_details_open_for_the_slot_of_the_job_also_when_a_filter_hides_it(
         await play.sees(pilot, "job #14")
         assert app.view.selected == "gpu1"
         await press(pilot, "escape", "up", "up", "enter")
-        await play.sees(pilot, "Job 12 (method=sde-b4) has")
+        await play.sees(pilot, "There is no slot now for job 12")
         await press(pilot, "escape")
         await play.sees(pilot, "gpu1 log")
 
