@@ -155,13 +155,13 @@ SWEEP_ONLY = (
 """Those that only `sweep` has."""
 
 _HEADROOM_PCT, _KNEE_PCT = Limits(float, 0, 90, " percent"), Limits(float, 0, 50, " percent")
-_SETTLE = "Seconds a trial is measured: at least, and at most while its rate drifts."
+_SETTLE = "Seconds a trial is measured; up to three times as long while its rate drifts."
 TUNE_ONLY = (
     Opt("var", str, "NAME=LOW..HIGH", "The number to tune, {NAME} in ARGS.", LINE, "n_envs=64.."),
     Opt("metric", str, "KEY", "fps, or a number the script reports, of which more is better.", default="fps"),
     Opt("headroom", _HEADROOM_PCT, "PCT", "VRAM in percent that stays free.", TUNE, 10.0, "headroom_pct"),
     Opt("knee", _KNEE_PCT, "PCT", "Recommend the smallest value within PCT of the fastest.", TUNE, 3.0, "knee_pct"),
-    Opt("settle", str, "LOW..HIGH", _SETTLE, TUNE, "20..60", "settle_s"),
+    Opt("settle", _s(1, 3600), "S", _SETTLE, TUNE, 20.0, "settle_s"),
     Opt("trial_time", Form.SPAN, "T", "Time limit of a trial with its start.", TUNE, "15m", "trial_time_s"),
     Opt("budget", Form.SPAN, "T", "Time limit of the search: 30m, 2h.", TUNE, None, "budget_s"),
     Opt("resume", str, "NAME", "Continue a tuning that has stopped.", LINE | RESUMED),

@@ -16,7 +16,6 @@ from gmg_tui.model import RunSpec, Session, SweepSpec, TuneSpec
 from gmg_tui.options import TUNE, TUNE_ONLY, Options, Program
 
 _VARIABLE = re.compile(rf"(?P<name>{placeholders.NAME.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
-_SETTLE = re.compile(r"(?P<low>\d+(\.\d+)?)(\.\.(?P<high>\d+(\.\d+)?))?")
 _LARGEST = 10**12
 
 
@@ -107,16 +106,7 @@ def _asked(options: Options) -> TuneSpec:
         options.metric,
         options.headroom,
         options.knee,
-        _settle_s(options.settle),
+        options.settle,
         options.trial_time,
         options.budget,
     )
-
-
-def _settle_s(text: str) -> tuple[float, float]:
-    """The least and the greatest time of a measurement."""
-    match = _SETTLE.fullmatch(text)
-    low, high = (float(match["low"]), float(match["high"] or match["low"])) if match is not None else (0.0, 0.0)
-    if not 1 <= low <= high <= 3600:
-        raise GmgError(f"--settle {text}: give LOW..HIGH in seconds, such as 20..60")
-    return low, high

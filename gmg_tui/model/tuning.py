@@ -24,8 +24,8 @@ class TuneSpec(Struct, frozen=True, omit_defaults=True):
     """Memory of a GPU that stays free."""
     knee_pct: float = 3.0
     """The recommended value is the smallest whose rate is within this of the fastest one's."""
-    settle_s: tuple[float, float] = (20.0, 60.0)
-    """How long a trial is measured at least, and at most, while its rate still drifts."""
+    settle_s: float = 20.0
+    """How long a trial is measured at least; up to three times as long while its rate drifts."""
     trial_time_s: float = 900.0
     """How long a trial may take with its start."""
     budget_s: float | None = None

@@ -135,8 +135,8 @@ def _warnings(record: Record) -> Iterator[str]:
         yield f"{chosen:,} leaves too little memory free on {', '.join(tight)}."
     if record.fit.freedom and record.fit.spread > _NOISY:
         yield f"The same value differs by {100 * record.fit.spread:.0f} % from trial to trial."
-    if record.spec.settle_s[0] < _SHORT_S:
-        yield f"Trials were measured for {record.spec.settle_s[0]:g} s; a rate needs {_SHORT_S:g} s to be trusted."
+    if record.spec.settle_s < _SHORT_S:
+        yield f"Trials were measured for {record.spec.settle_s:g} s; a rate needs {_SHORT_S:g} s to be trusted."
     at_once = [trial for trial in record.trials if (trial.value, trial.kind) == (chosen, TrialKind.TOGETHER)]
     failed = {trial.slot: trial.reason for trial in at_once if trial.state is TrialState.FAILED}
     for slot, reason in failed.items():

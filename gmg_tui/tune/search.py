@@ -133,7 +133,7 @@ class Search:
         rest_s = max((mean_s - (now_s - started_s) for started_s in running.values()), default=0.0)
         steps = len(_STEPS) - 1 - list(_STEPS).index(self._kind)
         rounds = steps * max(1.0, _TRIALS_EACH / len(self._record.slots))
-        return max(0.0, rest_s) + rounds * mean_s + 3 * self._record.spec.settle_s[0]
+        return max(0.0, rest_s) + rounds * mean_s + 3 * self._record.spec.settle_s
 
     # How it decides
 

@@ -24,10 +24,9 @@ class Settling:
 
     def __init__(self, spec: TuneSpec, kind: TrialKind) -> None:
         """Measure a trial of this kind; all slots at once are measured for three times as long as one."""
-        low_s, high_s = spec.settle_s
-        self._low_s = 3 * low_s if kind is TrialKind.TOGETHER else low_s
-        self._high_s = max(self._low_s, high_s)
-        self._window_s = low_s / 2
+        self._high_s = 3 * spec.settle_s
+        self._low_s = self._high_s if kind is TrialKind.TOGETHER else spec.settle_s
+        self._window_s = spec.settle_s / 2
         self._marks: list[Mark] = []
         """The ends of the windows; the first is where measuring began."""
         self._last: Mark | None = None

@@ -42,7 +42,7 @@ def measured(document: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.slow
 def test_the_fastest_value_is_found_and_rates_are_correct(tmp_path: Path) -> None:
     summary = tmp_path / "out.json"
-    options = ("--cpu", "2", "--settle", "1..2", "--var", "n_envs=512..2048", "--summary", str(summary))
+    options = ("--cpu", "2", "--settle", "1", "--var", "n_envs=512..2048", "--summary", str(summary))
     done = tune(*options, WORKER, "-B", "{n_envs}", "--turn", "1000", "--noise", "0.01")
     document = found()
     assert done.returncode == 0, done.stdout
@@ -66,7 +66,7 @@ def test_the_memory_limit_is_found_and_avoided(sim: Sim, tmp_path: Path) -> None
     for gpu in sim.gpus:
         gpu.memory_total_mib = 8192
     words = ("--fixed-us", "40000", "--per-env-us", "0.5", "--memory-dir", str(folder), "--per-env-kib", "800")
-    options = ("--settle", "3..6", "--gpus", "4")
+    options = ("--settle", "3", "--gpus", "4")
     with following(sim, folder):
         done = tune(*options, WORKER, "-B", "{n_envs}", *words, **sim.env())
     document = found()
@@ -112,7 +112,7 @@ for i in range(100_000):
     print(f"Learning iteration {i}/100000\\n Mean reward:      {100.0 - 9 * abs(int(sys.argv[1]) - 10)}", flush=True)
     time.sleep(0.1)
 """)
-    done = tune("--cpu", "2", "--settle", "1..2", "--var", "bs=8..12", "--metric", "reward", str(script), "{bs}")
+    done = tune("--cpu", "2", "--settle", "1", "--var", "bs=8..12", "--metric", "reward", str(script), "{bs}")
     document = found()
     assert done.returncode == 0, done.stdout
     assert (document["metric"], document["recommended"]["value"]) == ("reward", 10)
@@ -121,7 +121,7 @@ for i in range(100_000):
 
 @pytest.mark.slow
 def test_an_interrupted_tuning_prints_its_answer_and_can_be_resumed(tmp_path: Path) -> None:
-    words = ("--settle", "1..2", "--var", "n_envs=256..512", WORKER, "-B", "{n_envs}", "--turn", "500")
+    words = ("--settle", "1", "--var", "n_envs=256..512", WORKER, "-B", "{n_envs}", "--turn", "500")
     process = subprocess.Popen(
         [*COMMAND, "tune", "--headless", "--cpu", "1", *words],
         stdout=subprocess.PIPE,

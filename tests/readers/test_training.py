@@ -78,7 +78,7 @@ def test_a_training_is_swept_and_its_jobs_are_sorted_by_reward(
 @_TRAININGS
 def test_a_training_is_tuned(package: str, script: str, option: str, total: int, unit: str, tmp_path: Path) -> None:
     pytest.importorskip(package)
-    tuning = ("tune", "--headless", "--cpu", "2", "--settle", "1..1", "--var", "n_envs=16..16", str(_HERE / script))
+    tuning = ("tune", "--headless", "--cpu", "2", "--settle", "1", "--var", "n_envs=16..16", str(_HERE / script))
     command = [*COMMAND, *tuning, str(tmp_path / "{job}"), "--num-envs", "{n_envs}", option, "100000000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ()) as process:
         assert process.stdout is not None
