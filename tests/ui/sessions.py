@@ -252,42 +252,6 @@ def varied_snapshot(second: float = 0.0) -> Snapshot:
     )
 
 
-def troubled_snapshot() -> Snapshot:
-    """Eight workers that wait, come back, are stuck or are not as they should be."""
-    waiting = worker_of("gpu1", 1, WorkerState.WAITING, NOW - 61.0, args=ARGS)
-    restarting = _worker(2, WorkerState.RESTARTING, 9.0, log_lines=212)
-    workers = (
-        _worker(0, WorkerState.BUILDING, 58.0, Phase.BUILDING, phase_since=NOW - 12.0, pid=50_000),
-        changed(waiting, reason="for gpu0 to write the mesh caches (at most 120 s)"),
-        changed(restarting, reason="for 12.1 GiB on gpu2 to be released (the list of its processes shows by whom)"),
-        changed(
-            restarting,
-            slot="gpu3",
-            index=3,
-            restart_at=NOW + 4.2,
-            reason="out of memory on the card (CUDA_ERROR_OUT_OF_MEMORY)",
-            advice="fewer environments: e, then a smaller -B",
-        ),
-        changed(running(4), warnings=("runs on the CPU: Genesis fell back from cuda",), n_envs=1_048_576),
-        changed(
-            running(5),
-            state=WorkerState.STOPPING,
-            state_since=NOW - 8.0,
-            stopping="SIGTERM sent, waiting up to 10 s",
-        ),
-        _worker(6, WorkerState.STARTING, 2.0, Phase.IMPORTING, phase_usual_s=9.0, attempt=3, pid=50_006),
-        changed(
-            running(7),
-            fps=Fps(1.4e8, 1.3e8, 2e8, 900, 192_104_233.0),
-            stuck="no output and no CPU time for 74 s",
-            warnings=("the log is not written: disk full",),
-        ),
-    )
-    samples = tuple(sample(i, busy=i in {4, 5, 7}) for i in range(8))
-    notes = ("the disk of the session's folder is full: the logs have gaps",)
-    return Snapshot(time=NOW, elapsed_s=2467.0, workers=workers, samples=samples, notes=notes, clients=1)
-
-
 def ended_snapshot() -> Snapshot:
     """All have ended: seven finished, one failed."""
     finished = [

@@ -38,9 +38,7 @@ def test_the_headline_does_not_count_a_worker_as_compiling_that_saves_its_kernel
 
 
 @pytest.mark.parametrize("width", range(60, 160, 7))
-@pytest.mark.parametrize(
-    "snapshot", [sessions.varied_snapshot(), sessions.troubled_snapshot(), sessions.ended_snapshot()]
-)
+@pytest.mark.parametrize("snapshot", [sessions.varied_snapshot(), sessions.ended_snapshot()])
 def test_the_headline_never_cuts_the_total_nor_the_clock(snapshot: Snapshot, width: int) -> None:
     text = _headline(snapshot, width)
     assert " FPS " in text

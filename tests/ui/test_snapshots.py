@@ -21,10 +21,6 @@ def test_main_screen(snap_compare: Compare, size: tuple[int, int]) -> None:
     assert _drawn(snap_compare, size, play.varied())
 
 
-def test_trouble(snap_compare: Compare) -> None:
-    assert _drawn(snap_compare, SMALL, play.app_of(play.engine_of(sessions.troubled_snapshot())))
-
-
 def test_cpu_slots(snap_compare: Compare) -> None:
     assert _drawn(snap_compare, SMALL, play.app_of(play.engine_of(sessions.cpu_snapshot(), cpus=2)), "t")
 
