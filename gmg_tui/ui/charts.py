@@ -187,11 +187,6 @@ def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, heig
     return [heading, *plot.rows(), *_value_axis(plot, tuning, answer)]
 
 
-def letter_of(name: str) -> str:
-    """The letter by which a value that is an answer stands on the axis."""
-    return name[0].upper()
-
-
 def _drawable(trial: Trial) -> bool:
     """Whether a trial has a rate that can be drawn; NaN, which a script may report, compares as false."""
     return trial.rate is not None and abs(trial.rate) <= _MOST
@@ -329,7 +324,7 @@ def _value_axis(plot: _Plot, tuning: Tuning, answer: Answer) -> list[Content]:
             labels[start : start + len(text)] = text
     for name, best in reversed(tune_words.values_of(answer, tuning.spec)):
         if best.value > 0:
-            line[plot.column(best.value)] = (letter_of(name), "bold $success")
+            line[plot.column(best.value)] = (name[0].upper(), "bold $success")
     corner = Content.styled(f"{'':{_GUTTER - 1}}└", _DIM)
     return [corner + _styled(line), Content.styled(" " * _GUTTER + "".join(labels), _DIM)]
 

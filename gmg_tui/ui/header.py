@@ -59,7 +59,9 @@ class Header(Rows):
         view = self._view
         rows = [headline(view, width)]
         if view.queue is not None:
-            rows.append(queue_row(view.queue, view.snapshot.elapsed_s, width))
+            rows.append(Row(width).add(" "))
+            for text, style in progress(view.queue, view.snapshot.elapsed_s, width):
+                rows[-1].add(text, style)
         hidden = len(view.snapshot.groups) - len(listed := self._groups())
         rows += group_rows(listed, hidden, view.selected, width, view.snapshot.time)
         for note in notices(view):
@@ -185,36 +187,22 @@ def _stopping(view: View) -> str:
     return f"Stopping: {units.count(len(left), 'worker')} left{doing}. Quit again to kill them."
 
 
-def queue_row(queue: Queue, elapsed_s: float, width: int) -> Row:
-    """The row of `progress`."""
-    line = Row(width).add(" ")
-    for text, style in progress(queue, elapsed_s, width):
-        line.add(text, style)
-    return line
-
-
 def progress(queue: Queue, elapsed_s: float, width: int) -> list[Piece]:
     """A bar, then counts and times, each with its style's name; the most important come first, as the rest may be cut."""
-    full, rest = bar(queue.done / queue.jobs if queue.jobs else 1.0, max(8, min(32, width // 5)))
-    parts = [(full, "ok" if queue.ended else "title"), (rest, "border")]
-    for number, (text, style) in enumerate(
-        each for each in _queue_pieces(queue, queue.before_s + elapsed_s) if each[0]
-    ):
-        parts += [(f" {SIGNS.dot} " if number else "  ", "dim"), (text, style)]
-    return parts
-
-
-def _queue_pieces(queue: Queue, elapsed_s: float) -> list[Piece]:
-    """The counts and times with their styles' names; those that do not apply have no text."""
     left = f"{units.clock(queue.eta_s)} left" if queue.eta_s is not None and not queue.ended else ""
-    return [
+    pieces = [
         (f"{queue.done:,}/{units.count(queue.jobs, 'job')}", "strong"),
         (f"{queue.failed:,} failed" if queue.failed else "", "error"),
-        (f"ended after {units.clock(elapsed_s)}" if queue.ended else left, "strong"),
+        (f"ended after {units.clock(queue.before_s + elapsed_s)}" if queue.ended else left, "strong"),
         (f"{queue.running:,} running" if not queue.ended else "", "text"),
         (f"{queue.waiting:,} not run" if queue.ended and queue.waiting else "", "warn"),
         (f"{queue.stopped:,} stopped or skipped" if queue.stopped else "", "text"),
     ]
+    full, rest = bar(queue.done / queue.jobs if queue.jobs else 1.0, max(8, min(32, width // 5)))
+    parts = [(full, "ok" if queue.ended else "title"), (rest, "border")]
+    for number, (text, style) in enumerate(piece for piece in pieces if piece[0]):
+        parts += [(f" {SIGNS.dot} " if number else "  ", "dim"), (text, style)]
+    return parts
 
 
 def order_sign(view: View) -> str:
