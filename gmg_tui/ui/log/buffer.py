@@ -178,8 +178,8 @@ class LogBuffer:
     def matches(self) -> list[int]:
         """Indices of the rows that contain the query, ascending."""
         if self._matches is None:
-            found = (number for number, row in enumerate(self.rows) if self._pattern.search(row.shown))
-            self._matches = list(found) if self.query else []
+            matching = (number for number, row in enumerate(self.rows) if self._pattern.search(row.shown))
+            self._matches = list(matching) if self.query else []
         return self._matches
 
     def match(self, origin: int, direction: str) -> int | None:

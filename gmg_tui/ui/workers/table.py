@@ -162,25 +162,28 @@ def order_at(placed: Sequence[Placed], x: int) -> Order | None:
 
 def row(entry: SlotView, placed: Sequence[Placed], width: int) -> Row:
     """One worker. Where it has no rate, or has failed, notes take the place of the rate and its history."""
-    worker, notes = entry.worker, _notes(entry)
-    line = Row(width)
+    notes, line = _notes(entry), Row(width)
     line.add(SIGNS.pointer if entry.chosen else " ", "selected").add(SIGNS.mark if entry.marked else " ", "warn")
-    without_rate = (
-        worker.fps is None or words.getting_ready(worker) or worker.state in _WITHOUT_RATE or bool(worker.stuck)
-    )
     room = next(column.width for _, column in placed if column.heading == "history") - 1
-    if notes and notes[0].style == "error" and len(notes[0].text) > room:
-        without_rate = True
+    covered = _cover_rate(entry, notes, room)
     for start, column in placed:
-        if notes and without_rate and column.heading in {"FPS", "envs"}:
+        if covered and column.heading in {"FPS", "envs"}:
             continue  # the notes begin here
-        if notes and without_rate and column.heading == "history":
+        if covered and column.heading == "history":
             _add_notes(line.add(" "), notes, start + room - line.used)
         elif column.heading == "history":
             _add_history(line.to(start), entry, notes, room)
         else:
             _put(line, start, column, *column.text(entry))
     return line
+
+
+def _cover_rate(entry: SlotView, notes: Sequence[Note], room: int) -> bool:
+    """Whether notes take the place of the rate: where it is not current, or an error is longer than the history."""
+    worker = entry.worker
+    if not notes or (notes[0].style == "error" and len(notes[0].text) > room):
+        return bool(notes)
+    return worker.fps is None or words.getting_ready(worker) or worker.state in _WITHOUT_RATE or bool(worker.stuck)
 
 
 def _add_history(line: Row, entry: SlotView, notes: Sequence[Note], width: int) -> None:
