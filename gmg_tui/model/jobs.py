@@ -106,8 +106,6 @@ class Lane(Struct, frozen=True, omit_defaults=True):
     """Whether jobs may start on it."""
     job: int | None = None
     """Number of the job that occupies it."""
-    waits: str | None = None
-    """Why the next job does not start on it, in one line."""
     benched: str | None = None
     """Why no job starts on its GPU until a user allows it, in one line; None while jobs start."""
 

@@ -134,10 +134,7 @@ def engine(records: list[JobRecord] | None = None, *, slots: int = 4, used: int 
     )
     made.jobs = records
     active = {record.slot: record.number for record in records if record.state is WorkerState.RUNNING}
-    made.lanes = [
-        Lane(f"gpu{i}", i < used, active.get(f"gpu{i}"), None if f"gpu{i}" in active else NO_MEMORY)
-        for i in range(slots)
-    ]
+    made.lanes = [Lane(f"gpu{i}", i < used, active.get(f"gpu{i}")) for i in range(slots)]
     return made
 
 

@@ -294,10 +294,8 @@ class SlotBoard:
         """All slots."""
         benched = self.benched()
         return tuple(
-            Lane(
-                name, self.used(name) and name not in benched, self.jobs.get(name), slot_state.waits, benched.get(name)
-            )
-            for name, slot_state in self.slot_states.items()
+            Lane(name, self.used(name) and name not in benched, self.jobs.get(name), benched.get(name))
+            for name in self.slot_states
         )
 
 

@@ -305,7 +305,7 @@ def _enabled(queue: Queue) -> list[str]:
 async def test_a_gpu_is_disabled_and_a_benched_one_enabled_again() -> None:
     engine = sweeps.engine(used=3)
     why = "3 jobs in a row failed there: RuntimeError: No CUDA GPUs are available"
-    engine.lanes[3] = structs.replace(engine.lanes[3], waits=f"benched: {why}", benched=why)
+    engine.lanes[3] = structs.replace(engine.lanes[3], benched=why)
     async with opened(engine) as queue:
         await _open_gpus(queue, "gpu0  runs job 13", "gpu3", "benched: 3 jobs in a row")
         assert _enabled(queue) == ["gpu0", "gpu1", "gpu2"]
