@@ -14,7 +14,7 @@ from msgspec import structs
 from gmg_tui.model import JobRecord
 from gmg_tui.store.records import MetricsRow, StoreError
 
-VERSION = 10
+VERSION = 11
 """`PRAGMA user_version` of the stores that this gmg-tui reads and writes."""
 _BUSY_S = 5.0
 """How long to wait for another process's lock before it counts as an error."""
