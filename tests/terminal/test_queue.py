@@ -53,6 +53,7 @@ def test_jobs_are_skipped_retried_and_stopped(terminal: Terminal) -> None:
     terminal.until("which is running?")
     terminal.press("y")
     terminal.until("1/8 jobs", "1 stopped or skipped")
+    terminal.until("1  s=601  stopped")
     terminal.press("f", ENTER)
     terminal.until(" 0│", "s=6")
     terminal.press(ESCAPE)

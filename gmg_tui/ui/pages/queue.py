@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
@@ -182,7 +183,7 @@ class QueuePage(JobsPage[Row]):
         ("Retry all that failed", "Run all jobs that have failed again, the first one first.", "retry_failed"),
         ("Choose GPUs", "Choose the GPUs that jobs may start on.", "gpus"),
     )
-    PERIOD_S = 1.0
+    PERIOD_S = 0.25
 
     def __init__(self, engine: Source, view: View) -> None:
         super().__init__(
@@ -213,6 +214,7 @@ class QueuePage(JobsPage[Row]):
         queue = self._view.queue
         if queue is None or queue.version == self._version:
             return
+        await asyncio.sleep(self.PERIOD_S * (len(self._jobs) // PART))  # a long queue is not asked for all the time
         parts = [await self._engine.queue(first, PART) for first in range(0, queue.jobs, PART)]
         self._version = parts[0].version if parts else queue.version
         self._jobs = [job for part in parts for job in part.jobs]
