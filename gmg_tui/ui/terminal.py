@@ -145,6 +145,8 @@ class TerminalDriver(LinuxDriver):
         self._differ = Differ()
         self._sync = False
         """Whether a frame is to be sent as one."""
+        self._drawn: tuple[Screen[Any], Size] | None = None
+        """The screen of the last frame, and its size."""
 
     def forget(self) -> None:
         """Send whole frames next time: the terminal may not show what was sent."""
@@ -158,6 +160,10 @@ class TerminalDriver(LinuxDriver):
         if not _FRAME.match(data):
             super().write(data)
             return
+        drawn = self._app.screen, self._app.screen.size
+        if drawn != self._drawn:  # the size of a screen that was covered may be of an earlier window
+            self._drawn = drawn
+            self.forget()
         if changes := self._differ.diff(data, self._app.size):
             super().write(f"{_SYNC_START}{changes}{_SYNC_END}" if self._sync else changes)
 
