@@ -6,12 +6,14 @@ This module knows no Textual.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from itertools import islice
+from statistics import median
 from typing import Final, NamedTuple
 
 from gmg_tui.model import GpuSample, Series, Slot, Worker, WorkerState
+from gmg_tui.model.tried import arguments_of, comparable_rate
 
 KEPT_S = 900
 """How many seconds a history reaches back."""
@@ -114,6 +116,8 @@ class SlotView(NamedTuple):
     """Whether it is the selected one."""
     marked: bool = False
     """Whether keys act on it together with the others that are."""
+    below_median_pct: float | None = None
+    """As `below_median` has it."""
 
     def since_s(self, time: float) -> float:
         """Seconds from `time` to the snapshot; negative where that is still to come."""
@@ -130,6 +134,7 @@ _FIGURES: Final[Mapping[Order, Callable[[SlotView], float | None]]] = {
     Order.POWER: lambda each: each.sample.power_w if each.sample else None,
 }
 _TROUBLES: Final = 5
+_LEAST_SLOTS, _SLOW_PCT = 3, 3.0
 
 
 def severity(entry: SlotView) -> int:
@@ -146,14 +151,34 @@ def severity(entry: SlotView) -> int:
         return 3
     # GPUs under full load are at their power cap for hours: that is no trouble.
     throttled = sample is not None and any(reason != "power cap" for reason in sample.throttle or ())
-    if not worker.state.ended and throttled:
+    if not worker.state.ended and (throttled or entry.below_median_pct is not None):
         return 4
     return _TROUBLES + list(WorkerState).index(worker.state)
 
 
 def in_trouble(entry: SlotView) -> bool:
-    """Whether a worker has failed, is lost, stuck or warned of, or its GPU is lost, broken or hot."""
+    """Whether a worker has failed, is lost, stuck, slow or warned of, or its GPU is lost, broken or hot."""
     return severity(entry) < _TROUBLES
+
+
+def below_median(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[str, float]:
+    """The slots that are slow, and how far the rate of each is below the median, per cent.
+
+    A rate is compared with those of the same model of GPU and the same arguments, of which a median needs three.
+    """
+    groups: dict[object, dict[str, float]] = {}
+    for worker in workers:
+        slot, rate = slots.get(worker.slot), comparable_rate(worker.newest)
+        alone = worker.group is None  # rank 0 may report for all ranks, which are as fast as the slowest
+        if slot is not None and rate is not None and worker.state is WorkerState.RUNNING and alone:
+            key = slot.gpu.name if slot.gpu is not None else None, arguments_of(worker.newest)
+            groups.setdefault(key, {})[slot.name] = rate
+    slow = dict[str, float]()
+    for rates in groups.values():
+        middle = median(rates.values()) if len(rates) >= _LEAST_SLOTS else 0.0
+        away_pct = {name: (1 - rate / middle) * 100 for name, rate in rates.items() if middle > 0}
+        slow |= {name: pct for name, pct in away_pct.items() if pct > _SLOW_PCT}
+    return slow
 
 
 def matches(entry: SlotView, text: str) -> bool:
@@ -161,7 +186,7 @@ def matches(entry: SlotView, text: str) -> bool:
     slot, worker, sample = entry.slot, entry.worker, entry.sample
     fields = [slot.name, slot.node, worker.state_word, worker.state.value, "stuck" if worker.stuck else ""]
     fields += [worker.reason or "", worker.advice or "", worker.stuck or "", worker.stopping or "", *worker.warnings]
-    fields.append("CPU" if slot.gpu is None else slot.gpu.name)
+    fields += ["CPU" if slot.gpu is None else slot.gpu.name, "slow" if entry.below_median_pct is not None else ""]
     if worker.job is not None:
         fields.append(f"#{worker.job} {worker.job_name}")
     if worker.group is not None:

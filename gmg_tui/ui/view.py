@@ -12,7 +12,7 @@ from gmg_tui.client import Source
 from gmg_tui.model import GpuSample, JobRecord, Queue, Session, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.protocol import Welcome
 from gmg_tui.session import LOGS
-from gmg_tui.ui.slots import History, Order, SlotView, in_trouble, matches, sort_key
+from gmg_tui.ui.slots import History, Order, SlotView, below_median, in_trouble, matches, sort_key
 
 SORT_S: Final = 5.0
 """Shortest time between two sortings that nobody asked for, seconds."""
@@ -105,6 +105,8 @@ class View:
         # Of two for one slot the first counts.
         self._workers = {worker.slot: worker for worker in reversed(snapshot.workers)}
         self._samples = {sample.uuid: sample for sample in reversed(snapshot.samples)}
+        # The jobs of a queue differ.
+        self._slow = below_median(self._slots, snapshot.workers) if snapshot.queue is None else dict[str, float]()
         before = self.present
         if snapshot.queue is not None:
             self.present = tuple(name for name in self._slots if name in self._workers)
@@ -145,6 +147,7 @@ class View:
             self.snapshot.time,
             chosen=name == self.selected,
             marked=name in self.marked,
+            below_median_pct=self._slow.get(name),
         )
 
     def sample(self, slot: str) -> GpuSample | None:

@@ -199,6 +199,8 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
     if sample is not None and sample.age_s is not None and not sample.silent:
         texts.append((f"GPU metrics are {units.span(sample.age_s)} old", "warn"))
     texts += [(each.text, "warn") for each in broken if each.severity is not Severity.FATAL]
+    if entry.below_median_pct is not None:
+        texts.append((f"{entry.below_median_pct:.0f} % below the median", "warn"))
     if sample is not None and sample.throttle:  # under full load all are
         texts.append((f"throttled: {', '.join(sample.throttle)}", "warn"))
     texts.append(("race healed" if worker.healed and not failed else "", "dim"))

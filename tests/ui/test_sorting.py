@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 from gmg_tui.gpu.health import judged
 from gmg_tui.model import Fps, GpuHealth, Snapshot
 from gmg_tui.protocol import Action
-from gmg_tui.ui import Outcome
+from gmg_tui.ui import Outcome, words
 from gmg_tui.ui.drawing import Row
 from gmg_tui.ui.slots import History, Order, SlotView, in_trouble, matches
 from gmg_tui.ui.view import SORT_S, View
@@ -85,6 +85,24 @@ def test_a_broken_gpu_is_trouble_and_a_slow_link_is_not() -> None:
         for each in (broken, link)
     ]
     assert troubled == [True, False]
+
+
+def test_a_worker_is_slow_beside_those_with_the_same_gpu_and_arguments() -> None:
+    def view(*millions: float, args: tuple[str, ...] = ("-B", "4096")) -> View:
+        snapshot = _rates(*millions)
+        first, *others = (sessions.changed(worker, comparable=True) for worker in snapshot.workers)
+        workers = (
+            sessions.changed(first, given=args),
+            *(sessions.changed(each, given=("-B", "4096")) for each in others),
+        )
+        return View(play.engine_of(sessions.changed(snapshot, workers=workers)).welcome)
+
+    slow = view(22, 24, 24, 25).of("gpu0")
+    assert [note.text for note in words.notes(slow)] == ["8 % below the median"]
+    assert in_trouble(slow)
+    assert matches(slow, "slow")
+    for other in (view(23.5, 24, 24), view(22, 24), view(22, 24, 24, args=("-B", "64"))):  # too little; too few; others
+        assert not in_trouble(other.of("gpu0"))
 
 
 @pytest.mark.parametrize(
