@@ -9,6 +9,8 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -16,8 +18,9 @@ import pytest
 import gmg_tui
 from gmg_tui import protocol
 from gmg_tui.client import EngineClient
+from gmg_tui.engine.api.client import Client
 from gmg_tui.errors import GmgError
-from gmg_tui.model import QueueAction, RunSpec, WorkerState
+from gmg_tui.model import QueueAction, RunSpec, Session, Snapshot, TriedView, WorkerState
 from gmg_tui.protocol import Action, Seen
 
 from .harness import Running, own_name, program, running, spec_for, sweep_for
@@ -28,6 +31,54 @@ for number in range(1 if sys.argv[1] == "0" else 10_000):
     print("line", number, flush=True)
     time.sleep(0.05)
 """
+
+
+class _Engine:
+    """A supervisor and an observer that count what is requested of them."""
+
+    agent = fleet = None
+
+    session = Session(RunSpec("s", "/s", "/s.sock", "sim.py", (), "/", "python"), (), 1, 0.0, "0")
+
+    def __init__(self) -> None:
+        self.requested = list[str]()
+        self.slot_states = dict[str, object]()
+        self.scheduler = self
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(0.0, 0.0, (), ())
+
+    def recent(self) -> tuple[()]:
+        return ()
+
+    def tried(self) -> TriedView:
+        self.requested.append("tried")
+        return TriedView()
+
+    def act(self, *_: object) -> None:
+        self.requested.append("act")
+
+    def end(self, *, kill: bool) -> None:
+        self.requested.append("end")
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+async def test_a_read_only_connection_is_answered_and_changes_nothing(readonly: bool) -> None:
+    requests: tuple[protocol.Request, ...] = (
+        protocol.Act(1, Action.STOP, ("gpu0",)),
+        protocol.ActOnJobs(2, QueueAction.SKIP, (1,)),
+        protocol.End(3),
+        protocol.Ask(4, protocol.Topic.TRIED),
+    )
+    engine, reader = _Engine(), asyncio.StreamReader()
+    writer = SimpleNamespace(write=lambda _: None, drain=lambda: asyncio.sleep(0))
+    server = SimpleNamespace(supervisor=engine, observer=engine)
+    client = Client(cast("Any", server), reader, cast("Any", writer), readonly=readonly)
+    reader.feed_data(b"".join(map(protocol.frame, requests)))
+    reader.feed_eof()
+    with pytest.raises(ExceptionGroup):  # at the end of the requests
+        await client.serve()
+    assert engine.requested == (["tried"] if readonly else ["act", "act", "end", "tried"])
 
 
 async def test_unchanged_workers_are_not_sent_again(tmp_path: Path) -> None:
