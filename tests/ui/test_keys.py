@@ -244,33 +244,21 @@ async def test_the_palette_runs_the_same_actions_as_keys() -> None:
         assert app.theme == "gmg-light"
 
 
-async def test_redraw_sends_all_cells_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("how", ["redraw", "a resize to the same size"])
+async def test_all_cells_are_sent_again(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The latter comes after two resizes in such quick succession that one signal reports both."""
     sent = play.record(monkeypatch, Console(color_system="256", force_terminal=True))
     app = play.busy()
     async with app.run_test(size=SMALL) as pilot:
         await play.sees(pilot, "400 lines")
+        await pilot.resize_terminal(*SMALL)
         await pilot.pause()
-        terminal = pyte.Screen(*SMALL)
         sent.clear()
         app.screen.refresh(layout=True)
         await pilot.pause()
         assert len("".join(sent)) < 80  # all of it is there already
         sent.clear()
-        await press(pilot, "do:redraw")
-        pyte.Stream(terminal).feed("".join(sent))
-        assert [row.rstrip() for row in terminal.display] == [row.rstrip() for row in play.screen(app)]
-
-
-async def test_a_resize_to_the_same_size_redraws_the_whole_screen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after two resizes in such quick succession that one signal reports both."""
-    sent = play.record(monkeypatch, Console(color_system="256", force_terminal=True))
-    app = play.busy()
-    async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "400 lines")
-        await pilot.resize_terminal(*SMALL)
-        await pilot.pause()
-        sent.clear()
-        await pilot.resize_terminal(*SMALL)
+        await (press(pilot, "do:redraw") if how == "redraw" else pilot.resize_terminal(*SMALL))
         await pilot.pause()
         terminal = pyte.Screen(*SMALL)
         pyte.Stream(terminal).feed("".join(sent))
@@ -293,7 +281,7 @@ async def test_a_refused_stop_does_not_change_the_session() -> None:
         assert "Kill them now" not in play.shown(app)
 
 
-async def test_quit_asks_and_escape_cancels() -> None:
+async def test_quit_asks_escape_cancels_and_detaching_does_not_affect_workers() -> None:
     app = play.busy()
     async with app.run_test(size=WIDE) as pilot:
         for key in ("q", "ctrl+c"):
@@ -302,7 +290,10 @@ async def test_quit_asks_and_escape_cancels() -> None:
             await press(pilot, "escape")
             assert app.screen is app.main
         assert app.return_value is None
-        assert _asked(app.engine) == []
+        await press(pilot, "q", "d")
+    assert app.return_value is not None
+    assert app.return_value.how == "detached"
+    assert _asked(app.engine) == []
 
 
 async def test_quit_and_stop_exits_once_all_workers_have_ended() -> None:
@@ -319,15 +310,6 @@ async def test_quit_and_stop_exits_once_all_workers_have_ended() -> None:
     assert app.return_value is not None
     assert app.return_value.how == "stopped"
     assert app.return_value.snapshot.ended
-
-
-async def test_quit_without_stopping_does_not_affect_workers() -> None:
-    app = play.busy()
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "q", "d")
-    assert app.return_value is not None
-    assert app.return_value.how == "detached"
-    assert _asked(app.engine) == []
 
 
 async def test_quit_does_not_ask_when_all_workers_have_ended() -> None:
