@@ -53,8 +53,8 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
     TITLE = "gmg-tui"
     CSS_PATH = Path(__file__).with_name("style.tcss")
-    PACE_S: ClassVar[float] = 0.9
-    """Shortest time between two redraws of metrics, seconds: a little under the engine's interval of one second."""
+    PACE_S: ClassVar[float] = 0.25
+    """Shortest time between two redraws, seconds: the engine sends a snapshot each second, and one for each change."""
     SILENT_S: ClassVar[int] = 4
     """Seconds without a message after which the engine, which sends one each second, counts as silent."""
     BINDINGS: ClassVar[list[BindingType]] = [*keys.SESSION]

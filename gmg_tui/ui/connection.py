@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from gmg_tui.model import Occurrence, Snapshot
 from gmg_tui.protocol import Bye, Lines, Update
@@ -14,8 +14,6 @@ from gmg_tui.ui.rows import RefreshLimiter
 if TYPE_CHECKING:
     from gmg_tui.ui.app import GmgApp
 
-SWEEP_PACE_S: Final = 0.25
-"""Shortest time between two redraws of a sweep's states, seconds: jobs may be shorter than that."""
 _ESCAPE, _BELL, _END = "\x1b", "\a", "\x1b\\"
 _MOST = 200
 """Characters of a notification: desktops show no more."""
@@ -27,8 +25,7 @@ class Connection:
 
     def __init__(self, app: GmgApp) -> None:
         self._app = app
-        least_s = 0.0 if app.view.queue is None else SWEEP_PACE_S
-        self.pace = RefreshLimiter(app, app.publish, app.PACE_S, least_s=least_s)
+        self.pace = RefreshLimiter(app, app.publish, app.PACE_S)
         self._silent_s = 0
         """Seconds since the engine's last message."""
 
@@ -54,9 +51,8 @@ class Connection:
             self._app.publish()
 
     def _apply(self, snapshot: Snapshot) -> None:
-        """Take a snapshot, and draw it: at once when a worker's state changed, else not faster than one can read."""
+        """Take a snapshot, and draw it."""
         app, view = self._app, self._app.view
-        states = [(worker.state, worker.stuck) for worker in view.snapshot.workers]
         self._notify_terminal(snapshot)
         view.apply(snapshot)
         if app.main.is_mounted:
@@ -64,7 +60,7 @@ class Connection:
         if snapshot.ended and view.stopping:
             app.finish("stopped")
         else:
-            self.pace.ask(now=states != [(worker.state, worker.stuck) for worker in snapshot.workers])
+            self.pace.ask()
 
     def _notify_terminal(self, snapshot: Snapshot) -> None:
         """Have the terminal notify of what has happened since the last snapshot, where that is asked for."""

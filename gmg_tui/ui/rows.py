@@ -20,8 +20,6 @@ from gmg_tui.ui.drawing import Appearance, Row
 Key: TypeAlias = tuple[str, str, bool]
 """A key, what it does, and whether it can be pressed."""
 _BLANK = Strip([], 0)
-_SOON_S = 1.0
-"""How much earlier than due something is drawn together with the rest of the screen."""
 
 
 class Rows(Widget):
@@ -69,31 +67,26 @@ class Rows(Widget):
 
 
 class RefreshLimiter:
-    """Merges redraws that would follow each other in less than `period_s`, or `least_s` when asked for `now`."""
+    """Merges redraws that would follow each other in less than `period_s`."""
 
-    def __init__(self, pump: MessagePump, draw: Callable[[], object], period_s: float, *, least_s: float = 0.0) -> None:
+    def __init__(self, pump: MessagePump, draw: Callable[[], object], period_s: float) -> None:
         self.period_s = period_s
-        self._least_s = least_s
         self._pump = pump
         self._draw = draw
-        self._last = self._due = float("-inf")
+        self._last = float("-inf")
         self._timer: Timer | None = None
 
-    def ask(self, *, now: bool = False) -> None:
-        """Draw as soon as the shortest time since the last redraw is over."""
-        due = self._last + (min(self._least_s, self.period_s) if now else self.period_s)
-        wait = due - monotonic()
+    def ask(self) -> None:
+        """Draw as soon as the period since the last redraw is over."""
+        wait = self._last + self.period_s - monotonic()
         if wait <= 0:
             self._go()
-        elif self._timer is None or due < self._due:
-            if self._timer is not None:
-                self._timer.stop()
-            self._due = due
+        elif self._timer is None:
             self._timer = self._pump.set_timer(wait, self._go)
 
     def settle(self) -> None:
-        """Draw now if a redraw is due within `_SOON_S`, because the screen is being drawn anyway."""
-        if self._timer is not None and self._due - monotonic() <= _SOON_S:
+        """Draw now what is to be drawn soon, because the screen is being drawn anyway."""
+        if self._timer is not None:
             self._go()
 
     def _go(self) -> None:

@@ -66,7 +66,10 @@ class LogView(Rows):
             return
         first_ones = self.buffer.empty
         self.buffer.extend(lines.first, lines.lines, slot=lines.slot if ranks else "")
-        self.pace.ask(now=first_ones)
+        if first_ones:
+            self.update_rows()
+        else:
+            self.pace.ask()
 
     # Drawing
 
