@@ -149,10 +149,6 @@ class RowTable(DataTable[_Cell[T]], Generic[T], inherit_bindings=False):
         if not self._updating and old_coordinate.row != new_coordinate.row:
             self.following = False
 
-    def select(self, key: str) -> None:
-        """Move the cursor to the row with this key."""
-        self.move_cursor(row=self.get_row_index(key), animate=False)
-
     def follow(self) -> None:
         """Have the cursor follow again."""
         self.following = True

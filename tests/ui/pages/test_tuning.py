@@ -97,7 +97,8 @@ async def test_a_running_trial_opens_its_details_and_is_stopped_after_a_confirma
     app = app_of(tunings.EDGE)
     async with app.run_test(size=LARGE) as pilot:
         trial = next(trial for trial in tunings.EDGE.trials if trial.state is TrialState.RUNNING)
-        tables.page(app).table.select(str(trial.number))
+        table = tables.page(app).table
+        table.move_cursor(row=table.get_row_index(str(trial.number)))
         await press(pilot, "enter")
         await play.sees(pilot, f"{trial.slot} · H100", "Metrics")
         await press(pilot, "escape", "x")
