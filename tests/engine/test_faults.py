@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gmg_tui.engine.faults import Faults
 from gmg_tui.model import RunSpec, WorkerState
 
 from .harness import program, running, spec_for, sweep_for
@@ -130,3 +131,21 @@ async def test_a_parser_error_does_not_affect_the_end_of_its_worker(tmp_path: Pa
             assert run.output(worker.slot).splitlines()[:2] == [first, b"line 0"]
             assert run.output(worker.slot).count(b"\n") == 20002
     assert run.log().count("Traceback") == 1
+
+
+async def test_a_loop_that_fails_is_reported_once_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gmg_tui.engine.faults._PAUSE_S", 0.0)
+    results, notes = [KeyError("a"), KeyError("b"), ValueError("c"), None], list[str]()
+
+    async def run() -> None:
+        if (result := results.pop(0)) is not None:
+            raise result
+
+    faults = Faults()
+    faults.note = lambda _, text: notes.append(text or "")
+    await faults.forever("the beat", run)
+    assert results == []
+    assert [note.partition(";")[0] for note in notes] == [
+        "the beat: internal error (KeyError: 'a')",
+        "the beat: internal error (ValueError: c)",
+    ]
