@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from gmg_tui import env_count, units
@@ -19,6 +20,7 @@ from gmg_tui.model import (
     Worker,
 )
 from gmg_tui.ui import arguments, words
+from gmg_tui.ui.drawing import SIGNS
 from gmg_tui.ui.pages.page import Fact
 from gmg_tui.ui.slots import SlotView
 
@@ -48,7 +50,7 @@ def worker_facts(entry: SlotView) -> Iterator[Fact]:
         left = "" if done.eta_s is None else f", {units.span(done.eta_s)} left"
         yield Fact("progress", f"{done.unit} {done.done:,.0f} of {done.total:,.0f}{pace}{left}")
     for name, value in worker.newest.metrics.items():
-        yield Fact(name, plain(value))
+        yield Fact(name, f"{plain(value)}  {sparkline(entry.history.metrics.get(name, ()))}".rstrip())
     cpu, memory = words.known(worker.cpu_pct, "{:.0f} %".format), words.known(worker.memory_rss_mib, units.mib)
     yield Fact("processes", f"CPU {cpu}, RAM {memory}")
     yield Fact("Genesis", _genesis(worker))
@@ -78,6 +80,15 @@ def _envs(worker: Worker) -> str:
     if reported is not None and given is not None and reported != given:
         return f"{reported:,} reported, {given:,} in the arguments"
     return words.known(worker.n_envs, "{:,}".format)
+
+
+def sparkline(values: Iterable[float]) -> str:
+    """A cell for each value, from the least to the greatest; empty where they are all equal."""
+    known, levels = [value for value in values if math.isfinite(value)], SIGNS.levels[1:]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    if low == high:
+        return ""
+    return "".join(levels[round((value - low) / (high - low) * (len(levels) - 1))] for value in known)
 
 
 def _genesis(worker: Worker) -> str:
