@@ -157,7 +157,10 @@ def _settings(command: str) -> Settings | None:
         for name in settings.keys:
             if name not in keys.ids():
                 raise GmgError(f"{file}: [keys] there is no action {name}{nearest(name, keys.ids())}")
-        keys.keymap.update({name: ",".join(given) for name, given in settings.keys.items()})
+        try:
+            keys.remap(settings.keys)
+        except ValueError as error:
+            raise GmgError(f"{file}: [keys] {error}") from None
     if settings.readers:
         from gmg_tui.readers import formats
 

@@ -202,13 +202,12 @@ def _queue(stored: Stored, session: Session, snapshot: Snapshot, first: int, cou
 
 
 def _tried(stored: Stored, now: float) -> TriedView:
-    tried, live = TriedArguments(), []
+    tried = TriedArguments()
     for ran in _all_attempts(stored):
-        if ran.attempt.ended is not None:
-            tried.add(ran.slot, ran.attempt)
-        else:
-            live.append((ran.slot, ran.attempt))
-    return tried.view(live, now)
+        lost = ran.attempt.ended is None
+        died = structs.replace(ran.attempt, state=WorkerState.FAILED, reason=ENGINE_DIED, ended=now)
+        tried.add(ran.slot, died if lost else ran.attempt)
+    return tried.view((), now)
 
 
 def _details(stored: Stored, session: Session, snapshot: Snapshot, slot: str) -> Details:

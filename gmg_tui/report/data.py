@@ -20,6 +20,7 @@ from gmg_tui.results.jobs import columns
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
 from gmg_tui.store.reader import Stored, open_store
 from gmg_tui.store.records import JobAttempt, covered_s
+from gmg_tui.text import clean
 
 _LEAST_SLOTS = 3
 """With fewer slots than this a median does not describe a single slot."""
@@ -294,7 +295,7 @@ def choose_order(rows: Sequence[JobRecord], best: str | None) -> Order:
                     column, smallest, f"by {column.heading}, the {'smallest' if smallest else 'largest'} first"
                 )
     names = ", ".join(column.name for column in listed)
-    raise GmgError(f"no column {best.removeprefix('-')}; there are: {names}")
+    raise GmgError(clean(f"no column {best.removeprefix('-')}; there are: {names}".encode(errors="replace")))
 
 
 def ordered(rows: Sequence[JobRecord], order: Order) -> list[JobRecord]:

@@ -33,9 +33,9 @@ def spread_pct(of: Trial | Best | Together) -> float | None:
 
 
 def spread(of: Trial | Best | Together) -> str:
-    """The interval as text: `±0.6 %`."""
+    """The interval as text behind a rate: ` ±0.6 %`; empty where it is unknown."""
     pct = spread_pct(of)
-    return units.NOT_KNOWN if pct is None else f"±{pct:.1f} %"
+    return "" if pct is None else f" ±{pct:.1f} %"
 
 
 def rate(value: float | None, spec: TuneSpec) -> str:
@@ -72,10 +72,9 @@ def together(answer: Answer, spec: TuneSpec) -> str:
     of = answer.together
     if of is None:
         return ""
-    interval = "" if of.rate_low is None else f" {spread(of)}"
     share = "" if of.of_alone_pct is None or len(of.rates) < 2 else f", {of.of_alone_pct:.1f} % of the same slots alone"
     mean = "" if spec.metric == FPS or len(of.rates) < 2 else " on average"
-    return f"{of.value:,} on {units.count(len(of.rates), 'slot')}: {rate(of.rate, spec)}{mean}{interval}{share}"
+    return f"{of.value:,} on {units.count(len(of.rates), 'slot')}: {rate(of.rate, spec)}{mean}{spread(of)}{share}"
 
 
 def factors(answer: Answer) -> str:

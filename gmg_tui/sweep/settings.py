@@ -136,6 +136,8 @@ def sets(words: Sequence[str]) -> dict[str, tuple[Value, ...]]:
     values: dict[str, tuple[Value, ...]] = {}
     for word in words:
         name, sign, rest = word.partition("=")
+        if word.encode(errors="replace").decode() != word:
+            raise GmgError(f"--set {name}: the values are not UTF-8")
         if not sign or not name:
             raise GmgError(f"--set {word}: give KEY=VALUE or KEY=VALUE,VALUE, as in --set n_envs=1024,4096")
         if name in values:

@@ -10,7 +10,7 @@ from typing import Final
 from rich.cells import cell_len
 
 from gmg_tui import units
-from gmg_tui.model import Queue, RankGroup, RateOf, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.model import Queue, RankGroup, RateOf, Tuning, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.slurm import allocation
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import SIGNS, Piece, Row, bar
@@ -60,7 +60,7 @@ class Header(Rows):
         rows = [headline(view, width)]
         if view.queue is not None:
             rows.append(Row(width).add(" "))
-            for text, style in progress(view.queue, view.snapshot.elapsed_s, width):
+            for text, style in progress(view.queue, view.snapshot.elapsed_s, width, view.snapshot.tuning):
                 rows[-1].add(text, style)
         hidden = len(view.snapshot.groups) - len(listed := self._groups())
         rows += group_rows(listed, hidden, view.selected, width, view.snapshot.time)
@@ -187,11 +187,12 @@ def _stopping(view: View) -> str:
     return f"Stopping: {units.count(len(left), 'worker')} left{doing}. Quit again to kill them."
 
 
-def progress(queue: Queue, elapsed_s: float, width: int) -> list[Piece]:
+def progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | None = None) -> list[Piece]:
     """A bar, then counts and times, each with its style's name; the most important come first, as the rest may be cut."""
-    left = f"{units.clock(queue.eta_s)} left" if queue.eta_s is not None and not queue.ended else ""
+    eta_s, noun = (queue.eta_s, "job") if tuning is None else (tuning.eta_s, "trial")
+    left = f"{units.clock(eta_s)} left" if eta_s is not None and not queue.ended else ""
     pieces = [
-        (f"{queue.done:,}/{units.count(queue.jobs, 'job')}", "strong"),
+        (f"{queue.done:,}/{units.count(queue.jobs, noun)}", "strong"),
         (f"{queue.failed:,} failed" if queue.failed else "", "error"),
         (f"ended after {units.clock(queue.before_s + elapsed_s)}" if queue.ended else left, "strong"),
         (f"{queue.running:,} running" if not queue.ended else "", "text"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from textual.app import App
-from textual.binding import Binding
+from textual.binding import Binding, BindingsMap
+from textual.keys import Keys
 
 WORKER: Final = (
     Binding(
@@ -119,6 +121,10 @@ SIGNS_OF: Final = {
     "space": "space",
 }
 """How keys are displayed whose names Textual writes otherwise."""
+_ALIASES: Final = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedown", "del": "delete"}
+_MODIFIERS: Final = {"ctrl", "alt", "shift"}
+_QUIT: Final = "ctrl+c"
+"""It quits, whatever else does."""
 keymap: Final[dict[str, str]] = {}
 """The keys that the user has set, by the ids of bindings: `App.set_keymap`."""
 
@@ -132,3 +138,31 @@ def displayed(app: App[Any]) -> dict[str, str]:
     """The first key of each binding as `app` displays it, by the binding's id, for texts that name a key."""
     first = {each.id: keymap.get(each.id, each.key).split(",")[0] for each in MAIN if each.id}
     return {name: app.get_key_display(Binding(key, "none")) for name, key in first.items()}
+
+
+def remap(choice: Mapping[str, Sequence[str]]) -> None:
+    """Use these keys, by the ids of bindings, from the next start of the screen on.
+
+    Raises:
+        ValueError: A key does not exist, or would have two meanings; the text names the binding.
+    """
+    chosen = {name: [_textual_name(name, key) for key in given] for name, given in choice.items()}
+    holders: dict[str, str] = {_QUIT: "quit"}
+    for name in ids():
+        built_in = [key for key, binding in BindingsMap([*MAIN]) if binding.id == name]
+        for key in chosen.get(name, built_in):
+            if holders.setdefault(key, name) != name:
+                changed, other = (name, holders[key]) if name in chosen else (holders[key], name)
+                raise ValueError(f"{changed}: {key} is the key of {other}; give {other} another one too")
+    keymap.update({name: ",".join(given) for name, given in chosen.items()})
+
+
+def _textual_name(name: str, key: str) -> str:
+    """Textual's name of a key; raises `ValueError` where there is none."""
+    *modifiers, base = key.split("+") if len(key) > 1 else [key]
+    base = base if len(base) == 1 and not modifiers else _ALIASES.get(base.lower(), base.lower())
+    exists = (len(base) == 1 and base.isprintable() and base != " ") or base in {each.value for each in Keys}
+    if not exists or not _MODIFIERS.issuperset(map(str.lower, modifiers)):
+        raise ValueError(f"{name}: there is no key {key}; give a character, or ctrl+x, f5, enter, pageup, space …")
+    map_ = BindingsMap([Binding("+".join([*map(str.lower, modifiers), base]), "none")])
+    return next(iter(map_.key_to_bindings))

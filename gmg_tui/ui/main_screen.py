@@ -301,7 +301,9 @@ class MainScreen(TrueSizeScreen[None]):
     async def _open_pager(self) -> None:
         command = pager_command(await self._log_path())
         with self.app.lend_terminal():
-            await run_pager(command)
+            trouble = await run_pager(command)
+        if trouble:
+            raise GmgError(trouble)
 
     async def _log_path(self) -> Path:
         view, slot = self._view, self._view.selected

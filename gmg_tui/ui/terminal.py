@@ -216,8 +216,8 @@ def pager_command(path: Path) -> list[str]:
     return [*words, str(path)]
 
 
-async def run_pager(command: Sequence[str]) -> None:
-    """Run the pager until it ends; within `App.suspend()`. Raises `GmgError`.
+async def run_pager(command: Sequence[str]) -> str:
+    """Run the pager until it ends; within `App.suspend()`, which nothing may leave by an exception. Returns what went wrong.
 
     `LESS=R` shows the colours of Genesis, unless the user wants something else of `less`.
     """
@@ -226,10 +226,10 @@ async def run_pager(command: Sequence[str]) -> None:
         signal.signal(number, lambda *_: None)  # unlike SIG_IGN, the pager does not inherit this
     try:
         process = await asyncio.create_subprocess_exec(*command, env={"LESS": "R", **os.environ})
-        if status := await process.wait():  # its message was gone with its screen
-            raise GmgError(f"{command[0]}: exit status {status}")
+        status = await process.wait()
+        return f"{command[0]}: exit status {status}" if status else ""  # its message was gone with its screen
     except OSError as error:
-        raise GmgError(f"{command[0]}: {error.strerror}") from None
+        return f"{command[0]}: {error.strerror}"
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -84,6 +84,13 @@ def test_a_line_without_an_object_is_reported() -> None:
     assert (reported.trouble or "").startswith("a gmg:result line is no JSON object: ")
 
 
+def test_text_that_is_no_unicode_is_reported_beside_nan_too() -> None:
+    reported = Reported()
+    reported.take(b'gmg:result {"a": NaN, "k": "\\ud800"}\ngmg:result {"loss": 1}\n')
+    assert reported.values == {"loss": 1}
+    assert (reported.trouble or "").startswith("a gmg:result line is no JSON object: ")
+
+
 def test_values_that_json_cannot_encode_are_kept_as_text_or_reported() -> None:
     reported = Reported()
     reported.take(b'gmg:result {"seed": 123456789012345678901234567890, "of": [{"n": -9223372036854775809}], "n": 1}\n')

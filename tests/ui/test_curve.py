@@ -145,8 +145,8 @@ def test_the_command_has_the_options_that_affect_the_run() -> None:
 
 def test_a_trial_without_a_usable_rate_has_no_interval_and_no_fps_per_watt() -> None:
     trial = tunings.measured(1, 64, "gpu0", rate=100.0, rate_low=98.0, rate_high=102.0)
-    assert tune_words.spread(trial) == "±2.0 %"
-    assert tune_words.spread(replace(trial, rate=0.0)) == "–"
-    assert tune_words.spread(replace(trial, rate_high=None)) == "–"
+    assert tune_words.spread(trial) == " ±2.0 %"
+    assert tune_words.spread(replace(trial, rate=0.0)) == ""
+    assert tune_words.spread(replace(trial, rate_high=None)) == ""
     column = next(column for column in tune_words.columns(tunings.SPEC) if column.name == "rate_per_w")
     assert [column.value(replace(trial, power_w=power_w)) for power_w in (0.0, 50.0)] == [None, 2.0]

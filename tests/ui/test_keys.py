@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import cast
 
@@ -42,6 +43,28 @@ def test_each_key_has_one_action_and_each_action_exists() -> None:
         name = f"action_{binding.action.partition('(')[0].removeprefix('app.')}"
         assert hasattr(GmgApp, name) or hasattr(MainScreen, name), binding.action
         assert binding.key == "ctrl+c" or (binding.id and binding.tooltip), binding.action
+
+
+@pytest.mark.parametrize(
+    ("choice", "wrong"),
+    [
+        ({"stop": ["r"]}, "stop: r is the key of restart; give restart another one too"),
+        ({"stop": ["hyper+x"]}, "stop: there is no key hyper+x"),
+        ({"stop": [" "]}, "stop: there is no key "),
+        ({"stop": ["ctrl+c"]}, "stop: ctrl+c is the key of quit"),
+    ],
+)
+def test_unknown_and_conflicting_keys_are_rejected(choice: dict[str, list[str]], wrong: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(wrong)):
+        keys.remap(choice)
+    assert keys.keymap == {}
+
+
+def test_a_key_may_be_named_as_the_screen_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "keymap", {})
+    keys.remap({"restart": ["F5", "Ctrl+R"], "details": ["PgDn"], "page-down": ["d"], "detach": ["f6"]})
+    assert keys.keymap["restart"] == "f5,ctrl+r"
+    assert keys.keymap["details"] == "pagedown"
 
 
 async def test_configured_keys_work_and_appear_in_the_footer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,6 +124,17 @@ async def test_a_silent_node_is_named_with_the_duration() -> None:
         assert "silent for 12 s" in next(row for row in rows if "- n2" in row)
 
 
+async def test_power_that_is_not_known_is_no_zero() -> None:
+    snapshot = nodes.varied()
+    samples = tuple(sessions.changed(sample, power_w=None) for sample in snapshot.samples)
+    app = nodes.app_of(sessions.changed(snapshot, samples=samples))
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "t", "do:screen.fold_node")
+        line = next(row for row in play.screen(app) if "+ n1" in row)
+        assert "2 running" in line
+        assert " W " not in line
+
+
 async def test_lost_nodes_that_do_not_fit_are_counted() -> None:
     shown: Snapshot = nodes.snapshot(sessions.busy_snapshot(16), 4)
     for node in ("n1", "n2", "n3"):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gmg_tui.ui.terminal import run_pager
 from tests.ui import play, sessions, sweeps
 from tests.ui.play import FakedApp
 from tests.ui.screens.stage import press
@@ -54,6 +55,25 @@ async def test_the_pager_opens_the_whole_log(tmp_path: Path, monkeypatch: pytest
             await pilot.pause(0.01)
         assert note.read_text() == f"{path} R"
         await play.sees(pilot, "a line")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("command", "why"), [("false", "false: exit status 1"), ("/bin/sh/x", "no pager")])
+async def test_a_pager_that_fails_is_reported_on_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, why: str
+) -> None:
+    app = _app("a line")
+    _with_log(app, tmp_path)
+    monkeypatch.setenv("PAGER", command)
+    async with app.run_test(size=SMALL) as pilot:
+        await press(pilot, "do:screen.log_pager")
+        await play.sees(pilot, why, "a line")
+
+
+@pytest.mark.process
+async def test_nothing_leaves_the_suspended_screen_by_an_exception() -> None:
+    assert await run_pager(["false"]) == "false: exit status 1"
+    assert await run_pager(["/absent"]) == "/absent: No such file or directory"
 
 
 async def test_in_a_sweep_it_is_the_log_of_the_job() -> None:

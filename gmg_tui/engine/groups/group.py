@@ -107,7 +107,7 @@ class Group:
         """Begin an attempt of all ranks whenever one is due, until cancelled."""
         while True:
             await self.policy.wait()
-            self._attempt = _Attempt()
+            self._attempt, self.stuck = _Attempt(), None
             for member in self.members:
                 member.called_off = False
                 member.due.set()

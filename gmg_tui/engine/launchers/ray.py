@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from subprocess import PIPE, Popen
@@ -25,6 +26,7 @@ from gmg_tui.session import AGENT_MARK
 _ANSWER_S = 45.0
 """How long a cluster may take to answer."""
 _BYTES = 1 << 16
+_POLL_S = 1.0
 
 
 class Ray(Launcher):
@@ -95,8 +97,16 @@ def _forward(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
     os._exit(0)
 
 
+def _end_with(engine: int) -> None:
+    """End with the engine, which Ray's client may not notice for minutes."""
+    while os.getppid() == engine:
+        time.sleep(_POLL_S)
+    os._exit(1)
+
+
 def main() -> None:
     """List the nodes, or connect to one."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     address, kind, name = sys.argv[1:]
     cpu = kind == "cpu"
     try:

@@ -78,12 +78,13 @@ class Reported:
     def _take(self, text: bytes) -> None:
         try:
             results = _object(text)
+            sizes = {name: len(name) + len(msgspec.json.encode(value)) for name, value in results.items()}
         except _NO_OBJECT as error:
             self._ignore(f"a gmg:result line is no JSON object: {error}")
             return
         self.taken += 1
         for name, value in results.items():
-            size = len(name) + len(msgspec.json.encode(value))
+            size = sizes[name]
             if self._size - self._sizes.get(name, 0) + size > _MAX_BYTES:
                 self._ignore(
                     f"gmg:result: {units.mib(_MAX_BYTES >> 20)} are kept, and no room is left for {name[:40]!r}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -42,6 +43,7 @@ class SlotState:
         """Why no job starts on it, in one line; None in a plain run."""
         self.away: str | None = None
         """Why nothing can run on it, as its node is lost; None while that is there."""
+        self._made = time.monotonic()
         self.over = False
         """Whether no job is left that could start on it; without meaning in a plain run."""
 
@@ -75,6 +77,7 @@ class SlotState:
             slot=self.slot.name,
             index=self.index,
             state=WorkerState.FINISHED if self.over else WorkerState.WAITING,
+            state_since=unix(worker.state_since if worker is not None else self._made),
             reason=self.waits,
             log_lines=self.ring.end,
             last_line=clean(self.ring.newest),

@@ -94,7 +94,7 @@ class LogView(Rows):
         elif not buffer.empty:
             line.end(f" {units.count(buffer.printed, 'line')} ", "dim")
         line.add(SIGNS.line[0] * 2 + " ", "border")
-        line.add(f"{name} log, {len(ranks)} ranks" if ranks else f"{name} log", "title")
+        line.add(f"{name} log, {len(ranks)} ranks" if ranks else f"{name} log".lstrip(), "title")
         if self.following:
             line.add(" following ", "ok")
         else:

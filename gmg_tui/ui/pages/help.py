@@ -59,7 +59,7 @@ class HelpScreen(Dialog[None]):
     def __init__(self, screen: Screen[Any], main: Screen[Any]) -> None:
         super().__init__()
         self._page = list(_keys(screen)) if screen is not main else []
-        self._main = list(_keys(main))
+        self._main = list(_keys(main, every=screen is not main))
 
     def contents(self) -> ComposeResult:
         """The sections, one below the other."""
@@ -74,11 +74,11 @@ class HelpScreen(Dialog[None]):
             yield Facts([Fact("Metrics"), *METRICS])
 
 
-def _keys(screen: Screen[Any]) -> Iterator[Fact]:
-    """The keys that work on `screen` now, with what they do; keys with the same action are together."""
+def _keys(screen: Screen[Any], *, every: bool = False) -> Iterator[Fact]:
+    """The keys that work on `screen` now, or `every` one, with what they do; keys with the same action are together."""
     actions: dict[str, list[str]] = {}
     for each in screen.active_bindings.values():
-        if each.enabled and each.binding.id:
+        if (each.enabled or every) and each.binding.id:
             text = each.tooltip or each.binding.description
             actions.setdefault(text, []).append(screen.app.get_key_display(each.binding))
     for text, displayed in actions.items():

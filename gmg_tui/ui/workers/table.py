@@ -248,7 +248,8 @@ def node_line(view: View, band: Band, width: int, position: str = "") -> Row:
     entries = [view.of(name) for name in view.nodes[band.node]]
     present = [each for each in entries if view.worker_on(each.slot.name) is not None]
     workers = [each.worker for each in present]
-    powers = {each.sample.uuid: each.sample.power_w or 0.0 for each in present if each.sample is not None}
+    samples = [each.sample for each in present if each.sample is not None]
+    powers = {sample.uuid: sample.power_w for sample in samples if sample.power_w is not None}
     here = view.selected in band.slots
     row = Row(width).end(f"{position} " if position else "", "strong")
     row.end(f"{sum(powers.values()):9,.0f} W " if powers else " " * 12)
