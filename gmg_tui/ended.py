@@ -204,9 +204,10 @@ def _queue(stored: Stored, session: Session, snapshot: Snapshot, first: int, cou
 def _tried(stored: Stored, now: float) -> TriedView:
     tried = TriedArguments()
     for ran in _all_attempts(stored):
-        lost = ran.attempt.ended is None
-        died = structs.replace(ran.attempt, state=WorkerState.FAILED, reason=ENGINE_DIED, ended=now)
-        tried.add(ran.slot, died if lost else ran.attempt)
+        attempt = ran.attempt
+        if attempt.ended is None:
+            attempt = structs.replace(attempt, state=WorkerState.FAILED, reason=ENGINE_DIED, ended=now)
+        tried.add(ran.slot, attempt)
     return tried.view((), now)
 
 
