@@ -6,9 +6,8 @@ import errno
 import importlib
 import io
 import os
-import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,10 @@ import click
 from click.core import ParameterSource
 
 import gmg_tui
-from gmg_tui import config
-from gmg_tui.commands import grammar
-from gmg_tui.commands.declared import COMMANDS
-from gmg_tui.commands.grammar import OPTIONS, WORDS, ScriptCommand
+from gmg_tui.commands.grammar import OPTIONS, ConfiguredCommand, ScriptCommand, own_options
 from gmg_tui.config import Settings
 from gmg_tui.errors import GmgError, nearest
-from gmg_tui.options import RUN, SCREEN, SWEEP_ONLY, TUNE_ONLY, Opt, Options, Program
+from gmg_tui.options import Options, Program, Span
 
 _INTERRUPTED = 130
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -40,16 +36,8 @@ gmg-tui runs a Genesis script on every GPU of this machine and shows what each o
   gmg-tui doctor                            what this machine has and lacks"""
 _MAIN_OPTIONS = ("gpus", "cpu", "env", "restart", "headless", "detach", "nodes", "ddp")
 """Those in the main help."""
-_SCREEN_OPTIONS = tuple(opt for opt in RUN if opt.name in SCREEN)
-_OPTIONS: Mapping[str, tuple[Opt, ...]] = {
-    "run": RUN,
-    "demo": RUN,
-    "tune": (*TUNE_ONLY, *RUN),
-    "sweep": (*SWEEP_ONLY, *RUN),
-    "attach": _SCREEN_OPTIONS,
-    "serve": _SCREEN_OPTIONS,
-}
-"""Of each command that reads `config.toml` its options."""
+_LIBRARIES = {"metrics": "prometheus_client", "serve": "textual-serve"}
+"""What commands need that have an extra of their name."""
 
 
 class _Group(click.Group):
@@ -73,27 +61,14 @@ class _Group(click.Group):
             formatter.write_dl([row for row in rows if row])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `run` before words that begin with no command, and take the command's defaults from `config.toml`."""
+        """Put `run` before words that begin with no command."""
         if not args and not ctx.resilient_parsing:
             click.echo(_BARE)
             ctx.exit(2)
         if args and args[0] not in self.commands and args[0] not in {"-h", "--help", "--version"}:
             ctx.meta["gmg_tui.implied"] = True
             args = ["run", *args]
-        if args and not ctx.resilient_parsing and not {"-h", "--help"} & {*args[1:2]}:
-            ctx.obj = settings = _settings(args[0])
-            ctx.default_map = {args[0]: settings.options} if settings else None
         return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Call the command; an error about an option that `config.toml` set names the file."""
-        try:
-            return super().invoke(ctx)
-        except (click.UsageError, GmgError) as error:
-            text, settings = _text(error), ctx.find_object(Settings)
-            if settings and _is_of_settings(error, settings):
-                text = f"{settings.path}: {text}"
-            raise GmgError(text, error.exit_code) from error
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command line, by default this process's, and exit with its status; an error is one line."""
@@ -118,18 +93,16 @@ class _Group(click.Group):
         sys.exit(status)
 
 
-def _is_of_settings(error: click.UsageError | GmgError, settings: Settings) -> bool:
-    """Whether an error is about a value that `config.toml` sets."""
-    if isinstance(error, click.BadParameter) and error.param is not None and error.ctx is not None:
-        return error.ctx.get_parameter_source(error.param.name or "") is ParameterSource.DEFAULT_MAP
-    return _text(error).partition(" ")[0].strip("-:").replace("-", "_") in settings.options
-
-
 def _text(error: click.ClickException | GmgError) -> str:
-    """An error in one line, which begins with the option that it is about."""
-    if isinstance(error, click.BadParameter) and isinstance(error.param, click.Option):
-        return f"{error.param.opts[0]} {error.message.rstrip('.')}"
-    return error.format_message() if isinstance(error, click.ClickException) else str(error)
+    """An error in one line, which begins with the option that it is about, and before that the file that sets it."""
+    if not isinstance(error, click.BadParameter) or not isinstance(error.param, click.Option):
+        return error.format_message() if isinstance(error, click.ClickException) else str(error)
+    text, ctx = f"{error.param.opts[0]} {error.message.rstrip('.')}", error.ctx
+    settings = ctx.find_object(Settings) if ctx is not None else None
+    if ctx is None or settings is None:
+        return text
+    set_there = ctx.get_parameter_source(error.param.name or "") is ParameterSource.DEFAULT_MAP
+    return f"{settings.path}: {text}" if set_there else text
 
 
 def _discard_output() -> None:
@@ -145,32 +118,6 @@ def _prepare_output() -> None:
         sys.stdout.reconfigure(errors="replace")
 
 
-def _settings(command: str) -> Settings | None:
-    """What `config.toml` sets for a command; None without it. Raises `GmgError`."""
-    file = config.path()
-    if command not in _OPTIONS or file is None or not os.path.exists(file):  # noqa: PTH110 - raises nothing
-        return None
-    settings = config.read(file, command, _OPTIONS)
-    if settings.keys:
-        from gmg_tui.ui import keys
-
-        for name in settings.keys:
-            if name not in keys.ids():
-                raise GmgError(f"{file}: [keys] there is no action {name}{nearest(name, keys.ids())}")
-        try:
-            keys.remap(settings.keys)
-        except ValueError as error:
-            raise GmgError(f"{file}: [keys] {error}") from None
-    if settings.readers:
-        from gmg_tui.readers import formats
-
-        try:
-            formats.check_tables(settings.readers)
-        except GmgError as error:
-            raise GmgError(f"{file}: {error}") from error
-    return settings
-
-
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -181,19 +128,25 @@ def _group() -> None:
     """Run a Genesis script on every GPU of this machine, and monitor and control it."""
 
 
-def _start(of: str, function: str, *args: Any, **more: Any) -> int:
-    """Call a function of the module `of` in `gmg_tui.commands`, which is imported while the engine's process starts."""
+def _call(command: str, *args: Any, function: str = "", **options: Any) -> int:
+    """Call the function of a command, whose module is imported only now."""
+    try:
+        module = importlib.import_module(f"gmg_tui.commands.{command}")
+    except ImportError as error:
+        if command not in _LIBRARIES or (error.name or "").startswith("gmg_tui"):
+            raise
+        needed = f"{command} needs {_LIBRARIES[command]}"
+        raise GmgError(f"{needed}; get it with: pip install 'gmg-tui[{command}]'", 1) from None
+    status: int = getattr(module, function or command)(*args, **options)
+    return status
+
+
+def _start(command: str, *args: Any, **more: Any) -> int:
+    """As `_call`, with the process of an engine, which starts during the import."""
     from gmg_tui.commands.prestart import PrestartedEngine
 
     with PrestartedEngine() as engine:
-        command = getattr(importlib.import_module(f"gmg_tui.commands.{of}"), function)
-        status: int = command(*args, engine=engine, **more)
-        return status
-
-
-_module = click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as for python -m.")
-_script = click.argument("script", required=False, metavar="SCRIPT")
-_args = click.argument("args", nargs=-1, type=click.UNPROCESSED)
+        return _call(command, *args, engine=engine, **more)
 
 
 def _options() -> Options:
@@ -202,7 +155,22 @@ def _options() -> Options:
     return options
 
 
-@_group.command(cls=ScriptCommand, tables=(RUN,), short_help="Run SCRIPT on every GPU.")
+def _program(script: str | None, args: Sequence[str], *, module: bool) -> Program | None:
+    """What workers run, with the options of gmg-tui among the arguments, for the advice if the script rejects them."""
+    if script is None:
+        return None
+    return Program(script, tuple(args), module, own_options(click.get_current_context().command, args))
+
+
+_module = click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as for python -m.")
+_script = click.argument("script", required=False, metavar="SCRIPT")
+_args = click.argument("args", nargs=-1, type=click.UNPROCESSED)
+_name = click.argument("name", required=False)
+_names = click.argument("names", nargs=-1, metavar="[NAME]...")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@_group.command(cls=ScriptCommand, short_help="Run SCRIPT on every GPU.")
 @_module
 @_script
 @_args
@@ -212,49 +180,25 @@ def run(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> in
     Everything after SCRIPT belongs to it. In ARGS and --env, {slot}, {gpu}, {i}, {n} and {seed} are filled in for each
     worker; {{ is a literal brace. All options and settings: gmg-tui guide options.
     """
-    ctx, options = click.get_current_context(), _options()
+    options = _options()
     if options.simulate is not None:
         if script is not None:
             demo = f"gmg-tui demo --simulate {options.simulate}"
             raise GmgError(f"--simulate runs the bundled script, not {script}: {demo}")
-        return _start("run", "demo", options, args=())
+        return _start("run", options, args=(), function="demo")
     if script is None:
         raise GmgError("give a SCRIPT, as in: gmg-tui sim.py -B 4096")
-    if not module and ctx.meta.get("gmg_tui.implied") and not os.path.exists(script):  # noqa: PTH110 - raises nothing
-        _explain_script(ctx, script)
-    ours, others = grammar.misplaced(ctx.command, args)
-    try:
-        return _start("run", "run", options, program=_program(script, args, module=module))
-    except GmgError as error:
-        if ours and str(error).startswith("no GPU"):
-            order = "gmg-tui --help" if "--help" in ours else shlex.join(["gmg-tui", *ours, script, *others])
-            raise GmgError(f"no GPU; options go before the script: {order}", error.exit_code) from error
-        raise
+    implied = not module and "gmg_tui.implied" in click.get_current_context().meta
+    if implied and not os.path.exists(script):  # noqa: PTH110 - raises nothing
+        if script in _group.commands:
+            raise GmgError(f"options go after the command: gmg-tui {script} …")
+        if Path(script).name == script and not Path(script).suffix:
+            hint = nearest(script, _group.commands) or "; gmg-tui --help lists the commands"
+            raise GmgError(f"there is no command or script {script}{hint}")
+    return _start("run", options, program=_program(script, args, module=module))
 
 
-def _program(script: str | None, args: Sequence[str], *, module: bool) -> Program | None:
-    """What workers run, with the options of gmg-tui among the arguments, for the advice if the script rejects them."""
-    if script is None:
-        return None
-    ours, _ = grammar.misplaced(click.get_current_context().command, args)
-    names = [name for word in ours if (name := word.partition("=")[0]).startswith("--")]
-    return Program(script, tuple(args), module, tuple(dict.fromkeys(names)))
-
-
-def _explain_script(ctx: click.Context, script: str) -> None:
-    """Raise `GmgError` where a word that names no file is, or may be meant to be, a command."""
-    if script in _group.commands:
-        words = list(ctx.meta[WORDS])
-        words.remove(script)
-        raise GmgError(f"options go after the command: gmg-tui {shlex.join([script, *words])}")
-    if script == "help":
-        raise GmgError("there is no command help; see gmg-tui --help, or gmg-tui guide")
-    if Path(script).name == script and not Path(script).suffix:
-        hint = nearest(script, _group.commands) or "; gmg-tui --help lists the commands"
-        raise GmgError(f"there is no command or script {script}{hint}")
-
-
-@_group.command(cls=ScriptCommand, tables=(TUNE_ONLY, RUN), short_help="Find the best value of one number.")
+@_group.command(cls=ScriptCommand, short_help="Find the best value of one number.")
 @_module
 @_script
 @_args
@@ -266,11 +210,11 @@ def tune(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> i
     """
     options = _options()
     if options.resume is not None:
-        return _start("tune", "resume", options)
-    return _start("tune", "tune", options, program=_program(script, args, module=module))
+        return _start("tune", options, function="resume")
+    return _start("tune", options, program=_program(script, args, module=module))
 
 
-@_group.command(cls=ScriptCommand, tables=(SWEEP_ONLY, RUN), short_help="Queue many jobs on the slots.")
+@_group.command(cls=ScriptCommand, short_help="Queue many jobs on the slots.")
 @click.option("--script", "is_script", is_flag=True, help="Run SCRIPT with ARGS instead of a FILE.")
 @_module
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="FILE | --script SCRIPT [ARGS]...")
@@ -282,30 +226,134 @@ def sweep(words: tuple[str, ...], is_script: bool, module: bool, **_: Any) -> in
     """
     options = _options()
     if options.resume is not None:
-        return _start("sweep", "resume", options)
+        return _start("sweep", options, function="resume")
     if options.simulate is not None and words:
         raise GmgError(f"--simulate runs the bundled script instead of yours; leave out {words[0]}")
     if is_script and not words:
         raise GmgError("--script: give the SCRIPT and its arguments after it, at the end")
     if is_script:
-        return _start("sweep", "sweep", options, file=None, program=_program(words[0], words[1:], module=module))
+        return _start("sweep", options, file=None, program=_program(words[0], words[1:], module=module))
     if len(words) > 1:
         hint = "several values are --set KEY=V1,V2" if options.sets else "only a SCRIPT (--script) has arguments"
         raise GmgError(f"{words[1]}: a sweep has one FILE; {hint}")
     if not words and options.simulate is None:
         raise GmgError("give a FILE, or --set KEY=V1,V2 --script SCRIPT, or --resume NAME")
-    return _start("sweep", "sweep", options, file=words[0] if words else None, program=None)
+    return _start("sweep", options, file=words[0] if words else None, program=None)
 
 
-@_group.command(cls=ScriptCommand, tables=(RUN,), short_help="Run the bundled Genesis example.")
+@_group.command(cls=ScriptCommand, short_help="Run the bundled Genesis example.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS]...")
 def demo(words: tuple[str, ...], **_: Any) -> int:
     """Run the bundled Genesis example: on the GPUs, or on two CPU slots if there are none."""
-    return _start("run", "demo", _options(), args=words)
+    return _start("run", _options(), args=words, function="demo")
 
 
-for _other in COMMANDS:
-    _group.add_command(_other)
+@_group.command(cls=ConfiguredCommand)
+@_name
+@click.option("--readonly", is_flag=True, help="Do not change anything.")
+def attach(name: str | None, readonly: bool, **_: Any) -> int:
+    """Open the screen on a session, by default the newest.
+
+    A session that has ended is named; its last moment and its logs are shown, read-only.
+    """
+    return _call("attach", name, _options(), readonly=readonly)
+
+
+@_group.command
+@_json
+def ls(as_json: bool) -> int:
+    """List the sessions."""
+    return _call("ls", as_json=as_json)
+
+
+@_group.command
+@_names
+@click.option("--all", "everything", is_flag=True, help="Stop all running sessions.")
+def stop(names: tuple[str, ...], everything: bool) -> int:
+    """Stop running sessions; NAME may be left out if only one runs."""
+    return _call("stop", names, everything=everything)
+
+
+@_group.command
+@_names
+@click.option("--older", type=Span(), metavar="AGE", help="Remove sessions that ended longer ago: 30d, 12h.")
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the N sessions that ended last.")
+@click.option("-y", "--yes", is_flag=True, help="Remove without asking; needed without a terminal.")
+def rm(names: tuple[str, ...], **options: Any) -> int:
+    """Remove ended sessions: those named, or by age.
+
+    Their logs and results go. Each is listed with its size, and on a terminal gmg-tui asks first. A running session is never
+    removed.
+    """
+    return _call("rm", names, **options)
+
+
+@_group.command
+@click.argument("words", nargs=-1, metavar="[NAME] [SLOT|JOB]")
+@click.option("-f", "--follow", is_flag=True, help="Print until the session or job has ended.")
+def logs(words: tuple[str, ...], follow: bool) -> int:
+    """Print a worker's log, by default the newest session's.
+
+    NAME alone means its only worker or job, or the only one that has failed.
+    """
+    return _call("logs", words, follow=follow)
+
+
+@_group.command
+@_names
+@click.option("--json", "as_json", is_flag=True, help="Print the detailed results (JSON).")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the summary of the results (CSV).")
+@click.option("--html", metavar="FILE", help="Write a page with charts.")
+@click.option("--best", metavar="COLUMN", help="Sort by COLUMN; -COLUMN: smallest first.")
+def report(names: tuple[str, ...], **options: Any) -> int:
+    """Print what a session did, or compare several."""
+    return _call("report", names, **options)
+
+
+@_group.command
+@_json
+def gpus(as_json: bool) -> int:
+    """Print one line for each GPU."""
+    return _call("gpus", as_json=as_json)
+
+
+@_group.command
+@click.option("--listen", metavar="HOST:PORT", help="Serve there. [default: 127.0.0.1:9400]")
+@click.option("--textfile", metavar="FILE", help="Write FILE every 15 s instead, for node_exporter.")
+def metrics(**options: Any) -> int:
+    """Export Prometheus metrics for running sessions."""
+    return _call("metrics", **options)
+
+
+@_group.command
+@_name
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8400, metavar="N", help="0: any free one. [default: 8400]"
+)
+def serve(name: str | None, port: int) -> int:
+    """Show a running session in a browser of this machine, read-only."""
+    return _call("serve", name, port)
+
+
+@_group.command
+@click.argument("topic", required=False)
+def guide(topic: str | None) -> int:
+    """Open the manual; without a terminal, print it."""
+    return _call("guide", topic)
+
+
+@_group.command
+@click.option("--python", metavar="PATH", help="The workers' interpreter, as for run.")
+@_json
+def doctor(python: str | None, as_json: bool) -> int:
+    """Check this machine: driver, GPUs, Genesis, EGL, disk."""
+    return _call("doctor", python, as_json=as_json)
+
+
+@_group.command(hidden=True)
+def agent() -> int:
+    """Connect a node's agent to standard input and output; gmg-tui runs it itself."""
+    return _call("agent")
 
 
 def main(words: Sequence[str] | None = None) -> None:

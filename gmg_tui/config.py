@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gmg_tui.errors import GmgError, nearest
-from gmg_tui.options import LINE, Opt
+from gmg_tui.options import LINE, TABLES, Opt
 
 _VARIABLE = "GMG_TUI_CONFIG"
 _TABLES = ("keys", "readers")
@@ -40,8 +40,8 @@ def path(environ: Mapping[str, str] = os.environ) -> Path | None:
     return Path(folder if folder.startswith("/") else os.path.expanduser("~/.config"), "gmg-tui", "config.toml")  # noqa: PTH111
 
 
-def read(file: Path, command: str, options_of: Mapping[str, Iterable[Opt]]) -> Settings:
-    """What `file` sets for `command`, of which `options_of` has the options of all commands.
+def read(file: Path, command: str) -> Settings:
+    """What `file` sets for `command`.
 
     Raises:
         GmgError: The file cannot be read or is wrong; the text names it.
@@ -54,6 +54,7 @@ def read(file: Path, command: str, options_of: Mapping[str, Iterable[Opt]]) -> S
         raise GmgError(f"{file}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise GmgError(f"{file}: is not TOML: {error}") from error
+    options_of = {name: [opt for table in tables for opt in table] for name, tables in TABLES.items()}
     everywhere = [opt for options in options_of.values() for opt in options]
     of_command = {opt.name for opt in options_of[command]}
     shared, specific = dict[str, Any](), dict[str, Any]()
@@ -85,6 +86,8 @@ def _values(table: dict[str, Any], options: Iterable[Opt], where: str, tables: I
             raise GmgError(f"{where}{name} is not a setting{nearest(dashed, [*settable, *tables])}")
         if LINE in opt.marks:
             raise GmgError(f"{where}{name} is not a setting; give --{dashed} on the command line")
+        if value is True and opt.bare:
+            value = opt.bare
         if isinstance(value, bool) is not (opt.kind is bool):
             raise GmgError(f"{where}{name} = {value!r}: give {'true or false' if opt.kind is bool else 'a value'}")
         values[opt.name] = (tuple(value) if isinstance(value, list) else (value,)) if opt.many else value

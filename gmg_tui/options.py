@@ -10,9 +10,11 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum, Flag, auto
+from enum import Flag, auto
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
+
+from click import Choice, Context, FloatRange, IntRange, Parameter, ParamType
 
 
 class Mark(Flag):
@@ -35,23 +37,49 @@ KEPT, LINE, COMPARED, SWEEP, TUNE = Mark.KEPT, Mark.LINE, Mark.COMPARED, Mark.SW
 RESUMED = SWEEP | TUNE
 
 
-class Limits(NamedTuple):
-    """The kind of a number that has limits."""
-
-    kind: type
-    low: float
-    high: float
-    unit: str = ""
-    """In words, after a space."""
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT])(?:i?B)?", re.IGNORECASE)
+_LEAST_BYTES = 1 << 20
+_SPAN = re.compile(r"(?=\d)" + "".join(rf"(?:(?P<{unit}>\d+(?:\.\d+)?){unit})?" for unit in "dhms"))
+_UNIT_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 
 
-class Form(Enum):
-    """The kind of a text that stands for a number."""
+def span_s(text: str) -> float:
+    """Seconds of a text such as `1h30m` or `90`; infinity for `none`, NaN for what is neither."""
+    word = text.strip().lower()
+    if word == "none":
+        return math.inf
+    if parts := _SPAN.fullmatch(word):
+        return sum(float(part) * _UNIT_S[unit] for unit, part in parts.groupdict("0").items())
+    return float(word) if re.fullmatch(r"\d+(\.\d+)?", word) else math.nan
 
-    SIZE = auto()
-    """Bytes, as in 2G."""
-    SPAN = auto()
+
+class Span(ParamType):  # type: ignore[type-arg]
     """Seconds, as in 30m."""
+
+    name = "span"
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> float:
+        """The seconds."""
+        seconds = span_s(str(value))
+        if not 1 <= seconds < math.inf:
+            self.fail(f"{value}: give a time, such as 15m, 1h30m, 30d or 90 (seconds)", param, ctx)
+        return seconds
+
+
+class Size(ParamType):  # type: ignore[type-arg]
+    """Bytes, as in 2G; None for `none`."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> int | None:
+        """The bytes."""
+        if str(value).strip().lower() == "none":
+            return None
+        match = _SIZE.fullmatch(str(value).strip())
+        number = float(match[1]) * (1 << 10 * (1 + "KMGT".index(match[2].upper()))) if match else 0.0
+        if not _LEAST_BYTES <= number < 1 << 60:
+            self.fail(f"{value}: give a size of at least 1M, such as 500M or 2G, or none", param, ctx)
+        return int(number)
 
 
 @dataclass(frozen=True)
@@ -60,8 +88,8 @@ class Opt:
 
     name: str
     """Of its value in `Options`; on the command line with dashes."""
-    kind: type | tuple[str, ...] | Limits | Form
-    """`str`, `int`, `float` or `bool`; several texts to choose from; a number within limits; or the form of a text."""
+    kind: Any
+    """As Click's `type`."""
     metavar: str
     help: str
     marks: Mark = Mark.NONE
@@ -70,10 +98,8 @@ class Opt:
     """The field of `RunSpec` (of `TuneSpec` for options of `tune` alone) that it sets, where it has another name."""
     flag: str = ""
     """Its name on the command line, where it is not made from `name`."""
-    beats: tuple[str, ...] = ()
-    """Options whose settings do not count beside this one on the command line."""
-    needs: str = ""
-    """An option without which its setting does not count."""
+    bare: str = ""
+    """Its value where it is given without one, which it may be."""
 
     @property
     def spec_field(self) -> str:
@@ -96,52 +122,56 @@ class Opt:
         return self.long.removeprefix("--")
 
 
-def _s(low: float, high: float) -> Limits:
-    return Limits(float, low, high, " seconds")
-
-
 _DAY_S = 86400
-_GPUS, _COUNT = Limits(int, 1, 64, " GPUs"), Limits(int, 1, 1e6)
-_SLOTS = ("gpus", "cpu", "simulate", "nodes")
 THEMES = ("dark", "light", "ansi", "contrast")
-_STARTS, _RESTARTS = ("gated", "together", "staggered"), ("never", "startup", "failure", "always")
+_STARTS = Choice(("gated", "together", "staggered"))
+_RESTARTS = Choice(("never", "startup", "failure", "always"))
 _WHERE, _USUAL = COMPARED | SWEEP, KEPT | RESUMED
 RUN = (
-    Opt("gpus", str, "WHAT", "'all', a count, or indices or UUIDs: 0,2,5.", _WHERE, beats=("cpu",)),
-    Opt("cpu", Limits(int, 1, 4096), "N", "N CPU slots instead of GPUs.", _WHERE, beats=_SLOTS),
+    Opt("gpus", str, "WHAT", "'all', a count, or indices or UUIDs: 0,2,5.", _WHERE),
+    Opt("cpu", IntRange(1, 4096), "N", "N CPU slots instead of GPUs.", _WHERE),
     Opt("name", str, "NAME", "Session name. [default: script and number]", LINE),
     Opt("python", str, "PATH", "Interpreter. [default: active environment]", _WHERE),
     Opt("env", str, "KEY=VALUE", "Set an environment variable; repeatable.", SWEEP, ()),
     Opt("start", _STARTS, "MODE", "Start workers gated, together or staggered.", COMPARED | RESUMED),
     Opt("restart", _RESTARTS, "POLICY", "Restart after: never, startup, failure, always.", RESUMED, "startup"),
-    Opt("max_restarts", Limits(int, 0, 1e6), "N", "Maximum consecutive restarts.", RESUMED, 3),
+    Opt("max_restarts", IntRange(0), "N", "Maximum consecutive restarts.", RESUMED, 3),
     Opt(
-        "stuck_after", _s(2, _DAY_S), "S", "Silence without CPU time that means stuck.", RESUMED, 60.0, "stuck_after_s"
+        "stuck_after",
+        FloatRange(2, _DAY_S),
+        "S",
+        "Silence without CPU time that means stuck.",
+        RESUMED,
+        60,
+        "stuck_after_s",
     ),
     Opt("restart_stuck", bool, "", "Restart stuck workers.", RESUMED, False),
     Opt("pattern", str, "REGEX", "How to parse the script's progress lines.", SWEEP, (), "patterns"),
     Opt("no_probe", bool, "", "Do not count steps inside the script.", default=False),
-    Opt("headless", bool, "", "Print lines instead of a screen.", RESUMED, False, beats=("detach",)),
-    Opt("detach", bool, "", "Start, print the session's name, return.", RESUMED, False, beats=("headless", "summary")),
+    Opt("headless", bool, "", "Print lines instead of a screen.", RESUMED, False),
+    Opt("detach", bool, "", "Start, print the session's name, return.", RESUMED, False),
     Opt("summary", str, "FILE", "Also write the summary (JSON) to FILE.", RESUMED),
     Opt("notify", str, "HOW", "Report failures and the end: bell, osc9, osc777 or a command.", RESUMED, ()),
-    Opt("simulate", _GPUS, "N", "Simulate N GPUs and run the bundled script.", LINE | COMPARED, beats=_SLOTS),
-    Opt("interval", _s(0.2, 60), "S", "Seconds between two samples of the GPUs.", _USUAL, 1.0, "interval_s"),
-    Opt("sigint_wait", _s(0, 3600), "S", "Seconds from SIGINT to SIGTERM.", _USUAL, 15.0, "sigint_wait_s"),
-    Opt("sigterm_wait", _s(0, 3600), "S", "Seconds from SIGTERM to SIGKILL.", _USUAL, 10.0, "sigterm_wait_s"),
-    Opt("log_max", Form.SIZE, "SIZE", "Cut the middle out of a longer log: 500M, 2G.", _USUAL, field="log_max_bytes"),
-    Opt("nodes", str, "WHERE", "Several machines: slurm[:JOB], ray[:ADDRESS], ssh:HOSTS.", COMPARED, beats=_SLOTS),
-    Opt("orphan_wait", _s(1, _DAY_S), "S", "Grace period before orphaned workers stop.", KEPT, 60.0),
-    Opt("ddp", str, "[N]", "Groups of N ranks, as torchrun starts them.", COMPARED, beats=("start",)),
-    Opt("virtual_local_rank", bool, "", "Each rank sees only its GPU.", SWEEP, False, needs="ddp"),
-    Opt("theme", THEMES, "NAME", "Colour theme: dark, light, ansi or contrast.", _USUAL),
+    Opt("simulate", IntRange(1, 64), "N", "Simulate N GPUs and run the bundled script.", LINE | COMPARED),
+    Opt("interval", FloatRange(0.2, 60), "S", "Seconds between two samples of the GPUs.", _USUAL, 1, "interval_s"),
+    Opt("sigint_wait", FloatRange(0, 3600), "S", "Seconds from SIGINT to SIGTERM.", _USUAL, 15, "sigint_wait_s"),
+    Opt("sigterm_wait", FloatRange(0, 3600), "S", "Seconds from SIGTERM to SIGKILL.", _USUAL, 10, "sigterm_wait_s"),
+    Opt("log_max", Size(), "SIZE", "Cut the middle out of a longer log: 500M, 2G.", _USUAL, field="log_max_bytes"),
+    Opt("nodes", str, "WHERE", "Several machines: slurm[:JOB], ray[:ADDRESS], ssh:HOSTS.", COMPARED),
+    Opt("orphan_wait", FloatRange(1, _DAY_S), "S", "Grace period before orphaned workers stop.", KEPT, 60),
+    Opt("ddp", str, "[N]", "Groups of N ranks, as torchrun starts them.", COMPARED, bare="all"),
+    Opt("virtual_local_rank", bool, "", "Each rank sees only its GPU.", SWEEP, False),
+    Opt("theme", Choice(THEMES), "NAME", "Colour theme: dark, light, ansi or contrast.", _USUAL),
     Opt("ascii_only", bool, "", "Draw with ASCII characters only.", _USUAL, False, flag="--ascii"),
     Opt("no_mouse", bool, "", "Leave the mouse to the terminal.", _USUAL, False),
 )
 """Those of `run`, which `demo`, `tune` and `sweep` have too."""
 
-SCREEN = ("theme", "ascii_only", "no_mouse")
-"""The names of those in `RUN` for how the screen is drawn, which `attach` has too."""
+EXCLUSIVE = (("gpus", "cpu", "simulate"), ("headless", "detach"), ("ddp", "start"))
+"""Options that contradict each other: beside one on the command line, settings of the others do not count."""
+
+SCREEN = tuple(opt for opt in RUN if opt.name in {"theme", "ascii_only", "no_mouse"})
+"""Those of `RUN` for how the screen is drawn, which `attach` has too."""
 
 SWEEP_ONLY = (
     Opt("sets", str, "KEY=V1,V2", "Values of a key of the grid; repeatable.", LINE, (), flag="--set"),
@@ -154,19 +184,29 @@ SWEEP_ONLY = (
 )
 """Those that only `sweep` has."""
 
-_HEADROOM_PCT, _KNEE_PCT = Limits(float, 0, 90, " percent"), Limits(float, 0, 50, " percent")
 _SETTLE = "Seconds a trial is measured; up to three times as long while its rate drifts."
 TUNE_ONLY = (
     Opt("var", str, "NAME=LOW..HIGH", "The number to tune, {NAME} in ARGS.", LINE, "n_envs=64.."),
     Opt("metric", str, "KEY", "fps, or a number the script reports, of which more is better.", default="fps"),
-    Opt("headroom", _HEADROOM_PCT, "PCT", "VRAM in percent that stays free.", TUNE, 10.0, "headroom_pct"),
-    Opt("knee", _KNEE_PCT, "PCT", "Recommend the smallest value within PCT of the fastest.", TUNE, 3.0, "knee_pct"),
-    Opt("settle", _s(1, 3600), "S", _SETTLE, TUNE, 20.0, "settle_s"),
-    Opt("trial_time", Form.SPAN, "T", "Time limit of a trial with its start.", TUNE, "15m", "trial_time_s"),
-    Opt("budget", Form.SPAN, "T", "Time limit of the search: 30m, 2h.", TUNE, None, "budget_s"),
+    Opt("headroom", FloatRange(0, 90), "PCT", "VRAM in percent that stays free.", TUNE, 10, "headroom_pct"),
+    Opt(
+        "knee", FloatRange(0, 50), "PCT", "Recommend the smallest value within PCT of the fastest.", TUNE, 3, "knee_pct"
+    ),
+    Opt("settle", FloatRange(1, 3600), "S", _SETTLE, TUNE, 20, "settle_s"),
+    Opt("trial_time", Span(), "T", "Time limit of a trial with its start.", TUNE, "15m", "trial_time_s"),
+    Opt("budget", Span(), "T", "Time limit of the search: 30m, 2h.", TUNE, None, "budget_s"),
     Opt("resume", str, "NAME", "Continue a tuning that has stopped.", LINE | RESUMED),
 )
 """Those that only `tune` has."""
+
+TABLES: Mapping[str, tuple[tuple[Opt, ...], ...]] = {
+    "run": (RUN,),
+    "demo": (RUN,),
+    "tune": (TUNE_ONLY, RUN),
+    "sweep": (SWEEP_ONLY, RUN),
+    "attach": (SCREEN,),
+}
+"""The options of each command that reads `config.toml`; those of the first table are in its help."""
 
 
 class Options(SimpleNamespace):
@@ -199,17 +239,3 @@ class Program(NamedTuple):
     """Whether the script is a module, as for `python -m`."""
     own_options: tuple[str, ...] = ()
     """Options among `args` that gmg-tui has too."""
-
-
-_SPAN = re.compile(r"(?=\d)" + "".join(rf"(?:(?P<{unit}>\d+(?:\.\d+)?){unit})?" for unit in "dhms"))
-_UNIT_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
-
-
-def span_s(text: str) -> float:
-    """Seconds of a text such as `1h30m` or `90`; infinity for `none`, NaN for what is neither."""
-    word = text.strip().lower()
-    if word == "none":
-        return math.inf
-    if parts := _SPAN.fullmatch(word):
-        return sum(float(part) * _UNIT_S[unit] for unit, part in parts.groupdict("0").items())
-    return float(word) if re.fullmatch(r"\d+(\.\d+)?", word) else math.nan

@@ -23,7 +23,7 @@ def attach(name: str | None, options: Options, *, readonly: bool) -> int:
     recovery.clear(note)
     entry = _running() if name is None else sessions.find(name, running=False)
     if entry.away:
-        raise GmgError(entry.away_text("attach"), 1)
+        raise GmgError(entry.away_text, 1)
     if not is_terminal():
         ended = f"for what it did: gmg-tui report {entry.name}"
         running = f"to print a log: gmg-tui logs {entry.name} -f"

@@ -32,7 +32,7 @@ def ls(*, as_json: bool) -> int:
     if as_json:
         print_json([_row(entry) for entry in entries])
         return 0
-    remarks = [entry.loss_text() if entry.state == "lost" else entry.away_text("attach") for entry in entries]
+    remarks = [entry.loss_text() if entry.state == "lost" else entry.away_text for entry in entries]
     remarks += [
         f"{folder.name} has no readable record; remove it with: gmg-tui rm {folder.name}"
         for folder in removal.unlisted()

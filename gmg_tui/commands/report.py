@@ -88,7 +88,7 @@ def _show(of: ReportData, entry: SessionEntry, best: str | None) -> None:
         print(f"tuning: {entry.folder / TUNE}")
     else:
         print(text.render(of, of.best if best is None else best, width, colour))
-    if remark := entry.loss_text() if entry.state == "lost" else entry.away_text("attach"):
+    if remark := entry.loss_text() if entry.state == "lost" else entry.away_text:
         print(remark)
 
 

@@ -38,9 +38,9 @@ def session_of(options: Options, mark: Mark, fixed: str) -> Session:
     recovery.clear(note)
     entry = sessions.find(name, running=False)
     if entry.state == "running":
-        raise GmgError(entry.away_text("stop") or f"{name} is running; open it with: gmg-tui attach {name}", 1)
+        raise GmgError(entry.away_text or f"{name} is running; open it with: gmg-tui attach {name}", 1)
     if entry.state == "lost" and entry.record.loss is None:
-        raise GmgError(f"{name} was lost and some of its processes are still running; try again on {entry.host}", 1)
+        raise GmgError(f"{name} was lost and some of its processes are still running; try again", 1)
     return entry.record.session
 
 
@@ -52,9 +52,7 @@ def changed_spec(spec: RunSpec, fields: Mapping[str, Any], options: Options) -> 
     """
     changed = [opt.spec_field for opt in RUN if opt.name in options.given and opt.spec_field in fields]
     changes = {field: fields[field] for field in changed}
-    if options.given.get("virtual_local_rank"):
-        if spec.ddp is None:
-            raise GmgError(f"--virtual-local-rank is for the ranks of a group, and {spec.name} has none")
+    if options.given.get("virtual_local_rank") and spec.ddp is not None:
         changes["ddp"] = structs.replace(spec.ddp, virtual_local_rank=True)
     spec = structs.replace(spec, **{**changes, "env": spec.env | fields["env"], "host": machine.name()})
     if not Path(spec.cwd).is_dir():

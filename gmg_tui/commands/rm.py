@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -14,7 +13,6 @@ from gmg_tui import units
 from gmg_tui.columns import Column
 from gmg_tui.commands.messages import note, print_table, waiting
 from gmg_tui.errors import GmgError
-from gmg_tui.options import span_s
 from gmg_tui.session import recovery, removal
 from gmg_tui.session.removal import Removable
 
@@ -28,8 +26,8 @@ _COLUMNS = (
 )
 
 
-def rm(names: tuple[str, ...], *, older: str | None, keep: int | None, yes: bool) -> int:
-    """Remove the sessions with these names, or those that ended longer ago than `older` and are not the last `keep`.
+def rm(names: tuple[str, ...], *, older: float | None, keep: int | None, yes: bool) -> int:
+    """Remove the sessions with these names, or those that ended more than `older` seconds ago and are not the last `keep`.
 
     Returns:
         The exit status, 1 where a session cannot be removed.
@@ -40,7 +38,7 @@ def rm(names: tuple[str, ...], *, older: str | None, keep: int | None, yes: bool
     selects = older is not None or keep is not None
     if bool(names) == selects:
         raise GmgError("give session names, or --older AGE and --keep N, as in: gmg-tui rm --older 30d --keep 5")
-    before = time.time() - (0.0 if older is None else _age_s(older))
+    before = time.time() - (older or 0.0)
     recovery.clear(note)
     chosen = _selected(before, keep or 0) if selects else _removable(dict.fromkeys(names))
     status = 0 if selects else int(len(chosen) < len(set(names)))
@@ -94,10 +92,3 @@ def _remove(measured: Sequence[_Measured], *, yes: bool) -> int:
     total = units.size(sum(size for _, size in removed))
     print(f"{units.count(len(removed), 'session')} ({total}) removed")
     return 0 if len(removed) == len(measured) else 1
-
-
-def _age_s(text: str) -> float:
-    seconds = span_s(text)
-    if not 0 <= seconds < math.inf:
-        raise GmgError(f"--older {text}: give an age, as in 30d, 12h, 1d12h, 45m")
-    return seconds

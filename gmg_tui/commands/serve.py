@@ -25,7 +25,6 @@ from textual_serve.server import Server
 from gmg_tui import session as sessions
 from gmg_tui.commands.messages import note
 from gmg_tui.errors import GmgError
-from gmg_tui.options import Options
 from gmg_tui.session import recovery
 
 _HOST = "127.0.0.1"
@@ -42,13 +41,11 @@ _HEADERS: Final = {
 _FOREIGN_LINK: Final = re.compile(r'<link[^>]*href="https://[^>]*>')
 
 
-def serve(name: str | None, port: int, options: Options) -> int:
+def serve(name: str | None, port: int) -> int:
     """Show a running session to browsers until ctrl+c; the exit status. Raises `GmgError`."""
     recovery.clear(note)
     entry = sessions.find(name, running=True)
-    drawing = [f"--theme={options.theme}"] if options.theme else []
-    drawing += [flag for flag, wanted in (("--ascii", options.ascii_only), ("--no-mouse", options.no_mouse)) if wanted]
-    command = shlex.join([sys.executable, "-m", "gmg_tui", "attach", "--readonly", *drawing, entry.name])
+    command = shlex.join([sys.executable, "-m", "gmg_tui", "attach", "--readonly", entry.name])
 
     def opened(url: str) -> None:
         print(url, flush=True)

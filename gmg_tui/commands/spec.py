@@ -41,9 +41,6 @@ def check(options: Options) -> dict[str, Any]:
     formats.check(options.pattern)
     if any(not how.strip() or "\0" in how for how in options.notify):
         raise GmgError("--notify is empty; give bell, osc9, osc777 or a command")
-    for opt in RUN:
-        if opt.needs and getattr(options, opt.name) and getattr(options, opt.needs) is None:
-            raise GmgError(f"{opt.long} is for --{opt.needs}; give that too")
     path = options.python
     settable = {*RunSpec.__struct_fields__} - {"name"}
     fields = {opt.spec_field: getattr(options, opt.name) for opt in RUN if opt.spec_field in settable}
@@ -71,8 +68,6 @@ def check_queued(options: Options) -> dict[str, Any]:
 def groups_of(options: Options, jobs: Sequence[JobRecord]) -> DdpSpec | None:
     """How the jobs of a sweep form groups, each of its size; None where no job does. Raises `GmgError`."""
     ranks = any(job.world_size is not None for job in jobs)
-    if options.virtual_local_rank and not ranks:
-        raise GmgError("--virtual-local-rank is for --ddp; give that too")
     return _groups(options.replace(ddp="all" if ranks else None))
 
 
@@ -131,10 +126,9 @@ def _nodes(options: Options) -> NodesSpec | None:
     try:
         launcher = LauncherKind(name)
     except ValueError:
-        raise GmgError(f"--nodes {where}: give slurm, ray, ssh:HOST,HOST or local:N") from None
-    if launcher in (LauncherKind.SSH, LauncherKind.LOCAL) and not rest:
-        wanted = "hosts, as in ssh:a,b" if launcher is LauncherKind.SSH else "a number, as in local:2"
-        raise GmgError(f"--nodes {where}: give {wanted}")
+        raise GmgError(f"--nodes {where}: give slurm, ray or ssh:HOST,HOST") from None
+    if launcher is LauncherKind.SSH and not rest:
+        raise GmgError(f"--nodes {where}: give hosts, as in ssh:a,b")
     return NodesSpec(launcher, rest, options.orphan_wait)
 
 

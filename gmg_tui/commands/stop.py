@@ -22,25 +22,18 @@ _END_S = 30.0
 _POLL_S = 0.1
 
 
-def stop(names: tuple[str, ...], *, everything: bool, gone: bool) -> int:
+def stop(names: tuple[str, ...], *, everything: bool) -> int:
     """Stop sessions, all at once, and wait until their engines have ended; the exit status.
 
-    Standard error shows which workers ignore SIGINT. A second ctrl+c kills them. With `gone` the named session's machine
-    does not exist any more, and the session is marked as lost.
+    Standard error shows which workers ignore SIGINT. A second ctrl+c kills them.
 
     Raises:
         GmgError: There is no such session, several run and none is named, one is another machine's, or an engine does
             not answer or was killed meanwhile.
     """
-    if everything and (names or gone):
-        raise GmgError("--all stops all running sessions; leave out the names and --gone")
+    if everything and names:
+        raise GmgError("--all stops all running sessions; leave out the names")
     recovery.clear(note)
-    if gone:
-        if len(names) != 1:
-            raise GmgError("--gone: give the session's name; gmg-tui ls lists them")
-        recovery.give_up(sessions.find(names[0], running=False))
-        note(f"{names[0]} is marked as lost")
-        return 0
     errors = asyncio.run(_stop(_chosen(names, everything=everything)))
     for error in errors[:-1]:
         note(f"gmg-tui: {error}")
@@ -52,12 +45,12 @@ def stop(names: tuple[str, ...], *, everything: bool, gone: bool) -> int:
 def _chosen(names: tuple[str, ...], *, everything: bool) -> list[SessionEntry]:
     """The sessions to stop. Raises `GmgError`."""
     if names:
-        return [sessions.find(name, running=True, command="stop") for name in dict.fromkeys(names)]
+        return [sessions.find(name, running=True) for name in dict.fromkeys(names)]
     running = [session for session in sessions.listing() if session.state == "running" and not session.away]
     if len(running) > 1 and not everything:
         listed = ", ".join(session.name for session in running)
         raise GmgError(f"{len(running)} sessions are running: {listed}; give their names, or --all")
-    return running or [sessions.find(None, running=True, command="stop")]
+    return running or [sessions.find(None, running=True)]
 
 
 async def _stop(chosen: list[SessionEntry]) -> list[GmgError]:

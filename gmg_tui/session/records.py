@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from gmg_tui import units
 from gmg_tui.errors import GmgError, nearest
 from gmg_tui.files import open_regular, write_atomic
-from gmg_tui.model import JobRecord, Queue, Rank, Session, Worker, own_rates
+from gmg_tui.model import JobRecord, Queue, Rank, Session, Worker, WorkerState, own_rates
 from gmg_tui.session import machine
 from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, folders, is_locked
 from gmg_tui.text import clean
 
 SILENT_S = 120.0
-"""A running engine writes its record at least every 30 s; after this time its machine may be gone."""
+"""A running engine writes its record at least every 30 s; after this time one on another machine counts as lost."""
 ENGINE_DIED = "the engine of its session died"
 """Why the workers of a lost session have failed."""
-_LATEST = 253402300800.0
-"""Unix seconds of the year 10000, which no calendar has."""
+_ENDED = frozenset(state.value for state in WorkerState if state.ended)
 _MOST_BYTES = 64 << 20
 
 
@@ -65,8 +62,6 @@ class Loss(Struct, frozen=True):
 
     died: float
     """Approximate Unix time of the engine's death, seconds."""
-    given_up: bool = False
-    """Whether a person reported that its machine is gone."""
 
 
 class Record(Struct, frozen=True):
@@ -81,6 +76,19 @@ class Record(Struct, frozen=True):
     loss: Loss | None = None
     """Set once a killed engine has been cleaned up after."""
 
+    def lost(self, died: float) -> Record:
+        """The record once the engine has died, at that Unix time: no worker and no job runs."""
+        queue = self.queue
+        if queue is not None:
+            queue = structs.replace(queue, waiting=queue.waiting + queue.running, running=0)
+        workers = tuple(
+            worker
+            if worker.state in _ENDED
+            else structs.replace(worker, state=WorkerState.FAILED.value, stuck=False, pid=None, reason=ENGINE_DIED)
+            for worker in self.workers
+        )
+        return structs.replace(self, workers=workers, queue=queue, ended=died, loss=Loss(died))
+
 
 class SessionEntry(Struct, frozen=True):
     """A session in this user's state folder."""
@@ -90,7 +98,7 @@ class SessionEntry(Struct, frozen=True):
     state: str
     """`running`, `ended`, or `lost` when its engine died without writing its end.
 
-    Only the engine's machine can detect its death: elsewhere it counts as running until its record has an end."""
+    Only the engine's machine can detect its death: elsewhere it is lost once it has written nothing for `SILENT_S`."""
     record: Record
     written: float = 0.0
     """When its record was written last, Unix seconds."""
@@ -108,29 +116,16 @@ class SessionEntry(Struct, frozen=True):
         return not self.here and self.state == "running"
 
     @property
-    def silent_s(self) -> float:
-        """Seconds since its record was written."""
-        return max(0.0, time.time() - self.written)
-
-    def away_text(self, command: str) -> str:
-        """Where it runs, if not on this machine, and how to `attach` to it or `stop` it there; else empty."""
-        if not self.away:
-            return ""
-        there = f"gmg-tui {command} {self.name}"
-        ssh = f"ssh {shlex.quote(self.host)} {'-t ' if command == 'attach' else ''}{there}"
-        text = f"{self.name} runs on {self.host} (its files were last written {units.span(self.silent_s)} ago): {ssh}"
-        if self.silent_s <= SILENT_S:
-            return text
-        return f"{text}; if that machine is gone for good: gmg-tui stop --gone {self.name}"
+    def away_text(self) -> str:
+        """Where it runs, if not on this machine; else empty."""
+        return f"{self.name} runs on {self.host}: use gmg-tui there" if self.away else ""
 
     def loss_text(self) -> str:
         """How a session was lost, in one line."""
         why = "its engine died unexpectedly"
         if (loss := self.record.loss) is not None:
             moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(loss.died))
-            why = f"its engine died at about {moment}, and its workers were ended"
-            if loss.given_up:
-                why = f"its machine has not responded since {moment}"
+            why = f"its engine died at about {moment}"
         where = f" on {self.host}" if self.host and self.host != machine.name() else ""
         logs = f"its logs are in {self.folder / LOGS}{going_on(self.record.session)}"
         return f"{self.name} was lost{where}: {why}; {logs}"
@@ -169,8 +164,7 @@ def read_record(folder: Path) -> tuple[Record, float] | None:
             record = msgspec.json.decode(file.read(_MOST_BYTES), type=Record)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    moments = record.session.started, record.ended or 0.0, record.loss.died if record.loss else 0.0
-    return (record, written) if all(0 <= moment < _LATEST for moment in moments) else None
+    return record, written
 
 
 def inspect(folder: Path) -> SessionEntry | None:
@@ -182,9 +176,12 @@ def inspect(folder: Path) -> SessionEntry | None:
     # Where the engine is gone, its last write may have come after the first read.
     record, written = read if running else read_record(folder) or read
     here = machine.is_here(record.session, written)
-    if running or (record.ended is None and not here):
+    silent = not here and time.time() - written > SILENT_S
+    if running or (record.ended is None and not here and not silent):
         state = "running"
     else:
+        if record.ended is None and silent:
+            record = record.lost(written)
         state = "lost" if record.ended is None or record.loss is not None else "ended"
     return SessionEntry(folder.name, folder, state, record, written, here)
 
@@ -195,16 +192,10 @@ def listing() -> list[SessionEntry]:
     return sorted(sessions, key=lambda session: session.record.session.started, reverse=True)
 
 
-def find(name: str | None, *, running: bool, command: str = "attach") -> SessionEntry:
-    """The session called `name`, or the newest one.
+def find(name: str | None, *, running: bool) -> SessionEntry:
+    """The session called `name`, or the newest one; with `running`, one whose engine is alive on this machine.
 
-    Args:
-        name: A session's name, or None for the newest.
-        running: Whether its engine must be alive, on this machine.
-        command: What is to be done with a running one, `attach` or `stop`, where it must be done on another machine.
-
-    Raises:
-        GmgError: There is none.
+    Raises `GmgError` where there is none.
     """
     sessions = listing()
     fitting = [session for session in sessions if session.state == "running" and not session.away]
@@ -214,7 +205,7 @@ def find(name: str | None, *, running: bool, command: str = "attach") -> Session
             return fitting[0]
         if sessions and sessions[0].state == "lost":
             raise GmgError(sessions[0].loss_text(), 1)
-        elsewhere = next((text for session in sessions if (text := session.away_text(command))), "")
+        elsewhere = next((text for session in sessions if (text := session.away_text)), "")
         nothing = f"no {'running ' if running else ''}session; start one with: gmg-tui SCRIPT"
         raise GmgError(elsewhere or nothing, 1)
     named = next((session for session in sessions if session.name == name), None)
@@ -224,4 +215,4 @@ def find(name: str | None, *, running: bool, command: str = "attach") -> Session
     if named in fitting:
         return named
     ended = f"session {name} has ended; for its logs: gmg-tui logs {name}"
-    raise GmgError(named.loss_text() if named.state == "lost" else named.away_text(command) or ended, 1)
+    raise GmgError(named.loss_text() if named.state == "lost" else named.away_text or ended, 1)

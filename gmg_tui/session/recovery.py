@@ -13,22 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
-from gmg_tui.errors import GmgError
-from gmg_tui.model import Session, WorkerState
-from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, lock, remove_stale_socket
-from gmg_tui.session.records import (
-    ENGINE_DIED,
-    SILENT_S,
-    Loss,
-    SessionEntry,
-    WorkerBrief,
-    inspect,
-    listing,
-    read_record,
-    write_record,
-)
+from gmg_tui.model import Session
+from gmg_tui.session.paths import ENGINE_LOG, LOGS, RECORD, remove_stale_socket
+from gmg_tui.session.records import SessionEntry, inspect, listing, read_record, write_record
 from gmg_tui.text import clean
 
 if TYPE_CHECKING:
@@ -40,7 +27,6 @@ _GONE_S = 5.0
 """How long the kernel may take to end a killed process; one that waits for a driver may never end."""
 _POLL_S = 0.05
 _COMMAND_BYTES = 80
-_ENDED = frozenset(state.value for state in WorkerState if state.ended)
 
 
 def clear(report: Callable[[str], None]) -> None:
@@ -49,17 +35,16 @@ def clear(report: Callable[[str], None]) -> None:
     Args:
         report: Takes a line for the user before a process is killed, and about anything that could not be done.
     """
-    for listed in listing():
-        entry = _after_its_watchdog(listed, report)
+    for entry in listing():
+        if _is_orphaned(entry):
+            report(f"{entry.name}: its engine was killed; waiting for its workers to end")
+            entry = _after_its_watchdog(entry)
         if entry.state == "lost" and entry.record.loss is None:
             _clear(entry, report)
 
 
-def _after_its_watchdog(entry: SessionEntry, report: Callable[[str], None]) -> SessionEntry:
-    """A session whose engine was killed, once the watchdog has ended its workers; any other unchanged."""
-    if not _is_orphaned(entry):
-        return entry
-    report(f"{entry.name}: its engine was killed; waiting for its workers to end")
+def _after_its_watchdog(entry: SessionEntry) -> SessionEntry:
+    """A session whose engine was killed, once the watchdog has ended its workers."""
     deadline = time.monotonic() + _WATCHDOG_S
     while _is_orphaned(entry) and time.monotonic() < deadline:
         time.sleep(_POLL_S)  # nothing to wait on: the lock goes with the watchdog's process
@@ -73,14 +58,16 @@ def _is_orphaned(entry: SessionEntry) -> bool:
         return False
     import psutil  # only needed for running sessions
 
+    pid = entry.record.session.engine_pid
     try:
-        process = psutil.Process(entry.record.session.engine_pid)
-        gone = process.status() in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+        gone = psutil.Process(pid).status() in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
     except psutil.Error:
         gone = True
-    # One that ended in order may have written its end after `entry` was read; its watchdog outlives it for a moment.
-    latest = read_record(entry.folder) if gone else None
-    return gone and (latest is None or latest[0].ended is None)
+    if not gone:
+        return False
+    # It may have ended in order, or another engine may have resumed it, after `entry` was read.
+    latest = read_record(entry.folder)
+    return latest is None or (latest[0].ended is None and latest[0].session.engine_pid == pid)
 
 
 def _clear(entry: SessionEntry, report: Callable[[str], None]) -> None:
@@ -93,7 +80,7 @@ def _clear(entry: SessionEntry, report: Callable[[str], None]) -> None:
     with suppress(OSError):
         remove_stale_socket(Path(session.spec.socket))
     try:
-        _write_loss(entry, Loss(died))
+        write_record(entry.record.lost(died))
     except OSError as error:
         report(f"{entry.name}: cannot write {entry.folder / RECORD}: {error.strerror}")
 
@@ -130,38 +117,6 @@ def processes(session: Session) -> list[psutil.Process]:
 
     spared = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     return [process for process in psutil.process_iter() if process.pid not in spared and belongs(process)]
-
-
-def give_up(entry: SessionEntry) -> None:
-    """Mark a session as lost because its machine is gone for good.
-
-    Raises:
-        GmgError: It is not one of another machine, or there are signs that its engine lives.
-    """
-    if not entry.away:
-        raise GmgError(f"{entry.name} is {entry.state}, and not on another machine; leave out --gone", 1)
-    if entry.silent_s <= SILENT_S:
-        raise GmgError(f"{entry.name} is alive: {entry.away_text('stop')}", 1)
-    descriptor = lock(entry.folder)
-    try:
-        _write_loss(entry, Loss(entry.written, given_up=True))
-    except OSError as error:
-        raise GmgError(f"cannot write {entry.folder / RECORD}: {error.strerror}", 1) from error
-    finally:
-        os.close(descriptor)
-
-
-def _write_loss(entry: SessionEntry, loss: Loss) -> None:
-    """Write the record of a lost session. Raises `OSError`."""
-    workers = tuple(map(_dead, entry.record.workers))
-    write_record(structs.replace(entry.record, workers=workers, ended=loss.died, loss=loss))
-
-
-def _dead(worker: WorkerBrief) -> WorkerBrief:
-    """The worker once its engine has died; one that had ended before stays unchanged."""
-    if worker.state in _ENDED:
-        return worker
-    return structs.replace(worker, state=WorkerState.FAILED.value, stuck=False, pid=None, reason=ENGINE_DIED)
 
 
 def _last_written(folder: Path) -> float:

@@ -12,9 +12,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from gmg_tui.errors import GmgError
-from gmg_tui.session import machine
 from gmg_tui.session.paths import ENGINE_LOG, check_name, folders, is_locked, sessions_folder, take
-from gmg_tui.session.records import Record, inspect, read_record
+from gmg_tui.session.records import inspect, read_record
 from gmg_tui.session.recovery import processes
 
 _STARTING_S = 60.0
@@ -29,12 +28,12 @@ class Removable(Struct, frozen=True):
 
     name: str
     folder: Path
-    record: Record | None
-    """None where there is none that can be read."""
+    written: float | None
+    """When its record was written, Unix seconds; None where there is none that can be read."""
     state: str
     """`ended`, `lost`, or `damaged` without a record that can be read."""
     ended: float
-    """When it ended, or was written last, Unix seconds."""
+    """When it ended, Unix seconds; without a record, when the folder was changed last."""
 
 
 def removable(name: str) -> Removable:
@@ -57,14 +56,13 @@ def removable(name: str) -> Removable:
             raise GmgError(f"{name} is about to begin, or has failed to; try again in a minute", 1)
         return Removable(name, folder, None, "damaged", about.st_mtime)
     if entry.state == "running":
-        raise GmgError(entry.away_text("stop") or f"{name} is running; end it first: gmg-tui stop {name}", 1)
+        raise GmgError(entry.away_text or f"{name} is running; end it first: gmg-tui stop {name}", 1)
     ended = entry.record.ended
-    if ended is None and entry.here and not processes(entry.record.session):
+    if ended is None and not processes(entry.record.session):
         ended = entry.written  # all that is missing is its end, for which a full disk has no room
     if ended is None:
-        where = f" on {entry.host}" if entry.host not in {"", machine.name()} else ""
-        raise GmgError(f"{name} was lost and some of its processes are still running{where}", 1)
-    return Removable(name, folder, entry.record, entry.state, ended)
+        raise GmgError(f"{name} was lost and some of its processes are still running", 1)
+    return Removable(name, folder, entry.written, entry.state, ended)
 
 
 def unlisted() -> Iterator[Removable]:
@@ -96,21 +94,16 @@ def remove(session: Removable) -> None:
     What an interruption leaves is listed as damaged, and can be removed again.
 
     Raises:
-        GmgError: It has changed meanwhile, something is mounted in it, or something in it could not be removed.
+        GmgError: It has changed meanwhile, or something in it could not be removed.
     """
-    import psutil  # only for removals
-
     folder = session.folder
     try:
         lock = os.open(folder / ENGINE_LOG, _LOCK, 0o600)
         try:
             if not take(lock):
                 raise GmgError(f"{session.name} is running", 1)
-            if ((read := read_record(folder)) and read[0]) != session.record:
+            if ((read := read_record(folder)) and read[1]) != session.written:
                 raise GmgError(f"{session.name} was started again meanwhile; it stays", 1)
-            mounts = [mount.mountpoint for mount in psutil.disk_partitions(all=True)]
-            if inside := [mount for mount in mounts if Path(mount).is_relative_to(folder.resolve())]:
-                raise GmgError(f"cannot remove {session.name}: {inside[0]} is mounted in it; unmount it first", 1)
             _make_accessible(folder)
             shutil.rmtree(folder)
         finally:

@@ -59,7 +59,7 @@ def test_settings_in_the_manual_are_valid(tmp_path: Path) -> None:
     (block,) = _blocks(FOLDER / "options.md", "toml")
     file = tmp_path / "config.toml"
     file.write_text(block)
-    settings = config.read(file, "sweep", cli._OPTIONS)
+    settings = config.read(file, "sweep")
     assert settings.options == {
         "theme": "light",
         "sigint_wait": 30,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gmg_tui.model import RunSpec, StartMode
+from gmg_tui.model import DdpSpec, RunSpec, StartMode
 from tests.cli.conftest import Asked, Gmg
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -46,6 +46,8 @@ def test_an_option_overrides_a_contradicting_setting(file: Path, spec_of: SpecOf
     assert spec.ddp is not None
     assert spec.ddp.virtual_local_rank
     assert spec.start is None
+    file.write_text("ddp = true\n")
+    assert spec_of("sim.py").ddp == DdpSpec()
 
 
 def test_an_experiments_file_overrides_settings_and_the_command_line_both(
@@ -69,7 +71,7 @@ def test_an_experiments_file_overrides_settings_and_the_command_line_both(
         ("gpuss = 1", "gpuss is not a setting; did you mean gpus?"),
         ("[rnu]\ngpus = 1", "rnu is not a setting; did you mean run?"),
         ("[attach]\nper-gpu = 1", "[attach] per-gpu is not a setting"),
-        ('cpu = "two"', "--cpu two: give a number from 1 to 4,096"),
+        ('cpu = "two"', "--cpu 'two' is not a valid integer range"),
         ("cpu = true", "cpu = True: give a value"),
         ("restart-stuck = 1", "give true or false"),
         ('restart = "often"', "--restart 'often' is not one of 'never', 'startup', 'failure', 'always'"),
@@ -92,9 +94,9 @@ def test_an_invalid_file_is_reported_in_one_line_and_nothing_starts(
 
 def test_an_error_about_a_setting_names_the_file(file: Path, gmg: Gmg) -> None:
     file.write_text("headless = true\ninterval = 0.001\n")
-    error = "give a number from 0.2 to 60 seconds\n"
-    assert gmg("--cpu", "1", "sim.py").stderr == f"gmg-tui: {file}: --interval 0.001: {error}"
-    assert gmg("--cpu", "1", "--interval", "0.01", "sim.py").stderr == f"gmg-tui: --interval 0.01: {error}"
+    error = "is not in the range 0.2<=x<=60\n"
+    assert gmg("--cpu", "1", "sim.py").stderr == f"gmg-tui: {file}: --interval 0.001 {error}"
+    assert gmg("--cpu", "1", "--interval", "0.01", "sim.py").stderr == f"gmg-tui: --interval 0.01 {error}"
 
 
 @pytest.mark.parametrize("text", ["bad = 1", "[options\n"])

@@ -18,6 +18,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui import session as sessions
+from gmg_tui.model import Queue
 from gmg_tui.session import records, recovery
 from gmg_tui.session.paths import lock
 from tests.cli.scripted import WORKER, ScriptedEngine, environ, gmg
@@ -60,7 +61,7 @@ def test_every_command_reports_a_killed_engine() -> None:
     stopped = gmg("stop", "far")
     assert stopped.returncode == 1
     assert re.fullmatch(
-        rf"gmg-tui: far was lost: its engine died at about [-\d]+ [:\d]+, and its workers were ended; "
+        rf"gmg-tui: far was lost: its engine died at about [-\d]+ [:\d]+; "
         rf"its logs are in {entry.folder}/logs\n",
         stopped.stderr,
     )
@@ -121,6 +122,26 @@ async def test_the_watchdog_of_an_engine_that_ended_cleanly_is_not_an_orphan() -
     finally:
         os.close(descriptor)
     assert lines == []
+
+
+async def test_a_session_that_is_resumed_during_a_check_is_not_an_orphan() -> None:
+    gone = await asyncio.create_subprocess_exec("true")
+    await gone.wait()
+    async with ScriptedEngine() as engine:
+        entry = sessions.find("sim-1", running=True)
+        session = structs.replace(entry.record.session, engine_pid=gone.pid)
+        before = structs.replace(entry, record=structs.replace(entry.record, session=session))
+        assert engine.session.engine_pid == os.getpid()
+        assert not recovery._is_orphaned(before)
+
+
+def test_no_job_of_a_lost_sweep_runs() -> None:
+    engine = ScriptedEngine()
+    queue = Queue(waiting=1, running=2, finished=3, failed=0, stopped=0, version=1)
+    lost = sessions.Record(engine.session, engine.briefs, queue=queue).lost(1.0)
+    assert lost.queue is not None
+    assert (lost.queue.waiting, lost.queue.running, lost.queue.jobs) == (3, 0, 6)
+    assert {worker.state for worker in lost.workers} == {"failed"}
 
 
 def test_a_process_that_runs_gmg_tui_itself_is_spared() -> None:

@@ -8,10 +8,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pexpect
-import psutil
 import pytest
 from msgspec import structs
 
@@ -81,8 +79,7 @@ async def test_a_session_that_cannot_be_removed_is_reported_and_others_are_remov
         "gmg-tui: there is no session nobody; gmg-tui ls lists them",
         "gmg-tui: there is no session ../sessions; gmg-tui ls lists them",
     ]
-    assert printed[3].startswith("gmg-tui: away runs on node7 (")
-    assert printed[3].endswith(": ssh node7 gmg-tui stop away")
+    assert printed[3] == "gmg-tui: away runs on node7: use gmg-tui there"
     assert (len(printed), done.returncode) == (4, 1)
 
 
@@ -150,15 +147,6 @@ def test_no_link_is_followed_out_of_the_folder(tmp_path: Path) -> None:
     assert _left() == ["log", "moved"]
     assert (outside / "kept").read_text() == "x"
     assert (moved / sessions.RECORD).exists()
-
-
-def test_nothing_is_removed_across_a_mount(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = _ended("sim-1")
-    mounts = [SimpleNamespace(mountpoint=str(folder / "jobs" / "data"))]
-    monkeypatch.setattr(psutil, "disk_partitions", lambda **_: mounts)
-    done = in_process("rm", "sim-1", "--yes")
-    assert (done.returncode, f"{folder}/jobs/data is mounted in it" in done.stderr) == (1, True)
-    assert _left() == ["sim-1"]
 
 
 @pytest.mark.parametrize("mode", [0o555, 0], ids=oct)

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmg_tui.commands.spec import groups_of
-from gmg_tui.errors import GmgError
 from gmg_tui.model import DdpSpec, RunSpec, SweepSpec
 from gmg_tui.options import RUN, Options
 from gmg_tui.sweep import names, plan
@@ -146,5 +145,4 @@ def test_a_job_is_a_process_or_a_group_of_ranks(
 def test_only_ranks_have_a_local_rank(tmp_path: Path) -> None:
     ranks, plain = made(tmp_path, "ddp = 2").jobs, made(tmp_path, "").jobs
     assert groups_of(Options.of(RUN, virtual_local_rank=True), ranks) == DdpSpec(virtual_local_rank=True)
-    with pytest.raises(GmgError, match="--virtual-local-rank is for --ddp"):
-        groups_of(Options.of(RUN, virtual_local_rank=True), plain)
+    assert groups_of(Options.of(RUN, virtual_local_rank=True), plain) is None
