@@ -111,7 +111,7 @@ COLUMNS = (
     Column[_Read](
         "power", lambda read: _of(read[1].power_w, read[1].power_limit_w, units.whole), "power", "W", priority=70
     ),
-    Column[_Read]("temperature_c", lambda read: read[1].temperature_c, "", "°C", units.whole, priority=60),
+    Column[_Read]("temperature_c", lambda read: read[1].temperature_c, "temp", "°C", units.whole, priority=60),
     Column[_Read]("sm_clock_mhz", lambda read: read[1].sm_clock_mhz, "SM", "MHz", units.whole, priority=50),
     Column[_Read]("processes", lambda read: None if read[1].processes is None else len(read[1].processes), priority=55),
     Column[_Read]("remark", _remark, priority=85, left=True),

@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ import pytest
 
 HOLDER = Path(__file__).with_name("holder.py")
 HELD_MIB = 2048
+BUSY_PCT = 90
+"""The utilisation of a GPU that always has work."""
 EXAMPLES = Path(__file__).parents[2] / "gmg_tui" / "examples"
 TRAINING = Path(__file__).with_name("train_boxes.py")
 """Of a group of ranks."""
@@ -116,11 +119,15 @@ def smi() -> Callable[[str], list[list[str]]]:
 
 @pytest.fixture
 def holder(cuda: None, gpu_count: int) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds memory on GPU 0 and keeps it busy."""
+    """A process that holds memory on GPU 0, and has kept it busy for long enough that the driver's counters show it."""
     environment = {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "0"}
     command = [sys.executable, str(HOLDER), str(HELD_MIB)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("held")
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        while pynvml.nvmlDeviceGetUtilizationRates(handle).gpu < BUSY_PCT:  # a mean of the last second
+            assert process.poll() is None
+            time.sleep(0.1)
         yield process
         process.kill()

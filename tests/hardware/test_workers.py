@@ -77,12 +77,13 @@ def test_the_counted_rate_is_that_of_the_script(gmg: Gmg, record: Record, tmp_pa
 @pytest.mark.genesis
 def test_the_answer_of_a_short_tuning_is_reproducible(gmg: Gmg, record: Record, tmp_path: Path) -> None:
     script = str(EXAMPLES / "light.py")
-    tuned = json.loads(
-        gmg("tune", "--gpus", "1", "--max", "4096", "--json", script, "-B", "{n_envs}", timeout_s=390).stdout
-    )
-    best = tuned["answers"][0]["recommended"]
+    limits = ("--var", "n_envs=2048..4096", "--settle", "5")
+    gmg("tune", "--gpus", "1", "--headless", *limits, script, "-B", "{n_envs}", timeout_s=390)
+    (tuned,) = (tmp_path / "state").rglob("tune.json")
+    best = json.loads(tuned.read_text())["recommended"]
     path = tmp_path / "summary.json"
-    gmg("--gpus", "1", "--headless", "--summary", str(path), script, "-B", str(best["value"]), timeout_s=240)
+    words = (script, "-B", str(best["value"]), "--steps", "20000")
+    gmg("--gpus", "1", "--headless", "--summary", str(path), *words, timeout_s=240)
     (worker,) = _summary(path)["workers"]
     record.add(
         "environment steps/s of a tuning's answer", "gpu0", best["rate"], worker["fps"]["mean"], "measured again"
