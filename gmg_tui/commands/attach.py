@@ -1,24 +1,35 @@
-"""`attach`: open the screen on a running session, or on one that has ended, read-only."""
+"""`attach`: open the screen on a session; for `run` and its relatives, too, which print their results afterwards."""
 
 from __future__ import annotations
 
 import os
+import select
 import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from gmg_tui import session as sessions
-from gmg_tui.commands.interactive import check_terminal, conclude, is_terminal, show, show_ended, show_in_browser
-from gmg_tui.commands.messages import note
+from gmg_tui.commands.messages import note, note_jobs_left
 from gmg_tui.errors import GmgError
+from gmg_tui.model import RunSpec, Session, WorkerState
 from gmg_tui.options import Options
-from gmg_tui.session import SessionEntry, recovery
+from gmg_tui.session import STORE, SessionEntry, recovery
+
+_MIN_COLUMNS, _MIN_ROWS = 20, 5
+_INTERRUPTED = 130
+_END_S = 5.0
+"""How long to wait for an engine to end after its workers; other clients may keep it alive longer."""
 
 
 def attach(name: str | None, options: Options, *, readonly: bool) -> int:
     """Open the screen on a running session, or on one that has ended and is named; the exit status. Raises `GmgError`."""
     if os.environ.get("TEXTUAL_DRIVER", "").endswith(":WebDriver"):  # for a page of `serve`
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c is for the server, which closes its pages
-        show_in_browser(sessions.find(name, running=True).record.session, options)
+        _show_in_browser(sessions.find(name, running=True).record.session, options)
         return 0
     recovery.clear(note)
     entry = _running() if name is None else sessions.find(name, running=False)
@@ -30,7 +41,7 @@ def attach(name: str | None, options: Options, *, readonly: bool) -> int:
         raise GmgError(f"attach needs a terminal; {running if entry.state == 'running' else ended}")
     check_terminal(os.environ)
     if entry.state != "running":
-        show_ended(entry, options)
+        _show_ended(entry, options)
         return 0
     session = entry.record.session
     status = show(Path(session.spec.socket), options, session_id=session.id, readonly=readonly)
@@ -46,3 +57,129 @@ def _running() -> SessionEntry:
         if newest is None:
             raise
         raise GmgError(f"{error}; the newest that has ended: gmg-tui attach {newest.name}", error.exit_code) from error
+
+
+def is_terminal() -> bool:
+    """Whether all three standard streams are a terminal: the screen is drawn on standard error and reads its input."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def check_terminal(environ: Mapping[str, str]) -> None:
+    """Raise `GmgError` unless the screen can be drawn here; `is_terminal()` must be true."""
+    term = environ.get("TERM", "")
+    if term in {"", "dumb"}:
+        raise GmgError(f"TERM is {term or 'not set'}: the screen cannot be drawn; set TERM, or use --headless")
+    size = os.get_terminal_size(sys.stdout.fileno())
+    if size.columns < _MIN_COLUMNS or size.lines < _MIN_ROWS:
+        raise GmgError(
+            f"the terminal is {size.columns} by {size.lines}: the screen needs at least {_MIN_COLUMNS} by {_MIN_ROWS}; "
+            "enlarge it, or use --headless"
+        )
+
+
+def draws_utf8(environ: Mapping[str, str], encoding: str) -> bool:
+    """Whether the terminal takes UTF-8: neither the locale nor the stream names another encoding."""
+    locale = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := environ.get(name))), "")
+    charset = locale.partition(".")[2].partition("@")[0]
+    return all(name.lower().replace("-", "") == "utf8" for name in (charset, encoding) if name)
+
+
+def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool = False) -> int | None:
+    """Open the screen on a session, and print its results if it ended there.
+
+    Args:
+        socket: Where the session's engine listens.
+        options: How the screen is drawn.
+        session_id: The session's id; empty to accept any session.
+        readonly: Refuse all that would change the session.
+
+    Returns:
+        The session's exit status; None when the user detached from it.
+
+    Raises:
+        GmgError: The engine does not answer, or died.
+    """
+    from gmg_tui import ui
+    from gmg_tui.client import EngineClient
+
+    outcome = ui.run(partial(EngineClient.connect, socket, session_id, readonly=readonly), **_drawing(options))
+    name = outcome.session.spec.name
+    if outcome.how == "detached":
+        back = f"{'--readonly ' if readonly else ''}{name}"
+        print(f"gmg-tui: session {name} keeps running; return with: gmg-tui attach {back}")
+        return None
+    if outcome.how == "lost" or outcome.snapshot is None:
+        raise GmgError(sessions.parting_text(outcome.session, outcome.reason or "it is gone"), 1)
+    from gmg_tui.report.text import at_end  # not before the screen: it would wait for this
+
+    await_end(outcome.session.engine_pid)
+    print("\n".join(at_end(outcome.session, outcome.snapshot)))
+    return _INTERRUPTED if outcome.how == "stopped" else outcome.snapshot.exit_status
+
+
+def await_end(engine_pid: int) -> None:
+    """Wait until the engine has written its files and ended, unless another client keeps it alive."""
+    with suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(engine_pid)
+        try:
+            select.select([descriptor], [], [], _END_S)
+        finally:
+            os.close(descriptor)
+
+
+def conclude(spec: RunSpec, status: int) -> int:
+    """Print the results of a sweep that has ended, or how to continue a tuning; the exit status.
+
+    `status` is that of the session's last workers; 130 when the user interrupted it. That of a sweep depends on every job.
+    """
+    if spec.tune is not None:
+        if status == _INTERRUPTED:
+            note(f"continue with: gmg-tui tune --resume {spec.name}")
+        elif status:
+            note(f"no answer; for what was tried: gmg-tui report {spec.name}")
+        return status
+    if spec.sweep is None:
+        return status
+    from gmg_tui.report import text
+    from gmg_tui.store import reader
+
+    try:
+        jobs = reader.load_jobs(Path(spec.folder) / STORE)
+        print(text.final(sessions.find(spec.name, running=False)))
+    except GmgError as error:
+        note(f"gmg-tui: {error}")
+        return status or 1
+    states = {job.state for job in jobs}
+    left = sum(not job.state.ended for job in jobs)
+    note_jobs_left(left, spec.name)
+    if status != _INTERRUPTED and (WorkerState.FAILED in states or (left and status)):
+        return 1
+    return 0 if status != _INTERRUPTED and states <= {WorkerState.FINISHED} else _INTERRUPTED
+
+
+def _show_ended(entry: SessionEntry, options: Options) -> None:
+    """Open the screen on a session that has ended.
+
+    Raises:
+        GmgError: No snapshot was recorded, or it cannot be read.
+    """
+    from gmg_tui import ui
+    from gmg_tui.ended import EndedSession
+
+    loss = entry.loss_text() if entry.state == "lost" else ""
+    ui.run(partial(EndedSession.open, entry.folder, entry.record.session, loss=loss), **_drawing(options))
+
+
+def _show_in_browser(session: Session, options: Options) -> None:
+    """Open the screen of a running session, read-only, on the pipes of `serve`. Raises `GmgError`."""
+    from gmg_tui import ui
+    from gmg_tui.client import EngineClient
+
+    drawing = {**_drawing(options), "ascii": options.ascii_only}
+    opened = partial(EngineClient.connect, Path(session.spec.socket), session.id, readonly=True)
+    ui.run(opened, web=True, **drawing)
+
+
+def _drawing(options: Options) -> dict[str, Any]:
+    utf8 = draws_utf8(os.environ, getattr(sys.__stderr__, "encoding", ""))
+    return {"theme": options.theme, "ascii": options.ascii_only or not utf8, "mouse": not options.no_mouse}

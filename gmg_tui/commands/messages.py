@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,15 +43,15 @@ def note_jobs_left(jobs: int, name: str) -> None:
 
 
 @contextmanager
-def waiting(text: str) -> Iterator[None]:
-    """Show `text` while the context lasts; nothing where standard error is not a terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    sys.stderr.write(f"\r\x1b[K{text}")
-    sys.stderr.flush()
+def waiting(text: str) -> Iterator[Callable[[str], None]]:
+    """Show `text` while the context lasts, or what its function is called with; nothing where there is no terminal."""
+
+    def show(text: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+    show(text)
     try:
-        yield
+        yield show
     finally:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+        show("")

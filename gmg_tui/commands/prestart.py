@@ -24,8 +24,6 @@ _BOOT = (
 of scripts may contain a `queue.py`. Garbage collection starts after the imports (`engine/__main__.py`)."""
 _STDERR_BYTES = 1 << 16
 _CONFIRMED = b"go\n"
-END_S = 5.0
-"""How long to wait for an engine to end after its workers; other clients may keep it alive longer."""
 _STOP_S = 30.0
 """How long an engine that is cancelled may take to end, beside its workers' timeouts."""
 
@@ -35,7 +33,6 @@ class PrestartedEngine:
 
     Attributes:
         process: The process.
-        stop_s: How long it may take to stop its workers.
 
     Raises:
         GmgError: It cannot be started.
@@ -46,7 +43,6 @@ class PrestartedEngine:
         # Until the engine has the path of its log, its standard error goes here.
         self._stderr = os.memfd_create("engine")
         self._ordered = False
-        self.stop_s = _STOP_S
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _BOOT, str(root)],
@@ -72,12 +68,11 @@ class PrestartedEngine:
 
         Its standard input stays open, and when it closes, the engine detects the end of this process.
         """
-        pipe = self.process.stdin
         self._ordered = True
-        if pipe is not None:
+        if self.process.stdin is not None:
             with suppress(BrokenPipeError):
-                pipe.write(text)
-                pipe.flush()
+                self.process.stdin.write(text)
+                self.process.stdin.flush()
 
     def confirm(self) -> None:
         """Have it start its workers, now that its reply was read; if it has already died, its clients find out."""
@@ -85,21 +80,16 @@ class PrestartedEngine:
             with suppress(BrokenPipeError), self.process.stdin as stdin:
                 stdin.write(_CONFIRMED)
 
-    def settle(self) -> None:
-        """Wait until it has written its files and ended, unless another client keeps it alive."""
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(END_S)
+    def cancel(self, workers_s: float = 0.0) -> None:
+        """End it, whose workers may take so many seconds: on SIGTERM it stops them first.
 
-    def cancel(self) -> None:
-        """End it: on SIGTERM it stops its workers first; on SIGKILL, which ctrl+c sends, its watchdog kills them.
-
-        One without a run is ended on leaving the context.
+        On SIGKILL, which ctrl+c sends, its watchdog kills them. One without a run is ended on leaving the context.
         """
         if not self._ordered:
             return
         self.process.terminate()
         try:
-            self.process.wait(self.stop_s)
+            self.process.wait(_STOP_S + workers_s)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             self.process.kill()
             self.process.wait()

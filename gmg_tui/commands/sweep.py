@@ -11,7 +11,7 @@ from msgspec import structs
 
 from gmg_tui import simulation, tables, units
 from gmg_tui.columns import Column
-from gmg_tui.commands.interactive import conclude
+from gmg_tui.commands.attach import conclude
 from gmg_tui.commands.launch import start
 from gmg_tui.commands.messages import note
 from gmg_tui.commands.prestart import PrestartedEngine

@@ -3,7 +3,7 @@
 A second line may have words. `viewer` announces a screen: the workers wait a moment for its first frame. With
 `confirm` nothing is run until a third line confirms that the reply was read; if standard input ends instead, the launcher is
 gone and nothing is left of the session. `fresh` means that the session's folder was made for this engine; it is removed
-then. With `progress` lines such as `{"progress": "1 of 2 nodes has answered"}` may come first. Once the engine listens, or
+then. Lines such as `{"progress": "1 of 2 nodes has answered"}` may come first. Once the engine listens, or
 cannot, it prints one line of JSON:
 `{"ok": true, "warnings": [...], "socket": "its path"}` or `{"ok": false, "error": "…", "exit_code": 2}`.
 """
@@ -50,7 +50,7 @@ def _report(text: str) -> None:
 
 
 async def _run(engine: Engine, words: list[bytes]) -> None:
-    socket = await engine.start(_report if b"progress" in words else None)
+    socket = await engine.start(_report)
     _answer(ok=True, warnings=engine.warnings, socket=socket)
     if b"confirm" in words and not await _confirmed(engine.enough):
         await engine.cancel(fresh=b"fresh" in words)

@@ -86,7 +86,7 @@ class Engine:
         self._given_up = asyncio.Event()
         """Set long after a signal: what has not ended is not waited for, because the kernel does not end it."""
 
-    async def start(self, report: Callable[[str], None] | None = None) -> str:
+    async def start(self, report: Callable[[str], None] = _log.info) -> str:
         """Begin to listen, and put all parts together; `report` is called with the progress where it takes long.
 
         Returns:
@@ -104,7 +104,7 @@ class Engine:
 
                 self._fleet = Fleet(self._spec, self._spec.nodes)
                 undo.push_async_callback(self._fleet.end, kill=True)
-                await self._fleet.start(report or _log.info)
+                await self._fleet.start(report)
                 self._hardware = self._fleet.hardware
             self._measured = False
             self._sampling = self._sampler()  # first: GPUs are slow to answer, and the first frame needs their metrics

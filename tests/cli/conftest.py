@@ -66,7 +66,7 @@ class Asked:
         self.fresh: list[bool] = []
         self.jobs: list[list[JobRecord]] = []
 
-    def launch(self, engine: object, spec: RunSpec, options: object, *, fresh: bool, **_: object) -> NoReturn:
+    def launch(self, engine: object, spec: RunSpec, *_: object, fresh: bool, **__: object) -> NoReturn:
         self.specs.append(spec)
         self.fresh.append(fresh)
         store = Path(spec.folder) / STORE

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gmg_tui import cli
-from gmg_tui.commands.interactive import draws_utf8
+from gmg_tui.commands.attach import draws_utf8
 from gmg_tui.model import RestartMode, RunSpec, StartMode
 from gmg_tui.options import KEPT, RUN
 from tests.cli.conftest import Gmg

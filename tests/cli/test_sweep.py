@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui.commands.interactive import conclude
+from gmg_tui.commands.attach import conclude
 from gmg_tui.model import Attempt, RestartMode, RunSpec, Session, StartMode, SweepSpec, WorkerState
 from gmg_tui.session import STORE
 from gmg_tui.store import reader
