@@ -6,20 +6,22 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gmg_tui import session as sessions
 from gmg_tui.commands.messages import note, note_jobs_left
 from gmg_tui.errors import GmgError
-from gmg_tui.model import RunSpec, Session, WorkerState
+from gmg_tui.model import RunSpec, WorkerState
 from gmg_tui.options import Options
-from gmg_tui.session import STORE, SessionEntry, recovery
+from gmg_tui.session import STORE, recovery
 
-_MIN_COLUMNS, _MIN_ROWS = 20, 5
+if TYPE_CHECKING:
+    from gmg_tui.client import Source
+
 _INTERRUPTED = 130
 _END_S = 5.0
 """How long to wait for an engine to end after its workers; other clients may keep it alive longer."""
@@ -27,12 +29,19 @@ _END_S = 5.0
 
 def attach(name: str | None, options: Options, *, readonly: bool) -> int:
     """Open the screen on a running session, or on one that has ended and is named; the exit status. Raises `GmgError`."""
+    from gmg_tui import ui
+
     if os.environ.get("TEXTUAL_DRIVER", "").endswith(":WebDriver"):  # for a page of `serve`
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c is for the server, which closes its pages
-        _show_in_browser(sessions.find(name, running=True).record.session, options)
+        session = sessions.find(name, running=True).record.session
+        ui.run(
+            _connecting(Path(session.spec.socket), session.id, readonly=True),
+            **_drawing(options) | {"ascii": options.ascii_only},
+            web=True,
+        )
         return 0
     recovery.clear(note)
-    entry = _running() if name is None else sessions.find(name, running=False)
+    entry = sessions.find(name, running=name is None)
     if entry.away:
         raise GmgError(entry.away_text, 1)
     if not is_terminal():
@@ -40,23 +49,15 @@ def attach(name: str | None, options: Options, *, readonly: bool) -> int:
         running = f"to print a log: gmg-tui logs {entry.name} -f"
         raise GmgError(f"attach needs a terminal; {running if entry.state == 'running' else ended}")
     check_terminal(os.environ)
-    if entry.state != "running":
-        _show_ended(entry, options)
-        return 0
     session = entry.record.session
+    if entry.state != "running":
+        from gmg_tui.ended import EndedSession
+
+        loss = entry.loss_text() if entry.state == "lost" else ""
+        ui.run(partial(EndedSession.open, entry.folder, session, loss=loss), **_drawing(options))
+        return 0
     status = show(Path(session.spec.socket), options, session_id=session.id, readonly=readonly)
     return 0 if status is None else conclude(session.spec, status)
-
-
-def _running() -> SessionEntry:
-    """The newest running session. Raises `GmgError`, which names the newest that has ended."""
-    try:
-        return sessions.find(None, running=True)
-    except GmgError as error:
-        newest = next((session for session in sessions.listing() if session.state != "running"), None)
-        if newest is None:
-            raise
-        raise GmgError(f"{error}; the newest that has ended: gmg-tui attach {newest.name}", error.exit_code) from error
 
 
 def is_terminal() -> bool:
@@ -69,12 +70,6 @@ def check_terminal(environ: Mapping[str, str]) -> None:
     term = environ.get("TERM", "")
     if term in {"", "dumb"}:
         raise GmgError(f"TERM is {term or 'not set'}: the screen cannot be drawn; set TERM, or use --headless")
-    size = os.get_terminal_size(sys.stdout.fileno())
-    if size.columns < _MIN_COLUMNS or size.lines < _MIN_ROWS:
-        raise GmgError(
-            f"the terminal is {size.columns} by {size.lines}: the screen needs at least {_MIN_COLUMNS} by {_MIN_ROWS}; "
-            "enlarge it, or use --headless"
-        )
 
 
 def draws_utf8(environ: Mapping[str, str], encoding: str) -> bool:
@@ -100,9 +95,8 @@ def show(socket: Path, options: Options, *, session_id: str = "", readonly: bool
         GmgError: The engine does not answer, or died.
     """
     from gmg_tui import ui
-    from gmg_tui.client import EngineClient
 
-    outcome = ui.run(partial(EngineClient.connect, socket, session_id, readonly=readonly), **_drawing(options))
+    outcome = ui.run(_connecting(socket, session_id, readonly=readonly), **_drawing(options))
     name = outcome.session.spec.name
     if outcome.how == "detached":
         back = f"{'--readonly ' if readonly else ''}{name}"
@@ -157,27 +151,11 @@ def conclude(spec: RunSpec, status: int) -> int:
     return 0 if status != _INTERRUPTED and states <= {WorkerState.FINISHED} else _INTERRUPTED
 
 
-def _show_ended(entry: SessionEntry, options: Options) -> None:
-    """Open the screen on a session that has ended.
-
-    Raises:
-        GmgError: No snapshot was recorded, or it cannot be read.
-    """
-    from gmg_tui import ui
-    from gmg_tui.ended import EndedSession
-
-    loss = entry.loss_text() if entry.state == "lost" else ""
-    ui.run(partial(EndedSession.open, entry.folder, entry.record.session, loss=loss), **_drawing(options))
-
-
-def _show_in_browser(session: Session, options: Options) -> None:
-    """Open the screen of a running session, read-only, on the pipes of `serve`. Raises `GmgError`."""
-    from gmg_tui import ui
+def _connecting(socket: Path, session_id: str, *, readonly: bool) -> Callable[[], Awaitable[Source]]:
+    """Connects to a session's engine."""
     from gmg_tui.client import EngineClient
 
-    drawing = {**_drawing(options), "ascii": options.ascii_only}
-    opened = partial(EngineClient.connect, Path(session.spec.socket), session.id, readonly=True)
-    ui.run(opened, web=True, **drawing)
+    return partial(EngineClient.connect, socket, session_id, readonly=readonly)
 
 
 def _drawing(options: Options) -> dict[str, Any]:

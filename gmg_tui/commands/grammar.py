@@ -62,18 +62,19 @@ class ConfiguredCommand(click.Command):
         def of(source: ParameterSource) -> dict[str, Any]:
             return {name: value for name, value in ctx.params.items() if ctx.get_parameter_source(name) is source}
 
+        file: Settings | None = ctx.obj
         given, settings = of(ParameterSource.COMMANDLINE), of(ParameterSource.DEFAULT_MAP)
         dropped = {name for group in EXCLUSIVE if not given.keys().isdisjoint(group) for name in group}
         if "resume" in given:
             dropped |= settings.keys() - {*(opt.name for opt in SCREEN), "headless", "detach"}
-        elif "env" in given and isinstance(ctx.obj, Settings):
-            settings["env"] = ctx.obj.options.get("env", ())
+        elif "env" in given and file is not None:
+            settings["env"] = file.options.get("env", ())
             ctx.params["env"] = (*settings["env"], *given["env"])
         for param in self.params:
             if param.name in dropped & settings.keys():
                 ctx.params[param.name] = param.default
                 del settings[param.name]
-        return Options(**ctx.params, given=given, below=settings)
+        return Options(**ctx.params, readers=file.readers if file else {}, given=given, below=settings)
 
 
 def settings_of(command: str) -> Settings | None:

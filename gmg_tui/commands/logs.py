@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -29,12 +29,15 @@ _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
 
 
 class _Log(NamedTuple):
-    """A log file."""
+    """A worker's log, or a job's."""
 
-    entry: SessionEntry
     label: str
-    """The slot, or the job."""
+    names: tuple[str, ...]
+    """What a user may call it: of a job its number, its name and its slot, of which the newest job is meant."""
+    state: str
     path: Path
+    age: tuple[bool, float] = (False, 0.0)
+    """Sorts the jobs of a slot, the newest first."""
     job: int | None = None
     """The job's number."""
 
@@ -55,13 +58,12 @@ def logs(words: tuple[str, ...], *, follow: bool) -> int:
         raise GmgError("give the session's name and the slot or job: gmg-tui logs [NAME] SLOT|JOB")
     named = len(words) == 2 or any(folder.name == words[0] for folder in sessions.folders()) if words else False
     entry = sessions.find(words[0] if named else None, running=False)
-    of = _of_worker if entry.record.session.spec.sweep is None else _of_job
-    log = of(entry, words[-1] if words[named:] else None)
+    log = _chosen(entry, words[-1] if words[named:] else None)
     try:
-        while follow and not log.path.exists() and not _has_ended(log):
+        while follow and not log.path.exists() and not _has_ended(entry, log):
             time.sleep(_POLL_S)
         with log.path.open("rb") as file:
-            _print(_blocks(file, log, follow=follow))
+            _print(_blocks(file, entry, log, follow=follow))
     except FileNotFoundError:
         raise GmgError(f"{log.label} of session {entry.name} has not written a log yet ({log.path})", 1) from None
     except KeyboardInterrupt:
@@ -69,37 +71,39 @@ def logs(words: tuple[str, ...], *, follow: bool) -> int:
     return 0
 
 
-def _of_worker(entry: SessionEntry, slot: str | None) -> _Log:
-    """The log of the worker on a slot, by default the only or the failed one. Raises `GmgError`."""
-    if slot is None:
-        states = {worker.slot: worker.state for worker in entry.record.workers}
-        slot = _only(entry, states, {name: f"{name} ({state})" for name, state in states.items()})
-    if entry.record.session.slot(slot) is None:
-        slots = ", ".join(slot.name for slot in entry.record.session.slots)
-        hint = nearest(slot, [folder.name for folder in sessions.folders()])
-        raise GmgError(f"there is no session or slot {slot}{hint or f'; the slots of {entry.name}: {slots}'}")
-    return _Log(entry, slot, entry.folder / sessions.LOGS / f"{slot}.log")
-
-
-def _of_job(entry: SessionEntry, word: str | None) -> _Log:
-    """The log of the job with that number, name or slot, by default the only or the failed one. Raises `GmgError`."""
-    jobs = _jobs(entry)
+def _chosen(entry: SessionEntry, word: str | None) -> _Log:
+    """The log that `word` names, by default the only one, or that of the only failure. Raises `GmgError`."""
+    logs = list(_logs(entry))
     if word is None:
-        labels = {str(job.number): f"{job.number} {job.name} ({job.state.value})" for job in jobs}
-        word = _only(entry, {str(job.number): job.state.value for job in jobs}, labels)
-    if entry.record.session.slot(word) is not None:
-        on_slot = [job for job in jobs if job.slot == word]
-        if not on_slot:
-            raise GmgError(f"no job has run on {word} of session {entry.name} yet", 1)
-        job = max(on_slot, key=lambda job: (not job.state.ended, job.ended or 0.0))
-    else:
-        named = [job for job in jobs if word in {str(job.number), job.name}]
-        if not named:
-            slots = ", ".join(slot.name for slot in entry.record.session.slots)
-            there = f"in {entry.name}: numbers from 1 to {len(jobs)}, names, and {slots}"
-            raise GmgError(f"there is no session or job {word}; {there}")
-        job = min(named, key=lambda job: str(job.number) != word)
-    return _Log(entry, f"job {job.number} ({job.name})", entry.folder / sessions.job_log(job), job.number)
+        failed = [log for log in logs if log.state == WorkerState.FAILED]
+        only = logs if len(logs) == 1 else failed
+        if len(only) != 1:
+            there = listed(f"{log.label} {log.state}" for log in failed or logs) or "no worker yet"
+            example = f"gmg-tui logs {entry.name} {logs[0].names[0] if logs else 'SLOT'}"
+            raise GmgError(f"{entry.name} has {there}; choose one, as in: {example}")
+        return only[0]
+    fitting = [log for log in logs if word in log.names]
+    if not fitting:
+        hint = nearest(word, [folder.name for folder in sessions.folders()])
+        raise GmgError(
+            f"there is no session, slot or job {word}{hint or f'; {entry.name} has {listed(log.label for log in logs)}'}"
+        )
+    return min(fitting, key=lambda log: (log.names.index(word), log.age))
+
+
+def _logs(entry: SessionEntry) -> Iterator[_Log]:
+    """The logs of a session: of each worker, or of each job of a sweep."""
+    if entry.record.session.spec.sweep is None:
+        states = {worker.slot: worker.state for worker in entry.record.workers}
+        for slot in entry.record.session.slots:
+            path = entry.folder / sessions.LOGS / f"{slot.name}.log"
+            yield _Log(slot.name, (slot.name,), states.get(slot.name, ""), path)
+        return
+    for job in _jobs(entry):
+        names = (str(job.number), job.name, job.slot or "")
+        path = entry.folder / sessions.job_log(job)
+        age = (job.state.ended, -(job.ended or 0.0))
+        yield _Log(f"job {job.number} ({job.name})", names, job.state.value, path, age, job.number)
 
 
 def _jobs(entry: SessionEntry) -> list[JobRecord]:
@@ -108,31 +112,19 @@ def _jobs(entry: SessionEntry) -> list[JobRecord]:
     return load_jobs(entry.folder / sessions.STORE)
 
 
-def _only(entry: SessionEntry, states: Mapping[str, str], labels: Mapping[str, str]) -> str:
-    """The only worker or job, or the only one that has failed. Raises `GmgError`, which lists those that have, or all."""
-    failed = [name for name, state in states.items() if state == WorkerState.FAILED]
-    for names in (list(states), failed):
-        if len(names) == 1:
-            return names[0]
-    choices = failed or list(states)
-    example = f"gmg-tui logs {entry.name} {next(iter(choices), 'SLOT')}"
-    there = listed(labels[name] for name in choices) or "no worker yet"
-    raise GmgError(f"{entry.name} has {there}; choose one, as in: {example}")
-
-
-def _has_ended(log: _Log) -> bool:
+def _has_ended(entry: SessionEntry, log: _Log) -> bool:
     """Whether nothing more will be written to it."""
-    now = sessions.inspect(log.entry.folder)
+    now = sessions.inspect(entry.folder)
     if now is None or now.state != "running":
         return True
-    return log.job is not None and any(job.number == log.job and job.state.ended for job in _jobs(log.entry))
+    return log.job is not None and any(job.number == log.job and job.state.ended for job in _jobs(entry))
 
 
-def _blocks(file: BinaryIO, log: _Log, *, follow: bool) -> Iterator[bytes]:
+def _blocks(file: BinaryIO, entry: SessionEntry, log: _Log, *, follow: bool) -> Iterator[bytes]:
     """The content of the file; with `follow` until the log has ended."""
     while True:
         # Checked before reading, so that nothing written in between is missed.
-        over = not follow or _has_ended(log)
+        over = not follow or _has_ended(entry, log)
         replacement = _replacement(file, log.path) if follow else None
         while block := file.read(_BLOCK_BYTES):
             yield block

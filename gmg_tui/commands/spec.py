@@ -1,4 +1,4 @@
-"""Makes the `RunSpec` of a session from options, with every check beyond single values (`grammar`) that needs no engine."""
+"""Makes the `RunSpec` of a session from options, with every check beyond single values that needs no engine."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
 from gmg_tui import interpreter
 from gmg_tui import session as sessions
-from gmg_tui.config import Settings
 from gmg_tui.ddp import torchrun
 from gmg_tui.errors import GmgError
 from gmg_tui.model import DdpSpec, JobRecord, LauncherKind, NodesSpec, RestartMode, RunSpec, StartMode
@@ -33,19 +30,21 @@ def check(options: Options) -> dict[str, Any]:
     Raises:
         GmgError: Invalid option value; one line with what to do.
     """
-    for first, second in (("gpus", "cpu"), ("simulate", "cpu")):
-        if getattr(options, first) is not None and getattr(options, second) is not None:
-            raise GmgError(f"--{first} and --{second} are mutually exclusive; give one of them")
-    if options.gpus is not None and not options.gpus.strip():
-        raise GmgError("--gpus is empty; give 'all', a count, or a list of indices or UUIDs")
+    for other in ("gpus", "simulate"):
+        if options.cpu is not None and getattr(options, other) is not None:
+            raise GmgError(f"--{other} and --cpu are mutually exclusive; give one of them")
     formats.check(options.pattern)
     if any(not how.strip() or "\0" in how for how in options.notify):
         raise GmgError("--notify is empty; give bell, osc9, osc777 or a command")
     path = options.python
     settable = {*RunSpec.__struct_fields__} - {"name"}
     fields = {opt.spec_field: getattr(options, opt.name) for opt in RUN if opt.spec_field in settable}
+    try:
+        folder = str(Path.cwd())
+    except OSError as error:
+        raise GmgError(f"the current folder is gone ({error.strerror}); change to another one") from error
     return fields | {
-        "cwd": _current_folder(),
+        "cwd": folder,
         "python_given": path is not None,
         "python": interpreter.check_python(path) if path is not None else interpreter.default_python(os.environ),
         "env": environment(options.env),
@@ -55,6 +54,7 @@ def check(options: Options) -> dict[str, Any]:
         "nodes": _nodes(options),
         "start": None if options.start is None else StartMode(options.start),
         "restart": RestartMode(options.restart),
+        "readers": options.readers,
     }
 
 
@@ -62,7 +62,7 @@ def check_queued(options: Options) -> dict[str, Any]:
     """Check the options of a sweep or tuning, as `check` does; groups are checked by `groups_of`."""
     if options.restart == "always":
         raise GmgError("--restart always: finished jobs would be restarted forever; give failure")
-    return check(options.replace(ddp=None, virtual_local_rank=False))
+    return check(options.replace(ddp=None))
 
 
 def groups_of(options: Options, jobs: Sequence[JobRecord]) -> DdpSpec | None:
@@ -71,10 +71,18 @@ def groups_of(options: Options, jobs: Sequence[JobRecord]) -> DdpSpec | None:
     return _groups(options.replace(ddp="all" if ranks else None))
 
 
-def describe(options: Options, fields: Mapping[str, Any], program: Program, *, after: str | None = None) -> RunSpec:
+def describe(
+    options: Options,
+    fields: Mapping[str, Any],
+    program: Program,
+    *,
+    after: str | None = None,
+    jobs: Sequence[JobRecord] | None = None,
+) -> RunSpec:
     """The spec for options and their checked `fields`, in a folder that is created here.
 
-    The session is named after the file `after`, or else the script, if the options give no name.
+    The session is named after the file `after`, or else the script, if the options give no name. With `jobs` its folder
+    has a store of them.
 
     Raises:
         GmgError: The folder cannot be created.
@@ -86,26 +94,15 @@ def describe(options: Options, fields: Mapping[str, Any], program: Program, *, a
     name, folder = sessions.create(options.name, after or program.script)
     try:
         socket = sessions.socket_path(name)
-    except GmgError:
-        shutil.rmtree(folder)
-        raise
-    context = click.get_current_context(silent=True)
-    settings = context.find_object(Settings) if context is not None else None
-    readers = settings.readers if settings is not None else {}
-    where: dict[str, Any] = {"name": name, "folder": str(folder), "socket": str(socket), "host": machine.name()}
-    return RunSpec(**program._asdict(), **where, readers=readers, **fields)
+        if jobs is not None:
+            from gmg_tui.store import reader  # only for sweeps
 
-
-def with_store(spec: RunSpec, jobs: tuple[JobRecord, ...] = ()) -> RunSpec:
-    """`spec`, with a store of its jobs in its folder; raises `GmgError`, and then the folder is gone."""
-    from gmg_tui.store import reader
-
-    try:
-        reader.create(Path(spec.folder) / STORE, jobs)
+            reader.create(folder / STORE, tuple(jobs))
     except BaseException:
-        shutil.rmtree(spec.folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         raise
-    return spec
+    where: dict[str, Any] = {"name": name, "folder": str(folder), "socket": str(socket), "host": machine.name()}
+    return RunSpec(**program._asdict(), **where, **fields)
 
 
 def _groups(options: Options) -> DdpSpec | None:
@@ -119,17 +116,12 @@ def _groups(options: Options) -> DdpSpec | None:
 
 
 def _nodes(options: Options) -> NodesSpec | None:
-    where = options.nodes
-    if where is None:
+    if options.nodes is None:
         return None
-    name, _, rest = where.partition(":")
-    try:
-        launcher = LauncherKind(name)
-    except ValueError:
-        raise GmgError(f"--nodes {where}: give slurm, ray or ssh:HOST,HOST") from None
-    if launcher is LauncherKind.SSH and not rest:
-        raise GmgError(f"--nodes {where}: give hosts, as in ssh:a,b")
-    return NodesSpec(launcher, rest, options.orphan_wait)
+    name, _, rest = options.nodes.partition(":")
+    if name not in {*LauncherKind} or (name == LauncherKind.SSH and not rest):
+        raise GmgError(f"--nodes {options.nodes}: give slurm, ray or ssh:HOST,HOST")
+    return NodesSpec(LauncherKind(name), rest, options.orphan_wait)
 
 
 def check_script(script: str, module: bool = False) -> None:
@@ -143,22 +135,15 @@ def check_script(script: str, module: bool = False) -> None:
         return
     path = Path(script)
     try:
-        if not path.exists():
-            raise GmgError(f"there is no script {script}; give the path of a Python file")
         if path.is_dir():
             path = path / "__main__.py"
-            if not path.is_file():
-                raise GmgError(f"{script} is a folder without a __main__.py; give the path of a Python file")
-        elif not path.is_file():
-            raise GmgError(f"{script} is not a regular file; give the path of a Python file")
+        if not path.is_file():
+            raise GmgError(f"there is no script {path}; give the path of a Python file")
         if path.suffix not in _SUFFIXES:
             raise GmgError(f"{script} is not a Python script; give the path of a Python file")
-        with path.open("rb"):
-            pass
-    except PermissionError as error:
-        raise GmgError(f"cannot read {script}: permission denied; make it readable (chmod u+r)") from error
+        path.open("rb").close()
     except (OSError, ValueError) as error:
-        raise GmgError(f"cannot read {script}: {error}") from error
+        raise GmgError(f"cannot read {script}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def environment(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -172,21 +157,10 @@ def environment(pairs: tuple[str, ...]) -> dict[str, str]:
     return variables
 
 
-def _current_folder() -> str:
-    try:
-        return str(Path.cwd())
-    except OSError as error:
-        raise GmgError(f"the current folder is gone ({error.strerror}); change to another one") from error
-
-
 def _summary(file: str) -> str:
     """The absolute path of the file. Raises `GmgError` unless it can be written."""
-    try:
-        path = Path(file).resolve()
-        wrong = not file or (path.exists() and not path.is_file())
-    except (OSError, RuntimeError) as error:  # a link to itself
-        raise GmgError(f"--summary {file}: {error}; give the path of a file") from error
-    if wrong:
+    path = Path(file).absolute()
+    if not file or (path.exists() and not path.is_file()):
         raise GmgError(f"--summary {file}: give the path of a file")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise GmgError(f"--summary {file}: cannot write to the folder {path.parent}; create it, or choose another one")

@@ -14,7 +14,7 @@ from gmg_tui.client import ANSWER_S, EngineClient
 from gmg_tui.commands.messages import note, note_jobs_left
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Session, Snapshot, WorkerState
-from gmg_tui.protocol import Bye, Lines, Update
+from gmg_tui.protocol import Update
 from gmg_tui.session import SessionEntry, recovery
 
 _END_S = 30.0
@@ -82,52 +82,51 @@ async def _end(entry: SessionEntry, clients: set[EngineClient]) -> None:
     session = entry.record.session
     note(f"stopping {entry.name}")
     client = await EngineClient.connect(Path(session.spec.socket), session.id)
-    events, snapshot, printed = client.events(), client.welcome.snapshot, ""
+    snapshot, printed = client.welcome.snapshot, ""
     clients.add(client)
     request = asyncio.create_task(_ask(client, kill=False))
     try:
-        while not snapshot.ended:
-            event = await _answered(asyncio.ensure_future(anext(events, Bye(""))), session)
-            if isinstance(event, Bye):
-                break
-            if isinstance(event, Update):
-                snapshot = event.snapshot
-                if (text := _left(snapshot)) not in {printed, ""}:
-                    printed = text
-                    note(text)
+        async with asyncio.timeout(ANSWER_S) as patience:  # an engine sends something each second
+            async for event in client.events():
+                patience.reschedule(asyncio.get_running_loop().time() + ANSWER_S)
+                if isinstance(event, Update):
+                    snapshot = event.snapshot
+                    if (text := _left(snapshot)) not in {printed, ""}:
+                        printed = text
+                        note(text)
+                    if snapshot.ended:
+                        break
+    except TimeoutError:
+        raise GmgError(
+            f"the engine of {entry.name} has not answered for {ANSWER_S:.0f} s{_frozen(session)}", 1
+        ) from None
     finally:
         clients.discard(client)
         await client.close()
         await request
-    await _conclude(entry, snapshot)
-
-
-async def _answered(event: asyncio.Future[Update | Lines | Bye], session: Session) -> Update | Lines | Bye:
-    """The next event. Raises `GmgError` when the engine, which sends something each second, has been silent."""
-    for _ in range(round(ANSWER_S)):  # by the second: time in which this process itself was stopped counts as one
-        if (await asyncio.wait([event], timeout=1.0))[0]:
-            return event.result()
-    event.cancel()
-    raise GmgError(f"the engine of {session.spec.name} has not answered for {ANSWER_S:.0f} s{_frozen(session)}", 1)
-
-
-async def _conclude(entry: SessionEntry, last: Snapshot) -> None:
-    """Wait for the engine of a session whose workers have ended, and report what is left of it. Raises `GmgError`."""
-    queue = last.queue
-    if last.ended and last.clients > 1:
-        others = units.count(last.clients - 1, "client")
+    if snapshot.ended and snapshot.clients > 1:
+        others = units.count(snapshot.clients - 1, "client")
         note(f"all workers of {entry.name} have ended; the engine ends once nobody is attached ({others} left)")
     else:
         await _await_engine(entry)
-        ended = sessions.inspect(entry.folder)
-        if ended is not None and ended.state == "lost":
-            raise GmgError(ended.loss_text(), 1)
-        queue = ended.record.queue if ended is not None else queue
         note(f"{entry.name} has ended")
-    if last.tuning is None:
-        note_jobs_left(queue.waiting if queue is not None else 0, entry.name)
-    elif last.tuning.stopped:
+    if snapshot.tuning is not None and snapshot.tuning.stopped:
         note(f"continue with: gmg-tui tune --resume {entry.name}")
+    elif snapshot.tuning is None and snapshot.queue is not None:
+        note_jobs_left(snapshot.queue.waiting, entry.name)
+
+
+async def _await_engine(entry: SessionEntry) -> None:
+    """Wait until the engine has released its lock. Raises `GmgError` when it does not, or was killed."""
+    deadline = time.monotonic() + _END_S
+    while sessions.is_locked(entry.folder):
+        if time.monotonic() > deadline:
+            frozen = _frozen(entry.record.session)
+            raise GmgError(f"all workers have ended, but not the engine of {entry.name}{frozen}", 1)
+        await asyncio.sleep(_POLL_S)  # nothing to wait on: another process lets go of a lock
+    ended = sessions.inspect(entry.folder)
+    if ended is not None and ended.state == "lost":
+        raise GmgError(ended.loss_text(), 1)
 
 
 def _left(snapshot: Snapshot) -> str:
@@ -135,16 +134,6 @@ def _left(snapshot: Snapshot) -> str:
     signals = {worker.slot: worker.signal_sent for worker in snapshot.workers if worker.state is WorkerState.STOPPING}
     ignoring = [f"{slot} ({sent})" for slot, sent in signals.items() if sent and sent != signal.SIGINT.name]
     return f"still running: {', '.join(ignoring)}" if ignoring else ""
-
-
-async def _await_engine(entry: SessionEntry) -> None:
-    """Wait until the engine has released its lock. Raises `GmgError` when it does not."""
-    deadline = time.monotonic() + _END_S
-    while sessions.is_locked(entry.folder):
-        if time.monotonic() > deadline:
-            frozen = _frozen(entry.record.session)
-            raise GmgError(f"all workers have ended, but not the engine of {entry.name}{frozen}", 1)
-        await asyncio.sleep(_POLL_S)  # nothing to wait on: another process lets go of a lock
 
 
 def _frozen(session: Session) -> str:

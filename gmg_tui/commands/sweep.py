@@ -22,7 +22,6 @@ from gmg_tui.commands.spec import (
     describe,
     environment,
     groups_of,
-    with_store,
 )
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, RunSpec, Slot, SlotKind, SweepSpec, WorkerState
@@ -83,8 +82,8 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
     sweep = SweepSpec(file=None if file is None else str(Path(file).absolute()))
 
     def make() -> RunSpec:
-        spec = describe(options, fields, program, after=file)
-        return with_store(plan.applied(structs.replace(spec, sweep=sweep), settings), made.jobs)
+        spec = describe(options, fields, program, after=file, jobs=made.jobs)
+        return plan.applied(structs.replace(spec, sweep=sweep), settings)
 
     return start(options, make, engine=engine)
 

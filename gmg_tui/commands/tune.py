@@ -10,7 +10,7 @@ from gmg_tui import interpreter, placeholders, simulation
 from gmg_tui.commands.launch import start
 from gmg_tui.commands.prestart import PrestartedEngine
 from gmg_tui.commands.resume import changed_spec, prepare, session_of
-from gmg_tui.commands.spec import check_queued, check_script, describe, with_store
+from gmg_tui.commands.spec import check_queued, check_script, describe
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec, Session, SweepSpec, TuneSpec
 from gmg_tui.options import TUNE, TUNE_ONLY, Options, Program
@@ -45,8 +45,8 @@ def tune(options: Options, engine: PrestartedEngine, program: Program | None) ->
         )
 
     def make() -> RunSpec:
-        spec = describe(options, fields, program, after="tune")
-        return with_store(structs.replace(spec, tune=asked, sweep=SweepSpec(timeout_s=asked.trial_time_s)))
+        spec = describe(options, fields, program, after="tune", jobs=())
+        return structs.replace(spec, tune=asked, sweep=SweepSpec(timeout_s=asked.trial_time_s))
 
     return start(options, make, engine=engine)
 

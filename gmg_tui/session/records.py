@@ -207,6 +207,7 @@ def find(name: str | None, *, running: bool) -> SessionEntry:
             raise GmgError(sessions[0].loss_text(), 1)
         elsewhere = next((text for session in sessions if (text := session.away_text)), "")
         nothing = f"no {'running ' if running else ''}session; start one with: gmg-tui SCRIPT"
+        nothing += "; gmg-tui ls lists those that have ended" if sessions else ""
         raise GmgError(elsewhere or nothing, 1)
     named = next((session for session in sessions if session.name == name), None)
     if named is None:

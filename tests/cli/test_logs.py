@@ -53,11 +53,11 @@ async def test_a_session_name_selects_its_only_or_failed_worker() -> None:
     async with ScriptedEngine() as engine:
         for slot in ("cpu0", "cpu1"):
             (engine.folder / "logs" / f"{slot}.log").write_text(f"of {slot}\n")
-        listed = b"sim-1 has cpu0 (starting), cpu1 (starting); choose one, as in: gmg-tui logs sim-1 cpu0\n"
+        listed = b"sim-1 has cpu0 starting, cpu1 starting; choose one, as in: gmg-tui logs sim-1 cpu0\n"
         assert _gmg("sim-1").stderr == b"gmg-tui: " + listed
         engine.move("cpu1", WorkerState.FAILED)
     assert _gmg("sim-1").stdout == b"of cpu1\n"
-    assert _gmg("sim").stderr == b"gmg-tui: there is no session or slot sim; did you mean sim-1?\n"
+    assert _gmg("sim").stderr == b"gmg-tui: there is no session, slot or job sim; did you mean sim-1?\n"
 
 
 async def test_an_unknown_slot_lists_the_existing_ones() -> None:
@@ -65,7 +65,7 @@ async def test_an_unknown_slot_lists_the_existing_ones() -> None:
         pass
     done = _gmg("../../session.json")
     assert done.returncode == 2
-    assert done.stderr == b"gmg-tui: there is no session or slot ../../session.json; the slots of sim-1: cpu0, cpu1\n"
+    assert done.stderr == b"gmg-tui: there is no session, slot or job ../../session.json; sim-1 has cpu0, cpu1\n"
     assert _gmg("sim-1", "cpu0").stderr.startswith(b"gmg-tui: cpu0 of session sim-1 has not written a log yet")
     assert _gmg().returncode == _gmg("a", "b", "c").returncode == 2
 
@@ -98,10 +98,12 @@ async def test_a_jobs_log_is_found_by_number_by_name_and_by_its_slot() -> None:
     for word, text in (("1", b"of job 1\n"), ("x=2", b"of job 2\n"), ("cpu0", b"of job 2\n")):
         assert _gmg("sim-1", word).stdout == text
     assert _gmg("3").stderr.startswith(b"gmg-tui: job 3 (x=3) of session sim-1 has not written a log yet")
-    assert _gmg("cpu1").stderr == b"gmg-tui: no job has run on cpu1 of session sim-1 yet\n"
+    assert (
+        _gmg("cpu1").stderr
+        == b"gmg-tui: there is no session, slot or job cpu1; sim-1 has job 1 (x=1), job 2 (x=2), job 3 (x=3)\n"
+    )
     unknown = _gmg("../../session.json")
     assert unknown.returncode == 2
-    assert b"in sim-1: numbers from 1 to 3, names, and cpu0, cpu1" in unknown.stderr
 
 
 async def test_a_job_can_be_followed_before_it_starts_until_it_ends() -> None:
