@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import io
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -21,8 +19,6 @@ from gmg_tui.errors import GmgError, nearest
 from gmg_tui.options import Options, Program, Span
 
 _INTERRUPTED = 130
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""Why standard output may not be written."""
 _BARE = """\
 gmg-tui runs a Genesis script on every GPU of this machine and shows what each one does.
 
@@ -66,13 +62,13 @@ class _Group(click.Group):
             click.echo(_BARE)
             ctx.exit(2)
         if args and args[0] not in self.commands and args[0] not in {"-h", "--help", "--version"}:
-            ctx.meta["gmg_tui.implied"] = True
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command line, by default this process's, and exit with its status; an error is one line."""
-        _prepare_output()
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # where its encoding lacks a character
         try:
             status = super().main(args, prog_name or "gmg-tui", **{**extra, "standalone_mode": False})
             sys.stdout.flush()
@@ -81,14 +77,10 @@ class _Group(click.Group):
             status = error.exit_code
         except (KeyboardInterrupt, click.Abort):
             status = _INTERRUPTED
-        except BrokenPipeError:
-            _discard_output()
-            status = 1
-        except OSError as error:
-            if error.errno not in _FULL or error.filename is not None:
-                raise
-            _discard_output()
-            print(f"gmg-tui: cannot write standard output: {error.strerror}", file=sys.stderr)
+        except OSError as error:  # such as that standard output is full
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # which is flushed again at the end
+            if not isinstance(error, BrokenPipeError):
+                print(f"gmg-tui: {error}", file=sys.stderr)
             status = 1
         sys.exit(status)
 
@@ -103,19 +95,6 @@ def _text(error: click.ClickException | GmgError) -> str:
         return text
     set_there = ctx.get_parameter_source(error.param.name or "") is ParameterSource.DEFAULT_MAP
     return f"{settings.path}: {text}" if set_there else text
-
-
-def _discard_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _prepare_output() -> None:
-    """Make printing safe where a stream is closed or its encoding lacks a character."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - as long as the program lives
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
 
 
 @click.group(
@@ -188,11 +167,10 @@ def run(script: str | None, args: tuple[str, ...], module: bool, **_: Any) -> in
         return _start("run", options, args=(), function="demo")
     if script is None:
         raise GmgError("give a SCRIPT, as in: gmg-tui sim.py -B 4096")
-    implied = not module and "gmg_tui.implied" in click.get_current_context().meta
-    if implied and not os.path.exists(script):  # noqa: PTH110 - raises nothing
+    if not module and not os.path.exists(script):  # noqa: PTH110 - raises nothing
         if script in _group.commands:
             raise GmgError(f"options go after the command: gmg-tui {script} …")
-        if Path(script).name == script and not Path(script).suffix:
+        if "/" not in script and "." not in script:
             hint = nearest(script, _group.commands) or "; gmg-tui --help lists the commands"
             raise GmgError(f"there is no command or script {script}{hint}")
     return _start("run", options, program=_program(script, args, module=module))

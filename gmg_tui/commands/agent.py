@@ -7,6 +7,7 @@ which a shell may have printed anything. After that, both carry the frames of `g
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import socket
@@ -36,7 +37,7 @@ _POLL_S = 0.05
 def agent() -> int:
     """Connect a node's agent to standard input and output until either side ends; the exit status."""
     try:
-        connection = _connect_or_start(_first_line())
+        connection = _connect_or_start(io.FileIO(0, closefd=False).readline())
     except GmgError as error:
         _answer({"ok": False, "error": str(error)})
         return error.exit_code
@@ -44,17 +45,6 @@ def agent() -> int:
     with connection:
         _forward(connection)
     return 0
-
-
-def _first_line() -> bytes:
-    """The first line of standard input, and not a byte more."""
-    line = bytearray()
-    while not line.endswith(b"\n"):
-        byte = os.read(0, 1)
-        if not byte:
-            break
-        line += byte
-    return bytes(line)
 
 
 def _answer(fields: dict[str, object]) -> None:

@@ -43,7 +43,7 @@ def attach(name: str | None, options: Options, *, readonly: bool) -> int:
     recovery.clear(note)
     entry = sessions.find(name, running=name is None)
     if entry.away:
-        raise GmgError(entry.away_text, 1)
+        raise GmgError(entry.remark, 1)
     if not is_terminal():
         ended = f"for what it did: gmg-tui report {entry.name}"
         running = f"to print a log: gmg-tui logs {entry.name} -f"
@@ -53,8 +53,7 @@ def attach(name: str | None, options: Options, *, readonly: bool) -> int:
     if entry.state != "running":
         from gmg_tui.ended import EndedSession
 
-        loss = entry.loss_text() if entry.state == "lost" else ""
-        ui.run(partial(EndedSession.open, entry.folder, session, loss=loss), **_drawing(options))
+        ui.run(partial(EndedSession.open, entry.folder, session, loss=entry.remark), **_drawing(options))
         return 0
     status = show(Path(session.spec.socket), options, session_id=session.id, readonly=readonly)
     return 0 if status is None else conclude(session.spec, status)

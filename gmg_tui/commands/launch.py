@@ -55,12 +55,14 @@ class _Signals:
     """Within the context, signals that end a command are noted, and `check` raises KeyboardInterrupt for them.
 
     Where SIGTERM ended this process alone, an engine and its workers would go on; a handler that raised at any moment
-    would leave half of a session's folder. SIGUSR1 and SIGUSR2, on which scripts save their state, are passed on to
-    the engine.
+    would leave half of a session's folder. SIGUSR1 and SIGUSR2, on which scripts save their state, are passed on.
+
+    Attributes:
+        engine: Gets them, once it listens.
     """
 
-    def __init__(self, engine: PrestartedEngine) -> None:
-        self._engine = engine
+    def __init__(self) -> None:
+        self.engine: PrestartedEngine | None = None
         self._came = False
 
     def __enter__(self) -> Self:
@@ -92,7 +94,8 @@ class _Signals:
         self._came = True
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        self._engine.process.send_signal(number)
+        if self.engine is not None:
+            self.engine.process.send_signal(number)
 
 
 def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEngine) -> int:
@@ -110,7 +113,7 @@ def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEn
     headless = options.headless or not is_terminal()
     if not headless and not options.detach:
         check_terminal(os.environ)
-    with _Signals(engine) as signals:
+    with _Signals() as signals:
         spec = make()
         fresh = not Path(spec.folder, sessions.RECORD).exists()
         try:
@@ -121,6 +124,7 @@ def start(options: Options, make: Callable[[], RunSpec], *, engine: PrestartedEn
             if fresh and not isinstance(error, _DiedError):
                 _remove(spec)
             raise
+        signals.engine = engine
         try:
             engine.confirm()
             for warning in reply.warnings:

@@ -21,7 +21,6 @@ from gmg_tui.session import SessionEntry, WorkerBrief, recovery, removal
 
 _ANSWER_S = 2.0
 """How long an engine may take to report its workers; after that its record is printed."""
-_SCRIPT_COLUMNS = 40
 _JOB_STATES = ("waiting", "running", "finished", "failed", "stopped")
 
 
@@ -32,7 +31,7 @@ def ls(*, as_json: bool) -> int:
     if as_json:
         print_json([_row(entry) for entry in entries])
         return 0
-    remarks = [entry.loss_text() if entry.state == "lost" else entry.away_text for entry in entries]
+    remarks = [entry.remark for entry in entries]
     remarks += [
         f"{folder.name} has no readable record; remove it with: gmg-tui rm {folder.name}"
         for folder in removal.unlisted()
@@ -82,12 +81,6 @@ def _row(entry: SessionEntry) -> dict[str, Any]:
     return row
 
 
-def _script(entry: SessionEntry) -> str:
-    """Its script, of a long path the end."""
-    script = entry.record.session.spec.script
-    return script if len(script) <= _SCRIPT_COLUMNS else f"…{script[1 - _SCRIPT_COLUMNS :]}"
-
-
 def _work(entry: SessionEntry) -> str:
     """The states of its workers; of a sweep the progress of its jobs."""
     queue = entry.record.queue
@@ -106,7 +99,7 @@ _COLUMNS = (
     Column[SessionEntry]("name", lambda entry: entry.name, priority=100, left=True),
     Column[SessionEntry]("state", lambda entry: entry.state, priority=90, left=True),
     Column[SessionEntry]("host", lambda entry: entry.host if entry.away else None, priority=60, left=True),
-    Column[SessionEntry]("script", _script, priority=40, left=True),
+    Column[SessionEntry]("script", lambda entry: Path(entry.record.session.spec.script).name, priority=40, left=True),
     Column[SessionEntry](
         "started", lambda entry: f"{units.span(time.time() - entry.record.session.started)} ago", priority=50, left=True
     ),

@@ -6,17 +6,16 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import msgspec
-
 from gmg_tui import columns, tables
 from gmg_tui import session as sessions
+from gmg_tui.commands.messages import print_json
 from gmg_tui.errors import GmgError
 from gmg_tui.files import write_atomic
 from gmg_tui.report import data, text
 from gmg_tui.report.data import ReportData
 from gmg_tui.results import TUNE, files
 from gmg_tui.session import STORE, SessionEntry
-from gmg_tui.store.reader import Stored, open_store
+from gmg_tui.store.reader import open_store
 from gmg_tui.text import clean
 
 
@@ -50,7 +49,9 @@ def report(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | Non
         elif as_csv:
             _print(files.table(collected.jobs))
         elif html is not None:
-            _write_page(collected, stored, html)
+            from gmg_tui.report import page
+
+            _write(page.page(collected, stored), html)
         else:
             _show(collected, entry, best)
     return 0
@@ -64,7 +65,7 @@ def _compare(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | N
         raise GmgError(f"{twice} is named twice; give the names of different sessions")
     made = Comparison([data.load(entry) for entry in [sessions.find(name, running=False) for name in names]])
     if as_json:
-        _print([msgspec.json.format(msgspec.json.encode(made.as_json()), indent=2), b"\n"])
+        print_json(made.as_json())
     elif as_csv:
         _print(columns.as_csv(made.rate_columns, made.rate_rows))
     elif html is not None:
@@ -88,14 +89,8 @@ def _show(of: ReportData, entry: SessionEntry, best: str | None) -> None:
         print(f"tuning: {entry.folder / TUNE}")
     else:
         print(text.render(of, of.best if best is None else best, width, colour))
-    if remark := entry.loss_text() if entry.state == "lost" else entry.away_text:
+    if remark := entry.remark:
         print(remark)
-
-
-def _write_page(of: ReportData, stored: Stored, path: str) -> None:
-    from gmg_tui.report import page
-
-    _write(page.page(of, stored), path)
 
 
 def _write(content: bytes, path: str) -> None:

@@ -38,7 +38,7 @@ def session_of(options: Options, mark: Mark, fixed: str) -> Session:
     recovery.clear(note)
     entry = sessions.find(name, running=False)
     if entry.state == "running":
-        raise GmgError(entry.away_text or f"{name} is running; open it with: gmg-tui attach {name}", 1)
+        raise GmgError(entry.remark or f"{name} is running; open it with: gmg-tui attach {name}", 1)
     if entry.state == "lost" and entry.record.loss is None:
         raise GmgError(f"{name} was lost and some of its processes are still running; try again", 1)
     return entry.record.session

@@ -28,8 +28,6 @@ from gmg_tui.errors import GmgError
 from gmg_tui.session import recovery
 
 _HOST = "127.0.0.1"
-_MOST_PAGES: Final = 16
-"""Pages that may be open at once; each has a process."""
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self' data: blob:; connect-src 'self' ws:; frame-ancestors 'none'; "
     "script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'",
@@ -93,8 +91,6 @@ def _application(command: str, title: str, root: str, token: str) -> web.Applica
         return page
 
     async def websocket(request: web.Request) -> web.StreamResponse:
-        if len(pages) >= _MOST_PAGES:
-            return web.Response(status=503, text=f"{_MOST_PAGES} pages are open already\n")
         task = asyncio.current_task()
         assert task is not None
         pages.add(task)

@@ -126,7 +126,7 @@ async def _await_engine(entry: SessionEntry) -> None:
         await asyncio.sleep(_POLL_S)  # nothing to wait on: another process lets go of a lock
     ended = sessions.inspect(entry.folder)
     if ended is not None and ended.state == "lost":
-        raise GmgError(ended.loss_text(), 1)
+        raise GmgError(ended.remark, 1)
 
 
 def _left(snapshot: Snapshot) -> str:

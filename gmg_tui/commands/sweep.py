@@ -16,13 +16,7 @@ from gmg_tui.commands.launch import start
 from gmg_tui.commands.messages import note
 from gmg_tui.commands.prestart import PrestartedEngine
 from gmg_tui.commands.resume import changed_spec, prepare, session_of
-from gmg_tui.commands.spec import (
-    check_queued,
-    check_script,
-    describe,
-    environment,
-    groups_of,
-)
+from gmg_tui.commands.spec import check_queued, check_script, describe, environment, groups_of
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, RunSpec, Slot, SlotKind, SweepSpec, WorkerState
 from gmg_tui.options import SWEEP, Options, Program
@@ -76,8 +70,7 @@ def sweep(options: Options, engine: PrestartedEngine, file: str | None, program:
     args = tuple(map(as_text, settings.args or ()))
     program = Program(settings.script or "", args, bool(settings.module))
     if options.dry_run:
-        env = {name: as_text(value) for name, value in settings.env.items()}
-        _list_jobs(program, env, made.jobs, total=len(made.jobs))
+        _list_jobs(program, made.jobs)
         return 0
     sweep = SweepSpec(file=None if file is None else str(Path(file).absolute()))
 
@@ -111,32 +104,23 @@ def resume(options: Options, engine: PrestartedEngine) -> int:
     jobs = load_jobs(Path(spec.folder) / STORE)
     if options.per_gpu not in (None, 1) and any(job.width > 1 for job in jobs):
         raise GmgError("--per-gpu: jobs that need several GPUs do not share them; leave it out")
-    rerun = {WorkerState.FAILED} if options.retry_failed else set[WorkerState]()
-    again = [job for job in jobs if not job.state.ended or job.state in rerun]
-    if options.dry_run:
-        _list_jobs(Program(spec.script, spec.args, spec.module), spec.env, again, total=len(jobs))
-        return 0
+    failed = any(job.state is WorkerState.FAILED for job in jobs)
+    again = any(not job.state.ended for job in jobs) or (failed and options.retry_failed)
     if not again:
-        failed = any(job.state is WorkerState.FAILED for job in jobs)
         note(f"every job of {spec.name} has ended{'; --retry-failed runs the failed ones again' if failed else ''}")
         return conclude(spec, 0)
     return start(options, lambda: prepare(spec), engine=engine)
 
 
-def _list_jobs(program: Program, env: Mapping[str, str], jobs: Sequence[JobRecord], *, total: int) -> None:
-    """Print the jobs, their number, and each one's command with every placeholder filled in that has a value before the start.
-
-    `total` is how many jobs the sweep has (`{n}`).
-    """
+def _list_jobs(program: Program, jobs: Sequence[JobRecord]) -> None:
+    """Print the jobs, each with its command, in which every placeholder is filled in that has a value before the start."""
 
     def command(job: JobRecord) -> str:
-        values = values_for(Slot("", SlotKind.CPU), job.number - 1, total, None)
+        values = values_for(Slot("", SlotKind.CPU), job.number - 1, len(jobs), None)
         values = {name: value for name, value in values.items() if name not in _WHERE} | job.values
         values |= {"job": job.number, "name": job.name}
-        variables = [f"{name}={shlex.quote(fill(value, values))}" for name, value in env.items()]
         module = ["-m"] if program.module else []
-        words = ["python", *module, program.script, *(fill(arg, values) for arg in program.args)]
-        return " ".join([*variables, shlex.join(words)])
+        return shlex.join(["python", *module, program.script, *(fill(arg, values) for arg in program.args)])
 
     columns = (
         Column[JobRecord]("job", lambda job: job.number),

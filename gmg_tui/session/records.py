@@ -116,19 +116,17 @@ class SessionEntry(Struct, frozen=True):
         return not self.here and self.state == "running"
 
     @property
-    def away_text(self) -> str:
-        """Where it runs, if not on this machine; else empty."""
-        return f"{self.name} runs on {self.host}: use gmg-tui there" if self.away else ""
-
-    def loss_text(self) -> str:
-        """How a session was lost, in one line."""
-        why = "its engine died unexpectedly"
-        if (loss := self.record.loss) is not None:
-            moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(loss.died))
-            why = f"its engine died at about {moment}"
+    def remark(self) -> str:
+        """How it was lost, or where it runs if not on this machine, in one line; else empty."""
+        if self.away:
+            return f"{self.name} runs on {self.host}: use gmg-tui there"
+        if self.state != "lost":
+            return ""
+        loss = self.record.loss
+        moment = time.strftime(" at about %Y-%m-%d %H:%M:%S", time.localtime(loss.died)) if loss else " unexpectedly"
         where = f" on {self.host}" if self.host and self.host != machine.name() else ""
         logs = f"its logs are in {self.folder / LOGS}{going_on(self.record.session)}"
-        return f"{self.name} was lost{where}: {why}; {logs}"
+        return f"{self.name} was lost{where}: its engine died{moment}; {logs}"
 
 
 def job_log(job: JobRecord) -> str:
@@ -204,8 +202,8 @@ def find(name: str | None, *, running: bool) -> SessionEntry:
         if fitting:
             return fitting[0]
         if sessions and sessions[0].state == "lost":
-            raise GmgError(sessions[0].loss_text(), 1)
-        elsewhere = next((text for session in sessions if (text := session.away_text)), "")
+            raise GmgError(sessions[0].remark, 1)
+        elsewhere = next((session.remark for session in sessions if session.away), "")
         nothing = f"no {'running ' if running else ''}session; start one with: gmg-tui SCRIPT"
         nothing += "; gmg-tui ls lists those that have ended" if sessions else ""
         raise GmgError(elsewhere or nothing, 1)
@@ -216,4 +214,4 @@ def find(name: str | None, *, running: bool) -> SessionEntry:
     if named in fitting:
         return named
     ended = f"session {name} has ended; for its logs: gmg-tui logs {name}"
-    raise GmgError(named.loss_text() if named.state == "lost" else named.away_text or ended, 1)
+    raise GmgError(named.remark or ended, 1)

@@ -56,7 +56,7 @@ def removable(name: str) -> Removable:
             raise GmgError(f"{name} is about to begin, or has failed to; try again in a minute", 1)
         return Removable(name, folder, None, "damaged", about.st_mtime)
     if entry.state == "running":
-        raise GmgError(entry.away_text or f"{name} is running; end it first: gmg-tui stop {name}", 1)
+        raise GmgError(entry.remark or f"{name} is running; end it first: gmg-tui stop {name}", 1)
     ended = entry.record.ended
     if ended is None and not processes(entry.record.session):
         ended = entry.written  # all that is missing is its end, for which a full disk has no room

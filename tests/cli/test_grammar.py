@@ -138,5 +138,5 @@ def test_environments_with_more_than_ascii(environment: dict[str, str], encoding
 def test_a_full_standard_output_is_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([*COMMAND, "ls"], stdout=full, stderr=subprocess.PIPE, text=True, env=environ())
-    error = "gmg-tui: cannot write standard output: No space left on device\n"
+    error = "gmg-tui: [Errno 28] No space left on device\n"
     assert (done.returncode, done.stderr) == (1, error)

@@ -48,9 +48,9 @@ def test_a_dry_run_lists_the_jobs_and_creates_nothing(gmg: Gmg) -> None:
     done = gmg("sweep", "sweep.toml", "--dry-run")
     assert done.stdout.splitlines() == [
         "job  name    command",
-        "  1  lr=0.1  MODE='fast and loose' python sim.py --lr 0.1 --out lr=0.1",
-        "  2  lr=0.2  MODE='fast and loose' python sim.py --lr 0.2 --out lr=0.2",
-        "  3  wide    MODE='fast and loose' python sim.py --lr 16 --out wide",
+        "  1  lr=0.1  python sim.py --lr 0.1 --out lr=0.1",
+        "  2  lr=0.2  python sim.py --lr 0.2 --out lr=0.2",
+        "  3  wide    python sim.py --lr 16 --out wide",
         "3 jobs",
     ]
     assert (done.stderr, done.returncode) == ("", 0)
@@ -141,14 +141,6 @@ def test_a_resumed_sweep_keeps_settings_not_given_on_the_command_line(
     assert (spec.folder, spec.name, asked.fresh) == (old.folder, "old", [True, False, False])
     cpu = spec_of("sweep", "--resume", "old", "--cpu", "2")
     assert (cpu.cpu, cpu.gpus) == (2, None)
-
-
-def test_ended_jobs_stay_ended_and_the_others_are_listed(earlier: Callable[..., RunSpec], gmg: Gmg) -> None:
-    _ends(earlier(), job1=WorkerState.FINISHED, job2=WorkerState.FAILED, job3=WorkerState.RUNNING)
-    assert gmg("sweep", "--resume", "old", "--dry-run").stdout.splitlines()[1:] == [
-        "  3  wide  MODE='fast and loose' python sim.py --lr 16 --out wide",
-        "1 job",
-    ]
 
 
 def test_a_sweep_whose_jobs_have_all_ended_prints_its_results(earlier: Callable[..., RunSpec], gmg: Gmg) -> None:
