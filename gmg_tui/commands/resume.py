@@ -14,22 +14,22 @@ from gmg_tui.commands.messages import note
 from gmg_tui.commands.spec import check_script
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec, Session
-from gmg_tui.options import RUN, SWEEP_ONLY, TUNE_ONLY, Mark, Options
+from gmg_tui.options import RUN, SWEEP, SWEEP_ONLY, TUNE, TUNE_ONLY, Options
 from gmg_tui.session import machine, recovery
 
 
-def session_of(options: Options, mark: Mark, fixed: str) -> Session:
+def session_of(options: Options, command: str, fixed: str) -> Session:
     """The session that `options.resume` names, which no engine runs.
 
     Args:
-        options: The options; those on the command line may change only what has the mark.
-        mark: `SWEEP` or `TUNE`.
+        options: The options; those on the command line may change only what has the command's mark.
+        command: `sweep` or `tune`.
         fixed: What the other options would change, for the message.
 
     Raises:
-        GmgError: There is none, it is running, or an option would change what is fixed.
+        GmgError: There is none of that command, it is running, or an option would change what is fixed.
     """
-    name, tables = options.resume, (*RUN, *SWEEP_ONLY, *TUNE_ONLY)
+    name, tables, mark = options.resume, (*RUN, *SWEEP_ONLY, *TUNE_ONLY), SWEEP if command == "sweep" else TUNE
     allowed = {opt.name for opt in tables if mark in opt.marks}
     names = {opt.name: opt.long for opt in tables}
     names |= {"script": "SCRIPT", "args": "its arguments", "words": "FILE", "is_script": "--script", "module": "-m"}
@@ -41,6 +41,12 @@ def session_of(options: Options, mark: Mark, fixed: str) -> Session:
         raise GmgError(entry.remark or f"{name} is running; open it with: gmg-tui attach {name}", 1)
     if entry.state == "lost" and entry.record.loss is None:
         raise GmgError(f"{name} was lost and some of its processes are still running; try again", 1)
+    spec = entry.record.session.spec
+    kind = "tune" if spec.tune is not None else "sweep" if spec.sweep is not None else "run"
+    if kind != command:
+        again = f"start it again with: gmg-tui {spec.script}"
+        other = f"continue it with: gmg-tui {kind} --resume {name}" if kind != "run" else again
+        raise GmgError(f"{name} is no session of gmg-tui {command}; {other}")
     return entry.record.session
 
 
@@ -54,14 +60,10 @@ def changed_spec(spec: RunSpec, fields: Mapping[str, Any], options: Options) -> 
     changes = {field: fields[field] for field in changed}
     if options.given.get("virtual_local_rank") and spec.ddp is not None:
         changes["ddp"] = structs.replace(spec.ddp, virtual_local_rank=True)
-    spec = structs.replace(spec, **{**changes, "env": spec.env | fields["env"], "host": machine.name()})
+    changes |= {"env": spec.env | fields["env"], "host": machine.name(), "socket": str(sessions.socket_path(spec.name))}
+    spec = structs.replace(spec, **changes)
     if not Path(spec.cwd).is_dir():
         raise GmgError(f"{spec.name} ran in {spec.cwd}, which is gone; create it again", 1)
     interpreter.check_python(spec.python)
     check_script(spec.script if spec.module else str(Path(spec.cwd, spec.script)), spec.module)
     return spec
-
-
-def prepare(spec: RunSpec) -> RunSpec:
-    """The spec with a socket. The session's folder is written only by an engine that holds its lock."""
-    return structs.replace(spec, socket=str(sessions.socket_path(spec.name)))

@@ -15,11 +15,11 @@ from gmg_tui.commands.attach import conclude
 from gmg_tui.commands.launch import start
 from gmg_tui.commands.messages import note
 from gmg_tui.commands.prestart import PrestartedEngine
-from gmg_tui.commands.resume import changed_spec, prepare, session_of
+from gmg_tui.commands.resume import changed_spec, session_of
 from gmg_tui.commands.spec import check_queued, check_script, describe, environment, groups_of
 from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, RunSpec, Slot, SlotKind, SweepSpec, WorkerState
-from gmg_tui.options import SWEEP, Options, Program
+from gmg_tui.options import Options, Program
 from gmg_tui.placeholders import as_text, fill, values_for
 from gmg_tui.session import STORE
 from gmg_tui.sweep import plan
@@ -92,12 +92,9 @@ def resume(options: Options, engine: PrestartedEngine) -> int:
     from gmg_tui.store.reader import load_jobs
 
     fields = check_queued(options)
-    spec = session_of(options, SWEEP, "its name and jobs").spec
+    spec = session_of(options, "sweep", "its name and jobs").spec
+    assert spec.sweep is not None
     upper = _settings(options.given)
-    if spec.sweep is None:
-        raise GmgError(f"{spec.name} is not a sweep; start it again with: gmg-tui {spec.script}")
-    if spec.tune is not None:
-        raise GmgError(f"{spec.name} is a tuning; continue it with: gmg-tui tune --resume {spec.name}")
     cpu = options.cpu if options.gpus is not None or options.cpu is not None else spec.cpu
     sweep = structs.replace(spec.sweep, retry_failed=options.retry_failed)
     spec = plan.applied(structs.replace(changed_spec(spec, fields, options), cpu=cpu, sweep=sweep), upper)
@@ -109,7 +106,7 @@ def resume(options: Options, engine: PrestartedEngine) -> int:
     if not again:
         note(f"every job of {spec.name} has ended{'; --retry-failed runs the failed ones again' if failed else ''}")
         return conclude(spec, 0)
-    return start(options, lambda: prepare(spec), engine=engine)
+    return start(options, lambda: spec, engine=engine)
 
 
 def _list_jobs(program: Program, jobs: Sequence[JobRecord]) -> None:

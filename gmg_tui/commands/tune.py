@@ -9,11 +9,11 @@ from msgspec import structs
 from gmg_tui import interpreter, placeholders, simulation
 from gmg_tui.commands.launch import start
 from gmg_tui.commands.prestart import PrestartedEngine
-from gmg_tui.commands.resume import changed_spec, prepare, session_of
+from gmg_tui.commands.resume import changed_spec, session_of
 from gmg_tui.commands.spec import check_queued, check_script, describe
 from gmg_tui.errors import GmgError
 from gmg_tui.model import RunSpec, Session, SweepSpec, TuneSpec
-from gmg_tui.options import TUNE, TUNE_ONLY, Options, Program
+from gmg_tui.options import TUNE_ONLY, Options, Program
 
 _VARIABLE = re.compile(rf"(?P<name>{placeholders.NAME.pattern})(=(?P<low>\d+)(\.\.(?P<high>\d*))?)?")
 _LARGEST = 10**12
@@ -62,10 +62,9 @@ def resume(options: Options, engine: PrestartedEngine) -> int:
     """
     asked = _asked(options)
     fields = check_queued(options)
-    session = session_of(options, TUNE, "what is measured, and where,")
+    session = session_of(options, "tune", "what is measured, and where,")
     spec = session.spec
-    if spec.tune is None:
-        raise GmgError(f"--resume {spec.name}: that is not a tuning; gmg-tui ls lists the sessions")
+    assert spec.tune is not None
     tuned = [opt.spec_field for opt in TUNE_ONLY if opt.name in options.given]
     changes = {field: getattr(asked, field) for field in tuned if field in TuneSpec.__struct_fields__}
     tune = structs.replace(spec.tune, **changes)
@@ -73,7 +72,7 @@ def resume(options: Options, engine: PrestartedEngine) -> int:
         changed_spec(spec, fields, options), tune=tune, sweep=SweepSpec(timeout_s=tune.trial_time_s)
     )
     check_comparable(session, changed)
-    return start(options, lambda: prepare(changed), engine=engine)
+    return start(options, lambda: changed, engine=engine)
 
 
 def check_comparable(session: Session, changed: RunSpec) -> None:
