@@ -122,4 +122,4 @@ def _end(trial: Trial, spec: TuneSpec) -> str:
         return f"{trial.state.value}: {trial.reason or 'no reason known'}"
     memory = "" if trial.memory_mib is None else f", {units.mib(trial.memory_mib)}"
     reason = f" ({trial.reason})" if trial.reason else ""
-    return f"measured {tune_words.rate(trial.rate, spec)}{tune_words.spread(trial)}{memory}{reason}"
+    return f"measured {tune_words.rate(trial.rate, spec)}{tune_words.margin(trial)}{memory}{reason}"

@@ -74,9 +74,8 @@ class Trial(Struct, frozen=True, omit_defaults=True):
     state: TrialState = TrialState.WAITING
     rate: float | None = None
     """The metric, as measured on its slot; while it runs, so far."""
-    rate_low: float | None = None
-    """The ends of the 95 % interval of one trial, by how much trials of the same value differ."""
-    rate_high: float | None = None
+    margin_pct: float | None = None
+    """Half of the 95 % interval of one trial, per cent of the rate, by how much trials of the same value differ."""
     memory_mib: float | None = None
     """Peak of the memory of its processes on the GPU or, where the driver does not report that, of the whole GPU."""
     gpu_util_pct: float | None = None
@@ -95,8 +94,7 @@ class Best(Struct, frozen=True, omit_defaults=True):
     value: int
     rate: float | None = None
     """Corrected for the slots' differences: that of a usual slot of its model."""
-    rate_low: float | None = None
-    rate_high: float | None = None
+    margin_pct: float | None = None
     memory_mib: float | None = None
     gpu_util_pct: float | None = None
     power_w: float | None = None
@@ -124,9 +122,8 @@ class Together(Struct, frozen=True, omit_defaults=True):
     value: int
     rate: float
     """The sum over the slots; of another metric than FPS their mean. It was measured after the value was chosen."""
-    rate_low: float | None = None
-    """The ends of the interval that holds the rate with 95 % confidence."""
-    rate_high: float | None = None
+    margin_pct: float | None = None
+    """Half of the interval that holds the rate with 95 % confidence, per cent of it."""
     of_alone_pct: float | None = None
     """As a share of what the same slots reach alone."""
     rates: dict[str, float] = {}

@@ -275,15 +275,12 @@ def _line(chart: _Chart, slot: str, rows: Sequence[MetricsRow], index: int, *, l
 
 
 def _points(slot: str, colour: str, trials: Sequence[Trial]) -> dict[str, Any]:
-    rates = [trial.rate or 0.0 for trial in trials]
-    above = [(trial.rate_high or rate) - rate for trial, rate in zip(trials, rates, strict=True)]
-    below = [rate - (trial.rate_low or rate) for trial, rate in zip(trials, rates, strict=True)]
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": plain(slot),
         "x": [trial.value for trial in trials],
-        "y": rates,
+        "y": [trial.rate for trial in trials],
         "line": {"color": colour, "width": 1},
-        "error_y": {"type": "data", "symmetric": False, "array": above, "arrayminus": below},
+        "error_y": {"type": "percent", "value": max(trial.margin_pct or 0.0 for trial in trials)},
     }

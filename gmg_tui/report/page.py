@@ -73,7 +73,7 @@ def tuning(of: Tuning, draw: _Drawing) -> Iterator[str]:
     yield draw(charts.curve(of))
     values = "".join(
         f"<div><dt>{in_html(name)}</dt><dd>{best.value:,}</dd>"
-        f"<dt>{in_html(tune_words.rate(best.rate, of.spec))}{in_html(tune_words.spread(best))}</dt></div>"
+        f"<dt>{in_html(tune_words.rate(best.rate, of.spec))}{in_html(tune_words.margin(best))}</dt></div>"
         for name, best in tune_words.values_of(answer, of.spec)
     )
     yield f"<dl>{values}</dl>"

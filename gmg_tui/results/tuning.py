@@ -25,17 +25,9 @@ def wanted(spec: TuneSpec) -> str:
     return f"{spec.variable} with the most {unit(spec)}"
 
 
-def spread_pct(of: Trial | Best | Together) -> float | None:
-    """Half the interval as a share of the rate, per cent; None where either is unknown."""
-    if not of.rate or of.rate_low is None or of.rate_high is None:
-        return None
-    return 100 * max(of.rate_high - of.rate, of.rate - of.rate_low) / abs(of.rate)
-
-
-def spread(of: Trial | Best | Together) -> str:
-    """The interval as text behind a rate: ` ±0.6 %`; empty where it is unknown."""
-    pct = spread_pct(of)
-    return "" if pct is None else f" ±{pct:.1f} %"
+def margin(of: Trial | Best | Together) -> str:
+    """The margin as text behind a rate: ` ±0.6 %`; empty where it is unknown."""
+    return "" if of.margin_pct is None else f" ±{of.margin_pct:.1f} %"
 
 
 def rate(value: float | None, spec: TuneSpec) -> str:
@@ -74,7 +66,7 @@ def together(answer: Answer, spec: TuneSpec) -> str:
         return ""
     share = "" if of.of_alone_pct is None or len(of.rates) < 2 else f", {of.of_alone_pct:.1f} % of the same slots alone"
     mean = "" if spec.metric == FPS or len(of.rates) < 2 else " on average"
-    return f"{of.value:,} on {units.count(len(of.rates), 'slot')}: {rate(of.rate, spec)}{mean}{spread(of)}{share}"
+    return f"{of.value:,} on {units.count(len(of.rates), 'slot')}: {rate(of.rate, spec)}{mean}{margin(of)}{share}"
 
 
 def factors(answer: Answer) -> str:
@@ -137,7 +129,7 @@ def _measured(spec: TuneSpec, of: Callable[[_Row], Trial | Best]) -> list[Column
 
     return [
         Column("rate", lambda row: of(row).rate, unit(spec), write=units.fps, priority=100),
-        Column("spread_pct", lambda row: spread_pct(of(row)), "±", write=lambda pct: f"{pct:.1f} %", priority=90),
+        Column("margin_pct", lambda row: of(row).margin_pct, "±", write=lambda pct: f"{pct:.1f} %", priority=90),
         Column("memory_mib", lambda row: of(row).memory_mib, "VRAM", write=units.mib, priority=70),
         Column("gpu_util_pct", lambda row: of(row).gpu_util_pct, "GPU", "%", units.whole, 30),
         Column("power_w", lambda row: of(row).power_w, "W", write=units.whole, priority=30),

@@ -93,14 +93,10 @@ def _within_knee(record: Record, points: list[Point]) -> list[Point]:
 def _best(record: Record, value: int) -> Best:
     trials = [trial for trial in record.alone if (trial.value, trial.state) == (value, TrialState.MEASURED)]
     scores = record.scores(value, TrialKind.CONFIRM) or record.scores(value)
-    rate = math.exp(fmean(scores))
-    # Choosing it from several has cost some certainty.
-    low, high = record.fit.interval(rate, max(1, len(scores) - 1))
     return Best(
         value=value,
-        rate=rate,
-        rate_low=low,
-        rate_high=high,
+        rate=math.exp(fmean(scores)),
+        margin_pct=record.fit.margin_pct(max(1, len(scores) - 1)),  # choosing it from several has cost some certainty
         memory_mib=max((trial.memory_mib for trial in trials if trial.memory_mib is not None), default=None),
         gpu_util_pct=_mean(trial.gpu_util_pct for trial in trials),
         power_w=_mean(trial.power_w for trial in trials),
@@ -117,8 +113,8 @@ def _together(record: Record, value: int) -> Together | None:
     alone = [score * record.fit.factors.get(slot, 1.0) for slot in rates]
     # Rewards, losses and seconds do not add up.
     rate = sum(rates.values()) if record.spec.metric == FPS else fmean(rates.values())
-    low, high = record.fit.interval(rate, len(rates))
-    return Together(value, rate, low, high, 100 * sum(rates.values()) / sum(alone), rates)
+    of_alone_pct = 100 * sum(rates.values()) / sum(alone)
+    return Together(value, rate, record.fit.margin_pct(len(rates)), of_alone_pct, rates)
 
 
 def _warnings(record: Record) -> Iterator[str]:

@@ -41,16 +41,15 @@ class Fit(NamedTuple):
         """Returns the logarithm of the rate on a usual slot."""
         return sample.log - math.log(self.factors.get(sample.slot, 1.0))
 
-    def interval(self, rate: float, count: int = 1) -> tuple[float | None, float | None]:
-        """Returns the ends of the 95 % interval of a rate, the mean of so many trials; None where too little was repeated.
+    def margin_pct(self, count: int = 1) -> float | None:
+        """Returns half of the 95 % interval of a rate, the mean of so many trials, per cent of it.
 
-        One degree of freedom is what the choice of a value has cost.
+        None where too little was repeated. One degree of freedom is what the choice of a value has cost.
         """
         if self.freedom < 2:
-            return None, None
+            return None
         left = self.freedom - 1
-        half = max(LEAST, t_95(left) * self.spread * math.sqrt(self.freedom / left / count))
-        return rate * (1 - half), rate * (1 + half)
+        return 100 * max(LEAST, t_95(left) * self.spread * math.sqrt(self.freedom / left / count))
 
 
 def fit(samples: Sequence[Sample]) -> Fit:

@@ -115,12 +115,11 @@ class Search:
         """Returns the answer so far."""
         return answers.answer(self._record)
 
-    def with_interval(self, trial: Trial) -> Trial:
-        """Returns a trial with its interval, once it is known how much trials of the same value differ."""
+    def with_margin(self, trial: Trial) -> Trial:
+        """Returns a trial with its margin, once it is known how much trials of the same value differ."""
         if trial.rate is None or trial.state is not TrialState.MEASURED:
             return trial
-        low, high = self._record.fit.interval(trial.rate)
-        return replace(trial, rate_low=low, rate_high=high)
+        return replace(trial, margin_pct=self._record.fit.margin_pct())
 
     def eta_s(self, running: Mapping[str, float], now_s: float) -> float | None:
         """Returns about how many seconds are left; None before a trial was measured.

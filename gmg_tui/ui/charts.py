@@ -192,6 +192,13 @@ def _drawable(trial: Trial) -> bool:
     return trial.rate is not None and abs(trial.rate) <= _MOST
 
 
+def _ends(trial: Trial) -> tuple[float, float]:
+    """The ends of a trial's interval."""
+    rate = trial.rate or 0.0
+    half = abs(rate) * (trial.margin_pct or 0.0) / 100
+    return rate - half, rate + half
+
+
 class _Plot:
     """Cells with a character and a style each, and where values and rates stand among them."""
 
@@ -203,8 +210,7 @@ class _Plot:
             left, right = left - 1, right + 1
         pad = (right - left) * _PAD
         self.left, self.right = left - pad, right + pad
-        ends = [rate for trial in points for rate in (trial.rate, trial.rate_low, trial.rate_high) if rate is not None]
-        rates = [rate for rate in ends if abs(rate) <= _MOST]
+        rates = [rate for trial in points for rate in (trial.rate or 0.0, *_ends(trial)) if abs(rate) <= _MOST]
         least, greatest = min(rates), max(rates)
         if all((trial.rate or 0.0) >= 0 for trial in points):
             least = max(0.0, least)  # a wide interval reaches below what can be
@@ -263,9 +269,9 @@ class _Plot:
     def point(self, trial: Trial, sign: str, style: str, *, reverse: bool) -> None:
         """Draw a trial's interval and its sign."""
         column = self.column(trial.value)
-        ends = [rate for rate in (trial.rate_high, trial.rate_low) if rate is not None and abs(rate) <= _MOST]
-        if len(ends) == 2:
-            for row in range(self.row(ends[0]), self.row(ends[1]) + 1):
+        low, high = _ends(trial)
+        if low < high <= _MOST:
+            for row in range(self.row(high), self.row(low) + 1):
                 self.put(column, row, "│", style)
         self.put(column, self.row(trial.rate or 0.0), sign, f"reverse {style}" if reverse else style)
 

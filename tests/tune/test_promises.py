@@ -53,11 +53,10 @@ def results(curve: str, slots: int, condition: dict[str, Any], seeds: int) -> li
         assert recommended is not None
         assert fastest is not None
         assert together.value == recommended.value
-        assert together.rate_low is not None
-        assert together.rate_high is not None
+        assert together.margin_pct is not None
         outcomes.append(
             Result(
-                together.rate_low <= world.total(together.value) <= together.rate_high,
+                abs(world.total(together.value) / together.rate - 1) <= together.margin_pct / 100,
                 max(0.0, 1 - case.rate(recommended.value) / (KNEE * best)),
                 1 - case.rate(fastest.value) / best,
                 smallest / 2 <= recommended.value <= 2 * smallest,

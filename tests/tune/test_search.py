@@ -123,7 +123,7 @@ def test_the_recommended_value_is_then_measured_on_all_slots_at_once(slots: int)
     assert together.value == recommended.value
     assert together.of_alone_pct == pytest.approx(98, abs=0.5)
     assert together.rate == pytest.approx(world.total(together.value), rel=0.001)
-    assert together.rate_low is not None
+    assert together.margin_pct is not None
     assert [trial.kind for trial in outcome.trials[-slots:]] == [TrialKind.TOGETHER] * slots
     assert all(trial.measured_s == 60 for trial in outcome.trials[-slots:])
     text = tune_words.together(outcome.answer, TuneSpec())

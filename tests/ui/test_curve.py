@@ -62,7 +62,7 @@ def test_edge_and_memory_are_vertical_lines_with_their_values() -> None:
 
 
 def test_an_interval_taller_than_a_cell_is_drawn() -> None:
-    wide = tunings.measured(1, 64, "gpu0", rate=6e6, rate_low=2e6, rate_high=10e6)
+    wide = tunings.measured(1, 64, "gpu0", rate=6e6, margin_pct=66.0)
     tuning = Tuning(tunings.SPEC, "", (wide, tunings.measured(2, 128, "gpu1", rate=1e6)), tunings.LADDER.answer)
     column = _place(_curve(tuning), "●")[0]
     rows = [at for at, row in enumerate(_curve(tuning)) if at and row[column : column + 1] == "│"]
@@ -89,8 +89,7 @@ _trials = st.builds(
     kind=st.sampled_from(TrialKind),
     state=st.sampled_from(TrialState),
     rate=_figures,
-    rate_low=_figures,
-    rate_high=_figures,
+    margin_pct=_figures,
     memory_mib=st.none() | st.floats(0, 1e6),
     reason=st.none() | st.text(max_size=20),
 )
@@ -143,10 +142,7 @@ def test_the_command_has_the_options_that_affect_the_run() -> None:
     assert text == f"gmg-tui {expected} franka.py"
 
 
-def test_a_trial_without_a_usable_rate_has_no_interval_and_no_fps_per_watt() -> None:
-    trial = tunings.measured(1, 64, "gpu0", rate=100.0, rate_low=98.0, rate_high=102.0)
-    assert tune_words.spread(trial) == " ±2.0 %"
-    assert tune_words.spread(replace(trial, rate=0.0)) == ""
-    assert tune_words.spread(replace(trial, rate_high=None)) == ""
+def test_a_trial_without_power_has_no_fps_per_watt() -> None:
+    trial = tunings.measured(1, 64, "gpu0", rate=100.0)
     column = next(column for column in tune_words.columns(tunings.SPEC) if column.name == "rate_per_w")
     assert [column.value(replace(trial, power_w=power_w)) for power_w in (0.0, 50.0)] == [None, 2.0]

@@ -191,7 +191,7 @@ class TuneScheduler(QueueScheduler):
         return Tuning(
             spec=self._spec,
             step=self._search.step,
-            trials=(*map(self._search.with_interval, self._search.trials), *trials),
+            trials=(*map(self._search.with_margin, self._search.trials), *trials),
             answer=answer,
             eta_s=self._search.eta_s(started_s, self._now_s),
             ended=self._search.ended,

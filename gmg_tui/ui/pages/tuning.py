@@ -127,7 +127,7 @@ class TuningPage(JobsPage[Trial]):
     def selected_text(self, row: Trial) -> Content:
         """The trial with its rate and its reason."""
         spec = self._tuning.spec
-        rate = f"{tune_words.rate(row.rate, spec)}{tune_words.spread(row)}" if row.rate is not None else ""
+        rate = f"{tune_words.rate(row.rate, spec)}{tune_words.margin(row)}" if row.rate is not None else ""
         text = f"#{row.number} {spec.variable}={row.value:,} on {row.slot}  {row.state.value}  {rate}"
         return Content.assemble(safe(text), (safe(f"  {row.reason or ''}"), "$error"))
 
