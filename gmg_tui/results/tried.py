@@ -2,94 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from copy import deepcopy
-
-from msgspec import structs
+from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 from gmg_tui.model import Attempt, Tried, TriedView, WorkerState
-from gmg_tui.model.tried import Mean, arguments_of, comparable_rate
+from gmg_tui.model.tried import arguments_of, comparable_rate
 
 MOST_SETS = 300
-"""Sets of arguments that are kept: half of them for being the fastest, the others for being the newest."""
-_SPARE = 50
-"""So many more may gather before they are looked through."""
+"""Sets of arguments that are kept: of the older half the slowest goes first."""
+_MOST_ATTEMPTS = 50
+"""Attempts of a set that are kept, the newest."""
 _MOST_METRICS = 8
-"""Named numbers of a set that are kept."""
+"""Named numbers of a set."""
 
 _Key = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
-
-
-class _Set:
-    """The attempts with one set of arguments."""
-
-    def __init__(self, key: _Key) -> None:
-        self.row = Tried(key[0], dict(key[1]))
-        self._rate, self._gpu_util_pct, self._power_w = Mean(), Mean(), Mean()
-        self._metrics: dict[str, Mean] = {}
-        self._env_steps = self._energy_j = 0.0
-
-    def add(self, slot: str, attempt: Attempt, now: float) -> None:
-        """Take an attempt, which runs until `now` (Unix seconds) unless it has ended."""
-        row, failed = self.row, attempt.state is WorkerState.FAILED
-        rate = comparable_rate(attempt)
-        if rate is not None:
-            self._rate.add(rate)
-            self._gpu_util_pct.add(attempt.gpu_util_mean_pct)
-            self._power_w.add(attempt.power_mean_w)
-            if attempt.fps is not None and attempt.fps.env_steps_per_j is not None:
-                self._env_steps += attempt.fps.env_steps or 0.0
-                self._energy_j += attempt.fps.energy_j or 0.0
-        if attempt.comparable or attempt.state is WorkerState.FINISHED:
-            for name, value in attempt.metrics.items():
-                if name in self._metrics or len(self._metrics) < _MOST_METRICS:
-                    self._metrics.setdefault(name, Mean()).add(value)
-        # One that ran out of memory has filled the GPU.
-        peaks = (row.memory_peak_mib, None if failed else attempt.memory_peak_mib)
-        self.row = structs.replace(
-            row,
-            slots=row.slots if slot in row.slots else (*row.slots, slot),
-            attempts=row.attempts + 1,
-            running=row.running + attempt.state.live,
-            failed=row.failed + failed,
-            reason=attempt.reason or row.reason if failed else row.reason,
-            started=max(row.started, attempt.started),
-            elapsed_s=row.elapsed_s + max(0.0, (now if attempt.ended is None else attempt.ended) - attempt.started),
-            measured=self._rate.count,
-            rate=self._rate.value,
-            margin=self._rate.margin_95,
-            n_envs=attempt.n_envs or row.n_envs,
-            memory_peak_mib=max(filter(None, peaks), default=None),
-            gpu_util_pct=self._gpu_util_pct.value,
-            power_w=self._power_w.value,
-            fps_per_watt=self._env_steps / self._energy_j if self._energy_j else None,
-            metrics={name: mean.value for name, mean in self._metrics.items() if mean.value is not None},
-        )
+_Ran = tuple[str, Attempt]
+"""An attempt, after the slot that it ran on."""
 
 
 class TriedArguments:
     """What each set of arguments has reached, over the attempts that have ended."""
 
     def __init__(self) -> None:
-        self._sets: dict[_Key, _Set] = {}
+        self._sets: dict[_Key, list[_Ran]] = {}
+        """The one with the newest attempt is the last."""
 
     def add(self, slot: str, attempt: Attempt) -> None:
         """Take an attempt that has ended."""
         key = arguments_of(attempt)
-        self._sets.setdefault(key, _Set(key)).add(slot, attempt, attempt.started)
-        if len(self._sets) > MOST_SETS + _SPARE:
-            newest = sorted(self._sets, key=lambda key: self._sets[key].row.started, reverse=True)
-            fastest = sorted(newest, key=lambda key: self._sets[key].row.rate or 0.0, reverse=True)
-            kept = list(dict.fromkeys([*fastest[: MOST_SETS // 2], *newest]))[:MOST_SETS]
-            self._sets = {key: self._sets[key] for key in kept}
+        self._sets[key] = [*self._sets.pop(key, ()), (slot, attempt)][-_MOST_ATTEMPTS:]
+        if len(self._sets) > MOST_SETS:
+            older = list(self._sets)[: MOST_SETS // 2]
+            del self._sets[min(older, key=lambda key: _mean(map(comparable_rate, _attempts(self._sets[key]))) or 0.0)]
 
-    def view(self, live: Iterable[tuple[str, Attempt]], now: float) -> TriedView:
-        """All sets of arguments, with the `live` attempts (each after its slot), the newest first; `now` is Unix seconds."""
-        changed: dict[_Key, _Set] = {}
+    def view(self, live: Iterable[_Ran], now: float) -> TriedView:
+        """All sets of arguments, with the `live` attempts, the newest first; `now` is Unix seconds."""
+        sets = dict(self._sets)
         for slot, attempt in live:
             key = arguments_of(attempt)
-            if key not in changed:
-                changed[key] = deepcopy(self._sets.get(key, _Set(key)))
-            changed[key].add(slot, attempt, now)
-        rows = (tried.row for tried in (self._sets | changed).values())
+            sets[key] = [*sets.get(key, ()), (slot, attempt)]
+        rows = [_row(key, ran, now) for key, ran in sets.items()]
         return TriedView(tuple(sorted(rows, key=lambda row: row.started, reverse=True)))
+
+
+def _row(key: _Key, ran: Sequence[_Ran], now: float) -> Tried:
+    """What one set of arguments has reached."""
+    attempts = _attempts(ran)
+    failed = [attempt for attempt in attempts if attempt.state is WorkerState.FAILED]
+    settled = [attempt for attempt in attempts if attempt.comparable or attempt.state is WorkerState.FINISHED]
+    rated = [attempt for attempt in settled if attempt.rate is not None]
+    metered = [fps for attempt in rated if (fps := attempt.fps) is not None and fps.env_steps_per_j is not None]
+    energy_j = sum(fps.energy_j or 0.0 for fps in metered)
+    names = list(dict.fromkeys(name for attempt in settled for name in attempt.metrics))[:_MOST_METRICS]
+    # An attempt that ran out of memory has filled the GPU.
+    peaks_mib = [attempt.memory_peak_mib for attempt in attempts if attempt.state is not WorkerState.FAILED]
+    return Tried(
+        args=key[0],
+        env=dict(key[1]),
+        slots=tuple(dict.fromkeys(slot for slot, _ in ran)),
+        attempts=len(attempts),
+        running=sum(attempt.state.live for attempt in attempts),
+        failed=len(failed),
+        reason=next((attempt.reason for attempt in reversed(failed) if attempt.reason), None),
+        started=max(attempt.started for attempt in attempts),
+        elapsed_s=sum(attempt.elapsed_s(now) for attempt in attempts),
+        measured=len(rated),
+        rate=_mean(attempt.rate for attempt in rated),
+        n_envs=next((attempt.n_envs for attempt in reversed(attempts) if attempt.n_envs), None),
+        memory_peak_mib=max((peak for peak in peaks_mib if peak is not None), default=None),
+        gpu_util_pct=_mean(attempt.gpu_util_mean_pct for attempt in rated),
+        power_w=_mean(attempt.power_mean_w for attempt in rated),
+        fps_per_watt=sum(fps.env_steps or 0.0 for fps in metered) / energy_j if energy_j else None,
+        metrics={name: fmean(each.metrics[name] for each in settled if name in each.metrics) for name in names},
+    )
+
+
+def _attempts(ran: Sequence[_Ran]) -> list[Attempt]:
+    return [attempt for _, attempt in ran]
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from gmg_tui.model.tried import t_95
-
 _ROUNDS = 8
 _UNKNOWN = 0.04
 """Slots that differ by more than this are corrected for before the noise is measured."""
 LEAST = 0.005
 """Half an interval is never less than this share: a rate that drifts by twice as much counts as steady."""
+
+_T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+"""The two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom."""
+_Z_95 = 1.95996
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -49,7 +51,7 @@ class Fit(NamedTuple):
         if self.freedom < 2:
             return None
         left = self.freedom - 1
-        return 100 * max(LEAST, t_95(left) * self.spread * math.sqrt(self.freedom / left / count))
+        return 100 * max(LEAST, _t_95(left) * self.spread * math.sqrt(self.freedom / left / count))
 
 
 def fit(samples: Sequence[Sample]) -> Fit:
@@ -69,7 +71,7 @@ def fit(samples: Sequence[Sample]) -> Fit:
     clear = {
         slot: log
         for slot, log in slots.items()
-        if abs(log) > (t_95(freedom) * max(LEAST, spread * math.sqrt(2 / counts[slot])) if freedom else _UNKNOWN)
+        if abs(log) > (_t_95(freedom) * max(LEAST, spread * math.sqrt(2 / counts[slot])) if freedom else _UNKNOWN)
     }
     spread, freedom = _spread(samples, clear)
     return Fit({slot: math.exp(log) for slot, log in clear.items()}, spread, freedom)
@@ -88,3 +90,8 @@ def _means(pairs: Iterable[tuple[Key, float]]) -> dict[Key, float]:
     for key, number in pairs:
         grouped.setdefault(key, []).append(number)
     return {key: sum(numbers) / len(numbers) for key, numbers in grouped.items()}
+
+
+def _t_95(freedom: int) -> float:
+    """The two-sided 95 % quantile of Student's t, to within 1 %; the degrees of freedom are at least 1."""
+    return _T_95[freedom - 1] if freedom <= len(_T_95) else _Z_95 * (1 + 1.25 / freedom)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ def _row(tried: TriedArguments, *given: str) -> Tried:
     return next(row for row in tried.view([], 0.0).rows if row.args == given)
 
 
-def test_attempts_with_the_same_arguments_are_one_row_with_its_mean_and_interval() -> None:
+def test_attempts_with_the_same_arguments_are_one_row_with_its_mean() -> None:
     tried = TriedArguments()
     tried.add("gpu0", _attempt(100.0, "-B", "8", power_w=10.0, gpu_util_pct=90.0, memory_peak_mib=500.0, n_envs=8))
     tried.add("gpu1", _attempt(104.0, "-B", "8", power_w=30.0, gpu_util_pct=94.0, memory_peak_mib=700.0))
@@ -36,13 +35,11 @@ def test_attempts_with_the_same_arguments_are_one_row_with_its_mean_and_interval
     row = _row(tried, "-B", "8")
     assert (row.attempts, row.measured, row.slots) == (4, 3, ("gpu0", "gpu1", "gpu7"))
     assert row.rate == pytest.approx(102.0)
-    # Student's t with 2 degrees of freedom, and a standard deviation of 2.
-    assert row.margin == pytest.approx(4.303 * 2.0 / math.sqrt(3), rel=1e-3)
     assert (row.n_envs, row.memory_peak_mib, row.gpu_util_pct, row.power_w) == (8, 700.0, 92.0, 20.0)
     assert row.fps_per_watt == pytest.approx(204.0 / 40.0)
     assert row.elapsed_s == 240.0
     once = _row(tried, "-B", "4")
-    assert (once.rate, once.margin, once.power_w, once.fps_per_watt) == (70.0, None, None, None)
+    assert (once.rate, once.power_w, once.fps_per_watt) == (70.0, None, None)
     assert fastest(tried.view([], 0.0).rows) == row
 
 
@@ -95,7 +92,6 @@ async def test_tried_arguments_of_a_plain_run_are_grouped_as_written_and_include
         assert first.args == ("-B", "64", "--seed", "{seed}", "--lines", "80", "--fps", "128000")
         assert (first.attempts, first.measured, first.slots, first.n_envs) == (2, 2, ("cpu0", "cpu1"), 64)
         assert first.rate == pytest.approx(128_000, rel=0.02)
-        assert first.margin is not None
         await run.client.edit(("cpu1",), ("-B", "128", "--crash", "oom"), {})
         await run.until(lambda _: run.worker("cpu1").state is WorkerState.FAILED)
         newest, before = (await run.client.tried()).rows

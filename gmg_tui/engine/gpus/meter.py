@@ -3,7 +3,24 @@
 from __future__ import annotations
 
 from gmg_tui.model import GpuSample
-from gmg_tui.model.tried import Mean
+
+
+class _Mean:
+    """The mean of the values added so far."""
+
+    def __init__(self) -> None:
+        self._sum, self._count = 0.0, 0
+
+    def add(self, value: float | None) -> None:
+        """Add `value`; None is ignored."""
+        if value is not None:
+            self._sum += value
+            self._count += 1
+
+    @property
+    def value(self) -> float | None:
+        """The mean; None without values."""
+        return self._sum / self._count if self._count else None
 
 
 class Meter:
@@ -14,8 +31,8 @@ class Meter:
     """
 
     def __init__(self) -> None:
-        self.gpu_util_pct = Mean()
-        self.power_w = Mean()
+        self.gpu_util_pct = _Mean()
+        self.power_w = _Mean()
         self._counter_j: float | None = None
         self._last: tuple[float, float] | None = None
         self._own_peak_mib: float | None = None

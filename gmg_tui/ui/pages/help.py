@@ -36,7 +36,7 @@ METRICS: Final = (
     Fact("printed", "the number that the script printed last; it is in the details only, and in no sum"),
     Fact("Σ", "the sum of the FPS of all running workers"),
     Fact("FPS/W", "that sum divided by the power of the GPUs with running workers, where they report it"),
-    Fact("±", "half of the 95 % interval of the mean FPS, over all attempts with the same arguments"),
+    Fact("±", "half of the 95 % interval of a trial, by how much trials of the same value differ"),
     Fact("of the median", "how far a GPU's FPS is below the median of those that run the same, where it is over 3 %"),
     Fact("–", "not known yet"),
     Fact("n/a", "not reported by the GPU"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import ClassVar, Final, NamedTuple
 
 from textual.binding import Binding, BindingType
@@ -13,6 +14,7 @@ from gmg_tui.client import Source
 from gmg_tui.columns import Column
 from gmg_tui.model import Settings, Tried
 from gmg_tui.model.tried import fastest
+from gmg_tui.placeholders import fill_some
 from gmg_tui.ui import arguments
 from gmg_tui.ui.drawing import safe
 from gmg_tui.ui.pages.page import TablePage
@@ -24,7 +26,7 @@ class Row(NamedTuple):
 
     tried: Tried
     best: bool
-    """Whether no other is faster."""
+    """Whether no other is faster; in a tuning whether it has the recommended value."""
 
 
 def _arguments(tried: Tried) -> str:
@@ -54,7 +56,6 @@ _COLUMNS: Final = (
     Column[Row]("state", _state, left=True),
     Column[Row]("n_envs", lambda row: row.tried.n_envs, "envs"),
     Column[Row]("rate", lambda row: row.tried.rate, "FPS", write=units.fps),
-    Column[Row]("margin", lambda row: row.tried.margin, "±", write=units.short),
     Column[Row]("memory_peak_mib", lambda row: row.tried.memory_peak_mib, "VRAM", "GiB", units.gib),
     Column[Row]("fps_per_watt", lambda row: row.tried.fps_per_watt, "FPS/W", write=units.short),
     Column[Row]("gpu_util_pct", lambda row: row.tried.gpu_util_pct, "GPU", "%", units.whole),
@@ -65,7 +66,7 @@ _COLUMNS: Final = (
     Column[Row]("attempts", lambda row: row.tried.attempts),
     Column[Row]("started", lambda row: row.tried.started, "last start", write=_clock),
 )
-_RATED: Final = 4
+_RATED: Final = 3
 """Columns before those of the script's metrics."""
 
 
@@ -98,10 +99,21 @@ class TriedPage(TablePage[Row]):
     async def ask(self) -> None:
         """Ask what was tried."""
         view = await self._engine.tried()
-        best = fastest(view.rows)
+        best = self._best(view.rows)
         names = dict.fromkeys(name for tried in view.rows for name in tried.metrics)
         self.table.use([*_COLUMNS[:_RATED], *map(_metric, names), *_COLUMNS[_RATED:]])
         self.show_rows([Row(tried, tried is best) for tried in view.rows], "Nothing has been tried yet.")
+
+    def _best(self, rows: Sequence[Tried]) -> Tried | None:
+        """The fastest; in a tuning, which measures more carefully, what it recommends."""
+        view = self.app.view
+        tuning, spec = view.snapshot.tuning, view.session.spec
+        if tuning is None:
+            return fastest(rows)
+        values = {tuning.spec.variable: tuning.answer.recommended.value} if tuning.answer.recommended else {}
+        args = tuple(fill_some(arg, values) for arg in spec.args)
+        env = {name: fill_some(text, values) for name, text in spec.env.items()}
+        return next((row for row in rows if values and (row.args, row.env) == (args, env)), None)
 
     def title_text(self) -> Content:
         """How many sets of arguments there are."""

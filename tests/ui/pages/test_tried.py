@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 
 from gmg_tui.model import Tried, TriedView
 from gmg_tui.ui.pages.tried import TriedPage
+from tests import tunings
 from tests.ui import play, sessions
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.pages import tables
@@ -27,7 +28,6 @@ def _tried(n_envs: int, rate: float | None, **more: Any) -> Tried:
         "elapsed_s": 8 * 190.0,
         "measured": 8 if rate else 0,
         "rate": rate,
-        "margin": 0.004 * rate if rate else None,
         "n_envs": n_envs,
         "memory_peak_mib": 430 + 0.79 * n_envs,
         "gpu_util_pct": 97.0,
@@ -41,7 +41,7 @@ OUT_OF_MEMORY = "CUDA out of memory: 61.4 GiB more were asked for, 12.1 GiB were
 ROWS = (
     _tried(131_072, None, failed=8, reason=OUT_OF_MEMORY, power_w=None, elapsed_s=72.0),
     _tried(16_384, 24_910_400.0, running=8),
-    _tried(32_768, 22_014_000.0, measured=1, margin=None, slots=("gpu3",), attempts=1),
+    _tried(32_768, 22_014_000.0, measured=1, slots=("gpu3",), attempts=1),
     _tried(4096, 21_100_000.0, env={"GS_ENABLE_NDARRAY": "0"}),
     _tried(1024, 9_870_000.0),
 )
@@ -65,20 +65,30 @@ async def opened(engine: FakeEngine, *texts: str, size: tuple[int, int] = SMALL)
 
 async def test_each_set_of_arguments_is_listed_with_its_rate_best_first() -> None:
     async with opened(engine(), "5 sets of arguments") as pilot:
-        assert tables.headings(pilot.app).startswith("state envs FPS↓ ± VRAM GiB FPS/W GPU % W slots arguments time")
+        assert tables.headings(pilot.app).startswith("state envs FPS↓ VRAM GiB FPS/W GPU % W slots arguments time")
         first, second, *_, last = tables.rows(pilot.app)
-        assert first.startswith("best running 16,384 24,910,400 99.6k 13.1 40.7k 97 612 8 slots -B 16384 --seed {seed}")
-        assert second.startswith("32,768 22,014,000 – 25.7")
-        assert last.startswith("failed 131,072 – – 101.5")
+        assert first.startswith("best running 16,384 24,910,400 13.1 40.7k 97 612 8 slots -B 16384 --seed {seed}")
+        assert second.startswith("32,768 22,014,000 25.7")
+        assert last.startswith("failed 131,072 – 101.5")
         await play.sees(pilot, "-B 16384 --seed {seed}", "8 attempts (8 running) on gpu0, gpu1")
         await press(pilot, "end")
         await play.sees(pilot, "8 attempts (8 failed)", OUT_OF_MEMORY)
 
 
+async def test_in_a_tuning_the_recommended_value_is_the_best() -> None:
+    fake = FakeEngine(tunings.session(tunings.EDGE), tunings.snapshot(tunings.EDGE))
+    app = play.app_of(fake)
+    fake.tried_so_far = TriedView((_tried(17_000, 9.1e6), _tried(16_384, 9.0e6)))
+    async with app.run_test(size=SMALL) as pilot:
+        await press(pilot, "a")
+        await play.sees(pilot, "2 sets of arguments")
+        assert [row.split()[:2] for row in tables.rows(app)] == [["17,000", "9,100,000"], ["best", "16,384"]]
+
+
 async def test_each_number_that_scripts_name_is_a_column() -> None:
     rows = (_tried(1024, 9e6, metrics={"reward": 12.5}), _tried(2048, 8e6, metrics={"reward": 21.0, "state": 1.0}))
     async with opened(engine(rows), "2 sets of arguments") as pilot:
-        assert tables.headings(pilot.app).startswith("state envs FPS↓ ± reward state VRAM GiB")
+        assert tables.headings(pilot.app).startswith("state envs FPS↓ reward state VRAM GiB")
         assert tables.column(pilot.app, "metric_reward") == ["12.5", "21"]
         assert tables.column(pilot.app, "metric_state") == ["–", "1"]
         await click(pilot, "reward")
