@@ -27,7 +27,7 @@ def report(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | Non
         as_json: Print the content of `detailed_results.json`.
         as_csv: Print the content of `summary_results.csv`.
         html: The file to write the page to.
-        best: The column to order the table by, as in `SweepSpec.best`.
+        best: The column to order the table by, as in `choose_order`.
 
     Raises:
         GmgError: There is no such session, store or column, or the page cannot be written.
@@ -42,8 +42,6 @@ def report(names: Sequence[str], *, as_json: bool, as_csv: bool, html: str | Non
     entry = sessions.find(names[0] if names else None, running=False)
     with open_store(entry.folder / STORE) as stored:
         collected = data.collect(entry, stored)
-        if best is not None:
-            data.choose_order(collected.rows(), best)
         if as_json:
             _print(files.detailed(collected.jobs, stored))
         elif as_csv:
@@ -83,12 +81,11 @@ def _print(parts: Iterable[bytes]) -> None:
 
 def _show(of: ReportData, entry: SessionEntry, best: str | None) -> None:
     width, colour = tables.output()
-    print(clean(of.heading.encode(errors="replace")))
     if of.tuning is not None and best is None:
-        print("\n".join(text.trials(of.tuning, width, colour=colour)))
-        print(f"tuning: {entry.folder / TUNE}")
+        lines = [*text.trials(of.tuning, width, colour=colour), f"tuning: {entry.folder / TUNE}"]
     else:
-        print(text.render(of, of.best if best is None else best, width, colour))
+        lines = [text.render(of, best, width, colour)]
+    print("\n".join([clean(of.heading.encode(errors="replace")), *lines]))
     if remark := entry.remark:
         print(remark)
 

@@ -27,7 +27,7 @@ from gmg_tui.sweep.settings import Settings, from_options, read, sets
 
 _WHERE = ("slot", "gpu")
 """Placeholders that get their values when a job starts."""
-_SHARED = ("gpus", "ddp", "env", "per_gpu", "timeout", "best")
+_SHARED = ("gpus", "ddp", "env", "per_gpu", "timeout")
 """Options that an experiments file may set too: it overrides `config.toml`, and the command line overrides it."""
 
 

@@ -27,9 +27,6 @@ class SweepSpec(Struct, frozen=True, omit_defaults=True):
     """How long one attempt may take; None for no limit."""
     file: str | None = None
     """The experiments' file, absolute; None for a sweep without one."""
-    best: str | None = None
-    """The column by which the final table is ordered, with `-` before it for the smallest first; None for the
-    jobs' order."""
     retry_failed: bool = False
     """Whether an engine that goes on with it runs failed jobs again."""
 

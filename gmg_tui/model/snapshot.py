@@ -119,6 +119,11 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
         return all(worker.state.ended for worker in self.workers)
 
     @property
+    def total_s(self) -> float:
+        """How long the session has run, before it was resumed too."""
+        return self.elapsed_s + (self.queue.before_s if self.queue is not None else 0.0)
+
+    @property
     def outcome(self) -> str:
         """How the session ended: `finished`, `failed` or `stopped`.
 

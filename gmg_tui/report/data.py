@@ -19,7 +19,7 @@ from gmg_tui.model.tried import arguments_of, comparable_rate
 from gmg_tui.results.jobs import columns
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
 from gmg_tui.store.reader import Stored, open_store
-from gmg_tui.store.records import JobAttempt, covered_s
+from gmg_tui.store.records import JobAttempt
 from gmg_tui.text import clean
 
 _LEAST_SLOTS = 3
@@ -89,19 +89,15 @@ class ReportData(Struct, frozen=True):
         return self.session is not None and self.session.spec.sweep is not None
 
     @property
-    def best(self) -> str | None:
-        """The column by which a sweep asks its table to be ordered."""
-        sweep = self.session.spec.sweep if self.session is not None else None
-        return sweep.best if sweep is not None else None
-
-    @property
     def heading(self) -> str:
         """The session, in one line."""
         if self.session is None:
             return f"{self.name}  {self.state}"
         started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.session.started))
         simulated = "simulated  " if self.simulated else ""
-        return f"{self.name}  {self.state}  {simulated}{self.session.spec.script}  since {started}"
+        recorded = time.strftime("  as recorded at %H:%M:%S", time.localtime(self.until))
+        since = f"since {started}{recorded if self.state == 'running' else ''}"
+        return f"{self.name}  {self.state}  {simulated}{self.session.spec.script}  {since}"
 
     @property
     def interrupted(self) -> int:
@@ -111,16 +107,13 @@ class ReportData(Struct, frozen=True):
     def span(self, ran: JobAttempt) -> tuple[float, float] | None:
         """When an attempt started and ended, Unix seconds; None where that is unknown.
 
-        An attempt that was running when the engine died counts up to the session's last recorded moment; one that the
-        job's next attempt followed counts as having ended at its start.
+        An attempt that was running when the engine died counts up to the session's last recorded moment. Once the session
+        was resumed, its end is unknown.
         """
         started, ended = ran.attempt.started, ran.attempt.ended
-        if not started:
+        if not started or (ended is None and not ran.attempt.state.live):
             return None
-        if ended is None:
-            followed = any(other.attempt.number > ran.attempt.number for other in self.attempts[ran.job])
-            ended = started if followed else self.until
-        return started, max(started, ended)
+        return started, max(started, self.until if ended is None else ended)
 
     def rows(self) -> list[JobRecord]:
         """Each attempt of each job as the job was at its end, and each job without one; an attempt's ranks are one row."""
@@ -160,11 +153,9 @@ class ReportData(Struct, frozen=True):
     def totals(self) -> Totals:
         """The totals of all jobs."""
         energies = [job.energy_j for job in self.jobs if job.energy_j is not None]
-        attempts = (ran for each in self.attempts.values() for ran in each)
-        spans = [span for ran in attempts if (span := self.span(ran)) is not None]
         return Totals(
             dict(Counter(job.state.value for job in self.jobs)),
-            covered_s(spans) if spans else None,
+            self.snapshot.total_s if self.snapshot is not None else None,
             sum(energies) if energies else None,
         )
 
@@ -193,7 +184,7 @@ class Totals(NamedTuple):
     states: dict[str, int]
     """The number of jobs in each state."""
     total_s: float | None
-    """From the first start to the last end, without long pauses in which nothing ran."""
+    """How long the session has run."""
     energy_j: float | None
 
     @property
@@ -218,15 +209,9 @@ class Order(NamedTuple):
 def collect(entry: SessionEntry, stored: Stored) -> ReportData:
     """Collect what a report needs of a session and its open store. Raises `StoreError`."""
     jobs, attempts, session, snapshot = stored.jobs, stored.attempts, stored.session, stored.last_snapshot
-    moments = [session.started if session is not None else 0.0]
-    moments += [
-        at for each in attempts.values() for ran in each for at in (ran.attempt.started, ran.attempt.ended) if at
-    ]
-    moments += [at for job in jobs for at in (job.started, job.ended) if at]
-    if entry.record.loss is not None:
-        moments.append(entry.record.loss.died)
-    if entry.state == "running":
-        moments = [entry.written if entry.away else time.time()]  # another machine's is recorded up to its last record
+    loss = entry.record.loss
+    moments = [session.started if session else 0.0, snapshot.time if snapshot else 0.0, loss.died if loss else 0.0]
+    moments += [ran.attempt.ended or ran.attempt.started for each in attempts.values() for ran in each]
     until = max(moments)
     if entry.state == "lost":
         queued = session is not None and session.spec.sweep is not None
@@ -283,19 +268,18 @@ def choose_order(rows: Sequence[JobRecord], best: str | None) -> Order:
     if best is None:
         results = {name for row in rows for name in row.result or ()}
         # One that is named like another column has a prefix: `result_env_steps`.
-        named = (column for column in listed if column.title in results and column.name.endswith(column.title))
-        first = next(named, None)
-        if first is None:
+        matching = [column for column in listed if column.title in results and column.name.endswith(column.title)]
+        if not matching:
             return Order(None, smallest_first=False, text="in their order")
-        return Order(first, smallest_first=False, text=f"by {first.heading}, the largest first")
-    for word, smallest in ((best, False), (best.removeprefix("-"), True)):
-        for column in listed:
-            if word.casefold() in (column.name.casefold(), column.heading.casefold(), column.title.casefold()):
-                return Order(
-                    column, smallest, f"by {column.heading}, the {'smallest' if smallest else 'largest'} first"
-                )
-    names = ", ".join(column.name for column in listed)
-    raise GmgError(clean(f"no column {best.removeprefix('-')}; there are: {names}".encode(errors="replace")))
+    else:
+        word = best.removeprefix("-").casefold()
+        matching = [each for each in listed if word in map(str.casefold, (each.name, each.heading, each.title))]
+        if not matching:
+            names = ", ".join(column.name for column in listed)
+            raise GmgError(clean(f"no column {best.removeprefix('-')}; there are: {names}".encode(errors="replace")))
+    smallest = best is not None and best.startswith("-")
+    text = f"by {matching[0].heading}, the {'smallest' if smallest else 'largest'} first"
+    return Order(matching[0], smallest, text)
 
 
 def ordered(rows: Sequence[JobRecord], order: Order) -> list[JobRecord]:

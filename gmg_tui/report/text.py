@@ -9,7 +9,6 @@ from shlex import join
 
 from gmg_tui import tables, units
 from gmg_tui.columns import Column
-from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, Session, Snapshot, Trial, TrialState, Tuning, WorkerState
 from gmg_tui.report import data as report
 from gmg_tui.report.data import Order, ReportData
@@ -20,17 +19,16 @@ from gmg_tui.session import LOGS, SUMMARY, SessionEntry
 from gmg_tui.text import clean
 
 MAX_ROWS = 40
-_BEST = 30
+"""A terminal gets so many, the first."""
 _FAILED = 10
-"""How many of the best and of the failed jobs a terminal gets where there are more than `MAX_ROWS`."""
+"""Failures whose reasons are printed."""
 _ORDER_PRIORITY = 95
 _TRIAL_STYLES = {TrialState.MEASURED: "green", TrialState.FAILED: "red", TrialState.RUNNING: "cyan"}
 
 
 def final(entry: SessionEntry) -> str:
     """The table with its totals that a sweep prints at its end. Raises `StoreError`."""
-    data = report.load(entry)
-    return render(data, data.best, *tables.output())
+    return render(report.load(entry), None, *tables.output())
 
 
 def at_end(session: Session, snapshot: Snapshot) -> list[str]:
@@ -58,17 +56,22 @@ def render(data: ReportData, best: str | None, width: int | None, colour: bool) 
 
     Args:
         data: The session.
-        best: The column to order by, as in `SweepSpec.best`; the text mentions it when no job has that column.
+        best: The column to order by, as in `choose_order`.
         width: The terminal's width: as many rows and columns as it has room for. None for all of them.
         colour: Whether to colour states.
+
+    Raises:
+        GmgError: There is no column `best`.
     """
     rows = data.rows()
-    try:
-        order = report.choose_order(rows, best)
-    except GmgError as error:
-        order = Order(None, smallest_first=False, text=f"{report.choose_order(rows, None).text} ({error})")
+    order = report.choose_order(rows, best)
     kind = "job" if data.plain is None else "worker"
-    chosen, what = _choose(report.ordered(rows, order), len(data.jobs), kind, limited=width is not None)
+    chosen = report.ordered(rows, order)[: None if width is None else MAX_ROWS]
+    what = units.count(len(data.jobs), kind)
+    if len(rows) != len(data.jobs):
+        what = f"{units.count(len(rows), 'attempt')} of {what}"
+    if len(chosen) < len(rows):
+        what = f"the first {len(chosen)} of {what}"
     lines = tables.terminal(_columns(rows, order), chosen, width=width, colour=colour, style=state_style)
     if not data.jobs:
         lines.append("no jobs")
@@ -105,18 +108,6 @@ def _columns(rows: list[JobRecord], order: Order) -> list[Column[JobRecord]]:
     """The columns; that of the order stays where there is little room."""
     by = order.column.name if order.column is not None else ""
     return [replace(column, priority=_ORDER_PRIORITY) if column.name == by else column for column in columns(rows)]
-
-
-def _choose(rows: list[JobRecord], number: int, kind: str, *, limited: bool) -> tuple[list[JobRecord], str]:
-    """The rows to show, and what they are; `number` is that of all jobs, or another `kind`."""
-    jobs = units.count(number, kind)
-    noun = kind if len(rows) == number else "attempt"
-    if len(rows) <= MAX_ROWS or not limited:
-        return rows, jobs if noun == kind else f"{units.count(len(rows), noun)} of {jobs}"
-    bad = [row for row in rows if row.state is WorkerState.FAILED]
-    more = [row for row in bad if row not in rows[:_BEST]][:_FAILED]
-    text = f"the first {_BEST} of {len(rows):,} {noun}s"
-    return [*rows[:_BEST], *more], f"{text}, and {len(more)} of {len(bad):,} that failed" if more else text
 
 
 def _below(data: ReportData) -> Iterator[str]:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import pairwise
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Attempt
-
-_PAUSE_S = 60.0
-"""A longer pause in which nothing ran, as between an engine's death and `--resume`, is not counted."""
 
 
 class StoreError(GmgError):
@@ -34,11 +29,6 @@ class JobAttempt(Struct, frozen=True, omit_defaults=True):
     """Path of its log in the session's folder."""
     rank: int = 0
     """Its rank in the job's group; 0 where there is none."""
-
-    @property
-    def gpu_index(self) -> int | None:
-        """NVML index of its GPU; None on a CPU slot."""
-        return self.attempt.gpu_index
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -65,16 +55,3 @@ class MetricsRow(NamedTuple):
     """The share of the SMs that were busy."""
     state: str | None = None
     """The worker's."""
-
-
-def covered_s(spans: Iterable[tuple[float, float]]) -> float:
-    """Seconds from the first start to the last end, without long pauses; 0 without spans (start, end; Unix seconds)."""
-    ordered = sorted(spans)
-    if not ordered:
-        return 0.0
-    reached, pauses = ordered[0][1], 0.0
-    for _, (started, ended) in pairwise(ordered):
-        if started - reached > _PAUSE_S:
-            pauses += started - reached
-        reached = max(reached, ended)
-    return reached - ordered[0][0] - pauses

@@ -17,7 +17,6 @@ from gmg_tui.sweep import names
 from gmg_tui.sweep.settings import BUILT_IN, Settings, stored
 
 MAX_JOBS = 100_000
-_LIMITS = ("per_gpu", "best")
 
 
 class Plan(NamedTuple):
@@ -62,7 +61,7 @@ def make(
 
 def applied(spec: RunSpec, settings: Settings) -> RunSpec:
     """The spec of a sweep, or of one that is resumed, with the GPUs, limits and variables of `settings`."""
-    limits = {key: value for key in _LIMITS if (value := getattr(settings, key)) is not None}
+    limits: dict[str, float | None] = {} if settings.per_gpu is None else {"per_gpu": settings.per_gpu}
     if settings.timeout is not None:
         limits["timeout_s"] = None if math.isinf(settings.timeout_s) else settings.timeout_s
     return structs.replace(

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui.model import Fps, JobRecord, Snapshot, SweepSpec, WorkerState
+from gmg_tui.model import Fps, JobRecord, Snapshot, WorkerState
 from gmg_tui.results.files import export
 from gmg_tui.session import STORE
 from gmg_tui.store.records import JobAttempt, MetricsRow
@@ -46,7 +46,6 @@ async def session(
     attempts: Iterable[JobAttempt] | None = None,
     rows: Sequence[MetricsRow] = (),
     ended: bool = True,
-    best: str | None = None,
     started: float = records.START,
     spec: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
@@ -59,8 +58,6 @@ async def session(
     listed = list(listed)
     _, folder = sessions.create(name, "sim.py")
     session = records.session(folder)
-    if best is not None:
-        session = structs.replace(session, spec=structs.replace(session.spec, sweep=SweepSpec(best=best)))
     session = structs.replace(
         session, spec=structs.replace(session.spec, **(spec or {})), started=started, **(about or {})
     )

@@ -13,7 +13,19 @@ from gmg_tui import session as sessions
 from gmg_tui.engine.gpus.meter import Meter
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.printed_rate import PrintedRate
-from gmg_tui.model import Attempt, Fps, Gpu, GpuSample, JobRecord, Slot, SlotKind, SweepSpec, WorkerState
+from gmg_tui.model import (
+    Attempt,
+    Fps,
+    Gpu,
+    GpuSample,
+    JobRecord,
+    Queue,
+    Slot,
+    SlotKind,
+    Snapshot,
+    SweepSpec,
+    WorkerState,
+)
 from gmg_tui.report import text
 from gmg_tui.report.data import ReportData, choose_order, ordered
 from gmg_tui.results import TABLE
@@ -38,10 +50,11 @@ def _ran(number: int, begin: float, end: float, **more: Any) -> JobRecord:
     return finished(number, started=START + begin, ended=START + end, elapsed_s=end - begin, **more)
 
 
-def test_totals_are_those_of_all_jobs() -> None:
-    totals = _data(_ran(1, 0, 100), _ran(2, 0, 100), _ran(3, 100, 200, energy_j=3600.0)).totals()
-    assert (totals.total_s, totals.energy_j) == (200.0, 3600.0)
-    assert _data(JobRecord(1, "a")).totals() == ({"waiting": 1}, None, None)
+def test_totals_are_those_of_all_jobs_and_of_all_engines() -> None:
+    data = _data(_ran(1, 0, 100), _ran(2, 0, 100), _ran(3, 100, 200, energy_j=3600.0))
+    resumed = Snapshot(START, 40.0, (), queue=Queue(0, 0, 3, 0, 0, version=1, before_s=160.0))
+    assert data.totals() == ({"finished": 3}, None, 3600.0)
+    assert structs.replace(data, snapshot=resumed).totals().total_s == 200.0
 
 
 def test_the_time_of_a_plain_run_excludes_the_wait_for_the_gate() -> None:
@@ -49,15 +62,15 @@ def test_the_time_of_a_plain_run_excludes_the_wait_for_the_gate() -> None:
     assert row.elapsed_s == 80.0
 
 
-def test_the_gap_between_death_and_resume_does_not_count() -> None:
-    assert _data(_ran(1, 0, 100), _ran(2, 130, 200), _ran(3, 40_000, 40_100)).totals().total_s == 300.0
-
-
-def test_a_running_job_counts_up_to_now() -> None:
+def test_a_running_job_counts_up_to_the_record_and_an_attempt_lost_with_its_engine_has_no_time() -> None:
     job = JobRecord(1, "a", state=WorkerState.RUNNING, slot="cpu0", started=START + 400, last=Attempt(2), elapsed_s=3.0)
-    first, second = (attempt_of(job, n, started=START + at, ended=None) for n, at in ((1, 10), (2, 400)))
+    first = attempt_of(job, 1, state=WorkerState.STOPPED, started=START + 10, ended=None)
+    second = attempt_of(job, 2, state=WorkerState.RUNNING, started=START + 400, ended=None)
     data = _data(job, attempts=(first, second), state="running")
-    assert (data.span(first), data.span(second)) == ((START + 10, START + 10), (START + 400, START + 1000))
+    assert [row.elapsed_s for row in data.rows()] == [None, 600.0]
+    data = structs.replace(data, session=records.session(Path("/sim-1")))
+    assert "as recorded at" in data.heading
+    assert "as recorded at" not in structs.replace(data, state="ended").heading
 
 
 def test_each_attempt_is_a_row_with_its_result() -> None:
@@ -152,8 +165,8 @@ def test_a_narrow_terminal_names_what_it_drops_and_a_pipe_gets_everything() -> N
     narrow = text.render(_data(*jobs), None, 80, False).splitlines()
     table = narrow[: next(n for n, line in enumerate(narrow) if line.startswith("no room for"))]
     assert max(map(len, table)) <= 80
-    assert len(table) == 31
-    assert "the first 30 of 59 jobs" in "\n".join(narrow)
+    assert len(table) == 41
+    assert "the first 40 of 59 jobs" in "\n".join(narrow)
     piped = text.render(_data(*jobs), None, None, False)
     assert "no room for" not in piped
     assert piped.count("\njob-") == 0
@@ -179,7 +192,7 @@ async def test_the_total_of_a_plain_run_excludes_failed_workers_and_notes_it() -
 
 
 async def test_json_and_csv_equal_the_result_files() -> None:
-    folder = await stored.session("sim-1", stored.jobs(12), best="fps")
+    folder = await stored.session("sim-1", stored.jobs(12), spec={"sweep": SweepSpec()})
     data = json.loads(report("--json")[0])
     assert [job["number"] for job in data["jobs"]] == list(range(1, 13))
     assert report("--csv")[0] == (folder / TABLE).read_text()

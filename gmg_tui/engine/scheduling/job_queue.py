@@ -15,7 +15,6 @@ from gmg_tui.model import JobRecord, QueueAction, SweepSpec, WorkerState
 from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.results.tried import TriedArguments
 from gmg_tui.store.reader import open_store
-from gmg_tui.store.records import covered_s
 from gmg_tui.store.writer import StoreWriter
 
 _KILLED = "interrupted: the engine was killed"
@@ -203,6 +202,7 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
     """
     with open_store(path) as stored:
         before, attempts = stored.jobs, [ran for those in stored.attempts.values() for ran in those]
+        last = stored.last_snapshot
     for ran in attempts:
         attempt = ran.attempt
         if attempt.ended is None and not attempt.state.ended:
@@ -211,8 +211,7 @@ def queue_of(path: Path, sweep: SweepSpec, slots: int, store: StoreWriter, tried
         tried.add(ran.slot, attempt)
     records = [_resumed(record, slots, retry_failed=sweep.retry_failed) for record in before]
     store.put(*(record for was, record in zip(before, records, strict=True) if record is not was))
-    spans = [(ran.attempt.started, ran.attempt.ended or ran.attempt.started) for ran in attempts]
-    return JobQueue(records, covered_s(spans))
+    return JobQueue(records, last.total_s if last is not None else 0.0)
 
 
 def _resumed(record: JobRecord, slots: int, *, retry_failed: bool) -> JobRecord:
