@@ -16,36 +16,34 @@ from msgspec import structs
 
 from gmg_tui import tables, units
 from gmg_tui.columns import Column, cell
-from gmg_tui.model import JobRecord, NodesSpec, Session, Versions, WorkerState
+from gmg_tui.model import NodesSpec, Versions, WorkerState
 from gmg_tui.model.tried import SETTLE_S, comparable_rate
 from gmg_tui.options import COMPARED, RUN
 from gmg_tui.report.data import ReportData
 from gmg_tui.text import clean
 
 _NAMED = 4
-"""How many slots, jobs or failures a remark names."""
-_KINDS = ("script", "argument", "environment", "option", "hardware", "version")
-"""What a session can run with, in the order of the table."""
+"""How many slots or jobs a remark names."""
 _OPTION = re.compile(r"--?[A-Za-z]")
 _FLAG = "yes"
 """The value of an option that has none."""
-
-_Settings = dict[tuple[str, str], str | None]
-"""By kind and name; None stands for what is unknown or was not given."""
 
 
 class Row(NamedTuple):
     """A setting, or the rates of a slot, of a sweep's job or of a tuning's value."""
 
-    kind: str
-    """One of `_KINDS`, or `Comparison.unit`."""
     name: str
     values: tuple[Any, ...]
     """One for each session; None where unknown."""
 
+    def value(self, index: int) -> Any:
+        """That of a session."""
+        return self.values[index]
+
     def change_pct(self, index: int) -> float | None:
         """Of a rate, against the first session."""
-        return _change_pct(self.values[0], self.values[index])
+        before, after = self.values[0], self.values[index]
+        return (after / before - 1) * 100 if before and after is not None else None
 
 
 class Side:
@@ -53,44 +51,40 @@ class Side:
 
     Attributes:
         rates: The rates that can be compared, by slot, job or value.
-        short: Rates of attempts that have not run for long enough to be compared.
+        short: What has not run for long enough to be compared.
         failed: The jobs that failed, whose rates do not count.
+        total_fps: Of all its workers together, without those that failed; None in a sweep, and without a rate to compare.
     """
 
     def __init__(self, data: ReportData) -> None:
-        self.data = data
-        self.name = data.name
+        self.data, self.name = data, data.name
         self.settings = _settings(data)
-        self.failed = [job for job in data.jobs if job.state is WorkerState.FAILED]
-        self.short: dict[str, float] = {}
+        self.failed = [job.name for job in data.jobs if job.state is WorkerState.FAILED]
+        self.short: list[str] = []
         measured: dict[str, list[float]] = {}
         for job in data.jobs:
+            # In a tuning what counts is the value, which another may have measured on another slot.
+            key = job.name.partition(",")[0] if data.tuning is not None else job.name
             if job.state is WorkerState.FAILED or job.last.rate is None:
                 continue
-            if comparable_rate(job.last) is not None:
-                measured.setdefault(self._key(job), []).append(job.last.rate)
+            if comparable_rate(job.last) is None:
+                self.short.append(key)
             else:
-                self.short[self._key(job)] = job.last.rate
+                measured.setdefault(key, []).append(job.last.rate)
         self.rates = {key: fmean(each) for key, each in measured.items()}
-
-    def as_json(self) -> dict[str, Any]:
-        """What it is, and its rate."""
-        return {
-            "session": self.name,
-            "state": self.data.state,
-            "simulated": self.data.simulated,
-            "total_fps": cell(self.total_fps),
-            "failed": [job.name for job in self.failed],
-        }
-
-    def _key(self, job: JobRecord) -> str:
-        """What a job's rate is compared by: in a tuning the value, which another may have measured on another slot."""
-        return job.name.partition(",")[0] if self.data.tuning is not None else job.name
+        self.total_fps = data.total_fps if self.rates else None
 
     @property
-    def total_fps(self) -> float | None:
-        """Of all its workers together, without those that failed; None in a sweep, and where no rate is comparable."""
-        return self.data.total_fps if self.rates else None
+    def remarks(self) -> Iterator[str]:
+        """What to know of its rates, in one line each."""
+        if self.data.state == "running":
+            yield f"{self.name} still runs: its rates are those so far"
+        elif self.data.state == "lost":
+            yield f"{self.name} was lost: its rates are the last that were written"
+        if self.failed:
+            yield f"{self.name}: failed and left out: {_named(self.failed)}"
+        if self.short:
+            yield f"{self.name}: ran for less than {SETTLE_S:.0f} s and left out: {_named(self.short)}"
 
 
 class Comparison:
@@ -100,38 +94,44 @@ class Comparison:
         differences: The settings that differ.
         rows: The rates of each slot, job or value.
         unit: What a row is of: `slot`, `job` or `value`.
+        remarks: Where sessions cannot be compared, or not without doubt, in one sentence each.
     """
 
     def __init__(self, sessions: Sequence[ReportData]) -> None:
         self.sides = [Side(data) for data in sessions]
         queued = any(data.queued for data in sessions)
         self.unit = "value" if all(data.tuning for data in sessions) else "job" if queued else "slot"
-        settings = {setting for side in self.sides for setting in side.settings}
-        every = [
-            Row(*setting, tuple(side.settings.get(setting) for side in self.sides))
-            for setting in sorted(settings, key=lambda setting: (_KINDS.index(setting[0]), setting[1]))
-        ]
+        settings = dict.fromkeys(name for side in self.sides for name in side.settings)
+        every = [Row(name, tuple(side.settings.get(name) for side in self.sides)) for name in settings]
         self.differences = [row for row in every if len(set(row.values)) > 1]
         keys = dict.fromkeys(key for side in self.sides for key in side.rates)
-        self.rows = [Row(self.unit, key, tuple(side.rates.get(key) for side in self.sides)) for key in keys]
+        self.rows = [Row(key, tuple(side.rates.get(key) for side in self.sides)) for key in keys]
+        self.remarks = [*self._doubts(), *(remark for side in self.sides for remark in side.remarks)]
+
+    def _doubts(self) -> Iterator[str]:
+        simulated = [side.name for side in self.sides if side.data.simulated]
+        if any(row.name == "script" for row in self.differences):
+            yield "not a comparison: the scripts are different, and so is the work that a step is"
+        if simulated and len(simulated) < len(self.sides):
+            yield f"not a comparison: {', '.join(simulated)} simulated, the rest not"
+        elif simulated:
+            yield "simulated: no GPU was measured, the rates are made up"
 
     @property
     def setting_columns(self) -> list[Column[Row]]:
-        """The columns of the table of `differences`."""
-        return [
-            Column[Row]("name", lambda row: row.name, "what differs", priority=100, left=True),
-            *(
-                Column[Row](f"session_{index}", partial(_setting, index), side.name, "", str, 90 - index, True, 32)
-                for index, side in enumerate(self.sides)
-            ),
-        ]
+        """The columns of the table of `differences`; a session without any setting keeps its column."""
+        result = [Column[Row]("name", lambda row: row.name, "what differs", priority=100, left=True)]
+        for index, side in enumerate(self.sides):
+            value = partial(_setting, index)
+            result.append(Column(f"session_{index}", value, side.name, "", str, 90 - index, left=True, limit=32))
+        return result
 
     @property
     def rate_columns(self) -> list[Column[Row]]:
         """The columns of the table of `rate_rows`."""
         result = [Column[Row]("key", lambda row: row.name, self.unit, priority=100, left=True)]
         for index, side in enumerate(self.sides):
-            value, change = partial(_rate, index), partial(Row.change_pct, index=index)
+            value, change = partial(Row.value, index=index), partial(Row.change_pct, index=index)
             result.append(Column(f"{side.name}_fps", value, side.name, "", units.fps, 90 - index))
             if index:
                 result.append(Column(f"{side.name}_change_pct", change, "change", "", units.change, 90 - index))
@@ -141,24 +141,7 @@ class Comparison:
     def rate_rows(self) -> list[Row]:
         """A row for each slot, job or value, and the total."""
         totals = tuple(side.total_fps for side in self.sides)
-        return [*self.rows, *([Row(self.unit, "total", totals)] if any(total is not None for total in totals) else [])]
-
-    @property
-    def remarks(self) -> list[str]:
-        """Where sessions cannot be compared, or not without doubt, in one sentence each."""
-        result = list(self._of_all())
-        for side in self.sides:
-            result += _of_side(side)
-        return result
-
-    def _of_all(self) -> Iterator[str]:
-        simulated = [side.name for side in self.sides if side.data.simulated]
-        if any(row.kind == "script" for row in self.differences):
-            yield "not a comparison: the scripts are different, and so is the work that a step is"
-        if simulated and len(simulated) < len(self.sides):
-            yield f"not a comparison: {', '.join(simulated)} simulated, the rest not"
-        elif simulated:
-            yield "simulated: no GPU was measured, the rates are made up"
+        return [*self.rows, *([Row("total", totals)] if any(total is not None for total in totals) else [])]
 
     def text(self, width: int | None, colour: bool) -> str:
         """All of it for the terminal, without a line end at the end; `width` and `colour` as in `tables.terminal`."""
@@ -183,36 +166,22 @@ class Comparison:
             }
             for row in self.rows
         ]
-        return {
-            "sessions": [side.as_json() for side in self.sides],
-            "differences": [row._asdict() for row in self.differences],
-            f"{self.unit}s": rows,
-            "remarks": self.remarks,
-        }
+        sessions = [
+            {
+                "session": side.name,
+                "state": side.data.state,
+                "simulated": side.data.simulated,
+                "total_fps": cell(side.total_fps),
+                "failed": side.failed,
+            }
+            for side in self.sides
+        ]
+        differences = [row._asdict() for row in self.differences]
+        return {"sessions": sessions, "differences": differences, f"{self.unit}s": rows, "remarks": self.remarks}
 
 
 def _setting(index: int, row: Row) -> str:
-    """A session's setting; a session without any keeps its column."""
     return row.values[index] or units.NOT_KNOWN
-
-
-def _rate(index: int, row: Row) -> float | None:
-    rate: float | None = row.values[index]
-    return rate
-
-
-def _of_side(side: Side) -> Iterator[str]:
-    name, data = side.name, side.data
-    if data.state == "running":
-        yield f"{name} still runs: its rates are those so far"
-    elif data.state == "lost":
-        yield f"{name} was lost: its rates are the last that were written"
-    for job in side.failed[:_NAMED]:
-        yield f"{name}: {job.name} failed and does not count: {job.reason or 'no reason known'}"
-    if len(side.failed) > _NAMED:
-        yield f"{name}: {len(side.failed) - _NAMED:,} more failed"
-    if side.short:
-        yield f"{name}: ran for less than {SETTLE_S:.0f} s and left out: {_named(list(side.short))}"
 
 
 def _named(names: Sequence[str]) -> str:
@@ -224,45 +193,37 @@ def _clean(lines: Iterable[str]) -> list[str]:
     return [clean(line.encode(errors="replace")) for line in lines]
 
 
-def _change_pct(before: float | None, after: float | None) -> float | None:
-    return (after / before - 1) * 100 if before and after is not None else None
-
-
-def _settings(data: ReportData) -> _Settings:
-    """What a session ran with; empty where its engine wrote nothing."""
+def _settings(data: ReportData) -> dict[str, str | None]:
+    """What a session ran with, by name; None where that is unknown or was not given. Empty where its engine wrote nothing."""
     session = data.session
     if session is None:
         return {}
     spec = session.spec
-    options = {f"--{opt.setting}": _text(getattr(spec, opt.spec_field)) for opt in RUN if COMPARED in opt.marks}
-    if spec.tune is not None:
-        options |= {f"tune {name}": _text(value) for name, value in structs.asdict(spec.tune).items()}
-    if spec.sweep is not None and spec.sweep.file:
-        options["experiments"] = Path(spec.sweep.file).name
     gpus = [slot.gpu for slot in session.slots if slot.gpu is not None]
     models = Counter(gpu.name for gpu in gpus)
     limits_w = sorted({gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None})
     installed = session.versions or Versions()
-    kinds: dict[str, dict[str, str | None]] = {
-        "script": {"script": spec.script},
-        "argument": {**arguments(_words(data, session))},
-        "environment": {**spec.env},
-        "option": {**options, "slots": str(len(session.slots))},
-        "hardware": {
-            "host": spec.host or None,
-            "GPU": _distinct(f"{number} × {name}" for name, number in models.items()),
-            "power limit": _distinct(f"{limit:.0f} W" for limit in limits_w),
-        },
-        "version": {
-            "gmg-tui": session.version or None,
-            "Genesis": installed.genesis,
-            "torch": installed.torch,
-            "Python": installed.python,
-            "driver": _distinct(gpu.driver for gpu in gpus),
-            "CUDA": _distinct(gpu.cuda for gpu in gpus),
-        },
+    settings: dict[str, str | None] = {"script": spec.script, **arguments(spec.args)}
+    settings |= {f"${name}": value for name, value in spec.env.items()}
+    settings |= {
+        f"gmg-tui --{opt.setting}": _text(getattr(spec, opt.spec_field)) for opt in RUN if COMPARED in opt.marks
     }
-    return {(kind, name): value for kind, properties in kinds.items() for name, value in properties.items()}
+    if spec.tune is not None:
+        settings |= {f"tune {name}": _text(value) for name, value in structs.asdict(spec.tune).items()}
+    if spec.sweep is not None and spec.sweep.file:
+        settings["experiments"] = Path(spec.sweep.file).name
+    return settings | {
+        "slots": str(len(session.slots)),
+        "host": spec.host or None,
+        "GPU": _distinct(f"{number} × {name}" for name, number in models.items()),
+        "power limit": _distinct(f"{limit:.0f} W" for limit in limits_w),
+        "gmg-tui": session.version or None,
+        "Genesis": installed.genesis,
+        "torch": installed.torch,
+        "Python": installed.python,
+        "driver": _distinct(gpu.driver for gpu in gpus),
+        "CUDA": _distinct(gpu.cuda for gpu in gpus),
+    }
 
 
 def arguments(words: Sequence[str]) -> dict[str, str]:
@@ -283,15 +244,6 @@ def arguments(words: Sequence[str]) -> dict[str, str]:
             by_option.setdefault(name or "arguments", []).append(word)
             name = ""
     return {name: shlex.join(values) if values else _FLAG for name, values in by_option.items()}
-
-
-def _words(data: ReportData, session: Session) -> tuple[str, ...]:
-    """The arguments that all workers had in the end; those of the command line where they differ, or in a sweep."""
-    spec = session.spec
-    if spec.sweep is not None:
-        return spec.args
-    last = {attempts[-1].attempt.given for attempts in data.attempts.values() if attempts}
-    return last.pop() if len(last) == 1 and not any("{" in word for word in spec.args) else spec.args
 
 
 def _distinct(values: Iterable[str | None]) -> str | None:

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from gmg_tui import units
 from gmg_tui.columns import Cell, Column
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Attempt, Fps, JobRecord, Session, Snapshot, Tuning, WorkerState, together
+from gmg_tui.model import Attempt, Fps, JobRecord, Rank, Session, Snapshot, Tuning, Worker, WorkerState, together
 from gmg_tui.model.tried import arguments_of, comparable_rate
 from gmg_tui.results.jobs import columns
 from gmg_tui.session import ENGINE_DIED, STORE, SessionEntry
@@ -150,25 +150,29 @@ class ReportData(Struct, frozen=True):
         span = self.span(ran)
         return None if span is None else span[1] - span[0]
 
-    def totals(self) -> Totals:
-        """The totals of all jobs."""
-        energies = [job.energy_j for job in self.jobs if job.energy_j is not None]
-        return Totals(
-            dict(Counter(job.state.value for job in self.jobs)),
-            self.snapshot.total_s if self.snapshot is not None else None,
-            sum(energies) if energies else None,
-        )
+    @property
+    def states(self) -> dict[str, int]:
+        """The number of jobs in each state."""
+        return dict(Counter(job.state.value for job in self.jobs))
+
+    @property
+    def totals(self) -> list[tuple[str, str]]:
+        """The time and the energy of all jobs together, where they are known, formatted for people."""
+        energies_j = [job.energy_j for job in self.jobs if job.energy_j is not None]
+        time_text = units.clock(self.snapshot.total_s) if self.snapshot is not None else ""
+        energy_text = units.energy(sum(energies_j)) if energies_j else ""
+        return [(name, value) for name, value in (("time", time_text), ("energy", energy_text)) if value]
 
     def slow_gpus(self) -> list[str]:
         """A line about each GPU that is slower than those of its model with the same arguments, over all of these."""
         slots = self.session.slots if self.session is not None else ()
         models = {slot.name: slot.gpu.name for slot in slots if slot.gpu is not None}
         rates: dict[object, dict[str, list[float]]] = {}
-        for ran in (ran for each in self.attempts.values() for ran in each):
-            rate = comparable_rate(ran.attempt)
-            if rate is not None and ran.slot in models:
-                group = rates.setdefault((models[ran.slot], arguments_of(ran.attempt)), {})
-                group.setdefault(ran.slot, []).append(rate)
+        for row in self.rows():
+            rate = comparable_rate(row.last)
+            if rate is not None and row.slot in models:
+                group = rates.setdefault((models[row.slot], arguments_of(row.last)), {})
+                group.setdefault(row.slot, []).append(rate)
         deviations_pct: dict[str, list[float]] = {}
         for group in rates.values():
             middle = median(map(fmean, group.values())) if len(group) >= _LEAST_SLOTS else 0.0
@@ -176,25 +180,6 @@ class ReportData(Struct, frozen=True):
                 deviations_pct.setdefault(slot, []).append((fmean(each) / middle - 1) * 100)
         away = {slot: median(each) for slot, each in sorted(deviations_pct.items())}
         return [f"{slot}: {units.percent(pct)} of the median" for slot, pct in away.items() if pct < -_SLOW_PCT]
-
-
-class Totals(NamedTuple):
-    """All jobs together."""
-
-    states: dict[str, int]
-    """The number of jobs in each state."""
-    total_s: float | None
-    """How long the session has run."""
-    energy_j: float | None
-
-    @property
-    def named(self) -> list[tuple[str, str]]:
-        """Those that have a value, formatted for people."""
-        figures = [
-            ("time", self.total_s and units.clock(self.total_s)),
-            ("energy", self.energy_j and units.energy(self.energy_j)),
-        ]
-        return [(name, value) for name, value in figures if value]
 
 
 class Order(NamedTuple):
@@ -231,22 +216,26 @@ def _after_loss(job: JobRecord, until: float, *, queued: bool) -> JobRecord:
 
 def at_end(session: Session, snapshot: Snapshot) -> ReportData:
     """As `collect`, of a plain run by its last snapshot, which has the newest attempts alone."""
-    jobs, attempts = [], {}
-    for number, worker in enumerate(snapshot.workers, 1):
-        rank, slot, last = worker.group, session.slot(worker.slot), worker.newest
-        ran = JobAttempt(number, worker.slot, slot.gpu.uuid if slot and slot.gpu else None, last)
-        attempts[number] = [ran] if last.number else []
-        job = JobRecord(
-            number, worker.slot, state=worker.state, reason=worker.reason, slot=worker.slot, last=ran.attempt
+
+    def job(number: int, worker: Worker) -> JobRecord:
+        last, rank = worker.newest, worker.group or Rank("", 0, 0)
+        return JobRecord(
+            number,
+            worker.slot,
+            state=worker.state,
+            reason=worker.reason,
+            group=rank.id or None,
+            rank=rank.rank if rank.id else None,
+            slot=worker.slot,
+            last=last,
+            started=last.started or None,
+            elapsed_s=worker.attempt_s(snapshot.time),
+            energy_j=last.energy_j,
         )
-        if rank is not None:
-            job = structs.replace(job, group=rank.id, rank=rank.rank, world_size=rank.world_size)
-        if last.number:
-            elapsed_s = last.elapsed_s(snapshot.time)
-            job = structs.replace(job, started=last.started, elapsed_s=elapsed_s, energy_j=last.energy_j)
-        jobs.append(job)
+
+    jobs = [job(number, worker) for number, worker in enumerate(snapshot.workers, 1)]
     folder = Path(session.spec.folder)
-    return ReportData(session.spec.name, folder, "ended", session, snapshot.time, jobs, attempts, snapshot)
+    return ReportData(session.spec.name, folder, "ended", session, snapshot.time, jobs, {}, snapshot)
 
 
 def load(entry: SessionEntry) -> ReportData:

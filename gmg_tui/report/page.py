@@ -35,10 +35,9 @@ def page(data: ReportData, stored: Stored) -> bytes:
     """
     draw = _drawing()
     rows = data.rows()
-    totals = data.totals()
-    facts = [*((state, f"{number:,}") for state, number in sorted(totals.states.items())), *totals.named]
+    facts = [*((state, f"{number:,}") for state, number in sorted(data.states.items())), *data.totals]
     if data.total_fps is not None:
-        facts.append(("FPS without failed workers" if "failed" in totals.states else "FPS", units.fps(data.total_fps)))
+        facts.append(("FPS without failed workers" if "failed" in data.states else "FPS", units.fps(data.total_fps)))
     body = [
         f"<dl>{''.join(f'<div><dt>{in_html(name)}</dt><dd>{in_html(value)}</dd></div>' for name, value in facts)}</dl>",
         *(tuning(data.tuning, draw) if data.tuning is not None else ()),

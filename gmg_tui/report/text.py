@@ -155,15 +155,14 @@ def _failures(data: ReportData) -> Iterator[str]:
 
 def _summary(data: ReportData) -> str:
     """The totals of all jobs, in one line."""
-    totals = data.totals()
     order = ["finished", "failed", "stopped"]
-    states = sorted(totals.states.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
+    states = sorted(data.states.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
     parts = [", ".join(f"{number:,} {state}" for state, number in states) or "no jobs"]
     if data.total_fps is not None:
-        failed = totals.states.get(WorkerState.FAILED, 0)
+        failed = data.states.get(WorkerState.FAILED, 0)
         without = f" without {units.count(failed, 'failed worker')}" if failed else ""
         parts.append(f"total {units.fps(data.total_fps)} FPS{without}")
     if data.fps_per_watt is not None:
         parts.append(f"{units.short(data.fps_per_watt)} FPS/W")
-    parts += [f"{name} {value}" for name, value in totals.named]
+    parts += [f"{name} {value}" for name, value in data.totals]
     return "  ".join([*(["simulated"] if data.simulated else []), *parts])

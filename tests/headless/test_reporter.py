@@ -166,7 +166,7 @@ def test_the_table_sums_known_values_only() -> None:
         "1 finished, 1 failed",
         "total 2,000 FPS without 1 failed worker",
         "4.00 FPS/W",
-        "time 01:01:01",
+        "time 01:01:02",
     ]
     assert lines[4] == "gpu10 failed: no reason known"
 

@@ -53,8 +53,8 @@ def _ran(number: int, begin: float, end: float, **more: Any) -> JobRecord:
 def test_totals_are_those_of_all_jobs_and_of_all_engines() -> None:
     data = _data(_ran(1, 0, 100), _ran(2, 0, 100), _ran(3, 100, 200, energy_j=3600.0))
     resumed = Snapshot(START, 40.0, (), queue=Queue(0, 0, 3, 0, 0, version=1, before_s=160.0))
-    assert data.totals() == ({"finished": 3}, None, 3600.0)
-    assert structs.replace(data, snapshot=resumed).totals().total_s == 200.0
+    assert (data.states, data.totals) == ({"finished": 3}, [("energy", "1.0 Wh")])
+    assert structs.replace(data, snapshot=resumed).totals[0] == ("time", "00:03:20")
 
 
 def test_the_time_of_a_plain_run_excludes_the_wait_for_the_gate() -> None:
@@ -146,16 +146,8 @@ def test_a_result_that_is_named_like_a_column_is_ordered_by_itself() -> None:
 def test_a_gpu_that_is_slower_than_the_others_is_named() -> None:
     rates = {"gpu0": 100.0, "gpu1": 101.0, "gpu2": 92.0, "gpu3": 100.0}
     slots = tuple(Slot(name, SlotKind.GPU, Gpu(n, name, "H100")) for n, name in enumerate(rates))
-    attempts = [
-        JobAttempt(
-            n,
-            slot,
-            slot,
-            Attempt(1, fps=Fps(rate, rate, rate, 9), comparable=True),
-        )
-        for n, (slot, rate) in enumerate(rates.items(), 1)
-    ]
-    data = _data(*(finished(n) for n in range(1, 5)), attempts=tuple(attempts))
+    rated = [(slot, Attempt(1, fps=Fps(rate, rate, rate, 9), comparable=True)) for slot, rate in rates.items()]
+    data = _data(*(JobRecord(n, slot, slot=slot, last=last) for n, (slot, last) in enumerate(rated, 1)))
     session = structs.replace(records.session(Path("/sim-1")), slots=slots)
     assert structs.replace(data, session=session).slow_gpus() == ["gpu2: −8 % of the median"]
 
