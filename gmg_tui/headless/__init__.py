@@ -22,6 +22,8 @@ from gmg_tui.protocol import Bye, Lines, Update
 _TAIL = 1_000_000
 """How many earlier lines are requested: all that the engine has kept."""
 _TERMINATING = (signal.SIGTERM, signal.SIGXCPU)
+_PAGE = 200
+"""Jobs per request."""
 _INTERRUPTED = 130
 """The exit status."""
 _LEAVE_S = 8
@@ -156,15 +158,16 @@ class _Headless:
 
     async def _report_jobs(self) -> None:
         """Report the jobs that have ended, which the engine sends in parts, then those that start."""
-        before = None
-        while (queue := self._snapshot.queue) is not None and (part := self._jobs.part(queue)) not in (None, before):
-            before = part  # the same again: the queue has become shorter, and the next snapshot has the change
+        jobs = self._jobs
+        while (queue := self._snapshot.queue) is not None and (before := jobs.reported) < queue.done:
             try:
-                view = await self._client.queue(*part)
+                view = await self._client.queue(before, _PAGE)
             except GmgError:
                 break  # the connection is lost, which is reported where its messages are read
-            self._out.write(*self._jobs.ends(view.first, view.jobs))
-        self._out.write(*self._jobs.starts(self._snapshot))
+            self._out.write(*jobs.ends(view.jobs))
+            if jobs.reported == before:
+                break  # the queue has become shorter, and the next snapshot has the change
+        self._out.write(*jobs.starts(self._snapshot))
 
     def _check_complete(self) -> None:
         """Stop waiting for the engine once nothing more is expected from it; the last lines must come soon."""

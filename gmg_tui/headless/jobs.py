@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 
 from gmg_tui import units
-from gmg_tui.model import JobRecord, Queue, Session, Snapshot, Trial, TrialState, TuneSpec, Tuning
+from gmg_tui.model import JobRecord, Session, Snapshot, Trial, TrialState, TuneSpec, Tuning
 from gmg_tui.results import tuning as tune_words
 
-_PAGE = 200
-"""Jobs per request."""
-_OVERLAP = 20
-"""Ended jobs before the first unreported one that are requested again: a retry moves those behind it up."""
 _Line = Callable[[str, str], str]
 """Makes a line of a slot and a text about it."""
 
@@ -21,51 +18,35 @@ class Jobs:
 
     A snapshot has only the jobs that occupy slots at its moment, and a job may be shorter than the time between two. The
     queue has all: its first jobs are those that have ended, in the order of their ends.
+
+    Attributes:
+        reported: How many of the ended jobs have been looked at. One that is retried is none of them any more.
     """
 
     def __init__(self, session: Session, line: _Line) -> None:
         self._session = session
         self._line = line
         self._total = 0
-        self._done = 0
-        """How many of the ended jobs have been looked at."""
-        self._version: int | None = None
+        self.reported = 0
         self._started: dict[int, int] = {}
         """The latest attempt that was reported, by the job's number."""
-        self._ended: set[tuple[int, int, str]] = set()
 
     def starts(self, snapshot: Snapshot) -> Iterator[str]:
         """The jobs that have started on a slot; none while there are unreported ends, which come first."""
-        if snapshot.queue is None or snapshot.queue.done > self._done:
+        queue = snapshot.queue
+        if queue is None:
             return
-        self._total = snapshot.queue.jobs
-        for worker in snapshot.workers:
+        self._total, self.reported = queue.jobs, min(self.reported, queue.done)
+        for worker in snapshot.workers if self.reported == queue.done else ():
             if worker.job is not None and worker.state.live and worker.attempt > 0:
                 yield from self._start(worker.slot, worker.job, worker.job_name, worker.attempt)
 
-    def part(self, queue: Queue) -> tuple[int, int] | None:
-        """The first position and the number of the jobs to request for those that have ended; None when all are reported.
-
-        It is requested after every change: when one job is retried while another ends, their number stays the same.
-        """
-        self._total, self._done = queue.jobs, min(self._done, queue.done)
-        if self._done == queue.done and queue.version == self._version:
-            return None
-        self._version = queue.version
-        first = max(0, self._done - _OVERLAP)
-        return first, min(_PAGE, queue.done - first + _OVERLAP)
-
-    def ends(self, first: int, jobs: Sequence[JobRecord]) -> Iterator[str]:
-        """Those of a part of the queue, from position `first`, that have ended and have not been reported."""
-        for position, job in enumerate(jobs, first):
-            if not job.state.ended:
-                break
-            self._done = max(self._done, position + 1)
-            end = job.number, job.last.number, job.state.value
-            earlier = job.ended is not None and job.ended < self._session.started  # under an earlier engine
-            if end not in self._ended and not earlier:
+    def ends(self, jobs: Sequence[JobRecord]) -> Iterator[str]:
+        """Those of a part of the queue, which begins after the ended jobs that have been looked at, that have ended."""
+        for job in takewhile(lambda job: job.state.ended, jobs):
+            self.reported += 1
+            if job.ended is None or job.ended >= self._session.started:  # not under an earlier engine
                 yield from self._end(job)
-            self._ended.add(end)
 
     def _end(self, job: JobRecord) -> Iterator[str]:
         if job.slot is not None and job.last.number:

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Iterator
 
 from gmg_tui import units
 from gmg_tui.genesis.output import lines as genesis_lines
-from gmg_tui.model import Queue, RankGroup, RateOf, Session, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.model import Queue, RankGroup, Session, Snapshot, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.protocol import Lines
 from gmg_tui.slurm import allocation
 
@@ -98,13 +98,6 @@ class Reporter:
         reported = snapshot.queue is None or isinstance(now, RankGroup) or _is_problem(now)
         if reported and (before is None or _identity(before) != _identity(now)):
             yield self.line(name, _state(now, snapshot.time))
-        if (
-            isinstance(now, RankGroup)
-            and now.fps is not None
-            and (not isinstance(before, RankGroup) or before.fps is None)
-        ):
-            whose = "rank 0's, for all" if now.rate_of is RateOf.RANK_0 else "the sum of all ranks"
-            yield self.line(name, f"{units.fps(now.fps)} FPS ({whose})")
         was_stuck = before is not None and before.stuck is not None
         if now.stuck and not was_stuck:
             yield self.line(name, f"⚠ stuck: {now.stuck}")
@@ -164,8 +157,8 @@ class Reporter:
 def _identity(of: Worker | RankGroup) -> Hashable:
     """What makes its state a different one: of what it waits for, no amount; of a signal, not how long is left."""
     waits_for = _AMOUNT.sub("", of.reason or "") if of.state in _WAITS else ""
-    if isinstance(of, RankGroup):
-        return of.state, of.restarts, of.waits_for, waits_for
+    if isinstance(of, RankGroup):  # while it restarts, its ranks begin their next attempt one after another
+        return of.state, of.state is WorkerState.RESTARTING or of.restarts, of.waits_for, waits_for
     return of.state, of.attempt, of.signal_sent, waits_for
 
 
@@ -189,7 +182,8 @@ def _state(of: Worker | RankGroup, now: float) -> str:
             return f"starting{whole}" + (f", attempt {attempt}" if attempt > 1 else "")
         case WorkerState.RESTARTING:
             left = "" if of.restart_at is None else f" in {units.span(max(0.0, of.restart_at - now))}"
-            return f"restarting{left}, attempt {attempt + 1}{reason}"
+            number = f", attempt {attempt + 1}" if isinstance(of, Worker) else ""
+            return f"restarting{left}{number}{reason}"
         case WorkerState.STOPPING:
             return f"stopping{whole}" + (f": {of.stopping}" if isinstance(of, Worker) and of.stopping else "")
         case WorkerState.COMPILING if isinstance(of, Worker) and of.phase_usual_s is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gmg_tui.model.attempt import NO_ATTEMPT, Attempt, Fps, Progress, Settings
 from gmg_tui.model.gpus import Gpu, GpuHealth, GpuProcess, GpuSample, GpuTrouble, Severity, Slot, Xid
-from gmg_tui.model.groups import DdpSpec, RankGroup, RateOf, together
+from gmg_tui.model.groups import DdpSpec, RankGroup, together
 from gmg_tui.model.jobs import JobRecord, Lane, QueueAction, QueueView, SweepSpec, Value
 from gmg_tui.model.run import (
     AgentSpec,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from enum import StrEnum
 
 from msgspec import Struct, structs
 
@@ -18,15 +17,6 @@ class DdpSpec(Struct, frozen=True, omit_defaults=True):
     """Ranks in a group; None for one group over all slots."""
     virtual_local_rank: bool = False
     """Whether each rank sees only its GPU, and is local rank 0; otherwise it sees all of its group's."""
-
-
-class RateOf(StrEnum):
-    """What a group's rate is made of."""
-
-    SUM = "sum"
-    """Each rank reports its rate, and these are added up: Genesis' lines."""
-    RANK_0 = "rank 0"
-    """Rank 0 reports the group's: rsl_rl multiplies its number by the world size."""
 
 
 class RankGroup(Struct, frozen=True, omit_defaults=True):
@@ -48,7 +38,8 @@ class RankGroup(Struct, frozen=True, omit_defaults=True):
     """Unix time at which its next attempt starts by itself, seconds; None where none does."""
     fps: float | None = None
     """Environment steps per second of the whole group; None unless it runs and reports it."""
-    rate_of: RateOf = RateOf.SUM
+    fps_of_rank_0: bool = False
+    """Whether rank 0 reports it, as rsl_rl multiplies its number by the world size; else it is the sum of the ranks'."""
     progress: Progress | None = None
     """That of the rank that reports most, which is rank 0 with rsl_rl."""
     waits_for: tuple[int, ...] = ()

@@ -10,7 +10,7 @@ from typing import Final
 from rich.cells import cell_len
 
 from gmg_tui import units
-from gmg_tui.model import Queue, RankGroup, RateOf, Tuning, Worker, WorkerState, fps_per_watt, total_fps
+from gmg_tui.model import Queue, RankGroup, Tuning, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.slurm import allocation
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import SIGNS, Piece, Row, bar
@@ -268,11 +268,7 @@ def _group_notes(group: RankGroup, now: float) -> Iterator[Note]:
     if group.reason:
         yield Note(group.reason, "error" if group.state is WorkerState.FAILED else "warn")
     if group.fps is not None:
-        of = (
-            "from rank 0"
-            if group.rate_of is RateOf.RANK_0
-            else f"{SIGNS.sigma} of {units.count(len(group.slots), 'rank')}"
-        )
+        of = "from rank 0" if group.fps_of_rank_0 else f"{SIGNS.sigma} of {units.count(len(group.slots), 'rank')}"
         yield Note(f"{units.fps(group.fps)} FPS", "fps")
         yield Note(of, "dim")
     done = group.progress

@@ -15,7 +15,6 @@ from gmg_tui.model import (
     Phase,
     Rank,
     RankGroup,
-    RateOf,
     RestartMode,
     RunSpec,
     Snapshot,
@@ -141,12 +140,12 @@ async def test_rates_of_ranks_are_summed_but_not_a_group_rate() -> None:
         # A rank that has printed nothing yet is not in the sum.
         await run.until(lambda snapshot: snapshot.groups[0].fps == pytest.approx(2100.0, rel=0.02))
         (group,) = run.snapshot.groups
-        assert group.rate_of is RateOf.SUM
+        assert not group.fps_of_rank_0
         await run.client.end()
     async with running(group_of("--steps", "100000", "--rsl")) as run:
         await run.until(lambda snapshot: snapshot.groups[0].fps is not None)
         (group,) = run.snapshot.groups
-        assert group.rate_of is RateOf.RANK_0
+        assert group.fps_of_rank_0
         assert group.progress is not None
         assert group.progress.unit == "iteration"
         await run.client.end()

@@ -195,8 +195,8 @@ async def test_an_engine_that_disconnects_before_all_jobs_are_reported_does_not_
         engine.advance("cpu0", replace(job, state=WorkerState.RUNNING))
         engine.mute = True
         process = await _report(engine)
-        await engine.asked.wait()
         engine.advance("cpu0", replace(job, state=WorkerState.FINISHED, ended=time.time()))
+        await engine.asked.wait()
         await engine.leave(ended=True)
         _, err, status = await _ended(process)
     assert (err, status) == ("", 0)

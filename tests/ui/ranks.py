@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gmg_tui.model import Fps, Phase, Progress, Rank, RankGroup, RateOf, Snapshot, Worker, WorkerState
+from gmg_tui.model import Fps, Phase, Progress, Rank, RankGroup, Snapshot, Worker, WorkerState
 from tests.ui import sessions
 from tests.ui.sessions import NOW, changed
 
@@ -60,7 +60,7 @@ def whole() -> Snapshot:
             WorkerState.RUNNING,
             NOW - 2352.0,
             fps=192e3,
-            rate_of=RateOf.RANK_0,
+            fps_of_rank_0=True,
             progress=progress,
             restarts=2 * i,
         )

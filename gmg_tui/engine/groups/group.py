@@ -17,7 +17,7 @@ from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot_state import Workplace
 from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.genesis.output.failures import Failure, FailureKind
-from gmg_tui.model import Rank, RankGroup, RateOf, WorkerState
+from gmg_tui.model import Rank, RankGroup, WorkerState
 from gmg_tui.session import RANKS
 
 _log = logging.getLogger(__name__)
@@ -266,7 +266,7 @@ class Group:
             restarts=max(0, self._attempts - 1),
             restart_at=unix(at) if at is not None else None,
             fps=self._rate() if state is WorkerState.RUNNING else None,
-            rate_of=RateOf.RANK_0 if self._reports_for_all else RateOf.SUM,
+            fps_of_rank_0=self._reports_for_all,
             progress=next((each.progress for each in attempts if each is not None and each.progress is not None), None),
             waits_for=tuple(self._without(attempt.ready)) if waits else (),
             stuck=self.stuck if not attempt.called_off else None,
