@@ -157,7 +157,7 @@ RUN = (
     Opt("sigint_wait", FloatRange(0, 3600), "S", "Seconds from SIGINT to SIGTERM.", _USUAL, 15, "sigint_wait_s"),
     Opt("sigterm_wait", FloatRange(0, 3600), "S", "Seconds from SIGTERM to SIGKILL.", _USUAL, 10, "sigterm_wait_s"),
     Opt("log_max", Size(), "SIZE", "Cut the middle out of a longer log: 500M, 2G.", _USUAL, field="log_max_bytes"),
-    Opt("nodes", str, "WHERE", "Several machines: slurm[:JOB], ray[:ADDRESS], ssh:HOSTS.", COMPARED),
+    Opt("nodes", str, "WHERE", "Several machines: slurm, ray[:ADDRESS], ssh:HOSTS.", COMPARED),
     Opt("orphan_wait", FloatRange(1, _DAY_S), "S", "Grace period before orphaned workers stop.", KEPT, 60),
     Opt("ddp", str, "[N]", "Groups of N ranks, as torchrun starts them.", COMPARED, bare="all"),
     Opt("virtual_local_rank", bool, "", "Each rank sees only its GPU.", SWEEP, False),

@@ -119,7 +119,8 @@ def _nodes(options: Options) -> NodesSpec | None:
     if options.nodes is None:
         return None
     name, _, rest = options.nodes.partition(":")
-    if name not in {*LauncherKind} or (name == LauncherKind.SSH and not rest):
+    wrong = (name == LauncherKind.SSH and not rest) or (name == LauncherKind.SLURM and rest)
+    if name not in {*LauncherKind} or wrong:
         raise GmgError(f"--nodes {options.nodes}: give slurm, ray or ssh:HOST,HOST")
     return NodesSpec(LauncherKind(name), rest, options.orphan_wait)
 

@@ -67,8 +67,9 @@ def test_a_cancelled_run_leaves_nothing_behind(slurm: Cluster, tmp_path: Path) -
 def test_a_session_whose_job_has_ended_elsewhere_ends(slurm: Cluster) -> None:
     granted = slurm.run("salloc", "--no-shell", "-N2", "--exclusive").stderr
     (job,) = re.findall(r"Granted job allocation (\d+)", granted)
-    gmg = (sys.executable, "-m", "gmg_tui", "--nodes", f"slurm:{job}", "--detach", *_WAITS)
-    slurm.ask(*gmg, "--name", "gone", "--cpu", "1", _FAKE, "--lines", "1000000", "--phase-s", "0.01")
+    within = ("env", f"SLURM_JOB_ID={job}", "SLURM_JOB_NODELIST=n[1-2]")
+    gmg = (sys.executable, "-m", "gmg_tui", "--nodes", "slurm", "--detach", *_WAITS)
+    slurm.ask(*within, *gmg, "--name", "gone", "--cpu", "1", _FAKE, "--lines", "1000000", "--phase-s", "0.01")
     wait_until(lambda: len(marked("gone")) == 2)
     slurm.ask("scancel", job)
     folder = session.sessions_folder() / "gone"

@@ -24,16 +24,12 @@ _REUSED_S = 5.0
 
 
 class Slurm(Launcher):
-    """The nodes of the job that this process runs in, or of the job `where`."""
+    """The nodes of the job that this process runs in."""
 
-    def __init__(self, where: str) -> None:
-        if where and not where.isdecimal():
-            raise GmgError(f"--nodes slurm:{where}: give slurm, or slurm:JOB with the number of a job")
-        self._job = where or allocation.job_of(os.environ)
+    def __init__(self) -> None:
+        self._job = allocation.job_of(os.environ)
         if self._job is None:
-            raise GmgError(
-                "--nodes slurm: this is not a Slurm job; use salloc or sbatch, or give the number of one: --nodes slurm:JOB"
-            )
+            raise GmgError("--nodes slurm: this is not a Slurm job; use salloc or sbatch")
         if shutil.which("srun") is None:
             raise GmgError("--nodes slurm: there is no srun here")
         self._asked_at = -_REUSED_S
@@ -42,10 +38,6 @@ class Slurm(Launcher):
     async def nodes(self) -> tuple[str, ...]:
         """The names that Slurm gives them. Raises `GmgError`."""
         names = os.environ.get("SLURM_JOB_NODELIST", "")
-        if self._job != allocation.job_of(os.environ):
-            _, names, _ = await self._squeue("%N", "--states=RUNNING")
-        if not names:
-            raise GmgError(f"--nodes slurm: job {self._job} has no nodes: it has ended, or has not begun")
         status, hostnames, trouble = await allocation.run("scontrol", "show", "hostnames", names)
         if status != 0:
             raise GmgError(f"--nodes slurm: {trouble}", 1)
@@ -55,14 +47,12 @@ class Slurm(Launcher):
         """That the job has ended, or waits to be requeued."""
         if time.monotonic() - self._asked_at >= _REUSED_S:
             self._asked_at = time.monotonic()
-            status, state, trouble = await self._squeue("%T")
+            squeue = ("squeue", "--noheader", "--format=%T", "--jobs", str(self._job))
+            status, state, trouble = await allocation.run(*squeue)
             unknown = status != 0 and "Invalid job id" not in trouble  # Slurm does not answer
             ended = f"Slurm job {self._job} {f'is {state.lower()}' if state else 'has ended'}"
             self._gone = None if unknown or state in _HAS_NODES else ended
         return self._gone
-
-    async def _squeue(self, column: str, *options: str) -> tuple[int, str, str]:
-        return await allocation.run("squeue", "--noheader", f"--format={column}", "--jobs", str(self._job), *options)
 
     def command(self, node: str) -> Sequence[str]:
         """A step on the node."""

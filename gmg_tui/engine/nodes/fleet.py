@@ -240,6 +240,6 @@ def _launcher(spec: NodesSpec, *, cpu: bool) -> Launcher:
         case LauncherKind.SSH:
             return Ssh(spec.where)
         case LauncherKind.SLURM:
-            return Slurm(spec.where)
+            return Slurm()
         case LauncherKind.RAY:
             return Ray(spec.where, cpu=cpu)
