@@ -1,4 +1,1 @@
-"""Sessions on several machines: the session's engine assigns work to the agent of each node, and the agents report.
-
-An agent is an engine with the same workers, logs, samples and watchdog, whose scheduler runs what is assigned.
-"""
+"""Sessions on several machines: the engine assigns work to an agent on each, which is an engine too."""

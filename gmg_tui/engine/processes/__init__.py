@@ -1,4 +1,1 @@
-"""Processes as the system has them: how they are started, identified with all their descendants, watched and ended.
-
-Nothing here depends on jobs or on Genesis' output; `workers` uses it.
-"""
+"""Processes as the system has them: started, identified with all their descendants, and ended."""

@@ -1,4 +1,1 @@
-"""What decides which job runs on which slot: the plain run's scheduler, and a sweep's queue.
-
-Whoever decides jobs is a `Scheduler` (`scheduler.py`), chosen by `engine.main` and steered by the supervisor.
-"""
+"""What decides which job runs on which slot: one script on every slot, a sweep's queue, or a tuning's search."""
