@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -21,8 +20,6 @@ _KEPT = 16
 """So many occurrences are in a snapshot: a client that is behind by more has missed some."""
 _WAITING = 32
 """So many may wait for their commands; for further ones none is run."""
-_LAST_LINES_BYTES = 400
-"""How much of a command's standard error is read, from its end."""
 
 
 class Notifications:
@@ -96,26 +93,22 @@ class Notifications:
         }
         quiet = asyncio.subprocess.DEVNULL
         environ, cwd = {**os.environ, **variables}, self._spec.cwd
-        with tempfile.TemporaryFile() as errors:
-            try:
-                process = await asyncio.create_subprocess_shell(
-                    command, stdin=quiet, stdout=quiet, stderr=errors, env=environ, cwd=cwd, start_new_session=True
-                )
-            except (OSError, ValueError) as error:
-                return f"cannot be run: {error}"
-            try:
-                async with asyncio.timeout(TIMEOUT_S):
-                    code = await process.wait()
-            except TimeoutError:
-                return f"ended after {TIMEOUT_S:.0f} s, which is as long as it may take"
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-            size = os.fstat(errors.fileno()).st_size
-            lines = os.pread(errors.fileno(), _LAST_LINES_BYTES, max(0, size - _LAST_LINES_BYTES)).split(b"\n")
-            last = next((clean(line) for line in reversed(lines) if line.strip()), "")
-            return None if code == 0 else f"exit code {code}{last and ': '}{last}"
+        try:
+            process = await asyncio.create_subprocess_shell(
+                command, stdin=quiet, stdout=quiet, stderr=quiet, env=environ, cwd=cwd, start_new_session=True
+            )
+        except (OSError, ValueError) as error:
+            return f"cannot be run: {error}"
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                code = await process.wait()
+        except TimeoutError:
+            return f"ended after {TIMEOUT_S:.0f} s, which is as long as it may take"
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        return None if code == 0 else f"exit code {code}"
 
 
 def how_it_ended(snapshot: Snapshot) -> str:
