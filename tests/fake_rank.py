@@ -39,8 +39,8 @@ def options() -> argparse.Namespace:
         "--hang",
         nargs="?",
         const="stop",
-        choices=("stop", "sleep", "busy", "build", "start"),
-        help="hang in the middle or at the start: stopped by a signal, asleep, or at work, on another scene",
+        choices=("stop", "sleep", "build", "start"),
+        help="hang in the middle or at the start: stopped by a signal, asleep, or at work on another scene",
     )
     parser.add_argument("--cuda", action="store_true", help="fail when the simulated driver has lost the rank's card")
     parser.add_argument("--error-file", action="store_true", help="write error.json, as @record does")
@@ -84,7 +84,7 @@ def harm(arguments: argparse.Namespace, moment: str) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
     if arguments.hang == "build" and moment == "middle":
         print("[Genesis] [12:00:00] [INFO] Building scene <gs.Scene>...", flush=True)
-    while arguments.hang in ("busy", "build") and moment == "middle":
+    while arguments.hang == "build" and moment == "middle":
         pass
     if (arguments.hang, moment) in (("sleep", "middle"), ("start", "before")):
         time.sleep(3600)

@@ -34,7 +34,7 @@ async def test_each_rank_writes_its_own_stacks_and_a_stopped_one_cannot() -> Non
         rank.suspend()
         running_rank, stopped, _ = await run.client.stacks("cpu0")
         assert "in step" in running_rank.text
-        assert stopped.error == f"it is stopped by a signal and cannot answer; kill -CONT {rank.pid}"
+        assert stopped.error == f"it cannot answer: stopped by a signal; kill -CONT {rank.pid}"
         await run.client.end(kill=True)
 
 

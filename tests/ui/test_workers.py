@@ -214,7 +214,6 @@ def test_memory_in_use_at_its_limits(used: float, shown: str) -> None:
     ("of_worker", "of_sample", "texts"),
     [
         ({}, {"throttle": ("thermal",)}, ("throttled: thermal",)),
-        ({"healed": True}, {}, ("race healed",)),
         (
             {"state": WorkerState.FAILED, "reason": "out of memory", "args": ("-B", "16384"), "fps": None},
             {},

@@ -50,14 +50,14 @@ class RunningAttempt:
     ) -> None:
         task, slot = launch.task, launch.slot
         self.launch, self.task, self.number = launch, task, launch.number
-        self._spec = context.spec
+        self.spec = context.spec
         self.reported = script_results.Reported()
         """The results from the script's `gmg:result` lines, and its named metrics."""
         self.started_clock = time.monotonic()
         self.reader = Reader(
             slot.gpu is not None,
             self.started_clock,
-            rank=launch.meeting is not None or task.torchrun,
+            rank=launch.meeting is not None or context.torchrun,
             patterns=context.spec.patterns,
             formats=check_tables(context.spec.readers),
             args=launch.args,
@@ -83,7 +83,7 @@ class RunningAttempt:
         """Whether it was ended because another rank of its group has failed."""
         self.timed_out = False
         self.counts = Counts(None)
-        self._remembered = context.script_times.of(task.script, launch.written, task.module)
+        self._remembered = context.script_times.of(launch.written)
         self._warm = self._remembered.kernels_saved
         self._log, self._ring, self._printed = log, ring, printed
         self._splitters = (LineSplitter(), LineSplitter())
@@ -98,7 +98,7 @@ class RunningAttempt:
         if self.number > 1 or job:
             self._ring.feed(line)  # a slot's jobs share its ring buffer
         env = self.launch.environment.full
-        if self._spec.probe:
+        if self.spec.probe:
             folder = await in_daemon_thread(make_folder)
             self.counts = Counts(folder)
             env = env if folder is None else env | probe.variables(folder)

@@ -79,18 +79,18 @@ PHASE_TIMES = "phase_times"
 
 
 class ScriptTimes:
-    """What is remembered of a session's scripts."""
+    """What is remembered of a session's script."""
 
     def __init__(self, kind: SlotKind, spec: RunSpec) -> None:
         self._kind = kind
-        self._cwd = spec.cwd
+        self._script = spec.script if spec.module else str(Path(spec.cwd, spec.script).resolve())
         self._versions = genesis_versions(spec.python)
         self._caches_exist = caches.exist({**os.environ, **spec.env})
         self._known: dict[str, PhaseTimes] = {}
 
-    def of(self, script: str, args: Sequence[str], module: bool) -> PhaseTimes:
-        """What is remembered of a script with arguments, before placeholders are filled in."""
-        key = key_of(script if module else str(Path(self._cwd, script).resolve()), args, self._kind)
+    def of(self, args: Sequence[str]) -> PhaseTimes:
+        """What is remembered of the script with these arguments, before placeholders are filled in."""
+        key = key_of(self._script, args, self._kind)
         if key not in self._known:
             folder = sessions.sessions_folder().parent / PHASE_TIMES
             self._known[key] = PhaseTimes(folder, key, self._versions, caches_exist=self._caches_exist)
@@ -106,7 +106,7 @@ class ScriptTimes:
 
         They are warm for a script that has simulated before. Ranks of one group wait for each other as they start.
         """
-        times = self.of(spec.script, spec.args, spec.module)
+        times = self.of(spec.args)
         ranks = spec.ddp is not None or all(name in spec.env or name in os.environ for name in ("RANK", "WORLD_SIZE"))
         return StartMode.TOGETHER if times.meshes_written or ranks else StartMode.GATED
 
@@ -122,6 +122,8 @@ class Context:
         self, session: Session, count: int, pipes: Pipes, logs: LogWriter, nvml: Driver | None, egl: Awaitable[EglMap]
     ) -> None:
         self.spec = spec = session.spec
+        self.torchrun = torchrun.starts(spec.script, module=spec.module)
+        """Whether the script is torchrun, which starts ranks of its own."""
         self.pipes = pipes
         self.watchdog = WatchdogClient()
         self.scans = Scans()
@@ -129,10 +131,11 @@ class Context:
         self.gate = Gate(spec.start or self.script_times.start_mode(spec))
         self._session_id, self._count, self._logs, self._nvml, self._egl = session.id, count, logs, nvml, egl
 
-    def stop_steps(self, task: Task) -> tuple[Step, ...]:
+    @property
+    def stop_steps(self) -> tuple[Step, ...]:
         """How a worker is stopped gracefully; a user's torchrun needs time to end its ranks."""
         spec = self.spec
-        sigint_wait_s = max(spec.sigint_wait_s, torchrun.GRACE_S if task.torchrun else 0.0)
+        sigint_wait_s = max(spec.sigint_wait_s, torchrun.GRACE_S if self.torchrun else 0.0)
         return (signal.SIGINT, sigint_wait_s), (signal.SIGTERM, spec.sigterm_wait_s), (signal.SIGKILL, 5.0)
 
     @property
@@ -193,9 +196,9 @@ class Context:
             added = probe.on_path(environment.full)
             environment = environment._replace(set=environment.set | added, full=environment.full | added)
         await in_daemon_thread(_make_ready, environment.full, meeting.error_file if meeting is not None else None)
-        module = ("-m",) if task.module else ()
-        # A name that begins with a dash would be an option of the interpreter's.
-        script = task.script if task.module or not task.script.startswith("-") else f"./{task.script}"
+        module, script = (("-m",) if self.spec.module else ()), self.spec.script
+        if script.startswith("-") and not module:
+            script = f"./{script}"  # it would be an option of the interpreter's
         return Launch(
             number,
             task,

@@ -12,11 +12,10 @@ from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.ddp import error_file
 from gmg_tui.engine.attempts.attempt import RunningAttempt
 from gmg_tui.engine.attempts.context import DriverSilentError
-from gmg_tui.engine.attempts.task import Task
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.failures import Failure, FailureKind, explain_recorded
 from gmg_tui.gpu.nvml import NvmlUnavailable
-from gmg_tui.model import GpuSample
+from gmg_tui.model import GpuSample, RunSpec
 
 _log = logging.getLogger(__name__)
 
@@ -30,12 +29,11 @@ async def failure_of(attempt: RunningAttempt, exit_code: int) -> Failure | None:
     """Why an attempt failed; None when it finished, or was ended by the user or with its group."""
     if attempt.by_user or attempt.by_group:
         return None
-    task = attempt.task
     if attempt.timed_out:
-        return Failure(FailureKind.UNKNOWN, f"timed out after {units.span(task.timeout_s or 0.0)}", "")
+        return Failure(FailureKind.UNKNOWN, f"timed out after {units.span(attempt.task.timeout_s or 0.0)}", "")
     if exit_code == 0:
         return None
-    failure = _with_order(attempt.reader.failure(exit_code), task)
+    failure = _with_order(attempt.reader.failure(exit_code), attempt.spec)
     vague = failure.kind in (FailureKind.UNKNOWN, FailureKind.KILLED)
     if attempt.launch.meeting is not None and vague:  # its record has more detail
         recorded = await recorded_in(Path(attempt.launch.meeting.error_file))
@@ -57,18 +55,18 @@ def of_gpu(failure: Failure, sample: GpuSample | None) -> Failure:
     return Failure(FailureKind.DEVICE, why, f"the script ended with {failure.reason}")
 
 
-def _with_order(failure: Failure, task: Task) -> Failure:
+def _with_order(failure: Failure, spec: RunSpec) -> Failure:
     """`failure` with the right order as its advice where the script has refused an option of gmg-tui's.
 
     In `gmg-tui sim.py --gpus 0,1` the option is the script's own.
     """
     words = failure.reason.replace("=", " ").replace("'", " ").split()
-    refused = [option for option in task.own_options if option in words]
+    refused = [option for option in spec.own_options if option in words]
     if not refused or _REFUSED.search(failure.reason) is None:
         return failure
     goes = "goes" if len(refused) == 1 else "go"
-    order = " ".join([*(f"{option} …" for option in refused), *(["-m"] if task.module else [])])
-    advice = f"gmg-tui's {' and '.join(refused)} {goes} before the script: gmg-tui {order} {task.script}"
+    order = " ".join([*(f"{option} …" for option in refused), *(["-m"] if spec.module else [])])
+    advice = f"gmg-tui's {' and '.join(refused)} {goes} before the script: gmg-tui {order} {spec.script}"
     return failure._replace(advice=advice)
 
 

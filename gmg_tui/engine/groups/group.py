@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gmg_tui.ddp.variables import Meeting
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
-from gmg_tui.engine.groups.stuck import diagnosis
-from gmg_tui.engine.workers.member import Member, Outcome
+from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot_state import Workplace
 from gmg_tui.engine.workers.worker import Worker
@@ -24,8 +23,8 @@ _log = logging.getLogger(__name__)
 
 _PORTS = 5
 """How many ports in a row may turn out to be taken before that counts as a failure of the group."""
-_BLIND_S = 10.0
-"""After a longer time without a check, as when the engine was stopped, earlier observations do not count."""
+_TIMES_USUAL = 3.0
+"""So many times the usual interval between two reports of progress may pass without one, however long it is."""
 _ORDER = (
     *("stopping", "restarting", "waiting", "starting", "building"),
     *("compiling", "running", "failed", "stopped", "finished"),
@@ -85,7 +84,7 @@ class Group:
         self.id = name
         self.slots = tuple(slots)
         ranks = (Rank(name, rank, len(self.slots)) for rank in range(len(self.slots)))
-        self.policy = RestartPolicy(task)
+        self.policy = RestartPolicy(workplace.spec)
         self.members = tuple(RankMember(self, rank) for rank in ranks)
         self.stuck: str | None = None
         self._task, self._workplace, self._session = task, workplace, workplace.session
@@ -93,8 +92,6 @@ class Group:
         self._attempts = self._ports_taken = 0
         """How many attempts have started, and how many in a row failed because their port was in use."""
         self._change = asyncio.Event()
-        self._checked_at = self._checks_since = 0.0
-        """The last check, and the first since when there was no break, monotonic seconds."""
 
     @property
     def workers(self) -> list[Worker]:
@@ -162,7 +159,7 @@ class Group:
             len(self.slots),
             port,
             self._attempts - 1,
-            self._task.max_restarts,
+            session.spec.max_restarts,
             f"{session.id}-{self.id}",
             str(folder / "error.json"),
             address,
@@ -217,22 +214,32 @@ class Group:
 
     def check(self, now: float) -> None:
         """Check whether it is stuck at `now`, monotonic seconds, and replace it if it is and that is wanted."""
-        if now - self._checked_at > _BLIND_S:
-            self._checks_since = now
-        self._checked_at = now
-        workers, spec = self.workers, self._session.spec
+        workers = self.workers
         if any(worker.state is WorkerState.RUNNING and worker.fps_of_group for worker in workers):
             for worker in workers:  # it steps with the others, who print nothing
                 worker.run_with_group()
-        checked = () if self._attempt.called_off else workers
-        diagnosed = diagnosis(checked, spec.stuck_after_s, self._checks_since, now)
-        if (self.stuck is None) != (diagnosed is None):
-            _log.info("%s: %s", self.id, f"stuck: {diagnosed.text}" if diagnosed is not None else "no longer stuck")
-        self.stuck = diagnosed.text if diagnosed is not None else None
-        for rank, worker in enumerate(workers):
-            worker.stick(diagnosed.text if diagnosed is not None and rank in (diagnosed.ranks or (rank,)) else None)
-        if diagnosed is not None and spec.restart_stuck and self.policy.replace_stuck():
-            self.end(diagnosed.text)
+        self.stuck = self._why_stuck(now)
+        for worker in workers:
+            worker.stick(self.stuck)
+        if self.stuck is not None and self._session.spec.restart_stuck and self.policy.replace_stuck():
+            self.end(self.stuck)
+
+    def _why_stuck(self, now: float) -> str | None:
+        """Why it is stuck; None where it is not, or a rank is being started, held or ended.
+
+        A deadlocked collective appears busy: the GPU is at 100 % and a CPU core too. The sign is that no rank makes
+        progress.
+        """
+        ranks = [worker.seen() for worker in self.workers]
+        same = len({seen.attempt for seen in ranks}) == 1
+        if self._attempt.called_off or not same or not all(seen.settled for seen in ranks):
+            return None
+        running = [seen for seen in ranks if seen.lives]
+        silent_s = _silent_s(running, self._session.spec.stuck_after_s, now) if running else None
+        if silent_s is None:
+            return None
+        stopped = [f"{self._named([rank])} is {seen.stopped}; " for rank, seen in enumerate(ranks) if seen.stopped]
+        return f"{''.join(stopped)}no rank has made progress for {silent_s:.0f} s"
 
     # What clients see
 
@@ -323,3 +330,20 @@ class RankMember(Member):
         """As `Member.wait`."""
         await self.due.wait()
         self.due.clear()
+
+
+def _silent_s(ranks: Sequence[RankSeen], stuck_after_s: float, now: float) -> float | None:
+    """How long no rank has made progress, seconds, where that is too long; None where it is not."""
+    last = max((seen.progress_at for seen in ranks if seen.progress_at is not None), default=None)
+    if last is not None and not any(_builds(seen, last) for seen in ranks):
+        silent_s = now - last
+        most_s = max(stuck_after_s, _TIMES_USUAL * max(seen.progress_every_s for seen in ranks))
+    else:  # ranks that wait for each other at the start, or work for long before the first report
+        silent_s = min(seen.idle_s for seen in ranks)
+        most_s = stuck_after_s
+    return silent_s if silent_s >= most_s else None
+
+
+def _builds(seen: RankSeen, last: float) -> bool:
+    """Whether a rank builds another scene since its last report of progress, or where it reports none the group's."""
+    return not seen.in_running and (seen.progress_at is not None or seen.phase_started > last)

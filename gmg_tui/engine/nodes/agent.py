@@ -16,7 +16,6 @@ from msgspec import structs
 from gmg_tui import protocol
 from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.ddp.variables import LOOPBACK, Meeting, free_port
-from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.nodes.logs import KeptLogs
 from gmg_tui.engine.nodes.states import Assignment, Report, WorkerReport
 from gmg_tui.engine.records.recorder import Recorder
@@ -27,7 +26,7 @@ from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.engine.workers.slot_state import SlotState, Workplace
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.failures import Failure
-from gmg_tui.model import JobRecord, RestartMode, Snapshot, WorkerState
+from gmg_tui.model import JobRecord, RunSpec, Snapshot, WorkerState
 from gmg_tui.protocol import Update
 
 _FIRST_S = 60.0
@@ -43,8 +42,8 @@ class AssignedWorker(Member):
     worker: LocalWorker
     running: asyncio.Task[None]
 
-    def __init__(self, assignment: Assignment, task: Task) -> None:
-        super().__init__(RestartPolicy(task), assignment.rank)
+    def __init__(self, assignment: Assignment, spec: RunSpec) -> None:
+        super().__init__(RestartPolicy(spec), assignment.rank)
         self.assignment = _without_commands(assignment)
         self._outcome: Outcome | None = None
 
@@ -179,8 +178,8 @@ class Agent(Scheduler):
         self._recorder.occupy(JobRecord(slot_state.index + 1, slot), {slot_state.slot: assignment.log})
         # The GPUs are this machine's; another machine of the session may use the same numbers and names.
         cards = [self._slot_states[card.name].slot for card in assignment.task.cards if card.name in self._slot_states]
-        task = replace(assignment.task, cards=tuple(cards), restart=RestartMode.NEVER, max_restarts=0)
-        assigned = self._assigned[slot] = AssignedWorker(assignment, task)
+        task = replace(assignment.task, cards=tuple(cards))
+        assigned = self._assigned[slot] = AssignedWorker(assignment, self._workplace.spec)
         worker = self._workplace.worker(slot_state, task, assignment.log, self._recorder, assigned)
         assert isinstance(worker, LocalWorker)
         slot_state.worker = assigned.worker = worker

@@ -38,7 +38,7 @@ class NodeWorker(Worker):
     def __init__(
         self, slot: Slot, node: Node, task: Task, log: str, watcher: Watcher, member: Member | None = None
     ) -> None:
-        super().__init__(slot, task, watcher, member)
+        super().__init__(node.spec, slot, task, watcher, member)
         self.log, self.reason = log, f"for {node.name}"
         self.assignment: Assignment | None = None
         self._node = node

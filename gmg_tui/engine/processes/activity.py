@@ -17,26 +17,20 @@ class Activity:
         cpu_pct: CPU of the tree since the last update, per cent of one core; None before the second.
         memory_rss_mib: Resident memory of the tree; pages shared by its processes count once for each.
         pids: The PIDs of the tree.
+        stopped: By what a process of the tree is stopped, and what continues it; None where none is.
     """
 
     def __init__(self) -> None:
         self.cpu_pct: float | None = None
         self.memory_rss_mib: float | None = None
         self.pids: frozenset[int] = frozenset()
-        self.seen_since: float | None = None
-        """When the update before the last was, monotonic seconds: `cpu_pct` is of the time since."""
+        self.stopped: str | None = None
         self._cpu_s: dict[tuple[int, int], float] = {}
         self._updated_at: float | None = None
         self._output = -1
         self._output_at = 0.0
         self._busy_at = 0.0
         self._silent_cpu_s = 0.0
-        self._stopped: Proc | None = None
-
-    @property
-    def busy(self) -> bool:
-        """Whether its processes used noticeable CPU time between the last two updates."""
-        return self.cpu_pct is not None and self.cpu_pct > _IDLE_PCT
 
     def update(self, members: Iterable[Proc], output: int, now: float) -> None:
         """Take the latest scan of the worker's live processes.
@@ -47,25 +41,19 @@ class Activity:
         cpu_s = {(proc.pid, proc.started_ticks): proc.cpu_s for proc in members}
         # What a process used between the last update and its end is lost; one that began since counts from its start.
         used_s = sum(max(0.0, seconds - self._cpu_s.get(key, 0.0)) for key, seconds in cpu_s.items())
-        self.seen_since = self._updated_at
         if self._updated_at is None or now <= self._updated_at:
             self._busy_at = now
         else:
             self.cpu_pct = 100 * used_s / (now - self._updated_at)
             self._silent_cpu_s += used_s
-            if self.busy:
+            if self.cpu_pct > _IDLE_PCT:
                 self._busy_at = now
         if output != self._output:
             self._output, self._output_at, self._silent_cpu_s = output, now, 0.0
-        self._stopped = next((proc for proc in members if proc.state in "Tt"), None)
+        self.stopped = next((proc.stopped for proc in members if proc.stopped is not None), None)
         self._cpu_s, self._updated_at = cpu_s, now
         self.memory_rss_mib = sum(proc.rss_mib for proc in members)
         self.pids = frozenset(proc.pid for proc in members)
-
-    @property
-    def stopped(self) -> Proc | None:
-        """A process of the tree that a signal or a debugger has stopped."""
-        return self._stopped
 
     def idle_for_s(self, now: float) -> float:
         """How long there has been neither output nor noticeable CPU time; `now` is monotonic seconds."""
@@ -77,9 +65,5 @@ class Activity:
         return self.idle_for_s(self._updated_at) if self._updated_at is not None else 0.0
 
     def idleness(self, now: float) -> str:
-        """What was observed while it was silent: `no output for 74 s, 0.0 s CPU`, and what goes on if it is stopped."""
-        if self._stopped is not None and self._stopped.state == "T":
-            return f"stopped by a signal; kill -CONT {self._stopped.pid}"
-        if self._stopped is not None:
-            return f"process {self._stopped.pid} is stopped by a debugger"
-        return f"no output for {now - self._output_at:.0f} s, {self._silent_cpu_s:.1f} s CPU"
+        """What was observed while it was silent: `no output for 74 s, 0.0 s CPU`, or by what it is stopped."""
+        return self.stopped or f"no output for {now - self._output_at:.0f} s, {self._silent_cpu_s:.1f} s CPU"

@@ -50,6 +50,13 @@ class Proc(NamedTuple):
         """Its PID and start, which no other process has."""
         return self.pid, self.started_ticks
 
+    @property
+    def stopped(self) -> str | None:
+        """By what it is stopped, and what continues it; None where it is not."""
+        if self.state == "T":
+            return f"stopped by a signal; kill -CONT {self.pid}"
+        return f"stopped by a debugger (process {self.pid})" if self.state == "t" else None
+
 
 def read(pid: int) -> Proc | None:
     """The process `pid`; None when there is none."""

@@ -101,7 +101,7 @@ class ReplicatedScheduler(Scheduler):
             for first in range(0, count, size):
                 ranks = states[first : first + size]
                 names = [slot_state.slot.name for slot_state in ranks]
-                task = Task.replicated(spec, first, count)
+                task = Task(spec.args, spec.env, first, count)
                 group = Group(f"g{len(self._groups)}", names, task, workplace)
                 self._groups.append(group)
                 for slot_state, member in zip(ranks, group.members, strict=True):
@@ -115,7 +115,7 @@ class ReplicatedScheduler(Scheduler):
         name, spec = slot_state.slot.name, self._workplace.spec
         log, record = f"{sessions.LOGS}/{name}.log", JobRecord(slot_state.index + 1, name)
         cards = tuple(each.slot for each in seen) if len(seen) > 1 or member is not None else ()
-        task = Task.replicated(spec, slot_state.index, self._count, cards)
+        task = Task(spec.args, spec.env, slot_state.index, self._count, cards)
         worker = self._workplace.worker(slot_state, task, log, self._recorder, member)
         slot_state.worker = self._workers[name] = worker
         if member is not None:

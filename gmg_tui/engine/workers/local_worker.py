@@ -44,7 +44,7 @@ class LocalWorker(Worker):
     def __init__(
         self, context: Context, slot_state: SlotState, task: Task, log: str, watcher: Watcher, member: Member | None
     ) -> None:
-        super().__init__(slot_state.slot, task, watcher, member)
+        super().__init__(context.spec, slot_state.slot, task, watcher, member)
         self.log, self.ring = context.open_log(log), slot_state.ring
         self._slot_state = slot_state
         self.running: RunningAttempt | None = None
@@ -131,7 +131,7 @@ class LocalWorker(Worker):
     def _stop_process(self, steps: Sequence[Step] | None = None, reason: str | None = None) -> None:
         """Send the signals of `steps`, by default those that the run's options ask for."""
         assert self.running is not None
-        self.running.process.stop(steps or self.context.stop_steps(self.task))
+        self.running.process.stop(steps or self.context.stop_steps)
         if self._state is not WorkerState.STOPPING:
             self._enter(WorkerState.STOPPING, reason)
 
@@ -292,7 +292,6 @@ class LocalWorker(Worker):
             stopping=attempt.process.sent if state is WorkerState.STOPPING else None,
             cpu_pct=attempt.activity.cpu_pct if state.live else None,
             memory_rss_mib=attempt.activity.memory_rss_mib if state.live else None,
-            healed=reader.genesis.alerts.rebuilt_caches > 0 or (self.raced and reader.had_progress),
         )
 
     def _advice(self) -> str | None:
@@ -317,7 +316,7 @@ class LocalWorker(Worker):
         attempt = self.running
         if attempt is None:
             return RankSeen()
-        reader, activity, stopped = attempt.reader, attempt.activity, attempt.activity.stopped
+        reader, activity = attempt.reader, attempt.activity
         return RankSeen(
             attempt=attempt.number,
             settled=attempt.process.started and not attempt.process.is_stopping,
@@ -326,11 +325,8 @@ class LocalWorker(Worker):
             in_running=reader.phase is Phase.RUNNING,
             progress_at=reader.pace.last_at,
             progress_every_s=reader.pace.usual_s,
-            cpu_since=activity.seen_since,
-            cpu_pct=activity.cpu_pct,
-            busy=activity.busy,
             idle_s=activity.seen_idle_s,
-            stopped=(stopped.pid, stopped.state) if stopped is not None else None,
+            stopped=activity.stopped,
         )
 
     async def details(self) -> Details:

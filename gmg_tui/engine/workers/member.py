@@ -43,16 +43,10 @@ class RankSeen(Struct, frozen=True, omit_defaults=True):
     """When it last reported progress."""
     progress_every_s: float = 0.0
     """The longest of the last intervals between two reports."""
-    cpu_since: float | None = None
-    """Since when `cpu_pct` is measured."""
-    cpu_pct: float | None = None
-    """Of one core."""
-    busy: bool = False
-    """Whether it used noticeable CPU time between the last two scans."""
     idle_s: float = 0.0
     """How long it had been idle at the last scan."""
-    stopped: tuple[int, str] | None = None
-    """The PID and the state of a process that a signal or a debugger has stopped."""
+    stopped: str | None = None
+    """By what it is stopped."""
 
     def later(self, by_s: float) -> RankSeen:
         """The same by a clock that is `by_s` ahead."""
@@ -60,7 +54,6 @@ class RankSeen(Struct, frozen=True, omit_defaults=True):
             self,
             phase_started=self.phase_started + by_s,
             progress_at=self.progress_at + by_s if self.progress_at is not None else None,
-            cpu_since=self.cpu_since + by_s if self.cpu_since is not None else None,
         )
 
 

@@ -6,9 +6,8 @@ import asyncio
 import random
 import time
 
-from gmg_tui.engine.attempts.task import Task
 from gmg_tui.genesis.output.failures import Failure, FailureKind
-from gmg_tui.model import RestartMode
+from gmg_tui.model import RestartMode, RunSpec
 
 _FIRST_S = 2.0
 _LONGEST_S = 60.0
@@ -19,11 +18,11 @@ HEALTHY_S = 300.0
 
 
 class RestartPolicy:
-    """Counts a worker's attempts against what its task allows. The first attempt is due from the beginning."""
+    """Counts a worker's attempts against what the options allow. The first attempt is due from the beginning."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, spec: RunSpec) -> None:
         self._at: float | None = None
-        self._task = task
+        self._spec = spec
         self._wanted = asyncio.Event()
         self._wanted.set()
         self._timer: asyncio.TimerHandle | None = None
@@ -67,7 +66,7 @@ class RestartPolicy:
 
     def replace_stuck(self) -> bool:
         """Replace an attempt that is stuck by another one. Returns whether one is left."""
-        if self._restarts >= self._task.max_restarts:
+        if self._restarts >= self._spec.max_restarts:
             return False
         self._restarts += 1
         self._wanted.set()
@@ -82,8 +81,8 @@ class RestartPolicy:
             self._restarts = 0
         if self._wanted.is_set():
             return
-        task, kind = self._task, failure.kind if failure is not None else None
-        if self._restarts < task.max_restarts and wanted(task.restart, kind, had_progress=had_progress):
+        spec, kind = self._spec, failure.kind if failure is not None else None
+        if self._restarts < spec.max_restarts and wanted(spec.restart, kind, had_progress=had_progress):
             rest_s = backoff_s(self._restarts)
             self._at = time.monotonic() + rest_s
             self._timer = asyncio.get_running_loop().call_later(rest_s, self._wanted.set)

@@ -30,8 +30,8 @@ async def stacks_of(attempt: RunningAttempt | None, slot: str, rank: Rank | None
     proc, folder = process_tree.read(attempt.process.pid), attempt.counts.folder
     if proc is None:
         return structs.replace(stacks, error="its process has just ended")
-    if error := _stopped(proc):
-        return structs.replace(stacks, error=error)
+    if proc.stopped is not None:
+        return structs.replace(stacks, error=f"it cannot answer: {proc.stopped}")
     if folder is None or not process_tree.handles(proc.pid, probe.STACK_SIGNAL):
         error = "only a Python with the probe writes its stacks, and only once it has started"
         return structs.replace(stacks, error=error)
@@ -41,16 +41,7 @@ async def stacks_of(attempt: RunningAttempt | None, slot: str, rank: Rank | None
         return structs.replace(stacks, error=f"its stacks cannot be read: {problem.strerror}")
     if text:
         return structs.replace(stacks, text=text)
-    later = process_tree.read(proc.pid)
-    error = (_stopped(later) if later is not None else None) or f"it has not answered for {_ANSWER_S:.0f} s"
-    return structs.replace(stacks, error=error)
-
-
-def _stopped(proc: Proc) -> str | None:
-    """Why a process that is stopped cannot answer; None for one that runs (states as in proc(5))."""
-    if proc.state == "T":
-        return f"it is stopped by a signal and cannot answer; kill -CONT {proc.pid}"
-    return "it is stopped by a debugger and cannot answer" if proc.state == "t" else None
+    return structs.replace(stacks, error=f"it has not answered for {_ANSWER_S:.0f} s")
 
 
 def _written(proc: Proc, file: Path) -> str:

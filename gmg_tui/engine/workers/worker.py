@@ -19,7 +19,7 @@ from gmg_tui.engine.clock import unix
 from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
 from gmg_tui.engine.workers.restart_policy import RestartPolicy
 from gmg_tui.genesis.output.failures import Failure, FailureKind
-from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, Slot, Stacks, WorkerState
+from gmg_tui.model import Attempt, Details, Fps, GpuSample, Phase, RunSpec, Slot, Stacks, WorkerState
 
 _log = logging.getLogger(__name__)
 
@@ -44,10 +44,10 @@ class Watcher(Protocol):
 class Worker(ABC):
     """A job on a slot: what schedulers decide by, what is recorded and displayed, and the commands that it takes."""
 
-    def __init__(self, slot: Slot, task: Task, watcher: Watcher, member: Member | None = None) -> None:
+    def __init__(self, spec: RunSpec, slot: Slot, task: Task, watcher: Watcher, member: Member | None = None) -> None:
         self.slot = slot
         self.task = task
-        self._member = member or Member(RestartPolicy(task))
+        self._member = member or Member(RestartPolicy(spec))
         self.policy = self._member.policy
         """When its next attempt is due; of a rank, when the group's is."""
         self.rank = self._member.rank
@@ -74,8 +74,6 @@ class Worker(ABC):
         self._watcher = watcher
         self._stopped_by: str | None = None
         """Why it was stopped, if not by the user."""
-        self.raced = False
-        """Whether an earlier attempt failed by a race with another worker."""
         self._state = WorkerState.WAITING
         """The state that was entered last; `STARTING` while the script's output decides."""
         self._waiting: asyncio.Task[None] | None = None
@@ -152,7 +150,6 @@ class Worker(ABC):
 
     async def _run_attempt(self) -> None:
         """Run an attempt, and wait until those of the other ranks have ended too."""
-        self.raced |= self.failure is not None and self.failure.kind.is_race
         self.failure = self.unready = self._stopped_by = None
         self.carried = False
         self._enter(WorkerState.WAITING if self.attempt is None else WorkerState.RESTARTING)

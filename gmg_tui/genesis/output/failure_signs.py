@@ -45,14 +45,9 @@ class FailureKind(StrEnum):
     UNKNOWN = "unknown"
 
     @property
-    def is_race(self) -> bool:
-        """Whether workers that started at the same time interfered with each other."""
-        return self in (FailureKind.CACHE_RACE, FailureKind.FOLDER_RACE)
-
-    @property
     def heals(self) -> bool:
-        """Whether an unchanged restart is likely to help."""
-        return self.is_race or self is FailureKind.DRIVER
+        """Whether an unchanged restart is likely to help, as after a race with another worker."""
+        return self in (FailureKind.CACHE_RACE, FailureKind.FOLDER_RACE, FailureKind.DRIVER)
 
 
 class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

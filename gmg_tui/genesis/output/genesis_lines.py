@@ -30,8 +30,6 @@ class Alerts:
         self._gpu_slot = gpu_slot
         self._rank = rank
         self._texts: dict[int, str] = {}
-        self.rebuilt_caches = 0
-        """How many half-written cache files Genesis has rebuilt."""
         self._fell_back = False
 
     @property
@@ -49,9 +47,7 @@ class Alerts:
 
     def read(self, text: bytes, *, logged: bool) -> None:
         """Read a line: a text of Genesis's logger (`logged`), or another one."""
-        if logged and text.startswith(lines.CORRUPTED_CACHE):
-            self.rebuilt_caches += 1
-        elif self._gpu_slot and logged and text.startswith(lines.SOFTWARE_RENDERING):
+        if self._gpu_slot and logged and text.startswith(lines.SOFTWARE_RENDERING):
             self._note(_RENDERING, "renders in software, slowly: EGL does not use the GPU")
         elif lines.NO_BACKEND.search(text) is not None:
             self._fell_back = True
