@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from msgspec import structs
 
 from gmg_tui.daemon_thread import in_daemon_thread
-from gmg_tui.engine import process_scan
 from gmg_tui.engine.output.history import STEP_S
-from gmg_tui.engine.process_scan import ProcessScan
-from gmg_tui.engine.processes.process_tree import Scans
+from gmg_tui.engine.processes.process_tree import Scans, Table
 from gmg_tui.engine.records.recorder import Recorder
 from gmg_tui.engine.records.session_files import SessionFiles
 from gmg_tui.engine.supervisor import Supervisor
@@ -22,13 +22,17 @@ from gmg_tui.engine.workers.worker import Worker
 from gmg_tui.errors import GmgError
 from gmg_tui.gpu.processes import describe
 from gmg_tui.gpu.silence import LATE_S, NO_ANSWER, SILENT_S
-from gmg_tui.model import Details, GpuProcess, GpuSample, Series, Snapshot, Stacks, TriedView
+from gmg_tui.model import Details, GpuProcess, GpuSample, Series, SlotKind, Snapshot, Stacks, TriedView
 from gmg_tui.results.tried import TriedArguments
 from gmg_tui.slurm.allocation import AllocationWatch
 
 _LATE_INTERVALS = 2.0
 _SILENT_INTERVALS = 3.0
 """Samples that are wanted rarely are older; so many intervals are no silence."""
+_SCAN_S = 2.0
+"""Between two scans of all processes: a pass over `/proc` costs 10 to 20 microseconds per process."""
+_UNWATCHED_S = 5.0
+"""The same while there is no client."""
 
 
 class GpuSamples:
@@ -94,7 +98,8 @@ class Observer:
         self._faults = work.faults
         self._recorder = recorder
         self._tried = tried
-        self._process_scan = ProcessScan(work.session.slots, scans, work.faults)
+        self._scans = scans
+        self._zombies: frozenset[int] = frozenset()
         self._allocation = AllocationWatch()
         uuids = (slot.gpu.uuid for slot in work.session.slots if slot.gpu is not None)
         self._samples = GpuSamples(uuids, work.session.spec.interval_s, time.monotonic())
@@ -141,11 +146,46 @@ class Observer:
             await asyncio.sleep(due - loop.time())
 
     async def _scan(self) -> None:
-        """Scan the workers' processes now and then."""
+        """Scan all processes now and then: update the workers, and find those on the wrong GPU."""
         while True:
-            here = [worker for worker in self._work.workers if isinstance(worker, LocalWorker)]
-            await self._process_scan.scan(here, self._samples.newest.values(), self._work.note)
-            await asyncio.sleep(process_scan.INTERVAL_S if self.watched else process_scan.UNWATCHED_S)
+            try:
+                table = await self._scans.table()
+            except OSError as error:  # too many open files
+                trouble = f"/proc cannot be read: {error.strerror}; the workers' CPU and memory are out of date"
+                self._work.note("processes", trouble)
+            else:
+                self._work.note("processes", None)
+                self._reap(table)
+                now, workers = time.monotonic(), self._work.workers
+                here = [worker for worker in workers if isinstance(worker, LocalWorker)]
+                for worker in here:
+                    self._faults.guard("the scan of processes", worker.inspect, table, now)
+                self._find_misplaced(here)
+            await asyncio.sleep(_SCAN_S if self.watched else _UNWATCHED_S)
+
+    def _reap(self, table: Table) -> None:
+        """Reap adopted orphans.
+
+        Asyncio waits for the processes that it started, within milliseconds of their end; a child that is a zombie in
+        two scans in a row has nobody else to wait for it.
+        """
+        dead = frozenset(proc.pid for proc in table.children(os.getpid()) if proc.state == "Z")
+        for pid in dead & self._zombies:
+            with suppress(ChildProcessError):  # asyncio was quicker after all
+                os.waitpid(pid, os.WNOHANG)
+        self._zombies = dead - self._zombies
+
+    def _find_misplaced(self, workers: Iterable[LocalWorker]) -> None:
+        """Warn of workers whose processes NVML sees on other GPUs than their slot's."""
+        samples, all_slots = self._samples.newest, self._work.session.slots
+        pids = {uuid: {process.own_pid for process in sample.processes or ()} for uuid, sample in samples.items()}
+        for worker in workers:
+            slots = [
+                slot for slot in all_slots if slot.gpu is not None and worker.pids & pids.get(slot.gpu.uuid, set())
+            ]
+            others = ", ".join(slot.name for slot in slots) if worker.slot not in slots else ""
+            is_whole = worker.slot.kind is SlotKind.GPU
+            worker.misplaced = f"runs on {others} instead of {worker.slot.name}" if others and is_whole else None
 
     def take_samples(self, samples: tuple[GpuSample, ...], error: str | None) -> None:
         """Take what the sampler has read."""

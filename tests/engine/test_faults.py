@@ -17,7 +17,7 @@ _PARTS = (
     ("engine.observer", "GpuSamples", "expire"),
     ("engine.observer", "GpuSamples", "current"),
     ("engine.output.history", "History", "add"),
-    ("engine.process_scan", "ProcessScan", "scan"),
+    ("engine.workers.local_worker", "LocalWorker", "inspect"),
     ("engine.records.recorder", "Recorder", "_record"),
     ("engine.records.recorder", "Recorder", "beat"),
     ("engine.records.session_files", "SessionFiles", "end"),

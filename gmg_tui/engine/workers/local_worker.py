@@ -22,6 +22,7 @@ from gmg_tui.engine.attempts.failure import failure_of, of_gpu, of_preparation
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
 from gmg_tui.engine.processes.process import KILL, TERMINATED, Step
+from gmg_tui.engine.processes.process_tree import Table
 from gmg_tui.engine.workers.member import Member, Outcome, RankSeen
 from gmg_tui.engine.workers.slot_state import SlotState
 from gmg_tui.engine.workers.stacks import stacks_of
@@ -250,6 +251,21 @@ class LocalWorker(Worker):
         elif memory is not None:  # of the worker before
             memory.measure(sample)
         self._measured.set()
+
+    def inspect(self, table: Table, now: float) -> None:
+        """Update CPU, memory and whether it is stuck, from all processes at `now`, monotonic seconds."""
+        attempt, spec = self.running, self.context.spec
+        if attempt is None or not self.state.live or not attempt.process.started or attempt.ended_clock is not None:
+            return
+        activity = attempt.activity
+        activity.update(attempt.process.members(table), attempt.output_bytes + attempt.counts.steps, now)
+        idle = activity.idle_for_s(now) >= spec.stuck_after_s and self.state is not WorkerState.STOPPING
+        if idle:
+            self.context.gate.ended(self.slot.name)
+        if self.rank is None:  # an idle rank may wait for the others; its group is judged as a whole
+            util = self.sample.gpu_util_pct if self.sample is not None else None
+            gpu = f", GPU {units.whole(util)} %" if util is not None else ""
+            self.stick(f"{activity.idleness(now)}{gpu}" if idle else None, replace=spec.restart_stuck)
 
     def settle(self) -> None:
         """Write unfinished lines to the log file as far as they have come."""
