@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 import queue
-import stat
 import threading
 import time
 from collections.abc import Callable
@@ -31,8 +30,6 @@ FULL_BYTES = 16 << 20
 PATIENCE_S = 5.0
 """How long one write may take before the disk counts as hung."""
 _MISSING = f"the disk did not answer, and {units.mib(MOST_BYTES >> 20)} waited for it"
-_SLOW_S = 5.0
-"""For so long the disk counts as slow after the queue was full."""
 _GATHER_S = 0.01
 """What is queued within this time wakes the thread once."""
 _RETRY_S = 5.0
@@ -57,8 +54,6 @@ class LogWriter:
         """Bytes that wait, or are being written; guarded."""
         self._busy_since: float | None = None
         """When the thread began its current action, monotonic seconds."""
-        self._full_at = float("-inf")
-        """When the queue was last seen to be full, monotonic seconds."""
         self._thread = threading.Thread(target=self._run, name="logs", daemon=True)
         self._thread.start()
 
@@ -71,10 +66,7 @@ class LogWriter:
 
     def is_full(self) -> bool:
         """Whether so much waits for a disk that answers that no more output should be read."""
-        full = self._waiting > FULL_BYTES and self.silent_s is None
-        if full:
-            self._full_at = time.monotonic()
-        return full
+        return self._waiting > FULL_BYTES and self.silent_s is None
 
     @property
     def trouble(self) -> str | None:
@@ -82,9 +74,7 @@ class LogWriter:
         silent_s = self.silent_s
         if silent_s is not None:
             return f"log not written for {units.span(silent_s)}: the disk does not answer"
-        if time.monotonic() - self._full_at < _SLOW_S:
-            return "waits for the disk, which is slower than the workers' output"
-        return None
+        return "waits for the disk, which is slower than the workers' output" if self.is_full() else None
 
     def then(self, action: Callable[[], None], size: int = 0) -> bool:
         """Have the thread do something that concerns `size` bytes after all that waits.
@@ -134,7 +124,7 @@ class Log:
         # What follows is the thread's.
         self._file: int | None = None
         self._size = 0
-        """Of the open file; 0 for what is no regular one."""
+        """Of the open file."""
         self._uncut: str | None = None
         """Why the middle could not be cut out."""
         self._trouble: str | None = None
@@ -191,7 +181,7 @@ class Log:
             while rest:
                 written = os.write(file, rest)
                 rest = rest[written:]
-                self._size += written * stat.S_ISREG(os.fstat(file).st_mode)
+                self._size += written
         except OSError as error:
             self._lost_bytes += len(rest)
             self._trouble = self._lost_why = f"log not written: {error.strerror} ({self.path})"
@@ -208,8 +198,7 @@ class Log:
         if self._file is None:
             make_private(self.path.parent)
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            about = os.fstat(self._file)
-            self._size = about.st_size if stat.S_ISREG(about.st_mode) else 0
+            self._size = os.fstat(self._file).st_size
         return self._file
 
     def _cut(self) -> None:
