@@ -8,12 +8,13 @@ and connects it to its own standard input and output. Without a NODE (an empty w
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import logging
 import os
+import signal
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from subprocess import PIPE, Popen
@@ -26,7 +27,7 @@ from gmg_tui.session import AGENT_MARK
 _ANSWER_S = 45.0
 """How long a cluster may take to answer."""
 _BYTES = 1 << 16
-_POLL_S = 1.0
+_PR_SET_PDEATHSIG = 1
 
 
 class Ray(Launcher):
@@ -97,16 +98,10 @@ def _forward(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
     os._exit(0)
 
 
-def _end_with(engine: int) -> None:
-    """End with the engine, which Ray's client may not notice for minutes."""
-    while os.getppid() == engine:
-        time.sleep(_POLL_S)
-    os._exit(1)
-
-
 def main() -> None:
     """List the nodes, or connect to one."""
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    # End with the engine, which Ray's client may not notice for minutes (prctl(2)).
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     address, kind, name = sys.argv[1:]
     cpu = kind == "cpu"
     try:
