@@ -38,8 +38,6 @@ class GpuMemory:
         self._pids: Set[int] = frozenset()
         self._is_named = False
         """Whether NVML has listed one of its processes on the GPU."""
-        self._are_any_named = False
-        """Whether NVML has listed any process on the GPU."""
         self._measured = asyncio.Event()
         self._ended: float | None = None
         """When the attempt ended, monotonic seconds."""
@@ -60,7 +58,6 @@ class GpuMemory:
         if sample is not None and used_mib is not None:
             self._before = self._before or sample
             self._is_named = self._is_named or any(process.own_pid in self._pids for process in sample.processes or ())
-            self._are_any_named = self._are_any_named or bool(sample.processes)
             if live:
                 self._peak_mib = used_mib if self._peak_mib is None else max(self._peak_mib, used_mib)
         self._measured.set()
@@ -81,8 +78,7 @@ class GpuMemory:
         listed = {process.pid for process in sample.processes or ()}
         if self._is_named and sample.processes is not None:
             return listed.isdisjoint(self._pids)
-        are_known = self._are_any_named and sample.processes is not None
-        return self.shared or (are_known and listed <= {process.pid for process in before.processes or ()})
+        return self.shared or (bool(listed) and listed <= {process.pid for process in before.processes or ()})
 
     @property
     def _rest_s(self) -> float:

@@ -71,13 +71,9 @@ class History:
         return _series(slot, self._end, STEP_S, zip(*self._recent, strict=True))
 
     def whole(self, slot: str) -> Series:
-        """The worker's whole life."""
+        """The worker's whole life, up to its last complete point."""
         columns = [[None if math.isnan(value) else value for value in column] for column in self._whole]
-        if self._begun:
-            for column, values in zip(columns, zip(*self._begun, strict=True), strict=True):
-                mean = _mean(values)
-                column.append(None if math.isnan(mean) else mean)
-        return _series(slot, self._end, STEP_S * self._steps_each, columns)
+        return _series(slot, self._end - STEP_S * len(self._begun), STEP_S * self._steps_each, columns)
 
 
 def _mean(values: Iterable[float | None]) -> float:

@@ -73,10 +73,8 @@ class Recorder:
         self._faults = faults
         self._occupants: dict[str, _Occupant] = {}
         """By slot."""
-        self._stuck: set[str] = set()
-        """Slots whose worker was stuck at the last scan."""
-        self._failed: set[str] = set()
-        """Slots of a plain run whose worker has failed."""
+        self._troubles: dict[str, tuple[bool, bool]] = {}
+        """By slot, whether its worker was stuck, or had failed in a plain run, when it changed last."""
         self._refresh_at = 0.0
         """When what runs is written next, Unix seconds."""
         self._snapshot_due = False
@@ -121,7 +119,7 @@ class Recorder:
     def _released(self, slot: str, record: JobRecord) -> JobRecord:
         for name in {slot, *record.slots}:
             self._occupants.pop(name, None)
-            self._stuck.discard(name)
+            self._troubles.pop(name, None)
         self.keep(record)
         self._snapshot_due = True
         outcome = f"{record.state.value}: {record.reason}" if record.reason else record.state.value
@@ -194,23 +192,15 @@ class Recorder:
             occupant.workers[slot] = worker
             if occupant.lead is worker and occupant.record.state is not worker.state:
                 self._update(worker)
-        if worker.stuck is None:
-            self._stuck.discard(slot)
-        elif slot not in self._stuck:
-            self._stuck.add(slot)
+        was_stuck, had_failed = self._troubles.get(slot, (False, False))
+        failed = worker.state is WorkerState.FAILED and worker.task.job is None
+        self._troubles[slot] = worker.stuck is not None, failed
+        if worker.stuck is not None and not was_stuck:
             self._notify(OccurrenceKind.STUCK, worker, f"{slot} is stuck: {worker.stuck}", worker.stuck)
-        self._notify_of_failure(worker)
-
-    def _notify_of_failure(self, worker: Worker) -> None:
-        """A worker of a plain run may have failed; of a group, the rank that did is reported, not those that it ended."""
-        slot = worker.slot.name
-        if worker.state is not WorkerState.FAILED or worker.task.job is not None:
-            self._failed.discard(slot)
-        elif slot not in self._failed:
-            self._failed.add(slot)
-            if worker.failure is None or worker.failure.kind is not FailureKind.GROUP:
-                text = f"{slot} has failed: {worker.reason}" if worker.reason else f"{slot} has failed"
-                self._notify(OccurrenceKind.FAILED, worker, text, worker.reason)
+        # Of a group, the rank that failed is reported, not those that it ended.
+        if failed and not had_failed and (worker.failure is None or worker.failure.kind is not FailureKind.GROUP):
+            text = f"{slot} has failed: {worker.reason}" if worker.reason else f"{slot} has failed"
+            self._notify(OccurrenceKind.FAILED, worker, text, worker.reason)
 
     def _notify(self, kind: OccurrenceKind, worker: Worker, text: str, reason: str | None) -> None:
         task = worker.task
