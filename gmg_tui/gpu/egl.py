@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
@@ -17,8 +16,6 @@ from msgspec import Struct
 from gmg_tui.model import Gpu
 
 _PROGRAM = Path(__file__).with_name("egl_probe.py")
-_REAP_S = 2.0
-"""How long a killed helper is waited for; one inside the driver may take a while to die."""
 
 
 class EglDevice(Struct, frozen=True):
@@ -35,8 +32,6 @@ class EglMap(Struct, frozen=True):
 
     devices: tuple[EglDevice, ...] = ()
     error: str | None = None
-    transient: bool = False
-    """Whether the error may be gone at the next attempt: too many open files."""
 
     def index_of(self, gpu: Gpu) -> tuple[int | None, str]:
         """The EGL index of `gpu`, for `EGL_DEVICE_ID`, and how it was determined; or None and the reason, in one line."""
@@ -55,7 +50,7 @@ class EglMap(Struct, frozen=True):
 
 
 class EglProbe:
-    """The mapping of this machine, to be awaited: probed once, and again after a transient error."""
+    """The mapping of this machine, to be awaited: probed once."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[EglMap] | None = None
@@ -64,8 +59,8 @@ class EglProbe:
         return asyncio.shield(self.begin()).__await__()
 
     def begin(self) -> asyncio.Task[EglMap]:
-        """Start the probe, where it is due. Returns the newest one."""
-        if self._task is None or (self._task.done() and self._task.result().transient):
+        """Start the probe, once. Returns it."""
+        if self._task is None:
             self._task = asyncio.create_task(probe())
         return self._task
 
@@ -91,14 +86,15 @@ async def probe(timeout_s: float = 10.0) -> EglMap:
             start_new_session=True,
         )
     except OSError as error:
-        return EglMap(error=f"cannot ask EGL: {error.strerror}", transient=True)
+        return EglMap(error=f"cannot ask EGL: {error.strerror}")
     try:
         async with asyncio.timeout(timeout_s):
             output, _ = await process.communicate()
     except TimeoutError:
         return EglMap(error=f"EGL did not answer within {timeout_s:g} s")
     finally:
-        await _end(process)
+        if process.returncode is None:
+            process.kill()
     code = process.returncode or 0
     if code < 0:
         name = next((each.name for each in signal.Signals if each == -code), f"signal {-code}")
@@ -108,16 +104,6 @@ async def probe(timeout_s: float = 10.0) -> EglMap:
         return msgspec.json.decode(output.strip().rpartition(b"\n")[2], type=EglMap)
     except msgspec.DecodeError:
         return EglMap(error=f"the process that asked EGL gave no answer that can be read (exit code {code})")
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_REAP_S):
-            await process.wait()
 
 
 def _same_address(first: str | None, second: str | None) -> bool | None:

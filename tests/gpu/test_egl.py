@@ -12,6 +12,7 @@ import pytest
 from gmg_tui.gpu.egl import EglDevice, EglMap, probe
 from gmg_tui.gpu.egl_probe import pci_address
 from gmg_tui.model import Gpu
+from tests.harm.patience import eventually
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ async def test_a_hanging_driver_times_out_and_its_process_is_reaped(egl: pytest.
     egl.setenv("GMG_EGL_SIM", "hang")
     before = _children()
     assert (await probe(timeout_s=0.2)).index_of(card(0)) == (None, "EGL did not answer within 0.2 s")
-    assert _children() <= before
+    await eventually(lambda: _children() <= before)
 
 
 async def test_a_cancelled_probe_leaves_no_process(egl: pytest.MonkeyPatch) -> None:
@@ -60,7 +61,7 @@ async def test_a_cancelled_probe_leaves_no_process(egl: pytest.MonkeyPatch) -> N
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert _children() <= before
+    await eventually(lambda: _children() <= before)
 
 
 @pytest.mark.process
