@@ -139,24 +139,17 @@ class Table:
         """The processes whose parent is `pid`."""
         return self._children.get(pid, [])
 
-    def _is_ours(self, proc: Proc | None) -> bool:
-        """Whether the process descends from this one, which adopts its descendants' orphans."""
-        while proc is not None and proc.pid != os.getpid():
-            proc = self.by_pid.get(proc.parent)
-        return proc is not None
-
     def members(self, leader: int | None, slot: str) -> list[Proc]:
         """The live processes of the worker whose first process is or was `leader`.
 
-        These are its descendants, those in its session and group, and, since the engine adopts orphans (`PR_SET_CHILD_SUBREAPER`), those children of the engine whose environment has this `GMG_SLOT`. `leader`
-        is None when another process has that PID now.
+        These are its descendants, those in its session and group, and, since the engine adopts orphans
+        (`PR_SET_CHILD_SUBREAPER`), those children of the engine whose environment has this `GMG_SLOT`. `leader` is None
+        when another process has that PID now.
         """
         todo: set[int] = set()
         if leader is not None:
             todo.add(leader)
-            group = self._together.get(leader, [])
-            # A leader that has been waited for may have had a namesake since, whose group is another one.
-            todo.update(proc.pid for proc in group if leader in self.by_pid or self._is_ours(proc))
+            todo.update(proc.pid for proc in self._together.get(leader, ()))
         todo.update(proc.pid for proc in self._by_slot.get(slot, ()))
         taken: dict[int, Proc] = {}
         while todo:
