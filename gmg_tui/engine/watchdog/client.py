@@ -10,8 +10,6 @@ from pathlib import Path
 
 _log = logging.getLogger(__name__)
 
-GOODBYE = ".\n"
-"""The engine's last line, when no process group of its workers is left."""
 _LAST_S = 12.0
 """Slightly longer than the watchdog's own timeouts, for processes that the kernel does not end."""
 _PAUSE_S = 1.0
@@ -75,13 +73,11 @@ class WatchdogClient:
         self._process.stdin.write(line.encode())
 
     async def close(self) -> None:
-        """The engine ends normally, and so does the watchdog, which ends only what has not ended yet."""
+        """End the watchdog, which ends what is left of the workers first."""
         if self._watching is not None:
             self._watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watching
-        if not self._groups:
-            self._send(GOODBYE)
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             with contextlib.suppress(TimeoutError):

@@ -1,7 +1,8 @@
 """A small process beside the engine: when the engine is killed, it ends the engine's workers.
 
-Its standard input names each worker's process group. It closes when the engine is gone, for whatever reason; an engine
-that ends normally announces that first. It imports nothing of the project, to stay small: `python -I -S process.py SESSION_ID` takes about 7 MiB.
+Its standard input names each worker's process group, and closes when the engine is gone, for whatever reason; after a
+normal end nothing is left to be ended. It imports nothing of the project, to stay small: `python -I -S process.py
+SESSION_ID` takes about 7 MiB.
 """
 
 from __future__ import annotations
@@ -18,16 +19,14 @@ _STEPS = ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))
 _CHECK_S = 0.1
 
 
-def _left(lines: Iterable[bytes]) -> set[int] | None:
-    """The process groups that live when the engine goes (`+N` has begun, `-N` has ended), None after its goodbye."""
+def _left(lines: Iterable[bytes]) -> set[int]:
+    """The process groups that live when the engine goes (`+N` has begun, `-N` has ended)."""
     groups: set[int] = set()
     for line in lines:
         if line.startswith(b"+"):
             groups.add(int(line[1:]))
         elif line.startswith(b"-"):
             groups.discard(int(line[1:]))
-        elif line.startswith(b"."):
-            return None
     return groups
 
 
@@ -71,10 +70,7 @@ def main(session_id: str) -> None:
     """Wait for the engine's end, then end what it leaves behind, and log that to the engine's log (standard error)."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends with the engine, not before
-    groups = _left(sys.stdin.buffer)
-    if groups is None:
-        return
-    ended = _end(groups, b"GMG_SESSION_ID=" + os.fsencode(session_id))
+    ended = _end(_left(sys.stdin.buffer), b"GMG_SESSION_ID=" + os.fsencode(session_id))
     if ended:
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
         pids = ", ".join(map(str, ended))
