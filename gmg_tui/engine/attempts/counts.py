@@ -9,7 +9,6 @@ import tempfile
 from collections import deque
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import structs
 
@@ -34,25 +33,6 @@ _PHASES = (
 """Those of `gmg_probe.PHASES`."""
 
 
-class _Words(NamedTuple):
-    """The words of `gmg_probe.NAMES`."""
-
-    magic: int
-    rank: int
-    phase: int
-    phase_ns: int
-    kind: int
-    environments: int
-    first_environments: int
-    first_ns: int
-    steps: int
-    environment_steps: int
-    last_ns: int
-    mark_steps: int
-    mark_ns: int
-    long_ns: int
-
-
 class _Counter:
     """The file of one process: what it holds, and what it held in the last seconds."""
 
@@ -60,7 +40,7 @@ class _Counter:
         """Raises `OSError`."""
         # Read, not mapped: a file that the script cuts short would end the engine by SIGBUS.
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        self.words = _Words(*[0] * len(_Words._fields))
+        self.words = dict.fromkeys(probe.NAMES, 0)
         self._last: deque[tuple[float, int]] = deque()
         """When environment steps were counted, monotonic seconds, and how many there were then, once a second."""
         self._marks: deque[tuple[float, int]] = deque()
@@ -70,24 +50,25 @@ class _Counter:
     @property
     def valid(self) -> bool:
         """Whether the probe of this layout has written it."""
-        return self.words.magic == probe.MAGIC
+        return self.words["magic"] == probe.MAGIC
 
     def read(self, now: float) -> None:
         """Read it at `now`, monotonic seconds."""
         for _ in range(_TRIES):
             before, self.words = self.words, self._read()
-            if before.steps == self.words.steps:
+            if before["steps"] == self.words["steps"]:
                 break  # not in the middle of a step
         words = self.words
-        if not words.steps:
+        if not words["steps"]:
             return
-        self._add(self._last, words.last_ns, words.environment_steps)
-        if words.mark_steps:
-            self._add(self._marks, words.mark_ns, words.mark_steps)
+        self._add(self._last, words["last_ns"], words["environment_steps"])
+        if words["mark_steps"]:
+            self._add(self._marks, words["mark_ns"], words["mark_steps"])
 
-    def _read(self) -> _Words:
+    def _read(self) -> dict[str, int]:
         data = os.pread(self._descriptor, probe.WORDS.size, 0)
-        return _Words(*probe.WORDS.unpack(data)) if len(data) == probe.WORDS.size else self.words
+        words = probe.WORDS.unpack(data) if len(data) == probe.WORDS.size else self.words.values()
+        return dict(zip(probe.NAMES, words, strict=True))
 
     @staticmethod
     def _add(moments: deque[tuple[float, int]], at_ns: int, steps: int) -> None:
@@ -99,20 +80,20 @@ class _Counter:
     @property
     def quiet_s(self) -> float:
         """The longest pause between two steps that is usual, seconds."""
-        return 2 * self.words.long_ns / 1e9
+        return 2 * self.words["long_ns"] / 1e9
 
     def rate(self, now: float) -> float | None:
         """Environment steps per second over the last seconds; None before the second reading with more steps."""
-        if self.words.steps < 2:
+        if self.words["steps"] < 2:
             return None
         moments = self._marks if self._has_whole_periods(now) else self._last
         last, steps = moments[-1]
-        paused_s = now - self.words.last_ns / 1e9
+        paused_s = now - self.words["last_ns"] / 1e9
         if paused_s > max(1.0, 2 * self.quiet_s):  # it has stopped, or pauses for longer than usual
-            last, steps, moments = now, self.words.environment_steps, self._last
+            last, steps, moments = now, self.words["environment_steps"], self._last
         first = next((each for each in reversed(moments) if last - each[0] >= WINDOW_S), moments[0])
         if first[0] >= last:
-            first = self.words.first_ns / 1e9, self.words.first_environments
+            first = self.words["first_ns"] / 1e9, self.words["first_environments"]
         return (steps - first[1]) / (last - first[0]) if last > first[0] else None
 
     def _has_whole_periods(self, now: float) -> bool:
@@ -185,23 +166,23 @@ class Counts:
 
     def _add_up(self, counters: list[_Counter], now: float) -> None:
         self.active = True
-        furthest = max(counter.words.phase for counter in counters)
-        since_ns = min(counter.words.phase_ns for counter in counters if counter.words.phase == furthest)
+        furthest = max(counter.words["phase"] for counter in counters)
+        since_ns = min(counter.words["phase_ns"] for counter in counters if counter.words["phase"] == furthest)
         self.phase = _PHASES[max(0, min(furthest, probe.STEPPING))], since_ns / 1e9
         self.simulator = furthest >= probe.IMPORTING
-        kind = max(counter.words.kind for counter in counters)
-        stepped = [counter for counter in counters if counter.words.steps and counter.words.kind == kind]
+        kind = max(counter.words["kind"] for counter in counters)
+        stepped = [counter for counter in counters if counter.words["steps"] and counter.words["kind"] == kind]
         if not stepped:
             return
         words = [counter.words for counter in stepped]
-        self.steps = sum(each.steps for each in words)
-        last_ns = max(each.last_ns for each in words)
+        self.steps = sum(each["steps"] for each in words)
+        last_ns = max(each["last_ns"] for each in words)
         self.last_at = last_ns / 1e9
-        self.env_steps = float(sum(each.environment_steps - each.first_environments for each in words))
-        self.seconds = (last_ns - min(each.first_ns for each in words)) / 1e9
+        self.env_steps = float(sum(each["environment_steps"] - each["first_environments"] for each in words))
+        self.seconds = (last_ns - min(each["first_ns"] for each in words)) / 1e9
         self.quiet_s = max(counter.quiet_s for counter in stepped)
-        lately = [each for each in words if (last_ns - each.last_ns) / 1e9 <= max(WINDOW_S, self.quiet_s)]
-        self.n_envs = sum(each.environments for each in lately)
+        lately = [each for each in words if (last_ns - each["last_ns"]) / 1e9 <= max(WINDOW_S, self.quiet_s)]
+        self.n_envs = sum(each["environments"] for each in lately)
         rates = [rate for counter in stepped if (rate := counter.rate(now)) is not None]
         self.rate = sum(rates) if rates else None
         if self.rate is not None and self.seconds >= _LEAST_S:

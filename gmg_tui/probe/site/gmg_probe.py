@@ -15,10 +15,10 @@ PHASES = ("started", "importing", "initialising", "created", "building", "compil
 IMPORTING, STEPPING = PHASES.index("importing"), PHASES.index("stepping")
 KINDS = ("", "vector", "simulator")
 
-MAGIC = 0x474D_4750_524F_4202
+MAGIC = 0x474D_4750_524F_4203
 """The first word of a file that can be read: `GMGPRO`, and the version of its layout."""
 NAMES = (
-    *("magic", "rank", "phase", "phase_ns"),  # rank: -1 without; phase_ns: its begin; all moments by CLOCK_MONOTONIC
+    *("magic", "phase", "phase_ns"),  # phase_ns: its begin; all moments by CLOCK_MONOTONIC
     *("kind", "environments", "first_environments", "first_ns"),  # of the first step, and when that ended
     *("steps", "environment_steps", "last_ns"),  # last_ns: when the last step ended
     *("mark_steps", "mark_ns"),  # environment steps before the last long pause between two steps, and when it began
@@ -59,7 +59,6 @@ class _Counts:
             os.close(descriptor)
         for name in ("steps", "environment_steps", "last_ns", "mark_ns", "long_ns"):
             setattr(self, name, self.words[NAMES.index(name)])
-        self.write("rank", int(os.environ.get("RANK", -1)))
         return True
 
     def enter(self, name):
