@@ -18,10 +18,14 @@ HEALTHY_S = 300.0
 
 
 class RestartPolicy:
-    """Counts a worker's attempts against what the options allow. The first attempt is due from the beginning."""
+    """Counts a worker's attempts against what the options allow. The first attempt is due from the beginning.
+
+    Attributes:
+        at: When the next attempt starts automatically, monotonic seconds; None when none does.
+    """
 
     def __init__(self, spec: RunSpec) -> None:
-        self._at: float | None = None
+        self.at: float | None = None
         self._spec = spec
         self._wanted = asyncio.Event()
         self._wanted.set()
@@ -30,14 +34,9 @@ class RestartPolicy:
         """Automatic restarts since the last healthy attempt."""
 
     @property
-    def at(self) -> float | None:
-        """When the next attempt starts automatically, monotonic seconds; None when none does."""
-        return self._at
-
-    @property
     def pending(self) -> bool:
         """Whether another attempt follows, at once or later."""
-        return self._wanted.is_set() or self._at is not None
+        return self._wanted.is_set() or self.at is not None
 
     async def wait(self) -> None:
         """Wait until an attempt is due, and take it."""
@@ -84,13 +83,13 @@ class RestartPolicy:
         spec, kind = self._spec, failure.kind if failure is not None else None
         if self._restarts < spec.max_restarts and wanted(spec.restart, kind, had_progress=had_progress):
             rest_s = backoff_s(self._restarts)
-            self._at = time.monotonic() + rest_s
+            self.at = time.monotonic() + rest_s
             self._timer = asyncio.get_running_loop().call_later(rest_s, self._wanted.set)
             self._restarts += 1
 
     def cancel_backoff(self) -> None:
         """Cancel the back-off of the next attempt."""
-        self._at = None
+        self.at = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
