@@ -27,7 +27,6 @@ from gmg_tui.session import AGENT_MARK
 _ANSWER_S = 45.0
 """How long a cluster may take to answer."""
 _BYTES = 1 << 16
-_PR_SET_PDEATHSIG = 1
 
 
 class Ray(Launcher):
@@ -62,12 +61,11 @@ class AgentActor:
         here = program if os.access(program[0], os.X_OK) else ("gmg-tui", "agent")
         # Ray gives an actor without CPUs one thread (`set_omp_num_threads_if_unset`), which workers would inherit.
         command = ("env", "--unset=OMP_NUM_THREADS", *here)
-        self._process: Any = Popen(command, stdin=PIPE, stdout=PIPE, start_new_session=True)
+        self._process: Any = Popen(command, bufsize=0, stdin=PIPE, stdout=PIPE, start_new_session=True)
 
     def write(self, data: bytes) -> None:
         """Write to the agent."""
         self._process.stdin.write(data)
-        self._process.stdin.flush()
 
     def read(self) -> bytes:
         """What the agent sends, as soon as there is something; no bytes at its end."""
@@ -100,8 +98,8 @@ def _forward(ray: Any, node: dict[str, Any], *, cpu: bool) -> NoReturn:
 
 def main() -> None:
     """List the nodes, or connect to one."""
-    # End with the engine, which Ray's client may not notice for minutes (prctl(2)).
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # End with the engine, which Ray's client may not notice for minutes (prctl(2), PR_SET_PDEATHSIG).
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
     address, kind, name = sys.argv[1:]
     cpu = kind == "cpu"
     try:
