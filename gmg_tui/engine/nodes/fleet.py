@@ -26,18 +26,7 @@ from gmg_tui.engine.workers.member import Member
 from gmg_tui.engine.workers.slot_state import SlotState, Workplace
 from gmg_tui.engine.workers.worker import Watcher, Worker
 from gmg_tui.errors import GmgError
-from gmg_tui.model import (
-    AgentSpec,
-    GpuSample,
-    LauncherKind,
-    NodesSpec,
-    NodeView,
-    RestartMode,
-    RunSpec,
-    Session,
-    Slot,
-    StartMode,
-)
+from gmg_tui.model import AgentSpec, GpuSample, LauncherKind, NodesSpec, NodeView, RunSpec, Session, Slot, StartMode
 from gmg_tui.protocol import Lines
 from gmg_tui.session import NODE_MARK
 
@@ -107,7 +96,7 @@ class Fleet:
         # Ranks wait for each other, on whichever nodes they are.
         start = StartMode.TOGETHER if spec.ddp is not None else spec.start
         spec = structs.replace(spec, nodes=None, agent=about, ddp=None, start=start, summary=None, notify=(), host="")
-        return structs.replace(spec, restart=RestartMode.NEVER, max_restarts=0)  # the session's engine decides
+        return structs.replace(spec, max_restarts=0)  # the session's engine decides what follows an attempt
 
     def _check(self, missing: Sequence[str]) -> None:
         """Raise `GmgError` where too few nodes have answered."""
