@@ -238,8 +238,9 @@ class Group:
         silent_s = _silent_s(running, self._session.spec.stuck_after_s, now) if running else None
         if silent_s is None:
             return None
-        stopped = [f"{self._named([rank])} is {seen.stopped}; " for rank, seen in enumerate(ranks) if seen.stopped]
-        return f"{''.join(stopped)}no rank has made progress for {silent_s:.0f} s"
+        stopped = [rank for rank, seen in enumerate(ranks) if seen.lives and seen.stopped]
+        causes = [f"{self._named([rank])} is {ranks[rank].stopped}; " for rank in stopped]
+        return f"{''.join(causes)}no rank has made progress for {silent_s:.0f} s"
 
     # What clients see
 

@@ -195,9 +195,9 @@ class Recorder:
         was_stuck, had_failed = self._troubles.get(slot, (False, False))
         failed = worker.state is WorkerState.FAILED and worker.task.job is None
         self._troubles[slot] = worker.stuck is not None, failed
-        if worker.stuck is not None and not was_stuck:
+        if worker.stuck is not None and not was_stuck and (worker.rank is None or worker.rank.rank == 0):
             self._notify(OccurrenceKind.STUCK, worker, f"{slot} is stuck: {worker.stuck}", worker.stuck)
-        # Of a group, the rank that failed is reported, not those that it ended.
+        # Of a group that failed, the first rank to fail is reported, not those that it ended.
         if failed and not had_failed and (worker.failure is None or worker.failure.kind is not FailureKind.GROUP):
             text = f"{slot} has failed: {worker.reason}" if worker.reason else f"{slot} has failed"
             self._notify(OccurrenceKind.FAILED, worker, text, worker.reason)
