@@ -124,14 +124,14 @@ class Log:
         # What follows is the thread's.
         self._file: int | None = None
         self._size = 0
-        """Of the open file."""
+        """Of the open file; after a cut that failed, how much has been written since."""
         self._uncut: str | None = None
         """Why the middle could not be cut out."""
         self._trouble: str | None = None
         self._lost_bytes = 0
         self._lost_why = ""
-        self._retry_at = self._cut_at = 0.0
-        """When to write, or cut, again after a failure, monotonic seconds."""
+        self._retry_at = 0.0
+        """When to write again after a failure, monotonic seconds."""
 
     @property
     def trouble(self) -> str | None:
@@ -203,13 +203,12 @@ class Log:
 
     def _cut(self) -> None:
         """Cut out the middle if the file is too large."""
-        if self._most_bytes is None or self._size <= self._most_bytes or time.monotonic() < self._cut_at:
+        if self._most_bytes is None or self._size <= self._most_bytes:
             return
         try:
             files.cut_log(self.path, self._most_bytes)
         except OSError as error:
-            self._uncut = f"log larger than --log-max: {error.strerror} ({self.path})"
-            self._cut_at = time.monotonic() + _RETRY_S
+            self._size, self._uncut = 0, f"log larger than --log-max: {error.strerror} ({self.path})"
         else:
             self._uncut = None
             self._close()
