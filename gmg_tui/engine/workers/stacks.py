@@ -30,18 +30,18 @@ async def stacks_of(attempt: RunningAttempt | None, slot: str, rank: Rank | None
     proc, folder = process_tree.read(attempt.process.pid), attempt.counts.folder
     if proc is None:
         return structs.replace(stacks, error="its process has just ended")
-    if proc.stopped is not None:
-        return structs.replace(stacks, error=f"it cannot answer: {proc.stopped}")
     if folder is None or not process_tree.handles(proc.pid, probe.STACK_SIGNAL):
         error = "only a Python with the probe writes its stacks, and only once it has started"
         return structs.replace(stacks, error=error)
     try:
-        text = await in_daemon_thread(_written, proc, folder / probe.STACKS)
+        text = await in_daemon_thread(_written, proc, folder / probe.STACKS) if proc.stopped is None else ""
     except OSError as problem:
         return structs.replace(stacks, error=f"its stacks cannot be read: {problem.strerror}")
     if text:
         return structs.replace(stacks, text=text)
-    return structs.replace(stacks, error=f"it has not answered for {_ANSWER_S:.0f} s")
+    later = process_tree.read(proc.pid)
+    late = f"it has not answered for {_ANSWER_S:.0f} s"
+    return structs.replace(stacks, error=f"it cannot answer: {later.stopped}" if later and later.stopped else late)
 
 
 def _written(proc: Proc, file: Path) -> str:
