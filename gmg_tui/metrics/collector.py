@@ -118,8 +118,8 @@ def _write_session(scrape: _Scrape, view: View) -> None:
     for slot in {slot.gpu.uuid: slot for slot in session.slots if slot.gpu is not None}.values() if running else ():
         if slot.gpu is not None and (sample := snapshot.sample(slot.gpu)) is not None:
             _write_gpu(scrape, slot.gpu, sample, _labels(spec.name, slot))
-    if view.totals is not None:
-        _write_totals(scrape, view.session, view.totals)
+    if (totals := view.totals()) is not None:
+        _write_totals(scrape, view.session, totals)
 
 
 def _write_totals(scrape: _Scrape, session: Session, totals: Totals) -> None:

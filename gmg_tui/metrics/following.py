@@ -19,8 +19,6 @@ from gmg_tui.store.reader import open_store
 
 SCAN_S = 2.0
 """How often new sessions are looked for."""
-_COUNT_S = 5.0
-"""How often the stores are read for counters."""
 SILENT_S = 15.0
 """After how long without a snapshot, of which an engine sends one each second, its session counts as unreachable."""
 REMEMBERED_S = 120.0
@@ -42,8 +40,6 @@ class View:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.snapshot = Snapshot(time=session.started, elapsed_s=0.0, workers=())
-        self.totals: Totals | None = None
-        """None before the store was read: a 0 then would make a counter jump."""
         self.ended_at: float | None = None
         """When it had done all its work, monotonic seconds; None while it runs."""
         self._updated = -math.inf
@@ -56,6 +52,22 @@ class View:
     def update(self, snapshot: Snapshot) -> None:
         """Take a newer snapshot."""
         self.snapshot, self._updated = snapshot, time.monotonic()
+
+    def totals(self) -> Totals | None:
+        """What its store has now; None where that cannot be read: a 0 then would make a counter jump."""
+        totals = Totals()
+        try:
+            with open_store(Path(self.session.spec.folder) / sessions.STORE) as stored:
+                for attempts in stored.attempts.values():
+                    for ran in attempts:
+                        totals.restarts[ran.slot] += ran.attempt.number > 1
+                        totals.failures[ran.slot] += ran.attempt.state is WorkerState.FAILED
+                for job in stored.each_job():
+                    if job.slot is not None and job.energy_j is not None:
+                        totals.energy_j[job.slot] = totals.energy_j.get(job.slot, 0.0) + job.energy_j
+        except GmgError:
+            return None
+        return totals
 
 
 class Following:
@@ -77,13 +89,12 @@ class Following:
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        counting = asyncio.create_task(self._count())
         try:
             while True:
                 await self._scan()
                 await asyncio.sleep(SCAN_S)
         finally:
-            for task in (counting, *self._tasks.values()):
+            for task in self._tasks.values():
                 task.cancel()
 
     async def _scan(self) -> None:
@@ -144,30 +155,6 @@ class Following:
         now = await asyncio.to_thread(sessions.inspect, entry.folder)
         self.views.pop(entry.name, None)
         self.ended["stopped" if now is not None and now.state == "ended" else "lost"] += 1
-
-    async def _count(self) -> None:
-        """Read the stores now and then."""
-        while True:
-            for view in list(self.views.values()):
-                try:
-                    view.totals = await asyncio.to_thread(_totals, Path(view.session.spec.folder) / sessions.STORE)
-                except GmgError:
-                    continue  # it is not written yet, or the earlier ones stay
-            await asyncio.sleep(_COUNT_S if self.views else SCAN_S)
-
-
-def _totals(path: Path) -> Totals:
-    """The totals of the store at `path`. Raises `StoreError`."""
-    totals = Totals()
-    with open_store(path) as stored:
-        for attempts in stored.attempts.values():
-            for ran in attempts:
-                totals.restarts[ran.slot] += ran.attempt.number > 1
-                totals.failures[ran.slot] += ran.attempt.state is WorkerState.FAILED
-        for job in stored.each_job():
-            if job.slot is not None and job.energy_j is not None:
-                totals.energy_j[job.slot] = totals.energy_j.get(job.slot, 0.0) + job.energy_j
-    return totals
 
 
 def _works(entry: SessionEntry) -> bool:

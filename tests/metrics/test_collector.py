@@ -64,14 +64,14 @@ def _worker(slot: int, state: WorkerState = WorkerState.RUNNING, **more: Any) ->
     return worker_of(f"gpu{slot}", slot, state, **({"attempt": 1} | more))
 
 
-def test_unknown_values_are_absent_and_zeros_are_exported(scrape: Scrape) -> None:
+def test_unknown_values_are_absent_and_zeros_are_exported(scrape: Scrape, monkeypatch: pytest.MonkeyPatch) -> None:
     scrape.update(_worker(0), sample=GpuSample("GPU-0", gpu_util_pct=0.0, power_w=None))
     assert scrape("gmg_gpu_utilization_ratio", uuid="GPU-0") == 0.0
     for name in ("gmg_gpu_power_watts", "gmg_worker_fps", "gmg_worker_n_envs", "gmg_worker_restarts_total"):
         assert samples(scrape.text, name) == []
     assert "None" not in scrape.text
     assert '=""' not in scrape.text
-    scrape.view.totals = Totals()
+    monkeypatch.setattr(scrape.view, "totals", Totals)
     assert scrape("gmg_worker_restarts_total", slot="gpu0") == scrape("gmg_session_failures_total") == 0
 
 
@@ -92,9 +92,10 @@ def test_nodes_jobs_and_ranks_are_labels() -> None:
     assert scrape("gmg_gpu_power_watts", node="n1", gpu="0", uuid="GPU-0") == 5.0
 
 
-def test_jobs_and_counters(scrape: Scrape) -> None:
+def test_jobs_and_counters(scrape: Scrape, monkeypatch: pytest.MonkeyPatch) -> None:
     scrape.update(_worker(0, job=4), queue=Queue(5, 2, 3, 1, 0, version=1, eta_s=90.0))
-    scrape.view.totals = totals = Totals()
+    totals = Totals()
+    monkeypatch.setattr(scrape.view, "totals", lambda: totals)
     totals.restarts["gpu0"], totals.failures["gpu0"], totals.energy_j["gpu0"] = 2, 1, 300.0
     assert [scrape("gmg_jobs", state=state) for state in ("waiting", "running", "finished", "failed")] == [5, 2, 3, 1]
     assert scrape("gmg_queue_eta_seconds") == 90
