@@ -70,43 +70,17 @@ def genesis_versions(python: str) -> str:
     return " ".join(sorted(packages))
 
 
-def package_version(python: str, name: str) -> str | None:
-    """The version of a package in that interpreter's environment, read as `genesis_versions` does; None if not there."""
-    packages = sorted(path.stem for path in Path(python).parent.parent.glob(f"{_SITE}/{name}-*.dist-info"))
-    return packages[-1].removeprefix(f"{name}-") if packages else None
-
-
-def python_version(python: str) -> str | None:
-    """The version of an interpreter, without starting it: `3.11.2`, `3.11` where only its name or folder contains it; else None.
-
-    A virtualenv has it in `pyvenv.cfg` (PEP 405; `version` by venv, `version_info` by uv and virtualenv), a conda
-    environment in the name of the package's record.
-    """
-    if python == sys.executable:
-        return ".".join(map(str, sys.version_info[:3]))
-    root = Path(python).parent.parent
-    try:
-        lines = (root / "pyvenv.cfg").read_text(errors="replace").splitlines()
-    except OSError:
-        lines = []
-    settings = {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines)}
-    if version := settings.get("version_info") or settings.get("version"):
-        return ".".join(version.split(".")[:3])
-    records = [path.name.split("-")[1] for path in root.glob("conda-meta/python-3.*.json")]
-    if records:
-        return max(records)
-    # A link may be called `python`; what it leads to has the version in its name.
-    name = Path(os.path.realpath(python)).name.removeprefix("python")
-    return name if name.startswith("3.") else None
-
-
 def versions(python: str) -> Versions:
     """What is installed in that interpreter's environment, read from names of files: nothing is started or imported."""
-    return Versions(
-        python=python_version(python),
-        genesis=package_version(python, "genesis_world"),
-        torch=package_version(python, "torch"),
-    )
+    root = Path(python).parent.parent
+    installed = {}
+    for package in ("genesis_world", "torch"):
+        found = sorted(path.stem for path in root.glob(f"{_SITE}/{package}-*.dist-info"))
+        installed[package] = found[-1].removeprefix(f"{package}-") if found else None
+    # A link may be called `python`; what it leads to has the version in its name, or an environment in that of a folder.
+    names = [Path(os.path.realpath(python)).name, *(path.name for path in root.glob("lib/python3.*"))]
+    version = next((name.removeprefix("python") for name in names if name.startswith("python3.")), None)
+    return Versions(python=version, genesis=installed["genesis_world"], torch=installed["torch"])
 
 
 def install_command(python: str) -> str:

@@ -46,10 +46,6 @@ def _checked(textfile: str) -> Path:
     path = Path(textfile).absolute()
     if path.suffix != ".prom":
         raise GmgError(f"--textfile {textfile}: node_exporter reads files that end in .prom only")
-    if path.exists() and not path.is_file():
-        raise GmgError(f"--textfile {textfile}: not a regular file; give the path of another one")
-    if not path.parent.is_dir():
-        raise GmgError(f"--textfile {textfile}: there is no folder {path.parent}; create it first")
     return path
 
 

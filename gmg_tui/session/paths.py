@@ -10,6 +10,8 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import platformdirs
@@ -80,34 +82,21 @@ def create(name: str | None, script: str) -> tuple[str, Path]:
     parent = sessions_folder()
     try:
         make_private(parent)
-        if name is None:
-            folder = _numbered(parent, script)
-        else:
-            folder = parent / check_name(name)
-            if not _made(folder):
-                raise GmgError(f"--name {name}: there is a session of that name; choose another, or: gmg-tui rm {name}")
-        (folder / LOGS).mkdir(mode=0o700, exist_ok=True)
+        for chosen in _numbered(script) if name is None else [check_name(name)]:
+            folder = parent / chosen
+            with suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+                (folder / LOGS).mkdir(mode=0o700)
+                return chosen, folder
     except OSError as error:
         raise GmgError(f"cannot write to the state folder {parent}: {error.strerror}; set XDG_STATE_HOME", 1) from error
-    return folder.name, folder
+    raise GmgError(f"--name {name}: there is a session of that name; choose another, or: gmg-tui rm {name}")
 
 
-def _made(folder: Path) -> bool:
-    try:
-        folder.mkdir(mode=0o700)
-    except FileExistsError:
-        return False
-    return True
-
-
-def _numbered(parent: Path, script: str) -> Path:
+def _numbered(script: str) -> Iterator[str]:
     # The last part of a module's name is no suffix: torch.distributed.run.
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", _SUFFIX.sub("", Path(script).name)).strip("-._")[:30] or "session"
-    taken = {entry.name for entry in parent.iterdir()}
-    number = 1
-    while (folder := parent / f"{stem}-{number}").name in taken or not _made(folder):
-        number += 1
-    return folder
+    return (f"{stem}-{number}" for number in count(1))
 
 
 def socket_path(name: str) -> Path:
