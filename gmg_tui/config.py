@@ -88,9 +88,9 @@ def _values(table: dict[str, Any], options: Iterable[Opt], where: str, tables: I
             raise GmgError(f"{where}{name} is not a setting; give --{dashed} on the command line")
         if value is True and opt.bare:
             value = opt.bare
-        if isinstance(value, bool) is not (opt.kind is bool):
-            raise GmgError(f"{where}{name} = {value!r}: give {'true or false' if opt.kind is bool else 'a value'}")
-        values[opt.name] = (tuple(value) if isinstance(value, list) else (value,)) if opt.many else value
+        if isinstance(value, bool) is not (opt.is_flag):
+            raise GmgError(f"{where}{name} = {value!r}: give {'true or false' if opt.is_flag else 'a value'}")
+        values[opt.name] = (tuple(value) if isinstance(value, list) else (value,)) if opt.multiple else value
     return values
 
 

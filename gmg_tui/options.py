@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Flag, auto
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
+import click
 from click import Choice, Context, FloatRange, IntRange, Parameter, ParamType
 
 
@@ -82,39 +82,50 @@ class Size(ParamType):  # type: ignore[type-arg]
         return int(number)
 
 
-@dataclass(frozen=True)
-class Opt:
-    """An option as it is declared."""
+class Opt(click.Option):
+    """An option as it is declared.
+
+    Args:
+        name: Of its value in `Options`; on the command line with dashes.
+        kind: As Click's `type`.
+        metavar: What stands for its value.
+        help: What it does.
+        marks: What is special about it.
+        default: Its value where it is not given; a tuple if it may be repeated.
+        field: The field of `RunSpec` (of `TuneSpec` for options of `tune` alone) that it sets, where it has another name.
+        flag: Its name on the command line, where it is not made from `name`.
+        bare: Its value where it is given without one, which it may be.
+    """
 
     name: str
-    """Of its value in `Options`; on the command line with dashes."""
-    kind: Any
-    """As Click's `type`."""
-    metavar: str
     help: str
-    marks: Mark = Mark.NONE
-    default: Any = None
-    field: str = ""
-    """The field of `RunSpec` (of `TuneSpec` for options of `tune` alone) that it sets, where it has another name."""
-    flag: str = ""
-    """Its name on the command line, where it is not made from `name`."""
-    bare: str = ""
-    """Its value where it is given without one, which it may be."""
 
-    @property
-    def spec_field(self) -> str:
-        """The field that it would set."""
-        return self.field or self.name
-
-    @property
-    def many(self) -> bool:
-        """Whether it may be repeated."""
-        return isinstance(self.default, tuple)
-
-    @property
-    def long(self) -> str:
-        """Its name on the command line: `--stuck-after`."""
-        return self.flag or f"--{self.name.replace('_', '-')}"
+    def __init__(
+        self,
+        name: str,
+        kind: Any,
+        metavar: str,
+        help: str,  # noqa: A002
+        marks: Mark = Mark.NONE,
+        default: Any = None,
+        field: str = "",
+        flag: str = "",
+        bare: str = "",
+    ) -> None:
+        self.marks, self.spec_field, self.bare = marks, field or name, bare
+        self.long = flag or f"--{name.replace('_', '-')}"
+        is_flag, several = kind is bool, isinstance(default, tuple)
+        super().__init__(
+            [self.long, name],
+            type=kind,
+            is_flag=is_flag,
+            multiple=several,
+            default=default,
+            show_default=not is_flag and bool(default),
+            metavar=metavar or None,
+            help=help,
+            hidden=KEPT in marks,
+        )
 
     @property
     def setting(self) -> str:

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from gmg_tui import config
 from gmg_tui.config import Settings
 from gmg_tui.errors import GmgError, nearest
-from gmg_tui.options import EXCLUSIVE, KEPT, RUN, SCREEN, TABLES, Opt, Options
+from gmg_tui.options import EXCLUSIVE, RUN, SCREEN, TABLES, Options
 
 OPTIONS = "gmg_tui.options"
 """In `Context.meta`: a command's `Options`."""
@@ -22,28 +22,19 @@ _HELP = ("-h", "--help")
 _BARE = {opt.long: opt.bare for opt in RUN if opt.bare}
 
 
-def _option(opt: Opt, *, hidden: bool) -> click.Option:
-    flag = opt.kind is bool
-    return click.Option(
-        [opt.long, opt.name],
-        type=opt.kind,
-        is_flag=flag,
-        multiple=opt.many,
-        default=opt.default,
-        show_default=not flag and bool(opt.default),
-        metavar=None if flag else opt.metavar,
-        help=opt.help,
-        hidden=hidden,
-    )
-
-
 class ConfiguredCommand(click.Command):
     """A command with the options of `options.TABLES`, for which `config.toml` has defaults."""
 
     def __init__(self, name: str, **more: Any) -> None:
         super().__init__(name, **more)
-        for table in TABLES[name]:
-            self.params += [_option(opt, hidden=table is not TABLES[name][0] or KEPT in opt.marks) for opt in table]
+        self.params += [opt for table in TABLES[name] for opt in table]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options in the help: the command's own, those of its first table, and `--help`."""
+        others = [opt for table in TABLES[self.name or ""][1:] for opt in table]
+        shown = [opt for opt in self.get_params(ctx) if isinstance(opt, click.Option) and opt not in others]
+        with formatter.section("Options"):
+            formatter.write_dl([row for opt in shown if (row := opt.get_help_record(ctx)) is not None])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words, and set the command's `Options`."""

@@ -68,7 +68,7 @@ def options_page() -> str:
     for title, options in _TABLES:
         lines += ["", f"## {title}", "", "| option | meaning | default |", "|---|---|---|"]
         for opt in options:
-            value = "" if opt.kind is bool else f" {opt.metavar}"
+            value = "" if opt.is_flag else f" {opt.metavar}"
             marks = f"{' *' if LINE in opt.marks else ''}{' †' if KEPT in opt.marks else ''}"
             default = opt.default if opt.default not in (None, False, ()) else "–"
             default = f"{default:g}" if isinstance(default, float) else default
