@@ -95,9 +95,6 @@ class ScriptCommand(ConfiguredCommand):
 
     allow_interspersed_args = False
 
-    def __init__(self, name: str, **more: Any) -> None:
-        super().__init__(name, **{"options_metavar": "[OPTIONS]", **more})
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words; an option that is not known is explained."""
         if self.name == "sweep":  # a FILE has no arguments that options after it could belong to
@@ -106,8 +103,8 @@ class ScriptCommand(ConfiguredCommand):
             return super().parse_args(ctx, self._with_bare_values(args))
         except click.NoSuchOption as error:
             hint = nearest(error.option_name, error.possibilities or (), _SURE)
-            called = "gmg-tui" if self.name == "run" else f"gmg-tui {self.name}"
-            help_ = f"; {called} --help lists them, and options of the script go after it: SCRIPT {error.option_name} …"
+            after = f"options of the script go after it: SCRIPT {error.option_name} …"
+            help_ = f"; gmg-tui {self.name} --help lists them{'' if ctx.allow_interspersed_args else f', and {after}'}"
             raise click.UsageError(f"there is no option {error.option_name}{hint or help_}", ctx) from None
 
     def _with_bare_values(self, args: Sequence[str]) -> list[str]:

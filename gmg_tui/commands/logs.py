@@ -79,7 +79,7 @@ def _chosen(entry: SessionEntry, word: str | None) -> _Log:
         only = logs if len(logs) == 1 else failed
         if len(only) != 1:
             there = listed(f"{log.label} {log.state}" for log in failed or logs) or "no worker yet"
-            example = f"gmg-tui logs {entry.name} {logs[0].names[0] if logs else 'SLOT'}"
+            example = f"gmg-tui logs {entry.name} {next((log.names[0] for log in failed or logs), 'SLOT')}"
             raise GmgError(f"{entry.name} has {there}; choose one, as in: {example}")
         return only[0]
     fitting = [log for log in logs if word in log.names]

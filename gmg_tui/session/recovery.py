@@ -26,7 +26,7 @@ _WATCHDOG_S = 12.0
 _GONE_S = 5.0
 """How long the kernel may take to end a killed process; one that waits for a driver may never end."""
 _POLL_S = 0.05
-_COMMAND_BYTES = 80
+_COMMAND_BYTES = 200
 
 
 def clear(report: Callable[[str], None]) -> None:
