@@ -14,5 +14,5 @@ factor = torch.rand(4096, 4096, device="cuda")
 torch.cuda.synchronize()
 print(f"held {os.getpid()} GPU-{torch.cuda.get_device_properties(0).uuid}", flush=True)
 while True:
-    factor = (factor @ factor).softmax(0)
+    factor = torch.tanh(factor @ factor / 64)  # both kernels occupy every SM
     torch.cuda.synchronize()
