@@ -16,7 +16,7 @@ import gmg_tui
 from gmg_tui.commands.grammar import OPTIONS, ConfiguredCommand, ScriptCommand, own_options
 from gmg_tui.config import Settings
 from gmg_tui.errors import GmgError, nearest
-from gmg_tui.options import Options, Program, Span
+from gmg_tui.options import Options, Program, span
 
 _INTERRUPTED = 130
 _BARE = """\
@@ -254,7 +254,7 @@ def stop(names: tuple[str, ...], everything: bool) -> int:
 
 @_group.command
 @_names
-@click.option("--older", type=Span(), metavar="AGE", help="Remove sessions that ended longer ago: 30d, 12h.")
+@click.option("--older", type=span, metavar="AGE", help="Remove sessions that ended longer ago: 30d, 12h.")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the N sessions that ended last.")
 @click.option("-y", "--yes", is_flag=True, help="Remove without asking; needed without a terminal.")
 def rm(names: tuple[str, ...], **options: Any) -> int:

@@ -48,6 +48,12 @@ def read(file: Path, command: str) -> Settings:
     """
     import tomllib  # only where there is a file
 
+    import msgspec
+
+    class _Tables(msgspec.Struct):
+        keys: dict[str, str | tuple[str, ...]] = {}
+        readers: dict[str, Any] = {}
+
     try:
         data = tomllib.loads(file.read_text("utf-8"))
     except OSError as error:
@@ -66,11 +72,10 @@ def read(file: Path, command: str) -> Settings:
             elif name not in _TABLES:
                 shared |= _values({name: value}, everywhere, "", (*options_of, *_TABLES))
         shared = {name: value for name, value in shared.items() if name in of_command}
-        readers = data.get("readers", {})
-        if not isinstance(readers, dict):
-            raise GmgError("readers is a table of tables: [readers.NAME]")
-        return Settings(file, shared | specific, _keys(data.get("keys", {})), readers)
-    except GmgError as error:
+        tables = msgspec.convert({name: data[name] for name in _TABLES if name in data}, _Tables)
+        keys = {name.replace("_", "-"): (key,) if isinstance(key, str) else key for name, key in tables.keys.items()}
+        return Settings(file, shared | specific, keys, tables.readers)
+    except (GmgError, msgspec.ValidationError) as error:
         raise GmgError(f"{file}: {error}") from error
 
 
@@ -92,13 +97,3 @@ def _values(table: dict[str, Any], options: Iterable[Opt], where: str, tables: I
             raise GmgError(f"{where}{name} = {value!r}: give {'true or false' if opt.is_flag else 'a value'}")
         values[opt.name] = (tuple(value) if isinstance(value, list) else (value,)) if opt.multiple else value
     return values
-
-
-def _keys(table: object) -> dict[str, tuple[str, ...]]:
-    if not isinstance(table, dict):
-        raise GmgError("keys is a table: [keys]")
-    keys = {name.replace("_", "-"): (value,) if isinstance(value, str) else value for name, value in table.items()}
-    for name, value in keys.items():
-        if not value or not isinstance(value, list | tuple) or not all(isinstance(key, str) for key in value):
-            raise GmgError(f'[keys] {name}: give a key, "f5", or several, ["R", "f5"]')
-    return {name: tuple(value) for name, value in keys.items()}

@@ -14,7 +14,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import click
-from click import Choice, Context, FloatRange, IntRange, Parameter, ParamType
+from click import Choice, FloatRange, IntRange
 
 
 class Mark(Flag):
@@ -37,7 +37,7 @@ KEPT, LINE, COMPARED, SWEEP, TUNE = Mark.KEPT, Mark.LINE, Mark.COMPARED, Mark.SW
 RESUMED = SWEEP | TUNE
 
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT])(?:i?B)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmgt])(?:i?b)?")
 _LEAST_BYTES = 1 << 20
 _SPAN = re.compile(r"(?=\d)" + "".join(rf"(?:(?P<{unit}>\d+(?:\.\d+)?){unit})?" for unit in "dhms"))
 _UNIT_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
@@ -53,33 +53,24 @@ def span_s(text: str) -> float:
     return float(word) if re.fullmatch(r"\d+(\.\d+)?", word) else math.nan
 
 
-class Span(ParamType):  # type: ignore[type-arg]
-    """Seconds, as in 30m."""
-
-    name = "span"
-
-    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> float:
-        """The seconds."""
-        seconds = span_s(str(value))
-        if not 1 <= seconds < math.inf:
-            self.fail(f"{value}: give a time, such as 15m, 1h30m, 30d or 90 (seconds)", param, ctx)
-        return seconds
+def span(text: object) -> float:
+    """Seconds of a time such as 30m, as Click's `type`."""
+    seconds = span_s(str(text))
+    if not 1 <= seconds < math.inf:
+        raise click.BadParameter(f"{text}: give a time, such as 15m, 1h30m, 30d or 90 (seconds)")
+    return seconds
 
 
-class Size(ParamType):  # type: ignore[type-arg]
-    """Bytes, as in 2G; None for `none`."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> int | None:
-        """The bytes."""
-        if str(value).strip().lower() == "none":
-            return None
-        match = _SIZE.fullmatch(str(value).strip())
-        number = float(match[1]) * (1 << 10 * (1 + "KMGT".index(match[2].upper()))) if match else 0.0
-        if not _LEAST_BYTES <= number < 1 << 60:
-            self.fail(f"{value}: give a size of at least 1M, such as 500M or 2G, or none", param, ctx)
-        return int(number)
+def size(text: object) -> int | None:
+    """Bytes of a size such as 2G, as Click's `type`; None for `none`."""
+    word = str(text).strip().lower()
+    if word == "none":
+        return None
+    match = _SIZE.fullmatch(word)
+    number = float(match[1]) * (1 << 10 * (1 + "kmgt".index(match[2]))) if match else 0.0
+    if not _LEAST_BYTES <= number < 1 << 60:
+        raise click.BadParameter(f"{text}: give a size of at least 1M, such as 500M or 2G, or none")
+    return int(number)
 
 
 class Opt(click.Option):
@@ -167,7 +158,7 @@ RUN = (
     Opt("interval", FloatRange(0.2, 60), "S", "Seconds between two samples of the GPUs.", _USUAL, 1, "interval_s"),
     Opt("sigint_wait", FloatRange(0, 3600), "S", "Seconds from SIGINT to SIGTERM.", _USUAL, 15, "sigint_wait_s"),
     Opt("sigterm_wait", FloatRange(0, 3600), "S", "Seconds from SIGTERM to SIGKILL.", _USUAL, 10, "sigterm_wait_s"),
-    Opt("log_max", Size(), "SIZE", "Cut the middle out of a longer log: 500M, 2G.", _USUAL, field="log_max_bytes"),
+    Opt("log_max", size, "SIZE", "Cut the middle out of a longer log: 500M, 2G.", _USUAL, field="log_max_bytes"),
     Opt("nodes", str, "WHERE", "Several machines: slurm, ray[:ADDRESS], ssh:HOSTS.", COMPARED),
     Opt("orphan_wait", FloatRange(1, _DAY_S), "S", "Grace period before orphaned workers stop.", KEPT, 60),
     Opt("ddp", str, "[N]", "Groups of N ranks, as torchrun starts them.", COMPARED, bare="all"),
@@ -203,8 +194,8 @@ TUNE_ONLY = (
         "knee", FloatRange(0, 50), "PCT", "Recommend the smallest value within PCT of the fastest.", TUNE, 3, "knee_pct"
     ),
     Opt("settle", FloatRange(1, 3600), "S", _SETTLE, TUNE, 20, "settle_s"),
-    Opt("trial_time", Span(), "T", "Time limit of a trial with its start.", TUNE, "15m", "trial_time_s"),
-    Opt("budget", Span(), "T", "Time limit of the search: 30m, 2h.", TUNE, None, "budget_s"),
+    Opt("trial_time", span, "T", "Time limit of a trial with its start.", TUNE, "15m", "trial_time_s"),
+    Opt("budget", span, "T", "Time limit of the search: 30m, 2h.", TUNE, None, "budget_s"),
     Opt("resume", str, "NAME", "Continue a tuning that has stopped.", LINE | RESUMED),
 )
 """Those that only `tune` has."""

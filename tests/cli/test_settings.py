@@ -77,7 +77,7 @@ def test_an_experiments_file_overrides_settings_and_the_command_line_both(
         ('restart = "often"', "--restart 'often' is not one of 'never', 'startup', 'failure', 'always'"),
         ('name = "x"', "name is not a setting; give --name on the command line"),
         ('[keys]\nrestrat = "f5"', "there is no action restrat; did you mean restart?"),
-        ("readers = 3", "readers is a table of tables: [readers.NAME]"),
+        ("readers = 3", "Expected `object`, got `int` - at `$.readers`"),
         ("[readers]\nmine = 3", "readers.mine: Expected `object`, got `int`"),
         ("cpu =", "is not TOML"),
     ],
