@@ -32,6 +32,8 @@ K = FailureKind
         ("OSError: [Errno 28] No space left on device", K.CONFIG),
         ("ModuleNotFoundError: No module named 'genesis'", K.CONFIG),
         ("ModuleNotFoundError: No module named 'my_robot'", K.SCRIPT),
+        ("AttributeError: 'NoneType' object has no attribute 'XRenderFindVisualFormat'", K.CONFIG),
+        ('ImportError: Library "GL" not found.', K.CONFIG),
         ("filelock.Timeout: The file lock '/tmp/genesis_usd_bake.lock' could not be acquired.", K.CONFIG),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB. GPU 0 has a total", K.MEMORY),
         ("torch.cuda.OutOfMemoryError: CUDA out of memory.", K.MEMORY),
