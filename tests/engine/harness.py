@@ -176,7 +176,7 @@ def lives(pid: int) -> bool:
 
 
 async def spawn(spec: RunSpec, env: dict[str, str] | None = None) -> tuple[asyncio.subprocess.Process, dict[str, Any]]:
-    """Start an engine. Returns its process and its first line."""
+    """Start an engine. Returns its process and its answer, which lines with the progress may precede."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -190,8 +190,10 @@ async def spawn(spec: RunSpec, env: dict[str, str] | None = None) -> tuple[async
     assert process.stdout is not None
     process.stdin.write(msgspec.json.encode(spec))
     process.stdin.close()
-    line = await process.stdout.readline()
-    return process, msgspec.json.decode(line)
+    while True:
+        reply = msgspec.json.decode(await process.stdout.readline())
+        if "ok" in reply:
+            return process, reply
 
 
 @contextlib.asynccontextmanager
