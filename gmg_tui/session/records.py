@@ -21,6 +21,8 @@ SILENT_S = 120.0
 ENGINE_DIED = "the engine of its session died"
 """Why the workers of a lost session have failed."""
 _ENDED = frozenset(state.value for state in WorkerState if state.ended)
+_LATEST = 253402300800.0
+"""Unix seconds of the year 10000, which no calendar has."""
 _MOST_BYTES = 64 << 20
 
 
@@ -162,7 +164,8 @@ def read_record(folder: Path) -> tuple[Record, float] | None:
             record = msgspec.json.decode(file.read(_MOST_BYTES), type=Record)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return record, written
+    moments = (record.session.started, record.ended or 0.0, record.loss.died if record.loss is not None else 0.0)
+    return (record, written) if all(0 <= moment < _LATEST for moment in moments) else None
 
 
 def inspect(folder: Path) -> SessionEntry | None:
