@@ -78,6 +78,9 @@ async def _run(
         await engine.close()
         if not web:
             watchdog.drain()
+    task = asyncio.current_task()
+    if outcome is None and task is not None and task.cancelling():  # by ctrl+c before the first frame
+        raise asyncio.CancelledError
     if outcome is None:
         name = engine.welcome.session.spec.name
         kept = "" if engine.ended else f"; the workers keep running: `gmg-tui attach {name}`"

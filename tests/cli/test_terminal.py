@@ -13,10 +13,24 @@ from tests.cli.scripted import WORKER, environ
 pytestmark = pytest.mark.terminal
 
 
-def _gmg(*words: str) -> pexpect.spawn[str]:
+_SWALLOWED = (
+    "import asyncio, os, signal, sys; from gmg_tui import cli; from gmg_tui.ui.app import GmgApp\n"
+    "async def run_async(*_, **__):\n"
+    "    os.kill(os.getpid(), signal.SIGINT)\n"
+    "    try:\n"
+    "        await asyncio.sleep(60)\n"
+    "    except asyncio.CancelledError:\n"
+    "        return None\n"
+    "GmgApp.run_async = run_async\n"
+    "cli.main(sys.argv[1:])\n"
+)
+"""Textual may swallow that its task is cancelled."""
+
+
+def _gmg(*words: str, program: tuple[str, ...] = ("-m", "gmg_tui")) -> pexpect.spawn[str]:
     return pexpect.spawn(
         sys.executable,
-        ["-m", "gmg_tui", *words],
+        [*program, *words],
         env=environ(TERM="xterm-256color"),
         dimensions=(30, 100),
         encoding="utf-8",
@@ -49,3 +63,11 @@ def test_a_session_that_ends_while_attached_prints_its_table() -> None:
     terminal.expect(r"cpu0 failed: .*the robot has 9 joints")
     terminal.expect(pexpect.EOF)
     assert terminal.wait() == 1
+
+
+def test_an_interrupt_before_the_first_frame_stops_the_workers() -> None:
+    terminal = _gmg("--cpu", "1", WORKER, "--lines", "0", program=("-c", _SWALLOWED))
+    terminal.expect_exact("stopping the workers")
+    terminal.expect(pexpect.EOF)
+    assert terminal.wait() == 130
+    assert [entry.state for entry in sessions.listing()] == ["ended"]
