@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -11,8 +13,8 @@ from urllib.parse import quote
 import msgspec
 from msgspec import structs
 
-from gmg_tui.model import JobRecord
-from gmg_tui.store.records import MetricsRow, StoreError
+from gmg_tui.model import JobRecord, Session, Snapshot
+from gmg_tui.store.records import JobAttempt, MetricsRow, Record, StoreError
 
 VERSION = 11
 """`PRAGMA user_version` of the stores that this gmg-tui reads and writes."""
@@ -32,14 +34,13 @@ CREATE TABLE metrics ({", ".join(MetricsRow._fields)});
 """
 """Records are JSON, named after the fields of `JobRecord` and `JobAttempt`."""
 
-PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
-PUT_JOB = """
+_PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+_PUT_JOB = """
 INSERT INTO jobs VALUES (?1, ?2, coalesce(?3, '{}'))
 ON CONFLICT (number) DO UPDATE SET record = excluded.record, result = coalesce(?3, result)
 """
-"""Results that are not given stay as they are in the store."""
-PUT_ATTEMPT = "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)"
-PUT_METRICS = f"INSERT INTO metrics VALUES ({', '.join('?' for _ in MetricsRow._fields)})"  # noqa: S608
+_PUT_ATTEMPT = "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)"
+_PUT_METRICS = f"INSERT INTO metrics VALUES ({', '.join('?' for _ in MetricsRow._fields)})"  # noqa: S608
 
 
 def encode(value: Any) -> str:
@@ -47,10 +48,31 @@ def encode(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def job_row(record: JobRecord) -> tuple[int, str, str | None]:
-    """The row of a job, for `PUT_JOB`."""
-    result = None if record.result is None else encode(record.result)
-    return record.number, encode(structs.replace(record, result={})), result
+def write(db: sqlite3.Connection, records: Iterable[Record]) -> None:
+    """Write all of these in one transaction. A job without results keeps those in the store."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for record in records:
+            db.execute(*_statement(record))
+        db.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):  # SQLite rolls back by itself after some errors
+            db.execute("ROLLBACK")
+        raise
+
+
+def _statement(record: Record) -> tuple[str, tuple[Any, ...]]:
+    match record:
+        case Session():
+            return _PUT_META, ("session", encode(record))
+        case Snapshot():
+            return _PUT_META, ("snapshot", encode(record))
+        case JobRecord():
+            result = None if record.result is None else encode(record.result)
+            return _PUT_JOB, (record.number, encode(structs.replace(record, result={})), result)
+        case JobAttempt():
+            return _PUT_ATTEMPT, (*record.key, encode(record))
+    return _PUT_METRICS, record
 
 
 def open_for_writing(path: Path, *, create: bool = True) -> sqlite3.Connection:

@@ -41,9 +41,7 @@ def create(path: Path, jobs: Iterable[JobRecord]) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         with closing(database.open_for_writing(path)) as db:
-            db.execute("BEGIN IMMEDIATE")
-            db.executemany(database.PUT_JOB, map(database.job_row, records))
-            db.execute("COMMIT")
+            database.write(db, records)
     except FileExistsError:
         raise StoreError(f"{path}: the store exists already") from None
     except (OSError, sqlite3.Error) as error:

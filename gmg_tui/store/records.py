@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Attempt
+from gmg_tui.model import Attempt, JobRecord, Session, Snapshot
 
 
 class StoreError(GmgError):
@@ -55,3 +55,7 @@ class MetricsRow(NamedTuple):
     """The share of the SMs that were busy."""
     state: str | None = None
     """The worker's."""
+
+
+Record = Session | Snapshot | JobRecord | JobAttempt | MetricsRow
+"""What is written; the newest of a session, a snapshot, a job and an attempt replaces the one before."""

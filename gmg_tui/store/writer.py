@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gmg_tui.model import JobRecord, Session, Snapshot
-from gmg_tui.store.records import JobAttempt, MetricsRow, StoreError
+from gmg_tui.model import JobRecord
+from gmg_tui.store.records import JobAttempt, MetricsRow, Record, StoreError
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 _log = logging.getLogger(__name__)
 
-Record = Session | Snapshot | JobRecord | JobAttempt | MetricsRow
 MAX_METRICS = 20_000
 """Rows that may wait: some minutes of 64 slots, some megabytes."""
 _METRICS_S = 5.0
@@ -38,46 +37,34 @@ _EXPORT_REST = 50.0
 
 
 class _Backlog:
-    """What waits to be written: the latest record of the session, each job and each attempt, and metrics.
-
-    Jobs and attempts are never dropped; the oldest metrics are when there are too many.
-    """
+    """What waits to be written: the newest record of each thing, none of which is dropped, and the newest metrics."""
 
     def __init__(self) -> None:
-        self.session: Session | None = None
-        self.snapshot: Snapshot | None = None
-        self.jobs: dict[int, JobRecord] = {}
-        self.attempts: dict[tuple[int, int, int], JobAttempt] = {}
+        self.records: dict[object, Record] = {}
+        """All but metrics, which can wait."""
         self.metrics: deque[MetricsRow] = deque(maxlen=MAX_METRICS)
-        self.urgent = False
-        """Whether there is more than metrics, which can wait."""
 
     def put(self, record: Record) -> None:
         """Add a record; a job's without results leaves those of the earlier one."""
-        self.urgent |= not isinstance(record, MetricsRow)
+        key: object = type(record)
         match record:
-            case Session():
-                self.session = record
-            case Snapshot():
-                self.snapshot = record
-            case JobRecord():
-                before = self.jobs.get(record.number)
-                if record.result is None and before is not None:
-                    record = structs.replace(record, result=before.result)
-                self.jobs[record.number] = record
-            case JobAttempt():
-                self.attempts[record.key] = record
             case MetricsRow():
                 self.metrics.append(record)
+                return
+            case JobRecord(number=key):
+                before = self.records.get(key)
+                if record.result is None and isinstance(before, JobRecord):
+                    record = structs.replace(record, result=before.result)
+            case JobAttempt():
+                key = record.key
+        self.records[key] = record
 
     def __iter__(self) -> Iterator[Record]:
-        yield from (record for record in (self.session, self.snapshot) if record is not None)
-        yield from self.jobs.values()
-        yield from self.attempts.values()
+        yield from self.records.values()
         yield from self.metrics
 
     def __bool__(self) -> bool:
-        return self.urgent or bool(self.metrics)
+        return bool(self.records or self.metrics)
 
 
 class StoreWriter:
@@ -108,9 +95,9 @@ class StoreWriter:
         self._db: Connection | None = None
         self._is_new = True
         """Whether the store may be created: not again once it was opened, as it would lack what was written before."""
-        self._store_trouble: str | None = None
+        self._trouble_now: str | None = None
+        """As it was reported."""
         self._export_trouble: str | None = None
-        self._reported: str | None = None
         self._ended = False
         """Whether a job has ended since the files were generated."""
         self._not_before = 0.0
@@ -128,7 +115,7 @@ class StoreWriter:
         with self._changed:
             for record in records:
                 self._fresh.put(record)
-            if self._fresh.urgent:
+            if self._fresh.records:
                 self._changed.notify()
 
     async def close(self) -> None:
@@ -142,43 +129,44 @@ class StoreWriter:
     # The thread
 
     def _run(self) -> None:
-        give_up = float("inf")
-        closing = False
-        while not closing or (self._left() and time.monotonic() < give_up):
+        give_up, closing = float("inf"), False
+        while True:
             closing = self._await(closing)
             if closing:
                 give_up = min(give_up, time.monotonic() + _REFUSED_S)
-            self._write()
-            self._generate(closing)
-            line = self._store_trouble or self._export_trouble
-            if line != self._reported:
-                self._reported = line
+            try:
+                trouble = self._write() or self._generate(closing)
+            except Exception as error:  # a bug: the engine continues without the store
+                _log.exception("the store cannot be written")
+                trouble = f"{self._path}: {type(error).__name__}: {error}"
+            if trouble != self._trouble_now:
+                self._trouble_now = trouble
                 with suppress(RuntimeError):  # the engine's event loop is closed
-                    self._trouble(line)
-        self._close()
-
-    def _left(self) -> bool:
-        return bool(self._waiting or self._store_trouble or self._export_trouble)
+                    self._trouble(trouble)
+            if closing and (trouble is None or time.monotonic() >= give_up):
+                self._close()
+                return
 
     def _await(self, closing: bool) -> bool:
         """Wait for something to do and take it; whether the writer is closing."""
         with self._changed:
             if closing:
                 self._changed.wait(_RETRY_CLOSING_S)
-            elif self._store_trouble is not None:
+            elif self._trouble_now is not None:
                 self._changed.wait_for(lambda: self._closing, _RETRY_S)
             else:
-                self._changed.wait_for(lambda: self._closing or self._fresh.urgent, _METRICS_S)
+                self._changed.wait_for(lambda: self._closing or self._fresh.records, _METRICS_S)
             fresh, self._fresh = self._fresh, _Backlog()
             closing = self._closing
-        self._ended = self._ended or any(job.state.ended for job in fresh.jobs.values())
         for record in fresh:
             self._waiting.put(record)
+            self._ended = self._ended or (isinstance(record, JobRecord) and record.state.ended)
         return closing
 
-    def _write(self) -> None:
-        if not self._waiting and self._store_trouble is None:
-            return
+    def _write(self) -> str | None:
+        """Write what waits; why that is not possible, in one line."""
+        if not self._waiting:
+            return None
         import sqlite3  # not before the first write: the engine's start should not wait for it
 
         from gmg_tui.store import database
@@ -187,38 +175,34 @@ class StoreWriter:
             if self._db is None:
                 self._db = database.open_for_writing(self._path, create=self._is_new)
                 self._is_new = False
-            _put(self._db, self._waiting)
+            database.write(self._db, self._waiting)
         except (sqlite3.Error, OSError) as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF not in database.PASSING:
                 self._close()
             where = getattr(error, "filename", None) or self._path
-            self._store_trouble = f"{where}: {getattr(error, 'strerror', None) or error}"
+            return f"{where}: {getattr(error, 'strerror', None) or error}"
         except StoreError as error:
-            self._store_trouble = str(error)
-        except Exception as error:  # a bug: the engine continues without the store
-            _log.exception("the store cannot be written")
-            self._store_trouble = f"{self._path}: {type(error).__name__}: {error}"
-        else:
-            self._waiting, self._store_trouble = _Backlog(), None
+            return str(error)
+        self._waiting = _Backlog()
+        return None
 
-    def _generate(self, closing: bool) -> None:
+    def _generate(self, closing: bool) -> str | None:
+        """Generate the files if that is due; why they are out of date, in one line."""
         due = self._ended and time.monotonic() >= self._not_before
-        if self._export is None or self._store_trouble or not (due or closing):
-            return
+        if self._export is None or not (due or closing):
+            return self._export_trouble
         begun = time.monotonic()
         try:
             self._export()
         except (OSError, StoreError) as error:
-            text = (
-                f"{error.filename or self._path.parent}: {error.strerror}" if isinstance(error, OSError) else str(error)
-            )
+            text = str(error)
+            if isinstance(error, OSError):
+                text = f"{error.filename or self._path.parent}: {error.strerror}"
             self._export_trouble = f"{text}; the results' files are out of date"
-        except Exception as error:  # as above
-            _log.exception("the results cannot be written")
-            self._export_trouble = f"the results' files cannot be written: {type(error).__name__}: {error}"
         else:
             self._export_trouble, self._ended = None, False
         self._not_before = time.monotonic() + max(_RETRY_S, _EXPORT_REST * (time.monotonic() - begun))
+        return self._export_trouble
 
     def _close(self) -> None:
         if self._db is not None:
@@ -227,24 +211,3 @@ class StoreWriter:
             with suppress(sqlite3.Error):  # what was not committed is rolled back by whoever opens the file next
                 self._db.close()
             self._db = None
-
-
-def _put(db: Connection, backlog: _Backlog) -> None:
-    """Write all of `backlog` in one transaction."""
-    import sqlite3
-
-    from gmg_tui.store import database
-
-    meta = [("session", backlog.session), ("snapshot", backlog.snapshot)]
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        db.executemany(database.PUT_META, [(key, database.encode(value)) for key, value in meta if value is not None])
-        db.executemany(database.PUT_JOB, map(database.job_row, backlog.jobs.values()))
-        attempts = [(*ran.key, database.encode(ran)) for ran in backlog.attempts.values()]
-        db.executemany(database.PUT_ATTEMPT, attempts)
-        db.executemany(database.PUT_METRICS, backlog.metrics)
-        db.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):  # SQLite rolls back by itself after some errors
-            db.execute("ROLLBACK")
-        raise

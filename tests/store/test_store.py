@@ -21,7 +21,7 @@ from gmg_tui.model import JobRecord, Snapshot, WorkerState
 from gmg_tui.session import STORE
 from gmg_tui.store import database, writer
 from gmg_tui.store.reader import create, load_jobs, open_store
-from gmg_tui.store.records import JobAttempt, MetricsRow, StoreError
+from gmg_tui.store.records import JobAttempt, MetricsRow, Record, StoreError
 from tests.harm.patience import eventually
 
 from . import records
@@ -36,18 +36,20 @@ def _metrics(count: int) -> list[MetricsRow]:
 @given(st.lists(records.jobs, max_size=3), st.lists(records.attempts, max_size=3))
 def test_records_round_trip(jobs: list[JobRecord], attempts: list[JobAttempt]) -> None:
     backlog = writer._Backlog()
-    kept: list[writer.Record] = [*jobs, *attempts, *_metrics(2)]
+    kept: list[Record] = [*jobs, *attempts, *_metrics(2)]
     for record in kept:
         backlog.put(record)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, STORE)
         create(path, [])
         with contextlib.closing(database.open_for_writing(path)) as db:
-            writer._put(db, backlog)
+            database.write(db, backlog)
         with open_store(path) as stored:
-            assert stored.jobs == [backlog.jobs[number] for number in sorted(backlog.jobs)]
+            newest = {job.number: job for job in jobs}
+            assert stored.jobs == [newest[number] for number in sorted(newest)]
             loaded = [attempt for attempts in stored.attempts.values() for attempt in attempts]
-            assert loaded == [backlog.attempts[key] for key in sorted(backlog.attempts)]
+            ran = {attempt.key: attempt for attempt in attempts}
+            assert loaded == [ran[key] for key in sorted(ran)]
             assert stored.metrics(1000) == _metrics(2)
 
 
@@ -99,7 +101,7 @@ def test_many_metrics_are_thinned_evenly_and_states_are_changes(tmp_path: Path) 
     for row, state in zip(_metrics(1000), states, strict=True):
         backlog.put(row._replace(state=state))
     with contextlib.closing(database.open_for_writing(tmp_path / STORE)) as db:
-        writer._put(db, backlog)
+        database.write(db, backlog)
     with open_store(tmp_path / STORE) as stored:
         rows = stored.metrics(100)
         assert stored.states() == [(records.START, "cpu0", "building"), (records.START + 100, "cpu0", "running")]
