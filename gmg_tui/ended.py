@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
@@ -38,7 +39,6 @@ T = TypeVar("T")
 _LOG_LINES: Final = 5000
 _LOG_BYTES: Final = 4 << 20
 """So much of a log's end is read; the pager shows all of it."""
-_BLOCK_BYTES: Final = 1 << 20
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _RECENT_S: Final = 900
 _POINTS: Final = 720
@@ -85,9 +85,6 @@ class EndedSession(Source):
         welcome = Welcome(protocol.VERSION, session, snapshot, recent, readonly=True)
         return cls(welcome, folder, loss=loss)
 
-    async def _read(self, reading: Callable[[Stored], T]) -> T:
-        return await _in_thread(self._folder / STORE, reading)
-
     async def events(self) -> AsyncIterator[Update | Lines | Bye]:
         """The log lines that were requested."""
         while True:
@@ -96,15 +93,16 @@ class EndedSession(Source):
     async def follow(self, *slots: str, tail: int) -> None:
         """Send the last lines of these workers' logs. Raises `GmgError` when a log cannot be read."""
         for slot in slots:
-            name = await self._read(lambda stored, slot=slot: _log_of(stored, slot))  # type: ignore[misc]
-            path = self._folder / name
+            path = self._folder / await _in_thread(self._folder / STORE, partial(_log_of, slot=slot))
             try:
-                first, lines = await asyncio.to_thread(_log_end, path)
+                lines = await asyncio.to_thread(_log_end, path)
             except FileNotFoundError:
-                first, lines = 0, ()
+                lines = ()
             except OSError as error:
                 raise GmgError(f"{path}: the log cannot be read: {error.strerror}", 1) from error
-            await self._lines.put(Lines(slot, first, lines))
+            worker = self.welcome.snapshot.worker(slot)
+            printed = worker.log_lines if worker is not None else 0
+            await self._lines.put(Lines(slot, max(0, printed - len(lines)), lines))
 
     async def _answer(self, number: int, request: Request) -> Answer:
         session, snapshot = self.welcome.session, self.welcome.snapshot
@@ -123,7 +121,7 @@ class EndedSession(Source):
                 case Topic.TRIED:
                     return _tried(stored, snapshot.time)
 
-        return Answer(number, value=await self._read(answer))
+        return Answer(number, value=await _in_thread(self._folder / STORE, answer))
 
     async def close(self) -> None:
         """Nothing is open between requests."""
@@ -146,29 +144,26 @@ async def _in_thread(path: Path, reading: Callable[[Stored], T]) -> T:
     return await asyncio.to_thread(read)
 
 
-def _all_attempts(stored: Stored) -> list[JobAttempt]:
+def _in_order(stored: Stored) -> list[JobAttempt]:
+    """All attempts, in the order of their starts."""
     return sorted((ran for each in stored.attempts.values() for ran in each), key=lambda ran: ran.attempt.started)
 
 
 def _log_of(stored: Stored, slot: str) -> str:
     """The path of the newest log of a slot, in the session's folder."""
-    logs = [ran.log for ran in _all_attempts(stored) if ran.slot == slot and ran.log]
+    logs = [ran.log for ran in _in_order(stored) if ran.slot == slot and ran.log]
     return logs[-1] if logs else f"{LOGS}/{slot}.log"
 
 
-def _log_end(path: Path) -> tuple[int, tuple[str, ...]]:
-    """The last lines of a log, and how many lines precede them. Raises `OSError`."""
+def _log_end(path: Path) -> tuple[str, ...]:
+    """The last lines of a log. Raises `OSError`."""
     with open(open_regular(path), "rb") as file:  # noqa: PTH123 - a descriptor
         start = max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES)
-        file.seek(0)
-        before = sum(file.read(min(_BLOCK_BYTES, start - at)).count(b"\n") for at in range(0, start, _BLOCK_BYTES))
+        file.seek(start)
         lines = _LINE_END.split(file.read())
     if not lines[-1]:
         lines.pop()
-    if start and len(lines) > 1:  # the first of them began before
-        lines, before = lines[1:], before + 1
-    left_out = max(0, len(lines) - _LOG_LINES)
-    return before + left_out, tuple(clean(line) for line in lines[left_out:])
+    return tuple(map(clean, lines[1 if start else 0 :][-_LOG_LINES:]))  # the first of them may have begun before
 
 
 def _series(metrics: Iterable[MetricsRow], slot: str, start: float | None = None) -> Series:
@@ -203,7 +198,7 @@ def _queue(stored: Stored, session: Session, snapshot: Snapshot, first: int, cou
 
 def _tried(stored: Stored, now: float) -> TriedView:
     tried = TriedArguments()
-    for ran in _all_attempts(stored):
+    for ran in _in_order(stored):
         attempt = ran.attempt
         if attempt.ended is None:
             attempt = structs.replace(attempt, state=WorkerState.FAILED, reason=ENGINE_DIED, ended=now)
@@ -216,7 +211,7 @@ def _details(stored: Stored, session: Session, snapshot: Snapshot, slot: str) ->
     worker = snapshot.worker(slot)
     if worker is None:
         raise GmgError(f"no job has run on {slot}", 1)
-    attempts = [ran.attempt for ran in _all_attempts(stored) if ran.slot == slot and worker.job in {None, ran.job}]
+    attempts = [ran.attempt for ran in _in_order(stored) if ran.slot == slot and worker.job in {None, ran.job}]
     last, spec = attempts[-1] if attempts else worker.newest, session.spec
     return Details(
         slot=slot,

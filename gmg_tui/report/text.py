@@ -12,8 +12,8 @@ from gmg_tui.columns import Column
 from gmg_tui.model import JobRecord, Session, Snapshot, Trial, TrialState, Tuning, WorkerState
 from gmg_tui.report import data as report
 from gmg_tui.report.data import Order, ReportData
-from gmg_tui.results import TUNE
 from gmg_tui.results import tuning as tune_words
+from gmg_tui.results.files import TUNE
 from gmg_tui.results.jobs import columns, state_style
 from gmg_tui.session import LOGS, SUMMARY, SessionEntry
 from gmg_tui.text import clean

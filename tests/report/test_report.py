@@ -28,7 +28,7 @@ from gmg_tui.model import (
 )
 from gmg_tui.report import text
 from gmg_tui.report.data import ReportData, choose_order, ordered
-from gmg_tui.results import TABLE
+from gmg_tui.results.files import TABLE
 from gmg_tui.session import STORE
 from gmg_tui.session.records import Loss
 from gmg_tui.store.records import JobAttempt

@@ -23,8 +23,7 @@ from gmg_tui.model import (
     SweepSpec,
     WorkerState,
 )
-from gmg_tui.results import DETAILED, TABLE, TUNE
-from gmg_tui.results.files import export, summary
+from gmg_tui.results.files import DETAILED, TABLE, TUNE, export, summary
 from gmg_tui.session import STORE, SUMMARY
 from gmg_tui.store.writer import StoreWriter
 from tests import tunings
