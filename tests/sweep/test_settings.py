@@ -35,6 +35,7 @@ def _error(folder: Path, text: str, *words: str, **options: object) -> str:
         ),
         ("args = ['a', ['b']]\n", "sweep.toml: args[1]: expected bool | int | float | str, got array"),
         ("env = { 'A-B' = 1 }\n", "sweep.toml: env: A-B is not a variable's name"),
+        ('[grid]\na = ["x\\u0000y"]\n', r"sweep.toml: 'x\x00y' has a NUL character"),
         ("per_gpu = 0\n", "sweep.toml: per_gpu: expected int >= 1"),
         ("timeout = '30 min'\n", "sweep.toml: timeout 30 min: give a time, as in"),
         ("[grid]\na = []\n", "sweep.toml: grid[...]: expected array of length >= 1"),
