@@ -1,4 +1,4 @@
-"""Lines that regular expressions with named groups describe: those of trainers (`formats.toml`), `[readers.NAME]`, `--pattern`.
+"""Lines that regular expressions with named groups describe: those of trainers (`formats.toml`), and `--pattern`.
 
 Beside them the lines of `gmg_tui.report_fps`: `gmg:fps {"fps": 5700000.0, "n_envs": 4096}`.
 
@@ -9,17 +9,14 @@ with the first `LINE` characters only.
 from __future__ import annotations
 
 import re
-import shlex
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any
 
 import msgspec
 
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Phase
 from gmg_tui.readers.interface import Figures, LineReader, figures, number
 from gmg_tui.text import strip_ansi
 
@@ -32,7 +29,7 @@ _USE = "use (?P<fps>…), (?P<steps>…), (?P<n_envs>…), (?P<done>…), (?P<to
 
 
 class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A row of `formats.toml`, and a table `[readers.NAME]` of the settings."""
+    """A row of `formats.toml`."""
 
     lines: tuple[str, ...] = ()
     """Expressions with the named groups `NAMES` or `metric_…`; each is tried on each line."""
@@ -44,10 +41,6 @@ class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The number by which the first of them is called once it is done."""
     whole_group: bool = False
     vague: bool = False
-    phases: dict[str, Phase] = {}
-    """Expressions, and the phase that begins with such a line."""
-    failures: dict[str, str] = {}
-    """Expressions of a line that names a failure, and what to do about it."""
     source: str = ""
     """The file and version that print the lines."""
 
@@ -63,7 +56,10 @@ def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
         GmgError: One is no regular expression, has none of the groups, or an unknown one.
     """
     for pattern in patterns:
-        groups = tuple(_compiled(pattern, where).groupindex)
+        try:
+            groups = tuple(re.compile(pattern).groupindex)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise GmgError(f"{where} '{pattern}': no regular expression: {error}") from error
         wrong = [name for name in groups if name not in NAMES and not _is_metric(name)]
         if not groups or wrong:
             unknown = f"the group {wrong[0]} has no meaning" if wrong else "no named group"
@@ -71,29 +67,6 @@ def check(patterns: Sequence[str], where: str = "--pattern") -> tuple[str, ...]:
         if "total" in groups and not any("(?P<done>" in each for each in patterns):
             raise GmgError(f"{where} '{pattern}': total needs done, as in (?P<done>\\d+)/(?P<total>\\d+)")
     return tuple(patterns)
-
-
-def check_tables(tables: Mapping[str, Any], where: str = "readers") -> dict[str, Format]:
-    """Returns the tables `[readers.NAME]` of the settings, by name. Raises `GmgError` if one is invalid."""
-    formats = {}
-    for name, table in tables.items():
-        here = f"{where}.{name}"
-        try:
-            row = msgspec.convert(table, Format)
-        except msgspec.ValidationError as error:
-            raise GmgError(f"{here}: {error}") from error
-        check(row.lines, f"{here}.lines")
-        for pattern in (*row.phases, *row.failures):
-            _compiled(pattern, here)
-        formats[name] = row
-    return formats
-
-
-def _compiled(pattern: str, where: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise GmgError(f"{where} '{pattern}': no regular expression: {error}") from error
 
 
 def _is_metric(name: str) -> bool:
@@ -113,27 +86,18 @@ class FormatLines(LineReader):
     def __init__(self, row: Format, *, most: int = LINE) -> None:
         """Match the first `most` characters of each line."""
         self.whole_group, self.vague = row.whole_group, row.vague
-        self.failures = [(pattern.encode(), advice) for pattern, advice in row.failures.items()]
         self._row, self._most = row, most
         self._words = [word.encode() for word in row.words]
         self._patterns = [re.compile(pattern) for pattern in row.lines]
-        self._phases = [(re.compile(pattern), phase) for pattern, phase in row.phases.items()]
         self._counts_done = any("done" in pattern.groupindex for pattern in self._patterns)
 
     def read(self, block: bytes) -> Iterator[Figures]:
         """Yields the figures of each match."""
-        if not self._phases and not self._has_word(block):
-            return
-        for raw in block.splitlines():
-            patterns = self._patterns if self._has_word(raw) else ()
-            if not patterns and not self._phases:
-                continue
-            text = strip_ansi(raw[: 8 * self._most]).decode("utf-8", "replace")[: self._most]
-            for match in filter(None, (pattern.search(text) for pattern in patterns)):
-                yield self._figures(match)
-            for pattern, phase in self._phases:
-                if pattern.search(text):
-                    yield Figures(phase=phase)
+        for raw in block.splitlines() if self._has_word(block) else ():
+            if self._has_word(raw):
+                text = strip_ansi(raw[: 8 * self._most]).decode("utf-8", "replace")[: self._most]
+                for match in filter(None, (pattern.search(text) for pattern in self._patterns)):
+                    yield self._figures(match)
 
     def _has_word(self, raw: bytes) -> bool:
         return not self._words or any(word in raw for word in self._words)
@@ -178,52 +142,3 @@ class ReportedLines(LineReader):
     def warnings(self) -> tuple[str, ...]:
         """Why a line could not be read."""
         return (self._error,) if self._error else ()
-
-
-_LABEL = r"(?:[a-z]\w{0,30}[_ /])?(?:fps|sps|steps?(?:/s(?:ec)?|[ _]per[ _]sec(?:ond)?))"
-_RATES = re.compile(
-    rf"(?P<label>\b{_LABEL}[\"']?\s{{0,3}}[:=]\s{{0,8}})(?P<first>\d[\d.,_]*)(?P<scale>[kM]?)\b"
-    rf"|(?P<last>\b\d[\d.,_]*)(?P<last_scale>[kM]?)(?P<unit>\s{{0,3}}{_LABEL})\b(?![\"']?\s{{0,3}}[:=])",
-    re.IGNORECASE,
-)
-_HINT_LINES = 3
-_HINT_S = 5.0
-"""A pattern is suggested after so many lines with a rate, over at least so many seconds."""
-_HINT_BYTES = 2000
-"""Bytes of a block that are searched."""
-
-
-class PatternHint:
-    """Suggests a `--pattern` for lines with a rate that no reader knows."""
-
-    def __init__(self) -> None:
-        self._lines = 0
-        self._first_at = self._last_at = 0.0
-        self._pattern = ""
-
-    def feed(self, block: bytes, now: float) -> None:
-        """Search the end of a block, which arrived at `now` (monotonic seconds)."""
-        if self.text is not None:
-            return
-        for line in strip_ansi(block[-_HINT_BYTES:]).decode("utf-8", "replace").splitlines():
-            match = _RATES.search(line[:LINE])
-            if match is not None:
-                self._lines += 1
-                self._first_at, self._last_at = self._first_at or now, now
-                self._pattern = _pattern_of(match)
-
-    @property
-    def text(self) -> str | None:
-        """The suggestion, quoted for a shell; None before enough lines were read."""
-        if self._lines < _HINT_LINES or self._last_at - self._first_at < _HINT_S:
-            return None
-        return f"its FPS are not known: start it with --pattern {shlex.quote(self._pattern)}"
-
-
-def _pattern_of(match: re.Match[str]) -> str:
-    """Returns a pattern without needless backslashes, in which several spaces are any white space."""
-    before, after = (
-        re.sub(r"\s{2,}|\t", lambda _: r"\s+", re.sub(r"([][(){}.*+?^$|\\])", r"\\\1", match[group] or ""))
-        for group in ("label", "unit")
-    )
-    return rf"{before}(?P<fps>[\d.,]*\d{'[kM]' if match['scale'] or match['last_scale'] else ''}){after}".strip()

@@ -42,8 +42,6 @@ class LineReader(ABC):
     """Whether its rates are those of a whole group of ranks."""
     vague: bool = False
     """Whether its progress may be that of anything, such as a download."""
-    failures: Sequence[tuple[bytes, str]] = ()
-    """Expressions for lines that name a failure, each with what to do about it."""
 
     @property
     def warnings(self) -> tuple[str, ...]:

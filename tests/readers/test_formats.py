@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from gmg_tui.errors import GmgError
-from gmg_tui.genesis.output.failures import FailureKind
 from gmg_tui.genesis.output.reader import Reader
-from gmg_tui.model import Phase, Progress, WorkerState
+from gmg_tui.model import Progress, WorkerState
 from gmg_tui.readers import formats
-from gmg_tui.readers.formats import Format, FormatLines, check, check_tables
+from gmg_tui.readers.formats import Format, FormatLines, check
 from gmg_tui.readers.interface import Figures, number
 
 _SAMPLES = Path(__file__).parents[1] / "samples" / "trainers"
@@ -147,66 +146,3 @@ def test_a_reader_uses_the_matches_of_a_pattern() -> None:
     assert reader.progress == Progress(20.0, 40.0, "step", 20.0, 1.0)
     assert reader.fresh_metrics() == {"reward": 20.5}
     assert reader.fresh_metrics() == {}
-
-
-def test_a_table_of_the_settings_defines_phases_and_failures_too() -> None:
-    table = {
-        "lines": [r"epoch (?P<done>\d+) of (?P<total>\d+)"],
-        "words": ["epoch"],
-        "unit": "epoch",
-        "first": 0,
-        "phases": {"^warming up": "compiling kernels"},
-        "failures": {"^diverged": "use a smaller step"},
-    }
-    reader = Reader(started=0.0, formats=check_tables({"mine": table}))
-    reader.feed(b"warming up\n", 1.0)
-    assert reader.phase is Phase.COMPILING
-    reader.feed(b"epoch 4 of 10\ndiverged after 4\n", 2.0)
-    assert reader.progress == Progress(5.0, 10.0, "epoch")
-    failure = reader.failure(1)
-    assert (failure.kind, failure.reason, failure.advice) == (
-        FailureKind.SCRIPT,
-        "diverged after 4",
-        "use a smaller step",
-    )
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ({"line": ["x"]}, "readers.mine: Object contains unknown field `line`"),
-        ({"lines": ["("]}, "readers.mine.lines '(': no regular expression"),
-        ({"phases": {"x": "flying"}}, "readers.mine: Invalid enum value 'flying'"),
-        ({"failures": {"(": "x"}}, "readers.mine '(': no regular expression"),
-    ],
-)
-def test_an_invalid_table_is_refused(table: dict[str, object], message: str) -> None:
-    with pytest.raises(GmgError, match=re.escape(message)):
-        check_tables({"mine": table})
-
-
-@pytest.mark.parametrize(
-    ("line", "pattern"),
-    [
-        ("step 7 fps: 1236", r"fps: (?P<fps>[\d.,]*\d)"),
-        ('{"env_fps": 1,236.5}', r'env_fps": (?P<fps>[\d.,]*\d)'),
-        ("iteration 3 took 0.4 s, 12.5k steps/s", r"(?P<fps>[\d.,]*\d[kM]) steps/s"),
-        ("sim 812.25 FPS (cpu)", r"(?P<fps>[\d.,]*\d) FPS"),
-    ],
-)
-def test_an_unparsed_rate_suggests_a_pattern(line: str, pattern: str) -> None:
-    reader = Reader(started=0.0)
-    for second in range(1, 7):
-        assert reader.hint is None
-        reader.feed(f"\x1b[1m{line}\x1b[0m\n".encode(), float(second))
-    assert reader.hint == f"its FPS are not known: start it with --pattern '{pattern}'"
-    (figures,) = _read(line, pattern)
-    assert figures.rates
-
-
-def test_no_pattern_is_suggested_with_a_known_rate_or_without_a_printed_one() -> None:
-    genesis, quiet = Reader(started=0.0), Reader(started=0.0)
-    for second in range(1, 20):
-        genesis.feed(b"[Genesis] [07:00:00] [INFO] Running at 100.00 FPS (10.00 FPS per env, 10 envs).\n", second)
-        quiet.feed(b"loss: 0.31\nepoch 3 of 10\nsteps: 400\n", second)
-    assert (genesis.hint, quiet.hint) == (None, None)

@@ -26,7 +26,6 @@ from gmg_tui.engine.processes.process import LEFTOVERS, Process
 from gmg_tui.genesis.output.reader import Reader
 from gmg_tui.model import Attempt, Fps, GpuSample, WorkerState
 from gmg_tui.model.tried import SETTLE_S
-from gmg_tui.readers.formats import check_tables
 from gmg_tui.text import SEPARATOR
 
 _log = logging.getLogger(__name__)
@@ -59,7 +58,6 @@ class RunningAttempt:
             self.started_clock,
             rank=launch.meeting is not None or context.torchrun,
             patterns=context.spec.patterns,
-            formats=check_tables(context.spec.readers),
             args=launch.args,
         )
         self.meter = Meter()

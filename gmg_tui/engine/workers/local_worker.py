@@ -281,7 +281,7 @@ class LocalWorker(Worker):
             state=state,
             state_since=unix(self.state_since),
             newest=attempt.record() if attempt is not None else Attempt(0, self.args),
-            advice=self._advice(),
+            advice=self.advice,
             warnings=(
                 *(text for text in troubles if text is not None),
                 *(attempt.warnings if attempt is not None else ()),
@@ -309,12 +309,6 @@ class LocalWorker(Worker):
             cpu_pct=attempt.activity.cpu_pct if state.live else None,
             memory_rss_mib=attempt.activity.memory_rss_mib if state.live else None,
         )
-
-    def _advice(self) -> str | None:
-        attempt = self.running
-        if attempt is None:
-            return self.advice
-        return self.advice or (attempt.reader.hint if attempt.fps is None and self.state.live else None)
 
     def _last_line(self) -> str:
         """The script's progress and metrics where it reports such, else its newest line: the last of a table means little."""

@@ -82,20 +82,13 @@ _BOX = re.compile(b"|".join(map(str.encode, "─│╭╮╰╯")))
 """What Rich draws around messages."""
 
 
-def explain(exit_code: int, tail: Sequence[bytes], patterns: Sequence[tuple[bytes, str]] = ()) -> Failure:
-    """Returns why an attempt ended with `exit_code` (negative: a signal's number), from its last lines as written.
-
-    `patterns` are further expressions for lines that name a failure, each with what to do about it.
-    """
+def explain(exit_code: int, tail: Sequence[bytes]) -> Failure:
+    """Returns why an attempt ended with `exit_code` (negative: a signal's number), from its last lines as written."""
     first = torchrun.first_failure(tail)
     if first is not None:
         failure = explain(first.exit_code, first.tail)
         return failure._replace(reason=f"rank {first.rank}: {failure.reason}"[:_MAX_TEXT])
     texts = [lines.unmarked(lines.plain(line)) for line in tail]
-    for pattern, advice in patterns:
-        line = next((text for text in reversed(texts) if re.search(pattern, text)), None)
-        if line is not None:
-            return Failure(FailureKind.SCRIPT, _one_line(line), advice)
     if exit_code < 0:
         return _killed(-exit_code, texts)
     exception = _of_group(texts) or _reason(texts, indented=[line[:1] in (b" ", b"\t") for line in tail])

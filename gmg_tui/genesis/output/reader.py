@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gmg_tui import env_count
 from gmg_tui.genesis.output import lines
@@ -11,7 +11,7 @@ from gmg_tui.genesis.output.failures import Failure, Tail, explain
 from gmg_tui.genesis.output.genesis_lines import Alerts, GenesisLines
 from gmg_tui.genesis.output.printed_rate import PrintedRate, is_smoothed
 from gmg_tui.model import Fps, Phase, Progress, WorkerState
-from gmg_tui.readers.formats import LONG_LINE, Format, FormatLines, PatternHint, ReportedLines, built_in
+from gmg_tui.readers.formats import LONG_LINE, Format, FormatLines, ReportedLines, built_in
 from gmg_tui.readers.interface import Figures, LineReader
 
 _MAX_METRICS = 64
@@ -67,7 +67,7 @@ class Pace:
 class Reader:
     """Reads the output of one attempt, both streams together, block by block.
 
-    The user's `patterns` and `formats` take precedence over Genesis' lines, these over a trainer's. Phases also come from
+    The user's `patterns` take precedence over Genesis' lines, these over a trainer's. Phases also come from
     the probe (`reach`). Memory is bounded.
 
     Attributes:
@@ -87,7 +87,6 @@ class Reader:
         *,
         rank: bool = False,
         patterns: Sequence[str] = (),
-        formats: Mapping[str, Format] | None = None,
         args: Sequence[str] = (),
     ) -> None:
         """Read a worker on a GPU (`gpu_slot`) or the CPU, which may be a `rank` of a group.
@@ -102,11 +101,9 @@ class Reader:
         self.metrics: dict[str, float] = {}
         self.n_envs: int | None = None
         self.genesis = GenesisLines(Alerts(gpu_slot, rank=rank))
-        custom = [Format(lines=tuple(patterns))] if patterns else []
-        custom += (formats or {}).values()
+        custom = [FormatLines(Format(lines=tuple(patterns)))] if patterns else []
         trainers = (FormatLines(row, most=LONG_LINE) for row in built_in().values())
-        self._readers: tuple[LineReader, ...] = (ReportedLines(), *map(FormatLines, custom), self.genesis, *trainers)
-        self._hint = PatternHint()
+        self._readers: tuple[LineReader, ...] = (ReportedLines(), *custom, self.genesis, *trainers)
         self._rate = PrintedRate()
         self._rate_from = self._progress_from = self._envs_from = len(self._readers)
         self._reports: deque[tuple[float, float]] = deque(maxlen=_PACE + 1)
@@ -129,8 +126,6 @@ class Reader:
             self.phase_started, self._clock_known = now, True
         self._now = now
         self._tail.add(block)
-        if self.fps is None:
-            self._hint.feed(block, now)
         ordered, at = self.genesis.in_order(block), 0
         if ordered or self.phase in _SILENT:
             # The meaning of a line depends on the phase, so these are read one by one.
@@ -176,11 +171,6 @@ class Reader:
         return fresh
 
     @property
-    def hint(self) -> str | None:
-        """The `--pattern` to start the script with, where it prints a rate that is not read."""
-        return self._hint.text if self.fps is None else None
-
-    @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings, one line each."""
         return tuple(text for reader in self._readers for text in reader.warnings)
@@ -191,8 +181,7 @@ class Reader:
 
     def failure(self, exit_code: int) -> Failure:
         """Returns why the attempt ended with `exit_code` (negative: a signal's number), according to its last lines."""
-        patterns = [row for reader in self._readers for row in reader.failures]
-        return explain(exit_code, self._tail.lines(), patterns)
+        return explain(exit_code, self._tail.lines())
 
     def _take(self, position: int, reader: LineReader, figures: Figures) -> None:
         """Apply figures of the reader at `position`."""
