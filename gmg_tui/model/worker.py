@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from msgspec import Struct
 
 from gmg_tui.model.attempt import NO_ATTEMPT, Attempt, Fps, Progress
@@ -13,7 +11,6 @@ _SAVING = "saving"
 """Displayed for its state while Genesis saves its kernels at the end, whatever it has done before."""
 _LOST = "lost"
 """Displayed for the state of a worker whose node is lost."""
-_StructT = TypeVar("_StructT", bound=Struct)
 _UNDISTURBED = frozenset({WorkerState.STARTING, WorkerState.BUILDING, WorkerState.COMPILING, WorkerState.RUNNING})
 
 
