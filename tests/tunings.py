@@ -191,7 +191,7 @@ ENDED = Tuning(
 )
 
 CUSTOM = Tuning(
-    TuneSpec("bs", 8, 512, "samples_s"),
+    TuneSpec("bs", 8, 512),
     "found in 00:03:02",
     tuple(
         Trial(
@@ -201,8 +201,7 @@ CUSTOM = Tuning(
             TrialKind.LADDER,
             TrialState.MEASURED,
             rate,
-            rate * 0.99,
-            rate * 1.01,
+            1.0,
             start_s=4.0,
             measured_s=8.0,
         )
@@ -219,7 +218,7 @@ CUSTOM = Tuning(
     ended=True,
     command=("gmg-tui", "--cpu", "2", "train.py", "32"),
 )
-"""A metric of the script's own, on shares of the CPU: neither memory nor utilisation nor power is known."""
+"""On shares of the CPU: neither memory nor utilisation nor power is known."""
 
 
 def session(tuning: Tuning, name: str = "tune-1") -> Session:

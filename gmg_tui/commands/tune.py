@@ -102,7 +102,6 @@ def _asked(options: Options) -> TuneSpec:
         name,
         low,
         high,
-        options.metric,
         options.headroom,
         options.knee,
         options.settle,

@@ -72,11 +72,11 @@ def tuning(of: Tuning, draw: _Drawing) -> Iterator[str]:
     yield draw(charts.curve(of))
     values = "".join(
         f"<div><dt>{in_html(name)}</dt><dd>{best.value:,}</dd>"
-        f"<dt>{in_html(tune_words.rate(best.rate, of.spec))}{in_html(tune_words.margin(best))}</dt></div>"
-        for name, best in tune_words.values_of(answer, of.spec)
+        f"<dt>{in_html(tune_words.rate(best.rate))}{in_html(tune_words.margin(best))}</dt></div>"
+        for name, best in tune_words.values_of(answer)
     )
     yield f"<dl>{values}</dl>"
-    together, factors = tune_words.together(answer, of.spec), tune_words.factors(answer)
+    together, factors = tune_words.together(answer), tune_words.factors(answer)
     notes = [tune_words.why_not_more(answer), together and f"together: {together}", factors and f"slots: {factors}"]
     yield from (f"<p>{in_html(note)}</p>" for note in (*notes, *answer.warnings) if note)
     if of.command:

@@ -96,8 +96,8 @@ def answer_lines(tuning: Tuning) -> list[str]:
     spec, answer = tuning.spec, tuning.answer
     notes = [("next", tune_words.why_not_more(answer)), ("slots", tune_words.factors(answer))]
     notes += [("warning", warning) for warning in answer.warnings]
-    headline = [f"{spec.variable} = {together}"] if (together := tune_words.together(answer, spec)) else []
-    table = tables.terminal(tune_words.answer_columns(spec), tune_words.values_of(answer, spec))
+    headline = [f"{spec.variable} = {together}"] if (together := tune_words.together(answer)) else []
+    table = tables.terminal(tune_words.answer_columns(spec), tune_words.values_of(answer))
     lines = [*headline, *table, *(f"{name}: {text}" for name, text in notes if text)]
     if answer.recommended is None:
         return [*lines, f"no value of {spec.variable} was measured"]
