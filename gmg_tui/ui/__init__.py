@@ -10,10 +10,11 @@ import gc
 import importlib
 import os
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
-from gmg_tui.ui.view import Outcome
+from gmg_tui.model import Session, Snapshot
 
 __all__ = ["Outcome", "load", "run"]
 
@@ -21,6 +22,18 @@ _SWITCHES = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 """Read by Textual when it is imported: nothing moves by itself, and scrolling is by whole rows."""
 _GARBAGE = 20_000
 """Objects before the collector looks for garbage. A redraw makes thousands, nearly all of which go by themselves."""
+
+
+class Outcome(NamedTuple):
+    """How the interface ended, and the session as it was then."""
+
+    how: str
+    """`ended`: all workers had; `stopped`: they were stopped from here; `detached`: they go on; `lost`: the engine is
+    gone; `looked`: it had ended before the screen was opened."""
+    session: Session
+    snapshot: Snapshot
+    reason: str = ""
+    """Why the engine was lost, in one line."""
 
 
 def load() -> None:
@@ -64,20 +77,20 @@ def run(
 async def _run(
     opened: Callable[[], Awaitable[Source]], theme: str | None, *, ascii_only: bool, mouse: bool, web: bool
 ) -> Outcome:
-    from gmg_tui.ui import watchdog
+    from gmg_tui.ui import terminal
     from gmg_tui.ui.app import GmgApp
 
     engine = await opened()
     try:
         app = GmgApp(engine, theme=theme, ascii_only=ascii_only, web=web)
-        with watchdog.watch(lambda: app.finish("looked" if engine.ended else "detached"), terminal=not web):
+        with terminal.watch(lambda: app.finish("looked" if engine.ended else "detached"), terminal=not web):
             outcome = await app.run_async(mouse=mouse)
         if web and outcome is None:  # its page was closed
             outcome = Outcome("detached", app.view.session, app.view.snapshot)
     finally:
         await engine.close()
         if not web:
-            watchdog.drain()
+            terminal.drop_keys()
     task = asyncio.current_task()
     if outcome is None and task is not None and task.cancelling():  # by ctrl+c before the first frame
         raise asyncio.CancelledError

@@ -1,4 +1,4 @@
-"""The application: the connection to a session, what is drawn of it, and what the keys of all screens do."""
+"""The application: what the engine sends, when it is drawn, and what the keys of all screens do."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
 from gmg_tui.model import Snapshot
 from gmg_tui.options import THEMES
-from gmg_tui.protocol import Action
-from gmg_tui.ui import keys, themes
-from gmg_tui.ui.connection import Connection
+from gmg_tui.protocol import Action, Bye, Lines, Update
+from gmg_tui.ui import Outcome, keys, themes
 from gmg_tui.ui.control import Control
 from gmg_tui.ui.dialogs import ConfirmScreen
-from gmg_tui.ui.drawing import Appearance, AsciiFilter, safe
+from gmg_tui.ui.drawing import Appearance, safe
 from gmg_tui.ui.main_screen import MainScreen
 from gmg_tui.ui.pages.page import Page
-from gmg_tui.ui.terminal import TerminalApp, TerminalDriver, TrueSizeScreen
-from gmg_tui.ui.view import Outcome, View
+from gmg_tui.ui.terminal import TerminalApp, TerminalDriver, TrueSizeScreen, sequences
+from gmg_tui.ui.view import View
 
 MESSAGE_S = 8.0
 """How long a message is shown, seconds."""
@@ -54,7 +53,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     TITLE = "gmg-tui"
     CSS_PATH = Path(__file__).with_name("style.tcss")
     PACE_S: ClassVar[float] = 0.25
-    """Shortest time between two redraws, seconds: the engine sends a snapshot each second, and one for each change."""
+    """How long to wait for more before a redraw, seconds: the engine sends a snapshot each second and for each change."""
     SILENT_S: ClassVar[int] = 4
     """Seconds without a message after which the engine, which sends one each second, counts as silent."""
     BINDINGS: ClassVar[list[BindingType]] = [*keys.SESSION]
@@ -69,7 +68,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         ascii_only: bool = False,
         web: bool = False,
     ) -> None:
-        self._ascii = [AsciiFilter()] if ascii_only else []
+        self._ascii = [themes.AsciiFilter()] if ascii_only else []
         # Otherwise Textual 8.2.8 turns colours to greys for NO_COLOR, and sends those (`app.py`, `Monochrome`).
         super().__init__(
             driver_class=None if web else TerminalDriver, ansi_color=True if "NO_COLOR" in os.environ else None
@@ -85,7 +84,9 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         self.theme = themes.textual_name(theme, no_color=self.no_color)
         self.set_keymap(keys.keymap)
         self.main = MainScreen(self.view)
-        self._connection = Connection(self)
+        self._draws_soon = False
+        self._silent_s = 0
+        """Seconds since the engine's last message."""
         self.control = Control(self)
 
     def get_key_display(self, binding: Binding) -> str:
@@ -117,7 +118,7 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     def on_mount(self) -> None:
         """Start listening to the engine."""
         self._window = self.size
-        self.run_worker(self._connection.listen(), name="listen")
+        self.run_worker(self._listen(), name="listen")
         self.set_interval(1.0, self._each_second)
         if self.view.snapshot.tuning is not None:
             self.call_later(self.action_queue)
@@ -135,12 +136,15 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     def on_resize(self, event: Resize) -> None:
         """Draw everything again, also in the same size: another size in between may have cut or moved its rows."""
         self._window = event.size
-        self.forget_terminal()
-        self.screen.refresh(layout=True)
+        self.action_redraw()
 
     def _each_second(self) -> None:
         """Notice what is not announced: a silent engine, and a size of the window that got lost."""
-        self._connection.each_second()
+        view = self.view
+        self._silent_s += 1
+        if self._silent_s >= self.SILENT_S and not view.disconnected and not view.over:
+            view.silent_s = self._silent_s
+            self.publish()
         if self.terminal is not None and (size := Size(*shutil.get_terminal_size())) != self._window:
             self.post_message(Resize(size, size))
 
@@ -158,12 +162,61 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
 
     # The session
 
+    async def _listen(self) -> None:
+        """Take what the engine sends, until it leaves."""
+        async for event in self.engine.events():
+            self._silent_s = self.view.silent_s = 0
+            match event:
+                case Update(snapshot=snapshot):
+                    self._apply(snapshot)
+                case Lines():
+                    self.take_lines(event)
+                case Bye(reason=reason):
+                    self._disconnected(reason)
+                    return
+
+    def _apply(self, snapshot: Snapshot) -> None:
+        """Take a snapshot, have the terminal notify of what has happened since the one before, and draw it."""
+        view = self.view
+        last = max((each.number for each in view.snapshot.occurred), default=0)
+        happened = tuple(each for each in snapshot.occurred if each.number > last)
+        self.write_to_terminal(sequences(view.session.spec.notify, happened, tmux=bool(os.environ.get("TMUX"))))
+        view.apply(snapshot)
+        if self.main.is_mounted:
+            self.main.open_log()
+        if snapshot.ended and view.stopping:
+            self.finish("stopped")
+        elif not self._draws_soon:
+            self._draws_soon = True
+            self.set_timer(self.PACE_S, self.publish)
+
+    def take_lines(self, lines: Lines) -> None:
+        """Take lines of the log; they are drawn with the next snapshot, where there are any more."""
+        self.main.log_view.take(lines)
+        if self.view.over:
+            self.main.log_view.update_rows()
+
+    def _disconnected(self, reason: str) -> None:
+        """Keep final results on the screen once the engine is gone; anything else is a loss."""
+        view = self.view
+        view.disconnected = True
+        if view.stopping:
+            self.finish("stopped")
+        elif view.snapshot.ended:
+            self.say(f"The engine has exited: {reason}")
+        else:
+            self.finish("lost", reason)
+
     def publish(self) -> None:
         """Draw the view as it is now."""
+        self._draws_soon = False
         if not self.screen_stack:  # it is ending
             return
         with self.batch_update():
             self.snapshot = self.view.snapshot
+        for each in self.screen_stack[1:-1]:  # what is below a dialog is drawn (Textual 8.2.8) from what it has kept
+            if isinstance(each, ModalScreen):
+                each.refresh()
 
     def refresh_view(self) -> None:
         """Draw the view after a key has changed it."""
@@ -224,8 +277,8 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
         if action in {"queue", "tried"}:
             opened = any(isinstance(page, Page) and action == page.OPENED_BY for page in self.screen_stack)
             return not opened and (action == "tried" or view.queue is not None)
-        if action == "processes" and view.over:  # they are not recorded
-            return False
+        if (action == "processes" and view.over) or (action == "use_gpu" and view.queue is None):
+            return False  # processes are not recorded; only in a queue jobs wait for GPUs
         return action not in keys.ON_WORKER or not isinstance(screen, Page) or screen.shows_worker
 
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
@@ -253,17 +306,9 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
             self.main.open_log()
             self.refresh_view()
 
-    def action_restart(self) -> None:
-        """Restart the selected worker, or the marked ones."""
-        self.control.act(Action.RESTART)
-
-    def action_stop(self) -> None:
-        """Stop the selected worker, or the marked ones."""
-        self.control.act(Action.STOP)
-
-    def action_kill(self) -> None:
-        """Kill the selected worker or the marked ones, after a confirmation unless they are being stopped already."""
-        self.control.act(Action.KILL)
+    def action_act(self, name: str) -> None:
+        """Restart, stop or kill the selected worker, or the marked ones; `name` is that of the `Action`."""
+        self.control.act(Action(name))
 
     def action_restart_failed(self) -> None:
         """Restart all that failed or are stuck."""
@@ -272,6 +317,10 @@ class GmgApp(TerminalApp[Outcome], inherit_bindings=False):
     async def action_edit(self) -> None:
         """Edit arguments and environment, then restart."""
         await self.control.edit()
+
+    def action_use_gpu(self, used: bool) -> None:
+        """Let jobs start on the GPUs of the selected or the marked workers, or no more."""
+        self.control.use_gpu(used=used)
 
     # Pages
 

@@ -2,8 +2,8 @@
 
 The charts stand one above the other on one time axis, each filled from its lower edge, which is 0; an unknown value
 leaves a gap. The curve is the rate over the value, which has a logarithmic axis: each point has the sign and colour of
-its slot, and its interval where that is higher than a cell; a dotted line joins the means of the values. Vertical lines
-stand where a value did not run, and where the memory ends.
+its slot, and its interval where that is higher than a cell; a dotted line joins the means of the values; a cross stands
+above a value that did not run.
 """
 
 from __future__ import annotations
@@ -168,13 +168,7 @@ def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, heig
         if height > 1:
             lines[(height + 1) // 2] = Content.styled(text.center(width)[:width], _DIM)
         return lines
-    limits = _limits(answer)
-    plot = _Plot(
-        width - _GUTTER, height - _AROUND, [*(each.value for each in trials), *(at for at, *_ in limits)], points
-    )
-    for value, _, sign, style in limits:
-        for row in range(plot.height):
-            plot.put(plot.column(value), row, sign, style)
+    plot = _Plot(width - _GUTTER, height - _AROUND, [each.value for each in trials], points)
     for trial in trials:
         if trial.state is TrialState.FAILED:
             plot.put(plot.column(trial.value), 0, SIGNS.states[WorkerState.FAILED], "$error")
@@ -182,8 +176,6 @@ def curve(tuning: Tuning, answer: Answer, selected: int | None, width: int, heig
     for trial in points:
         sign, style = _sign_of(trial.slot, answer)
         plot.point(trial, sign, style if trial.state is TrialState.MEASURED else _DIM, reverse=trial.number == selected)
-    for value, label, _, style in limits:
-        plot.label(plot.column(value), label, style)
     return [heading, *plot.rows(), *_value_axis(plot, tuning, answer)]
 
 
@@ -241,15 +233,6 @@ class _Plot:
         for at, character in enumerate(text, column):
             if 0 <= at < self.width:
                 self._cells[row][at] = (character, style)
-
-    def label(self, column: int, text: str, style: str) -> None:
-        """Write a text beside a column, as low as nothing else is there; nowhere if something is everywhere."""
-        for row in reversed(range(self.height)):
-            for at in (column + 2, column - 1 - len(text)):
-                cells = self._cells[row][max(0, at) : at + len(text)]
-                if at >= 0 and len(cells) == len(text) and all(character == " " for character, _ in cells):
-                    self.put(at, row, text, style)
-                    return
 
     def join(self, points: Sequence[Trial]) -> None:
         """Join the means of the values by dots."""
@@ -331,11 +314,3 @@ def _value_axis(plot: _Plot, tuning: Tuning, answer: Answer) -> list[Content]:
             line[plot.column(best.value)] = (name[0].upper(), "bold $success")
     corner = Content.styled(f"{'':{_GUTTER - 1}}└", _DIM)
     return [corner + _styled(line), Content.styled(" " * _GUTTER + "".join(labels), _DIM)]
-
-
-def _limits(answer: Answer) -> list[tuple[int, str, str, str]]:
-    """Where the memory ends and where the edge is, as far as that is known: value, label, sign and style of each."""
-    memory = answer.memory.most if answer.memory is not None else None
-    edge = answer.edge.value if answer.edge is not None else None
-    limits = [(memory, "memory", "┊", "$secondary"), (edge, "edge", "╎", "$error")]
-    return [(value, f"{name} {value:,}", sign, style) for value, name, sign, style in limits if value and value > 0]

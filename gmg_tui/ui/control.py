@@ -14,7 +14,6 @@ from gmg_tui.model import Settings, Worker, WorkerState
 from gmg_tui.protocol import Action, Seen
 from gmg_tui.ui import words
 from gmg_tui.ui.view import View
-from gmg_tui.ui.workers.grid import NO_GPU, NO_MATCH
 
 if TYPE_CHECKING:
     from gmg_tui.ui.app import GmgApp
@@ -41,7 +40,7 @@ def seen(view: View, slots: Iterable[str], *, attempt: bool = False) -> dict[str
 
 def lost_s(worker: Worker, now: float) -> float:
     """How much running ends with the worker's process, seconds; 0 where it is too little to ask."""
-    running = worker.state.live and worker.state is not WorkerState.STOPPING and not words.suspended(worker)
+    running = worker.state.live and worker.state is not WorkerState.STOPPING
     ran_s = worker.attempt_s(now) or 0.0
     return ran_s if running and ran_s > SHORT_S else 0.0
 
@@ -92,14 +91,18 @@ class Control:
             self._app.say(f"{node} is folded: unfold it, or mark its workers.")
             return ""
         if not view.selected:
-            self._app.say(NO_MATCH if view.filter else NO_GPU)
+            self._app.say(view.why_empty)
         return view.selected
+
+    def _slots(self) -> list[str]:
+        """The marked slots, else the selected one; without one, a message says why."""
+        view = self._app.view
+        marked = [slot for slot in view.slots if slot in view.marked] if self._marks else []
+        return marked or list(filter(None, [self.selected()]))
 
     def _targets(self, action: Action | None) -> list[Worker]:
         """The workers that `action` (None: edit) applies to; without one, a message says why."""
-        view = self._app.view
-        marked = [slot for slot in view.slots if slot in view.marked] if self._marks else []
-        slots = marked or list(filter(None, [self.selected()]))
+        view, slots = self._app.view, self._slots()
         workers = [worker for slot in slots if (worker := view.worker_on(slot)) is not None]
         if view.queue is not None:
             workers = [worker for worker in workers if worker.job is not None]
@@ -145,14 +148,22 @@ class Control:
         else:
             act()
 
+    def use_gpu(self, *, used: bool) -> None:
+        """Let jobs start on the GPUs of the selected slot or the marked ones, or no more."""
+        if slots := self._slots():
+            self._app.request(partial(self._use_gpu, slots, used=used))
+
+    async def _use_gpu(self, slots: Sequence[str], *, used: bool) -> None:
+        for slot in slots:
+            await self._app.engine.use_slot(slot, used=used)
+        self._app.say(f"{'Jobs start again' if used else 'No more jobs start'} on {', '.join(slots)}.")
+
     async def edit(self, start: Settings | None = None) -> None:
         """Open the edit dialog, which begins with other settings than the present ones, if any are given."""
         from gmg_tui.ui.edit import EditScreen
 
         app, view = self._app, self._app.view
-        if view.silent_s:
-            app.say(f"The engine has been silent for {units.span(view.silent_s)}.")
-        elif slots := [worker.slot for worker in self._targets(None)]:
+        if slots := [worker.slot for worker in self._targets(None)]:
             slot = view.selected if view.selected in slots else slots[0]
             marked = slots if view.marked and self._marks else ()
             question = self._edit_question

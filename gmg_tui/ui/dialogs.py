@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar, Literal, TypeVar
 
-from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Button, SelectionList, Static
-from textual.widgets.selection_list import Selection
+from textual.widgets import Button, Static
 
 from gmg_tui import units
-from gmg_tui.client import Source
-from gmg_tui.errors import GmgError
-from gmg_tui.model import Lane, Session, Snapshot
+from gmg_tui.model import Session, Snapshot
 from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.keys import displayed
 from gmg_tui.ui.terminal import TrueSizeScreen
@@ -169,57 +165,3 @@ class QuitScreen(Dialog[Answer | None]):
         if self._stopping:
             effect = "SIGKILL at once: kernels that are not saved must be compiled again."
             yield "kill", f"Kill them now ({key['kill']})", effect
-
-
-class GpusScreen(Dialog[None]):
-    """The slots of a sweep, each enabled or disabled for new jobs together with the others on its GPU."""
-
-    DEFAULT_CSS = """
-    GpusScreen SelectionList { height: auto; max-height: 100%; border: none; &:focus { border: none; } }
-    """
-    heading = "GPUs of the sweep"
-
-    def __init__(self, engine: Source) -> None:
-        super().__init__()
-        self._engine = engine
-        self._list = SelectionList[str]()
-        self._failure = Static()
-
-    def contents(self) -> ComposeResult:
-        """The slots, and why one could not be changed."""
-        yield from (self._list, self._failure)
-        yield Static("Space enables or disables a GPU. A job that runs there goes on.", classes="effect")
-
-    def on_mount(self) -> None:
-        """Ask which are enabled."""
-        self._list.focus()
-        self._use()
-
-    def on_selection_list_selection_toggled(self, event: SelectionList.SelectionToggled[str]) -> None:
-        """Enable or disable the slot."""
-        self._use(event.selection.value, enabled=event.selection.value in self._list.selected)
-
-    @work(group="using")
-    async def _use(self, slot: str = "", *, enabled: bool = True) -> None:
-        """Enable or disable `slot`, if any is given, and show which are enabled now."""
-        failure = ""
-        try:
-            if slot:
-                await self._engine.use_slot(slot, used=enabled)
-        except GmgError as error:
-            failure = str(error)
-        try:
-            self._show((await self._engine.queue(0, 1)).lanes)
-        except GmgError as error:
-            failure = failure or str(error)
-        self._failure.update(plain(failure).stylize("$warning"))
-
-    def _show(self, lanes: Sequence[Lane]) -> None:
-        highlighted = self._list.highlighted
-        with self.prevent(SelectionList.SelectionToggled, SelectionList.SelectedChanged):
-            self._list.clear_options()
-            for lane in lanes:
-                running = f"  runs job {lane.job}" if lane.job is not None else ""
-                benched = f"  benched: {lane.benched}" if lane.benched else ""
-                self._list.add_option(Selection(plain(f" {lane.slot}{running}{benched}"), lane.slot, lane.used))
-        self._list.highlighted = highlighted or 0

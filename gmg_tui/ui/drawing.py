@@ -1,4 +1,4 @@
-"""How things look: styles by name, signs, and one row of cells with small graphs and bars in it.
+"""How things look: styles by name, signs, one row of cells with small graphs and bars in it, and widgets of such rows.
 
 `Row` is the only way from a text to the main screen. Every text is cleaned here, so that nothing a worker wrote acts as
 terminal control, and none is ever parsed as markup, because a `Segment` has none.
@@ -6,18 +6,20 @@ terminal control, and none is ever parsed as markup, because a `Segment` has non
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, islice, zip_longest
 from typing import Final, NamedTuple, Self, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
-from textual.color import Color
+from textual.app import ComposeResult
 from textual.content import Content
-from textual.filter import LineFilter
+from textual.geometry import Region
+from textual.screen import Screen
 from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Footer
 
 from gmg_tui.model import WorkerState
 from gmg_tui.text import clean
@@ -38,7 +40,6 @@ STYLES: Mapping[str, str] = {
     "temperature": "error",
     "border": "border-blurred",
     "selected": "border",
-    "key": "primary",
     "match": "foreground",
     "match-here": "warning",
 }
@@ -46,7 +47,7 @@ STYLES: Mapping[str, str] = {
 Appearance: TypeAlias = Mapping[str, Style]
 """The styles of a theme, by the names in `STYLES`."""
 
-_BOLD = ("strong", "title", "warn", "error", "fps", "selected", "key")
+_BOLD = ("strong", "title", "warn", "error", "fps", "selected")
 ATTRIBUTES: Mapping[str, str] = {
     **dict.fromkeys(_BOLD, "bold"),
     "match": "reverse",
@@ -236,88 +237,91 @@ def bar(fraction: float, width: int) -> tuple[str, str]:
     return full, SIGNS.bar[1] * (width - len(full))
 
 
-# `--ascii`
+# Widgets that draw no more than needed: only rows and keys that changed
 
-_LEVELS = " .:-=+*##"
-"""For a cell of a graph that is empty up to full, in eighths."""
-_ALIKE = {
-    "…": ".",
-    "·": ".",
-    "•": "*",
-    "–": "-",
-    "—": "-",
-    "−": "-",
-    "×": "x",
-    "±": "~",
-    "°": " ",
-    "Σ": "S",
-    "←↤": "<",
-    "→▸▶▷❯": ">",
-    "↑▲▴": "^",
-    "↓▼▾▽": "v",
-    "⚠": "!",
-    "✓✔": "+",
-    "✗✘": "x",
-    "◆↻": "*",
-    "●◉": "@",
-    "○": "o",
-    "◔": "b",
-    "◑": "c",
-    "◌": "~",
-    "■▪": "#",
-    "◇": "+",
-    "□": "%",
-    "△▵": "&",
-    "┊": ":",
-    "╎": "!",
-    "▀▔": '"',
-    "▐▕": "|",
-    "░": ".",
-    "▒": ":",
-    "▓": "*",
-}
+_BLANK: Final = Strip([], 0)
 
 
-def _table() -> Iterator[tuple[int, str]]:
-    for dots in range(256):
-        yield 0x2800 + dots, _LEVELS[dots.bit_count()]
-    for code in range(0x2500, 0x2580):  # box drawing
-        name = unicodedata.name(chr(code))
-        corner, across, down = "#=#" if "HEAVY" in name else "+-|"
-        straight = across if "HORIZONTAL" in name else down
-        yield code, corner if "AND" in name or "ARC" in name else straight
-    for eighths in range(1, 9):  # blocks from below, then from the left
-        yield 0x2580 + eighths, _LEVELS[eighths]
-        yield 0x2590 - eighths, _LEVELS[eighths]
-    for characters, replacement in _ALIKE.items():
-        for character in characters:
-            yield ord(character), replacement
+class Rows(Widget):
+    """A widget that makes all of its rows for its size and theme, and refreshes those that differ from before."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: list[Strip] = []
+        self._made_for: object = None
+        """Size and theme that the rows were made for."""
 
-_IN_ASCII = dict(_table())
+    @property
+    def appearance(self) -> Appearance:
+        """The styles of the present theme."""
+        return self.app.appearance  # type: ignore[attr-defined,no-any-return]
 
+    def make_rows(self, width: int, height: int) -> list[Row]:
+        """All rows, from the top."""
+        raise NotImplementedError
 
-@lru_cache(4096)
-def in_ascii(text: str) -> str:
-    """`text` in as many cells of ASCII; `?` for what has no likeness."""
-    translated = text.translate(_IN_ASCII)
-    if translated.isascii():
-        return translated
-    return "".join(_alike(character) for character in translated)
-
-
-def _alike(character: str) -> str:
-    plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
-    width = cell_len(character)
-    return character if character.isascii() else plain if len(plain) == width else "?" * width
-
-
-class AsciiFilter(LineFilter):
-    """Replaces the characters of every line, also of Textual's own frames, bars and buttons."""
-
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The segments with the same styles in ASCII."""
-        return [
-            segment if segment.text.isascii() else Segment(in_ascii(segment.text), segment.style, segment.control)
-            for segment in segments
+    def update_rows(self) -> None:
+        """Refresh the rows that have changed; a screen under a page is drawn once it is back, one under a dialog now."""
+        if not self.is_mounted or not self.size or not self.screen.is_current:
+            return
+        before, width = self._rows, self.size.width
+        self._make()
+        changed = [
+            Region(0, y, width, 1)
+            for y, (old, new) in enumerate(zip_longest(before, self._rows, fillvalue=_BLANK))
+            if old is not new and old != new
         ]
+        if changed:
+            self.refresh(*changed)
+
+    def _make(self) -> None:
+        self._made_for = (self.size, self.app.theme)
+        self._rows = [row.strip(self.appearance) for row in self.make_rows(*self.size)]
+
+    def render_line(self, y: int) -> Strip:
+        """A row in full width; all are made anew for another size or theme."""
+        if self._made_for != (self.size, self.app.theme):
+            self._make()
+        row = self._rows[y] if y < len(self._rows) else _BLANK
+        return row.adjust_cell_length(self.size.width, self.appearance["text"])
+
+
+class KeysFooter(Footer):
+    """Textual's footer, without the command palette, with the keys that have room, composed only when these change.
+
+    Textual's own cuts the last key, and makes all its widgets again whenever bindings are refreshed, here after each
+    move of the selection.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(show_command_palette=False, compact=True)
+        self._composed: list[tuple[str, bool]] | None = None
+
+    def bindings_changed(self, screen: Screen[object]) -> None:
+        """Compose the keys for the first time also without focus, which a page in a browser gets by a click only."""
+        super().bindings_changed(screen)
+        if self._composed is None and self.is_attached and screen is self.screen:
+            self.call_after_refresh(self.recompose)
+
+    def on_resize(self) -> None:
+        """Compose the keys that have room now."""
+        self.call_next(self.recompose)
+
+    def compose(self) -> ComposeResult:
+        """The keys that have room."""
+        return islice(super().compose(), len(self._keys()))
+
+    def _keys(self) -> list[tuple[str, bool]]:
+        """What has room, each with a blank behind it: key and description, and whether it can be pressed."""
+        shown = [each for each in self.screen.active_bindings.values() if each.binding.show]
+        keys = [
+            (f"{self.app.get_key_display(each.binding)} {each.binding.description} ", each.enabled) for each in shown
+        ]
+        ends = accumulate(cell_len(text) for text, _ in keys)
+        return [key for key, end in zip(keys, ends, strict=True) if end <= self.app.size.width + 1]
+
+    async def recompose(self) -> None:
+        """Compose the keys, if they have changed."""
+        if self.is_attached and (keys := self._keys()) != self._composed:  # else its page has been closed meanwhile
+            self._composed = keys
+            await super().recompose()

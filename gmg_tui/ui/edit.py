@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from rich.text import Text
 from textual import events, on, work
@@ -15,13 +17,15 @@ from textual.widgets import Button, RadioButton, RadioSet, Static, TextArea
 from gmg_tui import placeholders
 from gmg_tui.client import Source
 from gmg_tui.errors import GmgError
-from gmg_tui.model import Settings
+from gmg_tui.model import JobRecord, Settings, Slot, SlotKind
 from gmg_tui.protocol import Seen
-from gmg_tui.ui import arguments
 from gmg_tui.ui.dialogs import ConfirmScreen, Dialog
 from gmg_tui.ui.drawing import plain
 from gmg_tui.ui.view import View, job_on
-from gmg_tui.ui.words import together_text
+from gmg_tui.ui.words import join_args, together_text
+
+_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_QUOTES: Final = {"No closing quotation": "unclosed quotation mark", "No escaped character": "trailing backslash"}
 
 
 class _Field(TextArea):
@@ -151,13 +155,13 @@ class EditScreen(Dialog[None]):
             self._report(str(error), "$error")  # it stays open: what is typed next is not for the page
             return
         self._present = Settings(details.args, details.extra_env)
-        self._values = arguments.placeholder_values(self._view, self._slot, job)
+        self._values = placeholder_values(self._view, self._slot, job)
         if job is not None:
             self.query_one("#box").border_title = plain(f"{self.heading}, job {job.number} ({job.name})")
         start = self._start or self._present
-        self._args.load_text(arguments.join(start.args))
+        self._args.load_text(join_args(start.args))
         self._args.move_cursor(self._args.document.end)
-        self._env.load_text(arguments.join_env(start.env))
+        self._env.load_text("\n".join(f"{key}={value}" for key, value in start.env.items()))
         self._env.move_cursor(self._env.document.end)
         self._waiting = self._args.disabled = self._env.disabled = False
         self._args.focus()
@@ -172,7 +176,7 @@ class EditScreen(Dialog[None]):
 
     def _settings(self) -> Settings:
         """What is written, without placeholders filled in. Raises `GmgError` where it cannot be read."""
-        return Settings(arguments.split(self._args.text), arguments.split_env(self._env.text))
+        return Settings(split_args(self._args.text), split_env(self._env.text))
 
     def _unchanged(self, settings: Settings) -> bool:
         return settings == self._present and self._slots == (self._slot,)
@@ -188,7 +192,7 @@ class EditScreen(Dialog[None]):
         except GmgError as error:
             self._report(str(error), "$error")
             return
-        args = arguments.join([placeholders.fill(arg, self._values) for arg in settings.args])
+        args = join_args([placeholders.fill(arg, self._values) for arg in settings.args])
         self._preview.update(plain(f"Expands to: {args or 'no arguments'}"))
         if self._unchanged(settings):
             self._report("unchanged")
@@ -231,3 +235,44 @@ class EditScreen(Dialog[None]):
             self.notify(str(error), severity="error", markup=False)
         else:
             self.dismiss(None)
+
+
+# Text
+
+
+def split_args(line: str) -> tuple[str, ...]:
+    """The arguments in shell syntax, separated by blanks or line ends. Nothing is expanded. Raises `GmgError`."""
+    try:
+        return tuple(shlex.split(line))
+    except ValueError as error:
+        raise GmgError(f"arguments: {_QUOTES.get(str(error), str(error))}") from error
+
+
+def split_env(text: str) -> dict[str, str]:
+    """The environment in `KEY=VALUE` lines; blank lines are skipped, values are taken literally. Raises `GmgError`."""
+    env: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        key, equals, value = line.partition("=")
+        key = key.strip()
+        if not equals:
+            raise GmgError(f"environment, line {number}: expected KEY=VALUE")
+        if not _KEY.fullmatch(key):
+            raise GmgError(f"environment, line {number}: {key!r} is not a valid variable name")
+        if key in env:
+            raise GmgError(f"environment, line {number}: {key} is set twice")
+        env[key] = value
+    return env
+
+
+def placeholder_values(view: View, name: str, job: JobRecord | None) -> dict[str, object]:
+    """The values of the placeholders on the slot called `name`, in a sweep for its `job`."""
+    slot = view.slot(name) or Slot(name, SlotKind.CPU)
+    gpu_index = slot.gpu.index if slot.gpu is not None else None
+    if job is None:
+        index = view.present.index(name) if name in view.present else 0
+        return placeholders.values_for(slot, index, len(view.present), gpu_index)
+    count = view.queue.jobs if view.queue is not None else 0
+    of_job = {"job": job.number, "name": job.name}
+    return placeholders.values_for(slot, job.number - 1, count, gpu_index) | job.values | of_job

@@ -13,8 +13,7 @@ from gmg_tui import units
 from gmg_tui.model import Queue, RankGroup, Tuning, Worker, WorkerState, fps_per_watt, total_fps
 from gmg_tui.slurm import allocation
 from gmg_tui.ui import words
-from gmg_tui.ui.drawing import SIGNS, Piece, Row, bar
-from gmg_tui.ui.rows import Rows
+from gmg_tui.ui.drawing import SIGNS, Piece, Row, Rows, bar
 from gmg_tui.ui.slots import Order
 from gmg_tui.ui.view import View
 from gmg_tui.ui.words import Note
@@ -26,13 +25,11 @@ _FOR_ALLOCATION: Final = 100
 _NODES_NAMED: Final = 2
 """How many nodes in trouble are named; more are counted."""
 _NAME_MAX: Final = 32
-"""Columns that the session's name has at most before FPS per watt goes and states are abbreviated to SIGNS."""
-_ROWS_BESIDE, _ROWS_FOR_GROUP = 12, 3
-"""Rows of a terminal that are not for groups' lines, and how many of the others there must be for each of them."""
+"""Columns that the session's name has at most before states and FPS per watt go."""
 
 
 class Header(Rows):
-    """One row, in a sweep one for the queue, one for each group, one for each notice, and one for a filter or order."""
+    """One row, in a sweep one for the queue, one for the selected worker's group, notices, and a filter or order."""
 
     def __init__(self, view: View) -> None:
         super().__init__()
@@ -42,17 +39,13 @@ class Header(Rows):
     def rows_needed(self) -> int:
         """How many rows there are now."""
         view = self._view
-        return 1 + (view.queue is not None) + len(self._groups()) + len(notices(view)) + view.is_arranged
+        group = view.snapshot.group(view.selected) is not None
+        return 1 + (view.queue is not None) + group + len(notices(view)) + view.is_arranged
 
     def update_rows(self) -> None:
         """Refresh what has changed, and take as many rows as there are now."""
         self.styles.height = self.rows_needed
         super().update_rows()
-
-    def _groups(self) -> list[RankGroup]:
-        """The groups that have a line: as many as the terminal has room for."""
-        most = max(1, (self.app.size.height - _ROWS_BESIDE) // _ROWS_FOR_GROUP)
-        return listed_groups(self._view.snapshot.groups, self._view.selected, most)
 
     def make_rows(self, width: int, height: int) -> list[Row]:
         """The headline and what is below it."""
@@ -62,10 +55,9 @@ class Header(Rows):
             rows.append(Row(width).add(" "))
             for text, style in progress(view.queue, view.snapshot.elapsed_s, width, view.snapshot.tuning):
                 rows[-1].add(text, style)
-        hidden = len(view.snapshot.groups) - len(listed := self._groups())
-        rows += group_rows(listed, hidden, view.selected, width, view.snapshot.time)
-        for note in notices(view):
-            rows.append(Row(width).add(f" {SIGNS.pointer} ", note.style).add(note.text, note.style))
+        if (group := view.snapshot.group(view.selected)) is not None:
+            rows.append(group_row(group, width, view.snapshot.time))
+        rows += (Row(width).add(f" {SIGNS.pointer} {note.text}", note.style) for note in notices(view))
         if view.is_arranged:
             rows.append(arrangement(view, width))
         return rows
@@ -75,19 +67,19 @@ def headline(view: View, width: int) -> Row:
     """The session's name and what it runs at the left; total FPS, FPS per watt, workers by state and time right."""
     snapshot, spec = view.snapshot, view.session.spec
     efficiency = fps_per_watt(view.session, snapshot)
-    metrics: list[Piece] = [(f"{SIGNS.sigma} {units.fps(total_fps(snapshot.counted))} FPS", "fps")]
-    watts: list[Piece] = [(f"  {units.short(efficiency)} FPS/W", "text")] if efficiency is not None else []
-    end = _end_pieces(view, width)
-    in_words = [*metrics, *states(snapshot.counted), *end]
-    pieces = [*metrics, *states(snapshot.counted, in_words=False), *end]
+    total = f"{SIGNS.sigma} {units.fps(total_fps(snapshot.counted))} FPS"
+    watts = f"  {units.short(efficiency)} FPS/W" if efficiency is not None else ""
     simulated, name = " simulated" if spec.simulate is not None else "", f" {spec.name}"
-    room = width - min(_NAME_MAX, cell_len(simulated + name)) - 1
-    for more in (in_words, [*metrics, *watts, *in_words[1:]]):
-        if sum(cell_len(text) for text, _ in more) <= room:
-            pieces = more
-    line = Row(width)
-    for text, style in reversed(pieces):
+    line, end = Row(width), _end_pieces(view, width)
+    room = width - min(_NAME_MAX, cell_len(simulated + name)) - 1 - cell_len(total) - sum(len(text) for text, _ in end)
+    for text, style in reversed(end):
         line.end(text, style)
+    for text, style in reversed(states(snapshot.counted)):  # where not all have room, the most urgent ones do
+        if len(text) <= room:
+            line.end(text, style)
+            room -= len(text)
+    line.end(watts if len(watts) <= room else "")
+    line.end(total, "fps")
     line.add(simulated, "warn", limit=line.room - 1)
     line.add(name, "title", limit=line.room - 1)
     machines = f"  {_machines(view)}" if view.nodes else ""
@@ -143,23 +135,18 @@ def _command(view: View) -> tuple[str, ...]:
     return (script, *(args.pop() if len(args) == 1 else spec.args))
 
 
-def states(workers: Sequence[Worker], *, in_words: bool = True) -> list[Piece]:
-    """How many workers are in each state, `in_words` or with SIGNS."""
+def states(workers: Sequence[Worker]) -> list[Piece]:
+    """How many workers are in each state, the most urgent ones last."""
     lost = sum(worker.lost_since is not None for worker in workers)
     there = [worker for worker in workers if worker.lost_since is None]
     counts = Counter((worker.state, worker.state_word) for worker in there if not worker.stuck)
     counted = [
-        (counts[state, word], word, SIGNS.states[state], words.STATE_STYLES.get(state, "title"))
+        (counts[state, word], word, words.STATE_STYLES.get(state, "title"))
         for state, word in sorted(counts, key=lambda each: (list(WorkerState).index(each[0]), each[1]))
     ]
-    counted.append((sum(bool(worker.stuck) for worker in there), "stuck", SIGNS.stuck, "error"))
-    counted.append((lost, "lost", SIGNS.warn, "error"))
-    pieces = [
-        (f"  {number} {word}" if in_words else f" {sign}{number}", style)
-        for number, word, sign, style in counted
-        if number
-    ]
-    return pieces if in_words or not pieces else [(f" {pieces[0][0]}", pieces[0][1]), *pieces[1:]]
+    counted.append((sum(bool(worker.stuck) for worker in there), "stuck", "error"))
+    counted.append((lost, "lost", "error"))
+    return [(f"  {number} {word}", style) for number, word, style in counted if number]
 
 
 def notices(view: View) -> list[Note]:
@@ -206,18 +193,11 @@ def progress(queue: Queue, elapsed_s: float, width: int, tuning: Tuning | None =
     return parts
 
 
-def order_sign(view: View) -> str:
-    """The sign of the direction in which the workers are sorted; empty where they are in their own order."""
-    if view.order is Order.SLOT and not view.reverse:
-        return ""
-    return SIGNS.down if view.descending else SIGNS.up
-
-
 def arrangement(view: View, width: int) -> Row:
     """The filter at the left, with how many workers it shows; the order at the right."""
     line = Row(width)
-    if sign := order_sign(view):
-        line.end(f"sorted by {view.order} {sign} ", "title")
+    if view.order is not Order.SLOT:
+        line.end(f"sorted by {view.order} ", "title")
     if view.filter:
         line.add(f" {len(view.slots)} of {len(view.present)} shown", "warn")
         line.add(f" {SIGNS.dot} {view.filter}", "strong", limit=line.room - 1)
@@ -227,34 +207,16 @@ def arrangement(view: View, width: int) -> Row:
 # Groups
 
 
-def listed_groups(groups: Sequence[RankGroup], selected: str, most: int) -> list[RankGroup]:
-    """The `most` groups to draw a line of: that on the slot `selected`, those in trouble, then the first; in their order."""
-
-    def urgency(group: RankGroup) -> tuple[bool, bool]:
-        trouble = group.stuck is not None or group.state in {WorkerState.FAILED, WorkerState.RESTARTING}
-        return selected not in group.slots, not trouble
-
-    wanted = sorted(groups, key=urgency)[:most]
-    return [group for group in groups if group in wanted]
-
-
-def group_rows(listed: Sequence[RankGroup], hidden: int, selected: str, width: int, now: float) -> list[Row]:
-    """A line for each of the `listed` groups at the Unix time `now`; the last one also has how many are `hidden`."""
-    name = max((len(group.id) for group in listed), default=0)
-    states = [f"STUCK {group.state.value}" if group.stuck else group.state.value for group in listed]
-    rows = []
-    for group, state in zip(listed, states, strict=True):
-        line, here = Row(width), selected in group.slots
-        line.end(f" +{units.count(hidden, 'group')} " if hidden and group is listed[-1] else "", "dim")
-        line.add(f"{SIGNS.group} ", "selected" if here else "border")
-        line.add(f"{group.id:<{name}} ", "strong" if here else "title")
-        sign = SIGNS.stuck if group.stuck else SIGNS.states[group.state]
-        style = "error" if group.stuck else words.STATE_STYLES.get(group.state, "title")
-        line.add(f"{sign} {state:<{max(map(len, states))}}", style)
-        for note in _group_notes(group, now):
-            line.add(f" {SIGNS.dot} ", "dim").add(note.text, note.style)
-        rows.append(line)
-    return rows
+def group_row(group: RankGroup, width: int, now: float) -> Row:
+    """The line of a group at the Unix time `now`."""
+    line = Row(width).add(f"{SIGNS.group} ", "selected").add(f"{group.id} ", "strong")
+    if group.stuck:
+        line.add(f"{SIGNS.stuck} STUCK {group.state.value}", "error")
+    else:
+        line.add(f"{SIGNS.states[group.state]} {group.state.value}", words.STATE_STYLES.get(group.state, "title"))
+    for note in _group_notes(group, now):
+        line.add(f" {SIGNS.dot} ", "dim").add(note.text, note.style)
+    return line
 
 
 def _group_notes(group: RankGroup, now: float) -> Iterator[Note]:
@@ -271,11 +233,8 @@ def _group_notes(group: RankGroup, now: float) -> Iterator[Note]:
         of = "from rank 0" if group.fps_of_rank_0 else f"{SIGNS.sigma} of {units.count(len(group.slots), 'rank')}"
         yield Note(f"{units.fps(group.fps)} FPS", "fps")
         yield Note(of, "dim")
-    done = group.progress
-    if done is not None and not group.state.ended:
-        total = f"/{done.total:,.0f}" if done.total else ""
-        left = f", {units.span(done.eta_s)} left" if done.eta_s is not None else ""
-        yield Note(f"{done.done:,.0f}{total} {done.unit}{left}".rstrip(), "title")
+    if group.progress is not None and not group.state.ended:
+        yield Note(words.progress_text(group.progress), "title")
     if group.restarts:
         yield Note(units.count(group.restarts, "restart"), "text")
     if group.advice and (group.reason or group.stuck):

@@ -11,20 +11,14 @@ from textual.binding import Binding, BindingsMap
 from textual.keys import Keys
 
 WORKER: Final = (
+    Binding("r", "app.act('restart')", "Restart", id="restart", tooltip="Restart the worker with its next attempt."),
     Binding(
-        "r", "app.restart", "Restart", id="restart", tooltip="Restart the worker: stop it, then start its next attempt."
+        "x", "app.act('stop')", "Stop", id="stop", tooltip="Stop the worker: SIGINT, SIGTERM, SIGKILL, with waits."
     ),
-    Binding(
-        "x",
-        "app.stop",
-        "Stop",
-        id="stop",
-        tooltip="Stop the worker: SIGINT, then SIGTERM, then SIGKILL, each after a wait.",
-    ),
-    Binding("X", "app.kill", "Kill", id="kill", tooltip="Kill the worker with SIGKILL.", show=False),
+    Binding("X", "app.act('kill')", "Kill", id="kill", tooltip="Kill the worker with SIGKILL.", show=False),
     Binding("e", "app.edit", "Edit", id="edit", tooltip="Edit arguments and environment, then restart."),
     Binding(
-        "p", "app.processes", "Processes", id="processes", tooltip="Show the processes on the worker's GPU.", show=False
+        "p", "app.processes", "Processes", id="processes", tooltip="Show what runs on the worker's GPU.", show=False
     ),
 )
 """What acts on the selected worker, on screens that show one."""
@@ -40,6 +34,7 @@ SESSION: Final = (
 )
 """What works on every screen but dialogs."""
 
+_TROUBLE: Final = "Select the next worker that has failed, is lost, stuck, slow or throttled."
 _MAIN: Final = (
     Binding("escape", "back", "Back", id="back", tooltip="End the search, the filters and the marks, one by one."),
     Binding("up,k", "move('up')", "Up", id="up", tooltip="Select the worker above.", show=False),
@@ -58,41 +53,29 @@ _MAIN: Final = (
     Binding("home", "log_page('home')", "Log start", id="first", tooltip="Go to the log's first line.", show=False),
     Binding("end", "log_page('end')", "Log end", id="last", tooltip="Go to the log's end, and follow it.", show=False),
     Binding("t", "view", "View", id="view", tooltip="Switch between tiles and table."),
-    Binding(
-        "exclamation_mark",
-        "trouble",
-        "Next problem",
-        id="trouble",
-        tooltip="Select the next worker that has failed, is lost, stuck, slow or throttled.",
-        show=False,
-    ),
+    Binding("exclamation_mark", "trouble", "Next problem", id="trouble", tooltip=_TROUBLE, show=False),
 )
 _EVERYWHERE: Final = tuple(replace(binding, action=f"app.{binding.action}") for binding in SESSION)
 LEAVING: Final = tuple(each for each in reversed(_EVERYWHERE) if each.id in {"help", "quit", "detach"})
 """What helps or leaves, which comes first on every screen, as a narrow footer is cut at its end."""
-MAIN: Final = tuple(
-    replace(binding, priority=True)
-    for binding in (
-        *LEAVING,
-        *_MAIN,
-        *_EVERYWHERE,
-    )
-)
+MAIN: Final = tuple(replace(binding, priority=True) for binding in (*LEAVING, *_MAIN, *_EVERYWHERE))
 """Of the main screen. They act before the next key is looked at, which may be meant for what they open."""
 
 COMMANDS: Final = (
     ("Restart all that failed", "Restart every worker that has failed or is stuck.", "restart_failed"),
     ("Python stacks", "Ask the worker, or each rank of its group, for its Python stack.", "stacks"),
+    (
+        "Do not use this GPU for jobs",
+        "Start no more jobs on the worker's GPU; one that runs goes on.",
+        "use_gpu(False)",
+    ),
+    ("Use this GPU for jobs again", "Let jobs start on the worker's GPU again.", "use_gpu(True)"),
     ("Redraw", "Draw the whole screen again.", "redraw"),
 )
 """What every screen has in the palette without a key: title, explanation, action."""
 
 MAIN_COMMANDS: Final = (
-    (
-        "Filter workers",
-        "Show only the workers that have some words: of slot, node, state, job, group, reason.",
-        "filter_workers",
-    ),
+    ("Filter workers", "Show workers with some words: of slot, node, state, job, group, reason.", "filter_workers"),
     ("Fold node", "Fold the selected worker's node into one line, or unfold it.", "fold_node"),
     ("Log of all ranks", "Show the lines of all ranks of the group together, or those of one rank.", "group_log"),
     ("Open log in pager", "Open the worker's whole log in $PAGER.", "log_pager"),
@@ -100,15 +83,15 @@ MAIN_COMMANDS: Final = (
 )
 """What the main screen has in the palette without a key."""
 
-TYPED_OVER: Final = frozenset(each.action.removeprefix("app.") for each in MAIN if each.action.startswith("app."))
+TYPED_OVER: Final = frozenset(
+    each.action.removeprefix("app.").partition("(")[0] for each in MAIN if each.action.startswith("app.")
+)
 """Actions that are not available while a text is typed on the main screen."""
 
-ON_WORKER: Final = frozenset({"restart", "restart_failed", "stop", "kill", "edit", "stacks", "processes"})
+ON_WORKER: Final = frozenset({"act", "restart_failed", "edit", "stacks", "processes", "use_gpu"})
 """Actions on workers, which a page that shows none does not offer."""
 
-STEERING: Final = (ON_WORKER - {"processes"}) | frozenset(
-    {"mark", "use_again", "use", "skip", "retry", "retry_failed", "gpus"}
-)
+STEERING: Final = (ON_WORKER - {"processes"}) | {"mark", "use_again", "use", "skip", "retry", "retry_failed"}
 """Actions that change something, which a read-only screen does not offer."""
 
 SIGNS_OF: Final = {

@@ -13,9 +13,9 @@ from textual.widgets import Input
 
 from gmg_tui.errors import GmgError
 from gmg_tui.ui import keys
+from gmg_tui.ui.drawing import KeysFooter
 from gmg_tui.ui.header import Header
 from gmg_tui.ui.log.view import LogView
-from gmg_tui.ui.rows import KeysFooter
 from gmg_tui.ui.slots import Order
 from gmg_tui.ui.terminal import TrueSizeScreen, pager_command, run_pager
 from gmg_tui.ui.view import View, job_on, log_path
@@ -93,7 +93,7 @@ class MainScreen(TrueSizeScreen[None]):
         if self.is_mounted:
             self.header.update_rows()
             self.grid.lay_out(self.app.size.height - self.header.rows_needed - 1)
-            self.log_view.pace.settle()  # arriving lines are drawn together with the rest
+            self.log_view.update_rows()
 
     def on_key(self, event: Key) -> None:
         """Stop a key that does nothing here: what has opened meanwhile must not get it."""
@@ -103,7 +103,6 @@ class MainScreen(TrueSizeScreen[None]):
     def on_screen_resume(self) -> None:
         """Catch up with what happened while another screen was on top."""
         self.app.refresh_view()
-        self.log_view.update_rows()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether `action` is available."""
@@ -130,8 +129,8 @@ class MainScreen(TrueSizeScreen[None]):
     @property
     def palette(self) -> tuple[tuple[str, str, str], ...]:
         """What the palette has of this screen without a key: title, explanation and action of each."""
-        sort = ((f"Sort by {order.value}", "Sort the workers; again: the other way round.", order) for order in Order)
-        return (*keys.MAIN_COMMANDS, *((title, text, f"sort_by({order.value!r})") for title, text, order in sort))
+        sort = ((f"Sort by {order.value}", "Sort the workers.", f"sort_by({order.value!r})") for order in Order)
+        return (*keys.MAIN_COMMANDS, *sort)
 
     # Workers
 
@@ -197,23 +196,19 @@ class MainScreen(TrueSizeScreen[None]):
         self.open_log()
         self.app.refresh_view()
 
-    async def on_grid_worker_clicked(self, message: Grid.WorkerClicked) -> None:
-        """Select a worker; a double click shows its details."""
+    def on_grid_clicked(self, message: Grid.Clicked) -> None:
+        """Select a worker, or fold a node or unfold it."""
         self.app.select(message.slot)
-        if message.twice:
-            await self.action_details()
+        if message.node:
+            self.action_fold_node()
 
     # Order, filter, folds
 
     def action_sort_by(self, name: str) -> None:
-        """Sort by the `Order` called `name`; by the present one: the other way round."""
+        """Sort by the `Order` called `name`."""
         self._view.sort_by(Order(name))
         self.grid.go_to_top()
         self.app.refresh_view()
-
-    def on_grid_heading_clicked(self, message: Grid.HeadingClicked) -> None:
-        """Sort by the column."""
-        self.action_sort_by(message.order)
 
     async def action_filter_workers(self) -> None:
         """Open the line that asks which workers to show."""
@@ -228,16 +223,7 @@ class MainScreen(TrueSizeScreen[None]):
 
     def action_fold_node(self) -> None:
         """Fold the selected worker's node, or unfold it."""
-        self._toggle_fold(self._view.node_of(self._view.selected))
-
-    def on_grid_node_clicked(self, message: Grid.NodeClicked) -> None:
-        """Fold a node, or unfold it, and select what is there."""
-        if slots := self._view.of_node(message.node):
-            self._view.choose(slots[0])
-            self._toggle_fold(message.node)
-
-    def _toggle_fold(self, node: str) -> None:
-        self._view.folded ^= {node}
+        self._view.folded ^= {self._view.node_of(self._view.selected)}
         self.open_log()
         self.app.refresh_view()
 

@@ -17,10 +17,6 @@ from gmg_tui.model.tried import arguments_of, comparable_rate
 
 KEPT_S = 900
 """How many seconds a history reaches back."""
-METRICS = 8
-"""How many of the metrics that a script names are remembered."""
-METRIC_VALUES = 20
-"""How many values of each."""
 CARRIED_S = 3
 """Up to so many seconds without a snapshot repeat the point before; longer ones are a gap."""
 
@@ -32,14 +28,12 @@ class History:
         end: Unix time of the newest point, whole seconds; 0 before the first.
         fps: Environment steps per second: the rate at which the worker ran.
         util_pct: Utilisation of the worker's GPU; of one core by the process tree on a CPU slot.
-        metrics: The last values of the metrics that the script names, without repetitions.
     """
 
     def __init__(self) -> None:
         self.end = 0
         self.fps: deque[float | None] = deque(maxlen=KEPT_S)
         self.util_pct: deque[float | None] = deque(maxlen=KEPT_S)
-        self.metrics: dict[str, deque[float]] = {}
 
     def seed(self, series: Series) -> None:
         """Start with what the engine remembers from before this client connected."""
@@ -53,11 +47,6 @@ class History:
         A few seconds without a snapshot repeat the point before. More of them are a gap: the worker had ended, or
         the engine or this process stood still.
         """
-        for name, value in worker.newest.metrics.items():
-            if name in self.metrics or len(self.metrics) < METRICS:
-                values = self.metrics.setdefault(name, deque(maxlen=METRIC_VALUES))
-                if not values or values[-1] != value:
-                    values.append(value)
         fps = worker.current_fps
         util = sample.gpu_util_pct if sample else worker.cpu_pct
         second = int(time)
@@ -96,7 +85,10 @@ def buckets(points: deque[float | None], end: int, width: int, seconds: int) -> 
 
 
 class Order(StrEnum):
-    """What the workers are sorted by. The value is its name in the palette."""
+    """What the workers are sorted by: the slot's own order, the most urgent state or the greatest figure first.
+
+    The value is its name in the palette.
+    """
 
     SLOT = "slot"
     STATE = "state"
@@ -106,11 +98,6 @@ class Order(StrEnum):
     MEMORY = "memory"
     TEMPERATURE = "temperature"
     POWER = "power"
-
-    @property
-    def descending(self) -> bool:
-        """Whether the largest is first, unless the order is reversed."""
-        return self not in {Order.SLOT, Order.STATE}
 
 
 class SlotView(NamedTuple):
@@ -136,7 +123,7 @@ class SlotView(NamedTuple):
 
 
 _FIGURES: Final[Mapping[Order, Callable[[SlotView], float | None]]] = {
-    Order.STATE: lambda each: severity(each),
+    Order.STATE: lambda each: -severity(each),
     Order.FPS: lambda each: each.worker.rate,
     Order.ENVS: lambda each: each.worker.n_envs,
     Order.UTILISATION: lambda each: each.sample.gpu_util_pct if each.sample else each.worker.cpu_pct,
@@ -192,31 +179,7 @@ def below_median(slots: Mapping[str, Slot], workers: Iterable[Worker]) -> dict[s
     return slow
 
 
-def matches(entry: SlotView, text: str) -> bool:
-    """Whether a worker has all words of a filter's `text`: in its slot, node, state, job, group, GPU or reason."""
-    slot, worker, sample = entry.slot, entry.worker, entry.sample
-    fields = [slot.name, slot.node, worker.state_word, worker.state.value, "stuck" if worker.stuck else ""]
-    fields += [worker.reason or "", worker.advice or "", worker.stuck or "", worker.stopping or "", *worker.warnings]
-    fields += ["CPU" if slot.gpu is None else slot.gpu.name, "slow" if entry.below_median_pct is not None else ""]
-    if worker.job is not None:
-        fields.append(f"#{worker.job} {worker.job_name}")
-    if worker.group is not None:
-        fields.append(f"{worker.group.id} rank {worker.group.rank}")
-    if sample is not None:
-        fields += [
-            "GPU lost" if sample.lost else "",
-            sample.error or "",
-            *(f"throttled: {why}" for why in sample.throttle or ()),
-        ]
-    everything = "\n".join(fields).casefold()
-    return all(word in everything for word in text.casefold().split())
-
-
-def sort_key(order: Order, *, descending: bool) -> Callable[[SlotView], tuple[bool, float]]:
-    """The key to sort by; what is not known is last, whichever way it is sorted."""
-
-    def key(entry: SlotView) -> tuple[bool, float]:
-        figure = _FIGURES[order](entry)
-        return (True, 0.0) if figure is None else (False, -figure if descending else figure)
-
-    return key
+def sort_key(order: Order, entry: SlotView) -> float:
+    """What a worker is sorted by; one whose figure is not known comes last."""
+    figure = _FIGURES[order](entry)
+    return float("inf") if figure is None else -figure

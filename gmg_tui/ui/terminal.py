@@ -1,22 +1,24 @@
-"""Textual's driver of the terminal, which sends only what changed.
+"""The terminal: a driver that sends only what changed, the pager, a watch that notices its loss, and notifications.
 
 Textual writes a widget's row from its left edge to the last changed cell, each segment with its whole style. On a
 screen where a few digits change each second that is many times what is needed, which a slow SSH line shows: eight busy
 GPUs at 160x48 take 10 kB/s. `Differ` compares the text of each frame with what the terminal shows, and only changed
 cells are written.
-
-The bases of the app and of all screens are here, too, and the pager, which has the terminal meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
+import select
 import shlex
 import shutil
 import signal
-from collections.abc import Sequence
+import termios
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
@@ -29,6 +31,8 @@ from textual.geometry import Size
 from textual.screen import Screen
 
 from gmg_tui.errors import GmgError
+from gmg_tui.model import Occurrence
+from gmg_tui.text import clean
 
 _SYNC_START, _SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 """What Textual writes before and after each frame, where the terminal knows synchronized output."""
@@ -233,3 +237,134 @@ async def run_pager(command: Sequence[str]) -> str:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+# A lost terminal
+
+GRACE_S = 1.5
+"""How long the process may take to end in order once the terminal is lost."""
+EXIT_CODE = 129
+"""Exit status when it had to be ended by force: 128 and the number of SIGHUP, as a shell gives it."""
+_SIGNALS = (signal.SIGHUP, signal.SIGTERM)
+_RESTORE_S = 0.3
+_LEAVE = b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
+"""What Textual's driver writes to restore a terminal (`LinuxDriver.stop_application_mode`)."""
+
+
+def drop_keys() -> None:
+    """Throw away the keys that nobody has read: they were meant for the interface, not for the shell."""
+    with contextlib.suppress(termios.error):  # the terminal is gone, and its keys with it
+        termios.tcflush(0, termios.TCIFLUSH)
+
+
+@contextlib.contextmanager
+def watch(
+    on_lost: Callable[[], object], *, descriptor: int = 0, grace_s: float = GRACE_S, terminal: bool = True
+) -> Iterator[None]:
+    """End the interface when the terminal at `descriptor` (of the keys) is gone; to be entered in the running event loop.
+
+    Textual 8.2.8 does not notice a lost terminal: its input thread reads end-of-file again and again
+    (Textualize/textual#6690), and its output blocks the event loop when nobody reads the terminal. So this is a thread
+    of its own that sleeps in `poll(2)`: the kernel reports the hang-up to it, and the handlers of SIGHUP and SIGTERM
+    write to its pipe. Where there is no `terminal`, it is the pipe that keys come through, which is lost when its other
+    end is closed.
+
+    Once it is lost — hung up, no terminal at all, or SIGHUP or SIGTERM came — `on_lost` is called in the event loop,
+    once, and the process has `grace_s` seconds to end. Then it is ended by `os._exit`, without the interpreter's
+    clean-up, because that would join Textual's writer thread, which may wait for ever in a write to a terminal that
+    nobody reads. This holds also after the context has been left: whoever prints a last word then may hang just so.
+    The engine is another process; nothing of the session is lost. `on_lost` must not block.
+    """
+    loop, lost = asyncio.get_running_loop(), threading.Event()
+    settings = _settings(descriptor) if terminal else None
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+
+    def is_lost() -> bool:
+        """Wait until the terminal is lost, or the context is left."""
+        if terminal and settings is None:
+            return True
+        poll = select.poll()
+        poll.register(reader, select.POLLIN)
+        poll.register(descriptor, 0)  # no event asked for: POLLHUP, POLLERR and POLLNVAL come unasked
+        return descriptor in dict(poll.poll()) or b"!" in os.read(reader, 64)
+
+    def run() -> None:
+        if not is_lost():
+            os.close(reader)
+            os.close(writer)
+            return
+        lost.set()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the process is on its way out
+            loop.call_soon_threadsafe(on_lost)
+        threading.Event().wait(grace_s)  # the interpreter's end takes this daemon thread with it
+        if settings is not None:
+            # In a thread that may be left behind: a write to a terminal waits for the lock that a blocked write holds.
+            restorer = threading.Thread(target=_restore, args=(descriptor, settings), daemon=True)
+            restorer.start()
+            restorer.join(_RESTORE_S)
+        os._exit(EXIT_CODE)
+
+    # Not `loop.add_signal_handler`: its callback waits for the loop, which may be blocked by a stalled terminal.
+    before = {number: signal.signal(number, lambda *_: os.write(writer, b"!")) for number in _SIGNALS}
+    threading.Thread(target=run, name="gmg-terminal-watchdog", daemon=True).start()
+    try:
+        yield
+    finally:
+        if not lost.is_set():
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        os.write(writer, b".")
+
+
+def _settings(descriptor: int) -> list[Any] | None:
+    """The terminal's settings; None when there is no terminal, or it is gone."""
+    try:
+        return termios.tcgetattr(descriptor)
+    except termios.error:
+        return None
+
+
+def _restore(descriptor: int, settings: list[Any]) -> None:
+    try:
+        termios.tcsetattr(descriptor, termios.TCSANOW, settings)
+        termios.tcflush(descriptor, termios.TCOFLUSH)  # what nobody has read gives way to what follows
+        os.write(descriptor, _LEAVE)
+    except (termios.error, OSError):
+        return  # there is no terminal left to restore
+
+
+# Notifications
+
+_ESCAPE, _BELL, _END = "\x1b", "\a", "\x1b\\"
+_MOST = 200
+"""Characters of a notification: desktops show no more."""
+_TITLE = "gmg-tui"
+
+
+def sequences(ways: Iterable[str], new: tuple[Occurrence, ...], *, tmux: bool) -> str:
+    """What to write for what has just happened, in each of the terminal's ways; empty for none.
+
+    OSC 9 is iTerm2's, kitty's, WezTerm's, Windows Terminal's, OSC 777 urxvt's, foot's, Ghostty's and VTE's. tmux hands
+    such a sequence on where it is wrapped, and `allow-passthrough` is on (tmux(1)); it handles a bell itself.
+    """
+    if not new:
+        return ""
+    text = _text(new)
+    sequences = {
+        "bell": _BELL,
+        "osc9": _osc(f"9;{text}", tmux=tmux),
+        "osc777": _osc(f"777;notify;{_TITLE};{text}", tmux=tmux),
+    }
+    return "".join(dict.fromkeys(sequences[way] for way in ways if way in sequences))
+
+
+def _text(new: tuple[Occurrence, ...]) -> str:
+    more = f" (and {len(new) - 1} more)" if len(new) > 1 else ""
+    text = clean(new[0].text.encode(errors="replace")).replace(";", ",")
+    room = _MOST - len(more)
+    return (text if len(text) <= room else f"{text[: room - 1]}…") + more
+
+
+def _osc(body: str, *, tmux: bool) -> str:
+    whole = f"{_ESCAPE}]{body}{_BELL}"
+    return f"{_ESCAPE}Ptmux;{whole.replace(_ESCAPE, _ESCAPE * 2)}{_END}" if tmux else whole

@@ -1,4 +1,4 @@
-"""The themes, and the styles for each.
+"""The themes, the styles for each, and `--ascii`.
 
 All colours of `dark` and `light` are of the 256 that `TERM=xterm-256color` has, because COLORTERM does not cross SSH:
 the screen looks the same with 256 colours and with 16 million.
@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
+from rich.cells import cell_len
+from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
+from textual.filter import LineFilter
 from textual.theme import BUILTIN_THEMES, Theme
 
 from gmg_tui.options import THEMES
@@ -77,3 +81,40 @@ def _ansi() -> Theme:
     return replace(
         base, name=_PREFIX + "ansi", accent="ansi_cyan", secondary="ansi_blue", variables={**base.variables, **default}
     )
+
+
+# `--ascii`
+
+_LEVELS = " .:-=+*##"
+"""For a cell of a graph that is empty up to full, in eighths."""
+_ALIKE = (
+    '─-━=│|┃#┏#┓#┗#┛#┈-┉-╌-╎!┊:▀"▔"▐|▕|░.▒:▓*….·.•*–-—-−-×x±~° ΣS←<↤<→>▸>▶>▷>❯>↑^▲^▴^↓v▼v▾v▽v'
+    "⚠!✓+✔+✗x✘x◆*↻*●@◉@○o◔b◑c◌~■#▪#◇+□%△&▵&"
+)
+"""Characters, each followed by its likeness."""
+_IN_ASCII = {
+    **dict.fromkeys(range(0x2500, 0x2580), "+"),  # box drawing: corners and crossings
+    **{0x2800 + dots: _LEVELS[dots.bit_count()] for dots in range(256)},  # braille
+    **{0x2580 + eighths: _LEVELS[eighths] for eighths in range(1, 9)},  # blocks from below
+    **{0x2590 - eighths: _LEVELS[eighths] for eighths in range(1, 9)},  # blocks from the left
+    **dict(zip(map(ord, _ALIKE[::2]), _ALIKE[1::2], strict=True)),
+}
+
+
+@lru_cache(4096)
+def in_ascii(text: str) -> str:
+    """`text` in as many cells of ASCII; `?` for what has no likeness."""
+    return "".join(
+        character if character.isascii() else "?" * cell_len(character) for character in text.translate(_IN_ASCII)
+    )
+
+
+class AsciiFilter(LineFilter):
+    """Replaces the characters of every line, also of Textual's own frames, bars and buttons."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The segments with the same styles in ASCII."""
+        return [
+            segment if segment.text.isascii() else Segment(in_ascii(segment.text), segment.style, segment.control)
+            for segment in segments
+        ]

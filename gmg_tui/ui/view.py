@@ -1,18 +1,20 @@
 """What the interface shows: the newest snapshot, the recent past of each worker, the selection, filter and order.
 
-Everything else lives in the engine. This module knows no Textual.
+Everything else lives in the engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from gmg_tui.client import Source
-from gmg_tui.model import GpuSample, JobRecord, Queue, Session, Slot, Snapshot, Worker, WorkerState
+from gmg_tui.model import GpuSample, JobRecord, Queue, Slot, Snapshot, Worker, WorkerState
 from gmg_tui.protocol import Welcome
 from gmg_tui.session import LOGS
-from gmg_tui.ui.slots import History, Order, SlotView, below_median, in_trouble, matches, sort_key
+from gmg_tui.ui.slots import History, Order, SlotView, below_median, in_trouble, sort_key
+from gmg_tui.ui.words import matches
 
 SORT_S: Final = 5.0
 """Shortest time between two sortings that nobody asked for, seconds."""
@@ -20,18 +22,6 @@ MANY: Final = 64
 """Slots of a session on several machines from which more are folded at the start."""
 _MARGIN: Final = 32
 """Jobs to ask for before and after the running ones: as many may have started or ended meanwhile."""
-
-
-class Outcome(NamedTuple):
-    """How the interface ended, and the session as it was then."""
-
-    how: str
-    """`ended`: all workers had; `stopped`: they were stopped from here; `detached`: they go on; `lost`: the engine is
-    gone; `looked`: it had ended before the screen was opened."""
-    session: Session
-    snapshot: Snapshot
-    reason: str = ""
-    """Why the engine was lost, in one line."""
 
 
 class Band(NamedTuple):
@@ -56,7 +46,7 @@ class View:
         selected: Name of the slot that keys act on; empty where there is none.
         marked: The slots that keys act on instead of the selected one, where there are any.
         filter: The words that the workers shown have.
-        order: What the slots are sorted by, and with `reverse` the other way round.
+        order: What the slots are sorted by.
         nodes: The slots of each node, in their own order; empty in a session of one machine.
         folded: The nodes that are folded into a line each.
         tiles: Whether the user wants tiles; None for tiles where all fit, and else the table.
@@ -79,7 +69,6 @@ class View:
         self.marked: set[str] = set()
         self.filter = ""
         self.order = Order.SLOT
-        self.reverse = False
         self._sorted_at = float("-inf")
         self._slots = {slot.name: slot for slot in self.session.slots}
         self._numbers = {name: number for number, name in enumerate(self._slots)}
@@ -118,6 +107,11 @@ class View:
             history = self.histories.get(worker.slot)
             if history is not None and not worker.state.ended:
                 history.add(snapshot.time, worker, self.sample(worker.slot))
+
+    @property
+    def why_empty(self) -> str:
+        """Why no worker is shown."""
+        return "No worker matches the filter." if self.filter else "There is no worker."
 
     @property
     def queue(self) -> Queue | None:
@@ -168,12 +162,7 @@ class View:
     @property
     def is_arranged(self) -> bool:
         """Whether not all slots are shown in their own order."""
-        return bool(self.filter) or self.order is not Order.SLOT or self.reverse
-
-    @property
-    def descending(self) -> bool:
-        """Whether the largest is first."""
-        return self.order.descending is not self.reverse
+        return bool(self.filter) or self.order is not Order.SLOT
 
     def show_only(self, text: str) -> None:
         """Show only the workers that a filter's `text` matches, and those that are marked."""
@@ -181,8 +170,7 @@ class View:
         self._arrange(keep_selected=False)
 
     def sort_by(self, order: Order) -> None:
-        """Sort the slots by `order`, the other way round where they are already; the selection stays."""
-        self.reverse = self.order is order and not self.reverse
+        """Sort the slots by `order`; the selection stays."""
         self.order = order
         self._arrange()
 
@@ -201,10 +189,8 @@ class View:
         if self.order is not Order.SLOT:
             rank = {name: number for number, name in enumerate(self.slots)}  # equal ones stay in their order
             entries = sorted(self._of(slots), key=lambda each: rank.get(each.slot.name, len(rank)))
-            entries.sort(key=sort_key(self.order, descending=self.descending))
+            entries.sort(key=partial(sort_key, self.order))
             slots = tuple(each.slot.name for each in entries)
-        elif self.reverse:
-            slots = slots[::-1]
         if self.filter:
             matching = {each.slot.name for each in self._of(slots) if matches(each, self.filter)}
             slots = tuple(name for name in slots if name in matching or name in kept)

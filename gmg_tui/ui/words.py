@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gmg_tui import units
 from gmg_tui.genesis.output.log_text import without_head
-from gmg_tui.model import JobRecord, Phase, Rank, Severity, Slot, Worker, WorkerState
+from gmg_tui.model import JobRecord, Phase, Progress, Rank, Severity, Slot, Worker, WorkerState
 from gmg_tui.placeholders import as_text
 from gmg_tui.text import SEPARATOR
 from gmg_tui.ui.drawing import SIGNS
@@ -29,6 +31,7 @@ STATE_STYLES = {
 """The styles of states that are not those of a title."""
 
 
+_BARE = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 COUNTED = "counted in rank 0"
 """Beside the rate of a rank for which rank 0 reports."""
 
@@ -74,11 +77,6 @@ def getting_ready(worker: Worker) -> bool:
     return worker.state in _BEFORE_RUNNING and worker.lost_since is None
 
 
-def suspended(worker: Worker) -> bool:
-    """Whether the worker is held (SIGSTOP) while it gets ready; its reason says why."""
-    return getting_ready(worker) and worker.reason is not None
-
-
 def phase_of(worker: Worker) -> str:
     """What the worker does before it is running, as far as its output shows."""
     return worker.phase.value if worker.phase is not Phase.NONE else worker.state.value
@@ -89,14 +87,12 @@ def phase_s(entry: SlotView) -> float:
     return entry.since_s(entry.worker.phase_since)
 
 
-def usual(entry: SlotView) -> tuple[float, str] | None:
-    """How far a phase is, judged by its last duration: a fraction, and a text; None when that is not known."""
-    worker, so_far_s = entry.worker, phase_s(entry)
-    if not worker.phase_usual_s:
-        return None
-    left = worker.phase_usual_s - so_far_s
-    usually = f"usually {units.span(worker.phase_usual_s)}"
-    return so_far_s / worker.phase_usual_s, f"{usually}, {units.span(left)} left" if left >= 1 else usually
+def usual(entry: SlotView) -> str:
+    """How long the phase took the last time: `usually 4:10, 1:29 left`; empty when that is not known."""
+    usual_s = entry.worker.phase_usual_s
+    left_s = (usual_s or 0.0) - phase_s(entry)
+    left = f", {units.span(left_s)} left" if left_s >= 1 else ""
+    return f"usually {units.span(usual_s)}{left}" if usual_s else ""
 
 
 def rate_of(worker: Worker) -> str:
@@ -139,6 +135,11 @@ def last_line(worker: Worker) -> str:
 
     line = worker.last_line
     return "" if line.startswith(SEPARATOR) or genesis_lines.is_mere(line) else without_head(line)
+
+
+def join_args(args: Sequence[str]) -> str:
+    """Arguments as one line of shell syntax; braces of placeholders are not quoted."""
+    return " ".join(arg if _BARE.fullmatch(arg) else shlex.quote(arg) for arg in args)
 
 
 def job_of(worker: Worker) -> str:
@@ -206,24 +207,38 @@ def notes(entry: SlotView, *, advice: bool = True) -> list[Note]:
     return [Note(text, style) for text, style in texts if text]
 
 
-def progress_of(worker: Worker) -> tuple[float, str] | None:
-    """How far a run is: a fraction, and its pace and time left as `, 10.2 it/s, 3:05 left`, as far as they are known.
-
-    None without a progress, and once the run has ended. The pace stands for the FPS where there are none.
-    """
-    progress = worker.progress
-    if progress is None or worker.state.ended:
-        return None
+def progress_text(progress: Progress) -> str:
+    """How far a run is: `312/1,500 iteration, 3:05 left, 10.2 iteration/s`, as far as that is known."""
+    total = f"/{progress.total:,.0f}" if progress.total else ""
     left = f", {units.span(progress.eta_s)} left" if progress.eta_s is not None else ""
-    pace = ""
-    if progress.pace_per_s is not None and worker.fps is None:
-        pace = f", {units.short(progress.pace_per_s)} {progress.unit}/s"
-    return progress.done / progress.total if progress.total else 0.0, pace + left
+    pace = f", {units.short(progress.pace_per_s)} {progress.unit}/s" if progress.pace_per_s is not None else ""
+    return f"{progress.done:,.0f}{total} {progress.unit}".rstrip() + left + pace
+
+
+def remarks(entry: SlotView, *, advice: bool = True) -> list[Note]:
+    """All that is to be known beside a worker's figures: what is wrong, how far it is, and whose its rate is."""
+    worker, remarks = entry.worker, notes(entry, advice=advice)
+    if getting_ready(worker):
+        remarks.append(Note(usual(entry), "title"))
+    elif worker.progress is not None and not worker.state.ended:
+        remarks.append(Note(progress_text(worker.progress), "title"))
+    remarks.append(beside_rate(entry))
+    return [remark for remark in remarks if remark.text]
+
+
+def matches(entry: SlotView, text: str) -> bool:
+    """Whether a worker has all words of a filter's `text`: in its slot, node, state, job, group, GPU, or what is wrong."""
+    slot, worker = entry.slot, entry.worker
+    fields = [slot.name, slot.node, state_of(worker), worker.state.value, gpu_name(slot), job_of(worker)]
+    fields += [rank_name(worker.group) if worker.group is not None else "", *(note.text for note in notes(entry))]
+    fields.append("slow" if entry.below_median_pct is not None else "")
+    everything = "\n".join(fields).casefold()
+    return all(word in everything for word in text.casefold().split())
 
 
 def gpu_name(slot: Slot) -> str:
-    """The GPU's name without its vendor; `CPU` for a CPU slot."""
-    return "CPU" if slot.gpu is None else slot.gpu.name.removeprefix("NVIDIA ")
+    """The GPU's name without its vendor, as far as it tells GPUs apart; `CPU` for a CPU slot."""
+    return "CPU" if slot.gpu is None else slot.gpu.name.removeprefix("NVIDIA ").removeprefix("Simulated ")
 
 
 # Ranks

@@ -18,6 +18,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from gmg_tui.model import Snapshot
+from gmg_tui.protocol import Lines
 from gmg_tui.ui import Outcome
 from gmg_tui.ui.app import GmgApp
 from gmg_tui.ui.terminal import Differ, TerminalApp
@@ -33,10 +34,14 @@ _TRY_S = 0.01
 class FakedApp(GmgApp):
     """The app on an engine that the test controls."""
 
-    PACE_S = 0.0
+    PACE_S = 0.001
     SILENT_S = sys.maxsize
     """It sends only what a test pushes."""
     engine: FakeEngine
+
+    def take_lines(self, lines: Lines) -> None:
+        super().take_lines(lines)
+        self.main.log_view.update_rows()
 
     def run_test(self, **options: Any) -> AbstractAsyncContextManager[Pilot[Outcome]]:  # type: ignore[override]
         """As in Textual, with notifications."""
@@ -54,9 +59,7 @@ def engine_of(snapshot: Snapshot, *, cpus: int = 0) -> FakeEngine:
 
 def app_of(engine: FakeEngine, *, theme: str | None = None, ascii_only: bool = False) -> FakedApp:
     """An app that draws all at once, so that a test need not wait for its pace."""
-    app = FakedApp(engine, theme=theme, ascii_only=ascii_only)
-    app.main.log_view.pace.period_s = 0.0
-    return app
+    return FakedApp(engine, theme=theme, ascii_only=ascii_only)
 
 
 def busy(gpus: int = 8) -> FakedApp:

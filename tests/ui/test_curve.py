@@ -53,14 +53,6 @@ def test_small_differences_are_visible_on_an_axis_that_does_not_start_at_zero() 
     assert _place(near, "○")[1] + 8 < _place(near, "●")[1]
 
 
-def test_edge_and_memory_are_vertical_lines_with_their_values() -> None:
-    rows = _curve(tunings.ENDED)
-    assert sum("╎" in row for row in rows) >= 16
-    assert sum("┊" in row for row in rows) >= 14
-    assert "edge 20,000" in "\n".join(rows)
-    assert "memory 19,200" in "\n".join(rows)
-
-
 def test_an_interval_taller_than_a_cell_is_drawn() -> None:
     wide = tunings.measured(1, 64, "gpu0", rate=6e6, margin_pct=66.0)
     tuning = Tuning(tunings.SPEC, "", (wide, tunings.measured(2, 128, "gpu1", rate=1e6)), tunings.LADDER.answer)

@@ -16,9 +16,10 @@ from textual.widgets import TextArea
 
 from gmg_tui.errors import GmgError
 from gmg_tui.protocol import Welcome
-from gmg_tui.ui import Outcome, arguments
-from gmg_tui.ui.edit import EditScreen
+from gmg_tui.ui import Outcome
+from gmg_tui.ui.edit import EditScreen, placeholder_values, split_args, split_env
 from gmg_tui.ui.view import View
+from gmg_tui.ui.words import join_args
 from tests.ui import nodes, play, sessions
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.screens import stage
@@ -126,14 +127,14 @@ def test_gpu_is_the_index_on_the_node_of_the_slot() -> None:
     here = changed(slot, gpu=changed(slot.gpu, index=2))
     session = changed(session, slots=(*session.slots[:6], here, *session.slots[7:]))
     view = View(Welcome(1, session, nodes.snapshot(sessions.busy_snapshot(8)), ()))
-    values = arguments.placeholder_values(view, "n2/gpu2", None)
+    values = placeholder_values(view, "n2/gpu2", None)
     assert (values["gpu"], values["i"], values["n"]) == (2, 6, 8)
 
 
 async def test_long_text_does_not_hide_the_state_of_the_dialog() -> None:
     async with editing(args=("-B", *map(str, range(400)))) as dialog:
         await dialog.pilot.resize_terminal(60, 12)
-        dialog.fields[1].text = arguments.join_env({f"V{number}": "x" for number in range(40)})
+        dialog.fields[1].text = "\n".join(f"V{number}=x" for number in range(40))
         await play.sees(dialog.pilot, "gpu0 restarts with these settings")
         await dialog.pilot.resize_terminal(80, 48)
         await play.sees(dialog.pilot, "Expands to: -B 0 1 2", "Restart (ctrl+s)")
@@ -230,14 +231,14 @@ async def test_with_marked_workers_the_scope_can_be_chosen() -> None:
 
 @given(st.lists(st.text(max_size=8), max_size=6))
 def test_formatted_arguments_parse_to_the_same_arguments(args: list[str]) -> None:
-    assert arguments.split(arguments.join(args)) == tuple(args)
+    assert split_args(join_args(args)) == tuple(args)
 
 
 def test_placeholders_are_not_quoted_and_nothing_is_expanded() -> None:
-    assert arguments.join(("-e", "run-{i}", "$HOME", "a b")) == "-e run-{i} '$HOME' 'a b'"
-    assert arguments.split("$HOME *.py\n# no comment") == ("$HOME", "*.py", "#", "no", "comment")
+    assert join_args(("-e", "run-{i}", "$HOME", "a b")) == "-e run-{i} '$HOME' 'a b'"
+    assert split_args("$HOME *.py\n# no comment") == ("$HOME", "*.py", "#", "no", "comment")
 
 
 def test_blank_lines_of_the_environment_are_skipped_and_counted() -> None:
     with pytest.raises(GmgError, match="line 3: expected KEY=VALUE"):
-        arguments.split_env("A=1\n\nB\nC")
+        split_env("A=1\n\nB\nC")

@@ -6,20 +6,18 @@ from functools import partial
 
 import pytest
 
-from gmg_tui.model import RankGroup, Snapshot, WorkerState, fps_per_watt
+from gmg_tui.model import Snapshot, fps_per_watt
 from gmg_tui.protocol import Welcome
 from gmg_tui.ui import words
-from gmg_tui.ui.header import group_rows, headline, listed_groups
+from gmg_tui.ui.header import group_row, headline
 from gmg_tui.ui.view import View
 from tests.ui import play, ranks, sessions
 from tests.ui.play import FakedApp
 from tests.ui.sessions import NOW, changed
 
 
-def _lines(snapshot: Snapshot, width: int = 160, *, chosen: str = "gpu0", most: int = 9) -> list[str]:
-    listed = listed_groups(snapshot.groups, chosen, most)
-    hidden = len(snapshot.groups) - len(listed)
-    rows = [str(row) for row in group_rows(listed, hidden, chosen, width, NOW)]
+def _lines(snapshot: Snapshot, width: int = 160) -> list[str]:
+    rows = [str(group_row(group, width, NOW)) for group in snapshot.groups]
     assert all(len(row) == width for row in rows)
     return [row.rstrip() for row in rows]
 
@@ -50,16 +48,6 @@ def test_trouble_is_never_left_out(width: int) -> None:
     lines = _lines(ranks.pairs(), width)
     for line, text in zip(lines, ("48,140,269 FPS", "waiting for", "rank 1", "in 4 s"), strict=True):
         assert text in line
-
-
-def test_the_selected_group_and_those_in_trouble_get_a_line_first() -> None:
-    many = [RankGroup(f"g{i}", (f"gpu{i}",), WorkerState.RUNNING) for i in range(12)]
-    many[7] = changed(many[7], state=WorkerState.FAILED)
-    many[9] = changed(many[9], stuck="no rank makes progress")
-    listed = listed_groups(many, "gpu11", 4)
-    assert [group.id for group in listed] == ["g0", "g7", "g9", "g11"]
-    *_, last = [str(row) for row in group_rows(listed, 8, "gpu11", 60, NOW)]
-    assert last.endswith("+8 groups ")
 
 
 def test_a_long_list_of_ranks_is_shortened() -> None:

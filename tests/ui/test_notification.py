@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gmg_tui.model import Occurrence, OccurrenceKind
-from gmg_tui.ui.connection import sequences
+from gmg_tui.ui.terminal import sequences
 from tests.ui import play
 from tests.ui.sessions import busy_snapshot, changed
 

@@ -48,6 +48,6 @@ async def test_an_action_without_a_key_is_run_from_the_palette() -> None:
     async with app.run_test(size=(100, 30)) as pilot:
         await press(pilot, "ctrl+p")
         await pilot.press(*"filter")
-        await play.sees(pilot, "Show only the workers")
+        await play.sees(pilot, "Show workers with some words")
         await press(pilot, "down", "enter")
         await play.sees(pilot, "words of the workers to show")

@@ -111,7 +111,7 @@ def test_a_tile_has_one_rate() -> None:
     snapshot = stage.snapshot(fps=fps, last_line="Running at 24,188.68 FPS (5.91 FPS per env, 4096 envs).")
     slot = stage.GPU_SESSION.slots[0]
     shown = SlotView(slot, snapshot.workers[0], snapshot.samples[0], History(), stage.NOW)
-    text = "\n".join(str(row) for row in tile.tile(shown, 60, tile.HEIGHT))
+    text = "\n".join(str(row) for row in tile.tile(shown, 60))
     assert "22,723,000 FPS" in text
     assert "printed" not in text
     assert "24.2" not in text

@@ -78,15 +78,17 @@ async def test_the_queue_has_a_row_that_is_shortened_to_the_width(size: tuple[in
         assert full / (full + rest) == pytest.approx(12 / 30, abs=0.08)
 
 
-async def test_a_job_is_shown_beside_its_slot_with_its_time_left() -> None:
+async def test_a_job_is_shown_beside_its_slot_and_its_time_left_in_the_details() -> None:
     app = sweeps.app()
     async with app.run_test(size=SMALL) as pilot:
-        await play.sees(pilot, "gpu0 #13 metho", "#13 method=ode-b8", "timeout in 23:48", "waits for")
+        await play.sees(pilot, "gpu0 #13 metho", "#13 method=ode-b8", "waits for")
         await pilot.resize_terminal(*WIDE)
-        await play.sees(pilot, "gpu0 #13 method", "timeout in 23:48", "waits for 8.0 GiB of free VRAM")
+        await play.sees(pilot, "gpu0 #13 method", "waits for 8.0 GiB of free VRAM")
         await pilot.resize_terminal(200, 60)
         app.engine.push(_with(app.engine.snapshot, 0, 3))
         await play.sees(pilot, "gpu0 #13 method=ode-b8 · H100 80GB HBM3", "gpu3 · H100 80GB HBM3")
+        await press(pilot, "enter")
+        await play.sees(pilot, "timeout in 23:48")
 
 
 async def test_an_approaching_timeout_is_shown_as_trouble() -> None:
@@ -135,7 +137,7 @@ async def test_without_slots_keys_show_a_message() -> None:
         await _shows(pilot, engine, _with(engine.snapshot))
         await play.sees(pilot, "gpu0 is not in use any more")
         await press(pilot, "right", "left", "1", "escape")
-        await play.sees(pilot, "No GPU is enabled: choose one in the queue.")
+        await play.sees(pilot, "There is no worker.")
         before = [request for request in engine.asked if request[0] != "follow"]
         for key in ("r", "x", "X", "e", "enter", "p", "down", "right", "t"):
             await press(pilot, key)
@@ -168,6 +170,26 @@ async def test_editing_fills_in_the_job_values_and_applies_to_running_jobs() -> 
 
 
 # Keys that are for a queue
+
+
+async def test_gpus_are_taken_from_the_queue_and_given_back_by_the_palette() -> None:
+    engine = sweeps.engine()
+    app = sweeps.app(engine)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "space", "right", "space", "ctrl+p", *"do not use this gpu")
+        await play.sees(pilot, "Do not use this GPU for jobs")
+        await press(pilot, "enter")
+        await play.sees(pilot, "No more jobs start on gpu0, gpu1.")
+        await press(pilot, "do:use_gpu(True)")
+        await play.sees(pilot, "Jobs start again on gpu0, gpu1.")
+        requests = [request for request in engine.asked if request[0] == "use_slot"]
+        assert requests == [("use_slot", f"gpu{gpu}", used) for used in (False, True) for gpu in (0, 1)]
+        engine.refuse = "no slot [gpu0]; there are none"
+        await press(pilot, "do:use_gpu(True)")
+        await play.sees(pilot, "no slot [gpu0]; there are none")
+    plain = play.busy()
+    async with plain.run_test(size=WIDE):
+        assert not plain.check_action("use_gpu", ())
 
 
 async def test_a_key_on_a_slot_without_a_job_shows_a_message() -> None:

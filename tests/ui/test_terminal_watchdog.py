@@ -8,24 +8,22 @@ import os
 import pty
 import resource
 import signal
-import subprocess
 import sys
 import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pexpect
 import psutil
 import pytest
 
-from gmg_tui.ui import watchdog
+from gmg_tui.ui import terminal
 from tests.ui.screens.on_terminal import BLOCKED
 
 _WAIT_S = 60
-_ENOUGH_CPU_S = 2 * watchdog.GRACE_S
+_ENOUGH_CPU_S = 2 * terminal.GRACE_S
 """Less than a thread takes that spins on a lost terminal until it is ended from outside."""
 
 
@@ -93,29 +91,16 @@ def test_an_interface_exits_cleanly_when_its_terminal_is_lost(
 def test_a_stuck_interface_is_ended_and_the_terminal_restored(
     lose: Callable[[pexpect.spawn], None],
 ) -> None:
-    with _program(watchdog.GRACE_S) as program:
+    with _program(terminal.GRACE_S) as program:
         assert not termios.tcgetattr(program.child_fd)[3] & termios.ECHO
         program.send("r")
         program.expect_exact(BLOCKED)
         lose(program)
         assert _cpu_s_until_ended(program) < _ENOUGH_CPU_S
-        assert program.exitstatus == watchdog.EXIT_CODE
+        assert program.exitstatus == terminal.EXIT_CODE
         if lose is _hang_up:
             assert termios.tcgetattr(program.child_fd)[3] & termios.ECHO
             assert b"\x1b[?1049l" in program.read()
-
-
-@pytest.mark.parametrize("name", ["input", "error"])
-def test_without_a_terminal_the_interface_is_refused_in_one_line(name: str) -> None:
-    master, slave = pty.openpty()
-    streams: dict[str, Any] = {"stdin": slave, "stderr": slave, "stdout": subprocess.PIPE}
-    streams["stdin" if name == "input" else "stderr"] = subprocess.DEVNULL
-    code = "from gmg_tui.ui import watchdog; watchdog.check_terminal()"
-    script = f"try:\n    {code}\nexcept Exception as error:\n    print(type(error).__name__, error)"
-    done = subprocess.run([sys.executable, "-c", script], **streams, text=True, check=True)
-    os.close(master)
-    os.close(slave)
-    assert done.stdout == f"GmgError standard {name} is not a terminal; run gmg-tui in one, or use --headless\n"
 
 
 async def test_a_stopped_watchdog_leaves_nothing_behind() -> None:
@@ -123,7 +108,7 @@ async def test_a_stopped_watchdog_leaves_nothing_behind() -> None:
     descriptors = _descriptors()
     handler = signal.getsignal(signal.SIGHUP)
     lost: list[bool] = []
-    with watchdog.watch(lambda: lost.append(True), descriptor=slave):
+    with terminal.watch(lambda: lost.append(True), descriptor=slave):
         assert signal.getsignal(signal.SIGHUP) != handler
         (thread,) = (candidate for candidate in threading.enumerate() if candidate.name == "gmg-terminal-watchdog")
     await asyncio.to_thread(thread.join, _WAIT_S)

@@ -14,13 +14,10 @@ from textual.message import Message
 from gmg_tui import units
 from gmg_tui.genesis.output.log_text import Severity, severity
 from gmg_tui.protocol import Lines
-from gmg_tui.ui.drawing import SIGNS, Row
+from gmg_tui.ui.drawing import SIGNS, Row, Rows
 from gmg_tui.ui.log.buffer import LogBuffer, LogRow
-from gmg_tui.ui.rows import RefreshLimiter, Rows
 
 _NO_RANKS: Final[Mapping[str, int]] = MappingProxyType({})
-REPAINT_S: Final = 1.0
-"""Shortest time between two redraws for arriving lines, seconds: nobody reads faster."""
 _STYLES: Final = {Severity.NONE: "text", Severity.WARNING: "warn", Severity.ERROR: "error"}
 _WHEEL: Final = 3
 """Rows of the screen for each step of the wheel."""
@@ -49,7 +46,6 @@ class LogView(Rows):
         self._top = Position(0, 0)
         self._match_line: int | None = None
         """The `LogRow.end` of the row with the present match: unlike its index it stays the same."""
-        self.pace = RefreshLimiter(self, self.update_rows, REPAINT_S)
 
     def open(self, name: str, ranks: Mapping[str, int] = _NO_RANKS) -> None:
         """Show the log of the slot called `name`, starting empty; or those of a group's `ranks`, by slot."""
@@ -60,7 +56,7 @@ class LogView(Rows):
         self.update_rows()
 
     def take(self, lines: Lines) -> None:
-        """Add lines, and draw them soon; late lines of another worker are ignored."""
+        """Add lines, and draw the first ones; late lines of another worker are ignored."""
         name, ranks = self.source
         if lines.slot not in (ranks or {name}):
             return
@@ -68,8 +64,6 @@ class LogView(Rows):
         self.buffer.extend(lines.first, lines.lines, slot=lines.slot if ranks else "")
         if first_ones:
             self.update_rows()
-        else:
-            self.pace.ask()
 
     # Drawing
 

@@ -20,9 +20,8 @@ from textual.widgets import DataTable, Static
 
 from gmg_tui.errors import GmgError
 from gmg_tui.ui import keys
-from gmg_tui.ui.drawing import Appearance, ink, plain, safe
+from gmg_tui.ui.drawing import Appearance, KeysFooter, ink, plain, safe
 from gmg_tui.ui.pages.table import RowTable
-from gmg_tui.ui.rows import KeysFooter
 from gmg_tui.ui.terminal import TrueSizeScreen
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from gmg_tui.errors import GmgError
 from gmg_tui.model import JobRecord, Queue, QueueAction, Worker, WorkerState
 from gmg_tui.model.jobs import SKIPPED
 from gmg_tui.ui import words
-from gmg_tui.ui.dialogs import GpusScreen
 from gmg_tui.ui.drawing import STYLES, safe
 from gmg_tui.ui.header import progress
 from gmg_tui.ui.pages.details import DetailsPage
@@ -179,10 +178,7 @@ class QueuePage(JobsPage[Row]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "retry", "Run again", id="restart", tooltip="Retry: run the selected job again."),
     ]
-    PALETTE = (
-        ("Retry all that failed", "Run all jobs that have failed again, the first one first.", "retry_failed"),
-        ("Choose GPUs", "Choose the GPUs that jobs may start on.", "gpus"),
-    )
+    PALETTE = (("Retry all that failed", "Run all jobs that have failed again, the first one first.", "retry_failed"),)
     PERIOD_S = 0.25
 
     def __init__(self, engine: Source, view: View) -> None:
@@ -289,10 +285,6 @@ class QueuePage(JobsPage[Row]):
             return
         # Each in turn moves to the head of the queue: the last one named runs first.
         self.act(QueueAction.RETRY, *failed[::-1])
-
-    async def action_gpus(self) -> None:
-        """Choose the GPUs that jobs may start on."""
-        await self.app.push_screen(GpusScreen(self._engine))
 
 
 def _first_running(rows: Sequence[Row]) -> Row | None:

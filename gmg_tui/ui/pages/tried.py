@@ -15,7 +15,7 @@ from gmg_tui.columns import Column
 from gmg_tui.model import Settings, Tried
 from gmg_tui.model.tried import fastest
 from gmg_tui.placeholders import fill_some
-from gmg_tui.ui import arguments
+from gmg_tui.ui import words
 from gmg_tui.ui.drawing import safe
 from gmg_tui.ui.pages.page import TablePage
 from gmg_tui.ui.pages.table import RowTable
@@ -31,16 +31,16 @@ class Row(NamedTuple):
 
 def _arguments(tried: Tried) -> str:
     """The arguments, after the variables that were given with them, as a shell takes them."""
-    variables = [arguments.join((f"{name}={value}",)) for name, value in tried.env.items()]
-    return " ".join([*variables, arguments.join(tried.args) or "no arguments"])
+    variables = [words.join_args((f"{name}={value}",)) for name, value in tried.env.items()]
+    return " ".join([*variables, words.join_args(tried.args) or "no arguments"])
 
 
 def _state(row: Row) -> str:
     """What stands out: that it runs, that it never ran, or that it is the best."""
     if row.tried.failed == row.tried.attempts:
         return "failed"
-    words = [*(["best"] if row.best else []), *(["running"] if row.tried.running else [])]
-    return " ".join(words)
+    notable = [*(["best"] if row.best else []), *(["running"] if row.tried.running else [])]
+    return " ".join(notable)
 
 
 def _slots(row: Row) -> str:

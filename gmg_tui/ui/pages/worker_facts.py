@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from gmg_tui import env_count, units
@@ -19,8 +18,7 @@ from gmg_tui.model import (
     Severity,
     Worker,
 )
-from gmg_tui.ui import arguments, words
-from gmg_tui.ui.drawing import SIGNS
+from gmg_tui.ui import words
 from gmg_tui.ui.pages.page import Fact
 from gmg_tui.ui.slots import SlotView
 
@@ -42,15 +40,12 @@ def worker_facts(entry: SlotView) -> Iterator[Fact]:
     yield Fact("envs", _envs(worker))
     if words.getting_ready(worker):
         usual = words.usual(entry)
-        text = f"{words.phase_of(worker)} for {units.span(words.phase_s(entry))}"
-        yield Fact("phase", f"{text}, {usual[1]}" if usual is not None else text)
-    done = worker.progress
-    if done is not None:
-        pace = "" if done.pace_per_s is None else f", {units.short(done.pace_per_s)} {done.unit}/s"
-        left = "" if done.eta_s is None else f", {units.span(done.eta_s)} left"
-        yield Fact("progress", f"{done.unit} {done.done:,.0f} of {done.total:,.0f}{pace}{left}")
+        phase = f"{words.phase_of(worker)} for {units.span(words.phase_s(entry))}"
+        yield Fact("phase", f"{phase}, {usual}" if usual else phase)
+    if worker.progress is not None:
+        yield Fact("progress", words.progress_text(worker.progress))
     for name, value in worker.newest.metrics.items():
-        yield Fact(name, f"{plain(value)}  {sparkline(entry.history.metrics.get(name, ()))}".rstrip())
+        yield Fact(name, plain(value))
     cpu, memory = words.known(worker.cpu_pct, "{:.0f} %".format), words.known(worker.memory_rss_mib, units.mib)
     yield Fact("processes", f"CPU {cpu}, RAM {memory}")
     yield Fact("Genesis", _genesis(worker))
@@ -68,10 +63,10 @@ def _rates(entry: SlotView) -> Iterator[Fact]:
     if worker.fps_silent_since is not None:
         yield Fact("", words.beside_rate(entry).text, "warn")
     if fps is not None:
-        mean = "" if worker.state.ended else f"{units.fps(fps.mean)}, "
+        mean = "" if worker.state.ended else f"{units.fps(fps.mean)} FPS, "
         yield Fact("counted" if worker.state.ended else "whole attempt", f"{mean}{_COUNTED[fps.counted or 'printed']}")
         if fps.last is not None:
-            yield Fact("printed", f"{units.fps(fps.last)}, the last of {units.count(fps.samples, 'number')}")
+            yield Fact("printed", f"{units.fps(fps.last)} FPS, the last of {units.count(fps.samples, 'number')}")
 
 
 def _envs(worker: Worker) -> str:
@@ -80,15 +75,6 @@ def _envs(worker: Worker) -> str:
     if reported is not None and given is not None and reported != given:
         return f"{reported:,} reported, {given:,} in the arguments"
     return words.known(worker.n_envs, "{:,}".format)
-
-
-def sparkline(values: Iterable[float]) -> str:
-    """A cell for each value, from the least to the greatest; empty where they are all equal."""
-    known, levels = [value for value in values if math.isfinite(value)], SIGNS.levels[1:]
-    low, high = min(known, default=0.0), max(known, default=0.0)
-    if low == high:
-        return ""
-    return "".join(levels[round((value - low) / (high - low) * (len(levels) - 1))] for value in known)
 
 
 def _genesis(worker: Worker) -> str:
@@ -187,13 +173,13 @@ def attempt_columns(now: Callable[[], float]) -> tuple[Column[Attempt], ...]:
         Column[Attempt]("memory_peak_mib", lambda attempt: attempt.memory_peak_mib, "VRAM", "GiB", units.gib),
         Column[Attempt]("power_mean_w", lambda attempt: attempt.power_mean_w, "power", "W", units.whole),
         Column[Attempt]("fps_per_w", lambda attempt: _fps_per_w(attempt), "FPS/W", write=units.short),
-        Column[Attempt]("args", lambda attempt: arguments.join(attempt.args), "arguments", left=True, limit=200),
+        Column[Attempt]("args", lambda attempt: words.join_args(attempt.args), "arguments", left=True, limit=200),
     )
 
 
 def attempt_facts(attempt: Attempt) -> Iterator[Fact]:
     """An attempt's arguments in full, how it ended, and its metrics."""
-    yield Fact("arguments", arguments.join(attempt.args) or "none")
+    yield Fact("arguments", words.join_args(attempt.args) or "none")
     if attempt.reason:
         yield Fact("reason", attempt.reason, "error" if attempt.state.value == "failed" else "text")
     for name, value in attempt.metrics.items():
@@ -216,9 +202,9 @@ def _fps_per_w(attempt: Attempt) -> float | None:
 def setup_facts(details: Details, log: str | None, log_command: str) -> Iterator[Fact]:
     """Command line, working directory, the `log` file and what prints it, environment."""
     yield Fact("Command line")
-    yield Fact("command", arguments.join(details.command) or "not started yet")
+    yield Fact("command", words.join_args(details.command) or "not started yet")
     yield Fact("folder", details.cwd)
-    yield Fact("as written", arguments.join(details.args) or "no arguments")
+    yield Fact("as written", words.join_args(details.args) or "no arguments")
     yield from _env_facts("--env", details.extra_env)
     if log is not None:
         yield Fact("log", log)

@@ -8,20 +8,14 @@ from typing import Final, NamedTuple
 from textual import events
 from textual.message import Message
 
-from gmg_tui.ui.drawing import Row
-from gmg_tui.ui.rows import Rows
-from gmg_tui.ui.slots import Order
+from gmg_tui.ui.drawing import Row, Rows
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.workers import table, tile
 
-NO_GPU: Final = "No GPU is enabled: choose one in the queue."
-NO_MATCH: Final = "No worker matches the filter."
 LOG_MIN: Final = 6
 """Rows kept for the log, with its title."""
 _LOG_BELOW_TILES: Final = 8
 """Rows kept for it before tiles give way to the table, unless the user wants tiles."""
-_LOG_BESIDE_TALL_TILES: Final = 20
-"""Rows kept for it, and at least half of them all, before tiles grow."""
 _AROUND_TABLE: Final = 2
 """Rows of the heading above and of the selected worker's line below the table."""
 _WHEEL: Final = 3
@@ -36,8 +30,6 @@ class Plan(NamedTuple):
     """Tiles side by side; 1 in the table."""
     height: int
     """Rows of cells that the grid takes."""
-    tile_height: int = tile.HEIGHT
-    """Rows of cells of a tile."""
 
 
 def plan(view: View, width: int, height: int, wanted: bool | None) -> Plan:
@@ -53,39 +45,19 @@ def plan(view: View, width: int, height: int, wanted: bool | None) -> Plan:
     fits = 0 < rows <= height - _LOG_BELOW_TILES and width >= tile.MIN_WIDTH
     if wanted is False or (wanted is None and not fits) or room < tile.HEIGHT:
         return Plan(tiles=False, columns=1, height=max(3, min(len(view.bands(1)) + _AROUND_TABLE, room)))
-    if rows > room:
-        return Plan(tiles=True, columns=columns, height=room - room % tile.HEIGHT)
-    # Free rows make taller graphs.
-    tiles = sum(not band.node for band in view.bands(columns))
-    spare = height - max(height // 2, _LOG_BESIDE_TALL_TILES) - rows
-    more = min(tile.MAX_HEIGHT - tile.HEIGHT, max(0, spare) // max(1, tiles))
-    return Plan(tiles=True, columns=columns, height=rows + more * tiles, tile_height=tile.HEIGHT + more)
+    return Plan(tiles=True, columns=columns, height=rows if rows <= room else room - room % tile.HEIGHT)
 
 
 class Grid(Rows):
     """The tiles or the table. It scrolls by whole rows, and keeps the selected worker visible."""
 
-    class HeadingClicked(Message):
-        """The heading of a column has been clicked."""
+    class Clicked(Message):
+        """A worker has been clicked, or the line of a `node`, with the first of its slots."""
 
-        def __init__(self, order: Order) -> None:
-            super().__init__()
-            self.order = order
-
-    class NodeClicked(Message):
-        """The line of a node has been clicked."""
-
-        def __init__(self, node: str) -> None:
-            super().__init__()
-            self.node = node
-
-    class WorkerClicked(Message):
-        """A worker has been clicked, once or `twice`."""
-
-        def __init__(self, slot: str, *, twice: bool) -> None:
+        def __init__(self, slot: str, node: str = "") -> None:
             super().__init__()
             self.slot = slot
-            self.twice = twice
+            self.node = node
 
     def __init__(self, view: View) -> None:
         super().__init__()
@@ -119,7 +91,7 @@ class Grid(Rows):
         """The visible workers."""
         view = self._view
         if not view.slots:
-            return [Row(width).add(f"  {NO_MATCH if view.filter else NO_GPU}", "warn")]
+            return [Row(width).add(f"  {view.why_empty}", "warn")]
         self._bands = view.bands(self.plan.columns)
         self._scroll_to_selected()
         return self._tiles(width) if self.plan.tiles else self._table(width)
@@ -127,7 +99,7 @@ class Grid(Rows):
     # Scrolling
 
     def _band_height(self, band: Band) -> int:
-        return self.plan.tile_height if self.plan.tiles and not band.node else 1
+        return tile.HEIGHT if self.plan.tiles and not band.node else 1
 
     def _fitting(self, bands: Sequence[Band]) -> int:
         """How many of `bands`, from the first, fit below each other; at least 1."""
@@ -183,12 +155,10 @@ class Grid(Rows):
             if band.node:
                 rows.append(table.node_line(self._view, band, width, beside))
                 continue
-            lines = [Row(width) for _ in range(self.plan.tile_height)]
+            lines = [Row(width) for _ in range(tile.HEIGHT)]
             for name, left, right in zip(band.slots, edges, edges[1:], strict=False):
                 last = beside if name == band.slots[-1] else ""
-                for line, row in zip(
-                    lines, tile.tile(self._view.of(name), right - left, len(lines), last), strict=True
-                ):
+                for line, row in zip(lines, tile.tile(self._view.of(name), right - left, last), strict=True):
                     line.append(row)
             rows += lines
         return rows
@@ -215,21 +185,13 @@ class Grid(Rows):
         return f" {first + 1}-{first + here} of {total}" if here < total else ""
 
     def on_click(self, event: events.Click) -> None:
-        """Report which worker, node or heading is under the mouse."""
-        tiles, columns = self.plan.tiles, self.plan.columns
-        if event.y == 0 and not tiles and self._view.slots:
-            order = table.order_at(table.columns(self._view, self.size.width), event.x)
-            if order is not None:
-                self.post_message(self.HeadingClicked(order))
-            return
-        y = event.y if tiles else event.y - 1
+        """Report which worker or node is under the mouse."""
+        y = event.y if self.plan.tiles else event.y - 1  # below the heading
         for band in self._visible:
-            height = self._band_height(band)
-            if 0 <= y < height:
-                column = min(columns - 1, event.x * columns // max(1, self.size.width))
-                if band.node:
-                    self.post_message(self.NodeClicked(band.node))
-                elif column < len(band.slots):
-                    self.post_message(self.WorkerClicked(band.slots[column], twice=event.chain == 2))
+            if 0 <= y < self._band_height(band):
+                column = event.x * self.plan.columns // max(1, self.size.width)
+                slots = self._view.of_node(band.node)[:1] if band.node else band.slots[column : column + 1]
+                for slot in slots:
+                    self.post_message(self.Clicked(slot, band.node))
                 return
-            y -= height
+            y -= self._band_height(band)

@@ -9,21 +9,21 @@ from gmg_tui import units
 from gmg_tui.model import WorkerState, total_fps
 from gmg_tui.ui import words
 from gmg_tui.ui.drawing import SIGNS, SPAN_S, Piece, Row, highest, history_row
-from gmg_tui.ui.header import order_sign, states
+from gmg_tui.ui.header import states
 from gmg_tui.ui.slots import Order, SlotView, buckets, in_trouble, severity
 from gmg_tui.ui.view import Band, View
 from gmg_tui.ui.words import Note
 
 _CURSOR: Final = 2
 """Columns of the cursor and the mark."""
-_HISTORY_MIN, _HISTORY_MAX = 4, 30
-"""Cells of a history of the rate."""
+_HISTORY_MIN, _HISTORY_MAX = 10, 30
+"""Cells of a history of the rate, where there is room for as many."""
 _ENVS_FROM: Final = 120
 """Columns of a table from which it has one for the number of environments."""
 _NOTE_MIN: Final = 12
 """Cells below which a note is useless."""
-_WITHOUT_RATE: Final = frozenset({WorkerState.STOPPING, WorkerState.RESTARTING, WorkerState.FAILED})
-"""States in which the last rate matters less than what is happening, or has happened."""
+_WITHOUT_RATE: Final = frozenset({WorkerState.STOPPING, WorkerState.RESTARTING})
+"""States in which the last rate matters less than what is happening."""
 
 
 class Column(NamedTuple):
@@ -34,7 +34,7 @@ class Column(NamedTuple):
     """Cells, with one that stays empty beside the text."""
     text: Callable[[SlotView], Piece]
     order: Order | None = None
-    """What a click on the heading sorts by."""
+    """What its figures are for sorting."""
     left: bool = False
     """Whether its texts are left-aligned."""
 
@@ -83,6 +83,8 @@ def _job(entry: SlotView) -> Piece:
 def _state(entry: SlotView) -> Piece:
     worker = entry.worker
     text = "STUCK" if worker.stuck and worker.lost_since is None else worker.state_word
+    if words.style_of(worker) == "ok" and in_trouble(entry):  # the row may have no room for what is wrong
+        return f"{SIGNS.warn} {text}", "warn"
     return f"{words.sign_of(worker)} {text}", words.style_of(worker)
 
 
@@ -141,10 +143,11 @@ _CPU: Final = (
 
 def heading(placed: Sequence[Placed], view: View, width: int) -> Row:
     """The row above the table, with the sign of the order beside the name of the column that it is sorted by."""
-    line, sign = Row(width), order_sign(view)
+    line = Row(width)
     for start, column in placed:
         _put(line, start, column, column.heading if column.width > len(column.heading) else "", "dim")
-        line.add(sign if column.order is view.order else "", "dim")  # in the cell that is empty otherwise
+        sorts = column.order is view.order and view.order is not Order.SLOT
+        line.add(SIGNS.down if sorts else "", "dim")  # in the cell that is empty otherwise
     return line
 
 
@@ -155,17 +158,14 @@ def _put(line: Row, start: int, column: Column, text: str, style: str) -> None:
         line.right(text, start + column.width - 1, style)
 
 
-def order_at(placed: Sequence[Placed], x: int) -> Order | None:
-    """What a click on the heading at a cell sorts by; None where the column has no order."""
-    return next((each.order for start, each in placed if start <= x < start + each.width), None)
-
-
 def row(entry: SlotView, placed: Sequence[Placed], width: int) -> Row:
-    """One worker. Where it has no rate, or has failed, notes take the place of the rate and its history."""
-    notes, line = _notes(entry), Row(width)
+    """One worker. Where it has no rate, or an error, notes take the place of the rate and its history."""
+    notes, line = words.remarks(entry, advice=False), Row(width)
+    if words.getting_ready(entry.worker) and not in_trouble(entry):
+        notes.insert(0, Note(words.phase_of(entry.worker), "title"))
     line.add(SIGNS.pointer if entry.chosen else " ", "selected").add(SIGNS.mark if entry.marked else " ", "warn")
     room = next(column.width for _, column in placed if column.heading == "history") - 1
-    covered = _cover_rate(entry, notes, room)
+    covered = _cover_rate(entry, notes)
     for start, column in placed:
         if covered and column.heading in {"FPS", "envs"}:
             continue  # the notes begin here
@@ -178,41 +178,22 @@ def row(entry: SlotView, placed: Sequence[Placed], width: int) -> Row:
     return line
 
 
-def _cover_rate(entry: SlotView, notes: Sequence[Note], room: int) -> bool:
-    """Whether notes take the place of the rate: where it is not current, or an error is longer than the history."""
+def _cover_rate(entry: SlotView, notes: Sequence[Note]) -> bool:
+    """Whether notes take the place of the rate: where it is not current, or there is an error."""
     worker = entry.worker
-    if not notes or (notes[0].style == "error" and len(notes[0].text) > room):
-        return bool(notes)
-    return worker.fps is None or words.getting_ready(worker) or worker.state in _WITHOUT_RATE or bool(worker.stuck)
+    current = worker.fps is not None and not words.getting_ready(worker) and worker.state not in _WITHOUT_RATE
+    return bool(notes) and (not current or notes[0].style == "error")
 
 
 def _add_history(line: Row, entry: SlotView, notes: Sequence[Note], width: int) -> None:
-    """The history of the rate and notes; trouble takes the place of the history where there is no room for both."""
-    if width < _HISTORY_MIN:
+    """The history of the rate, and notes where there is room for both."""
+    if width < _HISTORY_MIN // 2:
         return
-    graph = min(width, _HISTORY_MAX, max(10, width // 3))
-    room = width - graph - 1
-    if notes and in_trouble(entry) and room < len(notes[0].text):
-        graph, room = 0, width
-    if graph:
-        values = buckets(entry.history.fps, entry.history.end, graph, SPAN_S)
-        line.add(history_row(values, highest(values), graph), "fps-graph").add(" ")
-    if room >= _NOTE_MIN or not graph:
-        _add_notes(line, notes, room)
-
-
-def _notes(entry: SlotView) -> list[Note]:
-    """What there is to know, the most important first."""
-    worker, notes = entry.worker, words.notes(entry, advice=False)
-    if words.getting_ready(worker) and not words.suspended(worker) and not in_trouble(entry):
-        expected = words.usual(entry)
-        time = f", {expected[1]}" if expected else ""
-        return [Note(f"{words.phase_of(worker)}{time}", "title")]
-    progress = words.progress_of(worker)
-    if progress is not None and worker.progress and worker.progress.total:
-        notes.append(Note(f"{progress[0] * 100:.0f} %{progress[1]}", "title"))
-    beside = words.beside_rate(entry)
-    return [*notes, beside] if beside.text else notes
+    graph = min(width, _HISTORY_MAX, max(_HISTORY_MIN, width // 3))
+    values = buckets(entry.history.fps, entry.history.end, graph, SPAN_S)
+    line.add(history_row(values, highest(values), graph), "fps-graph").add(" ")
+    if width - graph > _NOTE_MIN:
+        _add_notes(line, notes, width - graph - 1)
 
 
 def _add_notes(line: Row, notes: Sequence[Note], width: int) -> None:
@@ -230,8 +211,7 @@ def detail(entry: SlotView, width: int, position: str) -> Row:
     worker, notes = entry.worker, list[Note]()
     if worker.group is not None:
         notes.append(Note(words.rank_name(worker.group), "title"))
-    notes += [Note(words.job_of(worker), "title"), *words.notes(entry), words.beside_rate(entry)]
-    notes.append(Note(words.timeout_of(entry), "text"))
+    notes += [Note(words.job_of(worker), "title"), *words.remarks(entry)]
     if worker.n_envs is not None:
         notes.append(Note(units.count(worker.n_envs, "env"), "text"))
     notes.append(Note(" ".join(worker.args), "dim"))

@@ -10,13 +10,11 @@ from gmg_tui.ui.slots import SlotView, buckets
 from gmg_tui.ui.words import Note
 
 HEIGHT = 8
-"""Least rows of a tile, with its frame; more are for the graph of the rate, and for notes."""
-MAX_HEIGHT = 16
-"""Rows above which a tile only gets emptier."""
+"""Rows of a tile, with its frame."""
 MIN_WIDTH = 38
 """Columns below which a tile is of no use."""
 _MIDDLE = 3
-"""Rows between the rate and the processor in the lowest tile: the graph, and the notes below it."""
+"""Rows between the rate and the processor: the graph, and the notes below it."""
 _LABEL = 5
 """Columns of the labels left of the graphs."""
 _RATE = 11
@@ -25,14 +23,14 @@ _TIME = 5
 """Columns of the time in a state: `39:12`, `74 s`."""
 
 
-def tile(entry: SlotView, width: int, height: int, position: str = "") -> list[Row]:
-    """The rows of a tile, `height` of them (at least `HEIGHT`), each `width` cells; `position` is in its frame."""
-    inner, middle = width - 4, height - HEIGHT + _MIDDLE
+def tile(entry: SlotView, width: int, position: str = "") -> list[Row]:
+    """The rows of a tile, each `width` cells; `position` is in its frame."""
+    inner = width - 4
     failed = entry.worker.state is WorkerState.FAILED  # why, and with what, matters more than how it went
-    notes = _note_rows(entry, inner, middle if failed else middle - 1)
+    notes = _note_rows(entry, inner, _MIDDLE if failed else _MIDDLE - 1)
     rows = [
         _rate_row(entry, Row(inner)),
-        *_history_rows(entry, inner, middle - len(notes)),
+        *_history_rows(entry, inner, _MIDDLE - len(notes)),
         *notes,
         _processor_row(entry, Row(inner)),
         _memory_row(entry, Row(inner)),
@@ -64,12 +62,10 @@ def _head(entry: SlotView, width: int, corner: str, line: str, border: str) -> R
         row.add(f" {words.rank_name(worker.group)}", limit=row.room - 1)
     elif worker.job is not None:
         row.add(f" {words.job_of(worker)}", limit=row.room - 1)
-    gpu = f" {SIGNS.dot} {words.gpu_name(entry.slot)}"
-    while len(gpu) >= row.room and " " in gpu[len(f" {SIGNS.dot} ") :]:  # a name without its last word is still one
+    gpu = words.gpu_name(entry.slot)
+    while gpu and len(gpu) + 4 > row.room:  # a name without its last word is still one
         gpu = gpu.rpartition(" ")[0]
-    if (worker.group is None and worker.job is None) or len(gpu) < row.room:  # a piece of it would be of no use
-        row.add(gpu, "dim", limit=row.room - 1)
-    return row.add(" ")
+    return row.add(f" {SIGNS.dot} {gpu} " if gpu else " ", "dim")
 
 
 def _rate_row(entry: SlotView, row: Row) -> Row:
@@ -89,22 +85,11 @@ def _rate_row(entry: SlotView, row: Row) -> Row:
 
 
 def _history_rows(entry: SlotView, inner: int, height: int) -> list[Row]:
-    """The history of the rate; before it, how far a phase is."""
-    worker, history = entry.worker, entry.history
-    rows = [Row(inner) for _ in range(height)]
-    if words.getting_ready(worker):
-        expected = words.usual(entry)
-        if expected is not None and not words.suspended(worker):
-            _bar(rows[0], expected[0], "title", expected[1])
-    elif rows:
-        beside = words.beside_rate(entry)
-        rows[-1].end(f" {beside.text}" if beside.text else "", beside.style)
-        room = rows[-1].room
-        values = buckets(history.fps, history.end, room, SPAN_S)
-        graph = history_rows(values, highest(values), room, height)
-        for row, cells in zip(rows, graph, strict=True):
-            row.add(cells, "fps-graph")
-    return rows
+    """The history of the rate, once there is one."""
+    if words.getting_ready(entry.worker):
+        return [Row(inner) for _ in range(height)]
+    values = buckets(entry.history.fps, entry.history.end, inner, SPAN_S)
+    return [Row(inner).add(cells, "fps-graph") for cells in history_rows(values, highest(values), inner, height)]
 
 
 def _processor_row(entry: SlotView, row: Row) -> Row:
@@ -140,30 +125,22 @@ def _memory_row(entry: SlotView, row: Row) -> Row:
     if used is None or not total:
         return row.add(units.NOT_SUPPORTED if sample is not None else "")
     whole = units.gib(total)
-    return _bar(row, used / total, "vram", f"{units.gib(used):>{len(whole)}} / {whole} GiB")
-
-
-def _bar(row: Row, fraction: float, style: str, text: str) -> Row:
-    row.end(f" {text}")
-    full, rest = bar(fraction, row.room)
-    return row.add(full, style).add(rest, "border")
+    row.end(f" {units.gib(used):>{len(whole)}} / {whole} GiB")
+    full, rest = bar(used / total, row.room)
+    return row.add(full, "vram").add(rest, "border")
 
 
 def _note_rows(entry: SlotView, inner: int, most: int) -> list[Row]:
-    """At most so many of: progress, trouble, a comparison; the arguments of a worker that has failed, or the newest output."""
+    """At most so many rows: remarks, and the arguments of a worker that has failed, or the newest output."""
     worker, rows, last = entry.worker, list[Row](), list[Row]()
-    failed, progress, fraction = worker.state is WorkerState.FAILED, worker.progress, words.progress_of(worker)
-    if progress is not None and fraction is not None:
-        text = f"{progress.done:,.0f}/{progress.total:,.0f} {progress.unit}{fraction[1]}"
-        rows.append(_bar(Row(inner), fraction[0], "title", text))
-    timeout, line = words.timeout_of(entry), words.last_line(worker)
+    failed, line = worker.state is WorkerState.FAILED, words.last_line(worker)
     if failed and worker.args:
         last = [Row(inner).add("with".ljust(_LABEL), "dim").add(" ".join(worker.args))]
-    elif timeout or line:
-        last = [Row(inner).end(f" {timeout}".rstrip(), "dim").add(line, "dim")]
+    elif line:
+        last = [Row(inner).add(line, "dim")]
     advice = entry.chosen or not worker.state.live  # while they run, it is the same for all
     room = most - len(last) if failed else most
-    for note in words.notes(entry, advice=advice):
+    for note in words.remarks(entry, advice=advice):
         rows += wrapped(note, inner, room - len(rows))
     return [*rows, *last][:most]
 

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from gmg_tui.model import WorkerState
 from gmg_tui.ui import keys
 from gmg_tui.ui.drawing import SIGNS
-from gmg_tui.ui.pages.help import METRICS, HelpScreen
+from gmg_tui.ui.pages.help import HelpScreen
 from gmg_tui.ui.pages.page import Scroll
 from tests.ui import play
 from tests.ui.screens import stage
@@ -40,18 +40,13 @@ async def test_the_help_lists_every_key_state_and_metric_on_any_terminal(size: t
         await press(pilot, "question_mark")
         text = await _read_through(pilot)
     for key in keys.MAIN:
-        if key.id is not None and key.id not in {
-            "next",
-            "previous",
-            "queue",
-            "back",
-        }:  # without a match, a queue or a filter
+        if key.id not in {None, "next", "previous", "queue", "back"}:  # without a match, a queue or a filter
             assert key.tooltip, key
             assert key.tooltip in text, key
     for state in WorkerState:
-        assert f"{SIGNS.states[state]} {state.value} " in text
-    for metric in METRICS:
-        assert f"{metric.label} {metric.text}" in text
+        assert SIGNS.states[state] in text
+        assert state.value in text
+    assert "FPS/W" in text
 
 
 @pytest.mark.parametrize(
@@ -70,7 +65,10 @@ async def test_on_a_page_the_help_begins_with_the_keys_of_that_page(opening: str
         assert not isinstance(app.screen, HelpScreen)
 
 
-async def test_the_help_scrolls_and_closes() -> None:
+async def test_the_help_scrolls_and_closes_also_by_the_key_that_the_user_has_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(keys.keymap, "help", "f1,question_mark")
     app = stage.app()
     async with app.run_test(size=SMALL) as pilot:
         await press(pilot, "question_mark")
@@ -81,7 +79,7 @@ async def test_the_help_scrolls_and_closes() -> None:
         assert 0 < box.scroll_y < box.max_scroll_y - 1
         await press(pilot, "home", "down", "j")
         assert box.scroll_y == 2
-        for key in ("escape", "ctrl+c", "question_mark"):
+        for key in ("escape", "ctrl+c", "question_mark", "f1"):
             await press(pilot, key)
             assert app.screen is app.main
             assert app.return_value is None

@@ -46,11 +46,6 @@ def test_processes(snap_compare: Compare) -> None:
     assert drawn(snap_compare, stage.app(), SMALL, "p down", "/usr/lib/xorg/Xorg :0")
 
 
-def test_gpus_of_a_sweep(snap_compare: Compare) -> None:
-    app = sweeps.app(sweeps.engine(used=3))
-    assert drawn(snap_compare, app, SMALL, "Q do:screen.gpus down", "gpu3")
-
-
 def test_help(snap_compare: Compare) -> None:
     assert drawn(snap_compare, stage.app(), SMALL, "question_mark", "Keys")
 

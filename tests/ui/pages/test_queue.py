@@ -289,33 +289,3 @@ async def test_hostile_names_and_reasons_are_shown_literally() -> None:
 
 
 # GPUs
-
-
-async def _open_gpus(queue: Queue, *texts: str) -> None:
-    await press(queue.pilot, "do:screen.gpus")
-    await play.sees(queue.pilot, "GPUs of the sweep", *texts)
-
-
-def _enabled(queue: Queue) -> list[str]:
-    from textual.widgets import SelectionList
-
-    return list(queue.app.screen.query_one(SelectionList).selected)
-
-
-async def test_a_gpu_is_disabled_and_a_benched_one_enabled_again() -> None:
-    engine = sweeps.engine(used=3)
-    why = "3 jobs in a row failed there: RuntimeError: No CUDA GPUs are available"
-    engine.lanes[3] = structs.replace(engine.lanes[3], benched=why)
-    async with opened(engine) as queue:
-        await _open_gpus(queue, "gpu0  runs job 13", "gpu3", "benched: 3 jobs in a row")
-        assert _enabled(queue) == ["gpu0", "gpu1", "gpu2"]
-        await press(queue.pilot, "down", "space")
-        assert queue.actions == [("use_slot", "gpu1", False)]
-        await press(queue.pilot, "down", "down", "enter")
-        assert queue.actions[1:] == [("use_slot", "gpu3", True)]
-        assert _enabled(queue) == ["gpu0", "gpu2", "gpu3"]
-        queue.engine.refuse = "no slot [gpu0]; there are none"
-        await press(queue.pilot, "space")
-        await play.sees(queue.pilot, "no slot [gpu0]; there are none")
-        await press(queue.pilot, "escape")
-        assert isinstance(queue.app.screen, QueuePage)

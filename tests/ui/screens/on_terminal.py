@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 
 from gmg_tui.protocol import Action, Seen
-from gmg_tui.ui import watchdog
+from gmg_tui.ui import terminal
 from gmg_tui.ui.app import GmgApp
 from tests.ui.fake_engine import FakeEngine
 from tests.ui.screens import stage
@@ -30,12 +30,11 @@ class _Blocking(FakeEngine):
 async def _main() -> int:
     GmgApp.SILENT_S = 1 << 30  # this engine says nothing more
     app = stage.app(_Blocking(stage.GPU_SESSION, stage.snapshot()))
-    grace_s = float(sys.argv[1]) if len(sys.argv) > 1 else watchdog.GRACE_S
-    with watchdog.watch(lambda: app.finish("detached"), grace_s=grace_s):
+    grace_s = float(sys.argv[1]) if len(sys.argv) > 1 else terminal.GRACE_S
+    with terminal.watch(lambda: app.finish("detached"), grace_s=grace_s):
         outcome = await app.run_async()
     return 0 if outcome is not None and outcome.how == "detached" else 1
 
 
 if __name__ == "__main__":
-    watchdog.check_terminal()
     raise SystemExit(asyncio.run(_main()))
