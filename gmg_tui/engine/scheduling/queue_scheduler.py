@@ -22,8 +22,6 @@ from gmg_tui.model import GpuSample, JobRecord, Queue, QueueAction, QueueView, R
 
 _log = logging.getLogger(__name__)
 
-_MOST_RECORDS = 500
-"""In one answer."""
 _UNREADY_S = 5.0
 """How long a slot is left alone after its GPU has not answered."""
 
@@ -271,10 +269,10 @@ class QueueScheduler(Scheduler):
         return [job for run in runs if (job := self._recorder.occupant(run.slots[0])) is not None]
 
     def view(self, first: int, count: int) -> QueueView:
-        """A part of the queue, at most 500 jobs of it."""
+        """A part of the queue."""
         order = self._queue.order()
         first = max(0, min(first, len(order)))
-        numbers = order[first : first + max(0, min(count, _MOST_RECORDS))]
+        numbers = order[first : first + max(0, count)]
         live = {record.number: record for record, _ in self._occupants()}
         return QueueView(
             version=self._queue.version,
