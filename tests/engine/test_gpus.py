@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gmg_tui.engine.attempts.context import AWAITS_DRIVER
-from gmg_tui.engine.gpus.memory import GpuMemory
+from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.observer import GpuSamples
 from gmg_tui.gpu.silence import NO_ANSWER
 from gmg_tui.model import DdpSpec, GpuProcess, GpuSample, RestartMode, StartMode, WorkerState

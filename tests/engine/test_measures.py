@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gmg_tui.engine.gpus.meter import Meter
+from gmg_tui.engine.attempts.gpu_use import Meter
 from gmg_tui.engine.output.history import RECENT_POINTS, History, Point
 from gmg_tui.model import GpuSample
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from gmg_tui import session as sessions
-from gmg_tui.engine.gpus.meter import Meter
+from gmg_tui.engine.attempts.gpu_use import Meter
 from gmg_tui.errors import GmgError
 from gmg_tui.genesis.output.printed_rate import PrintedRate
 from gmg_tui.model import (

@@ -15,9 +15,8 @@ from gmg_tui import env_count, probe, units
 from gmg_tui.daemon_thread import in_daemon_thread
 from gmg_tui.engine.attempts.context import Context, Launch
 from gmg_tui.engine.attempts.counts import Counts, make_folder
+from gmg_tui.engine.attempts.gpu_use import GpuMemory, Meter
 from gmg_tui.engine.clock import unix
-from gmg_tui.engine.gpus.memory import GpuMemory
-from gmg_tui.engine.gpus.meter import Meter
 from gmg_tui.engine.output import script_results
 from gmg_tui.engine.output.lines import LineSplitter, RingBuffer
 from gmg_tui.engine.output.logs import Log

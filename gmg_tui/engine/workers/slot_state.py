@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from gmg_tui import model
 from gmg_tui.ddp.variables import LOOPBACK, free_port
+from gmg_tui.engine.attempts.gpu_use import GpuMemory
 from gmg_tui.engine.attempts.task import Task
 from gmg_tui.engine.clock import unix
-from gmg_tui.engine.gpus.memory import GpuMemory
 from gmg_tui.engine.output.history import History, Point
 from gmg_tui.engine.output.lines import RingBuffer
 from gmg_tui.engine.workers.member import Member

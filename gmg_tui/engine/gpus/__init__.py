@@ -1,1 +1,0 @@
-"""What an attempt takes of its GPU: memory and energy."""
